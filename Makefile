@@ -1,0 +1,58 @@
+# README's two commands, and what a developer needs. Everything happens in .venv; nothing else is touched.
+
+VENV := .venv
+STAMP := $(VENV)/.made
+PYTHON := $(shell for p in $(PYTHON3) python3.13 python3.12 python3.11 python3; do \
+	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$p"; break; }; done)
+
+ENV_PYTHON := 'import json, sys; \
+	print(*(e["path"] + "/bin/python" for e in json.load(sys.stdin) if e["environment"] == "pytorch"))'
+
+.PHONY: help demo test lint format check-python clean
+
+help:
+	@echo "make demo   install all that is needed, measure real training, name the report to open"
+	@echo "make test   install all that is needed, run every test that this machine can run"
+	@echo "make lint   style, types and the rooms' import contracts"
+	@echo "make clean  remove .venv and the demo's results"
+
+check-python:
+	@test -n "$(PYTHON)" || { echo "trainmark needs Python 3.11 or later with venv; none was found on PATH."; \
+		echo "Install one (Debian: apt install python3 python3-venv), or: make PYTHON3=/path/to/python"; exit 1; }
+
+$(STAMP): pyproject.toml requirements/dev.lock | check-python
+	@echo "== installing trainmark into $(VENV) with $(PYTHON)"
+	@rm -rf $(VENV)
+	@$(PYTHON) -m venv $(VENV)
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.lock
+	@$(VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)
+	@echo "== the framework's own environment (PyTorch; made once)"
+	@$(VENV)/bin/trainmark env create pytorch
+	@echo "== measuring: suites/demo.yaml (about five minutes on 2 cores)"
+	@$(VENV)/bin/trainmark run suites/demo.yaml --out demo-report --resume
+	@echo "== open demo-report/report.html in a browser"
+
+test: $(STAMP)
+	@echo "== style, types, import contracts"
+	@$(MAKE) --no-print-directory lint
+	@echo "== the framework's own environment (PyTorch; made once), for the tests that train"
+	@$(VENV)/bin/trainmark env create pytorch
+	@echo "== tests"
+	@TRAINMARK_TEST_PYTORCH="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENV_PYTHON))" \
+		$(VENV)/bin/python -m pytest $(PYTEST_FLAGS)
+
+lint: $(STAMP)
+	@$(VENV)/bin/ruff check .
+	@$(VENV)/bin/ruff format --check .
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports --no-cache
+
+format: $(STAMP)
+	@$(VENV)/bin/ruff check --fix .
+	@$(VENV)/bin/ruff format .
+
+clean:
+	rm -rf $(VENV) demo-report results

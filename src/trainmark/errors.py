@@ -1,0 +1,26 @@
+"""The few errors that trainmark raises on purpose; each is shown once, as one line, at the command line's edge.
+
+Every room may import this module. Anything else that reaches the edge is a defect of trainmark.
+"""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class TrainmarkError(Exception):
+    """Something that the user can mend: the message says what, where and what to do, in one line."""
+
+    exit_code = 1
+
+
+class InputError(TrainmarkError):
+    """The input (a file, a flag, a name) cannot be used; the program stops with exit code 2."""
+
+    exit_code = 2
+
+
+def nearest(word: str, known: Iterable[str]) -> str:
+    """Return ``"; did you mean 'x'?"`` for the known word nearest to ``word``, or an empty string."""
+    matches = get_close_matches(word.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.5)
+    by_lower = {k.lower(): k for k in known}
+    return f"; did you mean '{by_lower[matches[0]]}'?" if matches else ""

@@ -1,0 +1,30 @@
+"""Writing files so that a reader never sees half of one. Every room may import this module."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
+    """Write ``content`` to ``path`` so that ``path`` is, at every moment, the old file or the whole new one.
+
+    The bytes go to a temporary file in the same folder, are flushed to the disk, and take the place of
+    ``path`` in one rename. On failure (a full disk) the temporary file is removed and ``OSError`` is raised.
+    """
+    data = content.encode() if isinstance(content, str) else content
+    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    try:
+        with temporary.open("wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        temporary.replace(path)
+    except OSError:
+        temporary.unlink(missing_ok=True)
+        raise
+
+
+def to_json(value: Any) -> str:
+    """Return ``value`` as indented JSON with a newline at its end; non-finite numbers raise ``ValueError``."""
+    return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"

@@ -1,0 +1,36 @@
+"""What to measure: suites, their cases and protocols, read from YAML and checked to the line."""
+
+from trainmark.suite.case import AXES, MAX_BATCH, Case, Device, Layout, Option, Precision, Word
+from trainmark.suite.document import Document, read_document
+from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite
+from trainmark.suite.model import Dataset, Limits, MakeImages, Suite
+from trainmark.suite.naming import NamingScheme, log_name
+from trainmark.suite.outcome import Outcome
+from trainmark.suite.protocol import Protocol, ProtocolName
+from trainmark.suite.selection import select
+
+__all__ = [
+    "AXES",
+    "MAX_BATCH",
+    "MAX_CASES",
+    "Case",
+    "Dataset",
+    "Device",
+    "Document",
+    "Layout",
+    "Limits",
+    "MakeImages",
+    "NamingScheme",
+    "Option",
+    "Outcome",
+    "Precision",
+    "Protocol",
+    "ProtocolName",
+    "Suite",
+    "Word",
+    "dump_suite",
+    "load_suite",
+    "log_name",
+    "read_document",
+    "select",
+]

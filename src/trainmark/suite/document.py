@@ -1,0 +1,77 @@
+"""Reading YAML so that every later complaint can name the line: values, and where each of them stands."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainmark.errors import InputError
+
+Key = tuple[str | int, ...]
+"""Where a value stands in a document: keys and list positions from the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A YAML file's values and the line (from 1) of each key."""
+
+    path: Path
+    values: Any
+    lines: dict[Key, int]
+
+    def where(self, key: Key) -> str:
+        """Return ``file:line`` of ``key``, or of the nearest thing around it that is written in the file."""
+        while key and key not in self.lines:
+            key = key[:-1]
+        return f"{self.path}:{self.lines.get(key, 1)}"
+
+    def error(self, key: Key, message: str) -> InputError:
+        """Return an error about ``key``: ``file:line: key: message``."""
+        name = ".".join(f"[{part}]" if isinstance(part, int) else str(part) for part in key).replace(
+            ".[", "["
+        )
+        return InputError(
+            f"{self.where(key)}: {name}: {message}" if name else f"{self.where(key)}: {message}"
+        )
+
+
+def read_document(path: Path) -> Document:
+    """Read one YAML file; raise ``InputError`` when it is not there, not YAML, or says a key twice."""
+    try:
+        text = path.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise InputError(f"{path}: cannot be read: {reason}") from None
+    try:
+        loader = yaml.SafeLoader(text)
+        node = loader.get_single_node()
+        lines: dict[Key, int] = {}
+        values = _construct(loader, node, (), lines, path) if node is not None else None
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line = mark.line + 1 if mark else 1
+        raise InputError(f"{path}:{line}: not valid YAML: {error.problem or error.context}") from None
+    except (yaml.YAMLError, ValueError) as error:
+        raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    return Document(path, values, lines)
+
+
+def _construct(loader: yaml.SafeLoader, node: yaml.Node, key: Key, lines: dict[Key, int], path: Path) -> Any:
+    lines.setdefault(key, node.start_mark.line + 1)
+    if isinstance(node, yaml.MappingNode):
+        loader.flatten_mapping(node)
+        mapping: dict[Any, Any] = {}
+        for key_node, value_node in node.value:
+            name = loader.construct_object(key_node)
+            line = key_node.start_mark.line + 1
+            if not isinstance(name, str | int):
+                raise InputError(f"{path}:{line}: '{name}': a key must be a word")
+            if name in mapping:
+                raise InputError(f"{path}:{line}: {name}: stands twice in the same mapping")
+            lines[(*key, name)] = line
+            mapping[name] = _construct(loader, value_node, (*key, name), lines, path)
+        return mapping
+    if isinstance(node, yaml.SequenceNode):
+        return [_construct(loader, item, (*key, i), lines, path) for i, item in enumerate(node.value)]
+    return loader.construct_object(node)

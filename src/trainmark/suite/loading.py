@@ -1,0 +1,245 @@
+"""From a suite's YAML file to a ``Suite``: checks every word and names the line of each mistake."""
+
+from collections.abc import Iterable, Sequence
+from enum import Enum
+from pathlib import Path
+from typing import Any, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from trainmark.errors import InputError, nearest
+from trainmark.suite.case import AXES, Case
+from trainmark.suite.document import Document, Key, read_document
+from trainmark.suite.matrix import Matrix, Point, RuleError, expand
+from trainmark.suite.model import Suite
+from trainmark.suite.naming import log_name
+
+MAX_CASES = 100_000
+"""A matrix of more cases than this is taken for a mistake."""
+
+_MATRIX_KEYS = ("defaults", "axes", "zip", "include", "exclude")
+_SUITE_KEYS = tuple(name for name in Suite.model_fields if name != "cases")
+
+
+def load_suite(path: Path) -> Suite:
+    """Read and check the suite in ``path`` and expand its matrix.
+
+    Raises ``InputError`` naming file, line, key and, for a word that is not known, the nearest valid one:
+    for an unknown key or value, a wrong type, a rule that matches nothing, and a matrix of no cases.
+    """
+    document = read_document(path)
+    values = document.values
+    if not isinstance(values, dict):
+        raise InputError(f"{path}:1: a suite is a mapping with 'name' and 'axes' (or 'cases')")
+    known = (*_SUITE_KEYS, *_MATRIX_KEYS, "cases")
+    for key in values:
+        if key not in known:
+            raise document.error((key,), f"is not a key of a suite{nearest(str(key), known)}")
+    cases = _listed(document) if "cases" in values else _expanded(document)
+    settings = {key: values[key] for key in _SUITE_KEYS if values.get(key) is not None}
+    try:
+        suite = Suite.model_validate(settings | {"cases": tuple({case.id: case for case in cases}.values())})
+    except ValidationError as error:
+        raise _explained(document, (), error, Suite) from None
+    _check_data(document, suite)
+    _check_names(document, suite)
+    return _with_absolute_paths(suite, path.resolve().parent)
+
+
+def dump_suite(suite: Suite) -> str:
+    """Return the suite as resolved, as YAML that ``load_suite`` reads back to an equal suite."""
+    values = suite.model_dump(mode="json")
+    defaults = Case().model_dump(mode="json")
+    always = ("framework", "model", "precision", "batch_per_device")
+    values["cases"] = [
+        {axis: value for axis, value in case.items() if axis in always or value != defaults[axis]}
+        for case in values["cases"]
+    ]
+    return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _listed(document: Document) -> list[Case]:
+    clash = next((key for key in _MATRIX_KEYS if key in document.values), None)
+    if clash:
+        raise document.error((clash,), "cannot stand beside 'cases', which already lists every case")
+    points = _mappings(document, ("cases",))
+    if not points:
+        raise document.error(("cases",), "lists no case")
+    return [_case(document, ("cases", i), point) for i, point in enumerate(points)]
+
+
+def _expanded(document: Document) -> list[Case]:
+    defaults = _mapping(document, ("defaults",))
+    _case(document, ("defaults",), defaults)
+    axes = {
+        axis: _axis(document, ("axes", axis), values)
+        for axis, values in _mapping(document, ("axes",)).items()
+    }
+    zips = [
+        {axis: _axis(document, ("zip", i, axis), values) for axis, values in group.items()}
+        for i, group in enumerate(_mappings(document, ("zip",)))
+    ]
+    include = _mappings(document, ("include",))
+    for i, point in enumerate(include):
+        _case(document, ("include", i), defaults | point)
+    exclude = [
+        {axis: _axis(document, ("exclude", i, axis), values) for axis, values in rule.items()}
+        for i, rule in enumerate(_mappings(document, ("exclude",)))
+    ]
+    if not (axes or zips or include):
+        raise InputError(
+            f"{document.path}:1: the matrix has no cases: give 'axes', 'zip', 'include' or 'cases'"
+        )
+    try:
+        points = expand(Matrix(axes, tuple(zips), tuple(include), tuple(exclude)), limit=MAX_CASES)
+    except RuleError as error:
+        raise document.error(error.key, str(error)) from None
+    if not points:
+        raise document.error(("exclude",), "leaves no case: the matrix is empty")
+    return [_case(document, ("axes",), defaults | point) for point in points]
+
+
+def _case(document: Document, key: Key, point: Point) -> Case:
+    try:
+        return Case.model_validate(point)
+    except ValidationError as error:
+        raise _explained(document, key, error, Case) from None
+
+
+def _axis(document: Document, key: Key, values: Any) -> list[Any]:
+    """Check one axis's values, each by itself, so that a mistake's own line is named."""
+    axis = str(key[-1])
+    if axis not in AXES:
+        raise document.error(key, f"is not an axis{nearest(axis, AXES)} (the axes: {', '.join(AXES)})")
+    if not isinstance(values, list):
+        _case(document, key[:-1], {axis: values})
+        return [values]
+    if not values:
+        raise document.error(key, "has no values: a matrix with an empty axis has no cases")
+    for i, value in enumerate(values):
+        try:
+            Case.model_validate({axis: value})
+        except ValidationError as error:
+            raise _explained(document, (*key, i), error, Case, skip=1) from None
+    return values
+
+
+def _mapping(document: Document, key: Key) -> dict[str, Any]:
+    values = document.values.get(key[0]) or {}
+    if not isinstance(values, dict):
+        raise document.error(key, "must be a mapping of axes")
+    return values
+
+
+def _mappings(document: Document, key: Key) -> list[dict[str, Any]]:
+    values = document.values.get(key[0]) or []
+    if not isinstance(values, list):
+        raise document.error(key, "must be a list of mappings")
+    for i, value in enumerate(values):
+        if not isinstance(value, dict):
+            raise document.error((*key, i), "must be a mapping of axes")
+    return values
+
+
+def _with_absolute_paths(suite: Suite, base: Path) -> Suite:
+    """Resolve what the file says relative to itself, so that the suite as resolved can stand anywhere."""
+    datasets = {
+        name: dataset.model_copy(update={"path": str(base / dataset.path)}) if dataset.path else dataset
+        for name, dataset in suite.datasets.items()
+    }
+    return suite.model_copy(
+        update={"datasets": datasets, "cards": tuple(str(base / card) for card in suite.cards)}
+    )
+
+
+def _check_data(document: Document, suite: Suite) -> None:
+    known = {"synthetic", *suite.datasets}
+    for case in suite.cases:
+        if case.data not in known:
+            line = next((k for k in document.lines if k and k[-1] == "data"), ())
+            raise document.error(
+                line,
+                f"'{case.data}' is no data set of this suite{nearest(case.data, known)}; add it under 'datasets'",
+            )
+    for name, dataset in suite.datasets.items():
+        if dataset.path is None and dataset.make is None:
+            raise document.error(("datasets", name), "needs a 'path', or 'make' to have it made")
+
+
+def _check_names(document: Document, suite: Suite) -> None:
+    names: dict[str, Case] = {}
+    for case in suite.cases:
+        name = log_name(case, 1, suite.naming)
+        if name in names:
+            raise document.error(
+                ("naming",),
+                f"'{suite.naming.value}' calls the logs of two cases {name}: {names[name].id} and {case.id}; "
+                "put them into two suites, or leave 'naming' out",
+            )
+        names[name] = case
+
+
+def _explained(
+    document: Document, key: Key, error: ValidationError, model: type[BaseModel], skip: int = 0
+) -> InputError:
+    """Turn the first of pydantic's complaints into our one line; ``skip`` drops what ``key`` already names."""
+    details = error.errors()[0]
+    place = tuple(part for part in details["loc"][skip:] if not _is_union_tag(part))
+    return document.error((*key, *place), _sentence(details, model))
+
+
+def _is_union_tag(part: str | int) -> bool:
+    return isinstance(part, str) and (
+        part in ("int", "str", "float", "bool", "constrained-int") or "[" in part
+    )
+
+
+def _sentence(details: ErrorDetails, model: type[BaseModel]) -> str:
+    given = details["input"]
+    owner, field = _owner(model, details["loc"])
+    match details["type"]:
+        case "extra_forbidden":
+            names = tuple(owner.model_fields)
+            return f"is not a key here{nearest(str(details['loc'][-1]), names)} (known: {', '.join(names)})"
+        case "enum":
+            words = _words(field)
+            return f"'{given}' is not known{nearest(str(given), words)} (known: {', '.join(words)})"
+        case "missing":
+            return "is missing"
+        case "value_error":
+            return str(details["ctx"]["error"])
+        case _ if details["loc"][-1] == "memory":
+            return f"'{given}' is no amount of memory; write bytes, or for example 8GiB"
+        case _:
+            text = details["msg"].split(", unable to parse")[0]
+            return f"{text[0].lower()}{text[1:]}, but it is {given!r}"
+
+
+def _owner(model: type[BaseModel], place: Sequence[str | int]) -> tuple[type[BaseModel], Any]:
+    """Follow ``place`` into nested models; return the model that holds its end, and the last field's type."""
+    annotation: Any = model
+    for part in place:
+        field = model.model_fields.get(str(part))
+        if field is None:
+            continue
+        annotation = field.annotation
+        nested = next(
+            (a for a in _flat(annotation) if isinstance(a, type) and issubclass(a, BaseModel)), None
+        )
+        if nested is not None:
+            model = nested
+    return model, annotation
+
+
+def _flat(annotation: Any) -> Iterable[Any]:
+    yield annotation
+    if get_origin(annotation) is not None:
+        for inner in get_args(annotation):
+            yield from _flat(inner)
+
+
+def _words(annotation: Any) -> tuple[str, ...]:
+    enum = next((a for a in _flat(annotation) if isinstance(a, type) and issubclass(a, Enum)), None)
+    return tuple(str(member.value) for member in enum) if enum else ()

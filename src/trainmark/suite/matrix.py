@@ -1,0 +1,70 @@
+"""The matrix of a suite: the product of its axes, with zip, include and exclude rules applied."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+from typing import Any
+
+from trainmark.errors import InputError
+
+Point = dict[str, Any]
+"""Values of some axes."""
+
+
+class RuleError(Exception):
+    """A rule of the matrix that cannot be meant as it stands; ``key`` is where it stands in the file."""
+
+    def __init__(self, key: tuple[str | int, ...], message: str) -> None:
+        super().__init__(message)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class Matrix:
+    """What a suite says about its cases.
+
+    ``axes`` vary freely, the last one fastest; the axes of one ``zips`` group vary together; ``include``
+    adds single points; ``exclude`` removes every point of the product that agrees with a rule on all of the
+    rule's axes (each a list of values).
+    """
+
+    axes: Mapping[str, Sequence[Any]]
+    zips: Sequence[Mapping[str, Sequence[Any]]] = ()
+    include: Sequence[Point] = ()
+    exclude: Sequence[Mapping[str, Sequence[Any]]] = ()
+
+
+def expand(matrix: Matrix, limit: int) -> list[Point]:
+    """Return the matrix's points in order: the product less what is excluded, then what is included.
+
+    Raises ``RuleError`` for an exclude rule without effect or a zip group of unequal lengths, and
+    ``InputError`` for a product of more than ``limit`` points.
+    """
+    groups: list[list[Point]] = [[{axis: value} for value in values] for axis, values in matrix.axes.items()]
+    for i, group in enumerate(matrix.zips):
+        lengths = {len(values) for values in group.values()}
+        if len(lengths) > 1:
+            said = ", ".join(f"{axis} has {len(values)}" for axis, values in group.items())
+            raise RuleError(("zip", i), f"axes that vary together need equally many values; {said}")
+        twice = next((axis for axis in group if axis in matrix.axes), None)
+        if twice:
+            raise RuleError(("zip", i, twice), "stands under 'axes' too; an axis varies in one place only")
+        rows = zip(*group.values(), strict=True)
+        groups.append([dict(zip(group, row, strict=True)) for row in rows])
+    size = prod(len(group) for group in groups)
+    if size > limit:
+        raise InputError(f"the matrix has {size} cases, more than {limit}: is an axis too much?")
+    points = (
+        [{k: v for part in parts for k, v in part.items()} for parts in product(*groups)] if groups else []
+    )
+    for i, rule in enumerate(matrix.exclude):
+        kept = [point for point in points if not _matches(point, rule)]
+        if len(kept) == len(points):
+            raise RuleError(("exclude", i), "excludes nothing: no point of the matrix agrees with it")
+        points = kept
+    return points + [dict(point) for point in matrix.include]
+
+
+def _matches(point: Point, rule: Mapping[str, Sequence[Any]]) -> bool:
+    return all(axis in point and point[axis] in values for axis, values in rule.items())

@@ -1,0 +1,82 @@
+"""A suite: what to measure, as its YAML file says it, and as its matrix expands to cases."""
+
+import re
+from collections.abc import Mapping
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
+
+from trainmark.suite.case import Case, Word
+from trainmark.suite.naming import NamingScheme
+from trainmark.suite.protocol import Protocol, ProtocolName
+
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMGT]i?)?B?\s*$")
+_UNITS = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS |= {f"{prefix}i": 2 ** (10 * power) for power, prefix in enumerate("kMGT", start=1)}
+
+
+def _bytes(value: Any) -> Any:
+    """Read ``8 GiB`` and its like as bytes; anything else is left to the type check."""
+    if isinstance(value, str) and (match := _SIZE.match(value)):
+        return int(float(match[1]) * _UNITS[match[2]])
+    return value
+
+
+class Limits(BaseModel):
+    """What one run may take before it is stopped: seconds in all, seconds of silence, bytes of host memory."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    timeout_s: PositiveFloat = 3600.0
+    stall_timeout_s: PositiveFloat = 900.0
+    memory: Annotated[PositiveInt | None, BeforeValidator(_bytes)] = None
+
+
+class MakeImages(BaseModel):
+    """A data set that trainmark makes itself when it is not there: see ``trainmark data make``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    images: PositiveInt
+    classes: PositiveInt = 10
+    seed: NonNegativeInt = 0
+    width: PositiveInt = 500
+    height: PositiveInt = 375
+
+
+class Dataset(BaseModel):
+    """Where a data set lies (relative to the suite's file), and how to make it if it may be made."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    path: str | None = None
+    make: MakeImages | None = None
+
+
+class Suite(BaseModel):
+    """A suite as resolved: cases in the order in which they run, and all that their runs need.
+
+    ``environment`` is ``auto`` (each framework's own, made by ``trainmark env create``), ``system`` (the
+    Python that runs trainmark) or the path of a Python interpreter. ``cards`` are files of further workload
+    cards, relative to the suite's file like the data sets. ``cases`` is the expanded matrix.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: Word
+    description: str = ""
+    environment: str = "auto"
+    protocol: Protocol = Field(default_factory=lambda: Protocol.model_validate(ProtocolName.ADAPTIVE.value))
+    limits: Limits = Limits()
+    cards: tuple[str, ...] = ()
+    datasets: Mapping[Word, Dataset] = Field(default_factory=dict)
+    naming: NamingScheme = NamingScheme.CASE
+    cases: tuple[Case, ...]

@@ -1,0 +1,189 @@
+"""Suites from YAML: what expands to what, and what each mistake is told."""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainmark.errors import InputError
+from trainmark.suite import AXES, Case, Precision, Suite, dump_suite, load_suite, select
+from trainmark.suite.matrix import Matrix, expand
+
+SUITE = """\
+name: sample
+protocol: {name: dlperf, steps: 30, warmup_steps: 5}
+limits: {memory: 8GiB}
+defaults: {model: resnet50_v1.5}
+axes:
+  precision: [fp32, amp-bf16]
+  batch_per_device: [8, 16]
+zip:
+  - nodes: [1, 1, 4]
+    devices_per_node: [1, 2, 8]
+exclude:
+  - {precision: fp32, batch_per_device: 16}
+include:
+  - {framework: pytorch, layout: nhwc}
+"""
+
+
+def load(tmp_path: Path, text: str) -> Suite:
+    path = tmp_path / "suite.yaml"
+    path.write_text(text)
+    return load_suite(path)
+
+
+def test_the_matrix_is_the_product_less_the_excluded_plus_the_included(tmp_path: Path) -> None:
+    cases = load(tmp_path, SUITE).cases
+    assert [(c.precision.value, c.batch_per_device, c.topology, c.layout.value) for c in cases] == [
+        ("fp32", 8, "1n1g", "nchw"),
+        ("fp32", 8, "1n2g", "nchw"),
+        ("fp32", 8, "4n8g", "nchw"),
+        ("amp-bf16", 8, "1n1g", "nchw"),
+        ("amp-bf16", 8, "1n2g", "nchw"),
+        ("amp-bf16", 8, "4n8g", "nchw"),
+        ("amp-bf16", 16, "1n1g", "nchw"),
+        ("amp-bf16", 16, "1n2g", "nchw"),
+        ("amp-bf16", 16, "4n8g", "nchw"),
+        ("fp32", 32, "1n1g", "nhwc"),
+    ]
+
+
+def test_a_preset_protocol_keeps_what_the_suite_does_not_change(tmp_path: Path) -> None:
+    protocol = load(tmp_path, SUITE).protocol
+    assert (protocol.steps, protocol.warmup_steps, protocol.min_repeats, protocol.max_repeats) == (
+        30,
+        5,
+        5,
+        5,
+    )
+
+
+def test_memory_is_read_with_its_unit(tmp_path: Path) -> None:
+    assert load(tmp_path, SUITE).limits.memory == 8 * 2**30
+
+
+def test_the_suite_as_resolved_reads_back_to_the_same_suite(tmp_path: Path) -> None:
+    suite = load(tmp_path, SUITE)
+    (tmp_path / "elsewhere").mkdir()
+    again = tmp_path / "elsewhere" / "suite.yaml"
+    again.write_text(dump_suite(suite))
+    assert load_suite(again) == suite
+
+
+def test_paths_count_from_the_suites_file(tmp_path: Path) -> None:
+    text = SUITE + "datasets: {photos: {path: data/photos}}\ncards: [cards/mine.yaml]\n"
+    suite = load(tmp_path, text)
+    assert suite.datasets["photos"].path == str(tmp_path / "data/photos")
+    assert suite.cards == (str(tmp_path / "cards/mine.yaml"),)
+
+
+def test_equal_cases_stand_once(tmp_path: Path) -> None:
+    suite = load(tmp_path, "name: x\naxes: {precision: [fp32]}\ninclude: [{precision: fp32}]\n")
+    assert len(suite.cases) == 1
+
+
+MISTAKES = [
+    ("precision: [fp32", "precison: [fp32", ":6: axes.precison: is not an axis; did you mean 'precision'?"),
+    ("amp-bf16]", "amp-bf61]", ":6: axes.precision[1]: 'amp-bf61' is not known; did you mean 'amp-bf16'?"),
+    ("[8, 16]", "[8, x]", ":7: axes.batch_per_device[1]: input should be a valid integer, but it is 'x'"),
+    ("[8, 16]", "[8, 0]", ":7: axes.batch_per_device[1]: input should be greater than 0, but it is 0"),
+    ("[8, 16]", "[]", ":7: axes.batch_per_device: has no values"),
+    ("steps: 30", "steps: 4", ":2: protocol: steps (4) must be more than warmup_steps (5)"),
+    ("warmup_steps: 5", "warmup_steps: 0", ":2: protocol: warmup_steps must be at least 1"),
+    ("memory:", "memry:", ":3: limits.memry: is not a key here; did you mean 'memory'?"),
+    ("8GiB", "8 pounds", ":3: limits.memory: '8 pounds' is no amount of memory"),
+    ("axes:", "axs:", ":5: axs: is not a key of a suite; did you mean 'axes'?"),
+    ("dlperf", "dlpref", ":2: protocol.name: 'dlpref' is not known; did you mean 'dlperf'?"),
+    ("[1, 2, 8]", "[1, 2]", ":9: zip[0]: axes that vary together need equally many values"),
+    ("batch_per_device: 16}", "batch_per_device: 17}", ":12: exclude[0]: excludes nothing"),
+    ("layout: nhwc", "data: photos", ":14: include[0].data: 'photos' is no data set of this suite"),
+    ("name: sample", "nome: sample", ":1: nome: is not a key of a suite; did you mean 'name'?"),
+    ("name: sample\n", "", ":1: name: is missing"),
+    ("name: sample", "name: sample\nname: again", ":2: name: stands twice"),
+    ("layout: nhwc}", "layout: nhwc", ":15: not valid YAML"),
+    ("name: sample", "name: ../up", ":1: name: string should match pattern"),
+]
+
+
+@pytest.mark.parametrize(("right", "wrong", "told"), MISTAKES, ids=[wrong for _, wrong, _ in MISTAKES])
+def test_a_mistake_is_told_with_its_line_and_key(tmp_path: Path, right: str, wrong: str, told: str) -> None:
+    assert right in SUITE
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, SUITE.replace(right, wrong, 1))
+    assert f"suite.yaml{told}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "just words", "name: x\n", "name: x\naxes: {}\n", "name: x\ncases: []\n"]
+)
+def test_a_suite_without_cases_is_refused(tmp_path: Path, text: str) -> None:
+    with pytest.raises(InputError, match=r"suite\.yaml:\d"):
+        load(tmp_path, text)
+
+
+def test_a_suite_that_is_not_there_is_told_by_name(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"nothing\.yaml: cannot be read: No such file"):
+        load_suite(tmp_path / "nothing.yaml")
+
+
+def test_a_matrix_beyond_reason_is_refused_before_it_is_made(tmp_path: Path) -> None:
+    numbers = list(range(1, 1001))
+    text = f"name: x\naxes:\n  batch_per_device: {numbers}\n  image_size: {numbers}\n"
+    with pytest.raises(InputError, match="1000000 cases"):
+        load(tmp_path, text)
+
+
+def test_a_naming_scheme_that_calls_two_logs_alike_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(
+        InputError, match="2: naming: 'ngc' calls the logs of two cases pytorch_gpu1_fp32_bs8.txt"
+    ):
+        load(tmp_path, "name: x\nnaming: ngc\naxes: {layout: [nchw, nhwc], batch_per_device: [8]}\n")
+
+
+SUITES = sorted((Path(__file__).parents[2] / "suites").glob("*.yaml"))
+
+
+@pytest.mark.parametrize("path", SUITES, ids=[path.stem for path in SUITES])
+def test_every_suite_that_is_shipped_reads(path: Path) -> None:
+    assert load_suite(path).name == path.stem
+
+
+def test_only_chooses_by_axes_and_by_name(tmp_path: Path) -> None:
+    cases = load(tmp_path, SUITE).cases
+    assert {c.batch_per_device for c in select(cases, "batch_per_device=8|16,precision!=fp32")} == {8, 16}
+    assert [c.topology for c in select(cases, "*-fp32-b8-4n8g-*")] == ["4n8g"]
+    with pytest.raises(InputError, match="did you mean 'precision'"):
+        select(cases, "precison=fp32")
+    with pytest.raises(InputError, match="leaves no case"):
+        select(cases, "precision=tf32")
+
+
+@given(
+    st.lists(st.integers(1, 512), min_size=1, max_size=6, unique=True), st.sets(st.sampled_from(Precision))
+)
+def test_every_point_of_the_product_is_there_once(batches: list[int], precisions: set[Precision]) -> None:
+    axes: dict[str, Sequence[Any]] = {
+        "batch_per_device": batches,
+        "precision": sorted(precisions) or [Precision.FP32],
+    }
+    points = expand(Matrix(axes), limit=1000)
+    assert len({Case.model_validate(point).id for point in points}) == len(points)
+    assert len(points) == len(batches) * max(1, len(precisions))
+
+
+def test_two_cases_that_differ_on_any_axis_have_different_ids() -> None:
+    other = {
+        "workload": "mine", "framework": "jax", "model": "mobilenet_v1", "precision": "tf32", "batch_per_device": 7,
+        "nodes": 2, "devices_per_node": 3, "data": "photos", "layout": "nhwc", "compiler": "xla", "image_size": 64,
+        "device": "cpu", "options": {"momentum": 0.5},
+    }  # fmt: skip
+    ids = [Case().id, *(Case.model_validate({axis: value}).id for axis, value in other.items())]
+    assert len(set(ids)) == len(ids)
+    assert set(AXES) - set(other) == {"loader"}
+    photos = [Case(data="photos", loader=loader).id for loader in ("native", "dali-cpu")]
+    assert len(set(photos)) == 2
