@@ -1,0 +1,52 @@
+"""``trainmark reference``: published figures, with where they were published and the recipe behind them."""
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(
+    name="reference",
+    help="Published figures: what was measured on what, by which recipe, and where it was printed.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+
+
+@app.command("list")
+def list_figures(
+    framework: Annotated[str | None, typer.Option(help="Only this framework, e.g. pytorch.")] = None,
+    device: Annotated[
+        str | None, typer.Option(help="Only this device or system, e.g. v100-32gb, dgx-2.")
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="Only this model, e.g. resnet50.")] = None,
+    precision: Annotated[str | None, typer.Option(help="Only this precision, e.g. fp32, tf32, amp.")] = None,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a figure, a line each.")
+    ] = False,
+) -> None:
+    """List the published figures that agree with every option given."""
+    from trainmark.reference import load_references, select
+    from trainmark.reference.render import render_list
+
+    found = select(load_references(), framework, device, model, precision)
+    if as_json:
+        for reference in found:
+            sys.stdout.write(json.dumps(reference.document(), ensure_ascii=False) + "\n")
+    else:
+        sys.stdout.write(render_list(found))
+
+
+@app.command()
+def show(
+    name: Annotated[str, typer.Argument(help="The figure's name, as 'list' prints it.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figure as a JSON object.")] = False,
+) -> None:
+    """Show everything that is known of one figure."""
+    from trainmark.files import to_json
+    from trainmark.reference import find_reference
+    from trainmark.reference.render import render_one
+
+    reference = find_reference(name)
+    sys.stdout.write(to_json(reference.document()) if as_json else render_one(reference))

@@ -1,0 +1,62 @@
+"""Where frameworks live: environments made from a pinned lock, and the manifest of what a node really holds."""
+
+from trainmark.environment.checking import CheckReport, Finding, check
+from trainmark.environment.collecting import collect, collect_node
+from trainmark.environment.creation import Created, Request, create, remove
+from trainmark.environment.describing import FrameworkVersions, describe
+from trainmark.environment.entry import Entry, Variant, entries, find_entry
+from trainmark.environment.host import Roots
+from trainmark.environment.manifest import Manifest, Node, differences, fingerprint
+from trainmark.environment.nvml import Nvml, open_nvml
+from trainmark.environment.places import default_home, folder_of, log_of
+from trainmark.environment.relock import make_lock
+from trainmark.environment.resolving import (
+    SYSTEM,
+    Environment,
+    Kind,
+    State,
+    UnusableEnvironment,
+    resolve,
+    run_environ,
+    state_of,
+)
+from trainmark.environment.stamp import Stamp, read_stamp
+
+__all__ = [
+    "SYSTEM",
+    "CheckReport",
+    "Created",
+    "Entry",
+    "Environment",
+    "Finding",
+    "FrameworkVersions",
+    "Kind",
+    "Manifest",
+    "Node",
+    "Nvml",
+    "Request",
+    "Roots",
+    "Stamp",
+    "State",
+    "UnusableEnvironment",
+    "Variant",
+    "check",
+    "collect",
+    "collect_node",
+    "create",
+    "default_home",
+    "describe",
+    "differences",
+    "entries",
+    "find_entry",
+    "fingerprint",
+    "folder_of",
+    "log_of",
+    "make_lock",
+    "open_nvml",
+    "read_stamp",
+    "remove",
+    "resolve",
+    "run_environ",
+    "state_of",
+]

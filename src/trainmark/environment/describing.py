@@ -1,0 +1,129 @@
+"""Asking an environment, from inside, what it holds: a small script runs in its own Python."""
+
+import json
+import os
+import signal
+import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainmark.environment.entry import CATALOG, INSIDE, Entry, find_entry
+from trainmark.environment.resolving import UnusableEnvironment, environ_inside
+
+_MARK = "TRAINMARK "
+
+
+class FrameworkVersions(BaseModel):
+    """A framework's own word on what it is and runs on; null for what it does not have.
+
+    ``cudnn`` and ``nccl`` are as the framework gives them (PyTorch: ``"91002"``, ``"2.27.3"``).
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    framework: str
+    version: str | None
+    python: str
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+
+
+class Inside(BaseModel):
+    """The answer of ``inside/describe_environment.py``; ``failures`` maps modules that do not import to reasons."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    python: str
+    failures: Mapping[str, str]
+    versions: Mapping[str, str | None]
+    packages: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class ScriptResult:
+    """How a script ended: the JSON object that it printed last (None without one), or why not, in one line."""
+
+    answer: Any
+    problem: str | None
+
+
+def describe(
+    python: Path,
+    framework: str = "pytorch",
+    *,
+    env_vars: Mapping[str, str] | None = None,
+    timeout_s: float = 300,
+    catalog: Path = CATALOG,
+) -> FrameworkVersions:
+    """Return the versions that ``framework`` reports when ``python`` imports it (seconds: it really imports it).
+
+    ``env_vars`` are set for it; those that the catalogue names for the framework by default.
+
+    Raises ``UnusableEnvironment`` when the interpreter does not start or the framework does not import.
+    """
+    entry = find_entry(framework, catalog)
+    inside = look_inside(
+        python, entry, [entry.import_name], entry.env_vars if env_vars is None else env_vars, timeout_s
+    )
+    if reason := inside.failures.get(entry.import_name):
+        raise UnusableEnvironment(f"{python}: '{entry.import_name}' does not import: {reason}")
+    return framework_versions(entry, inside)
+
+
+def framework_versions(entry: Entry, inside: Inside) -> FrameworkVersions:
+    """Return what an answer from inside says about the framework of ``entry``."""
+    return FrameworkVersions(
+        framework=entry.framework, python=inside.python, **{"version": None, **inside.versions}
+    )
+
+
+def look_inside(
+    python: Path, entry: Entry, imports: list[str], env_vars: Mapping[str, str], timeout_s: float
+) -> Inside:
+    """Run the describing script with ``python``; raise ``UnusableEnvironment`` when it gives no answer."""
+    question = json.dumps({"imports": imports, "versions": dict(entry.versions)})
+    result = run_script(python, "describe_environment.py", [question], env_vars, timeout_s)
+    if result.problem is not None:
+        raise UnusableEnvironment(f"{python}: {result.problem}")
+    try:
+        return Inside.model_validate(result.answer)
+    except ValidationError as error:
+        raise UnusableEnvironment(f"{python}: gave an answer that cannot be read") from error
+
+
+def run_script(
+    python: Path, script: str, arguments: list[str], env_vars: Mapping[str, str], timeout_s: float
+) -> ScriptResult:
+    """Run a script of ``inside/`` with ``python`` and read the JSON line that it ends with."""
+    try:
+        done = subprocess.run(
+            [os.fspath(python), str(INSIDE / script), *arguments],
+            env={**environ_inside(python, os.environ), **env_vars},
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=timeout_s,
+            check=False,
+        )
+    except OSError as error:
+        return ScriptResult(None, f"does not start: {error.strerror or error}")
+    except subprocess.TimeoutExpired:
+        return ScriptResult(None, f"gave no answer within {timeout_s:g} s")
+    answer = next((line for line in reversed(done.stdout.splitlines()) if line.startswith(_MARK)), None)
+    if done.returncode == 0 and answer is not None:
+        return ScriptResult(json.loads(answer.removeprefix(_MARK)), None)
+    return ScriptResult(None, _why(done))
+
+
+def _why(done: "subprocess.CompletedProcess[str]") -> str:
+    if done.returncode < 0:
+        return f"was killed by {signal.Signals(-done.returncode).name}"
+    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
+    said = f": {lines[-1]}" if lines else ""
+    return f"exit code {done.returncode}{said}"

@@ -1,0 +1,1 @@
+"""Scripts that run inside a framework's environment: the standard library and that framework only."""

@@ -1,0 +1,86 @@
+"""Lock files: exact pins, one a line, and the digest that says which lock an environment was made from."""
+
+import hashlib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark.errors import InputError
+
+_PIN = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)(?P<sign>===?)(?P<version>[A-Za-z0-9][A-Za-z0-9.!+_-]*)"
+)
+
+
+def canonical(name: str) -> str:
+    """Return the name of a Python package in the one spelling that PEP 503 gives it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@dataclass(frozen=True, slots=True)
+class Pin:
+    """One package at one version. ``sign`` is ``==``, or ``===`` where a local version must not match."""
+
+    name: str
+    version: str
+    sign: str = "=="
+
+    def __str__(self) -> str:
+        """Return the pin as pip reads it."""
+        return f"{self.name}{self.sign}{self.version}"
+
+    def accepts(self, installed: str) -> bool:
+        """Tell whether the installed version is this one; ``==`` lets a local version (``+cpu``) pass (PEP 440)."""
+        if self.sign == "==" and "+" not in self.version:
+            installed = installed.partition("+")[0]
+        return installed == self.version
+
+
+@dataclass(frozen=True, slots=True)
+class Lock:
+    """The pins of one framework's variant, by name, and the file that holds them."""
+
+    path: Path
+    pins: tuple[Pin, ...]
+
+    def without(self, names: Iterable[str]) -> "Lock":
+        """Return the lock without the packages that come from somewhere else (a wheel given by the user)."""
+        dropped = {canonical(name) for name in names}
+        return Lock(self.path, tuple(pin for pin in self.pins if pin.name not in dropped))
+
+    def digest(self, wheels: Mapping[str, str] | None = None) -> str:
+        """Return ``sha256:…`` of the pins, and of the wheels (name to SHA-256) that replace some of them.
+
+        Comments, order and spelling of names do not change it.
+        """
+        replaced = {canonical(name): sha256 for name, sha256 in (wheels or {}).items()}
+        lines = [str(pin) for pin in self.without(replaced).pins]
+        lines += [f"{name} @ sha256:{sha256}" for name, sha256 in replaced.items()]
+        return "sha256:" + hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
+def read_lock(path: Path) -> Lock:
+    """Read a lock file; raise ``InputError`` naming the line that is not ``name==version``, or is there twice."""
+    pins: dict[str, Pin] = {}
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        text = line.partition("#")[0].strip()
+        if not text:
+            continue
+        match = _PIN.fullmatch(text)
+        if match is None:
+            raise InputError(f"{path}:{number}: '{text}' is not an exact pin (name==version)")
+        name = canonical(match["name"])
+        if name in pins:
+            raise InputError(f"{path}:{number}: '{name}' is pinned a second time")
+        pins[name] = Pin(name, match["version"], match["sign"])
+    if not pins:
+        raise InputError(f"{path}: no package is pinned here")
+    return Lock(path, tuple(pins[name] for name in sorted(pins)))
+
+
+def render_lock(pins: Iterable[Pin], *, heading: Iterable[str]) -> str:
+    """Return the text of a lock file: the heading as comments, then the pins by name."""
+    lines = [f"# {line}" for line in heading]
+    lines += [str(pin) for pin in sorted(pins, key=lambda pin: pin.name)]
+    return "\n".join(lines) + "\n"

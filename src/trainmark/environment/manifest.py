@@ -1,0 +1,105 @@
+"""The manifest: what was really there when a run was measured, on every node; its digest and its differences."""
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict
+
+from trainmark.environment.describing import FrameworkVersions
+from trainmark.environment.facts import (
+    AcceleratorFacts,
+    ContainerFacts,
+    CpuFacts,
+    GitFacts,
+    MemoryFacts,
+    OsFacts,
+    VirtualisationFacts,
+)
+
+
+class Node(BaseModel):
+    """One node. A fact that could not be had is null; ``variables`` are those of the allow-list only."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    hostname: str | None
+    collected: AwareDatetime
+    os: OsFacts
+    cpu: CpuFacts
+    memory: MemoryFacts
+    accelerators: AcceleratorFacts
+    virtualisation: VirtualisationFacts
+    container: ContainerFacts | None
+    framework: FrameworkVersions | None
+    environment_lock: str | None
+    git: GitFacts | None
+    variables: Mapping[str, str]
+    trainmark: str
+
+
+class Manifest(BaseModel):
+    """The nodes of a run, that of rank 0 first. Written as ``manifest.json``."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    schema_version: Literal[1] = 1
+    nodes: tuple[Node, ...]
+
+
+def fingerprint(manifest: Manifest) -> str:
+    """Return ``sha256:…`` of what forbids to pool two runs when it differs; the order of the nodes does not count.
+
+    That is: the processors with their governor, quota and allowed number; memory (to the GiB: the kernel keeps a
+    little, not always the same) and its limit; the GPUs with memory, VBIOS, limits and modes, their driver and
+    topology; the framework with Python, CUDA, cuDNN and NCCL; the lock. Not: names, serial numbers, times,
+    variables, and the system around.
+    """
+    nodes = sorted(json.dumps(_pooled(node), sort_keys=True) for node in manifest.nodes)
+    return "sha256:" + hashlib.sha256("\n".join(nodes).encode()).hexdigest()
+
+
+def differences(one: Manifest, other: Manifest) -> list[tuple[str, Any, Any]]:
+    """Return every fact in which two manifests differ, as (path, in the one, in the other), in the order of paths.
+
+    A path looks like ``nodes[0].cpu.model``; a fact that only one side has is None on the other. The times of
+    collection are not compared.
+    """
+    left, right = dict(_flat(one.model_dump(mode="json"))), dict(_flat(other.model_dump(mode="json")))
+    return [
+        (path, left.get(path), right.get(path))
+        for path in sorted(left.keys() | right.keys())
+        if left.get(path) != right.get(path) and not path.endswith("].collected")
+    ]
+
+
+def _pooled(node: Node) -> dict[str, Any]:
+    facts = node.model_dump(
+        mode="json", include={"cpu", "memory", "accelerators", "framework", "environment_lock"}
+    )
+    facts["cpu"]["allowed"] = _count(node.cpu.allowed)
+    total = node.memory.total_bytes
+    facts["memory"]["total_bytes"] = None if total is None else round(total / 2**30)
+    for gpu in facts["accelerators"]["gpus"]:
+        del gpu["uuid"], gpu["pci"]
+    return facts
+
+
+def _count(cpus: str | None) -> int | None:
+    """Return how many CPUs a list of the kernel's form (``0-3,8``) names."""
+    if cpus is None:
+        return None
+    ends = [part.split("-") for part in cpus.split(",")]
+    return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
+
+
+def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        for key, inner in value.items():
+            yield from _flat(inner, f"{path}.{key}" if path else str(key))
+    elif isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value):
+        for index, inner in enumerate(value):
+            yield from _flat(inner, f"{path}[{index}]")
+    else:
+        yield path, value

@@ -1,0 +1,27 @@
+"""Telemetry beside a run: sampled into ``telemetry.jsonl`` while it goes on, summarised for a window afterwards."""
+
+from trainmark.execution.telemetry.sampler import Clock, Sampler, Telemetry
+from trainmark.execution.telemetry.samples import CpuSample, GpuSample, Header, MemorySample, Sample
+from trainmark.execution.telemetry.summary import (
+    GpuSummary,
+    Recording,
+    TelemetrySummary,
+    read_telemetry,
+    summarise,
+)
+
+__all__ = [
+    "Clock",
+    "CpuSample",
+    "GpuSample",
+    "GpuSummary",
+    "Header",
+    "MemorySample",
+    "Recording",
+    "Sample",
+    "Sampler",
+    "Telemetry",
+    "TelemetrySummary",
+    "read_telemetry",
+    "summarise",
+]

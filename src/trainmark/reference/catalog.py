@@ -1,0 +1,132 @@
+"""Reads the published figures and the hardware peaks that come with trainmark, and finds one by its name."""
+
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from typing import Any
+
+import yaml
+from pydantic import ValidationError
+
+from trainmark.errors import InputError, nearest
+from trainmark.reference.model import Peak, Reference
+
+_GROUP_KEYS = frozenset(Reference.model_fields)
+
+
+@cache
+def load_references() -> tuple[Reference, ...]:
+    """Return every published figure, in the order of their files; a name that stands twice is an error."""
+    found: dict[str, Reference] = {}
+    for file in _documents():
+        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        for reference in read_figures(document, file.name):
+            if reference.id in found:
+                raise InputError(f"{file.name}: the name '{reference.id}' stands twice")
+            found[reference.id] = reference
+    return tuple(found.values())
+
+
+def read_figures(document: Mapping[str, Any], where: str) -> Iterator[Reference]:
+    """Yield the figures of one document: its groups say what is common, each figure what is its own.
+
+    A figure's ``recipe`` is laid over its group's, and its ``notes`` follow the group's. ``where`` names the
+    document in the ``InputError`` that an unknown key or a wrong value raises.
+    """
+    for number, group in enumerate(document.get("groups", ()), start=1):
+        unknown = set(group) - _GROUP_KEYS - {"figures"}
+        if unknown:
+            raise InputError(f"{where}: group {number}: unknown key '{min(unknown)}'")
+        common = {key: value for key, value in group.items() if key != "figures"}
+        for figure in group["figures"]:
+            try:
+                yield Reference.model_validate(_merged(common, figure))
+            except ValidationError as error:
+                first = error.errors()[0]
+                key = ".".join(str(part) for part in first["loc"])
+                raise InputError(f"{where}: {figure.get('id')}: {key}: {first['msg']}") from None
+
+
+def _merged(common: Mapping[str, Any], figure: Mapping[str, Any]) -> dict[str, Any]:
+    merged = {**common, **figure}
+    merged["recipe"] = {**common.get("recipe", {}), **figure.get("recipe", {})}
+    merged["notes"] = [*common.get("notes", ()), *figure.get("notes", ())]
+    return merged
+
+
+def find_reference(name: str) -> Reference:
+    """Return the figure called ``name``; raise ``InputError`` naming the nearest one when there is none."""
+    by_name = {reference.id: reference for reference in load_references()}
+    if name not in by_name:
+        raise InputError(f"no reference '{name}'{nearest(name, by_name)} (trainmark reference list)")
+    return by_name[name]
+
+
+def select(
+    references: Iterable[Reference],
+    framework: str | None = None,
+    device: str | None = None,
+    model: str | None = None,
+    precision: str | None = None,
+) -> tuple[Reference, ...]:
+    """Return the figures that agree with each word given; punctuation and case are left out of account.
+
+    ``device`` may name the memory as well (``v100-32gb``), ``model`` may leave the version out (``resnet50``)
+    and ``precision`` may be ``amp`` for both mixed precisions. Raises ``InputError`` for a word that agrees
+    with no figure at all.
+    """
+    texts: dict[str, tuple[str | None, Callable[[Reference], str]]] = {
+        "framework": (framework, lambda reference: reference.framework),
+        "device": (device, _device_text),
+        "model": (model, lambda reference: reference.model),
+        "precision": (precision, lambda reference: reference.precision or ""),
+    }
+    found = tuple(references)
+    for axis, (word, text) in texts.items():
+        if word is None:
+            continue
+        known = sorted({text(reference) for reference in found} - {""})
+        if not any(_plain(word) in _plain(one) for one in known):
+            raise InputError(
+                f"no published figure with {axis} '{word}'{nearest(word, known)} ({', '.join(known)})"
+            )
+    return tuple(
+        reference
+        for reference in found
+        if all(word is None or _plain(word) in _plain(text(reference)) for word, text in texts.values())
+    )
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[^a-z0-9]", "", text.lower())
+
+
+def _device_text(reference: Reference) -> str:
+    hardware = reference.hardware
+    memory = f"-{hardware.device_memory_gb}GB" if hardware.device_memory_gb else ""
+    system = f" in {hardware.system}" if hardware.system else ""
+    return f"{hardware.device or ''}{memory}{system}"
+
+
+@cache
+def load_peaks() -> tuple[Peak, ...]:
+    """Return what the devices that trainmark knows can do at most."""
+    text = (files("trainmark.reference") / "data" / "hardware.yaml").read_text(encoding="utf-8")
+    return tuple(Peak.model_validate(entry) for entry in yaml.safe_load(text)["peaks"])
+
+
+def find_peak(device: str) -> Peak | None:
+    """Return the peaks of the device that calls itself ``device`` (a driver's name or a short one), if known."""
+    wanted = _plain(device)
+    return next(
+        (peak for peak in load_peaks() if wanted in {_plain(name) for name in (peak.device, *peak.aliases)}),
+        None,
+    )
+
+
+def _documents() -> list[Traversable]:
+    folder = files("trainmark.reference") / "data"
+    names = sorted(entry.name for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+    return [folder / name for name in names if name != "hardware.yaml"]

@@ -1,0 +1,188 @@
+"""A published figure: one printed cell of somebody's table, with all that is known about how it came to be."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    StringConstraints,
+    model_validator,
+)
+
+from trainmark.suite import Precision
+
+ReferenceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=80)]
+"""A figure's stable name: lower-case letters, digits, ``.`` and ``-``."""
+
+_NUMBER = re.compile(r"^\d+(\.\d+)?$")
+
+
+class Status(StrEnum):
+    """What stands in a published cell: a number, an outcome, or nothing yet."""
+
+    OK = "ok"
+    OOM = "oom"
+    MISSING = "missing"
+
+
+class Statistic(StrEnum):
+    """How the publisher turned records or runs into the printed number."""
+
+    NOT_STATED = "not-stated"
+    SINGLE_RUN = "single-run"
+    MEAN_OF_RUNS = "mean-of-runs"
+    MEDIAN_OF_RUNS = "median-of-runs"
+    MEAN_OVER_EPOCH = "mean-over-epoch"
+    HARMONIC_MEAN_OF_EPOCHS = "harmonic-mean-of-epochs"
+    EXAMPLE = "example"
+
+
+class Axis(StrEnum):
+    """One way in which two training recipes can differ; a value's meaning stands beside each axis."""
+
+    LAYOUT = "layout"  # nchw, nhwc
+    COMPILER = "compiler"  # none, xla, torchscript, static-graph
+    DATA = "data"  # imagenet, tfrecord, recordio, synthetic
+    LOADER = "loader"  # native, dali-cpu, dali-gpu
+    WORKERS = "workers"  # loader processes or threads per device
+    PREFETCH = "prefetch"  # batches prepared ahead
+    LOSS_SCALING = "loss_scaling"  # static, dynamic
+    LOSS_SCALE = "loss_scale"  # the static scale, or the first dynamic one
+    ACCUMULATION_STEPS = "accumulation_steps"  # forward-backward passes for each optimizer step
+    LABEL_SMOOTHING = "label_smoothing"
+    MIXUP = "mixup"
+    LR_SCHEDULE = "lr_schedule"  # step, cosine
+    OPTIMIZER = "optimizer"
+    MOMENTUM = "momentum"
+    WEIGHT_DECAY = "weight_decay"
+    IMAGE_SIZE = "image_size"  # side in pixels
+    DISTRIBUTION = "distribution"  # ddp, data-parallel, horovod, parameter-server
+    FUSED_BATCH_NORM = "fused_batch_norm"  # true where batch norm is fused with ReLU and addition
+    AFFINITY = "affinity"  # how processes are bound to cores
+    CHECKPOINT_IN_RUN = "checkpoint_in_run"  # true where the measured run also writes a checkpoint
+
+
+AxisValue = bool | int | float | str
+
+
+class Source(BaseModel):
+    """Where a figure was published, and where its recipe was read."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    document: str
+    section: str
+    document_id: str | None = None
+    url: str | None = None
+    commit: str | None = None
+    path: str | None = None
+    date: str | None = None
+    recipe_from: tuple[str, ...] = ()
+
+
+class Hardware(BaseModel):
+    """The machine as published; ``device_memory_gb`` in GB as the vendor counts them."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    system: str | None = None
+    device: str | None = None
+    device_memory_gb: PositiveInt | None = None
+    devices_per_node: PositiveInt | None = None
+    host_cpu: str | None = None
+    host_memory_gb: PositiveInt | None = None
+    interconnect: str | None = None
+
+
+class Software(BaseModel):
+    """The software as published; ``program`` is the training program, ``program_commit`` its version."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    framework_version: str | None = None
+    container: str | None = None
+    program: str | None = None
+    program_commit: str | None = None
+    command: str | None = None
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+    mpi: str | None = None
+    horovod: str | None = None
+    dali: str | None = None
+    driver: str | None = None
+    os: str | None = None
+
+
+class Reference(BaseModel):
+    """One published figure. ``printed`` is the cell as printed; ``value`` the number in it, in ``unit``.
+
+    A cell that holds no number has ``status`` other than ``ok`` and no value. ``devices`` counts all
+    devices over all ``nodes``. Whatever the publisher does not say is null; ``recipe`` names only axes
+    that were read in the source. ``speedup`` is the publisher's own, as printed.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    id: ReferenceName
+    status: Status = Status.OK
+    printed: str
+    unit: str
+    framework: str
+    model: str
+    precision: Precision | None = None
+    batch_per_device: PositiveInt | None = None
+    devices: PositiveInt
+    nodes: PositiveInt = 1
+    statistic: Statistic = Statistic.NOT_STATED
+    repeat: PositiveInt | None = None
+    speedup: PositiveFloat | None = None
+    hardware: Hardware = Hardware()
+    software: Software = Software()
+    recipe: Mapping[Axis, AxisValue] = Field(default_factory=dict)
+    source: Source
+    notes: tuple[str, ...] = ()
+
+    @model_validator(mode="after")
+    def _status_and_print_agree(self) -> "Reference":
+        if (self.status is Status.OK) != bool(_NUMBER.match(self.printed)):
+            raise ValueError(f"status '{self.status}' does not go with the printed cell '{self.printed}'")
+        return self
+
+    @property
+    def value(self) -> float | None:
+        """The published number in ``unit``, or none where the cell holds none."""
+        return float(self.printed) if self.status is Status.OK else None
+
+    def document(self) -> dict[str, Any]:
+        """Return the figure as a JSON object: every field, and ``value`` beside ``printed``."""
+        return {"id": self.id, "value": self.value, **self.model_dump(mode="json", exclude={"id"})}
+
+
+class Peak(BaseModel):
+    """What a device can do at most: dense TFLOP/s (no sparsity), memory in GB, memory bandwidth in GB/s.
+
+    ``fp32`` is the plain FP32 pipeline; ``tf32``, ``fp16`` and ``bf16`` are the matrix units with FP32
+    accumulation. A format that the device lacks is null.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    device: str
+    architecture: str
+    aliases: tuple[str, ...] = ()
+    fp32_tflops: PositiveFloat | None = None
+    tf32_tflops: PositiveFloat | None = None
+    fp16_tflops: PositiveFloat | None = None
+    bf16_tflops: PositiveFloat | None = None
+    memory_gb: PositiveInt
+    bandwidth_gb_per_s: PositiveFloat
+    vendor_document: str
+    read_in: tuple[str, ...]
+    note: str | None = None

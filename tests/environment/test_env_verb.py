@@ -1,0 +1,68 @@
+"""The verb ``trainmark env``: exit codes, one-line errors, JSON."""
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainmark.cli.main import main
+
+
+def test_list_says_what_there_can_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "list", "--root", str(tmp_path), "--json"]) == 0
+    rows = {row["environment"]: row for row in json.loads(capsys.readouterr().out)}
+    assert rows["pytorch"]["state"] == "not created"
+    assert rows["system"]["path"] == sys.executable
+    assert main(["env", "list", "--root", str(tmp_path)]) == 0
+    assert "not created" in capsys.readouterr().out
+
+
+def test_check_of_what_is_not_there_exits_1_with_the_way_out(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["env", "check", "pytorch", "--root", str(tmp_path)]) == 1
+    assert "not created yet (trainmark env create pytorch)" in capsys.readouterr().out
+
+
+def test_check_of_a_python_without_the_framework_names_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    # A Python that sees no installed package: the framework is certainly not there.
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nexec "{sys.executable}" -I -S "$@"\n')
+    python.chmod(0o755)
+    assert main(["env", "check", "system", "--python", str(python), "--json"]) == 1
+    report = json.loads(capsys.readouterr().out)
+    assert report["ok"] is False
+    failed = [finding["message"] for finding in report["findings"] if not finding["ok"]]
+    assert failed == ["'torch' does not import: ModuleNotFoundError: No module named 'torch'"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "complaint"),
+    [
+        (["create", "pytroch"], "did you mean 'pytorch'"),
+        (
+            ["create", "pytorch", "--variant", "cpu", "--python", "/nowhere/python"],
+            "does not run as a Python",
+        ),
+        (["create", "pytorch", "--variant", "cpu", "--wheel", "a.zip"], "not the name of a wheel"),
+        (["check", "tensorflow2"], "no environment 'tensorflow2'"),
+        (["remove", "system"], "no environment 'system'"),
+        (["create", "pytorch", "--variant", "rocm"], "rocm"),
+    ],
+)
+def test_input_errors_exit_2_with_one_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], complaint: str
+) -> None:
+    assert main(["env", *arguments, "--root", str(tmp_path)]) == 2
+    output = capsys.readouterr()
+    assert complaint in output.err
+    assert "Traceback" not in output.err
+    assert output.out == ""
+
+
+def test_removing_what_is_not_there_is_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["env", "remove", "pytorch", "--root", str(tmp_path)]) == 0
+    assert capsys.readouterr().out == "pytorch: there is none\n"
