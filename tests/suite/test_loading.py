@@ -140,7 +140,7 @@ def test_a_matrix_beyond_reason_is_refused_before_it_is_made(tmp_path: Path) -> 
 
 def test_a_naming_scheme_that_calls_two_logs_alike_is_refused(tmp_path: Path) -> None:
     with pytest.raises(
-        InputError, match="2: naming: 'ngc' calls the logs of two cases pytorch_gpu1_fp32_bs8.txt"
+        InputError, match=r"2: naming: 'ngc' calls the logs of two cases pytorch_gpu1_fp32_bs8\.txt"
     ):
         load(tmp_path, "name: x\nnaming: ngc\naxes: {layout: [nchw, nhwc], batch_per_device: [8]}\n")
 

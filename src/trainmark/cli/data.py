@@ -16,7 +16,11 @@ if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, help="Make image folders to train on, and verify any."
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
+    help="Make image folders to train on, and verify any.",
 )
 
 _Jobs = Annotated[

@@ -12,7 +12,11 @@ if TYPE_CHECKING:
     from trainmark.environment import Created, Entry, Variant
 
 app = typer.Typer(
-    help="Create and inspect the frameworks' environments.", no_args_is_help=True, add_completion=False
+    help="Create and inspect the frameworks' environments.",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 

@@ -1,5 +1,6 @@
 """The entry point: finds the verb, imports its module alone, and turns our errors into one line and an exit code."""
 
+import os
 import sys
 from importlib import import_module
 
@@ -9,13 +10,20 @@ from trainmark.errors import TrainmarkError, nearest
 VERBS = {
     "run": "Run a suite: measure every case, keep everything, print the table.",
     "plan": "Print what a suite would run, as commands; run nothing.",
-    "data": "Make and verify data sets.",
-    "env": "Create and inspect the frameworks' environments.",
     "report": "Write a finished run as Markdown, HTML, CSV or JSON.",
+    "parse": "Read training logs of any known format; one number a log, or why not.",
+    "audit": "Check published values against the logs behind them.",
+    "explain": "Say why a number is not a published one: what differs, and the evidence.",
+    "reference": "List published figures; show one with its recipe and source.",
+    "env": "Create, check and list the frameworks' environments.",
+    "data": "Make and verify data sets.",
 }
 """Each verb is the module ``trainmark.cli.<verb>`` with a ``typer.Typer`` named ``app``."""
 
 _VERB_LINES = "\n".join(f"  {verb:<10} {text}" for verb, text in VERBS.items())
+
+INTERRUPTED = 130
+"""The exit code after Ctrl-C, as shells have it: 128 and the signal's number."""
 
 USAGE = f"""\
 Usage: trainmark VERB [OPTIONS] ...
@@ -53,24 +61,35 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     try:
         app = import_module(f"trainmark.cli.{verb}").app
-        code = app(args=rest, prog_name=f"trainmark {verb}", standalone_mode=True)
-        return int(code or 0)
+        code = app(args=rest, prog_name=f"trainmark {verb}", standalone_mode=False)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else 0
     except TrainmarkError as error:
         sys.stderr.write(f"trainmark {verb}: {error}\n")
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our output (head, less) went away: not an error of ours.
-        sys.stderr.close()
+        # The reader of our output (head, less) went away: not an error of ours. Nothing more may be written.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
         where = f"{error.filename}: " if error.filename else ""
         sys.stderr.write(f"trainmark {verb}: {where}{error.strerror or error}\n")
         return 1
-    except SystemExit as stop:
-        return stop.code if isinstance(stop.code, int) else 0 if stop.code is None else 1
     except KeyboardInterrupt:
         sys.stderr.write(f"trainmark {verb}: interrupted\n")
-        return 130
+        return INTERRUPTED
+    except Exception as error:
+        # Typer's own complaints about words of the command line; by what they offer, for the class is private.
+        if not hasattr(error, "format_message"):
+            if type(error).__name__ == "Abort":
+                sys.stderr.write(f"trainmark {verb}: interrupted\n")
+                return INTERRUPTED
+            raise
+        message = error.format_message()
+        # A verb of several commands called without one complains by its whole help, which stands for itself.
+        more = f" (trainmark {verb} --help says more)" if "\n" not in message else ""
+        sys.stderr.write(f"trainmark {verb}: {message}{more}\n")
+        return 2
 
 
 if __name__ == "__main__":

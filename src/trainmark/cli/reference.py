@@ -11,6 +11,8 @@ app = typer.Typer(
     help="Published figures: what was measured on what, by which recipe, and where it was printed.",
     no_args_is_help=True,
     add_completion=False,
+    rich_markup_mode=None,
+    pretty_exceptions_enable=False,
 )
 
 

@@ -1,5 +1,6 @@
 """From a suite's YAML file to a ``Suite``: checks every word and names the line of each mistake."""
 
+import os
 from collections.abc import Iterable, Sequence
 from enum import Enum
 from pathlib import Path
@@ -149,8 +150,14 @@ def _with_absolute_paths(suite: Suite, base: Path) -> Suite:
         name: dataset.model_copy(update={"path": str(base / dataset.path)}) if dataset.path else dataset
         for name, dataset in suite.datasets.items()
     }
+    # A name without a slash is an environment's, not a path.
+    python = suite.environment
     return suite.model_copy(
-        update={"datasets": datasets, "cards": tuple(str(base / card) for card in suite.cards)}
+        update={
+            "datasets": datasets,
+            "cards": tuple(str(base / card) for card in suite.cards),
+            "environment": str(base / Path(python).expanduser()) if os.sep in python else python,
+        }
     )
 
 

@@ -65,8 +65,8 @@ class Suite(BaseModel):
     """A suite as resolved: cases in the order in which they run, and all that their runs need.
 
     ``environment`` is ``auto`` (each framework's own, made by ``trainmark env create``), ``system`` (the
-    Python that runs trainmark) or the path of a Python interpreter. ``cards`` are files of further workload
-    cards, relative to the suite's file like the data sets. ``cases`` is the expanded matrix.
+    Python that runs trainmark) or the path of a Python interpreter, with a slash in it. ``cards`` are files of
+    further workload cards. Paths are relative to the suite's file. ``cases`` is the expanded matrix.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")

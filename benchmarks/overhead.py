@@ -1,0 +1,166 @@
+"""What measuring costs: the worker's measured loop against a bare loop of the same training step, in one process.
+
+Run it with the Python of a framework's environment; it needs nothing else:
+
+    PYTHON benchmarks/overhead.py --device cuda --batch-per-device 256 --precision amp-bf16 --layout nhwc
+    PYTHON benchmarks/overhead.py --device cpu --model mobilenet_v1 --batch-per-device 8 --image-size 64
+
+Both loops use the same model, optimizer, batch and device. The bare loop does nothing but forward, backward, update
+and zeroing. The measured one also sets the learning rate, keeps the loss, marks the step, reads the clock and prints
+heartbeats. Blocks of steps alternate as measured, bare, bare, measured, so that a slow drift of the clocks cancels;
+each round gives one ratio. Printed are their median and a distribution-free 95 % interval of it (from the binomial
+distribution of the ranks; https://www.itl.nist.gov/div898/handbook/prc/section2/prc263.htm and, for any
+distribution, order statistics). The exit code is 0 if the whole interval is below the budget, else 1.
+"""
+
+import argparse
+import gc
+import importlib
+import json
+import math
+import os
+import runpy
+import statistics
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+START = Path(__file__).resolve().parents[1] / "src" / "trainmark" / "worker" / "start.py"
+BUDGET = {"cuda": 0.002, "cpu": 0.01}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--rounds", type=int, help="of measured, bare, bare, measured; 40, on a CPU 400")
+    parser.add_argument("--block-steps", type=int, help="steps of one block; 20, on a CPU 1")
+    parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
+    own, worker_flags = parser.parse_known_args()
+    # A GPU is filled anew at the start of each block, so that its blocks must be long; on a CPU, which others
+    # disturb, many short ones tell more.
+    on_cpu = "cpu" in worker_flags or "--device=cpu" in worker_flags
+    own.rounds = own.rounds or (400 if on_cpu else 40)
+    own.block_steps = own.block_steps or (1 if on_cpu else 20)
+
+    runpy.run_path(str(START))
+    arguments = importlib.import_module("trainmark_worker.arguments")
+    place = importlib.import_module("trainmark_worker.place").place_from({})
+    flags = ["--framework=pytorch", *worker_flags, f"--steps={own.block_steps + 1}", "--warmup-steps=1"]
+    settings = arguments.parse(flags, 1)
+    training = importlib.import_module("trainmark_worker.pytorch").open_training(settings, place)
+    device = training.describe()["device"]
+
+    for _ in range(2):
+        measured_block(training, own.block_steps)
+        bare_block(training, own.block_steps)
+    training.actual()
+
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    ratios, bare_s = [], []
+    for _ in range(own.rounds):
+        first = measured_block(training, own.block_steps)
+        second = bare_block(training, own.block_steps)
+        third = bare_block(training, own.block_steps)
+        fourth = measured_block(training, own.block_steps)
+        ratios.append((first + fourth) / (second + third))
+        bare_s += [second, third]
+    return tell(own, settings, training, device, ratios, statistics.median(bare_s) / own.block_steps)
+
+
+def measured_block(training: Any, steps: int) -> float:
+    """Return the seconds of ``steps`` steps of the worker's own loop, the very code of its window."""
+    window = importlib.import_module("trainmark_worker.window")
+    training.synchronize()
+    started = time.perf_counter()
+    window.run_steps(training, 0, steps, heartbeat, time.perf_counter_ns)
+    training.synchronize()
+    return time.perf_counter() - started
+
+
+def bare_block(training: Any, steps: int) -> float:
+    """Return the seconds of ``steps`` steps with nothing around them."""
+    network, loss_of, optimizer, scaler = training.network, training.loss, training.optimizer, training.scaler
+    autocast = training.autocast
+    images, labels = training.batch
+    training.synchronize()
+    started = time.perf_counter()
+    for _ in range(steps):
+        with autocast:
+            loss = loss_of(network(images).float(), labels)
+        scaler.scale(loss).backward()
+        scaler.step(optimizer)
+        scaler.update()
+        optimizer.zero_grad(set_to_none=True)
+    training.synchronize()
+    return time.perf_counter() - started
+
+
+def heartbeat(done: int) -> None:
+    """Cost what the worker's heartbeat costs, without filling the terminal."""
+    os.write(NOWHERE, f"step {done}\n".encode())
+
+
+NOWHERE = os.open(os.devnull, os.O_WRONLY)
+
+
+def median_interval(values: list[float], confidence: float = 0.95) -> tuple[float, float]:
+    """Return the narrowest symmetric order statistics that hold the median with at least ``confidence``.
+
+    The chance that fewer than k of n values lie below the median is binomial with p = 1/2, for any distribution.
+    """
+    ordered = sorted(values)
+    n = len(ordered)
+    outside, k = 0.0, 0
+    while k < n // 2:
+        outside += math.comb(n, k) / 2**n
+        if 2 * outside > 1 - confidence:
+            break
+        k += 1
+    if k == 0:
+        raise SystemExit("overhead: at least 6 rounds are needed for an interval")
+    return ordered[k - 1], ordered[n - k]
+
+
+def tell(
+    own: argparse.Namespace, settings: Any, training: Any, device: str, ratios: list[float], step_s: float
+) -> int:
+    middle = statistics.median(ratios) - 1
+    low, high = (ratio - 1 for ratio in median_interval(ratios))
+    budget = BUDGET[device]
+    result = {
+        "overhead": middle,
+        "interval_95": [low, high],
+        "budget": budget,
+        "holds": high < budget,
+        "bare_step_s": step_s,
+        "rounds": own.rounds,
+        "block_steps": own.block_steps,
+        "device_name": training.describe()["device_name"],
+        "framework_version": training.describe()["framework_version"],
+        "model": settings.model,
+        "precision": settings.precision,
+        "layout": settings.layout,
+        "compiler": settings.compiler,
+        "batch_per_device": settings.batch_per_device,
+        "image_size": settings.image_size,
+    }
+    if own.json:
+        print(json.dumps(result))
+    else:
+        print(
+            f"{settings.model}, {settings.precision}, batch {settings.batch_per_device}, {result['device_name']}"
+        )
+        print(
+            f"bare step      {step_s * 1e3:.3f} ms ({own.rounds} rounds of 4 blocks of {own.block_steps} steps)"
+        )
+        print(f"measuring adds {middle:+.3%}, 95 % interval {low:+.3%} to {high:+.3%}")
+        print(f"budget         {budget:.1%}: {'holds' if high < budget else 'not shown to hold'}")
+    return 0 if high < budget else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,164 @@
+"""Speed and memory of reading logs: MB/s, peak memory, and the ratio to a line-by-line reader, in one run.
+
+    python benchmarks/parse.py [--size-mb 256] [--large-mb 2048] [--format paddleclas ...]
+
+Each log is written first (synthetic, ``trainmark.logs.synthetic``) and read once to have it in the page cache. Each
+reading is a process of its own, so that its peak memory is its own; speeds are by processor time of that process, the
+best of ``--repeats``, because other work on the machine must not count. The budget is 200 MB/s on one core and memory
+that does not grow with the log: the peak at ``--large-mb`` is set beside the peak at ``--size-mb``.
+"""
+
+import argparse
+import json
+import re
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+BUDGET_MB_PER_S = 200
+MEGABYTE = 1_000_000
+FORMATS = (
+    "ngc-pytorch-convnets",
+    "ngc-tensorflow-convnets",
+    "ngc-mxnet-convnets",
+    "ngc-tensorflow-bert",
+    "paddleclas",
+    "paddlenlp-bert",
+    "paddlenlp-transformer",
+    "paddleseg",
+)
+_EPOCH = {
+    "paddleseg": (b"epoch: 1,", b"epoch: %d,"),
+    "ngc-tensorflow-convnets": (b"(0, ", b"(%d, "),
+    "paddleclas": (b"epoch:0 ", b"epoch:%d "),
+}
+_SEARCHED = {
+    "ngc-pytorch-convnets": rb"train\.total_ips : ([\d.]+)",
+    "ngc-tensorflow-convnets": rb"total_ips : ([\d.]+)",
+    "ngc-mxnet-convnets": rb"train\.ips : ([\d.]+)",
+    "ngc-tensorflow-bert": rb"throughput_train : ([\d.]+)",
+}
+
+
+def write_log(path: Path, format_name: str, size: int) -> None:
+    """Write a log of about ``size`` bytes: one block of 20 000 steps an epoch, again and again."""
+    from trainmark.logs.synthetic import Run, synthetic_log
+
+    text = synthetic_log(
+        format_name, Run([0.2 + 0.0001 * (i % 7) for i in range(20_000)], interval=1)
+    ).encode()
+    lines = text.split(b"\n")
+    body = [line for line in lines if _is_record(line)]
+    first = lines.index(body[0])
+    block = b"\n".join(body) + b"\n"
+    old, new = _EPOCH.get(format_name, (b"poch: 0", b"poch: %d"))
+    counted = format_name == "ngc-tensorflow-bert"
+    with path.open("wb") as file:
+        file.write(b"\n".join(lines[:first]) + b"\n")
+        for epoch in range(1 << 30):
+            text_block = _renumbered(block, epoch * 20_000) if counted else block.replace(old, new % epoch)
+            file.write(text_block)
+            if file.tell() >= size:
+                break
+        file.write(b"\n".join(lines[first + len(body) :]))
+
+
+def _renumbered(block: bytes, offset: int) -> bytes:
+    """Move the counters of a format that has no epochs."""
+
+    def later(match: re.Match[bytes]) -> bytes:
+        return b"Iteration: %d" % (int(match[1]) + offset)
+
+    return re.sub(rb"Iteration: (\d+)", later, block)
+
+
+def _is_record(line: bytes) -> bool:
+    return bool(re.search(rb"Iteration: \d+  |\(0, \d+\) |train step:|total step:|step_idx:|\[TRAIN\]", line))
+
+
+def read_once(path: str, format_name: str, reader: str) -> dict[str, float]:
+    """Read ``path`` in this process; return megabytes, seconds of processor time and peak memory."""
+    if reader == "trainmark":
+        from trainmark.logs import read_log
+        from trainmark.logs.model import Facts
+        from trainmark.measure.rules import measure_log
+
+        given = Facts(gpus=8, batch_per_device=64)
+        start_wall, start = time.perf_counter(), time.process_time()
+        log = read_log(path, given)
+        result = measure_log(log)
+        assert log.format == format_name, log
+        assert result.value, result
+        records = log.records.count
+    else:
+        pattern = re.compile(_SEARCHED.get(format_name, rb"ips: ([\d.]+)"))
+        start_wall, start = time.perf_counter(), time.process_time()
+        total, records = 0.0, 0
+        with Path(path).open("rb") as file:
+            for line in file:
+                match = pattern.search(line)
+                if match:
+                    total += float(match[1])
+                    records += 1
+    return {
+        "cpu_s": time.process_time() - start,
+        "wall_s": time.perf_counter() - start_wall,
+        "records": records,
+        "peak_mb": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1000,
+    }
+
+
+def measure(path: Path, format_name: str, reader: str, repeats: int) -> dict[str, float]:
+    """Return the best of ``repeats`` readings, each in a process of its own."""
+    best: dict[str, float] = {}
+    for _ in range(repeats):
+        command = [sys.executable, __file__, "--read", str(path), "--format", format_name, "--reader", reader]
+        found = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
+        if not best or found["cpu_s"] < best["cpu_s"]:
+            best = found
+    return best | {"mb_per_s": path.stat().st_size / MEGABYTE / best["cpu_s"]}
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--size-mb", type=int, default=256)
+    parser.add_argument("--large-mb", type=int, default=2048, help="0 leaves the large log out")
+    parser.add_argument("--format", action="append", choices=FORMATS)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--read", help=argparse.SUPPRESS)
+    parser.add_argument("--reader", default="trainmark", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.read:
+        print(json.dumps(read_once(options.read, options.format[0], options.reader)))
+        return
+    missed = []
+    print(f"{'format':<26}{'MB':>6}{'records':>10}{'MB/s':>8}{'peak MB':>9}{'by line MB/s':>14}{'ratio':>7}")
+    with tempfile.TemporaryDirectory() as folder:
+        for index, name in enumerate(options.format or FORMATS):
+            # One large log is enough to see whether memory grows.
+            sizes = [options.size_mb] + ([options.large_mb] if index == 0 and options.large_mb else [])
+            for size in sizes:
+                path = Path(folder) / f"{name}.log"
+                write_log(path, name, size * MEGABYTE)
+                ours = measure(path, name, "trainmark", options.repeats)
+                lines = measure(path, name, "lines", 1)
+                ratio = ours["mb_per_s"] / lines["mb_per_s"]
+                print(
+                    f"{name:<26}{size:>6}{ours['records']:>10.0f}{ours['mb_per_s']:>8.0f}{ours['peak_mb']:>9.0f}"
+                    f"{lines['mb_per_s']:>14.0f}{ratio:>7.2f}",
+                    flush=True,
+                )
+                if ours["mb_per_s"] < BUDGET_MB_PER_S:
+                    missed.append(name)
+                path.unlink()
+    if missed:
+        sys.exit(f"below {BUDGET_MB_PER_S} MB/s: {', '.join(missed)}")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,33 @@
+"""The largest batch that fits (``batch_per_device: max``): which batch is tried next, and when the search is over.
+
+The batch is doubled from 8 until one does not fit; then the gap is halved, down to a multiple of 8 (below 8,
+to any number). Multiples of 8 because tensor cores want them, and because a finer answer would not hold from
+run to run.
+"""
+
+from collections.abc import Mapping
+
+FIRST = 8
+STEP = 8
+LARGEST = 1 << 16
+"""The search ends here: no device is filled by a batch beyond it in any sensible case."""
+
+
+def next_batch(tried: Mapping[int, bool]) -> int | None:
+    """Return the batch per device to try next, or None when the search is over.
+
+    ``tried`` says of each batch that was tried whether it fitted.
+    """
+    fits = largest_fitting(tried)
+    too_large = min((batch for batch, fitted in tried.items() if not fitted), default=None)
+    if too_large is None:
+        return None if fits >= LARGEST else 2 * fits or FIRST
+    step = STEP if fits >= STEP else 1
+    if too_large - fits <= step:
+        return None
+    return fits + max(step, (too_large - fits) // 2 // step * step)
+
+
+def largest_fitting(tried: Mapping[int, bool]) -> int:
+    """Return the largest batch that fitted, 0 when none did."""
+    return max((batch for batch, fitted in tried.items() if fitted), default=0)

@@ -1,0 +1,247 @@
+"""The main job: run every case of a suite as often as its protocol wants, and keep everything."""
+
+import shlex
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol as Interface
+
+from trainmark.campaign.collect import TELEMETRY, Finished, as_attempts, collect, collect_run
+from trainmark.campaign.disk import full_disk_is_told, require_space
+from trainmark.campaign.fitting import largest_fitting, next_batch
+from trainmark.campaign.keeping import RESULTS, Keeper, write_manifest
+from trainmark.campaign.schedule import Schedule, Standing
+from trainmark.campaign.site import CannotStart, Site, plan_run, probe_protocol
+from trainmark.environment import Manifest, Nvml, open_nvml
+from trainmark.execution import (
+    OutcomeRecord,
+    Pulse,
+    ResultDirectory,
+    carry_out,
+    held,
+    opened,
+    read_record,
+    write_record,
+)
+from trainmark.execution.telemetry import Telemetry
+from trainmark.placement import Plan, Run, this_machine
+from trainmark.store import Results, RunResult, write_results
+from trainmark.suite import MAX_BATCH, Case, Outcome, Protocol, Suite
+from trainmark.workload import load_workloads
+
+
+class Audience(Interface):
+    """Who hears of a campaign's progress; a terminal, a log, or nobody."""
+
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """Something is made before runs can start: ``done`` of ``total``."""
+
+    def probing(self, batch: int) -> None:
+        """A short run is about to tell whether a batch of this size fits."""
+
+    def run_begins(self, case: Case, repeat: int, standing: Standing) -> None:
+        """A run is about to start."""
+
+    def pulse(self, pulse: Pulse) -> None:
+        """The run shows a sign of life."""
+
+    def run_ended(self, result: RunResult, standing: Standing) -> None:
+        """A run has ended and is on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be run: a suite, which of its cases, where the results go, and whether to go on there."""
+
+    suite: Suite
+    cases: tuple[Case, ...]
+    out: Path
+    resume: bool
+    home: Path
+    command: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a campaign ended: its results so far, and whether somebody stopped it."""
+
+    results: Results
+    interrupted: bool
+
+
+def run_campaign(order: Order, audience: Audience) -> Ending:
+    """Run what ``order`` asks for; every run is on disk the moment it ends.
+
+    A ``KeyboardInterrupt`` ends the run in hand and the campaign; no process is left, and the results so far
+    are written. Raises ``InputError`` before anything runs when the suite names a workload or an environment
+    that does not exist, or the directory cannot be used, and ``TrainmarkError`` when the disk is full.
+    """
+    workloads = load_workloads(Path(card) for card in order.suite.cards)
+    site = Site(order.suite, workloads, this_machine(), order.home)
+    for case in order.cases:
+        site.workload(case)
+        site.expected_interpreter(case)
+    with full_disk_is_told(order.out), opened(order.out, order.suite, order.resume) as directory:
+        keeper = Keeper(directory, order.suite, workloads)
+        try:
+            with open_nvml() as nvml:
+                campaign = _Campaign(order, directory, site, keeper, audience, nvml)
+                return _to_its_end(campaign, order, directory)
+        finally:
+            keeper.close()
+
+
+def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Ending:
+    interrupted = False
+    try:
+        campaign.go()
+    except KeyboardInterrupt:
+        interrupted = True
+    except BaseException:
+        # What went wrong is told by this exception, even when the results cannot be written either.
+        with held(), suppress(OSError):
+            write_results(order.out / RESULTS, _results(campaign, order, directory))
+        raise
+    with held():
+        results = _results(campaign, order, directory)
+        write_results(order.out / RESULTS, results)
+    return Ending(results, interrupted)
+
+
+def _results(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Results:
+    finished = dict(zip((case.id for case in order.cases), campaign.runs, strict=True))
+    cases: list[Finished] = []
+    for case in order.suite.cases:
+        # An earlier call may have run cases that this one was not asked for.
+        runs = finished[case.id] if case.id in finished else campaign.read(case)
+        if case.id in finished or runs:
+            cases.append((case, runs))
+    return collect(order.suite, cases, directory, shlex.join(order.command))
+
+
+class _Campaign:
+    """The state of one campaign: which runs are finished. All else is data that passes through."""
+
+    def __init__(
+        self,
+        order: Order,
+        directory: ResultDirectory,
+        site: Site,
+        keeper: Keeper,
+        audience: Audience,
+        nvml: Nvml | None,
+    ) -> None:
+        self._order = order
+        self._directory = directory
+        self._site = site
+        self._audience = audience
+        self._keeper = keeper
+        self._nvml = nvml
+        # A run that could not even be started measured nothing: what it lacked may be there now.
+        self.runs = [[run for run in self.read(case) if run.started_at] for case in order.cases]
+
+    def read(self, case: Case) -> list[RunResult]:
+        """Return the case's finished runs from their folders."""
+        return [self._keeper.result(case, record) for record in self._directory.finished(case).values()]
+
+    def go(self) -> None:
+        """Run until no case wants another run."""
+        self._keeper.catch_up(zip(self._order.cases, self.runs, strict=True))
+        schedule = Schedule(self._order.suite.protocol, [as_attempts(runs) for runs in self.runs])
+        while (index := schedule.next()) is not None:
+            case, runs = self._order.cases[index], self.runs[index]
+            repeat = 1 + max((run.repeat for run in runs), default=0)
+            self._audience.run_begins(case, repeat, schedule.standing)
+            runs.append(self._run(case, repeat))
+            schedule.add(*as_attempts(runs[-1:]))
+            self._audience.run_ended(runs[-1], schedule.standing)
+
+    def _run(self, case: Case, repeat: int) -> RunResult:
+        folder = self._directory.run(case, repeat)
+        sized = self._sized(case)
+        if isinstance(sized, CannotStart):
+            self._directory.begin(folder)
+            record = _not_started(case, repeat, sized)
+        else:
+            record = self._execute(sized, self._order.suite.protocol, repeat, folder)
+        # Held: what has been measured is not lost to a Ctrl-C at its last moment.
+        with held():
+            result = self._keeper.result(case, record)
+            _require_space(folder, result.outcome)
+            # A run that leaves no measurement is "invalid", which shows only when it is read.
+            said = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
+            write_record(folder, record.model_copy(update=said))
+            self._keeper.keep(case, result)
+        return result
+
+    def _sized(self, case: Case) -> Case | CannotStart:
+        """Return the case with a batch that is a number, found by short runs where it asks for the largest one."""
+        if case.batch_per_device != MAX_BATCH:
+            return case
+        tried: dict[int, bool] = {}
+        reason = None
+        while (batch := next_batch(tried)) is not None:
+            record = self._probe(case, batch)
+            if record.outcome not in (Outcome.OK, Outcome.OOM):
+                return CannotStart(record.outcome, f"a batch of {batch} was tried: {record.reason}")
+            tried[batch] = record.outcome is Outcome.OK
+            reason = record.reason or reason
+        largest = largest_fitting(tried)
+        return case.at_batch(largest) if largest else CannotStart(Outcome.OOM, f"no batch fits: {reason}")
+
+    def _probe(self, case: Case, batch: int) -> OutcomeRecord:
+        folder = self._directory.probe(case, batch)
+        known = read_record(folder)
+        if known is not None and known.started_at is not None:
+            return known
+        self._audience.probing(batch)
+        record = self._execute(case.at_batch(batch), probe_protocol(self._order.suite.protocol), 1, folder)
+        _require_space(folder, record.outcome)
+        write_record(folder, record)
+        return record
+
+    def _execute(self, case: Case, protocol: Protocol, repeat: int, folder: Path) -> OutcomeRecord:
+        found = self._find(case, protocol, Run(repeat, folder.absolute(), self._site.data(case)))
+        self._directory.begin(folder)
+        if isinstance(found, CannotStart):
+            return _not_started(case, repeat, found)
+        plan, manifest = found
+        write_manifest(folder, manifest)
+        with ExitStack() as stack:
+
+            def sample(pid: int) -> None:
+                stack.enter_context(Telemetry(folder / TELEMETRY, pid, nvml=self._nvml))
+
+            return carry_out(plan, folder, self._order.suite.limits, self._audience.pulse, sample)
+
+    def _find(self, case: Case, protocol: Protocol, run: Run) -> tuple[Plan, Manifest] | CannotStart:
+        place = self._site.place(case)
+        if isinstance(place, CannotStart):
+            return place
+        plan = plan_run(self._site, protocol, case, run, place.interpreter)
+        if isinstance(plan, CannotStart):
+            return plan
+        # Data is made only for a run that can use it.
+        missing = None if plan.cannot_run else self._site.make_data(case, self._audience.preparing)
+        return missing or (plan, place.manifest)
+
+
+def _require_space(folder: Path, outcome: Outcome) -> None:
+    """On a full disk, leave a run that went wrong unfinished, so that --resume repeats it."""
+    if outcome in (Outcome.FAILED, Outcome.INVALID):
+        require_space(folder)
+
+
+def _not_started(case: Case, repeat: int, why: CannotStart) -> OutcomeRecord:
+    return OutcomeRecord(case_id=case.id, repeat=repeat, outcome=why.outcome, reason=why.reason)
+
+
+def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> Results:
+    """Return a result directory's results as its runs tell them: of every case that has a run."""
+    workloads = load_workloads(Path(card) for card in suite.cards)
+    finished = (
+        (case, [collect_run(suite, case, workloads, directory, record) for record in records.values()])
+        for case in suite.cases
+        if (records := directory.finished(case))
+    )
+    return collect(suite, list(finished), directory, command)

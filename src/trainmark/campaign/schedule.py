@@ -1,0 +1,101 @@
+"""Which run comes next: pass by pass over the cases, until each has enough runs.
+
+Runs of one case are spread over the whole campaign instead of following each other, so that a machine that
+grows slower (heat, a neighbour) slows every case alike instead of the last ones only.
+"""
+
+import heapq
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from trainmark.measure import estimate
+from trainmark.suite import Outcome, Protocol
+
+_HOPELESS = frozenset({Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INVALID})
+"""What another run of the same case would only say again."""
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A finished run as the schedule sees it.
+
+    ``throughput`` is there for ``ok`` alone. ``started`` is false for a run that lacked something before its
+    program could start, such as its data set.
+    """
+
+    outcome: Outcome
+    throughput: float | None
+    duration_s: float
+    started: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How far a campaign is: runs finished, and how many there will be at least."""
+
+    finished: int
+    at_least: int
+
+
+def wants_another(protocol: Protocol, attempts: Sequence[Attempt]) -> bool:
+    """Tell whether a case with these finished runs is to be run once more.
+
+    An outcome that another run would repeat ends the case. Otherwise there are at least ``min_repeats`` runs
+    and, where the protocol has a target, more until the interval is narrow enough, ``max_repeats`` are
+    done, or the case has taken ``max_case_s`` seconds.
+    """
+    if any(attempt.outcome in _HOPELESS or not attempt.started for attempt in attempts):
+        return False
+    if len(attempts) < protocol.min_repeats:
+        return True
+    if len(attempts) >= protocol.max_repeats or protocol.target_half_width is None:
+        return False
+    if protocol.max_case_s is not None and sum(a.duration_s for a in attempts) >= protocol.max_case_s:
+        return False
+    result = estimate([a.throughput for a in attempts if a.throughput is not None])
+    if result is None:
+        return False
+    return result.half_width is None or result.half_width > protocol.target_half_width
+
+
+class Schedule:
+    """The order of a campaign's runs: always the case with the fewest done, the first of them in the suite.
+
+    Each step costs the logarithm of the number of cases: suites have thousands.
+    """
+
+    def __init__(self, protocol: Protocol, attempts: Sequence[Sequence[Attempt]]) -> None:
+        self._protocol = protocol
+        self._attempts = [list(of_case) for of_case in attempts]
+        self._coming = [self._count_coming(case) for case in range(len(self._attempts))]
+        self._finished = sum(len(of_case) for of_case in self._attempts)
+        self._at_least = self._finished + sum(self._coming)
+        self._waiting = [
+            (len(self._attempts[case]), case) for case, coming in enumerate(self._coming) if coming
+        ]
+        heapq.heapify(self._waiting)
+
+    @property
+    def standing(self) -> Standing:
+        """How far it is."""
+        return Standing(self._finished, self._at_least)
+
+    def next(self) -> int | None:
+        """Return the number of the case to run now, or None when every case has enough runs."""
+        return self._waiting[0][1] if self._waiting else None
+
+    def add(self, attempt: Attempt) -> None:
+        """Count a finished run of the case that ``next`` names."""
+        _, case = heapq.heappop(self._waiting)
+        self._attempts[case].append(attempt)
+        before, self._coming[case] = self._coming[case], self._count_coming(case)
+        self._finished += 1
+        self._at_least += 1 + self._coming[case] - before
+        if self._coming[case]:
+            heapq.heappush(self._waiting, (len(self._attempts[case]), case))
+
+    def _count_coming(self, case: int) -> int:
+        done = self._attempts[case]
+        if not wants_another(self._protocol, done):
+            return 0
+        return max(1, self._protocol.min_repeats - len(done))

@@ -1,0 +1,65 @@
+"""Doubts about a run that is kept all the same: what it did is not what was asked, or its machine was not quiet."""
+
+from trainmark.execution.telemetry import TelemetrySummary
+from trainmark.logs.events import RunEvents
+from trainmark.measure import About, Measurement, Suspicion
+from trainmark.suite import MAX_BATCH, Case, Protocol
+
+_SAME = (
+    "framework",
+    "model",
+    "precision",
+    "layout",
+    "compiler",
+    "batch_per_device",
+    "world_size",
+    "image_size",
+)
+
+THROTTLED_SHARE = 0.01
+"""The share of a window's samples with a throttled clock from which a result is in doubt."""
+FOREIGN_CPU_SHARE = 0.10
+"""The share of all cores that other processes may take."""
+
+
+def work_suspicions(
+    case: Case, protocol: Protocol, measurement: Measurement, events: RunEvents
+) -> tuple[Suspicion, ...]:
+    """Return a doubt for each axis on which the run says that it was another than the case asks, and for its events."""
+    doubts = []
+    if measurement.measured_steps != protocol.measured_steps:
+        sentence = (
+            f"{protocol.measured_steps} steps were to be measured, and {measurement.measured_steps} were"
+        )
+        doubts.append(Suspicion(code="steps-differ", sentence=sentence, about=About.WORK))
+    if events.damaged_lines:
+        sentence = f"{events.damaged_lines} lines of its events cannot be read and were left out"
+        doubts.append(Suspicion(code="events-damaged", sentence=sentence, about=About.WORK))
+    for axis in _SAME:
+        asked, said = getattr(case, axis), events.parameters.get(axis)
+        if said is None or asked == MAX_BATCH or str(said) == str(asked):
+            continue
+        sentence = f"{axis} {asked} was asked for, and the run says that it was {said}"
+        doubts.append(
+            Suspicion(code=f"{axis.replace('_', '-')}-differs", sentence=sentence, about=About.WORK)
+        )
+    return tuple(doubts)
+
+
+def machine_suspicions(telemetry: TelemetrySummary | None) -> tuple[Suspicion, ...]:
+    """Return a doubt for throttled clocks, foreign processes on a GPU, and others' work on the cores."""
+    if telemetry is None:
+        return ()
+    doubts: list[tuple[str, str]] = []
+    for gpu in telemetry.gpus:
+        if gpu.throttled_share is not None and gpu.throttled_share >= THROTTLED_SHARE:
+            reasons = ", ".join(sorted(gpu.reason_shares)) or "no reason given"
+            sentence = f"GPU {gpu.index} was throttled in {gpu.throttled_share:.0%} of the window ({reasons})"
+            doubts.append(("gpu-throttled", sentence))
+        if gpu.foreign_pids:
+            sentence = f"other processes computed on GPU {gpu.index}: {', '.join(map(str, gpu.foreign_pids))}"
+            doubts.append(("gpu-shared", sentence))
+    other = telemetry.cpu_other_mean
+    if other is not None and other >= FOREIGN_CPU_SHARE:
+        doubts.append(("cpu-shared", f"other processes took {other:.0%} of the cores during the window"))
+    return tuple(Suspicion(code=code, sentence=text, about=About.MACHINE) for code, text in doubts)

@@ -1,0 +1,85 @@
+"""``trainmark audit``: do published values follow from their logs?"""
+
+import json
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from trainmark.measure.rules import Finding
+
+app = typer.Typer(name="audit", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def audit(
+    table: Annotated[
+        Path, typer.Argument(metavar="TABLE.csv", help="Columns log,published[,gpus,batch,unit].")
+    ],
+    logs: Annotated[
+        Path, typer.Option(metavar="DIR", help="The folder that the table's logs are relative to.")
+    ],
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a row, a line each.")
+    ] = False,
+) -> None:
+    """Check published values against their logs, by the rules that publishers of such logs use.
+
+    Exit code 1: some value is contradicted, or its log cannot be read.
+    """
+    from trainmark.errors import InputError
+    from trainmark.measure.rules import Verdict, read_claims, summarise_findings
+    from trainmark.measure.rules import audit as audit_claims
+
+    claims = read_claims(table)
+    if not claims:
+        raise InputError(f"{table}: the table has no row")
+    if not logs.is_dir():
+        raise InputError(f"{logs}: no such folder (--logs)")
+    findings: list[Finding] = []
+    for finding in audit_claims(claims, logs):
+        findings.append(finding)
+        if as_json:
+            sys.stdout.write(json.dumps(_document(finding), ensure_ascii=False, allow_nan=False) + "\n")
+    summary = "\n".join(summarise_findings(findings)) + "\n"
+    if as_json:
+        sys.stderr.write(summary)
+    else:
+        sys.stdout.write(_rendered(findings) + "\n" + summary)
+    raise typer.Exit(0 if all(finding.verdict is Verdict.REPRODUCED for finding in findings) else 1)
+
+
+def _document(finding: "Finding") -> dict[str, Any]:
+    from trainmark.measure.rules.audit import parse_published
+
+    published = parse_published(finding.claim.published)
+    return {
+        "log": finding.claim.log,
+        "published": float(published) if published is not None else finding.claim.published or None,
+        "verdict": finding.verdict,
+        "rule": finding.rule,
+        "value": finding.value,
+        "deviation": finding.deviation,
+        "note": finding.note,
+    }
+
+
+def _rendered(findings: "list[Finding]") -> str:
+    from trainmark.cli.tables import table
+
+    headings = ("log", "published", "verdict", "rule", "value", "deviation")
+    rows = [
+        [
+            finding.claim.log,
+            finding.claim.published or "-",
+            finding.verdict.value,
+            finding.rule or "-",
+            "-" if finding.value is None else f"{finding.value:.10g}",
+            "-" if finding.deviation is None else f"{finding.deviation:+.2%}",
+        ]
+        for finding in findings
+    ]
+    notes = [f"{finding.claim.log}: {finding.note}" for finding in findings if finding.note]
+    return table(headings, rows) + "".join(f"{note}\n" for note in notes)

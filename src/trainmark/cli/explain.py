@@ -1,0 +1,50 @@
+"""``trainmark explain``: why is this number not that number?"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+app = typer.Typer(name="explain", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def explain(
+    log: Annotated[
+        Path, typer.Argument(help="The log of the run, or a run's directory (DIR/runs/CASE/REPEAT).")
+    ],
+    reference: Annotated[
+        str | None,
+        typer.Option(help="The published figure to compare with; by default the fastest of the run's case."),
+    ] = None,
+    rule: Annotated[
+        str | None, typer.Option(help="The rule for the run's throughput; the window rule by default.")
+    ] = None,
+    device: Annotated[
+        str | None, typer.Option(help="The device, where the log does not name it: V100.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
+) -> None:
+    """Lay a run beside a published figure and rank what differs by what is known of its effect.
+
+    Exit code 1 when the log gives no throughput: the differences are printed all the same.
+    """
+    from trainmark.files import to_json
+    from trainmark.insight.choose import choose_reference
+    from trainmark.insight.evidence import load_effects
+    from trainmark.insight.explanation import explain as explain_run
+    from trainmark.insight.from_log import run_from_log
+    from trainmark.insight.programs import load_programs
+    from trainmark.insight.render import render_text, to_document
+    from trainmark.reference import find_reference, load_references
+
+    named = find_reference(reference) if reference else None
+    run = run_from_log(log, rule, device)
+    figure = named or choose_reference(run, load_references())
+    explanation = explain_run(run, figure, load_effects(), load_programs(), load_references())
+    sys.stdout.write(to_json(to_document(explanation)) if as_json else render_text(explanation))
+    if run.throughput is None:
+        reasons = "; ".join(run.doubts) or "no rule gives a number"
+        sys.stderr.write(f"{log}: no throughput: {reasons}\n")
+        raise typer.Exit(1)

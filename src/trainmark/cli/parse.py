@@ -1,0 +1,276 @@
+"""``trainmark parse``: read logs of any known format, each into one trustworthy number or a clear outcome."""
+
+import json
+import sys
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from trainmark.logs import Facts
+    from trainmark.measure.rules import Row, Rule, RuleResult
+
+app = typer.Typer(name="parse", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def parse(
+    paths: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="PATH...", help="Logs, folders of logs, or - for standard input."),
+    ] = None,
+    rule: Annotated[str | None, typer.Option(help="How to make a number of a log (--list-rules).")] = None,
+    skip: Annotated[
+        int | None,
+        typer.Option(min=0, help="Records to leave out at the start, for window, mean, trimmed, …"),
+    ] = None,
+    gpus: Annotated[
+        int | None, typer.Option(min=1, help="Devices over all nodes, where the log is silent.")
+    ] = None,
+    nodes: Annotated[int | None, typer.Option(min=1, help="Nodes, where the log is silent.")] = None,
+    batch: Annotated[
+        int | None, typer.Option(min=1, help="Batch per device, where the log is silent.")
+    ] = None,
+    precision: Annotated[
+        str | None,
+        typer.Option(help="fp32, tf32, amp-fp16, amp-bf16, fp16 or bf16, where the log is silent."),
+    ] = None,
+    tree: Annotated[
+        str | None,
+        typer.Option(metavar="DIR", help="Read a DLPerf directory (<n>n<g>g/r50_b128_fp32_1.log)."),
+    ] = None,
+    list_rules: Annotated[
+        bool, typer.Option("--list-rules", help="Print the rules and who publishes by them.")
+    ] = False,
+    list_formats: Annotated[
+        bool, typer.Option("--list-formats", help="Print the formats that are known.")
+    ] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object a log, a line each.")
+    ] = False,
+) -> None:
+    """Read training logs: format, devices, precision, batch, throughput, and what is wrong with them.
+
+    Exit code 1: some log gave no number, or one that a problem makes doubtful.
+    """
+    from trainmark.errors import InputError
+
+    if list_rules or list_formats:
+        sys.stdout.write(_rules(as_json=as_json) if list_rules else _formats(as_json=as_json))
+        return
+    chosen = _rule(rule, skip)
+    if tree is not None:
+        if paths:
+            raise InputError("give either --tree DIR or paths, not both")
+        raise typer.Exit(_print_tree(tree, chosen, as_json=as_json))
+    if not paths:
+        raise InputError("no log is named: give files, folders, or - for standard input (--help)")
+    raise typer.Exit(_print_logs(paths, chosen, _given(gpus, nodes, batch, precision), as_json=as_json))
+
+
+def _print_logs(paths: list[str], rule: "Rule | None", given: "Facts", *, as_json: bool) -> int:
+    from trainmark.measure.rules.row import is_doubtful, reading_row
+
+    doubtful = False
+    readings: list[dict[str, Any]] = []
+    for log, result in _readings(paths, rule, given):
+        doubtful |= is_doubtful(log, result)
+        row = reading_row(log, result)
+        if as_json:
+            sys.stdout.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
+        else:
+            readings.append(row)
+    if not as_json:
+        from trainmark.cli.tables import table
+
+        sys.stdout.write(table(_HEADINGS, [_cells(row) for row in readings]))
+        for row in readings:
+            for problem in row["problems"]:
+                sys.stdout.write(
+                    f"{row['log']}: {problem['severity']} [{problem['code']}] {problem['message']}\n"
+                )
+        if not readings:
+            sys.stderr.write("trainmark parse: no file found\n")
+            return 1
+    return 1 if doubtful else 0
+
+
+def _readings(paths: list[str], rule: "Rule | None", given: "Facts") -> "Any":
+    from trainmark.logs import ParsedLog, Problem, Status, find_logs, read_log, read_stream
+    from trainmark.measure.rules import measure_log
+
+    for found in find_logs(paths):
+        log: ParsedLog
+        if found.error:
+            log = ParsedLog(found.path, Status.UNREADABLE, problems=(Problem("unreadable", found.error),))
+        elif found.path == "-":
+            log = read_stream(sys.stdin.buffer, "-", given)
+        else:
+            log = read_log(found.path, given)
+        result: RuleResult = measure_log(log, rule)
+        yield log, result
+
+
+_HEADINGS = (
+    "log",
+    "format",
+    "devices",
+    "precision",
+    "batch",
+    "records",
+    "skipped",
+    "rule",
+    "throughput",
+    "unit",
+    "status",
+)
+
+
+def _cells(row: dict[str, Any]) -> list[str]:
+    keys = ("log", "format", "gpus", "precision", "batch_per_device", "records", "skipped", "rule")
+    words = ["-" if row[key] is None else str(row[key]) for key in keys]
+    value = row["throughput"]
+    return [
+        *words,
+        "-" if value is None else f"{value:.6g}" if value < 1e5 else f"{value:.0f}",
+        row["unit"] or "-",
+        row["status"],
+    ]
+
+
+def _print_tree(folder: str, rule: "Rule | None", *, as_json: bool) -> int:
+    from pathlib import Path
+
+    from trainmark.logs import Severity
+    from trainmark.measure.rules import read_tree
+
+    rows = read_tree(Path(folder), rule)
+    if as_json:
+        for row in rows:
+            sys.stdout.write(json.dumps(_tree_document(row), ensure_ascii=False, allow_nan=False) + "\n")
+    else:
+        from trainmark.cli.tables import table
+
+        headings = (
+            "model",
+            "batch",
+            "variant",
+            "placement",
+            "devices",
+            "repeats",
+            "mean",
+            "median",
+            "speedup",
+            "without speed",
+        )
+        sys.stdout.write(table(headings, [_tree_cells(row) for row in rows]))
+        for row in rows:
+            for problem in row.problems:
+                sys.stdout.write(f"{problem.severity} [{problem.code}] {problem.message}\n")
+    doubtful = any(p.severity is Severity.DOUBT for row in rows for p in row.problems)
+    return 1 if doubtful else 0
+
+
+def _tree_document(row: "Row") -> dict[str, Any]:
+    summary = row.summary
+    return {
+        "model": row.group.model,
+        "batch_size_per_device": row.group.batch_per_device,
+        "variant": row.group.variant,
+        "placement": row.placement,
+        "nodes": row.nodes,
+        "gpus": row.gpus,
+        "speeds": {str(repeat): speed for repeat, speed in row.speeds},
+        "outcomes": {str(repeat): status for repeat, status in row.outcomes},
+        "average_speed": summary.average_speed if summary else None,
+        "median_speed": summary.median_speed if summary else None,
+        "speedup": summary.speedup if summary else None,
+        "problems": [{"code": p.code, "message": p.message, "severity": p.severity} for p in row.problems],
+    }
+
+
+def _tree_cells(row: "Row") -> list[str]:
+    summary = row.summary
+    return [
+        row.group.model,
+        str(row.group.batch_per_device),
+        row.group.variant or "-",
+        row.placement,
+        str(row.gpus),
+        str(len(row.speeds)),
+        f"{summary.average_speed:.2f}" if summary else "-",
+        f"{summary.median_speed:.2f}" if summary else "-",
+        f"{summary.speedup:.2f}" if summary and summary.speedup is not None else "-",
+        ", ".join(f"{repeat}: {status}" for repeat, status in row.outcomes) or "-",
+    ]
+
+
+def _rule(name: str | None, skip: int | None) -> "Rule | None":
+    from trainmark.measure.rules import find_rule
+
+    if name is None and skip is None:
+        return None
+    return find_rule(name or "window", skip)
+
+
+def _given(gpus: int | None, nodes: int | None, batch: int | None, precision: str | None) -> "Facts":
+    from trainmark.errors import InputError, nearest
+    from trainmark.logs import Facts, Precision
+
+    if precision is not None and precision not in set(Precision):
+        known = ", ".join(Precision)
+        raise InputError(f"no precision '{precision}'{nearest(precision, list(Precision))} (known: {known})")
+    return Facts(
+        precision=Precision(precision) if precision else None, nodes=nodes, gpus=gpus, batch_per_device=batch
+    )
+
+
+def _rules(*, as_json: bool) -> str:
+    from trainmark.measure.rules import CATALOGUE
+
+    if as_json:
+        return "".join(
+            json.dumps(
+                {
+                    "rule": rule.name,
+                    "formula": rule.formula,
+                    "published_by": rule.published_by,
+                    "formats": sorted(rule.formats),
+                },
+                ensure_ascii=False,
+            )
+            + "\n"
+            for rule in CATALOGUE
+        )
+    lines = []
+    for rule in CATALOGUE:
+        lines += [rule.name, f"    {rule.formula}", f"    published by: {rule.published_by}"]
+        lines += [f"    for: {', '.join(sorted(rule.formats)) or 'every format'}"]
+    lines += [
+        "With a number of your own: mean, median, harmonic, trimmed, window and --skip N; mean-last-N.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def _formats(*, as_json: bool) -> str:
+    from trainmark.logs import FORMATS
+
+    if as_json:
+        return "".join(
+            json.dumps(
+                {
+                    "format": f.name,
+                    "framework": f.framework,
+                    "unit": f.unit,
+                    "rate_of": f.scope,
+                    "rate_is": f.meaning,
+                }
+            )
+            + "\n"
+            for f in FORMATS
+        )
+    from trainmark.cli.tables import table
+
+    headings = ("format", "framework", "unit", "printed rate is of", "and averages over")
+    return table(headings, [[f.name, f.framework or "-", f.unit, f.scope, f.meaning] for f in FORMATS])

@@ -1,0 +1,76 @@
+"""``trainmark plan``: what a suite would run, as commands; nothing is run."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+if TYPE_CHECKING:
+    from trainmark.campaign import CannotStart
+    from trainmark.placement import Plan
+    from trainmark.suite import Case, Protocol
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def plan(
+    suite: Annotated[Path, typer.Argument(help="The suite's YAML file.", metavar="SUITE")],
+    out: Annotated[Path | None, typer.Option("--out", help="The directory that run would be given.")] = None,
+    only: Annotated[str | None, typer.Option("--only", help="These cases only; see trainmark run.")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a case, a line each.")] = False,
+) -> None:
+    """Print the cases of a suite and the exact commands of each one's first run, and run nothing."""
+    from trainmark.campaign import plan_campaign
+    from trainmark.environment import default_home
+    from trainmark.suite import load_suite, select
+
+    resolved = load_suite(suite)
+    cases = select(resolved.cases, only) if only else resolved.cases
+    place = out or Path("results") / resolved.name
+    plans = plan_campaign(resolved, cases, place, default_home(os.environ))
+    render = _as_json if as_json else _as_text
+    if not as_json:
+        sys.stdout.write(_heading(resolved.name, len(cases), resolved.protocol))
+    for case, found in zip(cases, plans, strict=True):
+        sys.stdout.write(render(case, found))
+
+
+def _heading(name: str, cases: int, protocol: "Protocol") -> str:
+    fixed = protocol.min_repeats == protocol.max_repeats
+    repeats = f"{protocol.min_repeats}" if fixed else f"{protocol.min_repeats} to {protocol.max_repeats}"
+    return (
+        f"# suite {name}: {cases} case{'s' if cases != 1 else ''}, {repeats} runs each, {protocol.steps} steps a run, "
+        f"the first {protocol.warmup_steps} not measured (protocol {protocol.name.value})\n"
+    )
+
+
+def _as_text(case: "Case", found: "Plan | CannotStart") -> str:
+    lines = [f"\n# {case.id}"]
+    if _reason(found):
+        lines.append(f"# cannot run here: {_reason(found)}")
+    for command in getattr(found, "commands", ()):
+        if case.nodes > 1:
+            lines.append(f"# on node {command.node}")
+        lines.append(command.text())
+    return "\n".join(lines) + "\n"
+
+
+def _as_json(case: "Case", found: "Plan | CannotStart") -> str:
+    value: dict[str, Any] = {
+        "id": case.id,
+        "case": case.model_dump(mode="json"),
+        "commands": [
+            {"node": c.node, "words": c.words, "variables": c.variables, "without": c.without}
+            for c in getattr(found, "commands", ())
+        ],
+        "cannot_run": _reason(found),
+    }
+    return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def _reason(found: "Plan | CannotStart") -> str | None:
+    return getattr(found, "cannot_run", None) or getattr(found, "reason", None)

@@ -1,0 +1,93 @@
+"""``trainmark run``: measure a suite."""
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import FrameType
+from typing import Annotated
+
+import typer
+
+from trainmark.cli.main import INTERRUPTED
+from trainmark.errors import InputError, nearest
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+@app.command()
+def run(
+    suite: Annotated[Path, typer.Argument(help="The suite's YAML file.", metavar="SUITE")],
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Where everything is kept; results/<suite> by default.")
+    ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only", help="Run these cases only: axis=value|value,axis!=value or a pattern of ids."
+        ),
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Go on where an earlier call was interrupted; repeat nothing.")
+    ] = False,
+    lang: Annotated[str, typer.Option("--lang", help="The report's language: en or zh.")] = "en",
+    as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of the table.")] = False,
+) -> None:
+    """Run a suite; print the table at the end; keep everything in the --out directory.
+
+    Exit code 0: every case has a result that nothing speaks against. 1: a case has none (out of memory, failed,
+    unsupported, ...), or its work was not what was asked for. 2: the suite or the directory cannot be used.
+    """
+    from trainmark.campaign import RESULTS, Order, full_disk_is_told, run_campaign
+    from trainmark.cli.progress import Progress
+    from trainmark.environment import default_home
+    from trainmark.report import Language, render_table, write_reports
+    from trainmark.suite import load_suite, select
+
+    if lang not in set(Language):
+        raise InputError(f"--lang {lang}: not a report's language{nearest(lang, Language)} (en, zh)")
+    language = Language(lang)
+    resolved = load_suite(suite)
+    place = out or Path("results") / resolved.name
+    order = Order(
+        suite=resolved,
+        cases=select(resolved.cases, only) if only else resolved.cases,
+        out=place,
+        resume=resume,
+        home=default_home(os.environ),
+        command=("trainmark", "run", str(suite), "--out", str(place), *(("--only", only) if only else ())),
+    )
+    with Progress() as progress, _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+        ending = run_campaign(order, progress)
+    results = ending.results
+    sys.stdout.write((place / RESULTS).read_text(encoding="utf-8") if as_json else render_table(results))
+    sys.stdout.flush()
+    with full_disk_is_told(place):
+        reports = write_reports(place, results, language)
+    sys.stderr.write("".join(f"report: {path}\n" for path in reports if path.suffix == ".html"))
+    if ending.interrupted:
+        sys.stderr.write(
+            f"interrupted, nothing finished is lost; go on with: {shlex.join(order.command)} --resume\n"
+        )
+        raise typer.Exit(INTERRUPTED)
+    raise typer.Exit(0 if results.holds else 1)
+
+
+@contextmanager
+def _interrupted_by(*signals: signal.Signals) -> Iterator[None]:
+    """Let these signals do what Ctrl-C does: end the run in hand, keep what is finished."""
+
+    def interrupt(_number: int, _frame: FrameType | None) -> None:
+        raise KeyboardInterrupt
+
+    # Ignored signals stay so: nohup ignores SIGHUP for us.
+    wanted = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, interrupt) for number in wanted}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

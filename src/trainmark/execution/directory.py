@@ -1,0 +1,132 @@
+"""The result directory: who owns it, where each run lies, and which runs are finished."""
+
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark.errors import InputError, TrainmarkError
+from trainmark.execution.processes import end_all
+from trainmark.execution.record import FILE, OutcomeRecord, read_record
+from trainmark.files import write_atomically
+from trainmark.suite import Case, Suite, dump_suite, load_suite
+
+SUITE = "suite.yaml"
+_LOCK = ".lock"
+_HALF = re.compile(r"\.[\w.]+\.(yaml|json|csv|md|html)\.\d+\.tmp")
+
+
+@dataclass(frozen=True, slots=True)
+class ResultDirectory:
+    """``--out DIR`` of a suite: ``suite.yaml`` and ``runs/<case-id>/<repeat>/``."""
+
+    path: Path
+
+    def run(self, case: Case, repeat: int) -> Path:
+        """Return the folder of one run; repeats count from 1."""
+        return self.path / "runs" / case.id / str(repeat)
+
+    def finished(self, case: Case) -> dict[int, OutcomeRecord]:
+        """Return the records of the case's finished runs, by repeat."""
+        folder = self.path / "runs" / case.id
+        if not folder.is_dir():
+            return {}
+        repeats = sorted(
+            int(child.name) for child in folder.iterdir() if re.fullmatch(r"[1-9]\d*", child.name)
+        )
+        records = {repeat: read_record(folder / str(repeat)) for repeat in repeats}
+        return {repeat: record for repeat, record in records.items() if record is not None}
+
+    def probe(self, case: Case, batch_per_device: int) -> Path:
+        """Return the folder of the short run that tells whether a batch fits."""
+        return self.path / "runs" / case.id / f"probe-b{batch_per_device}"
+
+    def begin(self, folder: Path) -> None:
+        """Make the folder of a run that is to start; what an interrupted attempt left there is set aside."""
+        record = read_record(folder)
+        if record is not None:
+            assert record.started_at is None, f"{folder} holds a finished run"
+            # It could not be started then (an environment was missing): there is nothing in it to keep.
+            shutil.rmtree(folder)
+        if folder.exists():
+            number = 1
+            while (aside := folder.with_name(f"{folder.name}.interrupted-{number}")).exists():
+                number += 1
+            folder.rename(aside)
+        folder.mkdir(parents=True)
+
+
+@contextmanager
+def opened(path: Path, suite: Suite, resume: bool) -> Iterator[ResultDirectory]:
+    """Take ``path`` for the suite's results, for as long as the context lasts.
+
+    Raises ``InputError`` when another trainmark is at work there, when it belongs to another suite, when it
+    holds finished runs and ``resume`` is not asked for, or when it is not empty and no result directory.
+    """
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise InputError(f"{path}: cannot be made a result directory: {error.strerror}") from None
+    # Before the lock, which is a file too: in a folder that is not ours nothing is left.
+    _refuse_foreign(path)
+    with _locked(path):
+        for left in _halves(path):
+            left.unlink()
+        document = dump_suite(suite)
+        if (path / SUITE).exists():
+            _check_owner(path, suite, document, resume)
+        else:
+            write_atomically(path / SUITE, document)
+        end_all(str(path.resolve() / "runs"))
+        yield ResultDirectory(path)
+
+
+def read_suite(path: Path) -> Suite:
+    """Return the suite that a result directory belongs to."""
+    return load_suite(path / SUITE)
+
+
+def _refuse_foreign(path: Path) -> None:
+    ours = {path / _LOCK, *_halves(path)}
+    if not (path / SUITE).exists() and any(child not in ours for child in path.iterdir()):
+        raise InputError(f"{path}: is not empty and no result directory; give another --out")
+
+
+def _halves(path: Path) -> list[Path]:
+    """Return what ``write_atomically`` left behind in the directory itself when it was killed."""
+    return [child for child in path.glob(".*.tmp") if _HALF.fullmatch(child.name)]
+
+
+def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
+    there = path / SUITE
+    # Another version of trainmark may write the same suite in other words.
+    if there.read_bytes() != document.encode() and (other := load_suite(there)) != suite:
+        raise InputError(
+            f"{path}: belongs to another suite ('{other.name}', {there}); give another --out, "
+            "or run that file itself to go on with it"
+        )
+    if not resume and any(path.glob(f"runs/*/*/{FILE}")):
+        raise InputError(f"{path}: holds finished runs of this suite; --resume goes on with them")
+
+
+@contextmanager
+def _locked(path: Path) -> Iterator[None]:
+    try:
+        file = (path / _LOCK).open("a+")
+    except OSError as error:
+        raise TrainmarkError(f"{path / _LOCK}: cannot be written: {error.strerror}") from None
+    with file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            file.seek(0)
+            owner = file.read().strip() or "another process"
+            raise InputError(f"{path}: is in use by {owner}; wait for it, or give another --out") from None
+        file.truncate(0)
+        file.write(f"process {os.getpid()}")
+        file.flush()
+        yield

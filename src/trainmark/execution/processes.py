@@ -1,0 +1,108 @@
+"""The processes of a run, found by a mark in their environment, and ended without exception.
+
+Descent alone does not find them: launchers start sessions of their own, and a child whose parent died
+belongs to init. The mark is inherited by every process that a run starts, unless it is given an environment
+of its own: those are found by their session and their descent as long as these hold.
+"""
+
+import contextlib
+import os
+import time
+from collections.abc import Iterable
+
+import psutil
+
+from trainmark.errors import TrainmarkError
+
+MARK = "TRAINMARK_RUN"
+"""The variable that every process of a run carries; its value is the run's folder."""
+
+GRACE_S = 5.0
+"""How long processes may take to end by themselves after SIGTERM."""
+
+KILL_S = 60.0
+"""How long the kernel may take to end what was killed; a process that hangs in a driver can need some seconds."""
+
+_LOOK_S = 0.05
+
+
+def end_all(mark: str, leader: int | None = None) -> int:
+    """End every process of a run: first politely, then by force; return how many there were.
+
+    They are those that carry the mark (or one that lies in that folder), those in the session that ``leader``
+    began, and its descendants. Raises ``TrainmarkError`` when one cannot be ended.
+    """
+    known = _members(mark, leader)
+    _send(known, "terminate")
+    deadline = time.monotonic() + GRACE_S
+    while any(_alive(process) for process in known) and time.monotonic() < deadline:
+        time.sleep(_LOOK_S)
+    # A process may have started another one between our look and its end: look until there is none.
+    deadline = time.monotonic() + KILL_S
+    while left := {process for process in (*known, *_members(mark, leader)) if _alive(process)}:
+        if time.monotonic() > deadline:
+            pid = min(process.pid for process in left)
+            raise TrainmarkError(f"process {pid} of {mark} cannot be ended; is a device or a disk stuck?")
+        _send(left, "kill")
+        time.sleep(_LOOK_S)
+    return len(known)
+
+
+def private_bytes(pid: int) -> int:
+    """Return the memory of a process and its descendants, less the pages that files or shared memory back."""
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        root = psutil.Process(pid)
+        for process in (root, *root.children(recursive=True)):
+            with contextlib.suppress(psutil.Error, OSError):
+                memory = process.memory_info()
+                total += memory.rss - memory.shared
+    return total
+
+
+def kernel_oom_kills() -> int:
+    """Return how many processes the kernel has killed for want of memory since it started, 0 if unknown."""
+    with contextlib.suppress(OSError), open("/proc/vmstat", encoding="ascii") as file:  # noqa: PTH123
+        for line in file:
+            name, _, count = line.partition(" ")
+            if name == "oom_kill":
+                return int(count)
+    return 0
+
+
+def _members(mark: str, leader: int | None) -> list[psutil.Process]:
+    found: dict[int, psutil.Process] = {}
+    for process in psutil.process_iter():
+        # A process that ends while it is looked at is none of ours any more.
+        with contextlib.suppress(psutil.Error, OSError):
+            if _in_session(process.pid, leader) or _carries(process, mark):
+                found[process.pid] = process
+    for process in list(found.values()):
+        with contextlib.suppress(psutil.Error, OSError):
+            found |= {child.pid: child for child in process.children(recursive=True)}
+    return [process for pid, process in found.items() if pid != os.getpid() and _alive(process)]
+
+
+def _carries(process: psutil.Process, mark: str) -> bool:
+    said = process.environ().get(MARK, "")
+    return said == mark or said.startswith(f"{mark}{os.sep}")
+
+
+def _in_session(pid: int, leader: int | None) -> bool:
+    return leader is not None and os.getsid(pid) == leader
+
+
+def _alive(process: psutil.Process) -> bool:
+    # Asked for its status, never waited for: a wait here would take the exit code from whoever started it.
+    try:
+        return bool(
+            process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        )
+    except (psutil.Error, OSError):
+        return False
+
+
+def _send(processes: Iterable[psutil.Process], how: str) -> None:
+    for process in processes:
+        with contextlib.suppress(psutil.Error):
+            getattr(process, how)()

@@ -1,0 +1,46 @@
+"""Which published figure to expect of a run when none is named: the fastest of the same case."""
+
+from collections.abc import Iterable
+
+from trainmark.errors import InputError
+from trainmark.insight.explanation import Run, same_model, same_unit
+from trainmark.insight.recipe import Place, recipe_of
+from trainmark.reference import Reference, Statistic
+
+_MUST_AGREE = (Place.FRAMEWORK, Place.PRECISION, Place.DEVICES, Place.DEVICE)
+_MAY_BE_UNSAID = (Place.DEVICE_MEMORY_GB, Place.BATCH_PER_DEVICE, Place.NODES)
+
+
+def choose_reference(run: Run, references: Iterable[Reference]) -> Reference:
+    """Return the fastest figure with the run's framework, model, precision, device and number of devices.
+
+    Memory, batch and nodes must agree where both sides say them. Raises ``InputError`` when no figure
+    is of that case, or the run does not say what its case is.
+    """
+    model = run.recipe.value(Place.MODEL)
+    unsaid = [axis.value for axis in _MUST_AGREE if run.recipe.value(axis) is None]
+    if model is None or unsaid:
+        missing = ", ".join([*(["model"] if model is None else []), *unsaid])
+        raise InputError(f"{run.name} does not say its {missing}: give --device, or a figure by --reference")
+    found = [
+        reference
+        for reference in references
+        if reference.value is not None
+        and reference.statistic not in (Statistic.EXAMPLE, Statistic.SINGLE_RUN)
+        and same_model(model, reference.model)
+        and (run.unit is None or same_unit(run.unit, reference.unit))
+        and _agrees(run, reference)
+    ]
+    if not found:
+        raise InputError(
+            f"no published figure is of the case of {run.name}: name one (trainmark reference list)"
+        )
+    return max(found, key=lambda reference: reference.value or 0.0)
+
+
+def _agrees(run: Run, reference: Reference) -> bool:
+    there = recipe_of(reference)
+    if any(run.recipe.value(axis) != there.value(axis) for axis in _MUST_AGREE):
+        return False
+    pairs = ((run.recipe.value(axis), there.value(axis)) for axis in _MAY_BE_UNSAID)
+    return all(here is None or other is None or here == other for here, other in pairs)

@@ -1,0 +1,248 @@
+"""Evidence: what is known of an axis' effect on throughput, from whom, on what, and how near that is to a run."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import IntEnum, StrEnum
+from functools import cache
+from importlib.resources import files
+from typing import Annotated
+
+import yaml
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
+
+from trainmark.insight.recipe import AnyAxis, Place, Recipe
+from trainmark.reference import Axis, AxisValue, find_peak, find_reference
+
+
+def _axis(name: str) -> AnyAxis:
+    return Place(name) if name in set(Place) else Axis(name)
+
+
+class Strength(StrEnum):
+    """How a factor came about; see ``insight/evidence/effects.yaml``."""
+
+    ISOLATED = "isolated"
+    CLAIMED = "claimed"
+    BUNDLED = "bundled"
+    REASONED = "reasoned"
+
+
+class Nearness(IntEnum):
+    """How near an effect's conditions are to the run's: the least of them decides nothing about the run."""
+
+    ELSEWHERE = 0  # another device architecture, framework, model or precision
+    UNKNOWN = 1  # something that matters is not stated on one side
+    NEAR = 2  # the same, but for the number of devices
+    SAME = 3
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+
+
+class Number(_Frozen):
+    """A measured number: a published figure by its name, or a value with its unit and what it is."""
+
+    reference: str | None = None
+    value: PositiveFloat | None = None
+    unit: str | None = None
+    what: str | None = None
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> "Number":
+        if (self.reference is None) == (self.value is None):
+            raise ValueError("a number is a reference's name or a value")
+        return self
+
+    @property
+    def amount(self) -> float:
+        """The number itself; raises ``InputError`` when its reference is not known or holds none."""
+        value = self.value if self.reference is None else find_reference(self.reference).value
+        assert value is not None
+        return value
+
+    def text(self) -> str:
+        """Return the number with its unit and where it stands."""
+        if self.reference is not None:
+            figure = find_reference(self.reference)
+            return f"{figure.printed} {figure.unit} ({self.reference})"
+        return f"{self.value:g} {self.unit} ({self.what})"
+
+
+class Span(_Frozen):
+    """A factor as the source gives it."""
+
+    low: PositiveFloat
+    high: PositiveFloat
+
+
+class Control(_Frozen):
+    """The same change without the axis: what the other changes did by themselves."""
+
+    what: str
+    before: Number
+    after: Number
+
+
+class Conditions(_Frozen):
+    """Under what an effect was seen; what is null was not stated."""
+
+    framework: str | None = None
+    model: str | None = None
+    precision: str | None = None
+    architecture: str | None = None
+    devices: int | None = None
+
+
+class EvidenceSource(_Frozen):
+    """Where an effect was published, unless it follows from two published figures."""
+
+    document: str
+    section: str
+    url: str | None = None
+    date: str | None = None
+
+
+class Effect(_Frozen):
+    """One piece of evidence: going from one value of an axis to another changed throughput by a factor."""
+
+    id: str
+    axis: Annotated[AnyAxis, BeforeValidator(_axis)]
+    from_value: AxisValue | None = Field(default=None, alias="from")
+    to_value: AxisValue | None = Field(default=None, alias="to")
+    strength: Strength
+    also: str | None = None
+    says: str | None = None
+    conditions: Conditions = Conditions()
+    before: Number | None = None
+    after: Number | None = None
+    factor: Span | None = None
+    control: Control | None = None
+    source: EvidenceSource | None = None
+    hardware: str | None = None
+    software: str | None = None
+    note: str | None = None
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> "Effect":
+        measured = self.before is not None and self.after is not None
+        needed = {
+            Strength.ISOLATED: measured,
+            Strength.BUNDLED: measured and self.also is not None,
+            Strength.CLAIMED: self.factor is not None and self.source is not None,
+            Strength.REASONED: self.says is not None,
+        }
+        if not needed[self.strength]:
+            raise ValueError(f"evidence '{self.id}' lacks what '{self.strength}' needs")
+        return self
+
+    def span(self) -> tuple[float, float] | None:
+        """Return the factor's lowest and highest value going from ``from`` to ``to``; none when only reasoned.
+
+        Numbers in ``s/step`` are times, so their ratio is turned over.
+        """
+        if self.factor is not None:
+            return self.factor.low, self.factor.high
+        if self.before is None or self.after is None:
+            return None
+        factor = _ratio(self.before, self.after)
+        return factor, factor
+
+    def control_factor(self) -> float | None:
+        """Return what the bundled changes did where the axis did not change; none without a control."""
+        return None if self.control is None else _ratio(self.control.before, self.control.after)
+
+
+def _ratio(before: Number, after: Number) -> float:
+    factor = after.amount / before.amount
+    return 1 / factor if before.unit == "s/step" else factor
+
+
+@dataclass(frozen=True, slots=True)
+class Match:
+    """An effect turned into the direction asked, and how near its conditions are to the run's.
+
+    ``apart`` says in what the conditions differ from the run's, or what is not stated on one side.
+    """
+
+    effect: Effect
+    nearness: Nearness
+    low: float | None
+    high: float | None
+    apart: tuple[str, ...] = ()
+
+
+@cache
+def load_effects() -> tuple[Effect, ...]:
+    """Return all evidence that comes with trainmark."""
+    text = (files("trainmark.insight") / "evidence" / "effects.yaml").read_text(encoding="utf-8")
+    return tuple(Effect.model_validate(entry) for entry in yaml.safe_load(text)["effects"])
+
+
+def matches(
+    effects: Iterable[Effect], axis: AnyAxis, run: Recipe, reference: Recipe, device: str | None
+) -> tuple[Match, ...]:
+    """Return the evidence for going from the run's value of ``axis`` to the reference's, the nearest first.
+
+    ``device`` is the device that both are taken to have run on. An effect that was seen in the other direction
+    is turned over. Evidence of another framework, model, precision or architecture is kept, and marked.
+    """
+    old, new = run.value(axis), reference.value(axis)
+    found = [
+        match
+        for effect in effects
+        if effect.axis == axis and (match := _match(effect, old, new, run, device)) is not None
+    ]
+    order = {strength: position for position, strength in enumerate(Strength)}
+    return tuple(sorted(found, key=lambda match: (-match.nearness, order[match.effect.strength])))
+
+
+def _match(
+    effect: Effect, old: AxisValue | None, new: AxisValue | None, run: Recipe, device: str | None
+) -> Match | None:
+    span = effect.span()
+    if span is None:
+        return Match(effect, Nearness.SAME, None, None)
+    ends = [_family(effect.axis, value) for value in (effect.from_value, effect.to_value)]
+    asked = [_family(effect.axis, value) for value in (old, new)]
+    if asked == ends:
+        low, high = span
+    elif asked == ends[::-1]:
+        low, high = 1 / span[1], 1 / span[0]
+    else:
+        return None
+    nearness, apart = _nearness(effect, run, device)
+    return Match(effect, nearness, low, high, apart)
+
+
+def _family(axis: AnyAxis, value: AxisValue | None) -> AxisValue | None:
+    # Sources name DALI without saying which of its two back-ends.
+    if axis is Axis.LOADER and isinstance(value, str) and value.startswith("dali"):
+        return "dali"
+    return value
+
+
+def _nearness(effect: Effect, run: Recipe, device: str | None) -> tuple[Nearness, tuple[str, ...]]:
+    seen = effect.conditions
+    peak = find_peak(device) if device else None
+    pairs: dict[str, tuple[str | None, object]] = {
+        "framework": (seen.framework, run.value(Place.FRAMEWORK)),
+        "model": (seen.model, _model_family(run.value(Place.MODEL))),
+        "precision": (seen.precision, run.value(Place.PRECISION)),
+        "architecture": (seen.architecture, peak.architecture if peak else None),
+    }
+    if effect.axis is Place.PRECISION:
+        del pairs["precision"]
+    other = [f"{name} {there}" for name, (there, here) in pairs.items() if there and here and there != here]
+    if other:
+        return Nearness.ELSEWHERE, tuple(other)
+    open_ = [f"{name} not stated" for name, (there, here) in pairs.items() if not there or not here]
+    if open_:
+        return Nearness.UNKNOWN, tuple(open_)
+    if seen.devices in (None, run.value(Place.DEVICES)):
+        return Nearness.SAME, ()
+    return Nearness.NEAR, (f"{seen.devices} device{'s' if seen.devices != 1 else ''}",)
+
+
+def _model_family(model: AxisValue | None) -> str | None:
+    return None if model is None else str(model).split("_v")[0]

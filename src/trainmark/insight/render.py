@@ -1,0 +1,270 @@
+"""An explanation as text for a reader, and as a JSON object."""
+
+from collections.abc import Iterable, Iterator
+from textwrap import wrap
+from typing import Any
+
+from trainmark.insight.evidence import Effect, Match, Nearness
+from trainmark.insight.explanation import NO_GAP, Basis, Difference, Explanation, Nearer
+from trainmark.insight.recipe import AnyAxis
+
+_SAME = "same architecture, framework, model and precision"
+_BASIS = {
+    Basis.ISOLATED: f"seen with nothing else changed (or so its source says), {_SAME}",
+    Basis.BUNDLED: f"seen on the {_SAME}, but other things changed with it",
+    Basis.BOUNDED: "the run's own records: it waited no longer than that for data (what the loader's work costs"
+    " the host is not in it)",
+    Basis.ELSEWHERE: "seen only elsewhere: the direction is known, the size here is not",
+}
+_WIDTH = 110
+_RANKED = (Basis.ISOLATED, Basis.BUNDLED, Basis.BOUNDED, Basis.ELSEWHERE)
+
+
+def render_text(explanation: Explanation) -> str:
+    """Return the explanation for a terminal: the gap, the ranked differences, what is open and not stated."""
+    lines = [*_gap(explanation), ""]
+    ranked = [difference for difference in explanation.differences if difference.basis in _RANKED]
+    if ranked:
+        lines += ["Differences, the largest known effect first", ""]
+        for number, difference in enumerate(ranked, start=1):
+            lines += [*_difference(number, difference), ""]
+    lines += _unranked(explanation)
+    lines += _open(explanation)
+    lines += _nearer(explanation)
+    lines += _lists(explanation)
+    lines += _sources(explanation)
+    return "\n".join(lines).rstrip() + "\n"
+
+
+def _gap(explanation: Explanation) -> Iterator[str]:
+    run, reference, ratio = explanation.run, explanation.reference, explanation.ratio
+    if run.throughput is None:
+        yield f"here   {run.name}: no throughput"
+    else:
+        rule = f" (rule {run.rule})" if run.rule else ""
+        yield f"here   {run.name}: {run.throughput:.2f} {run.unit or ''}{rule}"
+    value = (
+        f"{reference.printed} {reference.unit}" if reference.value is not None else f"({reference.status})"
+    )
+    yield f"there  {reference.id}: {value}"
+    if ratio is None:
+        yield "There is no ratio of the two; the differences follow without shares."
+    elif abs(ratio - 1) < NO_GAP:
+        yield f"The two differ by {abs(ratio - 1):.1%}: there is no gap to explain."
+    elif ratio > 1:
+        yield f"The reference is {ratio:.3f} times as fast."
+    else:
+        yield f"The run is {1 / ratio:.3f} times as fast as the reference."
+    yield from (f"note   {doubt}" for doubt in run.doubts)
+    if explanation.assumed_device:
+        yield f"The log does not name its device; it is taken to be the reference's ({explanation.assumed_device})."
+
+
+def _difference(number: int, difference: Difference) -> Iterator[str]:
+    yield f"{number}. {difference.axis.value}: {difference.here.value} here, {difference.there.value} there"
+    yield f"   here      {difference.here.where}"
+    effect = f"{_factor(difference.low, difference.high)}; {_BASIS[difference.basis]}"
+    yield from _wrapped("   effect    ", effect)
+    if difference.share is not None:
+        yield f"   gap       {_share(difference.share)} of it (of its logarithm, since effects multiply)"
+    for match in difference.evidence:
+        yield from _wrapped("   evidence  ", _evidence(match))
+    yield from (f"   test      {text}" for text in _tests(difference))
+
+
+def _factor(low: float | None, high: float | None) -> str:
+    if low is None or high is None:
+        return "no figure"
+    if low == 1.0 < high:
+        return f"x{high:.3f} at most"
+    return _range((low, high))
+
+
+def _share(share: tuple[float, float]) -> str:
+    low, high = (f"{end:.0%}" for end in share)
+    return low if low == high else f"{low} to {high}"
+
+
+def _evidence(match: Match) -> str:
+    effect = match.effect
+    if match.low is None:
+        return f"{effect.strength}: {effect.says}"
+    also = f"; also changed: {effect.also}" if effect.also else ""
+    control = effect.control_factor()
+    controlled = f"; {effect.control.what}: x{control:.2f}" if effect.control and control is not None else ""
+    note = f" {effect.note}" if effect.note else ""
+    return (
+        f"{effect.strength} {_factor(match.low, match.high)}{_apart(match)}: {_numbers(effect)}"
+        f"{_where(effect)}{also}{controlled}.{note}"
+    )
+
+
+def _apart(match: Match) -> str:
+    if not match.apart:
+        return ""
+    place = "elsewhere: " if match.nearness is Nearness.ELSEWHERE else ""
+    return f" ({place}{', '.join(match.apart)})"
+
+
+def _numbers(effect: Effect) -> str:
+    if effect.before is None or effect.after is None:
+        return "the source gives the factor only"
+    return f"{effect.before.text()} to {effect.after.text()}"
+
+
+def _where(effect: Effect) -> str:
+    source = effect.source
+    parts = [f"{source.document}, {source.section}"] if source else []
+    parts += [f"of {source.date}"] if source and source.date else []
+    parts += [f"hardware: {effect.hardware}"] if effect.hardware else []
+    parts += [f"software: {effect.software}"] if effect.software else []
+    return "".join(f"; {part}" for part in parts)
+
+
+def _tests(difference: Difference) -> Iterator[str]:
+    change = difference.change
+    if change.flag:
+        yield f"run {change.program} again with {change.flag}, all else unchanged"
+    if change.suite:
+        yield f"as an axis of a suite: {change.suite}"
+
+
+def _unranked(explanation: Explanation) -> Iterator[str]:
+    for basis, title in (
+        (Basis.REASONED, "Differences without an expected effect (nobody measured it)"),
+        (Basis.UNKNOWN, "Differences whose effect is unknown"),
+    ):
+        found = [difference for difference in explanation.differences if difference.basis is basis]
+        if not found:
+            continue
+        yield title
+        for difference in found:
+            yield f"  {difference.axis.value}: {difference.here.value} here, {difference.there.value} there"
+            yield f"    here {difference.here.where}"
+            yield from (f"    {match.effect.says}" for match in difference.evidence if match.effect.says)
+            yield from (f"    test: {text}" for text in _tests(difference))
+        yield ""
+
+
+def _open(explanation: Explanation) -> Iterator[str]:
+    if explanation.ratio is None or explanation.open is None or abs(explanation.ratio - 1) < NO_GAP:
+        return
+    yield "What stays open"
+    if explanation.accounted == (1.0, 1.0):
+        yield f"  No evidence accounts for any part of x{explanation.ratio:.3f}."
+    else:
+        yield f"  The evidence above accounts for {_range(explanation.accounted)} of x{explanation.ratio:.3f};"
+        yield f"  {_range(explanation.open)} is not accounted for. Whether it holds on this machine is for a test."
+    yield ""
+
+
+def _wrapped(head: str, text: str) -> list[str]:
+    indent = " " * len(head)
+    return wrap(text, _WIDTH, initial_indent=head, subsequent_indent=indent, break_on_hyphens=False)
+
+
+def _range(ends: tuple[float, float] | None) -> str:
+    if ends is None:
+        return "nothing"
+    low, high = (f"x{end:.2f}" for end in ends)
+    return low if low == high else f"{low} to {high}"
+
+
+def _nearer(explanation: Explanation) -> Iterator[str]:
+    if not explanation.nearer:
+        return
+    yield "Published figures of the same case and machine whose recipe is nearer to this run's"
+    for nearer in explanation.nearer:
+        yield f"  {_nearer_line(nearer, explanation.run.throughput)}"
+    yield ""
+
+
+def _nearer_line(nearer: Nearer, throughput: float | None) -> str:
+    reference = nearer.reference
+    against = ""
+    if throughput is not None and reference.value is not None:
+        against = f"; the run reaches {throughput / reference.value:.1%} of it"
+    axes = _names(nearer.differences) or "no axis"
+    return f"{reference.id}: {reference.printed} {reference.unit}{against}; contradicts the run on {axes}"
+
+
+def _lists(explanation: Explanation) -> Iterator[str]:
+    for title, axes in (
+        ("Same in both", explanation.same),
+        ("Stated by the run only", explanation.only_here),
+        ("Stated by the reference only", explanation.only_there),
+        ("Stated by neither", explanation.neither),
+    ):
+        if axes:
+            yield f"{title}: {_names(axes)}"
+
+
+def _sources(explanation: Explanation) -> Iterator[str]:
+    source = explanation.reference.source
+    yield ""
+    yield f"The reference: {source.document}, {source.section}"
+    yield from (f"  recipe from {text}" for text in source.recipe_from)
+
+
+def _names(axes: Iterable[AnyAxis]) -> str:
+    return ", ".join(axis.value for axis in axes)
+
+
+def to_document(explanation: Explanation) -> dict[str, Any]:
+    """Return the explanation as a JSON object; factors are numbers, shares are of the gap's logarithm."""
+    run, reference = explanation.run, explanation.reference
+    return {
+        "run": {
+            "name": run.name,
+            "throughput": run.throughput,
+            "unit": run.unit,
+            "rule": run.rule,
+            "program": run.recipe.program,
+            "data_wait": run.data_wait,
+            "doubts": run.doubts,
+        },
+        "reference": {"id": reference.id, "value": reference.value, "unit": reference.unit},
+        "ratio": explanation.ratio,
+        "assumed_device": explanation.assumed_device,
+        "differences": [_difference_document(difference) for difference in explanation.differences],
+        "accounted": explanation.accounted,
+        "open": explanation.open,
+        "nearer": [
+            {
+                "id": nearer.reference.id,
+                "value": nearer.reference.value,
+                "differences": [axis.value for axis in nearer.differences],
+            }
+            for nearer in explanation.nearer
+        ],
+        "same": [axis.value for axis in explanation.same],
+        "stated_by_run_only": [axis.value for axis in explanation.only_here],
+        "stated_by_reference_only": [axis.value for axis in explanation.only_there],
+        "stated_by_neither": [axis.value for axis in explanation.neither],
+    }
+
+
+def _difference_document(difference: Difference) -> dict[str, Any]:
+    return {
+        "axis": difference.axis.value,
+        "here": {"value": difference.here.value, "where": difference.here.where},
+        "there": {"value": difference.there.value, "where": difference.there.where},
+        "basis": difference.basis.value,
+        "factor": None if difference.low is None else [difference.low, difference.high],
+        "share_of_gap": difference.share,
+        "evidence": [
+            {
+                "id": match.effect.id,
+                "strength": match.effect.strength.value,
+                "nearness": match.nearness.name.lower(),
+                "factor": None if match.low is None else [match.low, match.high],
+                "text": _evidence(match),
+            }
+            for match in difference.evidence
+        ],
+        "test": {
+            "program": difference.change.program,
+            "flag": difference.change.flag,
+            "suite": difference.change.suite,
+        },
+    }

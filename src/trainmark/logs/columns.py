@@ -1,0 +1,82 @@
+"""A column of float64 values that stays small in memory: past a limit its values go to a temporary file."""
+
+import os
+import tempfile
+import weakref
+from collections.abc import Iterator
+from typing import IO
+
+import numpy as np
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float64]
+
+HELD_VALUES = 1 << 17
+"""Values of one column that are kept in memory (1 MiB) before they are written out."""
+BLOCK_VALUES = 1 << 15
+_BYTES = 8
+
+
+class Column:
+    """Values in the order of the log; appended in bulk, read in blocks. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._held: list[Floats] = []
+        self._held_count = 0
+        self._file: IO[bytes] | None = None
+        self._written_count = 0
+
+    @classmethod
+    def of(cls, values: Floats | list[float]) -> "Column":
+        """Return a column that holds ``values``."""
+        column = cls()
+        column.append(np.asarray(values, dtype=np.float64))
+        return column
+
+    def __len__(self) -> int:
+        """Return how many values there are."""
+        return self._written_count + self._held_count
+
+    def append(self, values: Floats) -> None:
+        """Add ``values`` at the end."""
+        if not len(values):
+            return
+        self._held.append(values)
+        self._held_count += len(values)
+        if self._held_count > HELD_VALUES:
+            if self._file is None:
+                self._file = tempfile.TemporaryFile(prefix="trainmark-column-")  # noqa: SIM115 (lives with us)
+                weakref.finalize(self, self._file.close)
+            for block in self._held:
+                self._file.write(np.ascontiguousarray(block, dtype=np.float64).data)
+            self._file.flush()
+            self._written_count += self._held_count
+            self._held, self._held_count = [], 0
+
+    def blocks(self, start: int = 0, stop: int | None = None) -> Iterator[Floats]:
+        """Yield the values ``start`` … ``stop`` (as in a slice, not negative) in blocks, in order."""
+        stop = len(self) if stop is None else min(stop, len(self))
+        position = max(start, 0)
+        while position < min(stop, self._written_count) and self._file is not None:
+            count = min(BLOCK_VALUES, stop - position, self._written_count - position)
+            block = np.frombuffer(
+                os.pread(self._file.fileno(), count * _BYTES, position * _BYTES), np.float64
+            )
+            yield block
+            position += len(block)
+        offset = self._written_count
+        for held in self._held:
+            first, last = max(position - offset, 0), min(stop - offset, len(held))
+            if first < last:
+                yield held[first:last]
+            offset += len(held)
+
+    def array(self, start: int = 0, stop: int | None = None) -> Floats:
+        """Return the values ``start`` … ``stop`` as one array, in memory."""
+        blocks = list(self.blocks(start, stop))
+        return np.concatenate(blocks) if blocks else np.empty(0)
+
+    def __iter__(self) -> Iterator[float]:
+        """Yield the values one by one."""
+        for block in self.blocks():
+            yield from block.tolist()

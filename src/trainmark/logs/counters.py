@@ -1,0 +1,130 @@
+"""What the counters of the records tell: ranks printed on top of each other, glued runs, repeats, steps backwards."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainmark.logs.columns import Column, Floats
+from trainmark.logs.model import Records
+
+_EPOCH = 1e9
+_SAMPLE = 1 << 18
+"""Records on which the pattern of repeats is judged: it shows from the start, and sorting all costs memory."""
+_BLOCK = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class Counters:
+    """How the records are numbered.
+
+    ``interval`` is the usual number of steps from one record to the next. ``repeated`` and ``backwards`` count
+    records whose number was seen just before, or is lower than one before. ``copies`` is how often nearly every
+    number occurs (ranks that print the same lines untagged), 1 as a rule. ``starts`` are the positions at which
+    the numbering starts anew as a second run would.
+    """
+
+    interval: int = 1
+    repeated: int = 0
+    backwards: int = 0
+    copies: int = 1
+    starts: tuple[int, ...] = ()
+
+
+def count(records: Records) -> Counters:
+    """Look at the numbering of ``records`` (one rank's, in the order of the log)."""
+    if records.step is None and records.epoch is None:
+        return Counters()
+    interval = _interval(records)
+    repeated = backwards = position = advanced = 0
+    first = high = -np.inf
+    starts: list[int] = []
+    for keys in _keys(records):
+        if np.isinf(first):
+            first = keys[0]
+        offset = 0
+        while offset < len(keys):
+            rest = keys[offset:]
+            before = np.maximum.accumulate(np.concatenate(([high], rest)))[:-1]
+            # Numbers that fall back to the first one, after the run had moved on, start a second run.
+            anew = np.flatnonzero((rest <= first) & (before > first)) if len(rest) else np.empty(0)
+            end = int(anew[0]) if len(anew) else len(rest)
+            part, seen = rest[:end], before[:end]
+            repeated += int(np.count_nonzero(part == seen))
+            backwards += int(np.count_nonzero(part < seen))
+            advanced += int(np.count_nonzero(part > seen))
+            if end:
+                high = max(high, float(part.max()))
+            if end < len(rest):
+                starts.append(position + offset + end)
+                high, first, advanced = float(rest[end]), float(rest[end]), 1
+                end += 1
+            offset += end
+        position += len(keys)
+    if not (repeated or backwards or starts):
+        return Counters(interval=interval)
+    copies = _copies(records)
+    if starts and not _whole_runs(records, starts):
+        starts = []  # lines of several ranks that overtake each other, not runs one after the other
+    elif starts:
+        copies = 1
+    return Counters(interval, repeated, backwards, copies, tuple(starts))
+
+
+def first_of_each(records: Records) -> Records:
+    """Return the first record of each number: what one rank would have printed."""
+    kept = {name: Column() for name in _names(records)}
+    high, position, total = -np.inf, 0, 0
+    for keys in _keys(records):
+        before = np.maximum.accumulate(np.concatenate(([high], keys)))[:-1]
+        keep = keys > before
+        high = max(high, float(keys.max()))
+        for name, column in kept.items():
+            column.append(getattr(records, name).array(position, position + len(keys))[keep])
+        position += len(keys)
+        total += int(np.count_nonzero(keep))
+    return Records(count=total, **kept)
+
+
+def _names(records: Records) -> list[str]:
+    names = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
+    return [name for name in names if getattr(records, name) is not None]
+
+
+def _keys(records: Records) -> Iterator[Floats]:
+    for start in range(0, records.count, _BLOCK):
+        stop = min(start + _BLOCK, records.count)
+        key = np.zeros(stop - start)
+        if records.epoch is not None:
+            key += np.nan_to_num(records.epoch.array(start, stop)) * _EPOCH
+        if records.step is not None:
+            key += np.nan_to_num(records.step.array(start, stop))
+        yield key
+
+
+def _interval(records: Records) -> int:
+    if records.step is None or records.count < 2:
+        return 1
+    steps = records.step.array(0, min(records.count, 4096))
+    rises = np.diff(steps)
+    rises = rises[rises > 0]
+    if not len(rises):
+        return 1
+    values, counts = np.unique(rises, return_counts=True)
+    return int(values[np.argmax(counts)])
+
+
+def _copies(records: Records) -> int:
+    keys = np.concatenate(list(_keys(records)))[:_SAMPLE]
+    _, counts = np.unique(keys, return_counts=True)
+    values, how_often = np.unique(counts, return_counts=True)
+    usual = int(values[np.argmax(how_often)])
+    return usual if usual > 1 and how_often.max() >= 0.8 * len(counts) else 1
+
+
+def _whole_runs(records: Records, starts: list[int]) -> bool:
+    """Say whether the part before the first new start went half as far as any part did."""
+    keys = np.concatenate(list(_keys(records)))
+    first = keys[: starts[0]]
+    reach, all_reach = first.max() - first.min(), keys.max() - keys.min()
+    return bool(reach >= 0.5 * all_reach)

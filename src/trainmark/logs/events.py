@@ -1,0 +1,100 @@
+"""Our own events: one run's ``events.jsonl``, written by a built-in worker when its window is over.
+
+Each line is ``DLLL`` and a JSON object, the DLLogger JSON-stream convention: ``step`` is ``"PARAMETER"`` for
+what the run was, ``[epoch, step]`` for one step, and ``[]`` for what holds for the whole run.
+"""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+SCHEMA = "trainmark.events/1"
+PREFIX = "DLLL "
+
+
+@dataclass(frozen=True, slots=True)
+class RunEvents:
+    """What one run said of itself.
+
+    ``step_times_s`` (seconds), ``losses`` and ``data_waits_s`` (seconds) have one value a step, NaN where it
+    was not said; ``measured`` is true for the steps of the measured window. ``parameters`` and ``summary``
+    are the run's own words; an absent line leaves an empty mapping.
+    """
+
+    parameters: Mapping[str, Any]
+    step_times_s: NDArray[np.float64]
+    losses: NDArray[np.float64]
+    data_waits_s: NDArray[np.float64]
+    measured: NDArray[np.bool_]
+    summary: Mapping[str, Any]
+    damaged_lines: int
+
+
+def read_events(path: Path) -> RunEvents:
+    """Read an events file; a file that is not there reads as one without lines."""
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except FileNotFoundError:
+        text = ""
+    return parse_events(text.split("\n"))
+
+
+def parse_events(lines: Iterable[str]) -> RunEvents:
+    """Turn lines into ``RunEvents``; lines that are not events or are damaged are counted and left out."""
+    parameters: dict[str, Any] = {}
+    summary: dict[str, Any] = {}
+    steps: list[dict[str, Any]] = []
+    damaged = 0
+    for line in lines:
+        event = _event(line)
+        if event is None:
+            damaged += bool(line.strip())
+        elif event["step"] == "PARAMETER":
+            parameters |= event["data"]
+        elif event["step"] == []:
+            summary |= event["data"]
+        else:
+            steps.append(event["data"])
+    return RunEvents(
+        parameters=parameters,
+        step_times_s=_column(steps, "step_time_s"),
+        losses=_column(steps, "loss"),
+        data_waits_s=_column(steps, "data_wait_s"),
+        measured=np.array([step.get("phase") == "measured" for step in steps], dtype=np.bool_),
+        summary=summary,
+        damaged_lines=damaged,
+    )
+
+
+def _event(line: str) -> dict[str, Any] | None:
+    if not line.startswith(PREFIX):
+        return None
+    try:
+        event = json.loads(line[len(PREFIX) :], parse_constant=_refuse)
+        if "\\u" in line:
+            # Half a surrogate pair is JSON, but no text that could be written again.
+            json.dumps(event, ensure_ascii=False).encode()
+    except (ValueError, RecursionError):
+        return None
+    whole = isinstance(event, dict) and "step" in event and isinstance(event.get("data"), dict)
+    return event if whole else None
+
+
+def _refuse(constant: str) -> None:
+    raise ValueError(f"{constant} is not JSON")
+
+
+def _column(steps: list[dict[str, Any]], name: str) -> NDArray[np.float64]:
+    return np.array([_number(step.get(name)) for step in steps], dtype=np.float64)
+
+
+def _number(value: Any) -> float:
+    try:
+        return float(value) if isinstance(value, int | float) else np.nan
+    except OverflowError:
+        return np.nan

@@ -1,0 +1,147 @@
+"""What a log format is: patterns of its lines, and how its header and its end are read."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.model import Ending, Facts, Meaning, Scope, Unit
+
+
+@dataclass(frozen=True, slots=True)
+class Context:
+    """What a format may look at besides its records: the log's first and last part, and where it stopped.
+
+    ``head`` holds up to 512 KiB and ``tail`` up to 128 KiB of clean text (which overlap in a short log), ``text``
+    both. ``last_epoch`` and ``last_step`` are the counters of the last record, ``step_interval`` the steps a record.
+    """
+
+    head: bytes
+    tail: bytes
+    text: bytes
+    last_epoch: int | None = None
+    last_step: int | None = None
+    step_interval: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One log format.
+
+    ``records`` match a training record each; the one that matches most is used. Their groups are named
+    ``epoch``, ``step``, ``rate`` (units/s), ``step_time_s``, ``samples`` (of a record, or of a step where
+    ``samples_of_step``), ``seconds`` (of a record), ``stamp`` (date and time) or ``clock_s`` (elapsed). A
+    pattern demands a character after each number: otherwise a log cut inside a number would go unseen.
+    ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line needs more
+    than a pattern. ``figures`` are the tool's own results, looked for in the tail. ``header`` is what every whole
+    log begins with. With ``accumulates`` a printed step is one of the optimizer, of several micro-batches.
+    """
+
+    name: str
+    framework: str | None
+    unit: Unit
+    scope: Scope
+    records: tuple[re.Pattern[bytes], ...]
+    mark: re.Pattern[bytes]
+    facts: Callable[[Context], Facts]
+    ending: Callable[[Context], Ending]
+    meaning: Meaning = Meaning.INTERVAL
+    figures: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
+    parameters: Callable[[Context], dict[str, str]] | None = None
+    extract: Callable[[bytes], dict[str, Floats]] | None = None
+    samples_of_step: bool = False
+    accumulates: bool = False
+    header: re.Pattern[bytes] | None = None
+    warmup_steps: int = 20
+    without_records: str = "the log has no training record"
+
+
+def unknowable(_: Context) -> Ending:
+    """Say that the format prints nothing by which its end can be known."""
+    return Ending.UNKNOWABLE
+
+
+def ends_with(pattern: re.Pattern[bytes]) -> Callable[[Context], Ending]:
+    """Return a reader that has seen the end when ``pattern`` is in the tail."""
+
+    def ending(context: Context) -> Ending:
+        return Ending.SEEN if pattern.search(context.tail) else Ending.MISSING
+
+    return ending
+
+
+def dll_parameters(context: Context) -> dict[str, str]:
+    """Return the ``PARAMETER`` lines of NVIDIA's DLLogger as words, from text (``DLL …``) or JSON (``DLLL {…}``).
+
+    Source: https://github.com/NVIDIA/dllogger (StdOutBackend, JSONStreamBackend).
+    """
+    found: dict[str, str] = {}
+    for body in re.findall(rb"DLL \S+ \S+ - PARAMETER ([^\n]*)\n", context.text):
+        for item in body.split(b"  "):
+            key, colon, value = item.partition(b" : ")
+            if colon:
+                found.setdefault(_word(key), _word(value))
+    for body in re.findall(rb'DLLL (\{[^\n]*"step": ?"PARAMETER"[^\n]*\})\s*\n', context.text):
+        for key, value in json_data(body).items():
+            found.setdefault(key, str(value))
+    return found
+
+
+def json_data(body: bytes) -> dict[str, object]:
+    """Return the ``data`` object of one DLLogger JSON event; empty where it is damaged."""
+    import json
+
+    try:
+        event = json.loads(body)
+    except ValueError:
+        return {}
+    data = event.get("data") if isinstance(event, dict) else None
+    return data if isinstance(data, dict) else {}
+
+
+def namespace(context: Context) -> dict[str, str]:
+    """Return the arguments of a printed ``argparse`` ``Namespace(key=value, …)`` as words; never evaluated."""
+    found: dict[str, str] = {}
+    for body in re.findall(rb"Namespace\(([^\n]*)\)", context.text):
+        for key, value in re.findall(rb"(\w+)=('[^']*'|\"[^\"]*\"|\[[^\]]*\]|[^,()\s]+)", body):
+            found.setdefault(_word(key), _word(value).strip("'\""))
+    return found
+
+
+def config_lines(context: Context, pattern: re.Pattern[bytes]) -> dict[str, str]:
+    """Return the pairs (key, value) that ``pattern`` finds; the first of equal keys stays."""
+    found: dict[str, str] = {}
+    for key, value in pattern.findall(context.text):
+        found.setdefault(_word(key), _word(value).strip("'\","))
+    return found
+
+
+def integer(words: Mapping[str, str], key: str) -> int | None:
+    """Return the positive integer under ``key``, else ``None``."""
+    word = words.get(key, "")
+    return int(word) if word.isdecimal() and int(word) > 0 else None
+
+
+def search_integer(pattern: bytes, text: bytes) -> int | None:
+    """Return the first group of ``pattern`` that matched as a positive integer, else ``None``."""
+    match = re.search(pattern, text)
+    word = next((group for group in match.groups() if group), None) if match else None
+    return int(word) if word and int(word) > 0 else None
+
+
+def search_word(pattern: bytes, text: bytes) -> str | None:
+    """Return the first group of ``pattern`` as a word, else ``None``."""
+    match = re.search(pattern, text)
+    return _word(match[1]) if match else None
+
+
+def listed(word: str | None) -> int | None:
+    """Return how many items a printed list such as ``0,1,2,3`` or ``[0, 1]`` has."""
+    if word is None:
+        return None
+    items = [item for item in word.strip("[]()'\" ").split(",") if item.strip()]
+    return len(items) or None
+
+
+def _word(text: bytes) -> str:
+    return text.decode("utf-8", "replace").strip()

@@ -1,0 +1,31 @@
+"""Which device a log was made on, and whether TF32 can hide behind its "fp32"."""
+
+import re
+
+_NAMES = re.compile(
+    rb"\b((?:Tesla|NVIDIA|GeForce|Quadro) [A-Z][\w-]*(?: \d[\w-]*)?(?:-\w+)*|[VAHP]\d{2,3}-(?:SXM|PCIE)\w*(?:-\w+)*)"
+)
+_CAPABILITY = re.compile(rb"Compute Capability: (\d+)\.\d")
+_AMPERE_OR_LATER = re.compile(
+    r"\b(?:A\d{1,3}|H\d{2,3}|B\d{2,3}|GB\d{3}|L\d{1,2}S?|RTX [3-6]0|RTX A\d)|capability ([89]|\d\d)"
+)
+_BEFORE_AMPERE = re.compile(r"\b(?:V100|P\d{1,3}|K\d{2}|T4|M\d{2}|GTX|TITAN|RTX 20)|capability [3-7]\b")
+
+
+def read_hardware(text: bytes) -> str | None:
+    """Return the device's name as printed in ``text``, or its compute capability, or ``None``."""
+    for name in _NAMES.findall(text):
+        word = name.decode("ascii", "replace")
+        if _AMPERE_OR_LATER.search(word) or _BEFORE_AMPERE.search(word):
+            return str(word)
+    capability = _CAPABILITY.search(text)
+    return f"compute capability {int(capability[1])}" if capability else None
+
+
+def has_tf32(hardware: str | None) -> bool | None:
+    """Return whether the device can compute in TF32 (NVIDIA Ampere and later); ``None`` when it is not known."""
+    if hardware is None:
+        return None
+    if _AMPERE_OR_LATER.search(hardware):
+        return True
+    return False if _BEFORE_AMPERE.search(hardware) else None

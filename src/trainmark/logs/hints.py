@@ -1,0 +1,100 @@
+"""What a log's name says: ``4n8g/r50_b128_fp32_1.log``, ``pytorch_gpu8_amp_bs256.txt``, ``…_N1C8_log``.
+
+A name is a hint. It fills what the text leaves open, and is reported where the text says otherwise.
+"""
+
+import re
+from dataclasses import dataclass
+from pathlib import PurePath
+
+from trainmark.logs.model import Precision
+
+_WORD = r"(?:(?<=[\W_])|^)"  # a token starts at the name's start or after a separator
+_END = r"(?=[\W_]|$)"
+_NODES_BY_GPUS = re.compile(rf"{_WORD}(\d+)n(\d+)[gc]{_END}", re.IGNORECASE)
+_N_C = re.compile(rf"{_WORD}N(\d+)C(\d+){_END}")
+_GPUS = re.compile(rf"{_WORD}(?:gpu|gpus|c|N)(\d+){_END}")
+_GPUS_AFTER = re.compile(rf"{_WORD}(\d+)gpus?{_END}", re.IGNORECASE)
+_SPEED = re.compile(r"_(\d+)_speed$")
+_NODES = re.compile(rf"{_WORD}(\d+)[ _-]?nodes?{_END}", re.IGNORECASE)
+_BATCH = re.compile(rf"{_WORD}(?:bs|bz|b|batch)_?(\d+){_END}", re.IGNORECASE)
+_REPEAT = re.compile(r"_(\d+)$")
+_ACCELERATOR = re.compile(rf"{_WORD}((?:V|A|H|P|B)\d{{2,3}}|T4|L40S?){_END}")
+_SUFFIXES = (".log", ".txt", ".json", ".jsonl", ".gz", ".out", ".err")
+
+_PRECISIONS: tuple[tuple[re.Pattern[str], frozenset[Precision]], ...] = (
+    (re.compile(rf"{_WORD}pure_?fp16{_END}", re.IGNORECASE), frozenset({Precision.FP16})),
+    (re.compile(rf"{_WORD}tf32{_END}", re.IGNORECASE), frozenset({Precision.TF32})),
+    (re.compile(rf"{_WORD}(?:amp|mixed)_?bf16{_END}", re.IGNORECASE), frozenset({Precision.AMP_BF16})),
+    (re.compile(rf"{_WORD}(?:amp|mixed)(?:_?fp16)?{_END}", re.IGNORECASE), frozenset({Precision.AMP_FP16})),
+    # DLPerf and others write fp16 for automatic mixed precision: the name alone does not decide.
+    (re.compile(rf"{_WORD}fp16{_END}", re.IGNORECASE), frozenset({Precision.AMP_FP16, Precision.FP16})),
+    (re.compile(rf"{_WORD}bf16{_END}", re.IGNORECASE), frozenset({Precision.AMP_BF16, Precision.BF16})),
+    # fp32 in a name is what was asked for; it never says that TF32 was off.
+    (re.compile(rf"{_WORD}fp32{_END}", re.IGNORECASE), frozenset({Precision.FP32, Precision.TF32})),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Hints:
+    """What the name of a log says; ``precisions`` are those that agree with it (empty: it says nothing)."""
+
+    model: str | None = None
+    precisions: frozenset[Precision] = frozenset()
+    nodes: int | None = None
+    gpus: int | None = None
+    batch_per_device: int | None = None
+    repeat: int | None = None
+    hardware: str | None = None
+
+
+def read_hints(path: str) -> Hints:
+    """Return what the last part of ``path`` says, and its folder where that is named ``<n>n<g>g``."""
+    parts = PurePath(path).parts
+    if not parts or path == "-":
+        return Hints()
+    name = _without_suffixes(parts[-1])
+    folder = parts[-2] if len(parts) > 1 else ""
+    nodes, gpus = _devices(name)
+    if gpus is None and (placed := re.fullmatch(r"(\d+)n(\d+)[gc]", folder, re.IGNORECASE)):
+        nodes, gpus = int(placed[1]), int(placed[1]) * int(placed[2])
+    batch = _BATCH.search(name) or re.search(r"_bz(\d+)$", folder)
+    precisions = next((agree for pattern, agree in _PRECISIONS if pattern.search(name)), frozenset())
+    repeat = _REPEAT.search(name) if _BATCH.search(name) and not _SPEED.search(name) else None
+    accelerator = next((m for part in reversed(parts) if (m := _ACCELERATOR.search(part))), None)
+    return Hints(
+        model=_model(name),
+        precisions=precisions,
+        nodes=nodes,
+        gpus=gpus or None,
+        batch_per_device=int(batch[1]) if batch else None,
+        repeat=int(repeat[1]) if repeat else None,
+        hardware=accelerator[1] if accelerator else None,
+    )
+
+
+def _devices(name: str) -> tuple[int | None, int | None]:
+    """Return (nodes, devices over all nodes)."""
+    if match := _NODES_BY_GPUS.search(name) or _N_C.search(name):
+        return int(match[1]), int(match[1]) * int(match[2])
+    if match := _NODES.search(name):
+        return int(match[1]), None
+    if match := _SPEED.search(name) or _GPUS.search(name) or _GPUS_AFTER.search(name):
+        return None, int(match[1])
+    return None, None
+
+
+def _model(name: str) -> str | None:
+    """The words before the batch in a DLPerf name, or between repository and mode in a framework-benchmark name."""
+    if match := re.match(r"[a-z]+_(.+)_[sm]p_bs\d+", name):
+        return match[1]
+    match = re.match(r"([A-Za-z0-9.-]+)_b\d+_", name)
+    return match[1] if match else None
+
+
+def _without_suffixes(name: str) -> str:
+    while True:
+        shorter = next((name[: -len(s)] for s in _SUFFIXES if name.lower().endswith(s)), None)
+        if not shorter:
+            return name
+        name = shorter

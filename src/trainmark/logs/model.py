@@ -1,0 +1,192 @@
+"""What reading a log gives: facts about the run, columns of records, the tool's own figures, and problems."""
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainmark.logs.columns import Column
+
+
+class Status(StrEnum):
+    """What came of reading one log. Only ``OK`` can carry a throughput."""
+
+    OK = "ok"
+    OOM = "oom"  # the run ended for want of memory
+    FAILED = "failed"  # the run ended in an error
+    INVALID = "invalid"  # the log contradicts itself, or holds more than one run
+    INCOMPLETE = "incomplete"  # too little for a number: no record, only warm-up, or a fact is missing
+    UNKNOWN = "unknown"  # text of no known format
+    EMPTY = "empty"
+    UNREADABLE = "unreadable"  # a binary, a broken archive, no permission
+
+
+class Severity(StrEnum):
+    """How much a problem weighs: a ``DOUBT`` makes the number suspect, a ``NOTE`` only informs."""
+
+    NOTE = "note"
+    DOUBT = "doubt"
+
+
+class Precision(StrEnum):
+    """Arithmetic of the training step. ``fp32`` claims that TF32 was off."""
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    AMP_FP16 = "amp-fp16"
+    AMP_BF16 = "amp-bf16"
+    FP16 = "fp16"
+    BF16 = "bf16"
+
+
+class Unit(StrEnum):
+    """What is counted, per second."""
+
+    IMAGES = "images/s"
+    SAMPLES = "samples/s"
+    SEQUENCES = "sequences/s"
+    TOKENS = "tokens/s"
+    WORDS = "words/s"
+    EXAMPLES = "example/s"
+
+
+class Scope(StrEnum):
+    """Whose rate one printed rate is."""
+
+    DEVICE = "device"
+    NODE = "node"
+    GLOBAL = "global"
+
+
+class Meaning(StrEnum):
+    """What one printed rate averages over."""
+
+    INTERVAL = "interval"  # exactly the steps since the record before
+    RUNNING = "running"  # everything since the start of the epoch
+    SAMPLED = "sampled"  # one step out of the interval
+
+
+class Ending(StrEnum):
+    """Whether the run is seen to come to its end in the log."""
+
+    SEEN = "seen"
+    MISSING = "missing"  # the format prints its end, and it is not there
+    STOPPED = "stopped"  # stopped from outside on purpose (a signal, Ctrl-C)
+    UNKNOWABLE = "unknowable"  # the format prints nothing by which the end can be known
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """One thing that a reader of the number must know: a stable ``code`` and a sentence."""
+
+    code: str
+    message: str
+    severity: Severity = Severity.DOUBT
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What is known of the run; ``None`` is "not said".
+
+    ``batch_per_device`` counts samples (or tokens) of one device in one micro-batch; ``accumulation`` is the
+    number of micro-batches in one printed step. ``hardware`` is the device's name as printed. A log that
+    tells only its own node's devices has them in ``gpus_per_node``; ``gpus`` counts all nodes.
+    """
+
+    model: str | None = None
+    precision: Precision | None = None
+    nodes: int | None = None
+    gpus: int | None = None
+    batch_per_device: int | None = None
+    accumulation: int | None = None
+    hardware: str | None = None
+    gpus_per_node: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """One training record, in the scope in which it was printed; ``None`` where the line has no such field.
+
+    ``rate`` is in units per second, ``step_time_s`` the seconds of one step, ``samples`` the units that the
+    whole record covers, ``clock_s`` a wall clock or elapsed time in seconds.
+    """
+
+    epoch: int | None
+    step: int | None
+    rate: float | None
+    step_time_s: float | None
+    samples: float | None
+    clock_s: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """The training records of one rank as columns of equal length; a field that no line has is ``None``.
+
+    Columns hold 8 bytes a value and go to a temporary file when they grow (``trainmark.logs.columns``).
+    """
+
+    count: int = 0
+    epoch: "Column | None" = None
+    step: "Column | None" = None
+    rate: "Column | None" = None
+    step_time_s: "Column | None" = None
+    samples: "Column | None" = None
+    clock_s: "Column | None" = None
+
+    def rows(self) -> Iterator[Record]:
+        """Yield the records one by one (slow: for looking, not for computing)."""
+        names = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
+        columns = [getattr(self, name) for name in names]
+        values = [iter(column) if column is not None else None for column in columns]
+        for _ in range(self.count):
+            row = [None if value is None else next(value) for value in values]
+            row = [None if cell is None or math.isnan(cell) else cell for cell in row]
+            epoch, step = (None if cell is None else int(cell) for cell in row[:2])
+            yield Record(epoch, step, *row[2:])
+
+
+@dataclass(frozen=True, slots=True)
+class ParsedLog:
+    """One log, read.
+
+    ``figures`` are the tool's own results as printed: ``summary``, ``table`` (units/s, whole run).
+    ``parameters`` is what the program printed of its own recipe, as words. ``warmup_steps`` is how many steps
+    the format's default window leaves out. ``clock_resolution_s`` is the grain of ``records.clock_s``.
+    ``step_interval`` is the usual number of steps a record; with ``accumulates`` a printed step is several
+    micro-batches, ``facts.accumulation`` of them. ``contested`` names the facts on which the reader
+    of the log contradicts the log; no number may be built on them.
+    """
+
+    log: str
+    status: Status
+    format: str | None = None
+    framework: str | None = None
+    unit: Unit | None = None
+    scope: Scope = Scope.GLOBAL
+    meaning: Meaning = Meaning.INTERVAL
+    ending: Ending = Ending.UNKNOWABLE
+    facts: Facts = field(default_factory=Facts)
+    records: Records = field(default_factory=Records)
+    figures: Mapping[str, float] = field(default_factory=dict)
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    warmup_steps: int = 20
+    clock_resolution_s: float = 1.0
+    step_interval: int = 1
+    accumulates: bool = False
+    contested: frozenset[str] = frozenset()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def global_batch(self) -> int | None:
+        """Samples of one printed step over all devices, where the log (or its reader) says enough."""
+        facts = self.facts
+        if (
+            facts.batch_per_device is None
+            or facts.gpus is None
+            or (self.accumulates and not facts.accumulation)
+        ):
+            return None
+        return facts.batch_per_device * facts.gpus * (facts.accumulation if self.accumulates else 1)  # type: ignore[operator]

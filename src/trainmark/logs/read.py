@@ -1,0 +1,281 @@
+"""Reading one log: recognise its format, collect its records in bulk, settle its facts, say what is wrong."""
+
+import gzip
+import re
+import zlib
+from dataclasses import replace
+from pathlib import Path
+from typing import BinaryIO
+
+import numpy as np
+
+from trainmark.logs.columns import Column
+from trainmark.logs.counters import Counters, count, first_of_each
+from trainmark.logs.fields import FIELDS
+from trainmark.logs.format import Context, Format
+from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
+from trainmark.logs.hints import Hints, read_hints
+from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
+from trainmark.logs.opening import binary_kind, plain
+from trainmark.logs.settle import settle
+from trainmark.logs.transport import pieces
+from trainmark.logs.trouble import Death, Trouble, find_trouble
+
+
+def read_log(path: str | Path, given: Facts | None = None) -> ParsedLog:
+    """Read the log at ``path`` (text or gzip; any known format), with facts ``given`` by its reader.
+
+    Never raises for what is in the file: a file that cannot be opened, is no text, or has no known format
+    comes back with that status.
+    """
+    name = str(path)
+    try:
+        with Path(path).open("rb") as file:
+            return read_stream(file, name, given)
+    except OSError as error:
+        return _unreadable(name, f"cannot be read: {error.strerror or error}")
+
+
+def read_stream(stream: BinaryIO, name: str = "-", given: Facts | None = None) -> ParsedLog:
+    """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
+    gathering = Gathering()
+    damage: str | None = None
+    try:
+        with plain(stream) as unpacked:
+            for piece in pieces(unpacked):
+                if gathering.total_bytes == 0 and (sign := binary_kind(piece)):
+                    return _unreadable(name, f"is not text ({sign})")
+                gathering.take(piece)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        damage = f"the gzip stream is damaged or cut: {error}"
+    gathering.finish()
+    if not gathering.total_bytes:
+        if damage:
+            return _unreadable(name, damage)
+        return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
+    return _conclude(gathering, name, read_hints(name), given or Facts(), damage)
+
+
+def _unreadable(name: str, why: str) -> ParsedLog:
+    return ParsedLog(log=name, status=Status.UNREADABLE, problems=(Problem("unreadable", f"the file {why}"),))
+
+
+def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: str | None) -> ParsedLog:
+    known = seen.format
+    if known is None:
+        trouble = find_trouble(seen.tail)
+        died = trouble is not None and trouble.death is not Death.STOPPED
+        status = Status.UNKNOWN
+        if trouble is not None and died:
+            status = Status.OOM if trouble.death is Death.OOM else Status.FAILED
+        settled = settle(Facts(), hints, given)
+        problems = [
+            Problem("unknown-format", "no line is of a known format (trainmark parse --list-formats)")
+        ]
+        problems += [_death(trouble)] if trouble is not None and died else []
+        return ParsedLog(log=name, status=status, facts=settled.facts, problems=tuple(problems))
+
+    records, problems = _one_rank(seen)
+    counters = count(records)
+    if counters.copies > 1:
+        records = first_of_each(records)
+        problems.append(
+            Problem(
+                "ranks-untagged",
+                f"{counters.copies} ranks print the same records without a tag: the first of each is read",
+                Severity.NOTE,
+            )
+        )
+    if known.samples_of_step and records.samples is not None:
+        records = _samples_of_records(records, counters.interval)
+
+    head = bytes(seen.head)
+    context = Context(
+        head=head,
+        tail=seen.tail,
+        text=head if len(head) < HEAD_BYTES else head + b"\n" + seen.tail,
+        last_epoch=_last(records.epoch),
+        last_step=_last(records.step),
+        step_interval=counters.interval,
+    )
+    words = known.parameters(context) if known.parameters else {}
+    settled = settle(known.facts(context), hints, given, tf32_said=_says_tf32(context))
+    problems += settled.problems
+    figures = {
+        key: value
+        for key, pattern in known.figures.items()
+        if (match := _last_match(pattern, seen.tail)) and (value := _finite(match)) is not None
+    }
+    ending = known.ending(context)
+    trouble = find_trouble(_after_last_record(known, seen))
+    status, verdict = _status(known, records, counters, ending, trouble, figures)
+    problems += verdict
+    problems += _about_the_end(ending, trouble, seen, damage, status)
+    problems += _about_the_start(known, context, records) if status is Status.OK else []
+    if seen.loss_not_finite:
+        problems.append(
+            Problem("loss-not-finite", "the loss is NaN or infinite in some record: the training had failed")
+        )
+    return ParsedLog(
+        log=name,
+        status=status,
+        format=known.name,
+        framework=known.framework or words.get("framework"),
+        unit=known.unit,
+        scope=known.scope,
+        meaning=known.meaning,
+        ending=ending,
+        facts=settled.facts,
+        records=records,
+        figures=figures,
+        parameters=words,
+        warmup_steps=known.warmup_steps,
+        clock_resolution_s=_resolution(records.clock_s),
+        step_interval=counters.interval,
+        accumulates=known.accumulates,
+        contested=settled.contested,
+        problems=tuple(problems),
+    )
+
+
+def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:
+    """Choose the rank that is read: the one with most records, the lowest of equals."""
+    if not seen.counts:
+        return Records(), []
+    rank = min(seen.counts, key=lambda r: (-seen.counts[r], -1 if r is None else r))
+    columns = {name: seen.columns[rank][name] for name in FIELDS if name in seen.columns[rank]}
+    problems = []
+    if len(seen.counts) > 1:
+        which = "the untagged lines are" if rank is None else f"rank {rank} is"
+        problems.append(
+            Problem("several-ranks", f"{len(seen.counts)} ranks print records: {which} read", Severity.NOTE)
+        )
+    return Records(count=seen.counts[rank], **columns), problems
+
+
+def _status(
+    known: Format,
+    records: Records,
+    counters: Counters,
+    ending: Ending,
+    trouble: Trouble | None,
+    figures: dict[str, float],
+) -> tuple[Status, list[Problem]]:
+    if trouble is not None and trouble.death is Death.OOM and ending is not Ending.SEEN:
+        return Status.OOM, [_death(trouble)]
+    if trouble is not None and trouble.death is Death.ERROR and ending is not Ending.SEEN:
+        return Status.FAILED, [_death(trouble)]
+    if counters.starts:
+        runs = len(counters.starts) + 1
+        where = ", ".join(str(start + 1) for start in counters.starts[:3])
+        sentence = (
+            f"the counters start anew at record {where}: the file holds {runs} runs (or ranks); split it"
+        )
+        return Status.INVALID, [Problem("several-runs", sentence)]
+    if not records.count and not figures:
+        return Status.INCOMPLETE, [Problem("no-records", known.without_records)]
+    problems = []
+    if counters.copies == 1 and counters.repeated:
+        sentence = f"{counters.repeated} records repeat a counter (a skipped update did its work): they count"
+        problems.append(Problem("counter-repeats", sentence, Severity.NOTE))
+    if counters.copies == 1 and counters.backwards:
+        problems.append(
+            Problem("counter-backwards", f"the counters run backwards at {counters.backwards} records")
+        )
+    return Status.OK, problems
+
+
+def _about_the_end(
+    ending: Ending, trouble: Trouble | None, seen: Gathering, damage: str | None, status: Status
+) -> list[Problem]:
+    problems = []
+    if damage:
+        problems.append(Problem("incomplete", damage))
+    elif ending is Ending.MISSING and trouble is not None and trouble.death is Death.STOPPED:
+        ending = Ending.STOPPED
+    if ending is Ending.MISSING and status is Status.OK:
+        problems.append(Problem("incomplete", "the log is incomplete: the end of the run is not in it"))
+    elif ending is Ending.STOPPED:
+        sentence = "the log is incomplete: the run was stopped from outside before its end"
+        problems.append(Problem("incomplete", sentence, Severity.NOTE))
+    elif ending is Ending.UNKNOWABLE:
+        sentence = "the log may be incomplete: this format does not print where the run was to end"
+        problems.append(Problem("incomplete", sentence, Severity.NOTE))
+    if seen.tail_is_open and ending is Ending.SEEN:
+        sentence = "the last line has no end: the log may be incomplete there"
+        problems.append(Problem("incomplete", sentence, Severity.NOTE))
+    return problems
+
+
+def _about_the_start(known: Format, context: Context, records: Records) -> list[Problem]:
+    if known.header is not None:
+        missing = known.header.search(context.text) is None
+    else:
+        first = records.step.array(0, 1) if records.step is not None and records.count else np.zeros(1)
+        missing = bool(first[0] > 2 * context.step_interval)
+    sentence = "the log is incomplete: its beginning, where the program prints its settings, is not in it"
+    return [Problem("incomplete", sentence, Severity.NOTE)] if missing else []
+
+
+def _death(trouble: Trouble) -> Problem:
+    words = {Death.OOM: "the run ended out of memory", Death.ERROR: "the run ended in an error"}
+    code = "out-of-memory" if trouble.death is Death.OOM else "failed"
+    return Problem(code, f"{words.get(trouble.death, 'the run was stopped')}: {trouble.line}")
+
+
+def _after_last_record(known: Format, seen: Gathering) -> bytes:
+    last = 0
+    for pattern in known.records[seen.pattern : seen.pattern + 1]:
+        for match in pattern.finditer(seen.tail):
+            last = match.end()
+    if not last and seen.total_bytes <= TAIL_BYTES:
+        return seen.tail
+    return seen.tail[last:]
+
+
+def _samples_of_records(records: Records, interval: int) -> Records:
+    """Turn samples of one step into samples of the record: times the steps since the record before."""
+    if records.samples is None or records.step is None:
+        return records
+    converted, before = Column(), -np.inf
+    for samples, steps in zip(records.samples.blocks(), records.step.blocks(), strict=True):
+        rises = np.diff(np.concatenate(([before], steps)))
+        covered = np.where((rises > 0) & (rises < interval), rises, interval)
+        converted.append(samples * covered)
+        before = steps[-1]
+    return replace(records, samples=converted)
+
+
+def _resolution(clock: Column | None) -> float:
+    if clock is None:
+        return 1.0
+    values = clock.array(0, 1024)
+    values = values[np.isfinite(values)]
+    for grain in (1.0, 0.001):
+        if np.all(np.abs(values / grain - np.round(values / grain)) < 1e-3):
+            return grain
+    return 1e-6
+
+
+def _last(column: Column | None) -> int | None:
+    if column is None or not len(column):
+        return None
+    value = column.array(len(column) - 1)[-1]
+    return int(value) if np.isfinite(value) else None
+
+
+def _last_match(pattern: re.Pattern[bytes], text: bytes) -> bytes | None:
+    found: list[bytes] = pattern.findall(text)
+    return found[-1] if found else None
+
+
+def _finite(word: bytes) -> float | None:
+    try:
+        value = float(word)
+    except ValueError:
+        return None
+    return value if np.isfinite(value) and value > 0 else None
+
+
+def _says_tf32(context: Context) -> bool:
+    return b"NVIDIA_TF32_OVERRIDE=0" in context.head or b"allow_tf32" in context.head

@@ -1,0 +1,139 @@
+"""The one way that bytes of a log come in: archives, ranks, colours, NULs and carriage returns end here.
+
+What comes out is text of one rank at a time, in pieces that end at a line's end, with ``\\n`` alone between
+lines. Every format is spared the rest.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import BinaryIO
+
+PIECE_BYTES = 1 << 18
+"""What a core's cache holds: larger pieces are slower."""
+MAX_LINE_BYTES = 1 << 24
+"""A line that is longer is cut: such a file is no log, and memory stays bounded."""
+
+_ANSI = re.compile(rb"\x1b(?:\[[0-9;?]*[ -/]*[@-~]|[@-Z\\-_])")
+_COMMON_ANSI = (b"\x1b[0m", b"\x1b[32m")
+# mpirun -tag-output ([job,rank]<stream>:), horovodrun (the same) and OpenMPI 5 ([namespace@job,rank]<stream>:).
+_MPI_TAG = re.compile(rb"\[(?:\d{1,6}|([^\[\]<>\n,]{1,80})),(\d{1,6})\]<std(?:out|err|diag)>:")
+_MPI_STAMP = re.compile(rb"(?:[A-Z][a-z]{2} ){2}[ \d]\d \d\d:\d\d:\d\d \d{4}\Z")
+_MPI_STAMP_BYTES = 24
+_TORCHRUN_TAG = re.compile(rb"^\[(?:default|rank)(\d{1,6})\]: ?", re.MULTILINE)
+_SRUN_TAG = re.compile(rb"^ *(\d{1,6}): ", re.MULTILINE)
+
+Rank = int | None
+
+
+@dataclass(slots=True)
+class Demultiplexer:
+    """Splits the common stream into one text a rank; keeps the unfinished last line of each."""
+
+    ranks: set[int] = field(default_factory=set)
+    _unfinished: dict[tuple[Rank, bytes], bytes] = field(default_factory=dict)
+    _current: tuple[Rank, bytes] = (None, b"")
+
+    def split(self, piece: bytes) -> list[tuple[Rank, bytes]]:
+        """Return the clean text of ``piece`` by rank; without tags it is all of rank ``None``."""
+        # "<" is rare in a log and found many times faster than a longer word.
+        if b"<" in piece and b"]<std" in piece:
+            # A tag may stand inside a colour code: ranks are told apart first.
+            return [(rank, clean(text)) for rank, text in self._by_mpi_tag(piece)]
+        piece = clean(piece)
+        for tag in (_TORCHRUN_TAG, _SRUN_TAG):
+            if _tags_most_lines(tag, piece):
+                return self._by_line_tag(tag, piece)
+        if self._current[0] is not None or self._unfinished:
+            return self._flush_into([(self._current, piece)])
+        return [(None, piece)]
+
+    def rest(self) -> list[tuple[Rank, bytes]]:
+        """Return what is left of lines that never ended."""
+        left = [(key[0], clean(text)) for key, text in self._unfinished.items() if text]
+        self._unfinished.clear()
+        return left
+
+    def _by_mpi_tag(self, piece: bytes) -> list[tuple[Rank, bytes]]:
+        segments: list[tuple[tuple[Rank, bytes], bytes]] = []
+        position = 0
+        for match in _MPI_TAG.finditer(piece):
+            end = match.start()
+            stamp = _MPI_STAMP.search(piece, max(position, end - _MPI_STAMP_BYTES), end)
+            segments.append((self._current, piece[position : stamp.start() if stamp else end]))
+            rank = int(match[2])
+            self.ranks.add(rank)
+            # mpirun tags what it was handed, which may be half a line: each rank's own text goes on after its tag.
+            self._current = (rank, b"e" if b"<stderr" in match[0] else b"o")
+            blank = match[1] is not None and piece[match.end() : match.end() + 1] == b" "
+            position = match.end() + blank
+        segments.append((self._current, piece[position:]))
+        return self._flush_into(segments)
+
+    def _by_line_tag(self, tag: re.Pattern[bytes], piece: bytes) -> list[tuple[Rank, bytes]]:
+        segments: list[tuple[tuple[Rank, bytes], bytes]] = []
+        position = 0
+        for match in tag.finditer(piece):
+            segments.append((self._current, piece[position : match.start()]))
+            rank = int(match[1])
+            self.ranks.add(rank)
+            self._current = (rank, b"o")
+            position = match.end()
+        segments.append((self._current, piece[position:]))
+        return self._flush_into(segments)
+
+    def _flush_into(self, segments: list[tuple[tuple[Rank, bytes], bytes]]) -> list[tuple[Rank, bytes]]:
+        gathered: dict[tuple[Rank, bytes], list[bytes]] = {}
+        for key, text in segments:
+            if text:
+                gathered.setdefault(key, []).append(text)
+        whole: list[tuple[Rank, bytes]] = []
+        for key, texts in gathered.items():
+            text = self._unfinished.pop(key, b"") + b"".join(texts)
+            cut = text.rfind(b"\n") + 1
+            if len(text) - cut > MAX_LINE_BYTES:
+                cut = len(text)
+            if cut < len(text):
+                self._unfinished[key] = text[cut:]
+            if cut:
+                whole.append((key[0], text[:cut]))
+        return whole
+
+
+def clean(piece: bytes) -> bytes:
+    """Return ``piece`` without NULs and colours, every line end as ``\\n``. Costs nothing where there are none."""
+    if b"\0" in piece:
+        piece = piece.replace(b"\0", b"")
+    if b"\x1b" in piece:
+        # Loggers use a handful of codes; replacing those first is ten times faster than the pattern alone.
+        for code in _COMMON_ANSI:
+            piece = piece.replace(code, b"")
+        if b"\x1b" in piece:
+            piece = _ANSI.sub(b"", piece)
+    if b"\r" in piece:
+        piece = piece.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+    return piece
+
+
+def pieces(stream: BinaryIO, size: int = PIECE_BYTES) -> Iterator[bytes]:
+    """Yield the bytes of ``stream`` in pieces of about ``size`` that end at a line's end; the last may not."""
+    carry = b""
+    while data := stream.read(size):
+        data = carry + data if carry else data
+        cut = data.rfind(b"\n") + 1 or data.rfind(b"\r") + 1
+        if not cut and len(data) < MAX_LINE_BYTES:
+            carry = data
+            continue
+        cut = cut or len(data)
+        carry = data[cut:]
+        yield data[:cut]
+    if carry:
+        yield carry
+
+
+def _tags_most_lines(tag: re.Pattern[bytes], piece: bytes) -> bool:
+    head = piece[:4096]
+    if not tag.match(head):
+        return False
+    lines = [line for line in head.splitlines()[:-1] if line] or [head]
+    return sum(1 for line in lines if tag.match(line)) * 10 >= len(lines) * 8

@@ -1,0 +1,75 @@
+"""How a run died: out of memory, another error, or stopped from outside; read from the end of its log."""
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+# Begins with plain letters ("oss" of loss and Loss): then the search runs at the speed of memory.
+LOSS_NOT_FINITE = re.compile(rb"oss[\w.]*[\"']?[\s:=]{0,4}[-+]?(?:nan|NaN|inf|Infinity)\b")
+
+_OOM = re.compile(
+    rb"CUDA out of memory|CUDA error: out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED|ResourceExhaustedError"
+    rb"|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Out of memory error on GPU|ResourceExhausted:"
+    rb"|CUDNN_STATUS_ALLOC_FAILED|std::bad_alloc|oom-kill|Cannot allocate memory|\bMemoryError\b|Killed process \d+"
+    rb"|DefaultCPUAllocator: not enough memory|(?<!ran )out of memory"
+)
+_HARMLESS_OOM = re.compile(rb"not a failure|could be performance gains", re.IGNORECASE)
+_FAILURE = re.compile(
+    rb"Traceback \(most recent call last\)|Segmentation fault|core dumped|Fatal Python error|terminate called after"
+    rb"|returned a non-zero exit code|exited on signal \d+|ChildFailedError|srun: error|ABORT NOW|FatalError:"
+    rb"|NCCL error in|slurmstepd: error"
+)
+_ON_PURPOSE = re.compile(rb"KeyboardInterrupt|Terminating with signal 15|SIGTERM|SIGINT")
+
+
+class Death(StrEnum):
+    """How a run ended before its time."""
+
+    OOM = "oom"
+    ERROR = "error"
+    STOPPED = "stopped"
+
+
+@dataclass(frozen=True, slots=True)
+class Trouble:
+    """A death and the line that tells of it."""
+
+    death: Death
+    line: str
+
+
+def find_trouble(after_last_record: bytes) -> Trouble | None:
+    """Return how the run died, from the text after its last record; ``None`` where nothing says that it did.
+
+    An allocator's warning that is "not a failure" (TensorFlow) is none.
+    """
+    for match in _OOM.finditer(after_last_record):
+        line = _line(after_last_record, match.start())
+        if not _HARMLESS_OOM.search(line):
+            return Trouble(Death.OOM, _shown(line))
+    stopped = _ON_PURPOSE.search(after_last_record)
+    failure = None if stopped else _last_failure(after_last_record)
+    if failure is not None:
+        return Trouble(Death.ERROR, failure)
+    return Trouble(Death.STOPPED, _shown(_line(after_last_record, stopped.start()))) if stopped else None
+
+
+def _last_failure(text: bytes) -> str | None:
+    match = _FAILURE.search(text)
+    if match is None:
+        return None
+    if match[0].startswith(b"Traceback"):
+        # The error's own line is the first one that is not indented after the traceback.
+        error = re.search(rb"\n(\w[\w.]*(?:Error|Exception|Interrupt|Exit)\b[^\n]*)", text[match.end() :])
+        if error:
+            return _shown(error[1])
+    return _shown(_line(text, match.start()))
+
+
+def _line(text: bytes, at: int) -> bytes:
+    end = text.find(b"\n", at)
+    return text[text.rfind(b"\n", 0, at) + 1 : end if end >= 0 else len(text)]
+
+
+def _shown(line: bytes) -> str:
+    return " ".join(line.decode("utf-8", "replace").split())[:160]

@@ -1,0 +1,302 @@
+"""The fixed catalogue: every rule by name, its formula, its parameters, and who publishes by it.
+
+A parameter stands here because a publisher uses it, never because it makes a value fit: an audit only tries what is
+written here for the log's format. ``docs/add-a-rule.md`` says how to add one.
+"""
+
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+from trainmark.errors import InputError, nearest
+from trainmark.logs.model import ParsedLog, Problem, Severity, Status
+from trainmark.measure.rules import formulas
+from trainmark.measure.rules.dlperf import dlperf_speed, dlperf_time
+from trainmark.measure.rules.model import Kind, Rule, RuleResult
+from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series
+from trainmark.measure.rules.window import window
+
+_Outcome = tuple[float, int, list[Problem]]
+DEFAULT_SKIP = 10
+_SUMMARY_TOLERANCE = 0.03
+_PERF = "PaddlePaddle/Perf"
+_TIPC = frozenset({"paddleclas", "paddlenlp-bert", "paddlenlp-transformer"})
+
+
+def _mean(log: ParsedLog, skip: int) -> _Outcome:
+    found = series(log)
+    _enough(len(found), skip)
+    return formulas.mean(lambda: found.rates(skip)), skip, not_finite(found, skip) + scope_problems(log)
+
+
+def _last(log: ParsedLog, last: int) -> _Outcome:
+    found = series(log)
+    if len(found) < last:
+        raise NoNumberError("too-short", f"the rule needs the last {last} records; the log has {len(found)}")
+    return _mean(log, len(found) - last)
+
+
+def _trimmed(log: ParsedLog, skip: int) -> _Outcome:
+    found = series(log)
+    _enough(len(found), skip)
+    size = formulas.count(lambda: found.rates(skip))
+    drop = max(5, int(0.05 * size))
+    if size <= 2 * drop:
+        raise NoNumberError(
+            "too-short", f"the rule drops {drop} records at each end; {size} are left after {skip}"
+        )
+    value = formulas.trimmed_mean(lambda: found.rates(skip), drop)
+    return value, skip, not_finite(found, skip) + scope_problems(log)
+
+
+def _median(log: ParsedLog, skip: int) -> _Outcome:
+    found = series(log)
+    _enough(len(found), skip)
+    return formulas.median(lambda: found.rates(skip)), skip, not_finite(found, skip) + scope_problems(log)
+
+
+def _harmonic(log: ParsedLog, skip: int) -> _Outcome:
+    found = series(log)
+    _enough(len(found), skip)
+    value = formulas.harmonic_mean(lambda: found.rates(skip), lambda: found.weights(skip))
+    return value, skip, not_finite(found, skip) + scope_problems(log)
+
+
+def _figure(log: ParsedLog, name: str) -> _Outcome:
+    if name not in log.figures:
+        raise NoNumberError(f"no-{name}", f"the log has no {name} of the tool")
+    return log.figures[name], 0, []
+
+
+def _dlperf(log: ParsedLog, rule: Callable[[ParsedLog], tuple[float, int]]) -> _Outcome:
+    value, skipped = rule(log)
+    return value, skipped, scope_problems(log)
+
+
+def _enough(count: int, skip: int) -> None:
+    if count <= skip:
+        raise NoNumberError(
+            "only-warm-up", f"the log has {count} records and the first {skip} are to be left out"
+        )
+
+
+def _compute(name: str, formula: Callable[[ParsedLog], _Outcome], log: ParsedLog) -> RuleResult:
+    if log.status is not Status.OK:
+        return RuleResult(name, None, log.status)
+    try:
+        value, skipped, problems = formula(log)
+    except NoNumberError as refused:
+        contested = refused.problem.code.startswith("contested")
+        status = Status.INVALID if contested else Status.INCOMPLETE
+        return RuleResult(name, None, status, problems=(refused.problem,))
+    if not 0 < value < float("inf"):
+        problem = Problem("no-rates", "the rule gives no positive number")
+        return RuleResult(name, None, Status.INCOMPLETE, problems=(problem,))
+    return RuleResult(name, value, Status.OK, skipped, log.records.count - skipped, tuple(problems))
+
+
+def _rule(
+    name: str,
+    kind: Kind,
+    formula: str,
+    published_by: str,
+    compute: Callable[[ParsedLog], _Outcome],
+    formats: frozenset[str] = frozenset(),
+    skip: int | None = None,
+) -> Rule:
+    return Rule(name, kind, formula, published_by, partial(_compute, name, compute), formats, skip)
+
+
+def mean_rule(skip: int, published_by: str = "", formats: frozenset[str] = frozenset()) -> Rule:
+    """Return the arithmetic mean of the printed rates after ``skip`` records."""
+    name = f"mean-skip-{skip}" if skip else "mean-all"
+    text = (
+        f"mean of the printed rates after the first {skip} records" if skip else "mean of all printed rates"
+    )
+    return _rule(name, Kind.MEAN, text, published_by, partial(_mean, skip=skip), formats, skip)
+
+
+def last_rule(last: int, published_by: str = "", formats: frozenset[str] = frozenset()) -> Rule:
+    """Return the arithmetic mean of the last ``last`` printed rates."""
+    text = f"mean of the last {last} printed rates"
+    return _rule(f"mean-last-{last}", Kind.LAST, text, published_by, partial(_last, last=last), formats)
+
+
+def trimmed_rule(skip: int, published_by: str = "", formats: frozenset[str] = frozenset()) -> Rule:
+    """Return the mean after ``skip`` records without the max(5, 5 %) smallest and largest."""
+    text = f"leave out {skip} records, sort, drop max(5, 5 %) at each end, mean"
+    return _rule(
+        f"trimmed-skip-{skip}", Kind.TRIMMED, text, published_by, partial(_trimmed, skip=skip), formats, skip
+    )
+
+
+def median_rule(skip: int) -> Rule:
+    """Return the median of the printed rates after ``skip`` records."""
+    text = f"median of the printed rates after the first {skip} records"
+    return _rule(f"median-skip-{skip}", Kind.MEDIAN, text, "", partial(_median, skip=skip), skip=skip)
+
+
+def harmonic_rule(skip: int, published_by: str = "", formats: frozenset[str] = frozenset()) -> Rule:
+    """Return samples over time of the records after ``skip`` (their harmonic mean, weighed by samples)."""
+    text = f"samples over time (harmonic mean of the rates) after the first {skip} records"
+    return _rule(
+        f"harmonic-skip-{skip}",
+        Kind.HARMONIC,
+        text,
+        published_by,
+        partial(_harmonic, skip=skip),
+        formats,
+        skip,
+    )
+
+
+def window_rule(skip: int | None = None) -> Rule:
+    """Return our own rule; ``skip`` records instead of the format's warm-up."""
+    text = "samples over time in the window after the warm-up (docs/logs.md)"
+    return _rule(
+        "window", Kind.WINDOW, text, "trainmark (the default)", partial(window, skip=skip), skip=skip
+    )
+
+
+def _catalogue() -> tuple[Rule, ...]:
+    def tool(name: str, text: str, published_by: str, formats: set[str]) -> Rule:
+        return _rule(name, Kind(name), text, published_by, partial(_figure, name=name), frozenset(formats))
+
+    def dlperf(
+        name: str, text: str, rule: Callable[[ParsedLog], tuple[float, int]], formats: set[str]
+    ) -> Rule:
+        return _rule(
+            name, Kind(name), text, "Oneflow-Inc/DLPerf", partial(_dlperf, rule=rule), frozenset(formats)
+        )
+
+    return (
+        trimmed_rule(
+            10, f"{_PERF}: PaddleClas, PaddleNLP BERT (TIPC's analysis)", _TIPC - {"paddlenlp-transformer"}
+        ),
+        trimmed_rule(5, f"{_PERF}: PaddleNLP Transformer (TIPC's analysis)", _TIPC),
+        mean_rule(
+            9,
+            f"{_PERF}: NGC PyTorch ConvNets, NGC TensorFlow BERT",
+            frozenset({"ngc-pytorch-convnets", "ngc-tensorflow-bert"}),
+        ),
+        last_rule(90, f"{_PERF}: NGC PyTorch ConvNets", frozenset({"ngc-pytorch-convnets"})),
+        last_rule(25, f"{_PERF}: NGC TensorFlow ConvNets", frozenset({"ngc-tensorflow-convnets"})),
+        mean_rule(
+            5,
+            f"{_PERF}: PaddleSeg, NGC TensorFlow ConvNets",
+            frozenset({"paddleseg", "ngc-tensorflow-convnets"}),
+        ),
+        last_rule(350, f"{_PERF}: NGC PyTorch Transformer (fairseq)", frozenset({"fairseq"})),
+        harmonic_rule(2, f"{_PERF}: mmsegmentation", frozenset({"mmsegmentation"})),
+        tool(
+            "table",
+            "the table that the program's benchmark.py prints at its end",
+            f"{_PERF}: NGC MXNet; NVIDIA's own benchmark.py",
+            {"ngc-mxnet-convnets"},
+        ),
+        tool(
+            "summary",
+            "the result that the program itself prints at its end",
+            f"{_PERF}: NGC PyTorch BERT; NVIDIA's, Horovod's and TensorFlow's own reports",
+            {
+                "ngc-pytorch-bert",
+                "ngc-pytorch-convnets",
+                "ngc-tensorflow-convnets",
+                "ngc-mxnet-convnets",
+                "ngc-tensorflow-bert",
+                "horovod-synthetic",
+                "tf-cnn-benchmarks",
+                "trainmark",
+            },
+        ),
+        dlperf(
+            "dlperf-speed",
+            "mean of the printed speeds of iterations 21 to 120",
+            dlperf_speed,
+            {"ngc-tensorflow-convnets", "ngc-mxnet-convnets", "ngc-tensorflow-bert"},
+        ),
+        dlperf(
+            "dlperf-time",
+            "samples of iterations 21 to 120 over the time between their stamps",
+            dlperf_time,
+            {
+                "oneflow",
+                "ngc-pytorch-convnets",
+                "ngc-pytorch-bert",
+                "ngc-tensorflow-convnets",
+                "ngc-mxnet-convnets",
+            },
+        ),
+        mean_rule(0, f"{_PERF}: PaddleRec, over the epochs", frozenset({"paddlerec"})),
+        window_rule(),
+    )
+
+
+CATALOGUE: tuple[Rule, ...] = _catalogue()
+"""In the order in which an audit tries them: the publisher's own rule for a format first, ours last."""
+
+_BASES: dict[Kind, Callable[[int], Rule]] = {
+    Kind.MEAN: mean_rule,
+    Kind.TRIMMED: trimmed_rule,
+    Kind.MEDIAN: median_rule,
+    Kind.HARMONIC: harmonic_rule,
+}
+
+
+def rules_for(format_name: str | None) -> tuple[Rule, ...]:
+    """Return the catalogue's rules by which logs of this format are published; ours is always among them."""
+    return tuple(rule for rule in CATALOGUE if not rule.formats or format_name in rule.formats)
+
+
+def find_rule(name: str, skip: int | None = None) -> Rule:
+    """Return a rule by its name: one of the catalogue, a formula (``mean``, with ``skip`` records left out, 10 by
+    default; ``last`` with ``skip`` records kept), or a formula with its parameter (``mean-skip-7``).
+
+    Raises ``InputError`` with the nearest name.
+    """
+    stem, _, number = name.rpartition("-")
+    if number.isdecimal():
+        if skip is not None:
+            raise InputError(
+                f"rule '{name}' names its own records to leave out; drop --skip or say --rule {stem}"
+            )
+        base = stem.removesuffix("-skip")
+        if stem == "mean-last":
+            return last_rule(int(number))
+        if base in set(Kind) and Kind(base) in _BASES and stem.endswith("-skip"):
+            return _BASES[Kind(base)](int(number))
+    if name == Kind.WINDOW:
+        return window_rule(skip)
+    if name in set(Kind) and Kind(name) in _BASES:
+        return _BASES[Kind(name)](DEFAULT_SKIP if skip is None else skip)
+    for rule in CATALOGUE:
+        if rule.name == name:
+            if skip is not None:
+                raise InputError(f"rule '{name}' leaves out a fixed number of records: drop --skip")
+            return rule
+    known = [rule.name for rule in CATALOGUE] + [kind.value for kind in _BASES]
+    raise InputError(f"no rule '{name}'{nearest(name, known)} (trainmark parse --list-rules)")
+
+
+def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
+    """Apply ``rule`` to ``log``; by default our window, and where its records cannot give one, the tool's summary."""
+    result = (rule or window_rule()).compute(log)
+    if rule is not None or log.status is not Status.OK or result.status is Status.INVALID:
+        return result
+    if result.value is not None:
+        return replace(result, problems=(*result.problems, *_against_summary(log, result.value)))
+    summary = find_rule("summary").compute(log)
+    if summary.value is None:
+        return result
+    reasons = " ".join(problem.message for problem in result.problems)
+    note = Problem("by-summary", f"no window ({reasons}): the tool's own summary is given", Severity.NOTE)
+    return replace(summary, problems=(note,))
+
+
+def _against_summary(log: ParsedLog, value: float) -> list[Problem]:
+    """Say when the tool's own summary is far from the window: it may leave out skipped steps or hold the warm-up."""
+    summary = log.figures.get("summary")
+    if summary is None or abs(summary / value - 1) <= _SUMMARY_TOLERANCE:
+        return []
+    sentence = f"the tool's own summary is {summary:.6g}, {summary / value - 1:+.1%} from the window"
+    return [Problem("summary-differs", sentence, Severity.NOTE)]

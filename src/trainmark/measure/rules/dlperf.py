@@ -1,0 +1,98 @@
+"""DLPerf's conventions: 120 iterations less 20 by printed speed or by time; mean, median and speedup over repeats.
+
+Source: Oneflow-Inc/DLPerf, "计算规则" of the TensorFlow ResNet-50 v1.5 report: ``extract_tensorflow_logs.py`` averages
+the printed speeds of the last 100 of 120 iterations, ``extract_tensorflow_logs_time.py`` divides their samples by the
+time that they took; each set of repeats gives a mean and a median; the speedup is by the median, against 1n1g.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+
+import numpy as np
+
+from trainmark.logs.model import ParsedLog
+from trainmark.measure.rules.series import NoNumberError, global_batch, series
+
+FIRST, LAST = 20, 120
+"""Iterations that open and close the convention's window."""
+BASELINE = "1n1g"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSummary:
+    """The repeats of one placement: speeds in units/s, rounded to two decimals as the scripts print them.
+
+    ``speedup`` is ``None`` where there is no baseline to divide by.
+    """
+
+    average_speed: float
+    median_speed: float
+    speedup: float | None
+
+
+def summarise(speeds: Mapping[str, Sequence[float]], baseline: str = BASELINE) -> dict[str, PlacementSummary]:
+    """Return mean, median and speedup of each placement (``"4n8g"`` -> speeds of its repeats, in their order).
+
+    A placement without a single speed is left out. Speeds, means, medians and speedups have two decimals, and the
+    speedup divides the rounded medians: so do the scripts, and their tables come out to the digit.
+    """
+    rounded = {name: [two_decimals(speed) for speed in values] for name, values in speeds.items() if values}
+    medians = {name: two_decimals(median(values)) for name, values in rounded.items()}
+    base = medians.get(baseline)
+    return {
+        name: PlacementSummary(
+            average_speed=two_decimals(sum(values) / len(values)),
+            median_speed=medians[name],
+            speedup=two_decimals(medians[name] / base) if base else None,
+        )
+        for name, values in rounded.items()
+    }
+
+
+def two_decimals(value: float) -> float:
+    """Return ``value`` with two decimals, a half to the even digit as numpy does: 5099.425 is printed as 5099.42."""
+    return float(np.round(value, 2))
+
+
+def dlperf_speed(log: ParsedLog) -> tuple[float, int]:
+    """Return (mean of the printed speeds of iterations 21 … 120, records left out before them)."""
+    found = series(log)
+    inside, before = _iterations(log)
+    rates = np.concatenate(list(found.rates(0, before + len(inside))))[before:]
+    good = rates[np.isfinite(rates)]
+    if not len(good):
+        raise NoNumberError("no-rates", "no iteration between 20 and 120 has a rate")
+    return float(good.mean()), before
+
+
+def dlperf_time(log: ParsedLog) -> tuple[float, int]:
+    """Return (samples of iterations 21 … 120 over the time between them, records left out before them)."""
+    if log.records.clock_s is None or log.records.step is None:
+        raise NoNumberError("no-clock", "the rule needs time stamps and iteration numbers")
+    batch = global_batch(log)
+    inside, before = _iterations(log)
+    opening = max(before - 1, 0)
+    steps = log.records.step.array(opening, before + len(inside))
+    clock = log.records.clock_s.array(opening, before + len(inside))
+    seconds = float(clock[-1] - clock[0])
+    if not seconds > 0:
+        raise NoNumberError("no-clock", "the time stamps do not advance between iterations 20 and 120")
+    return float(steps[-1] - steps[0]) * batch / seconds, before
+
+
+def _iterations(log: ParsedLog) -> tuple[np.ndarray[tuple[int], np.dtype[np.float64]], int]:
+    """Return the numbers of the iterations inside the convention's window, and how many records come before."""
+    if log.records.step is None:
+        raise NoNumberError("no-steps", "the rule needs iteration numbers")
+    steps = log.records.step.array(0, 4 * LAST)
+    # Programs that count from 0 print iteration 20 as their 21st.
+    from_zero = len(steps) > 0 and steps[0] == 0
+    numbers = steps + 1 if from_zero else steps
+    before = int(np.count_nonzero(numbers <= FIRST))
+    inside = numbers[(numbers > FIRST) & (numbers <= LAST)]
+    if not len(inside) or numbers.max() < LAST:
+        raise NoNumberError(
+            "too-short", f"the rule needs {LAST} iterations; the log has {log.records.count} records"
+        )
+    return inside, before

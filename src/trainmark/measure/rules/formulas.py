@@ -1,0 +1,94 @@
+"""The formulas over rates, each in one pass or a few, in constant memory: a log may have ten million records."""
+
+from collections.abc import Callable, Iterator
+from math import fsum
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+
+Blocks = Callable[[], Iterator[Floats]]
+"""Gives the same blocks of values each time it is called."""
+
+_RADIX_BITS = 16
+
+
+def count(blocks: Blocks) -> int:
+    """Return how many values are numbers."""
+    return sum(int(np.count_nonzero(np.isfinite(block))) for block in blocks())
+
+
+def mean(blocks: Blocks) -> float:
+    """Return the arithmetic mean of the values that are numbers."""
+    return fsum(float(np.nansum(block)) for block in blocks()) / count(blocks)
+
+
+def harmonic_mean(blocks: Blocks, weights: Blocks) -> float:
+    """Return sum(w) / sum(w / r): with w samples and r samples per second, all samples over all time."""
+    samples, seconds = [], []
+    for rates, weight in _pairs(blocks(), weights()):
+        good = np.isfinite(rates) & np.isfinite(weight)
+        samples.append(float(weight[good].sum()))
+        seconds.append(float((weight[good] / rates[good]).sum()))
+    return fsum(samples) / fsum(seconds)
+
+
+def order_statistic(blocks: Blocks, k: int) -> float:
+    """Return the ``k``-th smallest (from 0) of the positive values; exact, in four passes and constant memory.
+
+    The bits of positive doubles sort like the numbers: each pass counts one digit of 16 bits.
+    """
+    prefix = 0
+    for shift in range(64 - _RADIX_BITS, -1, -_RADIX_BITS):
+        counts = np.zeros(1 << _RADIX_BITS, dtype=np.int64)
+        for block in blocks():
+            bits = block[np.isfinite(block)].view(np.uint64)
+            bits = (
+                bits[(bits >> np.uint64(shift + _RADIX_BITS)) == prefix] if shift < 64 - _RADIX_BITS else bits
+            )
+            digits = ((bits >> np.uint64(shift)) & np.uint64((1 << _RADIX_BITS) - 1)).astype(np.int64)
+            counts += np.bincount(digits, minlength=1 << _RADIX_BITS)
+        below = np.cumsum(counts)
+        digit = int(np.searchsorted(below, k, side="right"))
+        k -= int(below[digit - 1]) if digit else 0
+        prefix = (prefix << _RADIX_BITS) | digit
+    return float(np.array([prefix], dtype=np.uint64).view(np.float64)[0])
+
+
+def median(blocks: Blocks) -> float:
+    """Return the median."""
+    size = count(blocks)
+    middle = order_statistic(blocks, size // 2)
+    return middle if size % 2 else (order_statistic(blocks, size // 2 - 1) + middle) / 2
+
+
+def trimmed_mean(blocks: Blocks, drop: int) -> float:
+    """Return the mean without the ``drop`` smallest and the ``drop`` largest values."""
+    size = count(blocks)
+    kept = size - 2 * drop
+    low, high = order_statistic(blocks, drop), order_statistic(blocks, size - drop - 1)
+    if low == high:
+        return low
+    inside, between, up_to_low = [], 0, 0
+    for block in blocks():
+        good = block[np.isfinite(block)]
+        middle = good[(good > low) & (good < high)]
+        inside.append(float(middle.sum()))
+        between += len(middle)
+        up_to_low += int(np.count_nonzero(good <= low))
+    # Values equal to an edge are partly dropped: what is left of them counts as often as it stays.
+    lows = up_to_low - drop
+    return (fsum(inside) + lows * low + (kept - between - lows) * high) / kept
+
+
+def _pairs(left: Iterator[Floats], right: Iterator[Floats]) -> Iterator[tuple[Floats, Floats]]:
+    """Yield blocks of two equally long columns cut at the same places."""
+    b = np.empty(0)
+    for block in left:
+        a = block
+        while len(a):
+            if not len(b):
+                b = next(right)
+            size = min(len(a), len(b))
+            yield a[:size], b[:size]
+            a, b = a[size:], b[size:]

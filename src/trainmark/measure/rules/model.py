@@ -1,0 +1,55 @@
+"""The words of the room: a rule (a named way from a log to one number) and its result."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+
+from trainmark.logs.model import ParsedLog, Problem, Status
+
+
+class Kind(StrEnum):
+    """The formulas; a rule is a formula with its parameters fixed."""
+
+    WINDOW = "window"
+    MEAN = "mean"
+    LAST = "last"
+    TRIMMED = "trimmed"
+    MEDIAN = "median"
+    HARMONIC = "harmonic"
+    SUMMARY = "summary"
+    TABLE = "table"
+    DLPERF_SPEED = "dlperf-speed"
+    DLPERF_TIME = "dlperf-time"
+
+
+@dataclass(frozen=True, slots=True)
+class RuleResult:
+    """What a rule makes of a log.
+
+    ``value`` is in the log's unit per second over all devices, or ``None`` with a ``status`` other than ``ok``
+    and the reason in ``problems``. ``skipped`` and ``used`` count records.
+    """
+
+    rule: str
+    value: float | None
+    status: Status
+    skipped: int = 0
+    used: int = 0
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A named rule: ``compute`` is its formula with the parameters bound.
+
+    ``formats`` are the log formats whose publishers use it (empty: any). ``published_by`` says who, and where
+    that can be read. ``skip`` is the number of records that it leaves out, where that is fixed.
+    """
+
+    name: str
+    kind: Kind
+    formula: str
+    published_by: str
+    compute: Callable[[ParsedLog], RuleResult]
+    formats: frozenset[str] = frozenset()
+    skip: int | None = None

@@ -1,0 +1,67 @@
+"""One log read and measured, as the row that ``trainmark parse`` prints: frozen keys, finite numbers."""
+
+from typing import Any
+
+from trainmark.logs.model import ParsedLog, Problem, Severity, Status
+from trainmark.measure.rules.model import RuleResult
+
+KEYS = (
+    "log",
+    "format",
+    "framework",
+    "model",
+    "precision",
+    "nodes",
+    "gpus",
+    "batch_per_device",
+    "unit",
+    "records",
+    "skipped",
+    "rule",
+    "throughput",
+    "status",
+    "problems",
+)
+
+
+def reading_row(log: ParsedLog, result: RuleResult) -> dict[str, Any]:
+    """Return the row of one log: exactly ``KEYS``; ``throughput`` is a number if and only if ``status`` is ok."""
+    facts = log.facts
+    values = (
+        log.log,
+        log.format,
+        log.framework,
+        facts.model,
+        facts.precision,
+        facts.nodes,
+        facts.gpus,
+        facts.batch_per_device,
+        log.unit,
+        log.records.count,
+        result.skipped,
+        result.rule,
+        result.value,
+        reading_status(log, result),
+        [_problem(problem) for problem in reading_problems(log, result)],
+    )
+    return dict(zip(KEYS, values, strict=True))
+
+
+def reading_status(log: ParsedLog, result: RuleResult) -> Status:
+    """Return the log's own outcome, or the rule's where the log is fine and the rule has no number."""
+    return log.status if log.status is not Status.OK else result.status
+
+
+def reading_problems(log: ParsedLog, result: RuleResult) -> tuple[Problem, ...]:
+    """Return the problems of the log and of the rule, each once."""
+    return tuple(dict.fromkeys((*log.problems, *result.problems)))
+
+
+def is_doubtful(log: ParsedLog, result: RuleResult) -> bool:
+    """Say whether there is no number, or one that a problem makes suspect: what exit code 1 stands for."""
+    doubts = any(problem.severity is Severity.DOUBT for problem in reading_problems(log, result))
+    return result.value is None or doubts
+
+
+def _problem(problem: Problem) -> dict[str, str]:
+    return {"code": problem.code, "message": problem.message, "severity": problem.severity}

@@ -1,0 +1,119 @@
+"""A log's records as rates over all devices: the one place where the scope of a printed rate is resolved."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.model import ParsedLog, Problem, Scope, Severity
+
+_BLOCK = 1 << 15
+
+
+class NoNumberError(Exception):
+    """A rule cannot make a number of this log; the problem says why."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.problem = Problem(code, message)
+
+
+@dataclass(frozen=True, slots=True)
+class Series:
+    """The rates of ``log`` over all devices, record by record.
+
+    ``factor`` turns a printed rate into a rate of all devices; where the log prints step times instead of rates,
+    ``global_batch`` (samples of a step) divided by them is the rate.
+    """
+
+    log: ParsedLog
+    factor: float
+    global_batch: int | None
+
+    def __len__(self) -> int:
+        """Return the number of records."""
+        return self.log.records.count
+
+    def rates(self, start: int = 0, stop: int | None = None) -> Iterator[Floats]:
+        """Yield the rates (units/s, all devices) of the records ``start`` … ``stop``; NaN where a record has none."""
+        records = self.log.records
+        if records.rate is not None:
+            for block in records.rate.blocks(start, stop):
+                yield _positive(block) * self.factor
+        elif records.step_time_s is not None and self.global_batch is not None:
+            for block in records.step_time_s.blocks(start, stop):
+                yield self.global_batch / _positive(block)
+
+    def weights(self, start: int = 0, stop: int | None = None) -> Iterator[Floats]:
+        """Yield how many samples each record covers, up to a common factor: its own count, else its steps."""
+        records = self.log.records
+        stop = records.count if stop is None else min(stop, records.count)
+        if records.samples is not None:
+            yield from records.samples.blocks(start, stop)
+            return
+        for first in range(start, stop, _BLOCK):
+            yield np.ones(min(_BLOCK, stop - first))
+
+
+def series(log: ParsedLog) -> Series:
+    """Return the rates of ``log``; raise ``NoNumberError`` where they need a fact that is not known."""
+    records, facts = log.records, log.facts
+    if not records.count:
+        raise NoNumberError("no-records", "the log has no training record")
+    if records.rate is None and records.step_time_s is None:
+        raise NoNumberError("no-rates", "the records of this format have no rate")
+    if records.rate is None:
+        return Series(log, 1.0, global_batch(log))
+    factor = 1.0
+    if log.scope is Scope.DEVICE:
+        factor = float(_known(log, "gpus", facts.gpus, "the printed rate is of one device", "--gpus"))
+    elif log.scope is Scope.NODE:
+        factor = float(_known(log, "nodes", facts.nodes, "the printed rate is of one node", "--nodes"))
+    return Series(log, factor, log.global_batch)
+
+
+def global_batch(log: ParsedLog) -> int:
+    """Return the samples of one printed step over all devices; raise ``NoNumberError`` where they are not known."""
+    facts, why = log.facts, "the records have times and no rates"
+    _known(log, "gpus", facts.gpus, why, "--gpus")
+    _known(log, "batch_per_device", facts.batch_per_device, why, "--batch")
+    if log.global_batch is None:
+        raise NoNumberError("unknown-batch", f"{why}, and how many micro-batches make a step is not known")
+    return log.global_batch
+
+
+def scope_problems(log: ParsedLog) -> list[Problem]:
+    """Return what must be said of a rate that is scaled up from one node."""
+    nodes = log.facts.nodes
+    if log.scope is Scope.NODE and nodes and nodes > 1:
+        sentence = f"the log is of one of {nodes} nodes; the value takes the others to be equally fast"
+        return [Problem("one-node-of-many", sentence)]
+    return []
+
+
+def not_finite(found: Series, start: int) -> list[Problem]:
+    """Return a problem when records from ``start`` on have no usable rate."""
+    bad = sum(int(np.count_nonzero(~np.isfinite(block))) for block in found.rates(start))
+    if not bad:
+        return []
+    sentence = (
+        f"{bad} of {len(found) - start} records have a rate that is no positive number; they are left out"
+    )
+    return [Problem("rate-not-finite", sentence, Severity.DOUBT)]
+
+
+def _known(log: ParsedLog, name: str, value: int | None, why: str, flag: str) -> int:
+    words = name.replace("_", " ").replace("gpus", "devices")
+    if name in log.contested:
+        raise NoNumberError(f"contested-{name}", f"{why}, and {flag} contradicts the log")
+    if value is None:
+        raise NoNumberError(
+            f"unknown-{name}", f"{why}, and neither the log nor its name says {words}: give {flag}"
+        )
+    return value
+
+
+def _positive(values: Floats) -> Floats:
+    """Return ``values`` with NaN for what cannot be a rate or a time."""
+    return np.where(np.isfinite(values) & (values > 0), values, np.nan)

@@ -1,0 +1,178 @@
+"""A DLPerf directory (``<n>n<g>g/r50_b128_fp32_1.log``) as its script would have summed it up, corrected.
+
+What the script gets wrong and this does not: an out-of-memory repeat is an outcome and no 0 in a mean; without 1n1g
+there is no speedup (not 1.0); two batches, precisions or models in one folder stay apart; 10n8g is ten nodes; two
+repeats with one number are told.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark.errors import InputError
+from trainmark.logs.hints import read_hints
+from trainmark.logs.model import ParsedLog, Problem, Status
+from trainmark.logs.read import read_log
+from trainmark.measure.rules.catalog import measure_log, rules_for
+from trainmark.measure.rules.dlperf import PlacementSummary, summarise, two_decimals
+from trainmark.measure.rules.model import Kind, Rule, RuleResult
+
+_FOLDER = re.compile(r"(\d+)n(\d+)[gc]", re.IGNORECASE)
+_NAME = re.compile(r"(?P<model>.+?)_b(?:s|z)?(?P<batch>\d+)(?:_(?P<variant>.+?))?_(?P<repeat>\d+)")
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Group:
+    """What is compared with each other: repeats of one recipe over placements. ``variant`` is precision and more."""
+
+    model: str
+    batch_per_device: int
+    variant: str
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """One repeat: its place, what its log came to, and the rule's result."""
+
+    path: str
+    group: Group
+    placement: str
+    repeat: int
+    log: ParsedLog
+    result: RuleResult
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One placement of a group. ``summary`` is ``None`` where no repeat has a speed."""
+
+    group: Group
+    placement: str
+    nodes: int
+    gpus: int
+    speeds: tuple[tuple[int, float], ...]
+    outcomes: tuple[tuple[int, Status], ...]
+    summary: PlacementSummary | None
+    problems: tuple[Problem, ...]
+
+
+def read_tree(folder: Path, rule: Rule | None = None) -> list[Row]:
+    """Read a DLPerf directory; a run's speed is by ``rule`` (DLPerf's own by default, then our window).
+
+    Rows come sorted by group and devices. Raises ``InputError`` where there is no such folder or no run in it.
+    """
+    if not folder.is_dir():
+        raise InputError(f"{folder}: no such folder")
+    runs = list(_runs(folder, rule))
+    if not runs:
+        raise InputError(f"{folder}: no folder named <n>n<g>g with logs in it (1n1g/r50_b128_fp32_1.log)")
+    rows: list[Row] = []
+    for group in sorted({run.group for run in runs}):
+        rows += summarise_runs([run for run in runs if run.group == group])
+    return rows
+
+
+def summarise_runs(runs: list[Run]) -> list[Row]:
+    """Return the rows of one group's runs, smallest placement first."""
+    placements = sorted({run.placement for run in runs}, key=lambda name: _place(name)[1])
+    kept = {name: _first_of_each([run for run in runs if run.placement == name]) for name in placements}
+    speeds = {
+        name: [run.result.value for run in of if run.result.value is not None] for name, of in kept.items()
+    }
+    summaries = summarise(speeds)
+    rows = []
+    for name in placements:
+        nodes, gpus = _place(name)
+        rows.append(
+            Row(
+                group=runs[0].group,
+                placement=name,
+                nodes=nodes,
+                gpus=gpus,
+                speeds=tuple(
+                    (run.repeat, two_decimals(run.result.value))
+                    for run in kept[name]
+                    if run.result.value is not None
+                ),
+                outcomes=tuple(
+                    (run.repeat, run.result.status) for run in kept[name] if run.result.value is None
+                ),
+                summary=summaries.get(name),
+                problems=tuple(
+                    _problems([run for run in runs if run.placement == name], kept[name], summaries, name)
+                ),
+            )
+        )
+    return rows
+
+
+def _runs(folder: Path, rule: Rule | None) -> Iterator[Run]:
+    for place in sorted(path for path in folder.iterdir() if path.is_dir() and _FOLDER.fullmatch(path.name)):
+        for file in sorted(
+            path for path in place.iterdir() if path.is_file() and not path.name.startswith(".")
+        ):
+            stem = re.sub(r"(?:\.(?:log|txt|gz|json))+$", "", file.name)
+            parts = _NAME.fullmatch(stem)
+            if parts is None:
+                continue
+            log = read_log(file)
+            yield Run(
+                path=str(file),
+                group=Group(parts["model"], int(parts["batch"]), parts["variant"] or ""),
+                placement=place.name.lower(),
+                repeat=int(parts["repeat"]),
+                log=log,
+                result=_speed(log, rule),
+            )
+
+
+def _speed(log: ParsedLog, rule: Rule | None) -> RuleResult:
+    if rule is not None:
+        return rule.compute(log)
+    for known in rules_for(log.format):
+        if known.kind in (Kind.DLPERF_SPEED, Kind.DLPERF_TIME):
+            result = known.compute(log)
+            if result.value is not None:
+                return result
+    return measure_log(log)
+
+
+def _place(name: str) -> tuple[int, int]:
+    nodes = int(name.split("n", maxsplit=1)[0])
+    hint = read_hints(f"{name}/x")
+    return nodes, hint.gpus or nodes
+
+
+def _first_of_each(runs: list[Run]) -> list[Run]:
+    seen: dict[int, Run] = {}
+    for run in runs:
+        seen.setdefault(run.repeat, run)
+    return list(seen.values())
+
+
+def _problems(
+    runs: list[Run], kept: list[Run], summaries: dict[str, PlacementSummary], placement: str
+) -> Iterator[Problem]:
+    for run in runs:
+        if run not in kept:
+            yield Problem(
+                "duplicate-repeat", f"{run.path}: repeat {run.repeat} is there twice; the first is counted"
+            )
+    for run in kept:
+        if run.result.value is None:
+            reason = next((p.message for p in (*run.log.problems, *run.result.problems)), "")
+            yield Problem(
+                f"repeat-{run.result.status}", f"{run.path}: {run.result.status}, no speed: {reason}"
+            )
+        elif run.log.problems or run.result.problems:
+            for problem in (*run.log.problems, *run.result.problems):
+                yield Problem(problem.code, f"{run.path}: {problem.message}", problem.severity)
+    rules = {run.result.rule for run in kept if run.result.value is not None}
+    if len(rules) > 1:
+        yield Problem(
+            "rules-differ", f"{placement}: repeats were read by different rules ({', '.join(sorted(rules))})"
+        )
+    summary = summaries.get(placement)
+    if summary is not None and summary.speedup is None:
+        yield Problem("no-baseline", f"{placement}: no speed of 1n1g, so no speedup")

@@ -1,0 +1,150 @@
+"""Our own rule: samples over time in the window after the warm-up, never a mean of rates.
+
+What a printed rate averages over decides how the window's time is found:
+
+- each record covers exactly its own steps: sum(samples) / sum(samples / rate);
+- the rate is a running average since the epoch's start, or of one step out of the interval: steps x global batch
+  over the difference of the time stamps within each epoch; without stamps, differences of the running averages,
+  or the harmonic mean of what was sampled, which is said;
+- there is no rate: the time stamps.
+"""
+
+from collections.abc import Iterator
+from math import fsum
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.model import Meaning, ParsedLog, Problem, Severity
+from trainmark.measure.rules.formulas import count, harmonic_mean, mean
+from trainmark.measure.rules.series import (
+    NoNumberError,
+    Series,
+    global_batch,
+    not_finite,
+    scope_problems,
+    series,
+)
+
+_FEWEST_GRAINS = 100
+"""A window by the clock must be this many grains of the clock long: the error of its ends is then below 2 %."""
+_UNEVEN = 0.02
+_BLOCK = 1 << 15
+
+
+def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Problem]]:
+    """Return (value in units/s, skipped records, problems); raise ``NoNumberError``.
+
+    ``skip`` records are left out; by default as many as cover the format's ``warmup_steps``.
+    """
+    skipped = warmup_records(log) if skip is None else skip
+    if log.records.count <= skipped:
+        raise NoNumberError(
+            "only-warm-up", f"the log has {log.records.count} records and the first {skipped} are warm-up"
+        )
+    problems = scope_problems(log)
+    by_clock = log.meaning is not Meaning.INTERVAL or (
+        log.records.rate is None and log.records.step_time_s is None
+    )
+    if by_clock:
+        try:
+            return _by_clock(log, skipped), skipped, problems
+        except NoNumberError as refused:
+            if log.records.rate is None and log.records.step_time_s is None:
+                raise
+            problems.append(Problem("no-clock", f"{refused}; the printed rates are used", Severity.NOTE))
+    found = series(log)
+    value, more = _by_rates(found, skipped)
+    return value, skipped, problems + more
+
+
+def warmup_records(log: ParsedLog) -> int:
+    """Return how many records cover the format's warm-up steps."""
+    return -(-log.warmup_steps // log.step_interval)
+
+
+def _by_rates(found: Series, skipped: int) -> tuple[float, list[Problem]]:
+    log = found.log
+    problems = not_finite(found, skipped)
+    if not count(lambda: found.rates(skipped)):
+        raise NoNumberError("no-rates", "no record after the warm-up has a rate that is a positive number")
+    if log.meaning is Meaning.RUNNING:
+        return _by_running_average(found, skipped), problems
+    value = harmonic_mean(lambda: found.rates(skipped), lambda: found.weights(skipped))
+    if log.meaning is Meaning.SAMPLED and log.step_interval > 1:
+        sentence = f"each record is one step out of {log.step_interval}: slow steps between them go unseen"
+        problems.append(Problem("sampled", sentence, Severity.NOTE))
+    plain = mean(lambda: found.rates(skipped))
+    if plain > value * (1 + _UNEVEN):
+        sentence = (
+            f"steps differ: the mean of the rates would be {plain:.6g}, {plain / value - 1:.1%} too high"
+        )
+        problems.append(Problem("uneven-steps", sentence, Severity.NOTE))
+    return value, problems
+
+
+def _by_running_average(found: Series, skipped: int) -> float:
+    """Undo running averages: the time up to step n is n / average; the window is the difference of two such times."""
+    records = found.log.records
+    if records.step is None:
+        raise NoNumberError("no-steps", "running averages cannot be undone without step counters")
+    steps_done, seconds = [], []
+    for epochs, steps, rates in _epochs(found, skipped):
+        del epochs
+        good = np.isfinite(rates)
+        if np.count_nonzero(good) < 2:
+            continue
+        first, last = np.flatnonzero(good)[[0, -1]]
+        steps_done.append(steps[last] - steps[first])
+        seconds.append(steps[last] / rates[last] - steps[first] / rates[first])
+    if not steps_done or fsum(seconds) <= 0:
+        return mean(lambda: found.rates(len(found) - 1))
+    return fsum(steps_done) / fsum(seconds)
+
+
+def _epochs(found: Series, skipped: int) -> Iterator[tuple[float, Floats, Floats]]:
+    """Yield (epoch, steps, rates) of each epoch after the skipped records; an epoch's records are held in memory."""
+    records = found.log.records
+    assert records.step is not None
+    steps = records.step.array(skipped)
+    rates = np.concatenate(list(found.rates(skipped)))
+    epochs = records.epoch.array(skipped) if records.epoch is not None else np.zeros(len(steps))
+    for part in np.split(np.arange(len(steps)), np.flatnonzero(np.diff(epochs)) + 1):
+        yield float(epochs[part[0]]), steps[part], rates[part]
+
+
+def _by_clock(log: ParsedLog, skipped: int) -> float:
+    """Return steps x global batch over seconds, from the time stamps, epoch by epoch."""
+    records = log.records
+    if records.clock_s is None:
+        raise NoNumberError("no-clock", "the records have no time stamps")
+    batch = global_batch(log)
+    steps, seconds = [], []
+    before: tuple[float, float, float] | None = None
+    # The window opens at the last skipped record; with none skipped, at the first record.
+    for start in range(max(skipped - 1, 0), records.count, _BLOCK):
+        stop = min(start + _BLOCK, records.count)
+        clock = records.clock_s.array(start, stop)
+        epoch = records.epoch.array(start, stop) if records.epoch is not None else np.zeros(stop - start)
+        counter = (
+            records.step.array(start, stop)
+            if records.step is not None
+            else np.arange(start, stop, dtype=float)
+        )
+        if before is not None:
+            epoch, counter, clock = (
+                np.concatenate(([b], c)) for b, c in zip(before, (epoch, counter, clock), strict=True)
+            )
+        rises, passed = np.diff(counter), np.diff(clock)
+        # A counter that repeats (loss scaling) is a step that was done: an interval's worth of work.
+        rises = np.where(rises > 0, np.minimum(rises, 10 * log.step_interval), log.step_interval)
+        good = (np.diff(epoch) == 0) & np.isfinite(passed) & (passed >= 0)
+        steps.append(float(rises[good].sum()))
+        seconds.append(float(passed[good].sum()))
+        before = (float(epoch[-1]), float(counter[-1]), float(clock[-1]))
+    total = fsum(seconds)
+    if total < _FEWEST_GRAINS * log.clock_resolution_s or not fsum(steps):
+        raise NoNumberError(
+            "coarse-clock", f"the time stamps span {total:.6g} s in grains of {log.clock_resolution_s:g} s"
+        )
+    return fsum(steps) * batch / total

@@ -1,0 +1,33 @@
+"""Speedup and scaling efficiency: runs on many devices against the same work on one."""
+
+from collections.abc import Mapping, Sequence
+
+from pydantic import BaseModel, ConfigDict
+
+from trainmark.measure.statistics import Ratio, ratio, scaled
+
+
+class Speedup(BaseModel):
+    """How much faster than one device, and what share of the ideal that is (``speedup / world_size``)."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    baseline: str
+    speedup: Ratio
+    efficiency: Ratio
+
+
+def speedup(
+    name: str, world_size: int, runs: Mapping[str, Sequence[float]], baseline: str | None
+) -> Speedup | None:
+    """Return the speedup of the case ``name`` over the case ``baseline``, both keys of ``runs``.
+
+    ``runs`` holds every case's throughputs. Without a baseline, or when either side has no successful run,
+    there is no speedup: it is not 1.0.
+    """
+    if baseline is None:
+        return None
+    quotient = ratio(runs.get(name, ()), runs.get(baseline, ()))
+    if quotient is None:
+        return None
+    return Speedup(baseline=baseline, speedup=quotient, efficiency=scaled(quotient, 1 / world_size))

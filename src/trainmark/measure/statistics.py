@@ -1,0 +1,137 @@
+"""Statistics over repeats: the run is the unit of replication, and a run gives one throughput.
+
+The result of a case is the median of its runs. Its 95 % interval comes from the runs alone:
+
+* fewer than 3 runs: none;
+* 3 to 5 runs: Student's t interval of the mean, ``mean ± t(0.975, n-1) · s / sqrt(n)``. It takes the runs
+  to be roughly normal, which so few cannot show; for these n it always contains the median;
+* 6 runs and more: the distribution-free interval of the median between order statistics ``x(k)`` and
+  ``x(n+1-k)``, with the largest k for which a binomial(n, 1/2) leaves at most 2.5 % on each side (Conover,
+  "Practical Nonparametric Statistics", section on quantiles). Its coverage is at least 95 %.
+
+A speedup is the quotient of two medians. Its interval is Welch's on the logarithms of the runs, with
+Welch-Satterthwaite degrees of freedom, so that it is a relative one and never negative.
+"""
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+
+import numpy as np
+from pydantic import BaseModel, ConfigDict
+from scipy import special
+
+CONFIDENCE = 0.95
+LEAST_RUNS = 3
+LEAST_RUNS_FOR_ORDER_STATISTICS = 6
+
+
+class IntervalMethod(StrEnum):
+    """How an interval was computed; the module's text gives the formulas."""
+
+    STUDENT_T = "student-t"
+    ORDER_STATISTICS = "order-statistics"
+    WELCH_LOG = "welch-log"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class Interval(_Frozen):
+    """A 95 % interval in the unit of what it stands beside."""
+
+    low: float
+    high: float
+    method: IntervalMethod
+
+
+class Estimate(_Frozen):
+    """The throughput of a case over its runs (unit/s), and how sure it is; ``std`` is the sample's (n-1)."""
+
+    n: int
+    median: float
+    mean: float
+    minimum: float
+    maximum: float
+    std: float | None
+    interval: Interval | None
+
+    @property
+    def half_width(self) -> float | None:
+        """Half the interval's width as a fraction of the median."""
+        if self.interval is None:
+            return None
+        return (self.interval.high - self.interval.low) / 2 / self.median
+
+
+class Ratio(_Frozen):
+    """A quotient of two cases' medians, with its interval where both sides have at least 3 runs."""
+
+    value: float
+    interval: Interval | None
+
+
+def estimate(throughputs: Sequence[float]) -> Estimate | None:
+    """Return the estimate over runs (each a positive finite throughput), or None when there is no run."""
+    if not throughputs:
+        return None
+    runs = np.sort(np.asarray(throughputs, dtype=np.float64))
+    if not (np.isfinite(runs).all() and runs[0] > 0):
+        raise ValueError("a throughput must be a positive finite number; an outcome is never a number")
+    return Estimate(
+        n=runs.size,
+        median=float(np.median(runs)),
+        mean=float(runs.mean()),
+        minimum=float(runs[0]),
+        maximum=float(runs[-1]),
+        std=float(runs.std(ddof=1)) if runs.size > 1 else None,
+        interval=_interval(runs),
+    )
+
+
+def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Ratio | None:
+    """Return the ratio of medians of two cases' throughputs, or None when either has no run."""
+    if not numerator or not denominator:
+        return None
+    value = float(np.median(numerator) / np.median(denominator))
+    if min(len(numerator), len(denominator)) < LEAST_RUNS:
+        return Ratio(value=value, interval=None)
+    a, b = np.log(numerator), np.log(denominator)
+    va, vb = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
+    if va + vb == 0:
+        half = 0.0
+    else:
+        freedom = (va + vb) ** 2 / (va**2 / (a.size - 1) + vb**2 / (b.size - 1))
+        half = float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2) * np.sqrt(va + vb))
+    centre = float(a.mean() - b.mean())
+    low, high = float(np.exp(centre - half)), float(np.exp(centre + half))
+    return Ratio(value=value, interval=Interval(low=low, high=high, method=IntervalMethod.WELCH_LOG))
+
+
+def scaled(value: Ratio, factor: float) -> Ratio:
+    """Return ``value`` times ``factor``: a speedup over n devices times 1/n is the scaling efficiency."""
+    interval = value.interval
+    if interval is not None:
+        interval = interval.model_copy(update={"low": interval.low * factor, "high": interval.high * factor})
+    return Ratio(value=value.value * factor, interval=interval)
+
+
+def _interval(runs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Interval | None:
+    n = runs.size
+    if n < LEAST_RUNS:
+        return None
+    if n < LEAST_RUNS_FOR_ORDER_STATISTICS:
+        half = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2) * runs.std(ddof=1) / np.sqrt(n))
+        mean = float(runs.mean())
+        return Interval(low=mean - half, high=mean + half, method=IntervalMethod.STUDENT_T)
+    k = _order(n)
+    return Interval(low=float(runs[k - 1]), high=float(runs[n - k]), method=IntervalMethod.ORDER_STATISTICS)
+
+
+def _order(n: int) -> int:
+    """Return the largest k with P(binomial(n, 1/2) < k) at most 2.5 %; it is 1 at least for n >= 6."""
+    below, k = 0.0, 0
+    while (below := below + math.comb(n, k) / 2**n) <= (1 - CONFIDENCE) / 2:
+        k += 1
+    return k

@@ -1,0 +1,136 @@
+"""What a report is made of, before it is Markdown or HTML: sections of paragraphs, tables, charts and code.
+
+Every text here is plain: the renderers escape it for their format.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any
+
+
+class Style(StrEnum):
+    """How a piece of text is set."""
+
+    PLAIN = "plain"
+    CODE = "code"
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A piece of text; ``href`` is a path relative to the report's own folder, percent-encoded."""
+
+    text: str
+    style: Style = Style.PLAIN
+    href: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """A table's cell; ``detail`` (an interval) comes after the text, less prominently."""
+
+    spans: tuple[Span, ...]
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """A table's column; numbers are aligned to the right."""
+
+    title: str
+    numeric: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Paragraph:
+    """One paragraph; an alert says what a reader must not miss."""
+
+    spans: tuple[Span, ...]
+    alert: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Bullets:
+    """A list of short statements."""
+
+    items: tuple[tuple[Span, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table with a heading of its own (may be empty) and footnotes."""
+
+    heading: str
+    columns: tuple[Column, ...]
+    rows: tuple[tuple[Cell, ...], ...]
+    footnotes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A listing, such as a command; ``heading`` says of what."""
+
+    heading: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """A chart: its file's name without ending, what it shows in words, and its Vega-Lite specification."""
+
+    name: str
+    title: str
+    caption: str
+    specification: Mapping[str, Any]
+
+
+Block = Paragraph | Bullets | Table | Code | Chart
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section; ``anchor`` is its name in links. A long one may be folded away where the format can."""
+
+    anchor: str
+    title: str
+    blocks: tuple[Block, ...]
+    folded: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A whole report in one language (a BCP 47 tag)."""
+
+    language: str
+    title: str
+    lead: str
+    sections: tuple[Section, ...]
+    colophon: str
+
+    @property
+    def charts(self) -> tuple[Chart, ...]:
+        """The charts of all sections."""
+        return tuple(b for section in self.sections for b in section.blocks if isinstance(b, Chart))
+
+
+def plain(text: str) -> tuple[Span, ...]:
+    """Return one piece of plain text."""
+    return (Span(text),)
+
+
+def code(text: str) -> tuple[Span, ...]:
+    """Return one piece of code."""
+    return (Span(text, Style.CODE),)
+
+
+def cell(text: str, detail: str = "") -> Cell:
+    """Return a cell of plain text."""
+    return Cell(plain(text), detail)
+
+
+def printable(text: str) -> str:
+    """Return ``text`` without control characters (a log's colours, a terminal's commands); tabs are blanks."""
+    return "".join(
+        c if c == "\n" or c.isprintable() else " " if c.isspace() else "\N{REPLACEMENT CHARACTER}"
+        for c in text
+    )

@@ -1,0 +1,140 @@
+"""The step-time series: a panel a case, a line a run, the warm-up shaded, the first step left out."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.logs.events import RunEvents, read_events
+from trainmark.report.charts.theme import MUTED, Rows, colours, themed
+from trainmark.report.context import Context
+from trainmark.store import CaseResult
+
+MOST_CASES = 12
+"""How many panels are drawn; further cases keep their series in their ``events.jsonl``."""
+
+MOST_POINTS = 240
+"""How many points a run's line may have; a longer series keeps the extremes of each stretch."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepsChart:
+    """The chart, and whether a warm-up step longer than its axis is cut off at the top."""
+
+    specification: dict[str, Any]
+    cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Panel:
+    title: str
+    rows: Rows
+    warmup_steps: int
+    top: float
+    cut: bool
+
+
+def steps_chart(context: Context) -> StepsChart | None:
+    """Return the chart of the first measured cases, or None when no run left a series."""
+    import altair as alt
+
+    measured = [case for case in context.results.cases if case.estimate]
+    panels = [panel for case in measured[:MOST_CASES] if (panel := _panel(context, case)) is not None]
+    if not panels:
+        return None
+    repeats = sorted({row["repeat"] for panel in panels for row in panel.rows})
+    drawn = [_drawn(context, f"case-{i}", panel, repeats) for i, panel in enumerate(panels)]
+    datasets = {f"case-{i}": panel.rows for i, panel in enumerate(panels)}
+    datasets |= {
+        f"case-{i}-warmup": [{"from": 1, "to": panel.warmup_steps + 0.5}] for i, panel in enumerate(panels)
+    }
+    chart = alt.concat(*drawn, columns=2, spacing=24).resolve_scale(x="independent", y="independent")
+    return StepsChart(themed(chart, datasets), cut=any(panel.cut for panel in panels))
+
+
+def thinned(times: NDArray[np.float64], most: int = MOST_POINTS) -> Iterator[int]:
+    """Yield the places of at most about ``most`` values that keep the series' shape and all of its peaks.
+
+    Of each stretch of equally many steps the lowest and the highest are kept, in their order.
+    """
+    if times.size <= most:
+        yield from range(times.size)
+        return
+    for stretch in np.array_split(np.arange(times.size), most // 2):
+        low, high = stretch[np.argmin(times[stretch])], stretch[np.argmax(times[stretch])]
+        yield from sorted({int(low), int(high)})
+
+
+def _panel(context: Context, case: CaseResult) -> _Panel | None:
+    rows: Rows = []
+    tops, longest, warmup = [], 0.0, 0
+    for run in case.runs:
+        if run.measurement is None:
+            continue
+        events = read_events(context.directory / run.directory / "events.jsonl")
+        series = list(_series(events))
+        if not series or not events.measured.any():
+            continue
+        warmup = int(np.argmax(events.measured))
+        tops.append(float(np.nanmax(events.step_times_s[events.measured])) * 1000)
+        longest = max([longest, *(ms for _, ms in series)])
+        rows += [{"repeat": run.repeat, "step": step, "ms": round(ms, 4)} for step, ms in series]
+    if not rows:
+        return None
+    # A step of the warm-up may last a thousand times as long as a measured one: it must not flatten the rest.
+    top = min(longest, 1.5 * max(tops))
+    return _Panel(context.axes.label(case.case), rows, warmup, top, cut=longest > top)
+
+
+def _series(events: RunEvents) -> Iterator[tuple[int, float]]:
+    """Yield (number of the step from 1, its time in ms), without the first step and steps without a time."""
+    known = np.flatnonzero(np.isfinite(events.step_times_s))
+    known = known[known > 0]
+    times = events.step_times_s[known] * 1000
+    for place in thinned(times):
+        yield int(known[place]) + 1, float(times[place])
+
+
+def _drawn(context: Context, name: str, panel: _Panel, repeats: list[float]) -> Any:
+    import altair as alt
+
+    say = context.say
+    last = max(row["step"] for row in panel.rows)
+    lowest = min(row["ms"] for row in panel.rows)
+    margin = 0.05 * (panel.top - lowest) or 0.05 * panel.top
+    x = alt.X(
+        "step:Q",
+        title=say("axis_step"),
+        scale=alt.Scale(domain=[1, last], nice=False),
+        axis=alt.Axis(tickCount=6, grid=False),
+    )
+    y = alt.Y(
+        "ms:Q",
+        title=say("axis_step_time"),
+        scale=alt.Scale(domain=[lowest - margin, panel.top + margin], zero=False, nice=False),
+        axis=alt.Axis(tickCount=5),
+    )
+    colour = alt.Color(
+        "repeat:N",
+        title=say("column_repeat"),
+        scale=alt.Scale(domain=repeats, range=colours(repeats)),
+        legend=None,
+    )
+    shade = (
+        alt.Chart(alt.NamedData(f"{name}-warmup"))
+        .mark_rect(color=MUTED, opacity=0.18)
+        .encode(x=alt.X("from:Q", title=say("axis_step")), x2="to:Q")
+    )
+    tooltip = [
+        alt.Tooltip("repeat:N", title=say("column_repeat")),
+        alt.Tooltip("step:Q", title=say("axis_step")),
+        alt.Tooltip("ms:Q", title=say("axis_step_time"), format=".5~g"),
+    ]
+    lines = (
+        alt.Chart(alt.NamedData(name))
+        .mark_line(strokeWidth=1.1, opacity=0.85, clip=True)
+        .encode(x=x, y=y, color=colour, detail="repeat:N", tooltip=tooltip)
+    )
+    return alt.layer(shade, lines).properties(width=340, height=140, title=panel.title)

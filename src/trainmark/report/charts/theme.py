@@ -1,0 +1,71 @@
+"""How every chart looks, and how a specification becomes an SVG file."""
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
+"""The colours of Okabe and Ito ("Color Universal Design", 2008), told apart by colour-blind readers too."""
+
+INK = "#222222"
+"""The colour of text and whiskers. The page's style sheet replaces it in the dark."""
+
+MUTED = "#777777"
+GRID = "#dddddd"
+FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'Noto Sans CJK SC', sans-serif"
+
+
+Rows = list[dict[str, Any]]
+"""A data set of a chart: a mapping a mark."""
+
+CONFIG = {
+    "background": "transparent",
+    "font": FONT,
+    "view": {"stroke": None},
+    "axis": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "gridColor": GRID,
+        "domainColor": MUTED,
+        "tickColor": MUTED,
+        "labelFontSize": 12,
+        "titleFontSize": 12,
+        "titleFontWeight": "normal",
+        "labelLimit": 420,
+        "labelPadding": 5,
+    },
+    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "labelLimit": 420, "orient": "top"},
+    "title": {"color": INK, "fontSize": 12, "fontWeight": 600, "anchor": "start", "limit": 420},
+    "text": {"color": INK, "fontSize": 12},
+}
+
+
+def colours(names: Sequence[object]) -> list[str]:
+    """Return a colour for each of ``names``; beyond the palette's six they come again."""
+    return [PALETTE[i % len(PALETTE)] for i in range(len(names))]
+
+
+def themed(chart: Any, datasets: Mapping[str, Rows]) -> dict[str, Any]:
+    """Return an Altair chart over named data sets as a Vega-Lite specification in the report's style.
+
+    The data goes past Altair, which would check every value of it against its schema.
+    """
+    return {**chart.to_dict(), "datasets": dict(datasets), "config": CONFIG}
+
+
+def svg(specification: Mapping[str, Any], name: str) -> str:
+    """Render a Vega-Lite specification to SVG text with a transparent background.
+
+    Ids become ``<name>-0`` and on, because several charts stand in one page, and because the converter counts
+    on from chart to chart.
+    """
+    import vl_convert
+
+    text: str = vl_convert.vegalite_to_svg(dict(specification), allowed_base_urls=[])
+    ids = {old: f"{name}-{i}" for i, old in enumerate(dict.fromkeys(re.findall(r'\bid="([^"]*)"', text)))}
+    return re.sub(r'(?<=\bid=")[^"]*|(?<=url\(#)[^)]*', lambda match: ids[match[0]], text)
+
+
+def on_white(picture: str) -> str:
+    """Return an SVG as a file of its own: on white, because its text is dark."""
+    return re.sub(r"(<svg[^>]*>)", r'\1<rect width="100%" height="100%" fill="white"/>', picture, count=1)

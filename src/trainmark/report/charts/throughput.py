@@ -1,0 +1,114 @@
+"""The chart of all cases: a bar from zero to the median, its interval, and a dot a run."""
+
+from typing import Any
+
+from trainmark.report.axes import Aspect
+from trainmark.report.charts.theme import INK, PALETTE, Rows, colours, themed
+from trainmark.report.context import Context
+from trainmark.report.marks import marks, shown
+from trainmark.report.numbers import decimals, number
+from trainmark.store import CaseResult
+
+MOST_CASES = 200
+"""More bars than this nobody reads; the table has them all."""
+
+
+def throughput_chart(context: Context) -> dict[str, Any] | None:
+    """Return the chart, one panel a number of devices, or None when nothing was measured (or far too much)."""
+    import altair as alt
+
+    cases = context.results.cases
+    if not any(case.estimate for case in cases) or len(cases) > MOST_CASES:
+        return None
+    sizes = sorted({case.case.world_size for case in cases})
+    datasets: dict[str, Rows] = {}
+    panels = [
+        _panel(context, [c for c in cases if c.case.world_size == size], size, datasets) for size in sizes
+    ]
+    chart = alt.vconcat(*panels, spacing=14).resolve_scale(color="shared", x="independent")
+    return themed(chart, datasets)
+
+
+def coloured(context: Context) -> Aspect | None:
+    """Return the aspect that colours tell apart: the framework, else the precision, else none."""
+    return next((a for a in (Aspect.FRAMEWORK, Aspect.PRECISION) if a in context.axes.varying), None)
+
+
+def _panel(context: Context, cases: list[CaseResult], size: int, datasets: dict[str, Rows]) -> Any:
+    import altair as alt
+
+    say, axes = context.say, context.axes
+    unit = next((case.unit for case in context.results.cases if case.unit), "")
+    several_nodes = len({case.case.nodes for case in cases}) > 1
+    hidden = () if several_nodes else (Aspect.DEVICES,)
+    names = [axes.label(case.case, without=hidden) for case in cases]
+    aspect = coloured(context)
+    places = decimals(case.estimate.median for case in cases if case.estimate)
+    datasets[f"cases-{size}"] = [
+        {
+            "case": name,
+            "colour": axes.value(case.case, aspect) if aspect else "",
+            "median": case.estimate.median if case.estimate else None,
+            "low": case.estimate.interval.low if case.estimate and case.estimate.interval else None,
+            "high": case.estimate.interval.high if case.estimate and case.estimate.interval else None,
+            "end": _end(case),
+            "text": _text(context, case, places),
+        }
+        for name, case in zip(names, cases, strict=True)
+    ]
+    datasets[f"runs-{size}"] = [
+        {"case": name, "throughput": run.measurement.throughput, "repeat": run.repeat}
+        for name, case in zip(names, cases, strict=True)
+        for run in case.runs
+        if run.measurement
+    ]
+    largest = max((_end(case) for case in cases), default=0.0) or 1.0
+    x = alt.X(
+        "median:Q",
+        title=say("axis_throughput", unit=unit),
+        scale=alt.Scale(domain=[0, largest * 1.18], nice=False),
+        axis=alt.Axis(tickCount=6),
+    )
+    y = alt.Y("case:N", title=None, sort=names, axis=alt.Axis(minExtent=150, domain=False, ticks=False))
+    base = alt.Chart(alt.NamedData(f"cases-{size}")).encode(y=y)
+    tooltip = [alt.Tooltip("case:N", title=say("column_case")), alt.Tooltip("text:N", title=unit)]
+    if aspect:
+        order = list(dict.fromkeys(axes.value(case.case, aspect) for case in context.results.cases))
+        scale = alt.Scale(domain=order, range=colours(order))
+        colour: Any = alt.Color("colour:N", title=say(f"aspect_{aspect}"), scale=scale)
+    else:
+        colour = alt.value(PALETTE[0])
+    bars = base.mark_bar(opacity=0.55, height={"band": 0.62}).encode(x=x, color=colour, tooltip=tooltip)
+    whiskers = base.mark_errorbar(color=INK, ticks={"color": INK}, thickness=1.5).encode(
+        x=alt.X("low:Q", title=say("axis_throughput", unit=unit)), x2="high:Q"
+    )
+    text = base.mark_text(align="left", dx=8, color=INK).encode(x="end:Q", text="text:N")
+    dots = (
+        alt.Chart(alt.NamedData(f"runs-{size}"))
+        .mark_point(size=22, filled=False, color=INK, strokeWidth=1, opacity=0.75)
+        .encode(
+            x="throughput:Q",
+            y=y,
+            tooltip=[
+                alt.Tooltip("case:N", title=say("column_case")),
+                alt.Tooltip("repeat:Q", title=say("column_repeat")),
+                alt.Tooltip("throughput:Q", title=unit, format=".6~g"),
+            ],
+        )
+    )
+    return alt.layer(bars, whiskers, dots, text).properties(
+        width=520, height=alt.Step(24), title=say.count("devices", size)
+    )
+
+
+def _text(context: Context, case: CaseResult, places: int) -> str:
+    if case.estimate is None:
+        return shown(case, context.say) or "-"
+    return number(case.estimate.median, places) + "".join(marks(case))
+
+
+def _end(case: CaseResult) -> float:
+    """Return where a case's bar ends, its whisker included."""
+    if case.estimate is None:
+        return 0.0
+    return max(case.estimate.maximum, case.estimate.interval.high if case.estimate.interval else 0.0)

@@ -1,0 +1,126 @@
+"""Results as CSV at full precision: a line a case, or a line a run."""
+
+import csv
+import io
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from trainmark.measure import Interval
+from trainmark.store import CaseResult, Results, RunResult
+from trainmark.suite import AXES, Case
+
+CASE_COLUMNS = (
+    "case", *AXES, "world_size", "outcome", "reason", "unit", "runs", "runs_ok", "throughput_median",
+    "interval_low", "interval_high", "interval_method", "throughput_mean", "throughput_std", "throughput_min",
+    "throughput_max", "baseline", "speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low",
+    "efficiency_high", "suspicions",
+)  # fmt: skip
+
+RUN_COLUMNS = (
+    "case", *AXES, "world_size", "repeat", "outcome", "reason", "started_at", "duration_s", "unit", "rule",
+    "throughput", "samples", "window_s", "measured_steps", "warmup_steps", "first_step_s", "compile_s",
+    "step_mean_s", "step_min_s", "step_p50_s", "step_p90_s", "step_p99_s", "step_max_s", "data_wait",
+    "peak_memory_bytes", "final_loss", "steady", "settled_after", "suspicions", "directory", "log", "manifest",
+)  # fmt: skip
+
+
+def render_csv(results: Results) -> str:
+    """Return a line a case: its axes, outcome, throughput over the runs with its interval, and speedup."""
+    return _csv(CASE_COLUMNS, map(_case_row, results.cases))
+
+
+def render_runs_csv(results: Results) -> str:
+    """Return a line a run: its case's axes, outcome and measurement. Times are in seconds."""
+    return _csv(RUN_COLUMNS, (_run_row(case, run) for case in results.cases for run in case.runs))
+
+
+def _csv(columns: tuple[str, ...], rows: Iterable[Mapping[str, Any]]) -> str:
+    text = io.StringIO()
+    writer = csv.DictWriter(text, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows({name: _field(value) for name, value in row.items()} for row in rows)
+    return text.getvalue()
+
+
+def _case_row(result: CaseResult) -> dict[str, Any]:
+    estimate, speedup = result.estimate, result.speedup
+    row = {
+        **_axes(result.id, result.case),
+        "outcome": result.outcome.value,
+        "reason": result.reason,
+        "unit": result.unit,
+        "runs": len(result.runs),
+        "runs_ok": estimate.n if estimate else 0,
+        "suspicions": _codes(doubt.code for run in result.runs for doubt in run.suspicions),
+    }
+    if estimate:
+        row |= {
+            "throughput_median": estimate.median,
+            **_bounds("interval", estimate.interval),
+            "interval_method": estimate.interval.method.value if estimate.interval else None,
+            "throughput_mean": estimate.mean,
+            "throughput_std": estimate.std,
+            "throughput_min": estimate.minimum,
+            "throughput_max": estimate.maximum,
+        }
+    if speedup:
+        row |= {
+            "baseline": speedup.baseline,
+            "speedup": speedup.speedup.value,
+            "efficiency": speedup.efficiency.value,
+        }
+        if speedup.baseline != result.id:
+            row |= _bounds("speedup", speedup.speedup.interval)
+            row |= _bounds("efficiency", speedup.efficiency.interval)
+    return row
+
+
+def _run_row(result: CaseResult, run: RunResult) -> dict[str, Any]:
+    row = {
+        **_axes(result.id, result.case),
+        "repeat": run.repeat,
+        "outcome": run.outcome.value,
+        "reason": run.reason,
+        "started_at": run.started_at.isoformat() if run.started_at else None,
+        "duration_s": run.duration_s,
+        "suspicions": _codes(doubt.code for doubt in run.suspicions),
+        "directory": run.directory,
+        "log": run.log,
+        "manifest": run.manifest,
+    }
+    measured = run.measurement
+    if measured:
+        same = ("unit", "rule", "throughput", "samples", "window_s", "measured_steps", "warmup_steps")
+        more = ("first_step_s", "compile_s", "data_wait", "final_loss")
+        row |= {name: getattr(measured, name) for name in (*same, *more)}
+        row["peak_memory_bytes"] = max(measured.peak_memory_bytes, default=None)
+        row |= {name: getattr(measured.steadiness, name) for name in ("steady", "settled_after")}
+        if times := measured.step_times:
+            row |= {
+                "step_mean_s": times.mean, "step_min_s": times.minimum, "step_p50_s": times.p50,
+                "step_p90_s": times.p90, "step_p99_s": times.p99, "step_max_s": times.maximum,
+            }  # fmt: skip
+    return row
+
+
+def _axes(name: str, case: Case) -> dict[str, Any]:
+    axes = {axis: getattr(case, axis) for axis in AXES}
+    options = " ".join(f"{option}={value}" for option, value in sorted(case.options.items()))
+    return {"case": name, **axes, "options": options, "world_size": case.world_size}
+
+
+def _bounds(name: str, interval: Interval | None) -> dict[str, float]:
+    return {f"{name}_low": interval.low, f"{name}_high": interval.high} if interval else {}
+
+
+def _codes(codes: Iterable[str]) -> str:
+    return " ".join(dict.fromkeys(codes))
+
+
+def _field(value: Any) -> Any:
+    """Return a field's value; a text that a spreadsheet would run as a formula gets an apostrophe in front."""
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, str) and value.startswith(("=", "+", "-", "@", "\t", "\r")):
+        return f"'{value}"
+    return value

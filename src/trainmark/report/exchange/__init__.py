@@ -1,0 +1,36 @@
+"""The exchange formats of others: database rows (``paddle-json``) and DLPerf's result (``dlperf-json``)."""
+
+from trainmark.report.exchange.adapters import row_from_log, rows_from_results
+from trainmark.report.exchange.dlperf import BASELINE, DlperfResult, dlperf_json
+from trainmark.report.exchange.paddle import (
+    FIELDS,
+    DatabaseRow,
+    Mission,
+    RunMode,
+    case_name,
+    load_directions,
+    load_missions,
+    log_file_name,
+    mission_for,
+    paddle_row,
+)
+from trainmark.report.exchange.rows import SpeedRow
+
+__all__ = [
+    "BASELINE",
+    "FIELDS",
+    "DatabaseRow",
+    "DlperfResult",
+    "Mission",
+    "RunMode",
+    "SpeedRow",
+    "case_name",
+    "dlperf_json",
+    "load_directions",
+    "load_missions",
+    "log_file_name",
+    "mission_for",
+    "paddle_row",
+    "row_from_log",
+    "rows_from_results",
+]

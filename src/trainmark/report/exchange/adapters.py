@@ -1,0 +1,76 @@
+"""Rows for the exchange formats: out of a suite's results, and out of a log that a rule has made a number of."""
+
+from collections.abc import Iterator, Sequence
+
+from trainmark.errors import InputError
+from trainmark.logs.model import ParsedLog
+from trainmark.measure.rules.model import RuleResult
+from trainmark.report.exchange.rows import SpeedRow
+from trainmark.store import CaseResult, Results
+from trainmark.suite import Case, Outcome
+
+_NAMES = {"resnet50_v1.5": "ResNet50V1.5", "mobilenet_v1": "MobileNetV1"}
+_OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "devices_per_node"})
+
+
+def rows_from_results(results: Results) -> tuple[SpeedRow, ...]:
+    """Return one row a run of a suite, whatever its outcome; only an ``ok`` run has a speed.
+
+    Cases of which no run was started give no row. ``variant`` holds the axes that differ within the suite
+    and have no field of their own in a row.
+    """
+    cases = [result.case for result in results.cases]
+    axes = [axis for axis in Case.model_fields if axis not in _OWN_FIELDS and _differs(axis, cases)]
+    unit = next((result.unit for result in results.cases if result.unit), None)
+    return tuple(row for result in results.cases for row in _case_rows(result, axes, unit))
+
+
+def _differs(axis: str, cases: Sequence[Case]) -> bool:
+    return len({str(getattr(case, axis)) for case in cases}) > 1
+
+
+def _case_rows(result: CaseResult, axes: Sequence[str], unit: str | None) -> Iterator[SpeedRow]:
+    case = result.case
+    for run in result.runs:
+        if run.outcome in (Outcome.UNSUPPORTED, Outcome.SKIPPED) or isinstance(case.batch_per_device, str):
+            continue
+        measured = run.measurement if run.outcome is Outcome.OK else None
+        yield SpeedRow(
+            log=run.log or f"{run.directory}/train.log",
+            model=_NAMES.get(case.model, case.model),
+            precision=_precision_word(case.precision.value),
+            batch_per_device=case.batch_per_device,
+            devices=case.world_size,
+            nodes=case.nodes,
+            speed=measured.throughput if measured else None,
+            unit=measured.unit if measured else result.unit or unit,
+            repeat=run.repeat,
+            variant="_".join(str(getattr(case, axis)) for axis in axes),
+        )
+
+
+def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> SpeedRow:
+    """Return the row of one log; ``result`` is what a rule made of it, null value included.
+
+    Raises ``InputError`` when the log says too little for a row's names: model, precision, batch or devices.
+    """
+    facts = parsed.facts
+    if facts.model is None or facts.precision is None or facts.batch_per_device is None or facts.gpus is None:
+        needed = ("model", "precision", "batch_per_device", "gpus")
+        missing = [name for name in needed if getattr(facts, name) is None]
+        raise InputError(f"{parsed.log}: the log does not say its {', '.join(missing)}; give it by flag")
+    return SpeedRow(
+        log=parsed.log,
+        model=_NAMES.get(facts.model, facts.model),
+        precision=_precision_word(facts.precision.value),
+        batch_per_device=facts.batch_per_device,
+        devices=facts.gpus,
+        nodes=facts.nodes or 1,
+        speed=result.value,
+        unit=parsed.unit.value if parsed.unit else None,
+        repeat=repeat,
+    )
+
+
+def _precision_word(precision: str) -> str:
+    return "amp" if precision.startswith("amp") else precision

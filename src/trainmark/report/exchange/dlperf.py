@@ -1,0 +1,87 @@
+"""``--to dlperf-json``: model, topology, mean, median and speedup of the runs, in the shape printed in document 002.
+
+The rules are that document's (计算规则): mean and median over the runs of a topology, the speedup by the median
+against one node with one device, two decimals.
+"""
+
+from collections import Counter
+from collections.abc import Iterable
+from statistics import fmean, median
+
+from trainmark.errors import InputError
+from trainmark.report.exchange.rows import SpeedRow
+
+BASELINE = "1n1g"
+
+TopologyResult = dict[str, float | int | None]
+DlperfResult = dict[str, dict[str, TopologyResult]]
+
+
+def dlperf_json(rows: Iterable[SpeedRow]) -> DlperfResult:
+    """Return ``{model: {topology: {average_speed, batch_size_per_device, median_speed, speedup}}}``.
+
+    Runs without a number do not enter a mean or a median; a topology of such runs alone has null for both.
+    Without a ``1n1g`` that has a number, every speedup is null. Where a model ran with more than one batch,
+    precision or variant, each stays apart under a longer name, such as ``r50_b128_fp32``. Raises
+    ``InputError`` when two runs of one case have the same number, or runs of one case count other things.
+    """
+    groups: dict[tuple[str, str], list[SpeedRow]] = {}
+    for row in rows:
+        groups.setdefault((row.model, _suffix(row)), []).append(row)
+    variants = Counter(model for model, _ in groups)
+    return {
+        f"{model}_{suffix}" if variants[model] > 1 else model: _model(model, members)
+        for (model, suffix), members in groups.items()
+    }
+
+
+def _suffix(row: SpeedRow) -> str:
+    words = (f"b{row.batch_per_device}", row.precision, row.variant)
+    return "_".join(word for word in words if word)
+
+
+def _model(model: str, rows: list[SpeedRow]) -> dict[str, TopologyResult]:
+    units = sorted({row.unit for row in rows if row.unit is not None})
+    if len(units) > 1:
+        raise InputError(f"{model}: {' and '.join(units)} cannot share one result")
+    topologies: dict[str, list[SpeedRow]] = {}
+    for row in sorted(rows, key=lambda row: (row.nodes, row.devices, row.repeat)):
+        topologies.setdefault(row.topology, []).append(row)
+    for topology, members in topologies.items():
+        repeat, count = Counter(row.repeat for row in members).most_common(1)[0]
+        if count > 1:
+            raise InputError(f"{model} {topology}: {count} runs are number {repeat}")
+    baseline = _median(topologies.get(BASELINE, []))
+    return {topology: _topology(members, baseline) for topology, members in topologies.items()}
+
+
+def _topology(rows: list[SpeedRow], baseline: float | None) -> TopologyResult:
+    speed = _median(rows)
+    return {
+        "average_speed": _rounded(_mean(rows)),
+        "batch_size_per_device": rows[0].batch_per_device,
+        "median_speed": _rounded(speed),
+        "speedup": None if speed is None or baseline is None else _rounded(speed / baseline),
+    }
+
+
+def _speeds(rows: Iterable[SpeedRow]) -> list[float]:
+    return [row.speed for row in rows if row.speed is not None]
+
+
+def _mean(rows: Iterable[SpeedRow]) -> float | None:
+    speeds = _speeds(rows)
+    return fmean(speeds) if speeds else None
+
+
+def _median(rows: Iterable[SpeedRow]) -> float | None:
+    speeds = _speeds(rows)
+    return median(speeds) if speeds else None
+
+
+def _rounded(value: float | None) -> float | None:
+    """Round to two decimals as numpy does (the nearest hundredth, ties to even): 5099.425 gives 5099.42.
+
+    ``round(value, 2)`` looks at the binary value instead and gives 5099.43, which is not what was printed.
+    """
+    return None if value is None else round(value * 100) / 100

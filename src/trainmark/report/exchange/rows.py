@@ -1,0 +1,33 @@
+"""What the exchange formats are made of: one measured (or failed) run, free of where it came from."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SpeedRow:
+    """One run of one case.
+
+    ``speed`` is in ``unit`` over all devices, or none when the run gave no number (out of memory, failed,
+    incomplete): an outcome is never a number. ``unit`` is null where no run said it. ``devices`` counts all
+    devices over all ``nodes``. ``precision`` is the word for names, such as ``fp32``, ``fp16`` or ``amp``.
+    ``repeat`` counts from 1. ``variant`` names what else sets the case apart (layout, compiler, data, ...),
+    empty where nothing does.
+    """
+
+    log: str
+    model: str
+    precision: str
+    batch_per_device: int
+    devices: int
+    nodes: int
+    speed: float | None
+    unit: str | None
+    repeat: int = 1
+    variant: str = ""
+
+    @property
+    def topology(self) -> str:
+        """Nodes and devices a node as DLPerf writes them: ``4n8g``; raises ``ValueError`` for uneven nodes."""
+        if self.devices % self.nodes:
+            raise ValueError(f"{self.devices} devices do not spread evenly over {self.nodes} nodes")
+        return f"{self.nodes}n{self.devices // self.nodes}g"

@@ -1,0 +1,54 @@
+"""The report's fixed sentences: one catalogue a language, under ``texts/``, with the same keys in each."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+from importlib.resources import files
+
+import yaml
+
+from trainmark.suite import Outcome
+
+
+class Language(StrEnum):
+    """The languages that a report can be written in."""
+
+    EN = "en"
+    ZH = "zh"
+
+    @property
+    def tag(self) -> str:
+        """The language's tag for HTML (BCP 47)."""
+        return {"en": "en", "zh": "zh-CN"}[self.value]
+
+
+@dataclass(frozen=True, slots=True)
+class Catalogue:
+    """A language's sentences by key. What they return is plain text, to be escaped by whoever renders it."""
+
+    language: Language
+    sentences: Mapping[str, str]
+
+    def __call__(self, key: str, **values: object) -> str:
+        """Return the sentence ``key`` with ``values`` put into its places."""
+        return self.sentences[key].format(**values)
+
+    def count(self, key: str, n: int) -> str:
+        """Return ``n`` things in words: the sentence ``key_one`` for one of them, else ``key_other``."""
+        return self(f"{key}_one" if n == 1 else f"{key}_other", n=n)
+
+    def outcome(self, outcome: Outcome) -> str:
+        """Return what a table shows where a number would stand."""
+        return self(f"outcome_{outcome.value}")
+
+    def joined(self, words: tuple[str, ...] | list[str]) -> str:
+        """Return the words as a list in one line."""
+        return self("comma").join(words)
+
+
+@cache
+def catalogue(language: Language) -> Catalogue:
+    """Return the sentences of ``language``."""
+    text = (files(__package__) / "texts" / f"{language.value}.yaml").read_text(encoding="utf-8")
+    return Catalogue(language, yaml.safe_load(text))

@@ -1,0 +1,118 @@
+"""A report as Markdown (GitHub's dialect: tables, fenced code). Text from data stays text, whatever is in it."""
+
+import re
+from collections.abc import Iterable
+
+from trainmark.report.blocks import (
+    Block,
+    Bullets,
+    Cell,
+    Chart,
+    Code,
+    Paragraph,
+    Report,
+    Section,
+    Span,
+    Style,
+    Table,
+    plain,
+    printable,
+)
+
+_SPECIAL = re.compile(r"[\\`*<|~$]|\](?=[(\[:])|\[(?=[ xX]\])|&(?=[#\w])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_BLOCK_START = re.compile(r"^(\d*)(?=[-+#=>.)])")
+
+
+def to_markdown(report: Report, plots: str = "plots") -> str:
+    """Return the report as Markdown; its charts are the files ``<plots>/<name>.svg``."""
+    parts = [f"# {escape(report.title)}", _begun(escape(report.lead))]
+    for section in report.sections:
+        parts += _section(section, plots)
+    parts.append(f"---\n\n{escape(report.colophon)}")
+    return "\n\n".join(parts) + "\n"
+
+
+def escape(text: str) -> str:
+    """Return ``text`` so that Markdown shows it as it is, in one line, inside a block that has begun."""
+    return _SPECIAL.sub(r"\\\g<0>", " ".join(printable(text).split()))
+
+
+def _begun(markdown: str) -> str:
+    """Return inline Markdown so that its first characters begin no list, heading, quotation or reference."""
+    return _BLOCK_START.sub(r"\1\\", markdown.strip(), count=1)
+
+
+def _section(section: Section, plots: str) -> Iterable[str]:
+    yield f"## {escape(section.title)}"
+    for block in section.blocks:
+        yield from _block(block, plots)
+
+
+def _block(block: Block, plots: str) -> Iterable[str]:
+    match block:
+        case Paragraph(spans, alert):
+            yield f"> **{_inline(spans)}**" if alert else _begun(_inline(spans))
+        case Bullets(items):
+            yield "\n".join(f"- {_begun(_inline(item))}" for item in items)
+        case Table():
+            if block.heading:
+                yield f"### {escape(block.heading)}"
+            yield _table(block)
+            if block.footnotes:
+                yield "\n".join(f"- {_begun(escape(note))}" for note in block.footnotes)
+        case Code(heading, text):
+            yield f"{_begun(escape(heading))}:\n\n{_fenced(text)}"
+        case Chart(name, title, caption, _):
+            yield f"![{_bracketed(title)}]({plots}/{name}.svg)"
+            yield f"*{escape(caption)}*"
+
+
+def _table(table: Table) -> str:
+    head = [escape(column.title) for column in table.columns]
+    rules = ["---:" if column.numeric else "---" for column in table.columns]
+    rows = [[_cell(cell) for cell in row] for row in table.rows]
+    return "\n".join(f"| {' | '.join(line)} |" for line in (head, rules, *rows))
+
+
+def _cell(cell: Cell) -> str:
+    text = _inline(cell.spans)
+    return f"{text} {_inline(plain(cell.detail))}" if cell.detail else text
+
+
+def _inline(spans: tuple[Span, ...]) -> str:
+    return "".join(_span(span) for span in spans)
+
+
+def _span(span: Span) -> str:
+    text = (
+        _code(span.text)
+        if span.style is Style.CODE
+        else escape(span.text)
+        if span.text.strip()
+        else span.text
+    )
+    if span.style is Style.PLAIN and span.text.strip():
+        # Blanks at the ends separate this piece from its neighbours.
+        text = " " * span.text.startswith(" ") + text + " " * span.text.endswith(" ")
+    return f"[{_bracketed(span.text)}]({span.href})" if span.href else text
+
+
+def _bracketed(text: str) -> str:
+    """Return plain text for between the brackets of a link."""
+    return re.sub(r"(?<!\\)[\[\]]", r"\\\g<0>", escape(text))
+
+
+def _code(text: str) -> str:
+    line = " ".join(printable(text).split()).replace("|", "\\|")
+    ticks = _longest_run(line) + 1
+    pad = " " if line.startswith("`") or line.endswith("`") else ""
+    return f"{'`' * ticks}{pad}{line}{pad}{'`' * ticks}"
+
+
+def _fenced(text: str) -> str:
+    fence = "`" * max(3, _longest_run(text) + 1)
+    return f"{fence}\n{printable(text)}\n{fence}"
+
+
+def _longest_run(text: str) -> int:
+    return max((len(run) for run in re.findall("`+", text)), default=0)

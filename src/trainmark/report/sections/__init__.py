@@ -1,0 +1,1 @@
+"""The report's sections, one module each; ``compose`` puts them in order."""

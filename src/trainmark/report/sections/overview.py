@@ -1,0 +1,111 @@
+"""The opening: one sentence that says what was run on what, and what a reader must know before any number."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from trainmark.report.axes import NOTHING
+from trainmark.report.blocks import Block, Bullets, Paragraph, Section, plain
+from trainmark.report.context import Context
+from trainmark.report.facts import framework, hardware, nodes
+from trainmark.report.marks import doubtful
+from trainmark.suite import Outcome
+
+
+def lead(context: Context) -> str:
+    """Return the opening sentence."""
+    results, say = context.results, context.say
+    runs = [run for case in results.cases for run in case.runs]
+    return say(
+        "lead",
+        suite=results.suite,
+        frameworks=say.joined(_frameworks(context)),
+        models=say.joined(_distinct(case.case.model for case in results.cases)),
+        hardware=_hardware(context),
+        date=_date(context),
+        protocol=results.protocol.name.value,
+        cases=say.count("cases", len(results.cases)),
+        runs=say.count("runs", len(runs)),
+        ok=sum(run.outcome is Outcome.OK for run in runs),
+    )
+
+
+def section(context: Context) -> Section:
+    """Return the facts that belong beside every number of the report."""
+    results, say, protocol = context.results, context.say, context.results.protocol
+    blocks: list[Block] = []
+    if results.description:
+        blocks.append(Paragraph(plain(results.description)))
+    if not results.complete:
+        blocks.append(Paragraph(plain(say("incomplete")), alert=True))
+    if not any(case.estimate for case in results.cases):
+        blocks.append(Paragraph(plain(say("nothing_measured")), alert=True))
+    steps = say(
+        "protocol_steps", steps=protocol.steps, warmup=protocol.warmup_steps, measured=protocol.measured_steps
+    )
+    if protocol.min_repeats == protocol.max_repeats:
+        repeats = say.count("protocol_repeats", protocol.min_repeats)
+    else:
+        repeats = say("protocol_repeats_range", low=protocol.min_repeats, high=protocol.max_repeats)
+    if protocol.target_half_width is not None and protocol.min_repeats < protocol.max_repeats:
+        repeats += say("protocol_target", target=f"{protocol.target_half_width * 100:g} %")
+    facts = [steps, repeats + say("stop"), *_constant(context)]
+    doubts = sum(doubtful(case) for case in results.cases)
+    if doubts:
+        facts.append(say.count("doubts_above", doubts))
+    blocks.append(Bullets(tuple(plain(fact) for fact in facts)))
+    return Section("overview", say("overview_title"), tuple(blocks))
+
+
+def _constant(context: Context) -> list[str]:
+    say = context.say
+    constant = [
+        say("aspect_is", aspect=say(f"aspect_{aspect}"), value=value)
+        for aspect, value in context.axes.constant().items()
+        if value != NOTHING
+    ]
+    if not constant:
+        return []
+    return [say("the_same_everywhere", what=say.joined(constant))]
+
+
+def _frameworks(context: Context) -> list[str]:
+    """Return the frameworks with the versions that the manifests give, the most exact word for each."""
+    known = [name for node in _nodes(context) if (name := framework(node))]
+    plain_names = _distinct(case.case.framework for case in context.results.cases)
+    versions = _distinct(known)
+    missing = [
+        name for name in plain_names if not any(v.lower().startswith(f"{name.lower()} ") for v in versions)
+    ]
+    return versions + missing
+
+
+def _hardware(context: Context) -> str:
+    """Return every kind of node with the largest number of them that a run had."""
+    counts: Counter[str] = Counter()
+    for manifest in context.results.manifests.values():
+        counts |= Counter(words for node in nodes(manifest) if (words := hardware(node, context.say)))
+    if not counts:
+        return context.say("hardware_unknown")
+    return context.say.joined(
+        [words if n == 1 else context.say("several_nodes", n=n, node=words) for words, n in counts.items()]
+    )
+
+
+def _nodes(context: Context) -> list[Mapping[str, Any]]:
+    return [node for manifest in context.results.manifests.values() for node in nodes(manifest)]
+
+
+def _date(context: Context) -> str:
+    started = [run.started_at for _, run in context.runs() if run.started_at]
+    first, last = (min(started), max(started)) if started else (context.results.generated_at,) * 2
+    return f"{_day(first)}" if _day(first) == _day(last) else f"{_day(first)} – {_day(last)}"
+
+
+def _day(moment: datetime) -> str:
+    return (moment.astimezone(UTC) if moment.tzinfo else moment).strftime("%Y-%m-%d")
+
+
+def _distinct(words: Iterable[str]) -> list[str]:
+    return list(dict.fromkeys(words))

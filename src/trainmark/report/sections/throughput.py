@@ -1,0 +1,101 @@
+"""The main tables: devices by precision and batch, or by framework, as published tables of this field have them."""
+
+from trainmark.report.axes import NOTHING, Aspect, Grid, Key, actual_batch
+from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
+from trainmark.report.charts.throughput import throughput_chart
+from trainmark.report.context import Context
+from trainmark.report.language import Catalogue
+from trainmark.report.marks import footnotes, marks, shown
+from trainmark.report.numbers import decimals, interval, number
+from trainmark.store import CaseResult, Results
+
+
+def section(context: Context) -> Section:
+    """Return the section with the main tables and the chart of all cases."""
+    say = context.say
+    blocks: list[Block] = [Paragraph(plain(caption(context.results, say)))]
+    if Aspect.FRAMEWORK in context.axes.varying:
+        blocks.append(Paragraph(plain(say("no_certificate"))))
+    blocks += tables(context)
+    specification = throughput_chart(context)
+    if specification is not None:
+        blocks.append(
+            Chart("throughput", say("throughput_chart"), say("throughput_chart_caption"), specification)
+        )
+    return Section("throughput", say("throughput_title"), tuple(blocks))
+
+
+def caption(results: Results, say: Catalogue) -> str:
+    """Return what the numbers of the tables are, with their unit."""
+    found = units(results)
+    return say("throughput_caption", unit=say.joined(found)) if found else say("throughput_caption_empty")
+
+
+def units(results: Results) -> list[str]:
+    """Return the units of the throughputs, as a rule one."""
+    return list(dict.fromkeys(case.unit for case in results.cases if case.unit))
+
+
+def tables(context: Context) -> list[Table]:
+    """Return one table a grid, as text."""
+    return [_table(context, grid) for grid in context.axes.grids()]
+
+
+def _table(context: Context, grid: Grid) -> Table:
+    say = context.say
+    in_row = {key: next(c for (row, _), c in grid.cells.items() if row == key) for key in grid.rows}
+    by_devices = grid.row_aspects == (Aspect.DEVICES,)
+    several_nodes = by_devices and any(c.case.nodes > 1 for c in in_row.values())
+    if by_devices:
+        sides = [say("nodes"), say("aspect_devices")] if several_nodes else [say("aspect_devices")]
+    else:
+        sides = [say(f"aspect_{aspect}") for aspect in grid.row_aspects]
+    columns = [Column(side, numeric=by_devices) for side in sides]
+    contents = []
+    for column in grid.columns:
+        held = [grid.cells.get((row, column)) for row in grid.rows]
+        columns.append(Column(_column_title(say, grid, column, held)))
+        contents.append(_column_cells(say, held))
+    rows = []
+    for i, row in enumerate(grid.rows):
+        case = in_row[row].case
+        if by_devices:
+            words = [str(case.nodes), str(case.world_size)] if several_nodes else [str(case.world_size)]
+        else:
+            words = list(row)
+        rows.append((*(cell(word) for word in words), *(content[i] for content in contents)))
+    heading = say.joined(
+        [say("aspect_is", aspect=say(f"aspect_{a}"), value=v) for a, v in grid.of.items() if v != NOTHING]
+    )
+    blanks = len(grid.cells) < len(grid.rows) * len(grid.columns)
+    notes = footnotes(list(grid.cells.values()), say, blanks)
+    return Table(heading, tuple(columns), tuple(rows), tuple(notes))
+
+
+def _column_title(say: Catalogue, grid: Grid, column: Key, held: list[CaseResult | None]) -> str:
+    if grid.column_aspects == (Aspect.FRAMEWORK,):
+        return column[0]
+    precision, batch = column
+    became = {actual_batch(result) for result in held if result is not None} - {None}
+    if len(became) == 1:
+        batch = f"{batch} ({became.pop()})"
+    return say("column_precision_batch", precision=precision, batch=batch)
+
+
+def _column_cells(say: Catalogue, held: list[CaseResult | None]) -> list[Cell]:
+    places = decimals(result.estimate.median for result in held if result and result.estimate)
+    batches = {actual_batch(result) for result in held if result is not None} - {None}
+    return [_cell(say, result, places, say_batch=len(batches) > 1) for result in held]
+
+
+def _cell(say: Catalogue, result: CaseResult | None, places: int, say_batch: bool) -> Cell:
+    if result is None:
+        return cell("-")
+    instead = shown(result, say)
+    if instead is not None or result.estimate is None:
+        return cell(instead or "-")
+    text = number(result.estimate.median, places) + "".join(marks(result))
+    details = [interval(result.estimate.interval, places)]
+    if say_batch and (batch := actual_batch(result)):
+        details.append(say("batch_in_cell", batch=batch))
+    return cell(text, " ".join(detail for detail in details if detail))

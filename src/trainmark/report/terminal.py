@@ -1,0 +1,56 @@
+"""The main tables as plain text, for the end of ``trainmark run``."""
+
+from pathlib import Path
+
+from rich.cells import cell_len
+
+from trainmark.report.blocks import Cell, Table, printable
+from trainmark.report.context import context
+from trainmark.report.language import Language
+from trainmark.report.sections.overview import lead
+from trainmark.report.sections.throughput import caption, tables
+from trainmark.store import Results
+from trainmark.suite import Outcome
+
+
+def render_table(results: Results, language: Language = Language.EN) -> str:
+    """Return the tables of throughputs with their footnotes, and a line a case that gave no number."""
+    about = context(results, Path(), language)
+    say = about.say
+    parts = [lead(about), caption(results, say)]
+    parts += [_table(table) for table in tables(about)]
+    missing = [
+        f"{about.axes.label(case.case)}: {say.outcome(case.outcome)}: {case.reason or '-'}"
+        for case in results.cases
+        if case.outcome is not Outcome.OK
+    ]
+    if missing:
+        parts.append("\n".join(missing))
+    return printable("\n\n".join(parts)) + "\n"
+
+
+def _table(table: Table) -> str:
+    lines = [
+        [column.title for column in table.columns],
+        *([_text(cell) for cell in row] for row in table.rows),
+    ]
+    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(table.columns))]
+    text = [
+        "  ".join(
+            _aligned(word, width, column.numeric)
+            for word, width, column in zip(line, widths, table.columns, strict=True)
+        ).rstrip()
+        for line in lines
+    ]
+    text.insert(1, "  ".join("-" * width for width in widths))
+    return "\n".join([*([table.heading] if table.heading else []), *text, *table.footnotes])
+
+
+def _text(cell: Cell) -> str:
+    words = " ".join("".join(span.text for span in cell.spans).split())
+    return f"{words} {cell.detail}" if cell.detail else words
+
+
+def _aligned(text: str, width: int, right: bool) -> str:
+    blanks = " " * (width - cell_len(text))
+    return blanks + text if right else text + blanks

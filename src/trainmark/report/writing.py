@@ -1,0 +1,69 @@
+"""Rendering a report in each format, and writing all of its files into the results' folder."""
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from trainmark.files import write_atomically
+from trainmark.report.blocks import Report
+from trainmark.report.charts import on_white, svg
+from trainmark.report.compose import compose
+from trainmark.report.csvfile import render_csv, render_runs_csv
+from trainmark.report.html import to_html
+from trainmark.report.language import Language
+from trainmark.report.markdown import to_markdown
+from trainmark.store import Results
+
+PLOTS = "plots"
+
+
+def render_markdown(
+    results: Results, directory: Path, language: Language = Language.EN, base: str = "", plots: str = PLOTS
+) -> str:
+    """Return the report as Markdown.
+
+    ``directory`` holds the runs' files, of which those that exist are linked; ``base`` leads there from the
+    folder that the Markdown will stand in (empty, or ending in ``/``). ``plots`` is where the charts lie as SVG,
+    see ``write_plots``.
+    """
+    return to_markdown(compose(results, directory, language, base), plots)
+
+
+def render_html(results: Results, directory: Path, language: Language = Language.EN, base: str = "") -> str:
+    """Return the report as one HTML page that needs nothing from elsewhere; see ``render_markdown``."""
+    report = compose(results, directory, language, base)
+    return to_html(report, _pictures(report))
+
+
+def write_plots(
+    folder: Path, results: Results, directory: Path, language: Language = Language.EN
+) -> list[Path]:
+    """Write the report's charts as ``folder/<name>.svg``; return their paths."""
+    return _write_plots(folder, _pictures(compose(results, directory, language)))
+
+
+def write_reports(directory: Path, results: Results, language: Language = Language.EN) -> list[Path]:
+    """Write ``results.csv``, ``runs.csv``, ``plots/*.svg``, ``report.md`` and ``report.html`` into ``directory``."""
+    written = _write(directory, {"results.csv": render_csv(results), "runs.csv": render_runs_csv(results)})
+    report = compose(results, directory, language)
+    pictures = _pictures(report)
+    written += _write_plots(directory / PLOTS, pictures)
+    pages = {"report.md": to_markdown(report, PLOTS), "report.html": to_html(report, pictures)}
+    return written + _write(directory, pages)
+
+
+def _pictures(report: Report) -> dict[str, str]:
+    return {chart.name: svg(chart.specification, chart.name) for chart in report.charts}
+
+
+def _write_plots(folder: Path, pictures: Mapping[str, str]) -> list[Path]:
+    if not pictures:
+        return []
+    folder.mkdir(parents=True, exist_ok=True)
+    return _write(folder, {f"{name}.svg": on_white(picture) for name, picture in pictures.items()})
+
+
+def _write(folder: Path, contents: Mapping[str, str]) -> list[Path]:
+    paths = [folder / name for name in contents]
+    for path, text in zip(paths, contents.values(), strict=True):
+        write_atomically(path, text)
+    return paths

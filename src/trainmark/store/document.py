@@ -1,0 +1,108 @@
+"""``results.json``: everything that a suite's runs gave, in one versioned document.
+
+The schema's name is ``trainmark.results/1``; docs/file-formats.md describes every field. A later version
+only adds fields, or gets another number.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from trainmark.errors import InputError
+from trainmark.files import write_atomically
+from trainmark.measure import About, Estimate, Measurement, Speedup, Suspicion
+from trainmark.suite import Case, Outcome, Protocol
+
+SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class RunResult(_Frozen):
+    """One run: what became of it and, where it is ``ok``, its measurement.
+
+    ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
+    suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
+    is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
+    """
+
+    repeat: int
+    outcome: Outcome
+    reason: str | None
+    started_at: datetime | None
+    duration_s: float | None
+    directory: str
+    log: str | None
+    commands: tuple[str, ...]
+    measurement: Measurement | None
+    suspicions: tuple[Suspicion, ...]
+    parameters: Mapping[str, Any]
+    telemetry: Mapping[str, Any] | None
+    manifest: str | None
+
+
+class CaseResult(_Frozen):
+    """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those."""
+
+    id: str
+    case: Case
+    outcome: Outcome
+    reason: str | None
+    estimate: Estimate | None
+    speedup: Speedup | None
+    runs: tuple[RunResult, ...]
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of the throughput, such as ``images/s``."""
+        return next((run.measurement.unit for run in self.runs if run.measurement), None)
+
+
+class Results(_Frozen):
+    """A suite's results. ``complete`` is false when the suite was interrupted or runs are still to come."""
+
+    schema_name: Literal["trainmark.results/1"] = SCHEMA
+    trainmark_version: str
+    generated_at: datetime
+    suite: str
+    description: str
+    protocol: Protocol
+    command: str
+    complete: bool
+    cases: tuple[CaseResult, ...]
+    manifests: Mapping[str, Mapping[str, Any]]
+
+    @property
+    def holds(self) -> bool:
+        """Whether every run is ``ok`` and did the work that was asked for; the exit code says so."""
+        runs = [run for case in self.cases for run in case.runs]
+        doubts = [doubt for run in runs for doubt in run.suspicions]
+        return (
+            all(case.outcome is Outcome.OK for case in self.cases)
+            and all(run.outcome is Outcome.OK for run in runs)
+            and not any(doubt.about is About.WORK for doubt in doubts)
+        )
+
+
+def write_results(path: Path, results: Results) -> None:
+    """Write ``results.json`` in one piece."""
+    write_atomically(path, results.model_dump_json(indent=1) + "\n")
+
+
+def read_results(path: Path) -> Results:
+    """Read ``results.json``; raise ``InputError`` when it is not there or not of this schema."""
+    try:
+        return Results.model_validate_json(path.read_bytes())
+    except FileNotFoundError:
+        raise InputError(f"{path}: not there; is it the --out directory of a trainmark run?") from None
+    except OSError as error:
+        raise InputError(f"{path}: cannot be read: {error.strerror}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        raise InputError(f"{path}: not a {SCHEMA} document: {place}: {first['msg']}") from None

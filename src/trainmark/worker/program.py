@@ -1,0 +1,155 @@
+"""The worker from its flags to its exit code: open, measure, gather, write; and every way in which that can fail.
+
+Exit codes: 0 the run is whole; 2 the flags or the launcher's variables cannot be used; 3 any other outcome than
+``ok``, whose sentence stands in the events and on standard error; 128 + n ended by signal n.
+"""
+
+from __future__ import annotations
+
+import importlib
+import multiprocessing
+import os
+import sys
+import traceback
+from pathlib import Path
+from typing import Any, Optional, Sequence
+
+from . import report
+from .arguments import Settings, parse
+from .events import PARAMETER, EventWriter
+from .outcomes import FAILED, OOM, UNSUPPORTED, RunError, first_sentence
+from .place import Place, place_from
+from .signals import exit_when_told
+from .training import Training
+from .window import measure
+
+EXIT_USAGE = 2
+EXIT_STOPPED = 3
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the worker and return its exit code; after a failure the process ends here, without clean-up.
+
+    A failed rank must not wait for the others in a collective's destructor, so it leaves by ``os._exit``.
+    """
+    try:
+        place = place_from()
+    except ValueError as error:
+        print(f"trainmark-worker: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    settings = parse(arguments, place.world_size)
+    exit_when_told(place.rank)
+    framework: Any = None
+    events: Optional[EventWriter] = None
+    try:
+        events = _open_events(settings.events) if place.rank == 0 else None
+        framework = _import_framework(settings.framework)
+        if settings.memory_limit is not None:
+            limit_memory(settings.memory_limit)
+        _run(settings, place, framework, events)
+    except Exception as error:
+        stopped = _stopped_by(error, framework)
+        _say(stopped, settings, place, events)
+        for child in multiprocessing.active_children():
+            child.terminate()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_STOPPED)
+    return 0
+
+
+def limit_memory(limit_bytes: int) -> None:
+    """Let allocations fail once this process's private writable memory would exceed ``limit_bytes``.
+
+    RLIMIT_DATA, not RLIMIT_AS: address space that is only reserved or that maps a library is not memory. It is set
+    after the framework was imported, because a library that gets no memory while it loads often just crashes.
+    """
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
+
+
+def _run(settings: Settings, place: Place, framework: Any, events: Optional[EventWriter]) -> None:
+    training: Training = framework.open_training(settings, place)
+    global_batch = settings.batch_per_device * place.world_size
+
+    def after_first_step() -> None:
+        actual = training.actual()
+        if events is not None:
+            events.write(PARAMETER, report.parameters(settings, place, training.describe(), actual))
+
+    def beat(done: int) -> None:
+        print(f"step {done}/{settings.steps}", flush=True)
+
+    if events is not None:
+        print("first step", flush=True)
+    timeline = measure(
+        training,
+        settings.steps,
+        settings.warmup_steps,
+        after_first_step,
+        beat if events is not None else None,
+    )
+    losses = training.losses()
+    own = report.RankTotals(
+        window_ns=timeline.window_ns,
+        samples=settings.batch_per_device * (settings.steps - settings.warmup_steps),
+        peak_memory_bytes=training.peak_memory_bytes(),
+        digest=training.digest(),
+        compiled_in_window=int(timeline.compiled_in_window),
+    )
+    ranks = [report.RankTotals(*values) for values in training.gather(own)]
+    if events is not None:
+        waits = training.data_waits_s
+        events.write_all(
+            report.step_events(settings, timeline, losses, waits, training.epoch_images, global_batch)
+        )
+        memory_of = str(training.describe()["peak_memory_of"])
+        events.write([], report.summary(timeline, ranks, losses, memory_of))
+    training.close()
+
+
+def _import_framework(name: str) -> Any:
+    """Return the package of this folder that trains in the framework: ``open_training`` and ``stopped_by``."""
+    try:
+        return importlib.import_module(f".{name}", __package__)
+    except ImportError as error:
+        raise RunError(UNSUPPORTED, f"{name} cannot be imported by {sys.executable}: {error}") from error
+
+
+def _open_events(path: Optional[str]) -> EventWriter:
+    if path is None:
+        return EventWriter(sys.stdout)
+    try:
+        return EventWriter(Path(path).open("w", encoding="utf-8"))
+    except OSError as error:
+        raise RunError(FAILED, f"cannot write the events to {path}: {error.strerror}") from error
+
+
+def _stopped_by(error: Exception, framework: Any) -> RunError:
+    if isinstance(error, RunError):
+        return error
+    known = framework.stopped_by(error) if framework is not None else None
+    if known is not None:
+        return known
+    traceback.print_exc()
+    if isinstance(error, MemoryError):
+        return RunError(OOM, "the host could not allocate memory")
+    return RunError(FAILED, first_sentence(error))
+
+
+def _say(stopped: RunError, settings: Settings, place: Place, events: Optional[EventWriter]) -> None:
+    """Write the outcome as an event (a rank other than 0 into a file of its own) and as a line on stderr."""
+    data = {"outcome": stopped.outcome, "reason": stopped.reason, "rank": place.rank}
+    if stopped.peer_lost:
+        data["peer_lost"] = True
+    try:
+        if events is None and place.rank > 0 and settings.events is not None:
+            events = _open_events(f"{settings.events}.rank{place.rank}")
+        if events is not None:
+            events.write([], data)
+    except (OSError, RunError) as error:
+        print(
+            f"trainmark-worker: rank {place.rank}: the outcome is not in the events: {error}", file=sys.stderr
+        )
+    print(f"trainmark-worker: rank {place.rank}: {stopped}", file=sys.stderr)

@@ -1,0 +1,67 @@
+"""The ``compiler`` axis in PyTorch."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from typing import Any, Dict, Optional
+
+import torch
+from torch import nn
+
+from ..outcomes import UNSUPPORTED, RunError
+
+NONE = "none"
+MODES: Dict[str, Optional[str]] = {
+    NONE: None,
+    "torch.compile": "default",
+    # Without CUDA graphs: they want every batch at the same address, and copying it there is not free.
+    "torch.compile-max": "max-autotune-no-cudagraphs",
+}
+
+
+def check_compiler(name: str, device: Any) -> None:
+    """Raise ``RunError`` if this PyTorch has no such compiler, or the compiler would lack its own tools here."""
+    if name not in MODES:
+        raise RunError(UNSUPPORTED, f"PyTorch has no compiler {name!r}; it has {', '.join(MODES)}")
+    if name == NONE:
+        return
+    if device.type == "cuda":
+        from torch.utils._triton import has_triton
+
+        if not has_triton():
+            raise RunError(UNSUPPORTED, f"{name} on a GPU needs Triton, which is not installed here")
+    elif shutil.which(os.environ.get("CXX", "g++")) is None:
+        raise RunError(UNSUPPORTED, f"{name} on a CPU needs a C++ compiler, and there is no g++ here")
+
+
+def compile_model(model: nn.Module, name: str, layout: str) -> Any:
+    """Return the whole model compiled, with static shapes; nothing is compiled before the first call.
+
+    The compiler would lay convolutions out as NHWC by itself where it expects a gain; with ``nchw`` that is
+    switched off, so that the layout is the one that was asked for.
+    """
+    if name == NONE:
+        return model
+    import torch._inductor.config as inductor
+
+    inductor.layout_optimization = layout == "nhwc"
+    return torch.compile(model, mode=MODES[name], dynamic=False)
+
+
+def compile_s(name: str) -> Optional[float]:
+    """Return the seconds that torch.compile says it has spent so far, forward and backward."""
+    if name == NONE:
+        return None
+    from torch._dynamo.utils import calculate_time_spent
+
+    return float(calculate_time_spent().get("total_wall_time", 0.0))
+
+
+def cache_hits(name: str) -> Optional[int]:
+    """Return how many graphs torch.compile took from its cache on disk: those make ``compile_s`` small."""
+    if name == NONE:
+        return None
+    from torch._dynamo.utils import counters
+
+    return int(counters["inductor"]["fxgraph_cache_hit"])

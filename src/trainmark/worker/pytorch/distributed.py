@@ -1,0 +1,78 @@
+"""The process group: gloo between CPUs, NCCL between GPUs."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, List, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ..place import Place
+
+
+class Group:
+    """All ranks of the run; every method does the obvious thing when there is no other rank."""
+
+    def __init__(self, place: Place, device: Any) -> None:
+        """Meet the other ranks at the place's address, if a launcher gave one."""
+        self.place = place
+        self.backend = None
+        self._device = device
+        if place.distributed:
+            self.backend = "nccl" if device.type == "cuda" else "gloo"
+            dist.init_process_group(
+                self.backend,
+                init_method="env://",
+                rank=place.rank,
+                world_size=place.world_size,
+                device_id=device if device.type == "cuda" else None,
+            )
+
+    def wrap(self, model: nn.Module, static_graph: bool) -> nn.Module:
+        """Return the model so that its gradients are averaged over the ranks while they are computed.
+
+        Batch-norm statistics stay each rank's own, as in the usual recipes without SyncBN, and are not sent around.
+        """
+        if self.backend is None:
+            return model
+        ddp = nn.parallel.DistributedDataParallel
+        # torch 2.13 renamed the flag and warns of the old name.
+        renamed = "forward_sync_buffers" in inspect.signature(ddp).parameters
+        return ddp(
+            model,
+            device_ids=[self._device.index] if self._device.type == "cuda" else None,
+            gradient_as_bucket_view=True,
+            static_graph=static_graph,
+            **{"forward_sync_buffers" if renamed else "broadcast_buffers": False},
+        )
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        if self.backend == "nccl":
+            dist.barrier(device_ids=[self._device.index])
+        elif self.backend is not None:
+            dist.barrier()
+
+    def gather(self, values: Sequence[int]) -> List[List[int]]:
+        """Return the values of every rank, by rank."""
+        own = torch.tensor(values, dtype=torch.int64, device=self._device)
+        if self.backend is None:
+            return [own.tolist()]
+        parts = [torch.empty_like(own) for _ in range(self.place.world_size)]
+        dist.all_gather(parts, own)
+        return [part.tolist() for part in parts]
+
+    def mean(self, values: Any) -> Any:
+        """Return the mean over the ranks of a floating-point tensor, element by element."""
+        if self.backend is not None:
+            dist.all_reduce(values)
+            values /= self.place.world_size
+        return values
+
+    def leave(self) -> None:
+        """End the group together: without the barrier, a rank that leaves first can abort the others."""
+        if self.backend is not None:
+            self.barrier()
+            dist.destroy_process_group()

@@ -1,0 +1,83 @@
+"""The ``precision`` axis in PyTorch: what is computed in which type, and what a device cannot do."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Dict, NamedTuple, Optional
+
+import torch
+from torch import nn
+
+from ..arguments import Recipe
+from ..outcomes import UNSUPPORTED, RunError
+
+
+class Precision(NamedTuple):
+    """``compute`` is the type of convolutions and of the images; ``weights`` of convolution and linear weights.
+
+    With ``autocast`` the weights stay in FP32 and are cast for each use; without it they are kept in ``weights``.
+    ``tf32`` lets FP32 matrix products and convolutions round their inputs to TF32. ``scaled`` says that the loss
+    is scaled so that gradients do not vanish in FP16.
+    """
+
+    compute: Any
+    weights: Any
+    autocast: bool = False
+    tf32: bool = False
+    scaled: bool = False
+
+
+PRECISIONS: Dict[str, Precision] = {
+    "fp32": Precision(torch.float32, torch.float32),
+    "tf32": Precision(torch.float32, torch.float32, tf32=True),
+    "amp-fp16": Precision(torch.float16, torch.float32, autocast=True, scaled=True),
+    "amp-bf16": Precision(torch.bfloat16, torch.float32, autocast=True),
+    "fp16": Precision(torch.float16, torch.float16, scaled=True),
+    "bf16": Precision(torch.bfloat16, torch.bfloat16),
+}
+
+
+def choose_precision(name: str, device: Any) -> Precision:
+    """Return the precision and set torch's TF32 switches for it; raise ``RunError`` if the device lacks it."""
+    precision = PRECISIONS[name]
+    generation = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
+    if precision.tf32 and generation is None:
+        raise RunError(UNSUPPORTED, "tf32 needs an NVIDIA GPU: a CPU has no TF32")
+    needs_ampere = precision.tf32 or precision.compute is torch.bfloat16
+    if needs_ampere and generation is not None and generation < (8, 0):
+        have = ".".join(map(str, generation))
+        raise RunError(UNSUPPORTED, f"{name} needs compute capability 8.0 or later; this GPU has {have}")
+    # The older switches, because torch refuses a mixture and its own compiler reads these.
+    torch.backends.cuda.matmul.allow_tf32 = precision.tf32
+    torch.backends.cudnn.allow_tf32 = precision.tf32
+    return precision
+
+
+def convert_weights(model: nn.Module, precision: Precision) -> None:
+    """Keep the weights in ``precision.weights``, but batch norm in FP32, as cuDNN computes it."""
+    if precision.weights is torch.float32:
+        return
+    for module in model.modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            module.to(precision.weights)
+
+
+def autocast(precision: Precision, device: Any) -> "AbstractContextManager[Any]":
+    """Return the context in which the forward pass and the loss run; it can be entered again and again."""
+    if not precision.autocast:
+        return nullcontext()
+    return torch.autocast(device.type, dtype=precision.compute)
+
+
+def loss_scaler(precision: Precision, recipe: Recipe, device: Any) -> Any:
+    """Return the gradient scaler; for the precisions that do not scale, one that does nothing.
+
+    With a fixed scale it never grows. Together with the fused SGD it reads nothing back to the host: the kernel
+    takes the scale and the overflow flag from the device.
+    """
+    fixed: Optional[float] = recipe.loss_scale
+    if fixed is None:
+        return torch.amp.GradScaler(device.type, enabled=precision.scaled)
+    return torch.amp.GradScaler(
+        device.type, init_scale=fixed, growth_interval=1_000_000_000, enabled=precision.scaled
+    )

@@ -1,0 +1,127 @@
+"""Turns what the ranks saw into events: the parameters, one line a step, and the summary."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from .arguments import Settings
+from .events import SCHEMA, Step
+from .place import Place
+from .window import Timeline
+
+UNIT = "images/s"
+
+
+class RankTotals(NamedTuple):
+    """One rank's part of the result, as whole numbers, so that ranks can exchange it."""
+
+    window_ns: int
+    samples: int
+    peak_memory_bytes: int
+    digest: int
+    compiled_in_window: int
+
+
+def parameters(
+    settings: Settings, place: Place, description: Mapping[str, Any], actual: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """Return the data of the PARAMETER event: what was asked for, and under ``actual`` what it really was."""
+    asked = {
+        "schema": SCHEMA,
+        "framework": settings.framework,
+        "model": settings.model,
+        "precision": settings.precision,
+        "layout": settings.layout,
+        "compiler": settings.compiler,
+        "data": settings.data,
+        "loader": None if settings.synthetic else settings.loader,
+        "loader_workers": None if settings.synthetic else settings.loader_workers,
+        "batch_per_device": settings.batch_per_device,
+        "world_size": place.world_size,
+        "global_batch": settings.batch_per_device * place.world_size,
+        "image_size": settings.image_size,
+        "classes": settings.classes,
+        "steps": settings.steps,
+        "warmup_steps": settings.warmup_steps,
+        "seed": settings.seed,
+        "memory_limit_bytes": settings.memory_limit,
+        "unit": UNIT,
+    }
+    return {**asked, **description, "actual": dict(actual)}
+
+
+def step_events(
+    settings: Settings,
+    timeline: Timeline,
+    losses: List[float],
+    data_waits_s: List[float],
+    epoch_images: int,
+    global_batch: int,
+) -> List[Tuple[Step, Mapping[str, Any], float]]:
+    """Return one event a step, dated with the time at which the step was done."""
+    events: List[Tuple[Step, Mapping[str, Any], float]] = []
+    done_at = timeline.first_step_at
+    for index, step_s in enumerate(timeline.step_s):
+        done_at = timeline.window_at + step_s if index == settings.warmup_steps else done_at + step_s
+        data: Dict[str, Any] = {"phase": _phase(index, settings.warmup_steps), "step_time_s": step_s}
+        data.update(_loss(losses[index]))
+        data["data_wait_s"] = data_waits_s[index]
+        events.append(([index * global_batch // epoch_images, index], data, done_at))
+    return events
+
+
+def summary(
+    timeline: Timeline, ranks: List[RankTotals], losses: List[float], memory_of: str
+) -> Dict[str, Any]:
+    """Return the data of the last event. Throughput is all ranks' samples over the slowest rank's window."""
+    window_s = max(rank.window_ns for rank in ranks) / 1e9
+    samples = sum(rank.samples for rank in ranks)
+    agree = len({rank.digest for rank in ranks}) == 1
+    return {
+        "outcome": "ok",
+        "throughput": samples / window_s,
+        "unit": UNIT,
+        "samples": samples,
+        "window_s": window_s,
+        "window_at": timeline.window_at,
+        "world_size": len(ranks),
+        "rank_windows_s": [rank.window_ns / 1e9 for rank in ranks],
+        "rank_samples": [rank.samples for rank in ranks],
+        "first_step_s": timeline.first_step_s,
+        "compile_s": timeline.compile_s,
+        "peak_memory_bytes": [rank.peak_memory_bytes for rank in ranks],
+        "peak_memory_of": memory_of,
+        "ranks_agree": agree,
+        "suspect": _suspicions(ranks, losses, agree),
+    }
+
+
+def _suspicions(ranks: List[RankTotals], losses: List[float], agree: bool) -> List[Dict[str, str]]:
+    found: List[Tuple[str, str]] = []
+    first = first_not_finite(losses)
+    if first is not None:
+        found.append(("loss-not-finite", f"The loss of step {first} is {losses[first]}."))
+    if not agree:
+        found.append(("ranks-disagree", "The ranks hold different parameters after the window."))
+    late = [index for index, rank in enumerate(ranks) if rank.compiled_in_window]
+    if late:
+        found.append(
+            ("compiled-in-window", f"Ranks {late} compiled again in the window: too little warm-up.")
+        )
+    return [{"code": code, "sentence": sentence} for code, sentence in found]
+
+
+def first_not_finite(losses: List[float]) -> Optional[int]:
+    """Return the first step whose loss is NaN or infinite, or None."""
+    return next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), None)
+
+
+def _phase(index: int, warmup_steps: int) -> str:
+    if index == 0:
+        return "first_step"
+    return "warmup" if index < warmup_steps else "measured"
+
+
+def _loss(loss: float) -> Dict[str, Any]:
+    return {"loss": loss} if math.isfinite(loss) else {"loss": None, "loss_finite": False}

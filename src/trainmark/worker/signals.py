@@ -1,0 +1,46 @@
+"""Ends the process at once, with a line that says so, when it is told to.
+
+A handler of Python's runs only when the main thread is back in the interpreter, and that thread may be waiting in a
+collective for a rank that is gone. The wake-up descriptor is written by the C handler at once, and a thread that
+reads it can end the process.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+
+STOPPING = (signal.SIGTERM, signal.SIGINT)
+
+
+def exit_when_told(rank: int) -> None:
+    """From now on SIGTERM and SIGINT end this process with 128 + the signal's number and a line on stderr."""
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
+
+    def leave() -> None:
+        while True:
+            for number in os.read(reader, 16):
+                if number in STOPPING:
+                    name = signal.Signals(number).name
+                    os.write(2, f"trainmark-worker: rank {rank}: stopped by {name}\n".encode())
+                    # Loader processes would notice only seconds later that nobody wants their batches.
+                    for child in multiprocessing.active_children():
+                        child.terminate()
+                    os._exit(128 + number)
+
+    for number in STOPPING:
+        # The C handler writes to the descriptor only where Python has a handler to call.
+        signal.signal(number, lambda _number, _frame: None)
+    signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    os.register_at_fork(after_in_child=_forget)
+    threading.Thread(target=leave, name="exit-when-told", daemon=True).start()
+
+
+def _forget() -> None:
+    """Give a forked loader process its own fate: it inherits the descriptor, but not the thread."""
+    signal.set_wakeup_fd(-1)
+    for number in STOPPING:
+        signal.signal(number, signal.SIG_DFL)

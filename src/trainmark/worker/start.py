@@ -1,0 +1,36 @@
+"""Starts the worker: ``python start.py --framework pytorch …`` in an environment that has no trainmark.
+
+The folder of this file must not be on ``sys.path``: a folder in it that is called like a framework would be
+imported in the framework's place. So the folder is loaded as the package ``trainmark_worker``, and that at
+module level, because a spawned data-loading process imports this file anew before it unpickles its work.
+"""
+
+import importlib
+import importlib.util
+import sys
+from pathlib import Path
+
+PACKAGE = "trainmark_worker"
+
+
+def load_package() -> None:
+    """Make this folder importable as ``trainmark_worker``, and as nothing else."""
+    here = Path(__file__).resolve().parent
+    sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != here]
+    if PACKAGE in sys.modules:
+        return
+    spec = importlib.util.spec_from_file_location(
+        PACKAGE, str(here / "__init__.py"), submodule_search_locations=[str(here)]
+    )
+    assert spec is not None
+    assert spec.loader is not None
+    package = importlib.util.module_from_spec(spec)
+    sys.modules[PACKAGE] = package
+    spec.loader.exec_module(package)
+
+
+load_package()
+
+if __name__ == "__main__":
+    program = importlib.import_module(PACKAGE + ".program")
+    sys.exit(program.main(sys.argv[1:]))

@@ -1,0 +1,173 @@
+"""The timing protocol: the one place that decides what is timed, by which clock, and what must not happen then.
+
+    step 0                 by itself, the device synchronised before and after it: ``first_step_s``; compilation,
+                           algorithm search and lazy start-up fall into it
+    (check)                what the first step really computed with is verified and written
+    steps 1 … W-1          warm-up: the very same loop as the window
+    synchronise, barrier   the device is idle and all ranks are there
+    t0
+    steps W … N-1          the measured window: the device is never synchronised, nothing is written, no value is
+                           read back; the end of each step is *marked* (a device event, or the host's clock where
+                           the host computes)
+    synchronise
+    t1                     this rank's window is t1 - t0; the slowest rank's counts
+
+The garbage collector is run, its survivors are frozen and it is switched off before the warm-up, not at the window's
+start: a pause between the two would let the loader's queues fill up and make the window look faster than the
+loader is. It is switched on again after the window.
+
+Apart from the training step itself, the loop does per step: one mark, one reading of the host's clock, one
+comparison; at most once a second rank 0 prints a short line. ``benchmarks/overhead.py`` measures what that costs.
+"""
+
+from __future__ import annotations
+
+import gc
+import time
+from typing import Callable, List, NamedTuple, Optional
+
+BEAT_NS = 1_000_000_000
+"""How far apart two heartbeats are at least."""
+
+NEVER = 1 << 63
+
+
+class Steps:
+    """What the protocol drives. The base of every framework's training."""
+
+    def step(self, index: int) -> None:
+        """Do training step ``index``, or hand all of it to the device; do not wait for it."""
+        raise NotImplementedError
+
+    def mark(self, slot: int) -> None:
+        """Note, without waiting, the moment at which all work handed over so far is done."""
+        raise NotImplementedError
+
+    def seconds_between(self, earlier: int, later: int) -> float:
+        """Return the seconds between two marks. Called after ``synchronize``."""
+        raise NotImplementedError
+
+    def synchronize(self) -> None:
+        """Wait until the device has done everything that it was given."""
+        raise NotImplementedError
+
+    def barrier(self) -> None:
+        """Wait until every rank is here."""
+        raise NotImplementedError
+
+    def compile_s(self) -> Optional[float]:
+        """Return the seconds spent compiling so far, or None."""
+        raise NotImplementedError
+
+
+class Timeline(NamedTuple):
+    """What one rank's clock saw. ``step_s`` has one entry a step; its first is ``first_step_s``."""
+
+    first_step_s: float
+    step_s: List[float]
+    window_ns: int
+    first_step_at: float
+    window_at: float
+    compile_s: Optional[float]
+    compiled_in_window: bool
+
+
+class HostMarks:
+    """Marks by the host's clock, for devices that compute while the host waits."""
+
+    def __init__(self, slots: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
+        """Make room for ``slots`` marks."""
+        self._ns = [0] * slots
+        self._clock_ns = clock_ns
+
+    def mark(self, slot: int) -> None:
+        """Note the time now."""
+        self._ns[slot] = self._clock_ns()
+
+    def seconds_between(self, earlier: int, later: int) -> float:
+        """Return the seconds between two marks."""
+        return (self._ns[later] - self._ns[earlier]) / 1e9
+
+
+def slots_for(steps: int) -> int:
+    """Return how many marks a run of ``steps`` steps needs: the end of each, and the window's start."""
+    return steps + 1
+
+
+def measure(
+    training: Steps,
+    steps: int,
+    warmup_steps: int,
+    after_first_step: Callable[[], None],
+    beat: Optional[Callable[[int], None]] = None,
+    clock_ns: Callable[[], int] = time.perf_counter_ns,
+    wall_clock: Callable[[], float] = time.time,
+) -> Timeline:
+    """Run ``steps`` training steps by the protocol above and return what this rank's clock saw.
+
+    ``after_first_step`` may raise to end the run. ``beat`` gets the number of steps handed over so far, at most
+    once a second. Needs ``1 <= warmup_steps < steps``. Slot i of the marks is
+    the end of step i; slot ``steps`` is the start of the window.
+    """
+    assert 1 <= warmup_steps < steps
+    window_start = steps
+
+    training.synchronize()
+    first_step_at, started_ns = wall_clock(), clock_ns()
+    training.step(0)
+    training.synchronize()
+    first_step_s = (clock_ns() - started_ns) / 1e9
+    after_first_step()
+
+    gc.collect()
+    gc.freeze()
+    gc.disable()
+    try:
+        training.mark(0)
+        run_steps(training, 1, warmup_steps, beat, clock_ns)
+        training.synchronize()
+        compile_s = training.compile_s()
+        training.barrier()
+        training.synchronize()
+        training.mark(window_start)
+        window_at, t0 = wall_clock(), clock_ns()
+        run_steps(training, warmup_steps, steps, beat, clock_ns)
+        training.synchronize()
+        t1 = clock_ns()
+    finally:
+        gc.enable()
+        gc.unfreeze()
+
+    seconds_between = training.seconds_between
+    warmup_s = [seconds_between(i - 1, i) for i in range(1, warmup_steps)]
+    measured_s = [seconds_between(window_start, warmup_steps)]
+    measured_s += [seconds_between(i - 1, i) for i in range(warmup_steps + 1, steps)]
+    return Timeline(
+        first_step_s=first_step_s,
+        step_s=[first_step_s, *warmup_s, *measured_s],
+        window_ns=t1 - t0,
+        first_step_at=first_step_at,
+        window_at=window_at,
+        compile_s=compile_s,
+        compiled_in_window=training.compile_s() != compile_s,
+    )
+
+
+def run_steps(
+    training: Steps,
+    first: int,
+    end: int,
+    beat: Optional[Callable[[int], None]],
+    clock_ns: Callable[[], int],
+) -> None:
+    """Run steps ``first`` to ``end - 1``; the same code for warm-up and window."""
+    step, mark = training.step, training.mark
+    beat_at = 0 if beat is not None else NEVER
+    for index in range(first, end):
+        step(index)
+        mark(index)
+        now = clock_ns()
+        if now >= beat_at:
+            assert beat is not None
+            beat(index + 1)
+            beat_at = now + BEAT_NS

@@ -1,0 +1,55 @@
+"""``trainmark plan``: every case with its commands, and nothing run, made or written."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fakes import Bench, behaving
+from trainmark.cli.main import main
+
+
+def planned(bench: Bench, capsys: pytest.CaptureFixture[str], *more: str) -> str:
+    assert main(["plan", str(bench.suite), "--out", str(bench.out), *more]) == 0
+    return capsys.readouterr().out
+
+
+def test_a_plan_names_each_case_and_its_command_and_runs_nothing(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINMARK_HOME", str(bench.folder / "home"))
+    suite = bench.write({}, {"nodes": 2}, {"precision": "tf32"}, behaving("needs-8", batch_per_device="max"))
+    before = sorted(bench.folder.rglob("*"))
+    text = planned(bench, capsys)
+    assert sorted(bench.folder.rglob("*")) == before
+    blocks = text.split("\n\n")
+    assert blocks[0].startswith(
+        "# suite fakes: 4 cases, 1 runs each, 12 steps a run, the first 2 not measured"
+    )
+    assert [block.splitlines()[0] for block in blocks[1:]] == [f"# {case.id}" for case in suite.cases]
+    assert f"--events={bench.out}/runs/{suite.cases[0].id}/1/events.jsonl" in blocks[1]
+    assert "# cannot run here: 2 nodes are asked for" in blocks[2]
+    assert "has no precision 'tf32'" in blocks[3]
+    assert "--batch-per-device=8" in blocks[4]
+
+
+def test_the_printed_command_is_the_one_that_runs(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.write()
+    text = planned(bench, capsys)
+    command = text.splitlines()[-1]
+    (run,) = bench.run().cases[0].runs
+    assert run.commands == (command,)
+
+
+def test_json_gives_one_object_a_case(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    suite = bench.write({}, {"nodes": 2})
+    first, second = map(json.loads, planned(bench, capsys, "--json").splitlines())
+    assert first["id"] == suite.cases[0].id
+    assert Path(first["commands"][0]["words"][1]).name == "fake_training.py"
+    assert first["cannot_run"] is None
+    assert second["cannot_run"].startswith("2 nodes")
+
+
+def test_only_plans_the_chosen_cases(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.write({}, {"batch_per_device": 8})
+    assert planned(bench, capsys, "--only", "batch_per_device=8").count("\n# fake-") == 1

@@ -1,0 +1,147 @@
+"""The same promises with PyTorch really training: small images, few steps, on the CPU."""
+
+import os
+import signal
+import time
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from fakes import Bench, Silent, alive
+from trainmark.campaign import Standing
+from trainmark.dataset import ImageFolderSpec, make_image_folder
+from trainmark.execution import Pulse
+from trainmark.store import Results
+from trainmark.suite import Case, Outcome
+
+pytestmark = pytest.mark.training
+
+PYTHON = os.environ.get("TRAINMARK_TEST_PYTORCH")
+SMALL: dict[str, Any] = {
+    "workload": "trainmark",
+    "framework": "pytorch",
+    "model": "mobilenet_v1",
+    "batch_per_device": 2,
+    "image_size": 32,
+    "device": "cpu",
+}
+SHORT = {"name": "adaptive", "steps": 6, "warmup_steps": 2, "repeats": 1}
+
+
+@pytest.fixture
+def trained(bench: Bench) -> Bench:
+    if not PYTHON:
+        pytest.skip("TRAINMARK_TEST_PYTORCH does not name a Python with PyTorch")
+    return bench
+
+
+def train(bench: Bench, *cases: dict[str, Any], audience: Any = None, **settings: Any) -> Results:
+    bench.write(*(SMALL | case for case in cases), **{"environment": PYTHON, "protocol": SHORT, **settings})
+    return bench.run(audience)
+
+
+def test_one_process_and_two_are_measured(trained: Bench) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("two processes need two cores")
+    results = train(trained, {}, {"devices_per_node": 2})
+    assert [case.outcome for case in results.cases] == [Outcome.OK, Outcome.OK], [
+        c.reason for c in results.cases
+    ]
+    assert results.holds
+    one, two = (case.runs[0].measurement for case in results.cases)
+    assert one is not None
+    assert two is not None
+    assert (one.samples, two.samples) == (8, 16)
+    assert results.cases[1].speedup is not None
+
+
+def test_a_loss_that_becomes_nan_keeps_its_result_under_suspicion(trained: Bench) -> None:
+    results = train(trained, {"options": {"learning_rate": 1.0e30}})
+    (run,) = results.cases[0].runs
+    assert run.outcome is Outcome.OK
+    assert "loss-not-finite" in [doubt.code for doubt in run.suspicions]
+    assert run.measurement is not None
+    assert not results.holds
+
+
+def test_a_batch_beyond_the_memory_limit_is_oom(trained: Bench) -> None:
+    results = train(trained, {"batch_per_device": 1024, "image_size": 224}, limits={"memory": "1GiB"})
+    assert results.cases[0].outcome is Outcome.OOM, results.cases[0].reason
+    assert results.cases[0].estimate is None
+
+
+def test_a_corrupt_jpeg_fails_its_case_and_is_named(trained: Bench) -> None:
+    folder = trained.folder / "photos"
+    make_image_folder(folder, ImageFolderSpec(images=8, classes=2, width=64, height=48), jobs=1)
+    bad = sorted((folder / "train").rglob("*.JPEG"))[3]
+    bad.write_bytes(bad.read_bytes()[:100] + b"\x00" * 200)
+    results = train(trained, {"data": "photos"}, {}, datasets={"photos": {"path": "photos"}})
+    real, synthetic = results.cases
+    assert (real.outcome, synthetic.outcome) == (Outcome.FAILED, Outcome.OK)
+    assert bad.name in (real.reason or "")
+
+
+class KillsRankOne(Silent):
+    """Kills the process of rank 1 as soon as it trains."""
+
+    killed = 0
+
+    def pulse(self, pulse: Pulse) -> None:
+        if pulse.step is None or self.killed:
+            return
+        for process in psutil.Process().children(recursive=True):
+            if process.environ().get("RANK") == "1":
+                self.killed = process.pid
+                os.kill(process.pid, signal.SIGKILL)
+                return
+
+
+def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(trained: Bench) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("two processes need two cores")
+    audience = KillsRankOne()
+    long = {"name": "adaptive", "steps": 100_000, "warmup_steps": 2, "repeats": 1}
+    results = train(
+        trained, {"devices_per_node": 2}, audience=audience, protocol=long, limits={"timeout_s": 90}
+    )
+    assert audience.killed
+    assert results.cases[0].outcome is Outcome.FAILED
+    assert results.cases[0].reason == "rank 1 was killed by signal 9 (SIGKILL)"
+    assert not [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+
+
+class StopsAtOnce(Silent):
+    """Presses Ctrl-C when the first run is about to begin."""
+
+    def run_begins(self, case: Case, repeat: int, standing: Standing) -> None:
+        raise KeyboardInterrupt
+
+
+def test_ranks_that_outlive_a_killed_trainmark_are_ended_by_resume(trained: Bench) -> None:
+    if len(os.sched_getaffinity(0)) < 2:
+        pytest.skip("two processes need two cores")
+    long = {"name": "adaptive", "steps": 100_000, "warmup_steps": 2, "repeats": 1}
+    trained.write(
+        SMALL | {"devices_per_node": 2}, environment=PYTHON, protocol=long, limits={"timeout_s": 90}
+    )
+    process = trained.start()
+    while not (logs := list(trained.out.glob("runs/*/1/train.log"))) or b"step 2" not in logs[0].read_bytes():
+        assert process.poll() is None, process.communicate()
+        time.sleep(0.05)
+    family = psutil.Process(process.pid).children(recursive=True)
+    ranks = [child.pid for child in family if "RANK" in child.environ()]
+    assert len(ranks) == 2
+    process.kill()
+    process.communicate(timeout=60)
+    trained.run(StopsAtOnce(), resume=True)
+    assert not any(alive(pid) for pid in ranks)
+    assert not [path for path in Path("/proc").glob("[0-9]*") if marked(path, str(trained.out))]
+
+
+def marked(path: Path, folder: str) -> bool:
+    try:
+        return folder.encode() in (path / "environ").read_bytes() and alive(int(path.name))
+    except OSError:
+        return False

@@ -1,0 +1,171 @@
+"""Going on where an earlier call ended: nothing is repeated, nothing is lost, and what was missing is tried again."""
+
+import os
+import shutil
+import sqlite3
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from fakes import Bench, Listener, Silent, behaving
+from trainmark.campaign import DATABASE, collect_results, run_campaign
+from trainmark.execution import ResultDirectory, read_suite
+from trainmark.store import read_results
+from trainmark.suite import Outcome, select
+
+REPEATS = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}
+
+
+def stored(bench: Bench) -> list[tuple[str, int, str]]:
+    with sqlite3.connect(bench.out / DATABASE) as connection:
+        rows = connection.execute(
+            "SELECT case_id, repeat, outcome FROM runs ORDER BY case_id, repeat"
+        ).fetchall()
+    connection.close()
+    return rows
+
+
+def inodes(bench: Bench) -> dict[str, int]:
+    return {str(path): path.stat().st_ino for path in bench.out.glob("runs/*/*/outcome.json")}
+
+
+def test_runs_go_round_the_cases_pass_by_pass(bench: Bench) -> None:
+    bench.write({}, {"batch_per_device": 8}, protocol=REPEATS)
+    listener = Listener()
+    bench.run(listener)
+    ids = [case.id for case in bench.order().cases]
+    assert listener.begun == [(case, repeat) for repeat in (1, 2, 3) for case in ids]
+    assert [standing.finished for standing in listener.standings] == list(range(6))
+    assert {standing.at_least for standing in listener.standings} == {6}
+
+
+def test_a_resume_of_a_complete_suite_runs_nothing(bench: Bench) -> None:
+    bench.write(protocol=REPEATS)
+    bench.run()
+    before, rows = inodes(bench), stored(bench)
+    listener = Listener()
+    results = bench.run(listener, resume=True)
+    assert (listener.begun, results.complete, results.holds) == ([], True, True)
+    assert (inodes(bench), stored(bench)) == (before, rows)
+
+
+def test_a_resume_makes_up_for_the_missing_run_alone(bench: Bench) -> None:
+    bench.write({}, {"batch_per_device": 8}, protocol=REPEATS)
+    bench.run()
+    case = bench.order().cases[1]
+    (bench.out / "runs" / case.id / "3" / "outcome.json").unlink()
+    kept = inodes(bench)
+    listener = Listener()
+    bench.run(listener, resume=True)
+    assert listener.begun == [(case.id, 3)]
+    assert inodes(bench).items() >= kept.items()
+    assert (bench.out / "runs" / case.id / "3.interrupted-1" / "train.log").exists()
+    assert len(stored(bench)) == 6
+
+
+def test_a_run_that_reached_the_disk_and_not_the_database_is_caught_up(bench: Bench) -> None:
+    bench.write(protocol=REPEATS)
+    bench.run()
+    rows = stored(bench)
+    with sqlite3.connect(bench.out / DATABASE) as connection:
+        connection.execute("DELETE FROM runs WHERE repeat = 2")
+    connection.close()
+    listener = Listener()
+    bench.run(listener, resume=True)
+    assert (listener.begun, stored(bench)) == ([], rows)
+
+
+def test_a_lost_database_is_made_again_from_the_runs(bench: Bench) -> None:
+    bench.write(protocol=REPEATS)
+    bench.run()
+    rows = stored(bench)
+    (bench.out / DATABASE).unlink()
+    bench.run(resume=True)
+    assert stored(bench) == rows
+
+
+def test_a_case_whose_environment_was_missing_runs_once_it_is_there(bench: Bench) -> None:
+    python = bench.folder / "python"
+    bench.write(environment=str(python), protocol=REPEATS)
+    first = bench.run()
+    assert (first.cases[0].outcome, len(first.cases[0].runs)) == (Outcome.UNSUPPORTED, 1)
+    assert f"{python}: not a Python interpreter that can be started" in (first.cases[0].reason or "")
+    assert not first.holds
+    python.symlink_to(os.path.realpath(shutil.which("python3") or "/usr/bin/python3"))
+    listener = Listener()
+    results = bench.run(listener, resume=True)
+    assert [repeat for _, repeat in listener.begun] == [1, 2, 3]
+    assert (results.cases[0].outcome, results.holds) == (Outcome.OK, True)
+    assert [outcome for _, _, outcome in stored(bench)] == ["ok"] * 3
+
+
+def test_a_killed_catch_up_of_a_once_unsupported_case_is_repeated(bench: Bench) -> None:
+    """The database still calls run 1 unsupported: trainmark was killed after run 1 was done on disk."""
+    bench.write()
+    bench.run()
+    with sqlite3.connect(bench.out / DATABASE) as connection:
+        connection.execute("UPDATE runs SET outcome = 'unsupported', started_at = NULL")
+    connection.close()
+    bench.run(resume=True)
+    assert [outcome for _, _, outcome in stored(bench)] == ["ok"]
+
+
+def test_a_moved_directory_is_gone_on_with_and_stays_one_campaign(bench: Bench) -> None:
+    bench.write(protocol=REPEATS)
+    bench.run()
+    place = bench.folder / "a?moved#directory"
+    bench.out.rename(place)
+    order = bench.order(resume=True)
+    assert run_campaign(replace(order, out=place), Silent()).results.complete
+    with sqlite3.connect(place / DATABASE) as connection:
+        counts = [
+            connection.execute(f"SELECT count(*) FROM {table}").fetchone()[0]
+            for table in ("campaigns", "runs")
+        ]
+    connection.close()
+    assert counts == [1, 3]
+
+
+def test_cases_that_were_not_chosen_wait_for_a_later_call(bench: Bench) -> None:
+    suite = bench.write({}, {"batch_per_device": 8}, {"batch_per_device": 16})
+    first = bench.run(cases=select(suite.cases, "batch_per_device=8"))
+    assert [case.case.batch_per_device for case in first.cases] == [8]
+    second = bench.run(resume=True, cases=select(suite.cases, "batch_per_device=16"))
+    assert [case.case.batch_per_device for case in second.cases] == [8, 16]
+    listener = Listener()
+    third = bench.run(listener, resume=True)
+    assert [case.case.batch_per_device for case in third.cases] == [4, 8, 16]
+    assert len(listener.begun) == 1
+
+
+def test_the_results_can_be_collected_from_the_directory_alone(bench: Bench) -> None:
+    bench.write({}, behaving("crashes"), {"devices_per_node": 2}, protocol=REPEATS)
+    results = bench.run()
+    again = collect_results(read_suite(bench.out), ResultDirectory(bench.out), results.command)
+    assert again.model_copy(update={"generated_at": results.generated_at}) == results
+    assert read_results(bench.out / "results.json") == results
+
+
+def test_a_speedup_stands_against_the_same_case_on_one_device(bench: Bench) -> None:
+    bench.write({}, {"devices_per_node": 2}, {"devices_per_node": 2, "precision": "bf16"}, protocol=REPEATS)
+    one, two, alone = bench.run().cases
+    assert two.speedup is not None
+    assert two.speedup.baseline == one.id
+    assert alone.speedup is None
+
+
+def test_an_invalid_run_is_written_so_and_not_repeated(bench: Bench) -> None:
+    bench.write(behaving("writes-no-events"), protocol=REPEATS)
+    bench.run()
+    (path,) = bench.out.glob("runs/*/*/outcome.json")
+    assert '"outcome": "invalid"' in path.read_text()
+    listener = Listener()
+    bench.run(listener, resume=True)
+    assert listener.begun == []
+
+
+def test_relative_out_directories_work(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    bench.write()
+    monkeypatch.chdir(tmp_path)
+    assert run_campaign(replace(bench.order(), out=Path("out")), Silent()).results.holds

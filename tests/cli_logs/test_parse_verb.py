@@ -1,0 +1,164 @@
+"""``trainmark parse`` as it is called: rows, exit codes, standard input, trees, lists."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from trainmark.logs.synthetic import Run, synthetic_log
+
+_KEYS = [
+    *("log", "format", "framework", "model", "precision", "nodes", "gpus", "batch_per_device", "unit"),
+    *("records", "skipped", "rule", "throughput", "status", "problems"),
+]
+
+
+def _trainmark(*words: str | Path, stdin: bytes = b"") -> tuple[int, str, str]:
+    done = subprocess.run(
+        [sys.executable, "-m", "trainmark.cli.main", *map(str, words)],
+        input=stdin,
+        capture_output=True,
+        check=False,
+    )
+    return done.returncode, done.stdout.decode(), done.stderr.decode()
+
+
+def _rows(stdout: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in stdout.splitlines()]
+
+
+@pytest.fixture
+def good(tmp_path: Path) -> Path:
+    path = tmp_path / "pytorch_gpu8_fp32_bs64.txt"
+    path.write_text(synthetic_log("ngc-pytorch-convnets", Run([0.5] * 120, gpus=8, batch_per_device=64)))
+    return path
+
+
+def test_a_good_log_gives_one_row_with_the_frozen_keys_and_exit_code_0(good: Path) -> None:
+    code, stdout, stderr = _trainmark("parse", good, "--json")
+
+    (row,) = _rows(stdout)
+    assert (code, stderr) == (0, "")
+    assert list(row) == _KEYS
+    assert (row["gpus"], row["batch_per_device"], row["precision"]) == (8, 64, "fp32")
+    assert (row["throughput"], row["unit"], row["rule"]) == (pytest.approx(1024), "images/s", "window")
+    assert (row["records"], row["skipped"], row["status"], row["problems"]) == (120, 20, "ok", [])
+
+
+def test_one_bad_log_gives_exit_code_1_and_the_others_are_still_read(good: Path, tmp_path: Path) -> None:
+    (tmp_path / "a_oom.log").write_text("CUDA out of memory\n")
+    (tmp_path / "b_empty.log").write_text("")
+    (tmp_path / "c_binary.log").write_bytes(b"\x7fELF" + bytes(300))
+
+    code, stdout, _ = _trainmark("parse", tmp_path, "--json")
+
+    statuses = {Path(str(row["log"])).name: row["status"] for row in _rows(stdout)}
+    assert code == 1
+    assert statuses == {
+        "a_oom.log": "oom",
+        "b_empty.log": "empty",
+        "c_binary.log": "unreadable",
+        good.name: "ok",
+    }
+
+
+def test_standard_input_and_gzip_are_read(good: Path) -> None:
+    for data in (good.read_bytes(), gzip.compress(good.read_bytes())):
+        code, stdout, _ = _trainmark("parse", "-", "--json", stdin=data)
+
+        (row,) = _rows(stdout)
+        assert (code, row["log"], row["throughput"]) == (0, "-", pytest.approx(1024))
+
+
+def test_a_table_for_people_has_units_and_problems(good: Path) -> None:
+    good.write_text("".join(line + "\n" for line in good.read_text().splitlines()[:90]))
+
+    code, stdout, _ = _trainmark("parse", good)
+
+    assert code == 1
+    assert "1024  images/s  ok" in stdout
+    assert "doubt [incomplete]" in stdout
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("parse",), "no log is named"),
+        (("parse", "nothing.log"), "nothing.log: no such file"),
+        (("parse", "x", "--rule", "windo"), "did you mean 'window'?"),
+        (("parse", "x", "--precision", "fp23"), "did you mean"),
+        (("parse", "--tree", "nowhere"), "no such folder"),
+        (("parse", "x", "--rule", "table", "--skip", "3"), "drop --skip"),
+    ],
+)
+def test_a_usage_error_is_one_line_and_exit_code_2(words: tuple[str, ...], said: str) -> None:
+    code, stdout, stderr = _trainmark(*words)
+
+    assert (code, stdout) == (2, "")
+    assert said in stderr
+    assert stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("rule", "value", "skipped"),
+    [
+        (("--rule", "mean", "--skip", "5"), 1024.0, 5),
+        (("--rule", "mean-skip-9"), 1024.0, 9),
+        (("--rule", "mean-last-90"), 1024.0, 30),
+        (("--rule", "trimmed-skip-10"), 1024.0, 10),
+        (("--rule", "median", "--skip", "3"), 1024.0, 3),
+        (("--rule", "harmonic-skip-2"), 1024.0, 2),
+        (("--rule", "summary"), 1024.0, 0),
+        (("--rule", "dlperf-speed"), 1024.0, 20),
+        (("--rule", "dlperf-time"), 1024.0, 20),
+        (("--skip", "7"), 1024.0, 7),
+    ],
+)
+def test_a_rule_can_be_named(good: Path, rule: tuple[str, ...], value: float, skipped: int) -> None:
+    _, stdout, _ = _trainmark("parse", good, *rule, "--json")
+
+    (row,) = _rows(stdout)
+    assert (row["throughput"], row["skipped"]) == (pytest.approx(value), skipped)
+
+
+def test_flags_fill_what_the_log_does_not_say(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text(synthetic_log("pytorch-imagenet", Run([0.5] * 60)))
+
+    _, silent, _ = _trainmark("parse", path, "--json")
+    _, told, _ = _trainmark("parse", path, "--json", "--gpus", "4", "--batch", "32", "--precision", "tf32")
+
+    (before,), (after,) = _rows(silent), _rows(told)
+    assert (before["throughput"], before["status"], before["gpus"]) == (None, "incomplete", None)
+    assert (after["throughput"], after["precision"], after["gpus"]) == (pytest.approx(256), "tf32", 4)
+
+
+def test_the_lists_name_every_rule_and_format() -> None:
+    from trainmark.logs import FORMATS
+    from trainmark.measure.rules import CATALOGUE
+
+    rules, formats = _trainmark("parse", "--list-rules"), _trainmark("parse", "--list-formats", "--json")
+
+    assert all(rule.name in rules[1] for rule in CATALOGUE)
+    assert [row["format"] for row in _rows(formats[1])] == [known.name for known in FORMATS]
+
+
+def test_a_tree_prints_what_the_script_would_have_corrected(tmp_path: Path) -> None:
+    for place, gpus, seconds in (("1n1g", 1, 0.5), ("1n8g", 8, 0.55)):
+        (tmp_path / place).mkdir()
+        for repeat in range(1, 6):
+            text = synthetic_log(
+                "ngc-tensorflow-convnets", Run([seconds] * 130, gpus=gpus, batch_per_device=128)
+            )
+            (tmp_path / place / f"r50_b128_fp32_{repeat}.log").write_text(text)
+
+    code, stdout, _ = _trainmark("parse", "--tree", tmp_path, "--json")
+
+    single, eight = _rows(stdout)
+    assert code == 0
+    assert (single["median_speed"], single["speedup"]) == (256.0, 1.0)
+    assert (eight["median_speed"], eight["speedup"]) == (1861.82, 7.27)
+    assert eight["speeds"] == {str(repeat): 1861.82 for repeat in range(1, 6)}

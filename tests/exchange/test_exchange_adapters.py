@@ -1,0 +1,99 @@
+"""Rows for the exchange formats out of logs and out of a suite's results."""
+
+from dataclasses import replace
+from datetime import UTC, datetime
+
+import pytest
+
+from trainmark.errors import InputError
+from trainmark.logs import Facts, ParsedLog, Precision, Status, Unit
+from trainmark.measure.rules import RuleResult
+from trainmark.report.exchange import dlperf_json, row_from_log, rows_from_results
+from trainmark.store import CaseResult, Results, RunResult
+from trainmark.suite import Case, Layout, Outcome, Protocol, ProtocolName
+
+FACTS = Facts(model="resnet50_v1.5", precision=Precision.AMP_FP16, nodes=4, gpus=32, batch_per_device=224)
+LOG = ParsedLog("4n8g/r50_b224_amp_1.log", Status.OK, unit=Unit.IMAGES, facts=FACTS)
+
+
+def test_a_log_and_its_number_make_a_row() -> None:
+    row = row_from_log(LOG, RuleResult("window", 24734.22, Status.OK), repeat=2)
+
+    assert (row.model, row.precision, row.batch_per_device) == ("ResNet50V1.5", "amp", 224)
+    assert (row.topology, row.speed, row.unit, row.repeat) == ("4n8g", 24734.22, "images/s", 2)
+
+
+def test_a_log_without_a_number_makes_a_row_without_one() -> None:
+    assert row_from_log(LOG, RuleResult("window", None, Status.OOM)).speed is None
+
+
+def test_a_log_that_does_not_say_its_devices_is_refused_with_the_way_out() -> None:
+    silent = replace(LOG, facts=replace(FACTS, gpus=None, batch_per_device=None))
+
+    with pytest.raises(InputError, match="does not say its batch_per_device, gpus; give it by flag"):
+        row_from_log(silent, RuleResult("window", 1.0, Status.OK))
+
+
+def run(repeat: int, outcome: Outcome) -> RunResult:
+    return RunResult(
+        repeat=repeat,
+        outcome=outcome,
+        reason=None if outcome is Outcome.OK else "it failed",
+        started_at=None,
+        duration_s=None,
+        directory=f"runs/x/{repeat}",
+        log=None,
+        commands=(),
+        measurement=None,
+        suspicions=(),
+        parameters={},
+        telemetry=None,
+        manifest=None,
+    )
+
+
+def results(*cases: tuple[Case, tuple[Outcome, ...]]) -> Results:
+    return Results(
+        trainmark_version="0",
+        generated_at=datetime(2026, 1, 1, tzinfo=UTC),
+        suite="s",
+        description="",
+        protocol=Protocol.model_validate(ProtocolName.DLPERF.value),
+        command="trainmark run s.yaml",
+        complete=True,
+        cases=tuple(
+            CaseResult(
+                id=case.id,
+                case=case,
+                outcome=outcomes[0],
+                reason="x",
+                estimate=None,
+                speedup=None,
+                runs=tuple(run(n, outcome) for n, outcome in enumerate(outcomes, start=1)),
+            )
+            for case, outcomes in cases
+        ),
+        manifests={},
+    )
+
+
+def test_a_failed_run_of_a_suite_is_a_row_without_a_number() -> None:
+    rows = rows_from_results(results((Case(batch_per_device=64), (Outcome.OOM, Outcome.FAILED))))
+
+    assert [(row.repeat, row.speed, row.unit) for row in rows] == [(1, None, None), (2, None, None)]
+
+
+def test_a_run_that_was_never_started_is_no_row() -> None:
+    assert (
+        rows_from_results(results((Case(), (Outcome.UNSUPPORTED,)), (Case(nodes=2), (Outcome.SKIPPED,))))
+        == ()
+    )
+
+
+def test_an_axis_without_a_field_of_its_own_keeps_cases_apart() -> None:
+    rows = rows_from_results(
+        results((Case(), (Outcome.FAILED,)), (Case(layout=Layout.NHWC), (Outcome.FAILED,)))
+    )
+
+    assert [row.variant for row in rows] == ["nchw", "nhwc"]
+    assert sorted(dlperf_json(rows)) == ["ResNet50V1.5_b32_fp32_nchw", "ResNet50V1.5_b32_fp32_nhwc"]

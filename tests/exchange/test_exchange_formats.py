@@ -1,0 +1,239 @@
+"""The exchange formats: the database row of document 004 and the result of document 002, field by field."""
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainmark.errors import InputError
+from trainmark.reference import Statistic, load_references
+from trainmark.report.exchange import (
+    FIELDS,
+    SpeedRow,
+    dlperf_json,
+    load_directions,
+    load_missions,
+    mission_for,
+    paddle_row,
+)
+
+ROW = SpeedRow(
+    log="train.log",
+    model="MobileNetV1",
+    precision="fp32",
+    batch_per_device=64,
+    devices=8,
+    nodes=1,
+    speed=1580.1124,
+    unit="images/s",
+)
+
+
+def printed_runs() -> list[SpeedRow]:
+    """The 30 run speeds that document 002 prints."""
+    return [
+        SpeedRow(
+            figure.id,
+            "r50",
+            "fp32",
+            128,
+            figure.devices,
+            figure.nodes,
+            figure.value,
+            figure.unit,
+            figure.repeat or 1,
+        )
+        for figure in load_references()
+        if figure.statistic is Statistic.SINGLE_RUN
+    ]
+
+
+def row(speed: float | None, devices: int = 1, nodes: int = 1, repeat: int = 1, **other: object) -> SpeedRow:
+    values: dict[str, object] = {
+        "model": "r50",
+        "precision": "fp32",
+        "batch_per_device": 128,
+        "unit": "images/s",
+    }
+    return SpeedRow(log="x", speed=speed, devices=devices, nodes=nodes, repeat=repeat, **(values | other))  # type: ignore[arg-type]
+
+
+def test_the_printed_runs_give_the_printed_result_exactly() -> None:
+    assert dlperf_json(printed_runs()) == {
+        "r50": {
+            "1n1g": {
+                "average_speed": 362.41,
+                "batch_size_per_device": 128,
+                "median_speed": 362.44,
+                "speedup": 1.0,
+            },
+            "1n4g": {
+                "average_speed": 1391.34,
+                "batch_size_per_device": 128,
+                "median_speed": 1391.28,
+                "speedup": 3.84,
+            },
+            "1n8g": {
+                "average_speed": 2720.16,
+                "batch_size_per_device": 128,
+                "median_speed": 2721.98,
+                "speedup": 7.51,
+            },
+            "2n8g": {
+                "average_speed": 5085.58,
+                "batch_size_per_device": 128,
+                "median_speed": 5099.42,
+                "speedup": 14.07,
+            },
+            "4n8g": {
+                "average_speed": 9496.91,
+                "batch_size_per_device": 128,
+                "median_speed": 9514.64,
+                "speedup": 26.25,
+            },
+        }
+    }
+
+
+def test_without_a_baseline_there_is_no_speedup() -> None:
+    result = dlperf_json([row(100.0, devices=8)])
+
+    assert result["r50"]["1n8g"]["speedup"] is None
+
+
+def test_a_dead_baseline_is_no_baseline() -> None:
+    result = dlperf_json([row(None), row(100.0, devices=8)])
+
+    assert result["r50"]["1n1g"] == {
+        "average_speed": None,
+        "batch_size_per_device": 128,
+        "median_speed": None,
+        "speedup": None,
+    }
+    assert result["r50"]["1n8g"]["speedup"] is None
+
+
+def test_an_oom_repeat_enters_neither_mean_nor_median() -> None:
+    result = dlperf_json([row(100.0), row(None, repeat=2), row(104.0, repeat=3)])
+
+    assert result["r50"]["1n1g"]["average_speed"] == 102.0
+    assert result["r50"]["1n1g"]["median_speed"] == 102.0
+
+
+def test_ten_nodes_are_read_and_topologies_stand_in_the_order_of_their_size() -> None:
+    rows = [
+        row(9.0, devices=80, nodes=10),
+        row(1.0),
+        row(8.0, devices=256, nodes=16),
+        row(2.0, devices=16, nodes=2),
+    ]
+
+    assert list(dlperf_json(rows)["r50"]) == ["1n1g", "2n8g", "10n8g", "16n16g"]
+
+
+def test_two_batches_stay_apart() -> None:
+    result = dlperf_json([row(100.0), row(90.0, batch_per_device=64)])
+
+    assert sorted(result) == ["r50_b128_fp32", "r50_b64_fp32"]
+
+
+def test_two_precisions_stay_apart() -> None:
+    assert sorted(dlperf_json([row(100.0), row(300.0, precision="amp")])) == ["r50_b128_amp", "r50_b128_fp32"]
+
+
+def test_two_variants_stay_apart() -> None:
+    result = dlperf_json([row(100.0, variant="nchw"), row(190.0, variant="nhwc")])
+
+    assert sorted(result) == ["r50_b128_fp32_nchw", "r50_b128_fp32_nhwc"]
+
+
+def test_two_runs_with_one_number_are_refused() -> None:
+    with pytest.raises(InputError, match="r50 1n1g: 2 runs are number 1"):
+        dlperf_json([row(100.0), row(101.0)])
+
+
+@given(st.lists(st.floats(min_value=1.0, max_value=1e6), min_size=1, max_size=9))
+def test_mean_and_median_lie_among_the_runs(speeds: list[float]) -> None:
+    result = dlperf_json([row(speed, repeat=n) for n, speed in enumerate(speeds, start=1)])["r50"]["1n1g"]
+
+    for name in ("average_speed", "median_speed"):
+        value = result[name]
+        assert value is not None
+        assert min(speeds) - 0.006 <= value <= max(speeds) + 0.006
+
+
+def test_a_row_has_exactly_the_fields_of_the_template_in_its_order() -> None:
+    assert list(paddle_row(ROW, mission_for("mobilenet_v1"))) == list(FIELDS)
+
+
+def test_a_row_follows_the_naming_conventions() -> None:
+    assert paddle_row(ROW, mission_for("mobilenet_v1")) == {
+        "log_file": "clas_MobileNetV1_mp_bs64_fp32_8_speed",
+        "model_name": "clas_MobileNetV1_bs64_fp32",
+        "mission_name": "图像分类",
+        "direction_id": 0,
+        "run_mode": "mp",
+        "index": 1,
+        "gpu_num": 8,
+        "FINAL_RESULT": 1580.112,
+        "JOB_FAIL_FLAG": 0,
+        "UNIT": "images/s",
+    }
+
+
+def test_one_device_is_a_single_run() -> None:
+    single = paddle_row(row(197.514, model="MobileNetV1", batch_per_device=64), mission_for("mobilenet_v1"))
+
+    assert (single["run_mode"], single["gpu_num"]) == ("sp", 1)
+    assert single["log_file"] == "clas_MobileNetV1_sp_bs64_fp32_1_speed"
+    assert single["FINAL_RESULT"] == 197.514
+
+
+def test_a_failed_run_has_the_flag_and_no_number() -> None:
+    failed = paddle_row(row(None), mission_for("resnet50_v1.5"))
+
+    assert failed["JOB_FAIL_FLAG"] == 1
+    assert failed["FINAL_RESULT"] is None
+    assert '"FINAL_RESULT": null' in json.dumps(failed)
+
+
+def test_later_repeats_have_their_own_log_name() -> None:
+    assert (
+        paddle_row(row(1.0, repeat=3), mission_for("resnet50"))["log_file"]
+        == "clas_r50_sp_bs128_fp32_1_speed_r3"
+    )
+
+
+def test_directions_are_those_of_the_template() -> None:
+    assert load_directions() == {0: "CV", 1: "NLP", 2: "Rec"}
+    assert {mission.direction for mission in load_missions()} == {0, 1, 2}
+
+
+@pytest.mark.parametrize(
+    ("model", "mission", "direction"),
+    [
+        ("ResNet50V1.5", "图像分类", 0),
+        ("bert-base", "语义表示", 1),
+        ("transformer_big", "机器翻译", 1),
+        ("deeplabv3p", "图像分割", 0),
+        ("CtrDnn", "推荐模型", 2),
+    ],
+)
+def test_a_model_finds_its_mission(model: str, mission: str, direction: int) -> None:
+    found = mission_for(model)
+
+    assert (found.name, found.direction) == (mission, direction)
+
+
+def test_a_mission_can_be_named_in_either_language() -> None:
+    assert mission_for("anything", "图像分类") == mission_for("anything", "image classification")
+
+
+def test_an_unknown_mission_is_refused_with_the_nearest_one() -> None:
+    with pytest.raises(
+        InputError, match=r"no mission 'image clasification'; did you mean 'image classification'\?"
+    ):
+        mission_for("resnet50", "image clasification")
+    with pytest.raises(InputError, match="no mission is known for the model 'my-own'"):
+        mission_for("my-own")

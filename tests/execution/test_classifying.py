@@ -1,0 +1,167 @@
+"""From exit codes, logs and events to outcomes, for the endings that a test cannot bring about cheaply."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from trainmark.execution.classify import Exit, classify, last_step
+from trainmark.suite import Outcome
+
+TORCHRUN = """\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+start.py FAILED
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_05:00:00
+  host      : node
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 4711)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 4711
+============================================================
+"""
+
+
+TORCHRUN_OF_TWO = """\
+torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+============================================================
+start.py FAILED
+------------------------------------------------------------
+Failures:
+[1]:
+  time      : 2026-11-21_06:30:46
+  host      : localhost
+  rank      : 1 (local_rank: 1)
+  exitcode  : -9 (pid: 6006)  (SIGKILL)
+  error_file: <N/A>
+  traceback : Signal 9 (SIGKILL) received by PID 6006
+------------------------------------------------------------
+Root Cause (first observed failure):
+[0]:
+  time      : 2026-11-21_06:30:46
+  host      : localhost
+  rank      : 0 (local_rank: 0)
+  exitcode  : 3 (pid: 6005)
+  error_file: <N/A>
+  traceback : To enable traceback see: https://pytorch.org/docs/stable/elastic/errors.html
+============================================================
+"""
+"""As torch 2.13 printed it: rank 1 was killed, and rank 0 was quicker to end than torchrun to see it."""
+
+
+def judged(tmp_path: Path, log: str | bytes, code: int, oom_kills: int = 0) -> tuple[Outcome, str | None]:
+    path = tmp_path / "train.log"
+    path.write_bytes(log.encode() if isinstance(log, str) else log)
+    return classify(Exit(code, oom_kills), tmp_path / "events.jsonl", path)
+
+
+def say(path: Path, **data: object) -> None:
+    path.write_text("DLLL " + json.dumps({"step": [], "data": data}) + "\n")
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB.",
+        "tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor",
+        "jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory allocating 1073741824 bytes.",
+        "MemoryError",
+        "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 7.45 GiB",
+        "terminate called after throwing an instance of 'std::bad_alloc'",
+        "OSError: [Errno 12] Cannot allocate memory",
+    ],
+)
+def test_every_frameworks_words_for_no_memory_are_oom(tmp_path: Path, line: str) -> None:
+    assert judged(tmp_path, f"step 3/10\n{line}\n", 1) == (Outcome.OOM, f"out of memory: {line}")
+
+
+def test_the_reason_is_the_last_complaint_about_memory(tmp_path: Path) -> None:
+    log = "warning: out of memory, trying a smaller workspace\nstep 3/10\nMemoryError: at last\n"
+    assert judged(tmp_path, log, 1)[1] == "out of memory: MemoryError: at last"
+
+
+def test_an_error_after_a_full_disk_says_so(tmp_path: Path) -> None:
+    line = "OSError: [Errno 28] No space left on device: '/dev/shm/torch'"
+    assert judged(tmp_path, f"{line}\nmore\n", 1) == (Outcome.FAILED, f"a disk is full: {line}")
+
+
+def test_the_launcher_names_the_rank_that_died(tmp_path: Path) -> None:
+    assert judged(tmp_path, TORCHRUN, 1) == (Outcome.FAILED, "rank 1 was killed by signal 9 (SIGKILL)")
+
+
+def test_a_rank_that_the_kernel_killed_for_memory_is_oom(tmp_path: Path) -> None:
+    assert judged(tmp_path, TORCHRUN, 1, oom_kills=1) == (
+        Outcome.OOM,
+        "rank 1 was killed by the kernel for want of memory",
+    )
+
+
+def test_a_rank_that_lost_its_peer_is_not_the_cause(tmp_path: Path) -> None:
+    say(
+        tmp_path / "events.jsonl",
+        outcome="failed",
+        reason="lost contact with another rank",
+        rank=0,
+        peer_lost=True,
+    )
+    assert judged(tmp_path, TORCHRUN, 1)[1] == "rank 1 was killed by signal 9 (SIGKILL)"
+    assert judged(tmp_path, TORCHRUN_OF_TWO, 1)[1] == "rank 1 was killed by signal 9 (SIGKILL)"
+
+
+def test_without_the_ranks_own_words_the_launchers_root_cause_counts(tmp_path: Path) -> None:
+    assert (judged(tmp_path, TORCHRUN_OF_TWO, 1)[1] or "").startswith("rank 0 ended with exit code 3")
+
+
+def test_ranks_that_the_launcher_ended_are_not_the_cause(tmp_path: Path) -> None:
+    log = TORCHRUN_OF_TWO.replace("exitcode  : 3 ", "exitcode  : -15 ")
+    assert judged(tmp_path, log, 1)[1] == "rank 1 was killed by signal 9 (SIGKILL)"
+
+
+def test_when_every_rank_lost_its_peer_the_exit_code_says_more_than_nothing(tmp_path: Path) -> None:
+    say(
+        tmp_path / "events.jsonl",
+        outcome="failed",
+        reason="lost contact with another rank",
+        rank=0,
+        peer_lost=True,
+    )
+    assert judged(tmp_path, "gone\n", 3) == (Outcome.FAILED, "the program ended with exit code 3: gone")
+
+
+def test_of_several_ranks_the_one_without_memory_is_the_cause(tmp_path: Path) -> None:
+    say(tmp_path / "events.jsonl", outcome="failed", reason="the other one is gone", rank=0)
+    say(tmp_path / "events.jsonl.rank1", outcome="oom", reason="tried to allocate 8 GiB", rank=1)
+    assert judged(tmp_path, "", 3) == (Outcome.OOM, "rank 1: tried to allocate 8 GiB")
+
+
+def test_an_unsupported_case_is_what_its_program_says(tmp_path: Path) -> None:
+    say(tmp_path / "events.jsonl", outcome="unsupported", reason="this GPU has no bf16", rank=0)
+    assert judged(tmp_path, "", 3) == (Outcome.UNSUPPORTED, "this GPU has no bf16")
+
+
+def test_a_program_that_says_ok_and_fails_has_failed(tmp_path: Path) -> None:
+    say(tmp_path / "events.jsonl", outcome="ok")
+    assert judged(tmp_path, "", -11) == (Outcome.FAILED, "the program was killed by signal 11 (SIGSEGV)")
+
+
+def test_control_characters_of_a_log_stay_out_of_the_reason(tmp_path: Path) -> None:
+    reason = judged(tmp_path, b"\x1b[31mbad\x00news\xff\n", 1)[1]
+    assert reason == "the program ended with exit code 1: ·[31mbad·news\ufffd"
+
+
+def test_a_reason_is_one_line_of_bounded_length(tmp_path: Path) -> None:
+    reason = judged(tmp_path, "x" * 1_000_000, 1)[1] or ""
+    assert len(reason) < 300
+    say(tmp_path / "events.jsonl", outcome="failed", reason="two\nlines", rank=0)
+    assert judged(tmp_path, "", 3) == (Outcome.FAILED, "two·lines")
+
+
+def test_a_log_that_was_never_written_is_no_error(tmp_path: Path) -> None:
+    assert classify(Exit(1, 0), tmp_path / "events.jsonl", tmp_path / "train.log") == (
+        Outcome.FAILED,
+        "the program ended with exit code 1",
+    )
+    assert last_step(tmp_path / "train.log") is None

@@ -1,0 +1,136 @@
+"""Finding and ending processes, whatever they do meanwhile; signals that wait."""
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from fakes import alive
+from trainmark.execution import held
+from trainmark.execution.processes import MARK, end_all, private_bytes
+
+HYDRA = """
+import os, signal, sys, time
+def grow(number, frame):
+    if os.fork() == 0:
+        return
+signal.signal(signal.SIGTERM, grow)
+print("ready", flush=True)
+while True:
+    time.sleep(1)
+"""
+
+BUSY = """
+import subprocess, sys
+print("ready", flush=True)
+while True:
+    subprocess.run(["/bin/true"])
+"""
+
+
+def start(code: str, mark: Path) -> "subprocess.Popen[str]":
+    process = subprocess.Popen(
+        [sys.executable, "-c", code], env={MARK: str(mark)}, stdout=subprocess.PIPE, text=True
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def test_a_program_that_grows_a_head_for_every_one_cut_off_is_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainmark.execution.processes.GRACE_S", 0.2)
+    process = start(HYDRA, tmp_path)
+    assert end_all(str(tmp_path)) >= 1
+    assert process.wait() == -signal.SIGKILL
+    assert end_all(str(tmp_path)) == 0
+    process.communicate()
+
+
+def test_processes_that_come_and_go_while_we_look_do_no_harm(tmp_path: Path) -> None:
+    process = start(BUSY, tmp_path / "run")
+    assert end_all(str(tmp_path)) >= 1, "a mark inside the folder counts"
+    process.communicate()
+    assert not alive(process.pid)
+
+
+def test_the_mark_of_a_folder_with_a_longer_name_is_another_one(tmp_path: Path) -> None:
+    process = start(BUSY, tmp_path / "run-2")
+    assert end_all(str(tmp_path / "run")) == 0
+    assert alive(process.pid)
+    process.kill()
+    process.communicate()
+
+
+def test_memory_is_that_of_the_whole_family(tmp_path: Path) -> None:
+    code = "import subprocess, sys; held = bytearray(b'x') * (40 << 20); print('ready', flush=True); {}"
+    child = code.format("import signal; signal.pause()")
+    process = start(f"import subprocess, sys; subprocess.run([sys.executable, '-c', {child!r}])", tmp_path)
+    assert private_bytes(process.pid) > 40 << 20
+    end_all(str(tmp_path))
+    process.communicate()
+    assert private_bytes(process.pid) == 0
+
+
+def interrupted_while_held(steps: list[str]) -> None:
+    with held():
+        steps.append("held")
+        os.kill(os.getpid(), signal.SIGINT)
+        # Long enough for Python to notice a signal, had it been let through.
+        until = time.monotonic() + 0.1
+        while time.monotonic() < until:
+            pass
+        steps.append("done")
+    steps.append("lost")
+
+
+def test_a_held_signal_takes_effect_when_it_is_let_go() -> None:
+    steps: list[str] = []
+    with pytest.raises(KeyboardInterrupt):
+        interrupted_while_held(steps)
+    assert steps == ["held", "done"]
+
+
+def test_a_signal_is_held_even_when_another_thread_could_take_it() -> None:
+    """A blocked mask would fail here: the kernel gives the signal to the other thread, and Python to us."""
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    steps: list[str] = []
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            interrupted_while_held(steps)
+    finally:
+        stop.set()
+        thread.join()
+    assert steps == ["held", "done"]
+
+
+def test_an_ignored_signal_stays_ignored_and_handlers_are_given_back() -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with held():
+            assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_outside_the_main_thread_nothing_is_held() -> None:
+    entered = []
+
+    def work() -> None:
+        with held():
+            entered.append(signal.getsignal(signal.SIGINT))
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    assert entered == [signal.default_int_handler]

@@ -1,0 +1,113 @@
+"""Who may use a result directory, and what stays when it is refused."""
+
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from fakes import Bench
+from trainmark.errors import InputError, TrainmarkError
+from trainmark.execution import OutcomeRecord, ResultDirectory, opened, write_record
+from trainmark.suite import Outcome
+
+
+def test_a_folder_with_other_things_in_it_is_refused_and_stays_as_it_was(bench: Bench) -> None:
+    bench.write()
+    bench.out.mkdir()
+    (bench.out / "thesis.tex").write_text("years of work")
+    with pytest.raises(InputError, match="is not empty and no result directory; give another --out"):
+        bench.run()
+    assert [path.name for path in bench.out.iterdir()] == ["thesis.tex"]
+
+
+def test_the_directory_of_another_suite_is_refused_by_name(bench: Bench) -> None:
+    bench.write(name="first")
+    bench.run()
+    bench.write(name="second")
+    with pytest.raises(InputError, match=r"belongs to another suite \('first', .*suite\.yaml\)"):
+        bench.run(resume=True)
+
+
+def test_finished_runs_are_not_overwritten_without_resume(bench: Bench) -> None:
+    bench.write()
+    bench.run()
+    with pytest.raises(InputError, match="holds finished runs of this suite; --resume goes on with them"):
+        bench.run()
+
+
+def test_the_suite_as_resolved_can_be_run_from_the_directory_itself(bench: Bench) -> None:
+    bench.write({}, {"batch_per_device": 8})
+    bench.run()
+    again = Bench(bench.folder / "elsewhere")
+    again.folder.mkdir()
+    again.suite.symlink_to(bench.out / "suite.yaml")
+    assert len(again.run().cases) == 2
+
+
+def test_a_suite_that_an_older_trainmark_wrote_in_other_words_is_the_same_suite(bench: Bench) -> None:
+    bench.write()
+    bench.run()
+    there = bench.out / "suite.yaml"
+    there.write_text(f"# written by another version\n{there.read_text()}")
+    assert bench.run(resume=True).complete
+
+
+def test_a_file_is_no_result_directory(bench: Bench) -> None:
+    bench.write()
+    bench.out.write_text("")
+    with pytest.raises(InputError, match="cannot be made a result directory"):
+        bench.run()
+
+
+def test_a_living_owner_keeps_others_out_and_is_named(bench: Bench) -> None:
+    suite = bench.write()
+    told = f"is in use by process {os.getpid()}; wait for it"
+    with opened(bench.out, suite, resume=False), pytest.raises(InputError, match=told):
+        bench.run()
+    assert bench.run().complete
+
+
+def test_what_a_killed_owner_left_half_written_is_no_obstacle(bench: Bench) -> None:
+    bench.write()
+    bench.out.mkdir()
+    (bench.out / ".lock").write_text("process 1")
+    (bench.out / ".suite.yaml.4711.tmp").write_text("name: fak")
+    assert bench.run().complete
+    assert not list(bench.out.glob(".*.tmp"))
+
+
+def test_an_interrupted_attempt_is_set_aside_and_not_lost(bench: Bench) -> None:
+    (case,) = bench.write().cases
+    directory = ResultDirectory(bench.out)
+    folder = directory.run(case, 1)
+    for _ in range(2):
+        directory.begin(folder)
+        (folder / "train.log").write_text("half")
+    directory.begin(folder)
+    assert sorted(path.name for path in folder.parent.iterdir()) == [
+        "1",
+        "1.interrupted-1",
+        "1.interrupted-2",
+    ]
+    assert directory.finished(case) == {}
+
+
+def test_an_outcome_that_cannot_be_read_is_told_by_its_path(tmp_path: Path, bench: Bench) -> None:
+    (case,) = bench.write().cases
+    directory = ResultDirectory(tmp_path)
+    folder = directory.run(case, 1)
+    directory.begin(folder)
+    write_record(folder, OutcomeRecord(case_id=case.id, repeat=1, outcome=Outcome.OK))
+    assert list(directory.finished(case)) == [1]
+    (folder / "outcome.json").write_text('{"outcome": "o')
+    with pytest.raises(TrainmarkError, match=r"outcome\.json: cannot be read as an outcome"):
+        directory.finished(case)
+
+
+def test_an_outcome_document_has_its_schema_and_no_unknown_key(bench: Bench) -> None:
+    bench.write()
+    bench.run()
+    document = json.loads(next(bench.out.glob("runs/*/1/outcome.json")).read_text())
+    assert document["schema_name"] == "trainmark.outcome/1"
+    assert sorted(document) == sorted(OutcomeRecord.model_fields)

@@ -1,0 +1,184 @@
+"""Campaigns of a training program that trains nothing: suites, runs in and out of process, what is left of them."""
+
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from trainmark.campaign import Order, Standing, run_campaign
+from trainmark.execution import Pulse
+from trainmark.store import Results, RunResult
+from trainmark.suite import Case, Suite, load_suite
+
+PROGRAMS = Path(__file__).with_name("programs")
+
+CARD: dict[str, Any] = {
+    "name": "fake",
+    "description": "a program of the tests that trains nothing",
+    "framework": "fake",
+    "environment": "system",
+    "source": {"kind": "folder", "path": str(PROGRAMS)},
+    "launcher": "process",
+    "log_format": "trainmark",
+    "command": [
+        "{source}/fake_training.py",
+        "--steps={steps}",
+        "--warmup-steps={warmup_steps}",
+        "--seed={seed}",
+        "--events={events}",
+    ],
+    "axes": {
+        "model": {"values": {"good": ["--model=good"], "other": ["--model=other"]}},
+        "precision": {"values": {"fp32": ["--precision=fp32"], "bf16": ["--precision=bf16"]}},
+        "batch_per_device": {"flags": ["--batch-per-device={value}"]},
+        "nodes": {},
+        "devices_per_node": {"flags": ["--devices={value}"]},
+        "data": {},
+        "image_size": {},
+        "device": {},
+    },
+    "options": {"behaviour": ["--behaviour={value}"], "word": ["--model={value}"]},
+}
+
+SUITE: dict[str, Any] = {
+    "name": "fakes",
+    "environment": "system",
+    "protocol": {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 1},
+    "cards": ["card.yaml"],
+}
+
+
+class Silent:
+    """An audience that does not listen."""
+
+    def preparing(self, what: str, done: int, total: int) -> None: ...
+    def probing(self, batch: int) -> None: ...
+    def run_begins(self, case: Case, repeat: int, standing: Standing) -> None: ...
+    def pulse(self, pulse: Pulse) -> None: ...
+    def run_ended(self, result: RunResult, standing: Standing) -> None: ...
+
+
+@dataclass
+class Listener(Silent):
+    """An audience that remembers which runs began and ended."""
+
+    begun: list[tuple[str, int]] = field(default_factory=list)
+    ended: list[RunResult] = field(default_factory=list)
+    standings: list[Standing] = field(default_factory=list)
+    probed: list[int] = field(default_factory=list)
+
+    def probing(self, batch: int) -> None:
+        self.probed.append(batch)
+
+    def run_begins(self, case: Case, repeat: int, standing: Standing) -> None:
+        self.begun.append((case.id, repeat))
+        self.standings.append(standing)
+
+    def run_ended(self, result: RunResult, standing: Standing) -> None:
+        self.ended.append(result)
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A folder with a suite of fake programs, its results in the folder ``place`` of it."""
+
+    folder: Path
+    place: str = "out"
+
+    @property
+    def out(self) -> Path:
+        return self.folder / self.place
+
+    @property
+    def suite(self) -> Path:
+        return self.folder / "suite.yaml"
+
+    def write(
+        self, *cases: Mapping[str, Any], card: Mapping[str, Any] | None = None, **settings: Any
+    ) -> Suite:
+        """Write a suite of these cases; the axes that a case leaves out are those of a fake program."""
+        text = yaml.safe_dump({**CARD, **(card or {})}, sort_keys=False)
+        (self.folder / "card.yaml").write_text(text, encoding="utf-8")
+        plain = {
+            "workload": "fake",
+            "framework": "fake",
+            "model": "good",
+            "batch_per_device": 4,
+            "device": "cpu",
+        }
+        document = {**SUITE, **settings, "cases": [plain | dict(case) for case in cases or ({},)]}
+        self.suite.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+        return load_suite(self.suite)
+
+    def order(self, resume: bool = False, cases: tuple[Case, ...] | None = None) -> Order:
+        suite = load_suite(self.suite)
+        chosen = suite.cases if cases is None else cases
+        return Order(
+            suite, chosen, self.out, resume, self.folder / "home", ("trainmark", "run", str(self.suite))
+        )
+
+    def run(
+        self, audience: Any = None, resume: bool = False, cases: tuple[Case, ...] | None = None
+    ) -> Results:
+        return run_campaign(self.order(resume, cases), audience or Silent()).results
+
+    def words(self, *more: str) -> list[str]:
+        return [
+            sys.executable,
+            "-m",
+            "trainmark.cli.main",
+            "run",
+            str(self.suite),
+            "--out",
+            str(self.out),
+            *more,
+        ]
+
+    def start(self, *more: str) -> "subprocess.Popen[str]":
+        """Start ``trainmark run`` as a process of its own, in a session of its own."""
+        return subprocess.Popen(
+            self.words(*more),
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=self.environment(),
+            start_new_session=True,
+        )
+
+    def call(self, *more: str) -> "subprocess.CompletedProcess[str]":
+        """Run ``trainmark run`` as a process of its own, to its end."""
+        return subprocess.run(
+            self.words(*more),
+            capture_output=True,
+            text=True,
+            env=self.environment(),
+            check=False,
+            timeout=120,
+        )
+
+    def environment(self) -> dict[str, str]:
+        return {**os.environ, "TRAINMARK_HOME": str(self.folder / "home")}
+
+    def pids(self) -> list[int]:
+        """Return the processes that the programs of all runs said they were."""
+        files = self.out.glob("runs/*/*/pids")
+        return [int(line) for file in files for line in file.read_text().splitlines() if line.strip()]
+
+
+def behaving(behaviour: str, **axes: Any) -> dict[str, Any]:
+    """Return a case whose program behaves so."""
+    return {"options": {"behaviour": behaviour}, **axes}
+
+
+def alive(pid: int) -> bool:
+    """Tell whether a process is there and not a zombie."""
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state not in "ZX"

@@ -1,0 +1,237 @@
+"""``explain``: the layout comes first, nothing is claimed beyond its evidence, and what is open is said."""
+
+import json
+from pathlib import Path
+
+import pytest
+from insight_ngc_log import SETTINGS, ngc_log
+from typer.testing import CliRunner
+
+from trainmark.cli.explain import app
+from trainmark.errors import InputError
+from trainmark.insight import (
+    Explanation,
+    Run,
+    choose_reference,
+    explain,
+    load_effects,
+    load_programs,
+    render_text,
+    run_from_log,
+)
+from trainmark.insight.explanation import Basis
+from trainmark.insight.recipe import AnyAxis, Place, Reading, Recipe
+from trainmark.reference import Axis, find_reference, load_references
+
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"
+CORPUS_LOG = CORPUS / "ResNet50V1.5" / "OtherReports" / "PyTorch" / "V100-LOG" / "pytorch_gpu1_amp_bs256.txt"
+DGX1_32GB_AMP = "ngc-pytorch-resnet50-v100-32gb-amp-1gpu"
+GOLDEN = Path(__file__).parent / "golden" / "explanation.txt"
+
+runner = CliRunner()
+
+
+def explained(run: Run, name: str = DGX1_32GB_AMP) -> Explanation:
+    return explain(run, find_reference(name), load_effects(), load_programs(), load_references())
+
+
+def write(tmp_path: Path, text: str) -> Path:
+    log = tmp_path / "run.txt"
+    log.write_text(text)
+    return log
+
+
+def test_the_layout_is_named_first_with_its_share_of_the_gap_and_its_test(tmp_path: Path) -> None:
+    explanation = explained(run_from_log(write(tmp_path, ngc_log())))
+
+    first = explanation.differences[0]
+    assert first.axis is Axis.LAYOUT
+    assert (first.here.value, first.there.value) == ("nchw", "nhwc")
+    assert first.here.where == "line 1: memory_format : nchw"
+    assert first.basis is Basis.ISOLATED
+    assert first.change.flag == "--memory-format nhwc"
+    assert first.change.suite == "layout: [nchw, nhwc]"
+    assert first.share is not None
+    assert 0 < first.share[0] < first.share[1] < 1
+
+
+def test_the_explanation_reads_as_it_should(tmp_path: Path) -> None:
+    text = render_text(explained(run_from_log(write(tmp_path, ngc_log()))))
+
+    assert text == GOLDEN.read_text(encoding="utf-8")
+
+
+def test_what_is_accounted_for_and_what_is_open_make_the_gap(tmp_path: Path) -> None:
+    explanation = explained(run_from_log(write(tmp_path, ngc_log(rate=790.0))))
+
+    assert explanation.ratio == pytest.approx(1156 / 790, rel=1e-3)
+    assert explanation.accounted is not None
+    assert explanation.open is not None
+    assert explanation.accounted[0] * explanation.open[1] == pytest.approx(explanation.ratio)
+    assert explanation.open[0] > 1
+
+
+def test_evidence_from_another_architecture_gets_no_share(tmp_path: Path) -> None:
+    run = run_from_log(write(tmp_path, ngc_log()))
+    on_h200 = Run(
+        "x",
+        run.recipe.with_readings({Place.DEVICE: Reading("T4", "flag")}),
+        run.throughput,
+        run.unit,
+        run.rule,
+    )
+
+    layout = next(d for d in explained(on_h200).differences if d.axis is Axis.LAYOUT)
+
+    assert layout.basis is Basis.ELSEWHERE
+    assert layout.share is None
+
+
+def test_the_h200_measurement_is_shown_as_of_another_architecture(tmp_path: Path) -> None:
+    layout = explained(run_from_log(write(tmp_path, ngc_log()))).differences[0]
+
+    h200 = next(match for match in layout.evidence if match.effect.id == "layout-h200")
+    assert h200.apart == ("architecture hopper",)
+    assert layout.high is not None
+    assert h200.low is not None
+    assert layout.high < h200.low
+
+
+def test_the_runs_own_wait_for_data_bounds_what_the_loader_can_explain(tmp_path: Path) -> None:
+    explanation = explained(run_from_log(write(tmp_path, ngc_log(wait=0.02))))
+
+    loader = next(d for d in explanation.differences if d.axis is Axis.LOADER)
+    assert loader.basis is Basis.BOUNDED
+    assert loader.high == pytest.approx(1 / 0.98, rel=1e-3)
+
+
+def test_a_difference_without_evidence_is_listed_as_unknown(tmp_path: Path) -> None:
+    explanation = explained(run_from_log(write(tmp_path, ngc_log())))
+
+    unknown = {d.axis for d in explanation.differences if d.basis is Basis.UNKNOWN}
+    assert unknown == {Axis.ACCUMULATION_STEPS, Axis.LABEL_SMOOTHING, Axis.MIXUP}
+    assert all(d.share is None for d in explanation.differences if d.basis is Basis.UNKNOWN)
+
+
+def test_the_vendors_older_figure_with_the_same_layout_is_named(tmp_path: Path) -> None:
+    explanation = explained(run_from_log(write(tmp_path, ngc_log())))
+
+    assert [nearer.reference.id for nearer in explanation.nearer] == [
+        "ngc-pytorch-19.10-resnet50-v100-32gb-amp-1gpu"
+    ]
+    assert explanation.nearer[0].differences == ()
+
+
+def test_what_neither_side_states_is_listed_as_not_stated(tmp_path: Path) -> None:
+    explanation = explained(run_from_log(write(tmp_path, ngc_log())))
+
+    assert Place.DRIVER in explanation.neither
+    assert Place.CONTAINER in explanation.only_there
+    assert Axis.PREFETCH in explanation.only_here
+
+
+def test_no_gap_is_explained_where_there_is_none(tmp_path: Path) -> None:
+    explanation = explained(run_from_log(write(tmp_path, ngc_log(rate=1156.0))))
+
+    assert "no gap to explain" in render_text(explanation)
+    assert all(difference.share is None for difference in explanation.differences)
+
+
+def test_the_same_recipe_leaves_everything_open(tmp_path: Path) -> None:
+    reference = find_reference(DGX1_32GB_AMP)
+    recipe = Recipe({axis: Reading(value, "x") for axis, value in reference.recipe.items()})
+    explanation = explained(Run("same", recipe, 578.0, "images/s"))
+
+    assert explanation.differences == ()
+    assert explanation.open == (2.0, 2.0)
+
+
+def test_without_a_name_the_fastest_figure_of_the_case_is_taken(tmp_path: Path) -> None:
+    recipe = run_from_log(write(tmp_path, ngc_log())).recipe
+    device: dict[AnyAxis, Reading] = {Place.DEVICE: Reading("V100", "flag")}
+    memory: dict[AnyAxis, Reading] = {Place.DEVICE_MEMORY_GB: Reading(32, "flag")}
+
+    any_v100 = choose_reference(Run("x", recipe.with_readings(device), 800.0, "images/s"), load_references())
+    larger = choose_reference(
+        Run("x", recipe.with_readings(device | memory), 800.0, "images/s"), load_references()
+    )
+
+    assert any_v100.id == "ngc-pytorch-resnet50-v100-16gb-amp-1gpu"
+    assert larger.id == DGX1_32GB_AMP
+
+
+def test_a_run_that_does_not_name_its_device_gets_no_figure_chosen(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="does not say its device: give --device"):
+        choose_reference(run_from_log(write(tmp_path, ngc_log())), load_references())
+
+
+def test_a_case_that_nobody_published_needs_a_name(tmp_path: Path) -> None:
+    log = write(tmp_path, ngc_log(settings=SETTINGS | {"world_size": "3"}))
+
+    with pytest.raises(InputError, match=r"no published figure is of the case of run\.txt: name one"):
+        choose_reference(run_from_log(log, device="Tesla V100-SXM2-32GB"), load_references())
+
+
+def test_another_model_is_refused(tmp_path: Path) -> None:
+    log = write(tmp_path, ngc_log(settings=SETTINGS | {"arch": "resnext101-32x4d"}))
+
+    with pytest.raises(InputError, match=r"trains resnext101-32x4d, .* is resnet50_v1\.5"):
+        explained(run_from_log(log))
+
+
+def test_another_unit_is_refused() -> None:
+    with pytest.raises(InputError, match=r"counts sequences/s, .* counts images/s"):
+        explained(Run("bert.log", Recipe(), 100.0, "sequences/s"))
+
+
+def test_a_log_without_a_throughput_still_shows_the_differences_and_exits_with_1(tmp_path: Path) -> None:
+    log = write(tmp_path, ngc_log(steps=5).rsplit("DLL", 1)[0])
+
+    result = runner.invoke(app, [str(log), "--reference", DGX1_32GB_AMP])
+
+    assert result.exit_code == 1
+    assert "layout: nchw here, nhwc there" in result.stdout
+    assert "no throughput" in result.stderr
+
+
+def test_the_command_prints_the_explanation_as_json(tmp_path: Path) -> None:
+    log = write(tmp_path, ngc_log())
+
+    result = runner.invoke(app, [str(log), "--reference", DGX1_32GB_AMP, "--json"])
+
+    assert result.exit_code == 0
+    document = json.loads(result.stdout)
+    assert document["differences"][0]["axis"] == "layout"
+    assert document["differences"][0]["test"]["flag"] == "--memory-format nhwc"
+    assert document["reference"] == {"id": DGX1_32GB_AMP, "value": 1156.0, "unit": "images/s"}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (
+            ["run.txt", "--reference", "ngc-pytorch-resnet50-v100-32gb-amp-2gpu"],
+            "did you mean 'ngc-pytorch-resnet50",
+        ),
+        (["nothing.txt", "--reference", DGX1_32GB_AMP], "no such log file"),
+        (["run.txt", "--reference", DGX1_32GB_AMP, "--rule", "windows"], "did you mean 'window'"),
+    ],
+)
+def test_wrong_input_is_said_in_one_line(tmp_path: Path, arguments: list[str], message: str) -> None:
+    write(tmp_path, ngc_log())
+
+    result = runner.invoke(app, [str(tmp_path / arguments[0]), *arguments[1:]])
+
+    assert isinstance(result.exception, InputError)
+    assert message in str(result.exception)
+
+
+@pytest.mark.skipif(not CORPUS_LOG.is_file(), reason="the corpus of real logs is not beside this checkout")
+def test_the_published_log_names_its_layout_first() -> None:
+    explanation = explained(run_from_log(CORPUS_LOG))
+
+    assert explanation.differences[0].axis is Axis.LAYOUT
+    assert explanation.differences[0].here.where == "line 3: memory_format : nchw"
+    assert explanation.ratio == pytest.approx(1.463, abs=0.001)
+    assert explanation.open is not None
+    assert explanation.open[0] > 1.05

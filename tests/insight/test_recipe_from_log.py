@@ -1,0 +1,266 @@
+"""Reading a recipe out of what a program printed: names, words, lines; never an exception, never a guess."""
+
+import gzip
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from insight_ngc_log import SETTINGS, ngc_log
+
+from trainmark.errors import InputError
+from trainmark.insight import run_from_log
+from trainmark.insight.dialects import recipe_from
+from trainmark.insight.log_head import data_wait
+from trainmark.insight.models import model_word
+from trainmark.insight.parameters import Parameter, read_parameters
+from trainmark.insight.recipe import Place, Recipe
+from trainmark.reference import Axis, AxisValue
+
+WHOLE = ngc_log()
+CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"
+
+
+def recipe(text: str) -> Recipe:
+    return recipe_from(read_parameters(text.splitlines()))
+
+
+def test_a_parameter_line_gives_names_words_and_its_line() -> None:
+    found = read_parameters(
+        ["hello", "DLL 2023-08-04 05:47:49.926771 - PARAMETER data : /imagenet  workers : 5 "]
+    )
+
+    assert found == {"data": Parameter("data", "/imagenet", 2), "workers": Parameter("workers", "5", 2)}
+
+
+def test_a_list_in_a_parameter_line_stays_one_word() -> None:
+    found = read_parameters(
+        ["[1,0]<stdout>:DLL 2023-07-31 09:09:06.9 - PARAMETER gpus : [0, 1, 2]  lr : 1.024"]
+    )
+
+    assert found["gpus"].value == "[0, 1, 2]"
+    assert found["lr"].value == "1.024"
+
+
+def test_the_json_stream_is_read_like_the_text() -> None:
+    line = 'DLLL {"timestamp": "1", "type": "LOG", "step": "PARAMETER", "data": {"amp": true, "workers": 8}}'
+
+    found = read_parameters([line])
+
+    assert (found["amp"].value, found["workers"].value) == ("True", "8")
+
+
+def test_a_namespace_is_read_without_being_evaluated() -> None:
+    found = read_parameters(
+        ["Namespace(amp=False, arch='transformer', betas=[0.9, 0.997], x=__import__('os'))"]
+    )
+
+    assert found["amp"].value == "False"
+    assert found["arch"].value == "transformer"
+    assert found["betas"].value == "[0.9, 0.997]"
+
+
+def test_a_printed_dictionary_is_read_line_by_line() -> None:
+    found = read_parameters(["{'alpha': 0.6,", " 'batch_size': 5120,", " 'device': 'gpu'}"])
+
+    assert {name: found[name].value for name in found} == {
+        "alpha": "0.6",
+        "batch_size": "5120",
+        "device": "gpu",
+    }
+
+
+def test_the_first_of_two_equal_names_stands() -> None:
+    lines = [f"[2023/07/28 07:49:52] ppcls INFO:   num_workers : {workers}" for workers in (8, 4)]
+
+    assert read_parameters(lines)["num_workers"].value == "8"
+
+
+def test_the_block_of_yaml_is_read_at_its_outermost_level_only() -> None:
+    block = [
+        "---------------Config Information---------------",
+        "batch_size: 4",
+        "loss:",
+        "  type: X",
+        "-----",
+    ]
+
+    found = read_parameters([*block, "iters: 9"])
+
+    assert {name: parameter.value for name, parameter in found.items()} == {"batch_size": "4"}
+
+
+def test_the_ngc_pytorch_recipe_is_read_whole() -> None:
+    found = recipe(ngc_log())
+
+    assert found.program == "ngc-pytorch-convnets"
+    assert {axis: reading.value for axis, reading in found.readings.items()} == {
+        Axis.LAYOUT: "nchw",
+        Axis.WORKERS: 5,
+        Axis.PREFETCH: 2,
+        Axis.LABEL_SMOOTHING: 0.0,
+        Axis.MIXUP: 0.0,
+        Axis.LR_SCHEDULE: "step",
+        Axis.OPTIMIZER: "sgd",
+        Axis.MOMENTUM: 0.9,
+        Axis.WEIGHT_DECAY: 0.0001,
+        Axis.CHECKPOINT_IN_RUN: True,
+        Axis.LOADER: "dali-cpu",
+        Axis.DATA: "imagenet",
+        Axis.COMPILER: "none",
+        Axis.LOSS_SCALING: "static",
+        Axis.LOSS_SCALE: 256.0,
+        Axis.ACCUMULATION_STEPS: 1,
+    }
+
+
+def test_fp32_has_no_loss_scale_although_one_is_printed() -> None:
+    found = recipe(ngc_log(settings=SETTINGS | {"amp": "False"}))
+
+    assert found.value(Axis.LOSS_SCALE) is None
+
+
+def test_accumulation_follows_from_the_batch_of_the_optimizer() -> None:
+    found = recipe(ngc_log(settings=SETTINGS | {"optimizer_batch_size": "2048"}))
+
+    assert found.value(Axis.ACCUMULATION_STEPS) == 8
+
+
+def test_synthetic_data_has_no_loader() -> None:
+    found = recipe(ngc_log(settings=SETTINGS | {"data_backend": "synthetic"}))
+
+    assert found.value(Axis.DATA) == "synthetic"
+    assert found.value(Axis.LOADER) is None
+
+
+def test_a_program_that_is_not_known_states_nothing() -> None:
+    assert recipe("Epoch: [0][ 20/100] Time 0.1 (0.2)\n") == Recipe()
+
+
+def test_the_wait_for_data_is_the_difference_of_the_two_rates() -> None:
+    assert data_wait(ngc_log(wait=0.03).splitlines()) == pytest.approx(0.03, abs=1e-3)
+
+
+def test_too_few_steps_say_nothing_of_the_wait_for_data() -> None:
+    assert data_wait(ngc_log(steps=20).splitlines()) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "word"),
+    [
+        ("ResNet50", "resnet50"),
+        ("resnet50", "resnet50"),
+        ("ResNet50V1.5", "resnet50_v1.5"),
+        ("resnetv15-50", "resnet50_v1.5"),
+        ("resnet50_v1", "resnet50_v1"),
+        ("MobileNetV1", "mobilenet_v1"),
+        ("mobilenet1.0", "mobilenet_v1"),
+        ("bert-base", "bert-base"),
+    ],
+)
+def test_a_models_spellings_are_one_word(name: str, word: str) -> None:
+    assert model_word(name) == word
+
+
+def test_a_packed_log_is_explained_like_a_plain_one(tmp_path: Path) -> None:
+    plain, packed = tmp_path / "run.txt", tmp_path / "run.txt.gz"
+    plain.write_text(ngc_log())
+    packed.write_bytes(gzip.compress(ngc_log().encode()))
+
+    assert run_from_log(packed).recipe == run_from_log(plain).recipe
+
+
+def test_a_damaged_archive_is_a_run_without_a_number(tmp_path: Path) -> None:
+    log = tmp_path / "run.txt.gz"
+    log.write_bytes(gzip.compress(ngc_log().encode())[:200])
+
+    run = run_from_log(log)
+
+    assert run.throughput is None
+    assert run.doubts
+
+
+@given(st.text(max_size=400))
+def test_any_text_reads_without_an_exception(text: str) -> None:
+    recipe(text)
+    recipe(f"DLL 2023 - PARAMETER {text}")
+    recipe(f"Namespace({text})")
+    recipe(f"DLLL {{{text} PARAMETER")
+    data_wait(text.splitlines())
+
+
+@given(st.integers(min_value=0, max_value=5000))
+def test_a_log_cut_anywhere_reads_without_an_exception(end: int) -> None:
+    found = recipe(WHOLE[:end])
+
+    assert found.value(Axis.LAYOUT) in (None, "nchw", *("nchw"[:n] for n in range(1, 4)))
+
+
+REAL: dict[str, tuple[str, dict[Axis, AxisValue]]] = {
+    "ResNet50V1.5/OtherReports/TensorFlow/V100_LOG/tf_gpu8_amp_bs256.txt": (
+        "ngc-tensorflow-convnets",
+        {Axis.COMPILER: "xla", Axis.LAYOUT: "nhwc", Axis.LOADER: "native", Axis.LOSS_SCALE: 128},
+    ),
+    "ResNet50V1.5/OtherReports/MxNet/V100_LOG/mxnet_gpu8_fp32_bs128.txt": (
+        "ngc-mxnet-rn50",
+        {Axis.LOADER: "dali-gpu", Axis.LAYOUT: "nchw", Axis.FUSED_BATCH_NORM: False},
+    ),
+    "ResNet50V1.5/V100-LOG/PaddleClas_ResNet50_bs256_fp32_DP_N1C8_log": (
+        "paddleclas",
+        {Axis.WORKERS: 8, Axis.MOMENTUM: 0.9},
+    ),
+}
+
+
+@pytest.mark.skipif(not CORPUS.is_dir(), reason="the corpus of real logs is not beside this checkout")
+@pytest.mark.parametrize("path", REAL)
+def test_real_logs_state_their_recipe(path: str) -> None:
+    program, values = REAL[path]
+
+    run = run_from_log(CORPUS / path)
+
+    assert run.recipe.program == program
+    assert {axis: run.recipe.value(axis) for axis in values} == values
+    assert run.recipe.value(Place.DEVICES) == 8
+
+
+def test_the_directory_of_a_run_is_read_by_its_events(tmp_path: Path) -> None:
+    said = {
+        "schema": "trainmark.events/1",
+        "framework": "pytorch",
+        "model": "resnet50_v1.5",
+        "precision": "amp-fp16",
+        "layout": "nhwc",
+        "compiler": "none",
+        "data": "synthetic",
+        "loader": None,
+        "batch_per_device": 256,
+        "world_size": 1,
+        "image_size": 224,
+        "framework_version": "2.13.0",
+        "cudnn": 91900,
+        "optimizer": {"name": "SGD", "momentum": 0.875, "label_smoothing": 0.1, "schedule": "cosine"},
+    }
+    steps = [
+        {"step": [0, n], "data": {"phase": "measured", "step_time_s": 0.1, "loss": 6.9}} for n in range(30)
+    ]
+    end = {"step": [], "data": {"throughput": 2560.0, "window_s": 3.0, "samples": 7680}}
+    events = [{"step": "PARAMETER", "data": said}, *steps, end]
+    (tmp_path / "events.jsonl").write_text("".join(f"DLLL {json.dumps(event)}\n" for event in events))
+
+    run = run_from_log(tmp_path)
+
+    assert run.throughput == pytest.approx(2560.0)
+    assert run.recipe.program == "trainmark"
+    assert run.recipe.value(Axis.LAYOUT) == "nhwc"
+    assert run.recipe.value(Axis.DATA) == "synthetic"
+    assert run.recipe.value(Axis.LOADER) is None
+    assert run.recipe.value(Axis.LR_SCHEDULE) == "cosine"
+    assert run.recipe.value(Axis.OPTIMIZER) == "sgd"
+    assert run.recipe.value(Place.FRAMEWORK_VERSION) == "2.13.0"
+
+
+def test_a_directory_without_events_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="not the directory of one run"):
+        run_from_log(tmp_path)

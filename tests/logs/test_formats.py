@@ -1,0 +1,138 @@
+"""Every format: what was put into a synthetic log comes out of it."""
+
+import io
+import random
+
+import pytest
+
+from trainmark.logs import FORMATS, Facts, Precision, Status, find_format, read_stream
+from trainmark.logs.synthetic import WRITERS, Run, synthetic_log
+from trainmark.measure.rules import measure_log
+
+_INTERVALS = {
+    "paddleclas": 10,
+    "paddlenlp-bert": 10,
+    "paddleseg": 5,
+    "fairseq": 10,
+    "ngc-tensorflow-convnets": 10,
+    "mmsegmentation": 2,
+    "paddlerec": 50,
+    "mlperf": 50,
+    "tensorflow-models": 50,
+}
+# What these programs print does not say devices and batch: their users give them by flag.
+_SILENT = {"pytorch-imagenet", "timm"}
+_NO_PRECISION = {"pytorch-imagenet", "horovod-synthetic", "mlperf", "paddlerec", "tf-cnn-benchmarks"}
+
+
+def _run(name: str, *, amp: bool = False) -> Run:
+    chance = random.Random(7)
+    times = [0.5 * (1 + 0.05 * chance.random()) for _ in range(400)]
+    return Run(times, gpus=8, batch_per_device=64, interval=_INTERVALS.get(name, 1), amp=amp)
+
+
+def test_every_format_has_a_writer_and_every_writer_a_format() -> None:
+    assert set(WRITERS) == {known.name for known in FORMATS}
+
+
+@pytest.mark.parametrize("name", sorted(WRITERS))
+def test_a_synthetic_log_gives_back_what_was_put_in(name: str) -> None:
+    run = _run(name)
+    given = Facts(gpus=8, batch_per_device=64) if name in _SILENT else None
+
+    log = read_stream(io.BytesIO(synthetic_log(name, run).encode()), "-", given)
+    result = measure_log(log)
+
+    assert (log.format, log.status) == (name, Status.OK)
+    assert log.unit is find_format(name).unit
+    assert result.value == pytest.approx(run.global_batch * 400 / sum(run.step_times_s), rel=0.01)
+    if log.facts.gpus is not None:
+        assert log.facts.gpus == 8
+    if log.facts.batch_per_device is not None:
+        assert log.facts.batch_per_device * (log.facts.accumulation or 1) == 64
+
+
+@pytest.mark.parametrize("name", sorted(set(WRITERS) - _NO_PRECISION))
+@pytest.mark.parametrize("amp", [False, True])
+def test_precision_is_read(name: str, amp: bool) -> None:
+    log = read_stream(io.BytesIO(synthetic_log(name, _run(name, amp=amp)).encode()))
+
+    assert log.facts.precision is (Precision.AMP_FP16 if amp else Precision.FP32)
+
+
+@pytest.mark.parametrize(
+    ("line", "format_name", "rate"),
+    [
+        (
+            'DLLL {"timestamp": "1691128074.9", "datetime": "2023-08-04 05:47:54.922593", "elapsedtime": "5.0", '
+            '"type": "LOG", "step": [0, 2], "data": {"train.loss": 6.3, "train.total_ips": 742.94, "train.lr": 0.1}}',
+            "ngc-pytorch-convnets",
+            742.94,
+        ),
+        (
+            'DLLL {"timestamp": "1669262971.3", "datetime": "2022-11-24 04:09:31.352262", "elapsedtime": "5.0", '
+            '"type": "LOG", "step": [0, 200], "data": {"total_ips": 9360.806356242965}}',
+            "ngc-tensorflow-convnets",
+            9360.806356242965,
+        ),
+        (
+            'DLLL {"timestamp": "1690784401.7", "datetime": "2023-07-31 06:20:01.765747", "elapsedtime": "5.0", '
+            '"type": "LOG", "step": [0, 39], "data": {"train.loss": 7.0, "train.ips": 1502.2445}}',
+            "ngc-mxnet-convnets",
+            1502.2445,
+        ),
+        (
+            'DLLL {"timestamp": "1690863416.4", "datetime": "2023-08-01 04:16:56.456185", "elapsedtime": "5.0", '
+            '"type": "LOG", "step": [6], "data": {"throughput_train": 537.102, "mlm_loss": 10.41}}',
+            "ngc-tensorflow-bert",
+            537.102,
+        ),
+        (
+            "[2022/01/02 03:04:05] ppcls INFO: [Train][Epoch 1/2][Iter: 10/500]lr: 0.10000, top1: 0.0, loss: 7.0, "
+            "batch_cost: 0.38674s, reader_cost: 0.1, ips: 165.49 samples/sec, eta: 0:03:10",
+            "paddleclas",
+            165.49,
+        ),
+        (
+            "2021-05-08 17:45:47,195-INFO: step_idx: 10, epoch: 0, batch: 10, avg loss: 10.1, ppl: 25, batch_cost: "
+            "0.22501 sec, reader_cost: 0.00011 sec, tokens: 46643, ips: 20729.05367 words/sec",
+            "paddlenlp-transformer",
+            20729.05367,
+        ),
+        (
+            "tobal step: 20, epoch: 0, batch: 19, loss: 11.09, avg_reader_cost: 0.00011 sec, avg_batch_cost: 0.14243 "
+            "sec, avg_samples: 96.00000, ips: 673.51948 sequences/sec",
+            "paddlenlp-bert",
+            673.51948,
+        ),
+        (
+            "[rank:0] [train], epoch: 0/50, iter: 100/625, loss: 0.86, top1: 0.05, throughput: 1390.19 | 2021-10-10",
+            "oneflow",
+            1390.19,
+        ),
+        (
+            "2020-11-03 10:11:12 | INFO | train_inner | epoch 001:    100 / 1500 loss=9.1, nll_loss=8.8, ppl=440, "
+            "wps=30112.5, ups=8.4, wpb=3590.2, bsz=120, num_updates=100, lr=1e-05, gnorm=2, train_wall=12, wall=40",
+            "fairseq",
+            30112.5,
+        ),
+        ("INFO:root:Epoch[0] Batch [20-40]\tSpeed: 2000.50 samples/sec\taccuracy=0.1", "gluoncv", 2000.5),
+    ],
+)
+def test_the_other_lines_of_a_format_are_read(line: str, format_name: str, rate: float) -> None:
+    log = read_stream(io.BytesIO((line + "\n").encode()))
+
+    assert log.format == format_name
+    assert [record.rate for record in log.records.rows()] == [rate]
+
+
+def test_tracked_throughput_of_mlperf_is_read() -> None:
+    lines = [
+        ':::MLLOG {"namespace": "", "time_ms": 1700000000000, "event_type": "POINT_IN_TIME", "key": "tracked_stats", '
+        f'"value": {{"throughput": {rate}}}, "metadata": {{"step": {step}}}}}'
+        for step, rate in enumerate((2500.0, 2600.0), start=1)
+    ]
+
+    log = read_stream(io.BytesIO("\n".join([*lines, ""]).encode()))
+
+    assert [record.rate for record in log.records.rows()] == [2500.0, 2600.0]

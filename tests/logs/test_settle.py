@@ -1,0 +1,70 @@
+"""One set of facts from the log's text, its name and the reader's flags."""
+
+import pytest
+
+from trainmark.logs import Facts, Hints, Precision, Severity
+from trainmark.logs.settle import settle
+
+_SINGLE = frozenset({Precision.FP32, Precision.TF32})
+
+
+@pytest.mark.parametrize(
+    ("hints", "given", "gpus"),
+    [
+        (Hints(nodes=4, gpus=32), Facts(), 32),
+        (Hints(gpus=32), Facts(), 32),
+        (Hints(), Facts(nodes=2), 16),
+        (Hints(), Facts(gpus=24), 24),
+        (Hints(), Facts(), 8),
+    ],
+)
+def test_devices_of_one_node_become_devices_of_all(hints: Hints, given: Facts, gpus: int) -> None:
+    settled = settle(Facts(gpus_per_node=8), hints, given)
+
+    assert settled.facts.gpus == gpus
+    assert not settled.contested
+
+
+def test_one_node_is_assumed_aloud() -> None:
+    assert [p.code for p in settle(Facts(gpus_per_node=8), Hints(), Facts()).problems] == ["one-node-assumed"]
+
+
+def test_the_text_stands_before_flag_and_name() -> None:
+    settled = settle(Facts(gpus=8, batch_per_device=64), Hints(gpus=4), Facts(gpus=2))
+
+    assert settled.facts.gpus == 8
+    assert settled.contested == {"gpus"}
+    assert {p.code for p in settled.problems} == {"flag-contradicts-log", "name-contradicts-log"}
+
+
+def test_a_flag_stands_before_the_name() -> None:
+    settled = settle(Facts(), Hints(gpus=4), Facts(gpus=2))
+
+    assert settled.facts.gpus == 2
+    assert [p.code for p in settled.problems] == ["flag-contradicts-name"]
+
+
+@pytest.mark.parametrize(
+    ("hardware", "precision"),
+    [("Tesla V100-SXM2-32GB", Precision.FP32), ("NVIDIA A100-SXM4-40GB", None), (None, Precision.FP32)],
+)
+def test_fp32_is_not_claimed_where_tf32_may_have_been_on(
+    hardware: str | None, precision: Precision | None
+) -> None:
+    settled = settle(Facts(precision=Precision.FP32, hardware=hardware), Hints(precisions=_SINGLE), Facts())
+
+    assert settled.facts.precision is precision
+    assert all(p.severity is Severity.NOTE for p in settled.problems)
+
+
+def test_a_reader_may_say_that_tf32_was_on() -> None:
+    said = Facts(precision=Precision.FP32, hardware="A100")
+
+    assert settle(said, Hints(), Facts(precision=Precision.TF32)).facts.precision is Precision.TF32
+
+
+def test_fp16_in_a_name_does_not_decide_between_mixed_and_pure() -> None:
+    either = frozenset({Precision.AMP_FP16, Precision.FP16})
+
+    assert settle(Facts(), Hints(precisions=either), Facts()).facts.precision is None
+    assert settle(Facts(precision=Precision.AMP_FP16), Hints(precisions=either), Facts()).problems == ()

@@ -1,0 +1,105 @@
+"""Prefixes, ranks, colours, NULs, carriage returns, archives: gone before any format looks."""
+
+import gzip
+
+import pytest
+from conftest_logs import Reader, rates, sample
+
+from trainmark.logs import ParsedLog, Severity, Status
+from trainmark.logs.transport import Demultiplexer, clean, pieces
+
+
+def test_clean_text_has_no_nul_no_colour_and_one_kind_of_line_end() -> None:
+    assert (
+        clean(b"a\0b\x1b[32m green\x1b[0m \x1b[1;31mred\x1b[m\r\nbar 1\rbar 2\n")
+        == b"ab green red\nbar 1\nbar 2\n"
+    )
+
+
+def test_pieces_end_at_line_ends_and_lose_nothing() -> None:
+    import io
+
+    data = b"".join(b"line %d\n" % i for i in range(1000)) + b"no end"
+
+    found = list(pieces(io.BytesIO(data), size=100))
+
+    assert b"".join(found) == data
+    assert all(piece.endswith(b"\n") for piece in found[:-1])
+
+
+@pytest.mark.parametrize(
+    "tag",
+    [
+        "[1,{rank}]<stdout>:",
+        "[1,{rank}]<stderr>:",
+        "Wed Jun  1 10:54:35 2022[1,{rank}]<stdout>:",
+        "[prterun-node1-4242@1,{rank}]<stdout>: ",
+        "[default{rank}]:",
+        "[rank{rank}]: ",
+        "{rank}: ",
+    ],
+)
+def test_ranks_are_told_apart_by_their_tags(read: Reader, tag: str) -> None:
+    lines = sample("ngc-pytorch-convnets").splitlines()
+    text = "".join(tag.format(rank=rank) + line + "\n" for line in lines for rank in range(8))
+
+    log: ParsedLog = read(text)
+
+    assert log.status is Status.OK
+    assert rates(log) == rates(read(sample("ngc-pytorch-convnets")))
+    assert [p.code for p in log.problems] == ["several-ranks"]
+
+
+def test_a_line_that_tags_break_in_two_is_put_together() -> None:
+    streams = Demultiplexer()
+
+    found = streams.split(b"[1,0]<stdout>:train.ips : 15[1,1]<stdout>:other\n[1,0]<stdout>:02.5 images\n")
+
+    assert sorted(found) == [(0, b"train.ips : 1502.5 images\n"), (1, b"other\n")]
+
+
+def test_a_prefix_glued_after_the_last_value_is_no_part_of_it(read: Reader) -> None:
+    text = (
+        "Sun May 29 15:01:07 2022[1,0]<stdout>:DLL 2022-05-29 15:01:07.641938 -  e2e_train_time : 2344.8  "
+        "training_sequences_per_second : 3496.938592099369  final_loss : 8.1  raw_train_time : 2319.19 "
+        "Sun May 29 15:01:07 2022[1,0]<stdout>:"
+    )
+
+    log = read(text)
+
+    assert log.figures == {"summary": 3496.938592099369}
+
+
+def test_a_progress_bar_before_a_record_on_one_line_does_no_harm(read: Reader) -> None:
+    text = (
+        "[1,0]<stdout>:\rIteration:   7%|7  | 78/1147 [00:56<12:53,  1.38it/s]Sun May 29 14:57:11 2022[1,0]<stdout>:"
+        "DLL 2022-05-29 14:57:11.448247 - Training Epoch: 0 Training Iteration: 27  average_loss : 8.1 \n"
+    )
+
+    log = read(text)
+
+    assert [(r.step, r.rate) for r in log.records.rows()] == [(27, None)]
+
+
+def test_the_last_record_without_a_line_end_is_not_lost(read: Reader) -> None:
+    whole = sample("paddlenlp-bert").splitlines()
+    last = max(i for i, line in enumerate(whole) if line.startswith("total step"))
+
+    log = read("\n".join(whole[: last + 1]))
+
+    assert log.records.count == len([line for line in whole if line.startswith("total step")])
+
+
+def test_a_gzip_archive_is_read_as_its_text(read: Reader) -> None:
+    text = sample("paddleclas").encode()
+
+    assert rates(read(gzip.compress(text))) == rates(read(text))
+
+
+def test_a_cut_gzip_archive_gives_what_is_there_and_says_so(read: Reader) -> None:
+    packed = gzip.compress(sample("ngc-pytorch-convnets", steps=4000).encode())
+
+    log = read(packed[: len(packed) // 2])
+
+    assert log.records.count > 100
+    assert any(p.code == "incomplete" and p.severity is Severity.DOUBT for p in log.problems)

@@ -1,0 +1,316 @@
+"""Results to report on, built through the models with figures of the original documents."""
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from trainmark.measure import (
+    About,
+    Measurement,
+    Steadiness,
+    StepTimes,
+    Suspicion,
+    estimate,
+    speedup,
+)
+from trainmark.store import CaseResult, Results, RunResult
+from trainmark.suite import Case, Outcome, Protocol
+
+START = datetime(2026, 11, 3, 8, 0, tzinfo=UTC)
+SPREAD = (1.0, 1.004, 0.995, 1.002, 0.998, 1.006, 0.991)
+STEADY = Steadiness(steady=True, settled_after=0, bias=0.0)
+NOT_STEADY = Steadiness(steady=False, settled_after=35, bias=0.043)
+THROTTLED = Suspicion(
+    code="clocks-throttled",
+    sentence="the GPU's clock was throttled in 12 % of the samples",
+    about=About.MACHINE,
+)
+
+MANIFEST: Mapping[str, Any] = {
+    "schema_version": 1,
+    "nodes": [
+        {
+            "hostname": "node-a",
+            "os": {"name": "Ubuntu 22.04.4 LTS", "kernel": "5.15.0", "machine": "x86_64"},
+            "cpu": {"model": "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", "cores": 40, "threads": 80},
+            "accelerators": {
+                "driver": "450.80.02",
+                "gpus": [{"name": "Tesla V100-SXM2-32GB", "memory_bytes": 34089730048}] * 8,
+            },
+            "framework": {"framework": "pytorch", "version": "1.6.0", "python": "3.8.5", "cuda": "11.0"},
+            "container": None,
+        }
+    ],
+}
+
+
+def measurement(throughput: float, case: Case, steps: int = 100, **changes: Any) -> Measurement:
+    """Return a measurement of ``steps`` steps at ``throughput`` images/s."""
+    samples = int(case.batch_per_device if case.batch_per_device != "max" else 144) * case.world_size * steps
+    step = samples / throughput / steps
+    values: dict[str, Any] = {
+        "unit": "images/s",
+        "rule": "window",
+        "throughput": throughput,
+        "samples": samples,
+        "window_s": samples / throughput,
+        "measured_steps": steps,
+        "warmup_steps": 20,
+        "first_step_s": 9.25,
+        "compile_s": None,
+        "step_times": StepTimes(
+            mean=step, minimum=step * 0.98, p50=step, p90=step * 1.01, p99=step * 1.03, maximum=step * 1.1
+        ),
+        "data_wait": 0.031 if case.data != "synthetic" else None,
+        "peak_memory_bytes": (12_884_901_888,) * case.world_size,
+        "final_loss": 6.9,
+        "steadiness": STEADY,
+        "suspicions": (),
+    }
+    return Measurement(**{**values, **changes})
+
+
+def run(
+    case: Case, repeat: int, outcome: Outcome = Outcome.OK, throughput: float | None = None, **changes: Any
+) -> RunResult:
+    """Return one run of ``case``; with a throughput it is measured."""
+    directory = f"runs/{case.id}/{repeat}"
+    values: dict[str, Any] = {
+        "repeat": repeat,
+        "outcome": outcome,
+        "reason": None,
+        "started_at": START + timedelta(minutes=repeat),
+        "duration_s": 60.0,
+        "directory": directory,
+        "log": None,
+        "commands": (
+            f"OMP_NUM_THREADS=4 python train.py --precision {case.precision} --events {directory}/events.jsonl",
+        ),
+        "measurement": None if throughput is None else measurement(throughput, case),
+        "suspicions": (),
+        "parameters": {}
+        if throughput is None
+        else {"optimizer": "sgd", "momentum": 0.875, "precision": case.precision.value},
+        "telemetry": None,
+        "manifest": "sha256:1",
+    }
+    return RunResult(**{**values, **changes})
+
+
+def ok_runs(case: Case, throughput: float, n: int) -> tuple[RunResult, ...]:
+    """Return ``n`` measured runs around ``throughput``."""
+    return tuple(run(case, i + 1, throughput=throughput * SPREAD[i]) for i in range(n))
+
+
+def failed_run(case: Case, outcome: Outcome, reason: str, repeat: int = 1) -> RunResult:
+    return run(case, repeat, outcome, reason=reason)
+
+
+def results(cases: Sequence[tuple[Case, tuple[RunResult, ...]]], **changes: Any) -> Results:
+    """Return the results of cases with their runs: estimates and speedups follow from the runs."""
+    throughputs = {case.id: [r.measurement.throughput for r in runs if r.measurement] for case, runs in cases}
+    values: dict[str, Any] = {
+        "trainmark_version": "0.1.0",
+        "generated_at": START + timedelta(hours=2),
+        "suite": "resnet50-v100",
+        "description": "",
+        "protocol": Protocol.model_validate("dlperf"),
+        "command": "trainmark run suites/resnet50-v100.yaml --out out",
+        "complete": True,
+        "cases": tuple(_case(case, runs, throughputs) for case, runs in cases),
+        "manifests": {"sha256:1": MANIFEST},
+    }
+    return Results(**{**values, **changes})
+
+
+def _case(case: Case, runs: tuple[RunResult, ...], throughputs: Mapping[str, Sequence[float]]) -> CaseResult:
+    good = any(r.outcome is Outcome.OK for r in runs)
+    one = case.model_copy(update={"nodes": 1, "devices_per_node": 1})
+    baseline = one.id if one.id in throughputs else None
+    return CaseResult(
+        id=case.id,
+        case=case,
+        outcome=Outcome.OK if good else runs[0].outcome if runs else Outcome.SKIPPED,
+        reason=None if good else runs[0].reason if runs else "not run yet",
+        estimate=estimate(throughputs[case.id]),
+        speedup=speedup(case.id, case.world_size, throughputs, baseline),
+        runs=runs,
+    )
+
+
+def topology(devices: int) -> dict[str, int]:
+    return {"nodes": max(1, devices // 8), "devices_per_node": min(devices, 8)}
+
+
+def ngc_v100() -> Results:
+    """The matrix of 1, 8, 32 devices x FP32/AMP x batch 128/256; figures of the PyTorch reports on V100."""
+    published = {
+        ("fp32", 128): (355.69, 2724.5, 10310.0),
+        ("fp32", 256): (370.194, 2791.98, 10523.32),
+        ("amp-fp16", 128): (780.48, 5610.2, None),
+        ("amp-fp16", 256): (790.033, 5889.05, 21259.81),
+    }
+    cases = []
+    for (precision, batch), figures in published.items():
+        for devices, figure in zip((1, 8, 32), figures, strict=True):
+            case = Case.model_validate(
+                {"precision": precision, "batch_per_device": batch, **topology(devices)}
+            )
+            if figure is None:
+                reason = "CUDA out of memory: tried to allocate 2.00 GiB on rank 3"
+                runs = tuple(failed_run(case, Outcome.OOM, reason, repeat) for repeat in (1, 2))
+            else:
+                runs = ok_runs(case, figure, 5)
+            if (precision, batch, devices) == ("amp-fp16", 256, 8):
+                runs = (runs[0].model_copy(update={"suspicions": (THROTTLED,)}), *runs[1:])
+            if (precision, batch, devices) == ("fp32", 128, 8):
+                runs = (*runs[:4], failed_run(case, Outcome.TIMEOUT, "no output for 900 s", 5))
+            cases.append((case, runs))
+    return results(cases)
+
+
+def two_sizes() -> Results:
+    """FP32 on 1 and on 8 devices, three runs each."""
+    figures = {1: 370.194, 8: 2791.98}
+    cases = [
+        (Case(devices_per_node=n), ok_runs(Case(devices_per_node=n), figure, 3))
+        for n, figure in figures.items()
+    ]
+    return results(cases)
+
+
+def two_frameworks() -> Results:
+    """PyTorch beside TensorFlow over 1 to 32 devices at batch 160 and 128; one OOM, one missing case."""
+    published: dict[int, dict[str, tuple[float | None, ...]]] = {
+        160: {
+            "tensorflow": (336.23, 585.5, 1142.71, 2626.03, None, 9869.94),
+            "pytorch": (350.63, 614.82, 928.19, 1079.27, 2386.48, 5594.45),
+        },
+        128: {
+            "tensorflow": (326.96, 590.94, 1164.24, 2513.72, 4752.52, 9407.87),
+            "pytorch": (347.12, 604.11, 899.41, 1404.55, 2384.3, 5552.77),
+        },
+    }
+    cases = []
+    for batch, columns in published.items():
+        for framework, figures in columns.items():
+            for devices, figure in zip((1, 2, 4, 8, 16, 32), figures, strict=True):
+                if (batch, framework, devices) == (128, "pytorch", 2):
+                    continue
+                case = Case.model_validate(
+                    {"framework": framework, "batch_per_device": batch, **topology(devices)}
+                )
+                runs = (
+                    ok_runs(case, figure, 3) if figure else (failed_run(case, Outcome.OOM, "out of memory"),)
+                )
+                cases.append((case, runs))
+    return results(cases, suite="five-frameworks")
+
+
+def only_failures() -> Results:
+    """Nothing ended ok."""
+    one, many = Case(), Case(devices_per_node=8)
+    return results(
+        [
+            (
+                one,
+                (
+                    failed_run(
+                        one, Outcome.FAILED, "exit code 1: ModuleNotFoundError: No module named 'torch'"
+                    ),
+                ),
+            ),
+            (
+                many,
+                (failed_run(many, Outcome.UNSUPPORTED, "8 devices are asked for, and this machine has 0"),),
+            ),
+            (Case(batch_per_device=64), ()),
+        ],
+        complete=False,
+        manifests={},
+    )
+
+
+def one_case(n: int = 1) -> Results:
+    """A single case with ``n`` runs."""
+    case = Case()
+    return results([(case, ok_runs(case, 1404.55, n))])
+
+
+def no_baseline() -> Results:
+    """8 devices without the same case on one: the one-device case ran out of memory."""
+    one, many = Case(batch_per_device=512), Case(batch_per_device=512, devices_per_node=8)
+    return results(
+        [(one, (failed_run(one, Outcome.OOM, "out of memory"),)), (many, ok_runs(many, 2791.98, 3))]
+    )
+
+
+def real_and_synthetic() -> Results:
+    """Real data by two loaders against synthetic data, mixed precision, batch 224; the last loader was not steady."""
+    figures = {
+        ("synthetic", "native"): (1236.9, 9265.83),
+        ("imagenet", "native"): (1233.2, 7886.64),
+        ("imagenet", "dali-gpu"): (1202.23, 8578.02),
+    }
+    cases = []
+    for (data, loader), pair in figures.items():
+        for devices, figure in zip((1, 8), pair, strict=True):
+            case = Case.model_validate(
+                {
+                    "precision": "amp-fp16",
+                    "batch_per_device": 224,
+                    "data": data,
+                    "loader": loader,
+                    **topology(devices),
+                }
+            )
+            runs = ok_runs(case, figure, 6)
+            if loader == "dali-gpu":
+                late = measurement(figure, case, steadiness=NOT_STEADY)
+                runs = (runs[0].model_copy(update={"measurement": late}), *runs[1:])
+            cases.append((case, runs))
+    return results(cases, suite="real-against-synthetic")
+
+
+def hostile() -> Results:
+    """Text with everything that Markdown, HTML, a terminal or a spreadsheet could take for its own."""
+    case = Case(options={"note": "</script><b>|`x`"})
+    reason = "=cmd|'/c calc'!A1 <script>alert(1)</script> `code` | *bold* [link](javascript:x) \x1b[31mred\x1b[0m &amp;"
+    runs = (
+        *ok_runs(case, 100.0, 3),
+        failed_run(case, Outcome.FAILED, reason, repeat=4),
+    )
+    doubt = Suspicion(code="x", sentence="<img src=x onerror=alert(1)> | `tick`", about=About.WORK)
+    runs = (runs[0].model_copy(update={"suspicions": (doubt,)}), *runs[1:])
+    manifest = {"nodes": [{"cpu": {"model": "CPU | <i>x</i> `y`", "cores": 2}, "note": "```\nfence"}]}
+    return results(
+        [(case, runs)],
+        suite="<script>alert('suite')</script> | `s` # *x*",
+        description="# not a heading <u>x</u> | cell",
+        command="trainmark run 'a```b</code>.yaml' | tee \x07",
+        manifests={"sha256:1": manifest},
+    )
+
+
+def write_runs(directory: Path, of: Results, warmup: int = 20, steps: int = 120) -> None:
+    """Write each run's ``train.log``, and a measured run's ``events.jsonl`` with plausible step times."""
+    for case in of.cases:
+        for made in case.runs:
+            folder = directory / made.directory
+            folder.mkdir(parents=True, exist_ok=True)
+            (folder / "train.log").write_text("what the program printed\n")
+            if made.measurement is not None and made.measurement.step_times is not None:
+                events = _events(made.measurement.step_times.mean, warmup, steps, made.repeat)
+                (folder / "events.jsonl").write_text(events)
+
+
+def _events(step_s: float, warmup: int, steps: int, repeat: int) -> str:
+    lines = []
+    for i in range(steps):
+        settling = 9.25 if i == 0 else step_s * (1 + 0.8 * 0.7**i)
+        wobble = 1 + 0.004 * ((i * 7 + repeat * 3) % 5 - 2) + (0.09 if (i + repeat) % 41 == 40 else 0)
+        data = {"step_time_s": settling * wobble, "phase": "measured" if i >= warmup else "warmup"}
+        lines.append("DLLL " + json.dumps({"step": [0, i + 1], "data": data}))
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,56 @@
+"""The CSV files: a line a case and a line a run, at full precision, and no formula for a spreadsheet to run."""
+
+import csv
+import io
+import re
+from collections.abc import Callable
+
+import sample_results as sample
+
+from trainmark.report import render_csv, render_runs_csv
+
+
+def read(text: str) -> list[dict[str, str]]:
+    return list(csv.DictReader(io.StringIO(text)))
+
+
+def rounded(text: str) -> str:
+    """Return CSV with its fractions at ten digits: the last ones depend on the version of the numeric libraries."""
+    lines = list(csv.reader(io.StringIO(text)))
+    out = io.StringIO()
+    csv.writer(out, lineterminator="\n").writerows([[_rounded(field) for field in line] for line in lines])
+    return out.getvalue()
+
+
+def _rounded(field: str) -> str:
+    return f"{float(field):.10g}" if re.fullmatch(r"\d+\.\d+(e-?\d+)?", field) else field
+
+
+def test_both_files_are_as_agreed(assert_golden: Callable[[str, str], None]) -> None:
+    results = sample.ngc_v100()
+    assert_golden("ngc-v100.results.csv", rounded(render_csv(results)))
+    assert_golden("ngc-v100.runs.csv", rounded(render_runs_csv(results)))
+
+
+def test_numbers_keep_their_full_precision() -> None:
+    results = sample.ngc_v100()
+    for line, case in zip(read(render_csv(results)), results.cases, strict=True):
+        assert line["throughput_median"] == ("" if case.estimate is None else repr(case.estimate.median))
+    runs = [run for case in results.cases for run in case.runs]
+    for line, run in zip(read(render_runs_csv(results)), runs, strict=True):
+        assert line["throughput"] == ("" if run.measurement is None else repr(run.measurement.throughput))
+
+
+def test_what_did_not_run_has_empty_fields_and_its_outcome() -> None:
+    line = next(line for line in read(render_csv(sample.ngc_v100())) if line["outcome"] == "oom")
+    assert (line["throughput_median"], line["speedup"], line["runs"], line["runs_ok"]) == ("", "", "2", "0")
+
+
+def test_a_baseline_has_no_interval_of_its_own_speedup() -> None:
+    line = read(render_csv(sample.ngc_v100()))[0]
+    assert (line["speedup"], line["speedup_low"], line["speedup_high"]) == ("1.0", "", "")
+
+
+def test_a_reason_that_looks_like_a_formula_is_text_to_a_spreadsheet() -> None:
+    reasons = [line["reason"] for line in read(render_runs_csv(sample.hostile()))]
+    assert reasons[3].startswith("'=cmd")

@@ -1,0 +1,173 @@
+"""The HTML report: it needs nothing from elsewhere, text from data stays text, and a real browser draws its charts."""
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+import sample_results as sample
+
+from trainmark.report import Language, render_html
+from trainmark.store import Results
+from trainmark.suite import Case
+
+CHROMIUM = shutil.which("chromium")
+VOID = {"meta", "br", "hr", "img", "input", "link"}
+EXAMPLES = [
+    sample.ngc_v100,
+    sample.two_frameworks,
+    sample.only_failures,
+    sample.one_case,
+    sample.real_and_synthetic,
+]
+
+
+class Page(HTMLParser):
+    """What a page holds: its elements with their attributes, its text by element, and tags that do not match."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.elements: list[tuple[str, dict[str, str | None]]] = []
+        self.open: list[str] = []
+        self.words: list[tuple[str, str]] = []
+        self.unmatched: list[str] = []
+        self.feed(text)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append((tag, dict(attrs)))
+
+    def handle_endtag(self, tag: str) -> None:
+        if not self.open or self.open.pop() != tag:
+            self.unmatched.append(tag)
+
+    def handle_data(self, data: str) -> None:
+        self.words.append((self.open[-1] if self.open else "", data))
+
+    def text(self, *without: str) -> str:
+        return "".join(data for tag, data in self.words if tag not in without)
+
+    def named(self, tag: str) -> list[dict[str, str | None]]:
+        return [attributes for name, attributes in self.elements if name == tag]
+
+
+def rendered(results: Results, folder: Path, language: Language = Language.EN) -> str:
+    sample.write_runs(folder, results)
+    return render_html(results, folder, language)
+
+
+@pytest.mark.parametrize("example", EXAMPLES)
+def test_every_element_is_closed(example: Callable[[], Results], tmp_path: Path) -> None:
+    page = Page(rendered(example(), tmp_path))
+    assert page.unmatched == []
+    assert page.open == []
+
+
+@pytest.mark.parametrize("language", list(Language))
+def test_the_page_asks_for_nothing_from_elsewhere(language: Language, tmp_path: Path) -> None:
+    text = rendered(sample.two_sizes(), tmp_path, language)
+    page = Page(text)
+    fetching = [
+        value
+        for _, attributes in page.elements
+        for name in ("src", "href", "data", "srcset", "xlink:href", "action", "poster")
+        if (value := attributes.get(name))
+    ]
+    assert fetching
+    assert [value for value in fetching if not value.startswith(("#", "runs/"))] == []
+    assert not page.named("link")
+    assert not page.named("iframe")
+    style = "".join(data for tag, data in page.words if tag == "style")
+    assert "url(" not in style
+    assert "@import" not in style
+    policy = next(
+        a["content"] for a in page.named("meta") if a.get("http-equiv") == "Content-Security-Policy"
+    )
+    assert policy is not None
+    assert policy.startswith("default-src 'none'")
+    assert "http" not in policy
+
+
+def test_hostile_text_stays_text(tmp_path: Path) -> None:
+    clean, hostile = (
+        Page(rendered(sample.one_case(3), tmp_path / "a")),
+        Page(rendered(sample.hostile(), tmp_path / "b")),
+    )
+    assert hostile.unmatched == []
+    assert len(hostile.named("script")) == len(clean.named("script"))
+    assert {tag for tag, _ in hostile.elements} <= {tag for tag, _ in clean.elements}
+    assert not [a for _, a in hostile.elements if any(name.startswith("on") for name in a)]
+    shown = hostile.text("script", "style")
+    for words in (
+        "<script>alert('suite')</script>",
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "&amp;",
+    ):
+        assert words in shown
+    assert "\x1b" not in shown
+
+
+def test_a_case_named_like_the_end_of_a_script_does_not_end_the_charts_data(tmp_path: Path) -> None:
+    one = Case(options={"note": "</script><b>"})
+    cases = [(case, sample.ok_runs(case, 100.0, 3)) for case in (one, Case())]
+    text = rendered(sample.results(cases), tmp_path)
+    page = Page(text)
+    specifications = [data for tag, data in page.words if tag == "script" and data.startswith("{")]
+    assert len(specifications) == 2
+    assert any("note=</script><b>" in json.dumps(json.loads(data)) for data in specifications)
+    assert "note=</script>" not in text
+
+
+def test_every_chart_is_there_as_a_picture_before_any_script_runs(tmp_path: Path) -> None:
+    page = Page(rendered(sample.two_sizes(), tmp_path))
+    charts = [a["id"] for a in page.named("div") if a.get("class") == "picture"]
+    assert charts == ["chart-throughput", "chart-scaling", "chart-steps"]
+    assert len(page.named("svg")) == len(charts)
+    ids = [a["id"] for _, a in page.elements if a.get("id")]
+    assert len(ids) == len(set(ids))
+
+
+def test_a_report_without_charts_carries_no_chart_library(tmp_path: Path) -> None:
+    assert len(rendered(sample.only_failures(), tmp_path)) < 60_000
+
+
+def test_the_page_says_its_language(tmp_path: Path) -> None:
+    assert Page(rendered(sample.one_case(), tmp_path, Language.ZH)).named("html") == [{"lang": "zh-CN"}]
+
+
+def test_links_in_the_table_of_contents_lead_to_sections(tmp_path: Path) -> None:
+    page = Page(rendered(sample.two_sizes(), tmp_path))
+    sections = [a["id"] for a in page.named("section")]
+    assert [a["href"] for a in page.named("a")][: len(sections)] == [f"#{name}" for name in sections]
+
+
+@pytest.mark.skipif(
+    CHROMIUM is None, reason="chromium is not there: charts cannot be drawn by a real browser"
+)
+@pytest.mark.parametrize("example", [sample.two_sizes, sample.hostile])
+def test_a_browser_draws_every_chart_and_has_nothing_to_complain_about(
+    example: Callable[[], Results], tmp_path: Path
+) -> None:
+    page = tmp_path / "report.html"
+    page.write_text(rendered(example(), tmp_path), encoding="utf-8")
+    assert CHROMIUM is not None
+    words = [
+        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
+        "--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--virtual-time-budget=20000",
+        f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri(),
+    ]  # fmt: skip
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+    assert [line for line in done.stderr.splitlines() if ":CONSOLE" in line] == []
+    drawn = re.findall(r'id="chart-(\w+)"><div class="vega-embed', done.stdout)
+    assert drawn == re.findall(r'id="chart-(\w+)"', done.stdout)
+    assert drawn

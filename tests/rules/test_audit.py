@@ -1,0 +1,193 @@
+"""Published values against logs: the digits, the fixed catalogue, the corpus."""
+
+import csv
+from decimal import Decimal
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainmark.errors import InputError
+from trainmark.logs import read_log
+from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.measure.rules import (
+    CATALOGUE,
+    Claim,
+    Verdict,
+    audit,
+    judge,
+    measure_log,
+    read_claims,
+    rules_for,
+)
+from trainmark.measure.rules.audit import parse_published, reproduces, summarise_findings
+
+_CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
+_RULES = {
+    ("F01_PPCLS", "yes"): "trimmed-skip-10",
+    ("F02_DLL_PT_CNN", "yes"): "mean-skip-9",
+    ("F03_DLL_TF_CNN", "yes"): "mean-last-25",
+    ("F04_DLL_MX_CNN_mpirun", "yes"): "table",
+    ("F05_PDNLP_BERT", "yes"): "trimmed-skip-10",
+    ("F06m_DLL_PT_BERT_mpirun", "yes"): "summary",
+    ("F07m_DLL_TF_BERT_mpirun", "yes"): "mean-skip-9",
+    ("F08_PDNLP_TR_ANSI", "yes"): "trimmed-skip-5",
+    ("F10_FAIRSEQ", "yes"): "mean-last-350",
+    ("F11_PPSEG", "yes"): "mean-skip-5",
+    ("F12_MMSEG", "yes"): "harmonic-skip-2",
+}
+
+
+def _truth() -> list[dict[str, str]]:
+    if not _CORPUS.is_dir():
+        return []
+    with (_CORPUS / "truth.csv").open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus of real logs (../shared/corpus) is not here")
+@pytest.mark.parametrize("row", _truth(), ids=lambda row: f"{row['format_id']}-{row['published_value']}")
+def test_every_row_of_the_truth_comes_out_as_it_says(row: dict[str, str]) -> None:
+    claim = Claim(row["log_path"], row["published_value"], int(row["gpus"]), unit=row["unit"])
+
+    (finding,) = audit([claim], _CORPUS)
+
+    expected = Verdict.REPRODUCED if row["matches"] == "yes" else Verdict.CONTRADICTED
+    assert finding.verdict is expected
+    assert finding.value == pytest.approx(float(row["value_by_rule"]), abs=5.1e-5)
+    assert finding.rule == _RULES.get((row["format_id"], row["matches"]))
+
+
+@pytest.mark.parametrize(
+    ("value", "published", "same"),
+    [
+        (4238.5378, "4238.53", True),
+        (4238.5378, "4238.54", True),
+        (4238.5378, "4238.5", True),
+        (4238.5378, "4238.55", False),
+        (255374.7643, "255375", True),
+        (255374.7643, "255374", True),
+        (2957.8, "2957.80", True),
+        (21259.81, "21,259.81", True),
+        (21259.81, "21 259.81", True),
+        (3019.36138, "3019.362", False),
+        (1320.9392079999998, "1320.939208", True),
+    ],
+)
+def test_digits_are_compared_rounded_or_cut_off(value: float, published: str, same: bool) -> None:
+    number = parse_published(published)
+
+    assert number is not None
+    assert reproduces(value, number) is same
+
+
+@given(value=st.floats(1.0, 1e6), decimals=st.integers(0, 4))
+def test_what_is_printed_from_a_value_reproduces_it(value: float, decimals: int) -> None:
+    assert reproduces(value, Decimal(f"{value:.{decimals}f}"))
+
+
+@given(factor=st.floats(0.9, 1.1).filter(lambda f: abs(f - 1) > 1e-4))
+@settings(max_examples=60, deadline=None)
+def test_a_figure_of_seven_digits_taken_at_random_is_not_reproduced(factor: float, noisy_log: Path) -> None:
+    log = read_log(noisy_log)
+    values = [result.value for rule in rules_for(log.format) if (result := rule.compute(log)).value]
+    figure = round(max(values) * factor, 3)
+    if any(abs(figure - value) < 0.002 for value in values):
+        return
+
+    assert judge(Claim("x", f"{figure:.3f}"), log).verdict is Verdict.CONTRADICTED
+
+
+@pytest.fixture(scope="module")
+def noisy_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    times = [0.5 + 0.01 * ((7 * i) % 11) for i in range(150)]
+    path = tmp_path_factory.mktemp("noisy") / "pytorch_gpu8_fp32_bs64.txt"
+    path.write_text(synthetic_log("ngc-pytorch-convnets", Run(times, gpus=8, batch_per_device=64)))
+    return path
+
+
+def test_few_digits_are_said_to_be_weak_evidence(noisy_log: Path) -> None:
+    log = read_log(noisy_log)
+    value = measure_log(log).value
+    assert value is not None
+
+    few = judge(Claim("x", f"{value:.0f}"), log)
+    many = judge(Claim("x", f"{value:.4f}"), log)
+
+    assert (few.verdict, many.verdict) == (Verdict.REPRODUCED, Verdict.REPRODUCED)
+    assert "weak evidence" in few.note
+    assert "weak evidence" not in many.note
+
+
+def test_rules_that_agree_are_all_named(noisy_log: Path) -> None:
+    log = read_log(noisy_log)
+    mean = next(rule for rule in CATALOGUE if rule.name == "summary").compute(log).value
+
+    finding = judge(Claim("x", f"{mean:.2f}"), log)
+
+    assert finding.rule == "summary"
+
+
+def test_a_table_that_contradicts_the_log_is_told(noisy_log: Path) -> None:
+    log = read_log(noisy_log)
+
+    finding = judge(Claim("x", f"{measure_log(log).value:.4f}", gpus=32, batch=256, unit="words/s"), log)
+
+    assert finding.verdict is Verdict.REPRODUCED
+    assert "32 devices, the log says 8" in finding.note
+    assert "batch 256 per device, the log says 64" in finding.note
+    assert "words/s" in finding.note
+
+
+def test_a_missing_log_is_unreadable_and_not_contradicted(tmp_path: Path) -> None:
+    (finding,) = audit([Claim("nothing.log", "790.033")], tmp_path)
+
+    assert finding.verdict is Verdict.UNREADABLE
+    assert "cannot be read" in finding.note
+
+
+def test_a_published_oom_is_reproduced_by_an_oom(tmp_path: Path) -> None:
+    (tmp_path / "a.log").write_text("CUDA out of memory. Tried to allocate 2 GiB\n")
+    (tmp_path / "b.log").write_text(synthetic_log("timm", Run([0.5] * 40)))
+
+    verdicts = [
+        finding.verdict for finding in audit([Claim("a.log", "OOM"), Claim("b.log", "OOM")], tmp_path)
+    ]
+
+    assert verdicts == [Verdict.REPRODUCED, Verdict.CONTRADICTED]
+
+
+@pytest.mark.parametrize("cell", ["TODO", "-", "", "nan", "0"])
+def test_a_cell_without_a_figure_is_unreadable(cell: str, noisy_log: Path) -> None:
+    assert judge(Claim("x", cell), read_log(noisy_log)).verdict is Verdict.UNREADABLE
+
+
+def test_a_table_whose_columns_follow_different_rules_is_told(noisy_log: Path) -> None:
+    log = read_log(noisy_log)
+    values = [rule.compute(log) for rule in rules_for(log.format) if rule.name in ("summary", "mean-skip-9")]
+
+    findings = [judge(Claim("x", f"{result.value:.2f}"), log) for result in values]
+
+    assert "not alike" in summarise_findings(findings)[-1]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("file,published\na,1\n", ":1: no column 'log'"),
+        ("log,published,gpus\na.log,1,eight\n", ":2: gpus is 'eight'"),
+        ("log,published\n,1\n", ":2: no log is named"),
+    ],
+)
+def test_a_broken_table_is_an_input_error_with_its_line(tmp_path: Path, text: str, said: str) -> None:
+    table = tmp_path / "table.csv"
+    table.write_text(text)
+
+    with pytest.raises(InputError, match=said):
+        read_claims(table)
+
+
+def test_every_rule_of_the_catalogue_says_who_publishes_by_it() -> None:
+    assert all(rule.formula and rule.published_by for rule in CATALOGUE)
+    assert len({rule.name for rule in CATALOGUE}) == len(CATALOGUE)

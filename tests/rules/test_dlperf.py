@@ -1,0 +1,146 @@
+"""DLPerf's tables, from the run speeds that they print beside them."""
+
+from pathlib import Path
+
+import pytest
+
+from trainmark.errors import InputError
+from trainmark.logs.model import Severity, Status
+from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.measure.rules import Row, read_tree, summarise
+
+# NVIDIA TensorFlow ResNet-50 v1.5, FP32, batch 128 (Oneflow-Inc/DLPerf): the speeds of the runs, in the printed order.
+_SPEEDS = {
+    "4n8g": [9403.78, 9477.39, 9574.57, 9551.9, 9631.24, 9342.6],
+    "1n8g": [2737.81, 2696.33, 2718.0, 2715.18, 2725.96, 2727.71],
+    "1n4g": [1391.53, 1393.31, 1392.25, 1390.17, 1391.03, 1389.73],
+    "1n1g": [362.05, 362.43, 362.28, 362.78, 362.45, 362.45],
+    "2n8g": [5097.79, 5018.54, 5063.02, 5107.27, 5125.81, 5101.06],
+}
+_PRINTED = {
+    "1n1g": (362.41, 362.44, 1.0),
+    "1n4g": (1391.34, 1391.28, 3.84),
+    "1n8g": (2720.16, 2721.98, 7.51),
+    "2n8g": (5085.58, 5099.42, 14.07),
+    "4n8g": (9496.91, 9514.64, 26.25),
+}
+
+
+@pytest.mark.parametrize("placement", sorted(_PRINTED))
+def test_the_printed_means_medians_and_speedups_come_out_exactly(placement: str) -> None:
+    found = summarise(_SPEEDS)[placement]
+
+    assert (found.average_speed, found.median_speed, found.speedup) == _PRINTED[placement]
+
+
+def test_without_a_baseline_there_is_no_speedup() -> None:
+    found = summarise({"1n8g": [2700.0], "1n1g": []})
+
+    assert list(found) == ["1n8g"]
+    assert found["1n8g"].speedup is None
+
+
+def _write(
+    folder: Path, place: str, name: str, seconds: float, gpus: int, batch: int = 128, steps: int = 130
+) -> None:
+    target = folder / place
+    target.mkdir(parents=True, exist_ok=True)
+    run = Run([seconds] * steps, gpus=gpus, batch_per_device=batch)
+    (target / name).write_text(synthetic_log("ngc-tensorflow-convnets", run))
+
+
+def _row(rows: list[Row], placement: str, **group: object) -> Row:
+    return next(
+        row
+        for row in rows
+        if row.placement == placement and all(getattr(row.group, k) == v for k, v in group.items())
+    )
+
+
+def test_a_tree_is_read_by_dlperfs_rule_and_compared_with_1n1g(tmp_path: Path) -> None:
+    for repeat in range(1, 6):
+        _write(tmp_path, "1n1g", f"r50_b128_fp32_{repeat}.log", 0.350 + 0.001 * repeat, 1)
+        _write(tmp_path, "1n8g", f"r50_b128_fp32_{repeat}.log", 0.380, 8)
+
+    rows = read_tree(tmp_path)
+
+    single, eight = _row(rows, "1n1g"), _row(rows, "1n8g")
+    assert single.summary is not None
+    assert single.summary.median_speed == round(128 / 0.353, 2)
+    assert eight.summary is not None
+    assert eight.summary.speedup == round(round(1024 / 0.380, 2) / round(128 / 0.353, 2), 2)
+    assert [repeat for repeat, _ in eight.speeds] == [1, 2, 3, 4, 5]
+
+
+def test_an_oom_repeat_is_an_outcome_and_not_a_zero(tmp_path: Path) -> None:
+    for repeat in (1, 2, 3):
+        _write(tmp_path, "1n1g", f"r50_b128_fp32_{repeat}.log", 0.5, 1)
+    dead = tmp_path / "1n1g" / "r50_b128_fp32_4.log"
+    dead.write_text(
+        "Traceback (most recent call last):\nResourceExhaustedError: OOM when allocating tensor\n"
+    )
+
+    row = _row(read_tree(tmp_path), "1n1g")
+
+    assert row.summary is not None
+    assert row.summary.average_speed == 256.0
+    assert row.outcomes == ((4, Status.OOM),)
+    assert "repeat-oom" in {problem.code for problem in row.problems}
+
+
+@pytest.mark.parametrize("dead", [True, False])
+def test_a_missing_or_dead_baseline_gives_no_speedup(tmp_path: Path, dead: bool) -> None:
+    _write(tmp_path, "1n8g", "r50_b128_fp32_1.log", 0.5, 8)
+    if dead:
+        (tmp_path / "1n1g").mkdir()
+        (tmp_path / "1n1g" / "r50_b128_fp32_1.log").write_text("CUDA out of memory\n")
+
+    row = _row(read_tree(tmp_path), "1n8g")
+
+    assert row.summary is not None
+    assert row.summary.speedup is None
+    assert "no-baseline" in {problem.code for problem in row.problems}
+
+
+@pytest.mark.parametrize(
+    ("place", "nodes", "gpus"), [("10n8g", 10, 80), ("16n16g", 16, 256), ("2n8g", 2, 16)]
+)
+def test_placements_of_two_digits_are_read(tmp_path: Path, place: str, nodes: int, gpus: int) -> None:
+    _write(tmp_path, place, "r50_b128_fp32_1.log", 0.5, gpus)
+
+    row = _row(read_tree(tmp_path), place)
+
+    assert (row.nodes, row.gpus) == (nodes, gpus)
+    assert row.speeds == ((1, 128 * gpus / 0.5),)
+    assert not [problem for problem in row.problems if problem.code == "name-contradicts-log"]
+
+
+def test_two_batches_and_two_precisions_in_one_folder_stay_apart(tmp_path: Path) -> None:
+    _write(tmp_path, "1n1g", "r50_b128_fp32_1.log", 0.5, 1, batch=128)
+    _write(tmp_path, "1n1g", "r50_b256_fp32_1.log", 0.5, 1, batch=256)
+    _write(tmp_path, "1n1g", "r50_b128_fp16_1.log", 0.25, 1, batch=128)
+
+    rows = read_tree(tmp_path)
+
+    speeds = {(row.group.batch_per_device, row.group.variant): row.speeds for row in rows}
+    assert speeds == {
+        (128, "fp32"): ((1, 256.0),),
+        (256, "fp32"): ((1, 512.0),),
+        (128, "fp16"): ((1, 512.0),),
+    }
+
+
+def test_two_repeats_with_one_number_are_a_problem_and_count_once(tmp_path: Path) -> None:
+    _write(tmp_path, "1n1g", "r50_b128_fp32_1.log", 0.5, 1)
+    _write(tmp_path, "1n1g", "r50_b128_fp32_01.log", 0.25, 1)
+
+    row = _row(read_tree(tmp_path), "1n1g")
+
+    assert len(row.speeds) == 1
+    duplicate = next(problem for problem in row.problems if problem.code == "duplicate-repeat")
+    assert duplicate.severity is Severity.DOUBT
+
+
+def test_a_folder_without_runs_is_an_input_error(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="1n1g"):
+        read_tree(tmp_path)

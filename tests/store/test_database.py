@@ -1,0 +1,183 @@
+"""The database of runs: one row a run whatever happens, and migrations that leave exactly the tables."""
+
+import os
+import shutil
+import sqlite3
+import subprocess
+from collections.abc import Iterator
+from importlib.util import find_spec
+from pathlib import Path
+
+import pytest
+from alembic.autogenerate import compare_metadata
+from alembic.migration import MigrationContext
+from sqlalchemy import URL, create_engine
+
+from fakes import Bench
+from trainmark.errors import InputError, TrainmarkError
+from trainmark.store import RunResult, Store, sqlite_url
+from trainmark.store.tables import metadata
+from trainmark.suite import Case, Suite
+
+POSTGRESQL = Path("/usr/lib/postgresql/15/bin")
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[URL]:
+    """Return the address of an empty database of each kind that this machine has."""
+    if request.param == "sqlite":
+        yield sqlite_url(tmp_path / "a ?b#c%d" / "runs.sqlite")
+        return
+    if not POSTGRESQL.is_dir() or find_spec("psycopg") is None:
+        pytest.skip("PostgreSQL 15 and psycopg are not both installed")
+    yield from postgresql()
+
+
+def postgresql() -> Iterator[URL]:
+    """Run a private server on a socket, as user postgres when we are root (it refuses to be root)."""
+    place = Path(subprocess.check_output(["mktemp", "-d", "/tmp/trainmark-pg-XXXXXX"], text=True).strip())
+    become = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    if become:
+        shutil.chown(place, "postgres")
+    control = [*become, str(POSTGRESQL / "pg_ctl"), "-D", str(place / "data"), "-w", "-l", str(place / "log")]
+    subprocess.run(
+        [*become, str(POSTGRESQL / "initdb"), "-D", str(place / "data"), "-A", "trust", "-U", "tm"],
+        check=True,
+        stdout=subprocess.DEVNULL,
+    )
+    subprocess.run(
+        [*control, "-o", f"-k {place} -c listen_addresses=''", "start"], check=True, stdout=subprocess.DEVNULL
+    )
+    try:
+        yield URL.create("postgresql+psycopg", username="tm", database="postgres", query={"host": str(place)})
+    finally:
+        subprocess.run([*control, "-m", "immediate", "stop"], check=True, stdout=subprocess.DEVNULL)
+        shutil.rmtree(place)
+
+
+@pytest.fixture
+def store(url: URL) -> Iterator[Store]:
+    if url.database and url.get_backend_name() == "sqlite":
+        Path(url.database).parent.mkdir(exist_ok=True)
+    opened = Store(url)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def done(bench: Bench) -> tuple[Suite, Case, RunResult]:
+    suite = bench.write()
+    return suite, suite.cases[0], bench.run().cases[0].runs[0]
+
+
+def test_migrations_leave_exactly_the_tables(store: Store, url: URL) -> None:
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        assert compare_metadata(MigrationContext.configure(connection), metadata) == []
+    engine.dispose()
+
+
+def test_a_run_stands_in_the_database_once_however_often_it_is_added(
+    store: Store, done: tuple[Suite, Case, RunResult]
+) -> None:
+    suite, case, run = done
+    campaign = store.campaign(suite, "/results/x", "0.1.0")
+    for _ in range(3):
+        store.add(campaign, case, run, {"nodes": []})
+    assert store.known_runs(campaign) == {(case.id, 1)}
+    assert run.measurement is not None
+    assert store.throughputs(case.id) == {campaign.id: [run.measurement.throughput]}
+
+
+def test_a_directory_is_one_campaign(store: Store, done: tuple[Suite, Case, RunResult]) -> None:
+    suite, case, run = done
+    one, again, other = (store.campaign(suite, place, "0.1.0") for place in ("/a", "/a", "/b"))
+    assert one == again != other
+    store.add(other, case, run, None if run.manifest is None else {"nodes": []})
+    assert store.known_runs(one) == set()
+
+
+def test_a_run_that_never_started_is_not_known(store: Store, done: tuple[Suite, Case, RunResult]) -> None:
+    suite, case, run = done
+    campaign = store.campaign(suite, "/a", "0.1.0")
+    store.add(campaign, case, run.model_copy(update={"started_at": None, "manifest": None}), None)
+    assert store.known_runs(campaign) == set()
+
+
+def test_a_store_opens_again(url: URL, store: Store, done: tuple[Suite, Case, RunResult]) -> None:
+    suite, case, run = done
+    store.add(store.campaign(suite, "/a", "0.1.0"), case, run, {"nodes": []})
+    again = Store(url)
+    assert again.known_runs(again.campaign(suite, "/a", "0.1.0")) == {(case.id, 1)}
+    again.close()
+
+
+def test_the_manifest_of_many_runs_is_kept_once(
+    store: Store, done: tuple[Suite, Case, RunResult], url: URL
+) -> None:
+    suite, case, run = done
+    campaign = store.campaign(suite, "/a", "0.1.0")
+    for repeat in (1, 2, 3):
+        store.add(campaign, case, run.model_copy(update={"repeat": repeat}), {"nodes": []})
+    engine = create_engine(url)
+    with engine.connect() as connection:
+        assert connection.exec_driver_sql("SELECT count(*) FROM manifests").scalar() == 1
+    engine.dispose()
+
+
+def test_a_file_that_is_no_database_is_told_in_one_line(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    path.write_bytes(b"not a database" * 1000)
+    with pytest.raises(
+        TrainmarkError, match=f"^{path}: the database cannot be used: file is not a database$"
+    ):
+        Store(sqlite_url(path))
+
+
+def test_a_database_of_a_later_trainmark_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    Store(sqlite_url(path)).close()
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE alembic_version SET version_num = '9999'")
+    connection.close()
+    with pytest.raises(TrainmarkError, match=f"^{path}: made by another version of trainmark"):
+        Store(sqlite_url(path))
+
+
+def test_a_migration_that_fails_leaves_nothing_behind(tmp_path: Path) -> None:
+    path = tmp_path / "results.sqlite"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE runs (mine TEXT)")
+    connection.close()
+    with pytest.raises(TrainmarkError, match="table runs already exists"):
+        Store(sqlite_url(path))
+    with sqlite3.connect(path) as connection:
+        tables = {
+            name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+        }
+    connection.close()
+    assert tables == {"runs"}
+
+
+def test_an_address_that_is_none_or_lacks_its_driver_is_an_input_error() -> None:
+    with pytest.raises(InputError, match="no URL like postgresql://"):
+        Store("nonsense")
+    with pytest.raises(InputError, match="needs a driver that is not installed: MySQLdb"):
+        Store("mysql://localhost/x")
+
+
+def test_a_password_is_never_printed() -> None:
+    if find_spec("psycopg") is None:
+        pytest.skip("psycopg is not installed")
+    with pytest.raises(TrainmarkError) as caught:
+        Store("postgresql+psycopg://me:secret@127.0.0.1:1/x")
+    assert "secret" not in str(caught.value)
+
+
+def test_the_outcome_of_a_run_that_gave_no_number_is_null_in_the_database(bench: Bench) -> None:
+    bench.write({"options": {"behaviour": "crashes"}})
+    bench.run()
+    with sqlite3.connect(bench.out / "results.sqlite") as connection:
+        row = connection.execute("SELECT outcome, throughput, unit FROM runs").fetchone()
+    connection.close()
+    assert row == ("failed", None, None)

@@ -1,0 +1,80 @@
+"""``results.json``: written whole, read back equal, refused with a reason."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from fakes import Bench, behaving
+from trainmark.errors import InputError
+from trainmark.store import SCHEMA, read_results, write_results
+from trainmark.suite import Outcome
+
+TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
+
+
+def test_what_is_written_reads_back_equal(bench: Bench, tmp_path: Path) -> None:
+    bench.write({}, behaving("nan-loss"), behaving("crashes"), {"nodes": 2}, protocol=TWICE)
+    results = bench.run()
+    write_results(tmp_path / "again.json", results)
+    assert read_results(tmp_path / "again.json") == results
+    document = json.loads((tmp_path / "again.json").read_text(), parse_constant=pytest.fail)
+    assert document["schema_name"] == SCHEMA
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (None, "not there; is it the --out directory of a trainmark run"),
+        ("{", "not a trainmark.results/1 document"),
+        ("{}", "not a trainmark.results/1 document: .*: Field required"),
+        ('{"schema_name": "trainmark.results/2"}', "not a trainmark.results/1 document: schema_name"),
+    ],
+)
+def test_what_is_no_results_document_is_told_by_its_path(tmp_path: Path, text: str | None, told: str) -> None:
+    path = tmp_path / "results.json"
+    if text is not None:
+        path.write_text(text)
+    with pytest.raises(InputError, match=f"^{path}: {told}"):
+        read_results(path)
+
+
+def test_results_hold_when_every_run_did_the_work_that_was_asked_for(bench: Bench) -> None:
+    bench.write({}, behaving("well"), protocol=TWICE)
+    assert bench.run().holds
+
+
+@pytest.mark.parametrize("behaviour", ["crashes", "needs-3", "measures-nothing", "nan-loss", "stops-early"])
+def test_results_do_not_hold_with_a_bad_or_doubtful_run(bench: Bench, behaviour: str) -> None:
+    bench.write({}, behaving(behaviour))
+    assert not bench.run().holds
+
+
+def test_one_bad_run_of_three_speaks_against_the_results_and_not_for_a_number(bench: Bench) -> None:
+    bench.write(protocol={**TWICE, "repeats": 3})
+    results = bench.run()
+    (case,) = results.cases
+    bad = case.runs[0].model_copy(update={"outcome": Outcome.FAILED, "reason": "x", "measurement": None})
+    spoilt = results.model_copy(update={"cases": (case.model_copy(update={"runs": (bad, *case.runs[1:])}),)})
+    assert results.holds
+    assert not spoilt.holds
+
+
+def test_a_doubt_about_the_machine_does_not_speak_against_the_work(bench: Bench) -> None:
+    from trainmark.measure import About, Suspicion
+
+    bench.write()
+    results = bench.run()
+    (case,) = results.cases
+    for about, holds in ((About.MACHINE, True), (About.WORK, False)):
+        doubt = Suspicion(code="x", sentence="y", about=about)
+        run = case.runs[0].model_copy(update={"suspicions": (doubt,)})
+        doubted = results.model_copy(update={"cases": (case.model_copy(update={"runs": (run,)}),)})
+        assert doubted.holds is holds
+
+
+def test_a_case_that_was_not_run_yet_does_not_hold(bench: Bench) -> None:
+    bench.write()
+    results = bench.run()
+    waiting = results.cases[0].model_copy(update={"outcome": Outcome.SKIPPED, "runs": ()})
+    assert not results.model_copy(update={"cases": (waiting,)}).holds
