@@ -2,8 +2,11 @@
 
 VENV := .venv
 STAMP := $(VENV)/.made
+FITS := 'import sys, venv, ensurepip; sys.version_info < (3, 11) and sys.exit(1); print(sys._base_executable)'
+
+# The first Python that will do; of a virtual environment, the one that it was made from.
 PYTHON := $(shell for p in $(PYTHON3) python3.13 python3.12 python3.11 python3; do \
-	"$$p" -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && { command -v "$$p"; break; }; done)
+	"$$p" -c $(FITS) 2>/dev/null && break; done)
 
 ENV_PYTHON := 'import json, sys; \
 	print(*(e["path"] + "/bin/python" for e in json.load(sys.stdin) if e["environment"] == "pytorch"))'

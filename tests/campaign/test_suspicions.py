@@ -29,9 +29,11 @@ def test_a_quiet_machine_raises_no_doubt() -> None:
     ("telemetry", "code", "sentence"),
     [
         (
-            replace(QUIET, gpus=(replace(GPU, throttled_share=0.25, reason_shares={"sw-power-cap": 0.25}),)),
+            replace(
+                QUIET, gpus=(replace(GPU, reason_shares={"hw_thermal_slowdown": 0.25, "gpu_idle": 0.5}),)
+            ),
             "gpu-throttled",
-            "GPU 0 was throttled in 25% of the window (sw-power-cap)",
+            "GPU 0 was throttled in the window: hw_thermal_slowdown in 25% of the samples",
         ),
         (
             replace(QUIET, gpus=(replace(GPU, foreign_pids=(12, 34)),)),
@@ -50,6 +52,11 @@ def test_a_machine_that_was_not_quiet_is_doubted_by_name(
 ) -> None:
     (doubt,) = machine_suspicions(telemetry)
     assert (doubt.code, doubt.sentence, doubt.about) == (code, sentence, About.MACHINE)
+
+
+def test_running_at_the_power_limit_is_what_a_board_is_made_for() -> None:
+    capped = replace(GPU, throttled_share=1.0, reason_shares={"sw_power_cap": 1.0})
+    assert machine_suspicions(replace(QUIET, gpus=(capped,))) == ()
 
 
 def test_what_was_never_sampled_raises_no_doubt() -> None:

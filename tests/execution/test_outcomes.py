@@ -28,6 +28,8 @@ def test_a_run_that_ends_well_is_measured_by_its_window(bench: Bench) -> None:
     (run,) = case.runs
     assert (case.outcome, run.outcome, run.reason, run.suspicions) == (Outcome.OK, Outcome.OK, None, ())
     assert run.measurement is not None
+    assert run.measurement.samples is not None
+    assert run.measurement.window_s is not None
     assert run.measurement.throughput == run.measurement.samples / run.measurement.window_s
     assert (run.measurement.measured_steps, run.measurement.warmup_steps) == (10, 2)
 

@@ -18,7 +18,7 @@ def test_the_interval_of_three_to_five_runs_contains_the_median(runs: list[float
     result = estimate(runs)
     assert result is not None
     assert result.interval is not None
-    assert result.interval.method is IntervalMethod.STUDENT_T
+    assert result.interval.method is IntervalMethod.STUDENT_T_LOG
     slack = 1e-9 * result.maximum
     assert result.interval.low - slack <= result.median <= result.interval.high + slack
 

@@ -22,6 +22,7 @@ from trainmark.suite import Case, NamingScheme, Outcome, Suite, log_name
 from trainmark.workload import Workloads
 
 EVENTS = "events.jsonl"
+MANIFEST = "manifest.json"
 TELEMETRY = "telemetry.jsonl"
 
 _SUMMARY = TypeAdapter(TelemetrySummary)
@@ -148,7 +149,7 @@ def _telemetry(path: Path, events: RunEvents) -> TelemetrySummary | None:
 def read_manifest(folder: Path) -> tuple[str, Mapping[str, Any]] | None:
     """Return a run's manifest behind the key that it goes by in the results, its fingerprint; None without one."""
     try:
-        manifest = Manifest.model_validate_json((folder / "manifest.json").read_bytes())
+        manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
         return None
     return fingerprint(manifest), manifest.model_dump(mode="json")

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import trainmark
-from trainmark.campaign.collect import Finished, collect_run, read_manifest
+from trainmark.campaign.collect import MANIFEST, Finished, collect_run, read_manifest
 from trainmark.environment import Manifest
 from trainmark.execution import LOG, OutcomeRecord, ResultDirectory
 from trainmark.files import write_atomically
@@ -54,7 +54,7 @@ class Keeper:
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
     """Write the manifest of a run's node into the run's folder."""
-    write_atomically(folder / "manifest.json", manifest.model_dump_json(indent=1) + "\n")
+    write_atomically(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
 
 
 def _link(name: Path, log: Path) -> None:

@@ -10,6 +10,7 @@ from trainmark.campaign.collect import TELEMETRY, Finished, as_attempts, collect
 from trainmark.campaign.disk import full_disk_is_told, require_space
 from trainmark.campaign.fitting import largest_fitting, next_batch
 from trainmark.campaign.keeping import RESULTS, Keeper, write_manifest
+from trainmark.campaign.pooling import require_same_environment
 from trainmark.campaign.schedule import Schedule, Standing
 from trainmark.campaign.site import CannotStart, Site, plan_run, probe_protocol
 from trainmark.environment import Manifest, Nvml, open_nvml
@@ -218,6 +219,7 @@ class _Campaign:
         place = self._site.place(case)
         if isinstance(place, CannotStart):
             return place
+        require_same_environment(self._directory, case, place.manifest)
         plan = plan_run(self._site, protocol, case, run, place.interpreter)
         if isinstance(plan, CannotStart):
             return plan

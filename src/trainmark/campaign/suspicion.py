@@ -16,6 +16,14 @@ _SAME = (
     "image_size",
 )
 
+THROTTLING = frozenset(
+    {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
+)
+"""Clock reasons (as nvml.h names them) by which a GPU is slower than its board is meant to be.
+
+``sw_power_cap`` is not one: a GPU at full load runs at its power limit, which is in the manifest; the share of
+the window in which it did stays in the telemetry's summary.
+"""
 THROTTLED_SHARE = 0.01
 """The share of a window's samples with a throttled clock from which a result is in doubt."""
 FOREIGN_CPU_SHARE = 0.10
@@ -52,10 +60,12 @@ def machine_suspicions(telemetry: TelemetrySummary | None) -> tuple[Suspicion, .
         return ()
     doubts: list[tuple[str, str]] = []
     for gpu in telemetry.gpus:
-        if gpu.throttled_share is not None and gpu.throttled_share >= THROTTLED_SHARE:
-            reasons = ", ".join(sorted(gpu.reason_shares)) or "no reason given"
-            sentence = f"GPU {gpu.index} was throttled in {gpu.throttled_share:.0%} of the window ({reasons})"
-            doubts.append(("gpu-throttled", sentence))
+        slow = {reason: share for reason, share in gpu.reason_shares.items() if reason in THROTTLING}
+        if slow and max(slow.values()) >= THROTTLED_SHARE:
+            reasons = ", ".join(f"{reason} in {share:.0%}" for reason, share in sorted(slow.items()))
+            doubts.append(
+                ("gpu-throttled", f"GPU {gpu.index} was throttled in the window: {reasons} of the samples")
+            )
         if gpu.foreign_pids:
             sentence = f"other processes computed on GPU {gpu.index}: {', '.join(map(str, gpu.foreign_pids))}"
             doubts.append(("gpu-shared", sentence))

@@ -46,7 +46,9 @@ class Measurement(_Frozen):
     """What one run gave.
 
     ``throughput`` (unit/s) is ``samples / window_s``: the samples of all ranks over the time from the
-    barrier at the window's start to the slowest rank's end. ``first_step_s`` holds the compilation.
+    barrier at the window's start to the slowest rank's end. Of another program's log it is what the named
+    ``rule`` gives, ``samples`` and ``window_s`` are null, and steps are its records.
+    ``first_step_s`` holds the compilation.
     ``data_wait`` is the share of the window that rank 0 waited for its loader. ``peak_memory_bytes`` has
     one value a rank.
     """
@@ -54,8 +56,8 @@ class Measurement(_Frozen):
     unit: str
     rule: str
     throughput: float
-    samples: int
-    window_s: float
+    samples: int | None
+    window_s: float | None
     measured_steps: int
     warmup_steps: int
     first_step_s: float | None

@@ -3,8 +3,9 @@
 The result of a case is the median of its runs. Its 95 % interval comes from the runs alone:
 
 * fewer than 3 runs: none;
-* 3 to 5 runs: Student's t interval of the mean, ``mean ± t(0.975, n-1) · s / sqrt(n)``. It takes the runs
-  to be roughly normal, which so few cannot show; for these n it always contains the median;
+* 3 to 5 runs: Student's t on the logarithms, ``exp(mean(ln x) ± t(0.975, n-1) · s(ln x) / sqrt(n))``. It takes
+  the runs to be roughly log-normal, which so few cannot show; it is never negative, as a rate is not, and
+  symmetric in the ratio; for these n it contains the median;
 * 6 runs and more: the distribution-free interval of the median between order statistics ``x(k)`` and
   ``x(n+1-k)``, with the largest k for which a binomial(n, 1/2) leaves at most 2.5 % on each side (Conover,
   "Practical Nonparametric Statistics", section on quantiles). Its coverage is at least 95 %.
@@ -29,7 +30,7 @@ LEAST_RUNS_FOR_ORDER_STATISTICS = 6
 class IntervalMethod(StrEnum):
     """How an interval was computed; the module's text gives the formulas."""
 
-    STUDENT_T = "student-t"
+    STUDENT_T_LOG = "student-t-log"
     ORDER_STATISTICS = "order-statistics"
     WELCH_LOG = "welch-log"
 
@@ -122,9 +123,10 @@ def _interval(runs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Interval | 
     if n < LEAST_RUNS:
         return None
     if n < LEAST_RUNS_FOR_ORDER_STATISTICS:
-        half = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2) * runs.std(ddof=1) / np.sqrt(n))
-        mean = float(runs.mean())
-        return Interval(low=mean - half, high=mean + half, method=IntervalMethod.STUDENT_T)
+        logs = np.log(runs)
+        half = float(special.stdtrit(n - 1, (1 + CONFIDENCE) / 2) * logs.std(ddof=1) / np.sqrt(n))
+        low, high = float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half))
+        return Interval(low=low, high=high, method=IntervalMethod.STUDENT_T_LOG)
     k = _order(n)
     return Interval(low=float(runs[k - 1]), high=float(runs[n - k]), method=IntervalMethod.ORDER_STATISTICS)
 

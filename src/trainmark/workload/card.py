@@ -72,6 +72,7 @@ class Card(_Frozen):
     source: Source
     launcher: Launcher
     log_format: str
+    rule: str | None = None
     unit: str = "images/s"
     command: tuple[str, ...]
     axes: Mapping[str, Axis]

@@ -1,0 +1,37 @@
+"""Runs of one case that were measured in different environments are refused, and what differs is named."""
+
+import json
+from typing import Any
+
+import pytest
+
+from fakes import Bench, Silent
+from trainmark.campaign import Standing
+from trainmark.errors import InputError
+from trainmark.store import RunResult
+
+TWO_RUNS: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
+
+
+class StopsAfterOneRun(Silent):
+    def run_ended(self, result: RunResult, standing: Standing) -> None:
+        raise KeyboardInterrupt
+
+
+def test_a_resume_in_another_environment_is_refused_by_what_differs(bench: Bench) -> None:
+    bench.write({}, protocol=TWO_RUNS)
+    bench.run(StopsAfterOneRun())
+    (path,) = bench.out.glob("runs/*/1/manifest.json")
+    manifest = json.loads(path.read_text())
+    manifest["nodes"][0]["cpu"]["model"] = "another processor"
+    path.write_text(json.dumps(manifest))
+    with pytest.raises(
+        InputError, match=r"nodes\[0\]\.cpu\.model was another processor and is .* cannot be pooled"
+    ):
+        bench.run(resume=True)
+
+
+def test_a_resume_in_the_same_environment_goes_on(bench: Bench) -> None:
+    bench.write({}, protocol=TWO_RUNS)
+    bench.run(StopsAfterOneRun())
+    assert len(bench.run(resume=True).cases[0].runs) == 2
