@@ -1,10 +1,18 @@
-"""The main job, put together: a suite's cases become runs, kept results, and a document of them all."""
+"""The main job, put together: a suite's cases become runs, kept results, and a document of them all.
 
-from trainmark.campaign.disk import full_disk_is_told
-from trainmark.campaign.keeping import DATABASE, RESULTS
-from trainmark.campaign.run import Audience, Ending, Order, collect_results, run_campaign
-from trainmark.campaign.schedule import Standing
-from trainmark.campaign.site import CannotStart, plan_campaign
+The names are loaded when they are first asked for, so that a plan is printed without the libraries of a run.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainmark.campaign.disk import full_disk_is_told
+    from trainmark.campaign.keeping import DATABASE, RESULTS
+    from trainmark.campaign.rereading import collect_results, stored_results
+    from trainmark.campaign.run import Audience, Ending, Order, run_campaign
+    from trainmark.campaign.schedule import Standing
+    from trainmark.campaign.site import CannotStart, plan_campaign
 
 __all__ = [
     "DATABASE",
@@ -18,4 +26,21 @@ __all__ = [
     "full_disk_is_told",
     "plan_campaign",
     "run_campaign",
+    "stored_results",
 ]
+
+_HOMES = {
+    "disk": ("full_disk_is_told",),
+    "keeping": ("DATABASE", "RESULTS"),
+    "rereading": ("collect_results", "stored_results"),
+    "run": ("Audience", "Ending", "Order", "run_campaign"),
+    "schedule": ("Standing",),
+    "site": ("CannotStart", "plan_campaign"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -31,8 +31,13 @@ Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""
 
 
-def collect(suite: Suite, finished: Sequence[Finished], directory: ResultDirectory, command: str) -> Results:
-    """Return the results of the suite's cases that are given, as far as they are finished; ``command`` made them."""
+def collect(
+    suite: Suite, finished: Sequence[Finished], manifests: Mapping[str, Mapping[str, Any]], command: str
+) -> Results:
+    """Return the results of the suite's cases that are given, as far as they are finished.
+
+    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs.
+    """
     throughputs = {case.id: _throughputs(runs) for case, runs in finished}
     results = tuple(_case_result(case, runs, _speedup(case, throughputs)) for case, runs in finished)
     return Results(
@@ -44,7 +49,7 @@ def collect(suite: Suite, finished: Sequence[Finished], directory: ResultDirecto
         command=command,
         complete=not any(wants_another(suite.protocol, as_attempts(runs)) for _, runs in finished),
         cases=results,
-        manifests=_manifests(directory, finished),
+        manifests=manifests,
     )
 
 
@@ -98,7 +103,8 @@ def collect_run(
     )
 
 
-def _manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, Mapping[str, Any]]:
+def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, Mapping[str, Any]]:
+    """Return the manifests that finished runs name, read from their folders; equal ones are read once."""
     manifests: dict[str, Mapping[str, Any]] = {}
     for run in (run for _, runs in finished for run in runs):
         if run.manifest is not None and run.manifest not in manifests:

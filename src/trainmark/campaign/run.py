@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol as Interface
 
-from trainmark.campaign.collect import TELEMETRY, Finished, as_attempts, collect, collect_run
+from trainmark.campaign.collect import TELEMETRY, Finished, as_attempts, collect, read_manifests
 from trainmark.campaign.disk import full_disk_is_told, require_space
 from trainmark.campaign.fitting import largest_fitting, next_batch
 from trainmark.campaign.keeping import RESULTS, Keeper, write_manifest
@@ -117,7 +117,7 @@ def _results(campaign: "_Campaign", order: Order, directory: ResultDirectory) ->
         runs = finished[case.id] if case.id in finished else campaign.read(case)
         if case.id in finished or runs:
             cases.append((case, runs))
-    return collect(order.suite, cases, directory, shlex.join(order.command))
+    return collect(order.suite, cases, read_manifests(directory, cases), shlex.join(order.command))
 
 
 class _Campaign:
@@ -236,14 +236,3 @@ def _require_space(folder: Path, outcome: Outcome) -> None:
 
 def _not_started(case: Case, repeat: int, why: CannotStart) -> OutcomeRecord:
     return OutcomeRecord(case_id=case.id, repeat=repeat, outcome=why.outcome, reason=why.reason)
-
-
-def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> Results:
-    """Return a result directory's results as its runs tell them: of every case that has a run."""
-    workloads = load_workloads(Path(card) for card in suite.cards)
-    finished = (
-        (case, [collect_run(suite, case, workloads, directory, record) for record in records.values()])
-        for case in suite.cases
-        if (records := directory.finished(case))
-    )
-    return collect(suite, list(finished), directory, command)

@@ -5,8 +5,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmark import dataset as datasets
+from trainmark import environment as environments
 from trainmark.campaign.fitting import FIRST
-from trainmark.dataset import describe, make_image_folder, spec_from
 from trainmark.environment import (
     Environment,
     Kind,
@@ -17,7 +18,6 @@ from trainmark.environment import (
     find_entry,
     resolve,
 )
-from trainmark.environment import describe as describe_framework
 from trainmark.environment.places import folder_of, python_of
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
@@ -111,7 +111,7 @@ class Site:
         try:
             environment = resolve(name, home=self._home)
             known = framework in {entry.framework for entry in entries()}
-            versions = describe_framework(environment.python, framework) if known else None
+            versions = environments.describe(environment.python, framework) if known else None
         except UnusableEnvironment as error:
             return CannotStart(Outcome.UNSUPPORTED, str(error))
         manifest = collect(versions, environment_lock=environment.lock_digest, git_dir=PROJECT)
@@ -125,10 +125,10 @@ class Site:
         dataset, path = self._suite.datasets[name], self._location(name)
         try:
             if dataset.make is not None:
-                spec = spec_from(dataset.make.model_dump(), f"datasets.{name}.make")
+                spec = datasets.spec_from(dataset.make.model_dump(), f"datasets.{name}.make")
                 jobs = self.machine.cores
-                make_image_folder(path, spec, jobs, lambda done, total: progress(name, done, total))
-            describe(path)
+                datasets.make_image_folder(path, spec, jobs, lambda done, total: progress(name, done, total))
+            datasets.describe(path)
         except TrainmarkError as error:
             return CannotStart(Outcome.FAILED, f"data set '{name}': {error}")
         return None

@@ -35,7 +35,13 @@ class Lang(StrEnum):
 
 @app.command()
 def report(
-    source: Annotated[Path, typer.Argument(metavar="DIR", help="The --out directory of a trainmark run.")],
+    source: Annotated[
+        str,
+        typer.Argument(
+            metavar="DIR|STORE",
+            help="The --out directory of a trainmark run, or a database of runs (file or URL).",
+        ),
+    ],
     to: Annotated[
         Format | None,
         typer.Option("--to", help="Print in this format; without it, rewrite DIR's report files."),
@@ -44,34 +50,69 @@ def report(
     output: Annotated[
         Path | None, typer.Option("--output", help="Write to this file instead of printing.")
     ] = None,
+    campaign: Annotated[
+        str | None,
+        typer.Option(
+            "--campaign", help="Of a database with several campaigns: the suite's name or the directory."
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --to json.")] = False,
 ) -> None:
     """Write a run's results as a report: what was run on what, tables, speedups, charts, outcomes, environment."""
+    from trainmark.campaign import stored_results
     from trainmark.errors import InputError
     from trainmark.files import write_atomically
     from trainmark.report import Language, write_reports
-    from trainmark.store import read_results
+    from trainmark.store import write_results
 
     if as_json and to not in (None, Format.JSON):
         raise InputError(f"--json and --to {to} contradict each other; give one of them")
     wanted = Format.JSON if as_json else to
     if wanted is None and output is not None:
         raise InputError("--output needs --to: which format shall the file have?")
-    if not source.is_dir():
-        raise InputError(f"{source}: not a directory; give the --out directory of a trainmark run")
-    results, language = read_results(source / "results.json"), Language(lang)
+    language = Language(lang)
+    if Path(source).is_dir():
+        folder = Path(source)
+        results = _results(folder)
+    else:
+        if wanted is None:
+            raise InputError(
+                "a database's reports go nowhere by themselves: say --to, and --output for a file"
+            )
+        results, folder = stored_results(source, campaign)
     try:
         if wanted is None:
-            for path in write_reports(source, results, language):
+            write_results(folder / "results.json", results)
+            for path in write_reports(folder, results, language):
                 sys.stderr.write(f"wrote {path}\n")
             return
-        text = _render(results, source, wanted, language, output)
+        text = _render(results, folder, wanted, language, output)
         if output is None:
             sys.stdout.write(text)
         else:
             write_atomically(output, text)
     except OSError as error:
         raise InputError(f"{error.filename or source}: cannot be written: {error.strerror}") from None
+
+
+def _results(source: Path) -> "Results":
+    """Return a directory's results: read from its runs, or from ``results.json`` where that is all there is.
+
+    A trainmark that was killed leaves runs and no ``results.json``.
+    """
+    from trainmark.campaign import collect_results
+    from trainmark.errors import InputError
+    from trainmark.execution import SUITE, ResultDirectory, read_suite
+    from trainmark.store import read_results
+
+    document = source / "results.json"
+    if not ((source / SUITE).is_file() and (source / "runs").is_dir()):
+        return read_results(document)
+    try:
+        command = read_results(document).command
+    except InputError:
+        command = f"trainmark run {source / SUITE} --out {source}"
+    return collect_results(read_suite(source), ResultDirectory(source), command)
 
 
 def _render(

@@ -11,7 +11,8 @@ twice ``TOLERANCE``. Neither is said of differences below Student's 97.5 % quant
 import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict
-from scipy import special
+
+from trainmark.measure.statistics import student_t
 
 TOLERANCE = 0.01
 BATCH = 5
@@ -58,7 +59,7 @@ def _error(batches: NDArray[np.float64]) -> float:
     """Return by how much the mean of these batches may be off, as a share of it; infinite for a single one."""
     if batches.size < 2:
         return float("inf")
-    quantile = float(special.stdtrit(batches.size - 1, 0.975))
+    quantile = student_t(batches.size - 1)
     return quantile * float(batches.std(ddof=1) / np.sqrt(batches.size) / batches.mean())
 
 

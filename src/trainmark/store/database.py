@@ -1,7 +1,7 @@
 """Every run in a database, the moment it ends: SQLite by default, anything that SQLAlchemy reaches by URL."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,6 +25,17 @@ class StoredCampaign:
     """A campaign's row; runs are added to it."""
 
     id: int
+    suite: str = ""
+    directory: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRuns:
+    """What a database holds of one campaign: its suite as resolved (YAML), its runs by case, their manifests."""
+
+    suite_yaml: str
+    runs: Mapping[str, Sequence[RunResult]]
+    manifests: Mapping[str, Mapping[str, Any]]
 
 
 def sqlite_url(path: Path) -> URL:
@@ -90,6 +101,30 @@ class Store:
             if result.manifest is not None and manifest is not None:
                 _add_manifest(connection, result.manifest, manifest)
             connection.execute(insert(runs).values(_row(campaign, case, result)))
+
+    def campaigns(self) -> tuple[StoredCampaign, ...]:
+        """Return the campaigns that are here, oldest first."""
+        columns = (campaigns.c.id, campaigns.c.suite, campaigns.c.directory)
+        with self._transaction() as connection:
+            rows = connection.execute(select(*columns).order_by(campaigns.c.id))
+            return tuple(StoredCampaign(*row) for row in rows)
+
+    def runs_of(self, campaign: StoredCampaign) -> StoredRuns:
+        """Return a campaign's suite, runs and manifests."""
+        ours = runs.c.campaign_id == campaign.id
+        found: dict[str, list[RunResult]] = {}
+        with self._transaction() as connection:
+            suite = connection.scalar(select(campaigns.c.suite_yaml).where(campaigns.c.id == campaign.id))
+            rows = connection.execute(
+                select(runs.c.case_id, runs.c.result).where(ours).order_by(runs.c.repeat)
+            )
+            for case_id, result in rows:
+                found.setdefault(case_id, []).append(RunResult.model_validate(result))
+            used = select(runs.c.fingerprint).where(ours)
+            documents = connection.execute(
+                select(manifests.c.fingerprint, manifests.c.document).where(manifests.c.fingerprint.in_(used))
+            )
+            return StoredRuns(str(suite), found, dict(documents.tuples().all()))
 
     def throughputs(self, case_id: str) -> dict[int, list[float]]:
         """Return the throughputs of a case's ``ok`` runs in every campaign, by the campaign's number."""

@@ -2,7 +2,7 @@
 
 from trainmark.suite.case import AXES, MAX_BATCH, Case, Device, Layout, Option, Precision, Word
 from trainmark.suite.document import Document, read_document
-from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite
+from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite, parse_suite
 from trainmark.suite.model import Dataset, Limits, MakeImages, Suite
 from trainmark.suite.naming import NamingScheme, log_name
 from trainmark.suite.outcome import Outcome
@@ -31,6 +31,7 @@ __all__ = [
     "dump_suite",
     "load_suite",
     "log_name",
+    "parse_suite",
     "read_document",
     "select",
 ]

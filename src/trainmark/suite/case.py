@@ -6,10 +6,13 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, PositiveInt, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=64)]
 """A name that is safe in a path, a flag and a table: letters, digits, ``. _ + -``, at most 64 of them."""
+
+Count = Annotated[int, Field(strict=True, gt=0)]
+"""A whole number from 1: strict, because YAML's ``yes`` is a truth and would count as 1."""
 
 Option = bool | int | float | str
 
@@ -58,14 +61,14 @@ class Case(BaseModel):
     framework: Word = "pytorch"
     model: Word = "resnet50_v1.5"
     precision: Precision = Precision.FP32
-    batch_per_device: PositiveInt | Literal["max"] = 32
-    nodes: PositiveInt = 1
-    devices_per_node: PositiveInt = 1
+    batch_per_device: Count | Literal["max"] = 32
+    nodes: Count = 1
+    devices_per_node: Count = 1
     data: Word = "synthetic"
     loader: Word = "native"
     layout: Layout = Layout.NCHW
     compiler: Word = "none"
-    image_size: Annotated[int, Field(ge=1, le=65536)] = 224
+    image_size: Annotated[int, Field(strict=True, ge=1, le=65536)] = 224
     device: Device = Device.AUTO
     options: Mapping[Word, Option] = Field(default_factory=dict)
 

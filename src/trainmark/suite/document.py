@@ -8,6 +8,9 @@ import yaml
 
 from trainmark.errors import InputError
 
+MOST_VALUES = 1_000_000
+"""A document of more values than this is a few aliases of aliases, not something that was written down."""
+
 Key = tuple[str | int, ...]
 """Where a value stands in a document: keys and list positions from the top."""
 
@@ -26,6 +29,16 @@ class Document:
             key = key[:-1]
         return f"{self.path}:{self.lines.get(key, 1)}"
 
+    def find(self, name: str, value: Any) -> Key:
+        """Return the first key called ``name``, or place in its list, that holds ``value``; the top if there is none."""
+        return next((key for key in self.lines if name in key[-2:] and self._at(key) == value), ())
+
+    def _at(self, key: Key) -> Any:
+        held = self.values
+        for part in key:
+            held = held[part]
+        return held
+
     def error(self, key: Key, message: str) -> InputError:
         """Return an error about ``key``: ``file:line: key: message``."""
         name = ".".join(f"[{part}]" if isinstance(part, int) else str(part) for part in key).replace(
@@ -43,6 +56,11 @@ def read_document(path: Path) -> Document:
     except (OSError, UnicodeDecodeError) as error:
         reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
         raise InputError(f"{path}: cannot be read: {reason}") from None
+    return parse_document(text, path)
+
+
+def parse_document(text: str, path: Path) -> Document:
+    """Read YAML that stands in ``text``; ``path`` names it in errors. Raises ``InputError`` as above."""
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
@@ -54,11 +72,15 @@ def read_document(path: Path) -> Document:
         raise InputError(f"{path}:{line}: not valid YAML: {error.problem or error.context}") from None
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
+    except RecursionError:
+        raise InputError(f"{path}: nests too deep; does an alias stand inside what it names?") from None
     return Document(path, values, lines)
 
 
 def _construct(loader: yaml.SafeLoader, node: yaml.Node, key: Key, lines: dict[Key, int], path: Path) -> Any:
     lines.setdefault(key, node.start_mark.line + 1)
+    if len(lines) > MOST_VALUES:
+        raise InputError(f"{path}: has more than {MOST_VALUES} values; are its aliases aliases of each other?")
     if isinstance(node, yaml.MappingNode):
         loader.flatten_mapping(node)
         mapping: dict[Any, Any] = {}

@@ -12,7 +12,7 @@ from pydantic_core import ErrorDetails
 
 from trainmark.errors import InputError, nearest
 from trainmark.suite.case import AXES, Case
-from trainmark.suite.document import Document, Key, read_document
+from trainmark.suite.document import Document, Key, parse_document, read_document
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
 from trainmark.suite.model import Suite
 from trainmark.suite.naming import log_name
@@ -30,8 +30,16 @@ def load_suite(path: Path) -> Suite:
     Raises ``InputError`` naming file, line, key and, for a word that is not known, the nearest valid one:
     for an unknown key or value, a wrong type, a rule that matches nothing, and a matrix of no cases.
     """
-    document = read_document(path)
-    values = document.values
+    return _checked(read_document(path))
+
+
+def parse_suite(text: str, name: str) -> Suite:
+    """Read a suite as resolved, as ``dump_suite`` gave it; ``name`` says in errors where it stood."""
+    return _checked(parse_document(text, Path(name)))
+
+
+def _checked(document: Document) -> Suite:
+    path, values = document.path, document.values
     if not isinstance(values, dict):
         raise InputError(f"{path}:1: a suite is a mapping with 'name' and 'axes' (or 'cases')")
     known = (*_SUITE_KEYS, *_MATRIX_KEYS, "cases")
@@ -94,7 +102,7 @@ def _expanded(document: Document) -> list[Case]:
             f"{document.path}:1: the matrix has no cases: give 'axes', 'zip', 'include' or 'cases'"
         )
     try:
-        points = expand(Matrix(axes, tuple(zips), tuple(include), tuple(exclude)), limit=MAX_CASES)
+        points = expand(Matrix(axes, tuple(zips), tuple(include), tuple(exclude), defaults), limit=MAX_CASES)
     except RuleError as error:
         raise document.error(error.key, str(error)) from None
     if not points:
@@ -165,9 +173,8 @@ def _check_data(document: Document, suite: Suite) -> None:
     known = {"synthetic", *suite.datasets}
     for case in suite.cases:
         if case.data not in known:
-            line = next((k for k in document.lines if k and k[-1] == "data"), ())
             raise document.error(
-                line,
+                document.find("data", case.data),
                 f"'{case.data}' is no data set of this suite{nearest(case.data, known)}; add it under 'datasets'",
             )
     for name, dataset in suite.datasets.items():

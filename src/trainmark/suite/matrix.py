@@ -1,12 +1,10 @@
 """The matrix of a suite: the product of its axes, with zip, include and exclude rules applied."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from math import prod
 from typing import Any
-
-from trainmark.errors import InputError
 
 Point = dict[str, Any]
 """Values of some axes."""
@@ -26,20 +24,21 @@ class Matrix:
 
     ``axes`` vary freely, the last one fastest; the axes of one ``zips`` group vary together; ``include``
     adds single points; ``exclude`` removes every point of the product that agrees with a rule on all of the
-    rule's axes (each a list of values).
+    rule's axes (each a list of values); an axis that does not vary has its value in ``defaults``.
     """
 
     axes: Mapping[str, Sequence[Any]]
     zips: Sequence[Mapping[str, Sequence[Any]]] = ()
     include: Sequence[Point] = ()
     exclude: Sequence[Mapping[str, Sequence[Any]]] = ()
+    defaults: Point = field(default_factory=dict)
 
 
 def expand(matrix: Matrix, limit: int) -> list[Point]:
     """Return the matrix's points in order: the product less what is excluded, then what is included.
 
-    Raises ``RuleError`` for an exclude rule without effect or a zip group of unequal lengths, and
-    ``InputError`` for a product of more than ``limit`` points.
+    Raises ``RuleError`` for an exclude rule without effect, a zip group of unequal lengths, and a product of
+    more than ``limit`` points.
     """
     groups: list[list[Point]] = [[{axis: value} for value in values] for axis, values in matrix.axes.items()]
     for i, group in enumerate(matrix.zips):
@@ -54,12 +53,12 @@ def expand(matrix: Matrix, limit: int) -> list[Point]:
         groups.append([dict(zip(group, row, strict=True)) for row in rows])
     size = prod(len(group) for group in groups)
     if size > limit:
-        raise InputError(f"the matrix has {size} cases, more than {limit}: is an axis too much?")
+        raise RuleError((), f"the matrix has {size} cases, more than {limit}: is an axis too much?")
     points = (
         [{k: v for part in parts for k, v in part.items()} for parts in product(*groups)] if groups else []
     )
     for i, rule in enumerate(matrix.exclude):
-        kept = [point for point in points if not _matches(point, rule)]
+        kept = [point for point in points if not _matches(matrix.defaults | point, rule)]
         if len(kept) == len(points):
             raise RuleError(("exclude", i), "excludes nothing: no point of the matrix agrees with it")
         points = kept

@@ -9,12 +9,11 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
-    NonNegativeInt,
     PositiveFloat,
     PositiveInt,
 )
 
-from trainmark.suite.case import Case, Word
+from trainmark.suite.case import Case, Count, Word
 from trainmark.suite.naming import NamingScheme
 from trainmark.suite.protocol import Protocol, ProtocolName
 
@@ -45,11 +44,11 @@ class MakeImages(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    images: PositiveInt
-    classes: PositiveInt = 10
-    seed: NonNegativeInt = 0
-    width: PositiveInt = 500
-    height: PositiveInt = 375
+    images: Count
+    classes: Count = 10
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0
+    width: Count = 500
+    height: Count = 375
 
 
 class Dataset(BaseModel):

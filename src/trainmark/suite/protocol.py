@@ -3,7 +3,9 @@
 from enum import StrEnum
 from typing import Annotated, Any, Self
 
-from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, model_validator
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, model_validator
+
+from trainmark.suite.case import Count
 
 
 class ProtocolName(StrEnum):
@@ -25,10 +27,10 @@ class Protocol(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ProtocolName
-    steps: PositiveInt
-    warmup_steps: NonNegativeInt
-    min_repeats: PositiveInt
-    max_repeats: PositiveInt
+    steps: Count
+    warmup_steps: Annotated[int, Field(strict=True, ge=0)]
+    min_repeats: Count
+    max_repeats: Count
     target_half_width: Annotated[float, Field(gt=0, lt=1)] | None
     max_case_s: PositiveFloat | None
 

@@ -15,6 +15,8 @@ def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
     ``*-b8-*``. Raises ``InputError`` for an axis that is not known and for an expression that leaves nothing.
     """
     conditions = [part.strip() for part in expression.split(",") if part.strip()]
+    if not conditions:
+        raise InputError("--only '': names no condition; leave it out to have every case")
     chosen = tuple(case for case in cases if all(_holds(case, condition) for condition in conditions))
     if not chosen:
         raise InputError(f"--only {expression!r} leaves no case of {len(cases)} (trainmark plan lists them)")

@@ -1,0 +1,50 @@
+"""Results out of what is kept: the folders of a result directory, or a database of runs."""
+
+from pathlib import Path
+
+from trainmark.campaign.collect import collect, collect_run, read_manifests
+from trainmark.errors import InputError
+from trainmark.execution import ResultDirectory
+from trainmark.store import Results, Store, sqlite_url
+from trainmark.suite import Suite, parse_suite
+from trainmark.workload import load_workloads
+
+
+def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> Results:
+    """Return a result directory's results as its runs tell them: of every case that has a run."""
+    workloads = load_workloads(Path(card) for card in suite.cards)
+    finished = [
+        (case, [collect_run(suite, case, workloads, directory, record) for record in records.values()])
+        for case in suite.cases
+        if (records := directory.finished(case))
+    ]
+    return collect(suite, finished, read_manifests(directory, finished), command)
+
+
+def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
+    """Return the results of one campaign in a database, and the directory that its runs were kept in.
+
+    ``address`` is a SQLite file or one of SQLAlchemy's URLs; ``campaign`` is a suite's name or a directory, and may
+    be None when there is one campaign only. Raises ``InputError`` when no database or not exactly one campaign is
+    meant.
+    """
+    is_url = "://" in address
+    if not is_url and not Path(address).is_file():
+        raise InputError(f"{address}: neither a result directory nor a database of runs")
+    store = Store(address if is_url else sqlite_url(Path(address)))
+    try:
+        campaigns = store.campaigns()
+        meant = [one for one in campaigns if campaign in (None, one.suite, one.directory)]
+        if len(meant) != 1:
+            there = ", ".join(f"{one.suite} in {one.directory}" for one in campaigns) or "nothing"
+            raise InputError(
+                f"{len(meant)} campaigns are meant; choose one by --campaign (there is: {there})"
+            )
+        stored = store.runs_of(meant[0])
+    finally:
+        store.close()
+    suite = parse_suite(stored.suite_yaml, f"suite '{meant[0].suite}' of the database")
+    finished = [(case, stored.runs[case.id]) for case in suite.cases if case.id in stored.runs]
+    folder = Path(meant[0].directory) if is_url else Path(address).parent / meant[0].directory
+    command = f"trainmark run {suite.name}.yaml --out {folder}"
+    return collect(suite, finished, stored.manifests, command), folder
