@@ -24,7 +24,7 @@ def test_a_plan_names_each_case_and_its_command_and_runs_nothing(
     assert sorted(bench.folder.rglob("*")) == before
     blocks = text.split("\n\n")
     assert blocks[0].startswith(
-        "# suite fakes: 4 cases, 1 runs each, 12 steps a run, the first 2 not measured"
+        "# suite fakes: 4 cases, 1 run each, 12 steps a run, the first 2 not measured"
     )
     assert [block.splitlines()[0] for block in blocks[1:]] == [f"# {case.id}" for case in suite.cases]
     assert f"--events={bench.out}/runs/{suite.cases[0].id}/1/events.jsonl" in blocks[1]
@@ -53,3 +53,32 @@ def test_json_gives_one_object_a_case(bench: Bench, capsys: pytest.CaptureFixtur
 def test_only_plans_the_chosen_cases(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     bench.write({}, {"batch_per_device": 8})
     assert planned(bench, capsys, "--only", "batch_per_device=8").count("\n# fake-") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        (
+            "axes:\n  framework: [pytorch, pytoch]\n",
+            ":3: axes.framework[1]: workload 'trainmark' has no card",
+        ),
+        (
+            "defaults:\n  workload: trainmrk\naxes: {nodes: 1}\n",
+            ":3: defaults.workload: no workload 'trainmrk'",
+        ),
+        ("axes: {nodes: 1}\nenvironment: pytoch\n", ":3: environment: no environment 'pytoch'; did you mean"),
+        (
+            "axes:\n  data: [synthetic]\ninclude:\n  - {data: photo}\n",
+            ":5: include[0].data: 'photo' is no data set",
+        ),
+    ],
+)
+def test_a_name_that_nothing_has_is_told_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, told: str
+) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(f"name: x\n{text}")
+    for verb in ("plan", "run"):
+        assert main([verb, str(suite), "--out", str(tmp_path / "out")]) == 2
+        assert f"{suite}{told}" in capsys.readouterr().err
+    assert not (tmp_path / "out").exists()

@@ -158,3 +158,10 @@ def test_the_median_of_five_runs_is_the_middle_one_in_any_order() -> None:
     assert result is not None
     assert (result.median, result.minimum, result.maximum, result.n) == (384.4, 382.1, 386.0, 5)
     assert result.mean == pytest.approx(384.28)
+
+
+def test_runs_of_two_kinds_give_a_speedup_inside_its_interval() -> None:
+    result = ratio([100, 100, 100, 99, 99, 30, 31, 30.5, 29] * 2, [50] * 18)
+    assert result is not None
+    assert result.interval is not None
+    assert result.interval.low <= result.value <= result.interval.high

@@ -56,6 +56,22 @@ def test_single_runs_are_drawn_beside_the_interval(tmp_path: Path) -> None:
     assert all(row["low"] < row["median"] < row["high"] for row in data["cases-8"])
 
 
+def test_an_interval_far_wider_than_its_runs_does_not_flatten_the_picture(tmp_path: Path) -> None:
+    rates = (30.0, 130.0, 150.0)
+    results = sample.results(
+        [
+            (case, tuple(sample.run(case, i + 1, throughput=rate) for i, rate in enumerate(rates)))
+            for case in (Case(), Case(devices_per_node=2))
+        ]
+    )
+    assert all(c.estimate and c.estimate.interval and c.estimate.interval.high > 500 for c in results.cases)
+    drawn = charts(results, tmp_path)
+    widths = [scale["domain"][1] for scale in scales(drawn["throughput"].specification, "x")]
+    assert widths == [150 * 1.5 * 1.18] * 2
+    lowest, highest = scales(drawn["scaling"].specification, "y")[0]["domain"]
+    assert (lowest > 0.5, highest < 3) == (True, True)
+
+
 def test_a_case_without_a_baseline_is_not_in_the_scaling_chart(tmp_path: Path) -> None:
     assert "scaling" not in charts(sample.no_baseline(), tmp_path)
     rows = charts(sample.ngc_v100(), tmp_path)["scaling"].specification["datasets"]["cases"]

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
+from trainmark.measure import Steadiness
 from trainmark.report import Language, render_markdown
 from trainmark.report.blocks import (
     Bullets,
@@ -137,6 +138,15 @@ def test_a_window_that_was_not_steady_is_in_doubt_and_says_by_how_much(tmp_path:
     assert "no, in 1 of 6 runs: settled after 35 measured steps; the mean step is 4.3 % off" in text
 
 
+def test_a_window_that_never_settled_says_so(tmp_path: Path) -> None:
+    drifting = Steadiness(steady=False, settled_after=None, bias=0.002)
+    runs = sample.ok_runs(Case(), 80.0, 3)
+    late = sample.measurement(79.0, Case(), steadiness=drifting)
+    runs = (*runs[:2], runs[2].model_copy(update={"measurement": late}))
+    text = rendered(sample.results([(Case(), runs)]), tmp_path)
+    assert "no, in 1 of 3 runs: the steps did not settle in the window" in text
+
+
 def test_only_work_that_was_done_on_several_devices_is_in_the_scaling_table(tmp_path: Path) -> None:
     alone, one, two = Case(precision=Precision.BF16), Case(), Case(devices_per_node=2)
     results = sample.results([(case, sample.ok_runs(case, 80.0, 3)) for case in (alone, one, two)])
@@ -217,14 +227,31 @@ def test_telemetry_is_shown_as_a_range_over_the_runs_of_a_case(tmp_path: Path) -
     runs = tuple(
         run.model_copy(
             update={
-                "telemetry": {"cpu_other_mean": 0.01 * run.repeat, "tree_rss_bytes_max": 2**31, "gpus": []}
+                "telemetry": {
+                    "samples": 9 + run.repeat,
+                    "cpu_other_mean": 0.01 * run.repeat,
+                    "tree_rss_bytes_max": 2**31,
+                }
             }
         )
         for run in sample.ok_runs(case, 80.0, 3)
     )
     text = rendered(sample.results([(case, runs)]), tmp_path)
+    assert "| `samples` | 10 – 12 |" in text
     assert "| `cpu_other_mean` | 0.0100 – 0.0300 |" in text
     assert "| `tree_rss_bytes_max` | 2.000 GiB |" in text
+
+
+def test_commands_that_differ_in_seed_and_folder_alone_are_shown_once(tmp_path: Path) -> None:
+    runs = tuple(
+        run.model_copy(
+            update={"commands": (f"train.py --steps=2 --seed={run.repeat} --to={run.directory}/x",)}
+        )
+        for run in sample.ok_runs(Case(), 80.0, 3)
+    )
+    text = rendered(sample.results([(Case(), runs)]), tmp_path)
+    assert "fp32 b32 1n1g, repeat 1; its 3 repeats differ at most in seed and output folder:" in text
+    assert text.count("train.py --steps=2") == 1
 
 
 def test_commands_that_differ_in_more_than_their_folder_are_all_shown(tmp_path: Path) -> None:

@@ -91,6 +91,8 @@ MISTAKES = [
     ("amp-bf16]", "amp-bf61]", ":6: axes.precision[1]: 'amp-bf61' is not known; did you mean 'amp-bf16'?"),
     ("[8, 16]", "[8, x]", ":7: axes.batch_per_device[1]: input should be a valid integer, but it is 'x'"),
     ("[8, 16]", "[8, 0]", ":7: axes.batch_per_device[1]: input should be greater than 0, but it is 0"),
+    ("[8, 16]", "[8, yes]", ":7: axes.batch_per_device[1]: input should be a valid integer, but it is True"),
+    ("steps: 30", "steps: 30.5", ":2: protocol.steps: input should be a valid integer, but it is 30.5"),
     ("[8, 16]", "[]", ":7: axes.batch_per_device: has no values"),
     ("steps: 30", "steps: 4", ":2: protocol: steps (4) must be more than warmup_steps (5)"),
     ("warmup_steps: 5", "warmup_steps: 0", ":2: protocol: warmup_steps must be at least 1"),
@@ -134,8 +136,22 @@ def test_a_suite_that_is_not_there_is_told_by_name(tmp_path: Path) -> None:
 def test_a_matrix_beyond_reason_is_refused_before_it_is_made(tmp_path: Path) -> None:
     numbers = list(range(1, 1001))
     text = f"name: x\naxes:\n  batch_per_device: {numbers}\n  image_size: {numbers}\n"
-    with pytest.raises(InputError, match="1000000 cases"):
+    with pytest.raises(InputError, match=r"suite\.yaml:1: the matrix has 1000000 cases"):
         load(tmp_path, text)
+
+
+def test_aliases_without_end_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"suite\.yaml: nests too deep"):
+        load(tmp_path, "name: x\naxes: &self {precision: *self}\n")
+    laughs = "".join(f"l{i}: &l{i} [{', '.join([f'*l{i - 1}'] * 10)}]\n" for i in range(1, 10))
+    with pytest.raises(InputError, match=r"suite\.yaml: has more than 1000000 values"):
+        load(tmp_path, f"l0: &l0 [ha]\n{laughs}")
+
+
+def test_an_exclude_rule_sees_the_defaults(tmp_path: Path) -> None:
+    text = "name: x\ndefaults: {layout: nhwc}\naxes: {batch_per_device: [8, 16]}\n"
+    suite = load(tmp_path, f"{text}exclude: [{{layout: nhwc, batch_per_device: 16}}]\n")
+    assert [case.batch_per_device for case in suite.cases] == [8]
 
 
 def test_a_naming_scheme_that_calls_two_logs_alike_is_refused(tmp_path: Path) -> None:
@@ -161,6 +177,8 @@ def test_only_chooses_by_axes_and_by_name(tmp_path: Path) -> None:
         select(cases, "precison=fp32")
     with pytest.raises(InputError, match="leaves no case"):
         select(cases, "precision=tf32")
+    with pytest.raises(InputError, match="names no condition"):
+        select(cases, " , ")
 
 
 @given(

@@ -136,12 +136,23 @@ def test_a_run_that_ends_within_an_interval_still_has_two_samples(tmp_path: Path
     assert len(read_telemetry(path).samples) == 2
 
 
+def test_a_gpu_at_its_power_limit_is_not_throttled(tmp_path: Path) -> None:
+    at_limit = gpu(clock_reasons=("sw_power_cap",))
+    summary = summarise(write(tmp_path / "t.jsonl", sample(0, None), sample(1, 0.5, gpus=(at_limit,))))
+    assert (summary.gpus[0].throttled_share, summary.gpus[0].reason_shares) == (0.0, {"sw_power_cap": 1.0})
+
+
 def test_a_window_is_summed_up_alone(tmp_path: Path) -> None:
     path = write(
         tmp_path / "t.jsonl",
         sample(0, None, 0.0),
         sample(10, 0.2, gpus=(gpu(clock_reasons=("gpu_idle",), foreign_pids=(9,)),)),
-        sample(20, 0.5, 1.0, (gpu(clock_reasons=("sw_power_cap",), sm_clock_mhz=1500, power_w=700.0),)),
+        sample(
+            20,
+            0.5,
+            1.0,
+            (gpu(clock_reasons=("sw_power_cap", "hw_thermal_slowdown"), sm_clock_mhz=1500, power_w=700.0),),
+        ),
         sample(30, 0.8, 3.0, (gpu(clock_reasons=None, foreign_pids=(4,), temperature_c=None),)),
         sample(40, 1.0),
     )
@@ -162,7 +173,10 @@ def test_a_window_is_summed_up_alone(tmp_path: Path) -> None:
         60,
     )
     # Only one of the two samples knows its clock reasons.
-    assert (one.throttled_share, one.reason_shares) == (1.0, {"sw_power_cap": 1.0})
+    assert (one.throttled_share, one.reason_shares) == (
+        1.0,
+        {"hw_thermal_slowdown": 1.0, "sw_power_cap": 1.0},
+    )
     assert one.foreign_pids == (4,)
     assert whole.gpus[0].throttled_share == 0.5
     assert whole.gpus[0].foreign_pids == (4, 9)

@@ -8,6 +8,7 @@ import yaml
 
 from trainmark.errors import InputError
 from trainmark.suite import Case, Precision
+from trainmark.worker.arguments import parse
 from trainmark.workload import Launcher, UnsupportedByCard, Values, load_workloads, program_words, read_card
 from trainmark.workload.cards import CATALOG
 
@@ -138,3 +139,20 @@ def test_options_are_passed_in_the_words_of_the_card(folder: Path) -> None:
     assert program_words(case, workload, values(folder))[-1] == "--deep=true"
     with pytest.raises(UnsupportedByCard, match="has no option 'deap'; did you mean 'deep'"):
         program_words(case.model_copy(update={"options": {"deap": 1}}), workload, values(folder))
+
+
+def test_the_built_in_worker_takes_every_word_that_its_card_gives_it(folder: Path) -> None:
+    workload = load_workloads().find(Case())
+    card, said = workload.card, {"schedule": "step", "bn_weight_decay": True, "loss_scale": 128}
+    options = {name: said.get(name, 1) for name in card.options}
+    points: list[dict[str, Any]] = [
+        {axis: value} for axis, rule in card.axes.items() for value in rule.values or ()
+    ]
+    for point in [*points, *({"precision": precision} for precision in Precision), {"options": options}]:
+        words = program_words(Case.model_validate(point), workload, values(folder))
+        settings = parse(words[1:], world_size=1)
+        assert all(getattr(settings, axis) == value for axis, value in point.items() if axis != "options")
+        if "options" in point:
+            recipe = settings.recipe
+            assert (recipe.schedule, recipe.bn_weight_decay, recipe.loss_scale) == ("step", True, 128)
+            assert (recipe.epochs, recipe.warmup_epochs, recipe.momentum) == (1, 1, 1.0)

@@ -11,12 +11,11 @@ from trainmark.workload import load_workloads
 
 
 def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> Results:
-    """Return a result directory's results as its runs tell them: of every case that has a run."""
+    """Return a result directory's results as its runs tell them; a case without a run is there too, as not run."""
     workloads = load_workloads(Path(card) for card in suite.cards)
     finished = [
-        (case, [collect_run(suite, case, workloads, directory, record) for record in records.values()])
+        (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
         for case in suite.cases
-        if (records := directory.finished(case))
     ]
     return collect(suite, finished, read_manifests(directory, finished), command)
 
@@ -44,7 +43,7 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     finally:
         store.close()
     suite = parse_suite(stored.suite_yaml, f"suite '{meant[0].suite}' of the database")
-    finished = [(case, stored.runs[case.id]) for case in suite.cases if case.id in stored.runs]
+    finished = [(case, stored.runs.get(case.id, ())) for case in suite.cases]
     folder = Path(meant[0].directory) if is_url else Path(address).parent / meant[0].directory
     command = f"trainmark run {suite.name}.yaml --out {folder}"
     return collect(suite, finished, stored.manifests, command), folder

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol as Interface
 
-from trainmark.campaign.collect import TELEMETRY, Finished, as_attempts, collect, read_manifests
+from trainmark.campaign.collect import TELEMETRY, as_attempts, collect, read_manifests
 from trainmark.campaign.disk import full_disk_is_told, require_space
 from trainmark.campaign.fitting import largest_fitting, next_batch
 from trainmark.campaign.keeping import RESULTS, Keeper, write_manifest
@@ -110,13 +110,11 @@ def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory)
 
 
 def _results(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Results:
-    finished = dict(zip((case.id for case in order.cases), campaign.runs, strict=True))
-    cases: list[Finished] = []
-    for case in order.suite.cases:
-        # An earlier call may have run cases that this one was not asked for.
-        runs = finished[case.id] if case.id in finished else campaign.read(case)
-        if case.id in finished or runs:
-            cases.append((case, runs))
+    chosen = dict(zip((case.id for case in order.cases), campaign.runs, strict=True))
+    # An earlier call may have run cases that this one was not asked for.
+    cases = [
+        (case, chosen[case.id] if case.id in chosen else campaign.read(case)) for case in order.suite.cases
+    ]
     return collect(order.suite, cases, read_manifests(directory, cases), shlex.join(order.command))
 
 

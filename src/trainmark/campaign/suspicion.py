@@ -1,6 +1,6 @@
 """Doubts about a run that is kept all the same: what it did is not what was asked, or its machine was not quiet."""
 
-from trainmark.execution.telemetry import TelemetrySummary
+from trainmark.execution.telemetry import SLOWDOWNS, TelemetrySummary
 from trainmark.logs.events import RunEvents
 from trainmark.measure import About, Measurement, Suspicion
 from trainmark.suite import MAX_BATCH, Case, Protocol
@@ -16,14 +16,6 @@ _SAME = (
     "image_size",
 )
 
-THROTTLING = frozenset(
-    {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
-)
-"""Clock reasons (as nvml.h names them) by which a GPU is slower than its board is meant to be.
-
-``sw_power_cap`` is not one: a GPU at full load runs at its power limit, which is in the manifest; the share of
-the window in which it did stays in the telemetry's summary.
-"""
 THROTTLED_SHARE = 0.01
 """The share of a window's samples with a throttled clock from which a result is in doubt."""
 FOREIGN_CPU_SHARE = 0.10
@@ -60,7 +52,7 @@ def machine_suspicions(telemetry: TelemetrySummary | None) -> tuple[Suspicion, .
         return ()
     doubts: list[tuple[str, str]] = []
     for gpu in telemetry.gpus:
-        slow = {reason: share for reason, share in gpu.reason_shares.items() if reason in THROTTLING}
+        slow = {reason: share for reason, share in gpu.reason_shares.items() if reason in SLOWDOWNS}
         if slow and max(slow.values()) >= THROTTLED_SHARE:
             reasons = ", ".join(f"{reason} in {share:.0%}" for reason, share in sorted(slow.items()))
             doubts.append(

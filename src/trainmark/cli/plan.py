@@ -25,11 +25,12 @@ def plan(
 ) -> None:
     """Print the cases of a suite and the exact commands of each one's first run, and run nothing."""
     from trainmark.campaign import plan_campaign
+    from trainmark.cli.suites import read_suite
     from trainmark.environment import default_home
-    from trainmark.suite import load_suite, select
+    from trainmark.suite import select
 
-    resolved = load_suite(suite)
-    cases = select(resolved.cases, only) if only else resolved.cases
+    resolved = read_suite(suite)
+    cases = resolved.cases if only is None else select(resolved.cases, only)
     place = out or Path("results") / resolved.name
     plans = plan_campaign(resolved, cases, place, default_home(os.environ))
     render = _as_json if as_json else _as_text
@@ -42,9 +43,11 @@ def plan(
 def _heading(name: str, cases: int, protocol: "Protocol") -> str:
     fixed = protocol.min_repeats == protocol.max_repeats
     repeats = f"{protocol.min_repeats}" if fixed else f"{protocol.min_repeats} to {protocol.max_repeats}"
+    runs = "run" if protocol.max_repeats == 1 else "runs"
     return (
-        f"# suite {name}: {cases} case{'s' if cases != 1 else ''}, {repeats} runs each, {protocol.steps} steps a run, "
-        f"the first {protocol.warmup_steps} not measured (protocol {protocol.name.value})\n"
+        f"# suite {name}: {cases} case{'s' if cases != 1 else ''}, {repeats} {runs} each, "
+        f"{protocol.steps} steps a run, the first {protocol.warmup_steps} not measured "
+        f"(protocol {protocol.name.value})\n"
     )
 
 

@@ -75,11 +75,11 @@ def report(
         folder = Path(source)
         results = _results(folder)
     else:
+        results, folder = stored_results(source, campaign)
         if wanted is None:
             raise InputError(
                 "a database's reports go nowhere by themselves: say --to, and --output for a file"
             )
-        results, folder = stored_results(source, campaign)
     try:
         if wanted is None:
             write_results(folder / "results.json", results)

@@ -43,22 +43,30 @@ def run(
     """
     from trainmark.campaign import RESULTS, Order, full_disk_is_told, run_campaign
     from trainmark.cli.progress import Progress
+    from trainmark.cli.suites import read_suite
     from trainmark.environment import default_home
     from trainmark.report import Language, render_table, write_reports
-    from trainmark.suite import load_suite, select
+    from trainmark.suite import select
 
     if lang not in set(Language):
         raise InputError(f"--lang {lang}: not a report's language{nearest(lang, Language)} (en, zh)")
     language = Language(lang)
-    resolved = load_suite(suite)
+    resolved = read_suite(suite)
     place = out or Path("results") / resolved.name
     order = Order(
         suite=resolved,
-        cases=select(resolved.cases, only) if only else resolved.cases,
+        cases=resolved.cases if only is None else select(resolved.cases, only),
         out=place,
         resume=resume,
         home=default_home(os.environ),
-        command=("trainmark", "run", str(suite), "--out", str(place), *(("--only", only) if only else ())),
+        command=(
+            "trainmark",
+            "run",
+            str(suite),
+            "--out",
+            str(place),
+            *(() if only is None else ("--only", only)),
+        ),
     )
     with Progress() as progress, _interrupted_by(signal.SIGTERM, signal.SIGHUP):
         ending = run_campaign(order, progress)

@@ -11,7 +11,9 @@ The result of a case is the median of its runs. Its 95 % interval comes from the
   "Practical Nonparametric Statistics", section on quantiles). Its coverage is at least 95 %.
 
 A speedup is the quotient of two medians. Its interval is Welch's on the logarithms of the runs, with
-Welch-Satterthwaite degrees of freedom, so that it is a relative one and never negative.
+Welch-Satterthwaite degrees of freedom, so that it is a relative one and never negative. It belongs to the
+quotient of the geometric means; where the quotient of the medians lies outside (runs of two kinds), the interval
+is widened to it, so that it never denies the value that it stands beside.
 """
 
 import math
@@ -105,8 +107,8 @@ def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Ratio | N
         freedom = (va + vb) ** 2 / (va**2 / (a.size - 1) + vb**2 / (b.size - 1))
         half = student_t(float(freedom)) * float(np.sqrt(va + vb))
     centre = float(a.mean() - b.mean())
-    low, high = float(np.exp(centre - half)), float(np.exp(centre + half))
-    return Ratio(value=value, interval=Interval(low=low, high=high, method=IntervalMethod.WELCH_LOG))
+    ends = np.exp(centre - half), np.exp(centre + half)
+    return Ratio(value=value, interval=_around(value, *ends, IntervalMethod.WELCH_LOG))
 
 
 def scaled(value: Ratio, factor: float) -> Ratio:
@@ -122,12 +124,20 @@ def _interval(runs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Interval | 
     if n < LEAST_RUNS:
         return None
     if n < LEAST_RUNS_FOR_ORDER_STATISTICS:
+        if runs[0] == runs[-1]:
+            # The way through logarithms would round equal runs away from themselves.
+            return Interval(low=float(runs[0]), high=float(runs[0]), method=IntervalMethod.STUDENT_T_LOG)
         logs = np.log(runs)
         half = student_t(n - 1) * float(logs.std(ddof=1) / np.sqrt(n))
-        low, high = float(np.exp(logs.mean() - half)), float(np.exp(logs.mean() + half))
-        return Interval(low=low, high=high, method=IntervalMethod.STUDENT_T_LOG)
+        centre, method = float(logs.mean()), IntervalMethod.STUDENT_T_LOG
+        return _around(float(np.median(runs)), np.exp(centre - half), np.exp(centre + half), method)
     k = _order(n)
     return Interval(low=float(runs[k - 1]), high=float(runs[n - k]), method=IntervalMethod.ORDER_STATISTICS)
+
+
+def _around(value: float, low: float, high: float, method: IntervalMethod) -> Interval:
+    """Return the interval, widened to hold ``value`` where it would not: it belongs to geometric means."""
+    return Interval(low=min(value, float(low)), high=max(value, float(high)), method=method)
 
 
 def student_t(freedom: float) -> float:

@@ -121,10 +121,9 @@ class Store:
             for case_id, result in rows:
                 found.setdefault(case_id, []).append(RunResult.model_validate(result))
             used = select(runs.c.fingerprint).where(ours)
-            documents = connection.execute(
-                select(manifests.c.fingerprint, manifests.c.document).where(manifests.c.fingerprint.in_(used))
-            )
-            return StoredRuns(str(suite), found, dict(documents.tuples().all()))
+            documents = connection.execute(select(manifests).where(manifests.c.fingerprint.in_(used)))
+            kept = {row.fingerprint: row.document for row in documents}
+        return StoredRuns(str(suite), found, kept)
 
     def throughputs(self, case_id: str) -> dict[int, list[float]]:
         """Return the throughputs of a case's ``ok`` runs in every campaign, by the campaign's number."""

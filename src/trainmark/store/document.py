@@ -64,7 +64,7 @@ class CaseResult(_Frozen):
 
 
 class Results(_Frozen):
-    """A suite's results. ``complete`` is false when the suite was interrupted or runs are still to come."""
+    """A suite's results, with a case for each of its cases. ``complete`` is false when runs are still to come."""
 
     schema_name: Literal["trainmark.results/1"] = SCHEMA
     trainmark_version: str
@@ -79,14 +79,11 @@ class Results(_Frozen):
 
     @property
     def holds(self) -> bool:
-        """Whether every run is ``ok`` and did the work that was asked for; the exit code says so."""
+        """Whether every run that was made is ``ok`` and did the work that was asked for; the exit code says so."""
         runs = [run for case in self.cases for run in case.runs]
         doubts = [doubt for run in runs for doubt in run.suspicions]
-        return (
-            all(case.outcome is Outcome.OK for case in self.cases)
-            and all(run.outcome is Outcome.OK for run in runs)
-            and not any(doubt.about is About.WORK for doubt in doubts)
-        )
+        fine = all(run.outcome is Outcome.OK for run in runs)
+        return bool(runs) and fine and not any(doubt.about is About.WORK for doubt in doubts)
 
 
 def write_results(path: Path, results: Results) -> None:

@@ -30,7 +30,7 @@ class Document:
         return f"{self.path}:{self.lines.get(key, 1)}"
 
     def find(self, name: str, value: Any) -> Key:
-        """Return the first key called ``name``, or place in its list, that holds ``value``; the top if there is none."""
+        """Return the first key called ``name`` (or place in its list) that holds ``value``; the top without one."""
         return next((key for key in self.lines if name in key[-2:] and self._at(key) == value), ())
 
     def _at(self, key: Key) -> Any:
@@ -80,7 +80,9 @@ def parse_document(text: str, path: Path) -> Document:
 def _construct(loader: yaml.SafeLoader, node: yaml.Node, key: Key, lines: dict[Key, int], path: Path) -> Any:
     lines.setdefault(key, node.start_mark.line + 1)
     if len(lines) > MOST_VALUES:
-        raise InputError(f"{path}: has more than {MOST_VALUES} values; are its aliases aliases of each other?")
+        raise InputError(
+            f"{path}: has more than {MOST_VALUES} values; are its aliases aliases of each other?"
+        )
     if isinstance(node, yaml.MappingNode):
         loader.flatten_mapping(node)
         mapping: dict[Any, Any] = {}

@@ -19,7 +19,7 @@ class Outcome(StrEnum):
     UNSUPPORTED = "unsupported"
     """The case cannot run here: a device, a precision, a compiler or an environment is not there."""
     SKIPPED = "skipped"
-    """It was not started, because an earlier run of the case made it pointless."""
+    """It was not run: not chosen, or not reached yet."""
 
     @property
     def label(self) -> str:

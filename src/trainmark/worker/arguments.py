@@ -144,13 +144,22 @@ def _parser() -> argparse.ArgumentParser:
     recipe.add_argument("--learning-rate", type=float, help="if not given: 0.256 a global batch of 256")
     recipe.add_argument("--momentum", type=float, default=0.875, help="of SGD")
     recipe.add_argument("--weight-decay", type=float, default=3.0517578125e-05, help="L2 penalty")
-    recipe.add_argument("--bn-weight-decay", action="store_true", help="decay batch-norm parameters too")
+    recipe.add_argument(
+        "--bn-weight-decay", type=_truth, nargs="?", const=True, default=False, metavar="true|false",
+        help="decay batch-norm parameters too",
+    )  # fmt: skip
     recipe.add_argument("--label-smoothing", type=float, default=0.1, help="of the cross entropy")
     recipe.add_argument("--schedule", choices=SCHEDULES, default="cosine", help="of the learning rate")
     recipe.add_argument("--epochs", type=_positive, default=90, metavar="N", help="length of the schedule")
     recipe.add_argument("--warmup-epochs", type=_count, default=8, metavar="N", help="of the learning rate")
     recipe.add_argument("--loss-scale", type=_loss_scale, default="dynamic", help="dynamic, or a number")
     return parser
+
+
+def _truth(text: str) -> bool:
+    if text not in ("true", "false"):
+        raise argparse.ArgumentTypeError(f"{text!r} is neither 'true' nor 'false'")
+    return text == "true"
 
 
 def _positive(text: str) -> int:

@@ -23,6 +23,14 @@ class Workload:
     source: Path
 
 
+class NoCardError(InputError):
+    """No card has the workload or the framework of a case; ``axis`` says which of the two."""
+
+    def __init__(self, axis: str, message: str) -> None:
+        super().__init__(message)
+        self.axis = axis
+
+
 class Workloads:
     """The cards that a suite can use, by workload and framework."""
 
@@ -32,17 +40,18 @@ class Workloads:
         }
 
     def find(self, case: Case) -> Workload:
-        """Return the workload of a case; raise ``InputError`` when no card has its workload and framework."""
+        """Return the workload of a case; raise ``NoCardError`` when no card has its workload and framework."""
         workload = self._by_key.get((case.workload, case.framework))
         if workload is not None:
             return workload
         names = sorted({name for name, _ in self._by_key})
         if case.workload not in names:
-            raise InputError(f"no workload '{case.workload}'{nearest(case.workload, names)}")
+            raise NoCardError("workload", f"no workload '{case.workload}'{nearest(case.workload, names)}")
         frameworks = sorted(framework for name, framework in self._by_key if name == case.workload)
-        raise InputError(
+        raise NoCardError(
+            "framework",
             f"workload '{case.workload}' has no card for framework '{case.framework}'"
-            f"{nearest(case.framework, frameworks)} (it has: {', '.join(frameworks)})"
+            f"{nearest(case.framework, frameworks)} (it has: {', '.join(frameworks)})",
         )
 
 

@@ -84,6 +84,8 @@ def _axis_words(case: Case, axis: str, workload: Workload, known: dict[str, str]
 
 def _filled(word: str, known: Mapping[str, str]) -> str:
     """Put the placeholders' texts in, in one pass, so that a text with braces in it stays as it is."""
+    if "{" not in word:
+        return word
     return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), word)
 
 

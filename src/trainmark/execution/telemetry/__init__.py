@@ -1,5 +1,6 @@
 """Telemetry beside a run: sampled into ``telemetry.jsonl`` while it goes on, summarised for a window afterwards."""
 
+from trainmark.execution.telemetry.gpu import SLOWDOWNS
 from trainmark.execution.telemetry.sampler import Clock, Sampler, Telemetry
 from trainmark.execution.telemetry.samples import CpuSample, GpuSample, Header, MemorySample, Sample
 from trainmark.execution.telemetry.summary import (
@@ -11,6 +12,7 @@ from trainmark.execution.telemetry.summary import (
 )
 
 __all__ = [
+    "SLOWDOWNS",
     "Clock",
     "CpuSample",
     "GpuSample",

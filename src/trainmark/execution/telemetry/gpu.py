@@ -22,9 +22,12 @@ CLOCK_REASONS = {
 """The bits of ``nvmlClocksEventReasons`` (nvml.h), by their names there."""
 
 SLOWDOWNS = frozenset(
-    {"sw_power_cap", "hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
+    {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
 )
-"""The reasons that mean: this GPU would run faster with more power or better cooling."""
+"""The reasons by which a GPU is slower than its board is meant to be.
+
+``sw_power_cap`` is not one: at full load a GPU runs at its power limit, which the manifest holds.
+"""
 
 
 def decode_clock_reasons(bits: int) -> tuple[str, ...]:

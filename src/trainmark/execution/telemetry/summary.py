@@ -12,6 +12,7 @@ from trainmark.execution.telemetry.gpu import SLOWDOWNS
 from trainmark.execution.telemetry.samples import SCHEMA_VERSION, GpuSample, Header, Sample
 
 _T = TypeVar("_T")
+_AS_HEADER, _AS_SAMPLE = TypeAdapter(Header), TypeAdapter(Sample)
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +20,7 @@ class GpuSummary:
     """One GPU over a window; None is what was never sampled.
 
     ``reason_shares`` gives for each clock reason the share of samples that show it; ``throttled_share`` is that of
-    samples with any reason that slows the GPU down (power cap, heat, power brake).
+    samples with any of ``SLOWDOWNS`` (heat, a hardware slowdown, a power brake; not the power limit).
     """
 
     index: int
@@ -72,15 +73,14 @@ def read_telemetry(path: Path) -> Recording:
 
     ``OSError`` passes through when the file cannot be read.
     """
-    as_header, as_sample = TypeAdapter(Header), TypeAdapter(Sample)
     header: Header | None = None
     samples, unreadable = [], 0
     for number, line in enumerate(path.read_bytes().splitlines()):
         try:
             if number == 0:
-                header = as_header.validate_json(line)
+                header = _AS_HEADER.validate_json(line)
             else:
-                samples.append(as_sample.validate_json(line))
+                samples.append(_AS_SAMPLE.validate_json(line))
         except ValidationError:
             unreadable += 1
     if header is not None and header.schema_version != SCHEMA_VERSION:

@@ -4,7 +4,7 @@ from typing import Any
 
 from trainmark.measure import scaled
 from trainmark.report.axes import Aspect
-from trainmark.report.charts.theme import INK, MUTED, Rows, colours, themed
+from trainmark.report.charts.theme import INK, MUTED, REACH, Rows, colours, themed
 from trainmark.report.context import Context
 
 MOST_SERIES = 12
@@ -41,11 +41,13 @@ def _drawn(context: Context, rows: Rows, sizes: list[int]) -> dict[str, Any]:
 def _speedup(context: Context, rows: Rows, sizes: list[int]) -> Any:
     import altair as alt
 
-    lowest = min(1.0, *(row["low"] or row["speedup"] for row in rows))
+    slowest = min(1.0, *(row["speedup"] for row in rows))
+    lowest = max(slowest / REACH, min(slowest, *(row["low"] or 1.0 for row in rows)))
+    highest = max(sizes[-1], *(row["speedup"] for row in rows))
     y = alt.Y(
         "speedup:Q",
         title=context.say("axis_speedup"),
-        scale=alt.Scale(type="log", base=2, domain=[lowest, sizes[-1] * 1.1], nice=False),
+        scale=alt.Scale(type="log", base=2, domain=[lowest, highest * 1.1], nice=False),
         axis=alt.Axis(values=sizes, format="~g"),
     )
     base = alt.Chart(alt.NamedData("ideal")).encode(x=_devices(context, sizes), y=y)
@@ -58,11 +60,13 @@ def _efficiency(context: Context, rows: Rows, sizes: list[int]) -> Any:
     import altair as alt
 
     bounds = ("efficiency_low", "efficiency_high")
+    best = max(100.0, *(row["efficiency"] for row in rows))
     values = [row[name] for row in rows for name in ("efficiency", *bounds) if row[name] is not None]
+    top = min(REACH * best, max(best, *values))
     y = alt.Y(
         "efficiency:Q",
         title=context.say("axis_efficiency"),
-        scale=alt.Scale(domain=[min(values), max(100, *values)], zero=False, nice=True),
+        scale=alt.Scale(domain=[min(values), top], zero=False, nice=True),
         axis=alt.Axis(tickCount=6),
     )
     rule = alt.Chart(alt.NamedData("ideal")).mark_line(strokeDash=[5, 4], color=MUTED, strokeWidth=1.5)
@@ -97,7 +101,7 @@ def _panel(
     layers = [*below, base.mark_line(strokeWidth=2).encode(y=y)]
     if any(row[bounds[0]] is not None for row in rows):
         low = alt.Y(f"{bounds[0]}:Q", title=y["title"])
-        layers.append(base.mark_rule(strokeWidth=1.5).encode(y=low, y2=f"{bounds[1]}:Q"))
+        layers.append(base.mark_rule(strokeWidth=1.5, clip=True).encode(y=low, y2=f"{bounds[1]}:Q"))
     layers.append(base.mark_point(size=55, filled=True, opacity=1).encode(y=y, shape=shape, tooltip=tooltip))
     return alt.layer(*layers).properties(width=330, height=280)
 

@@ -14,6 +14,9 @@ MUTED = "#777777"
 GRID = "#dddddd"
 FONT = "system-ui, -apple-system, 'Segoe UI', 'Noto Sans', 'Noto Sans CJK SC', sans-serif"
 
+REACH = 1.5
+"""A whisker is drawn as far as this many times the largest value, and cut off there: 3 runs can have an interval so
+wide that nothing else in the picture could be seen."""
 
 Rows = list[dict[str, Any]]
 """A data set of a chart: a mapping a mark."""

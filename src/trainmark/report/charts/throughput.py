@@ -3,7 +3,7 @@
 from typing import Any
 
 from trainmark.report.axes import Aspect
-from trainmark.report.charts.theme import INK, PALETTE, Rows, colours, themed
+from trainmark.report.charts.theme import INK, PALETTE, REACH, Rows, colours, themed
 from trainmark.report.context import Context
 from trainmark.report.marks import marks, shown
 from trainmark.report.numbers import decimals, number
@@ -44,14 +44,14 @@ def _panel(context: Context, cases: list[CaseResult], size: int, datasets: dict[
     names = [axes.label(case.case, without=hidden) for case in cases]
     aspect = coloured(context)
     places = decimals(case.estimate.median for case in cases if case.estimate)
+    reach = REACH * max((case.estimate.maximum for case in cases if case.estimate), default=0.0)
     datasets[f"cases-{size}"] = [
         {
             "case": name,
             "colour": axes.value(case.case, aspect) if aspect else "",
             "median": case.estimate.median if case.estimate else None,
-            "low": case.estimate.interval.low if case.estimate and case.estimate.interval else None,
-            "high": case.estimate.interval.high if case.estimate and case.estimate.interval else None,
-            "end": _end(case),
+            **_whisker(case, reach),
+            "end": _end(case, reach),
             "text": _text(context, case, places),
         }
         for name, case in zip(names, cases, strict=True)
@@ -62,7 +62,7 @@ def _panel(context: Context, cases: list[CaseResult], size: int, datasets: dict[
         for run in case.runs
         if run.measurement
     ]
-    largest = max((_end(case) for case in cases), default=0.0) or 1.0
+    largest = max((_end(case, reach) for case in cases), default=0.0) or 1.0
     x = alt.X(
         "median:Q",
         title=say("axis_throughput", unit=unit),
@@ -79,9 +79,13 @@ def _panel(context: Context, cases: list[CaseResult], size: int, datasets: dict[
     else:
         colour = alt.value(PALETTE[0])
     bars = base.mark_bar(opacity=0.55, height={"band": 0.62}).encode(x=x, color=colour, tooltip=tooltip)
-    whiskers = base.mark_errorbar(color=INK, ticks={"color": INK}, thickness=1.5).encode(
-        x=alt.X("low:Q", title=say("axis_throughput", unit=unit)), x2="high:Q"
-    )
+    title = say("axis_throughput", unit=unit)
+    low = alt.X("low:Q", title=title)
+    whiskers = [
+        base.mark_rule(color=INK, strokeWidth=1.5).encode(x=low, x2="drawn:Q"),
+        base.mark_tick(color=INK, thickness=1.5, size=11).encode(x=low),
+        base.mark_tick(color=INK, thickness=1.5, size=11).encode(x=alt.X("high_mark:Q", title=title)),
+    ]
     text = base.mark_text(align="left", dx=8, color=INK).encode(x="end:Q", text="text:N")
     dots = (
         alt.Chart(alt.NamedData(f"runs-{size}"))
@@ -96,7 +100,7 @@ def _panel(context: Context, cases: list[CaseResult], size: int, datasets: dict[
             ],
         )
     )
-    return alt.layer(bars, whiskers, dots, text).properties(
+    return alt.layer(bars, *whiskers, dots, text).properties(
         width=520, height=alt.Step(24), title=say.count("devices", size)
     )
 
@@ -107,8 +111,18 @@ def _text(context: Context, case: CaseResult, places: int) -> str:
     return number(case.estimate.median, places) + "".join(marks(case))
 
 
-def _end(case: CaseResult) -> float:
-    """Return where a case's bar ends, its whisker included."""
+def _whisker(case: CaseResult, reach: float) -> dict[str, float | None]:
+    """Return a case's interval, how far it is drawn, and where its upper end is marked: nowhere if it is cut off."""
+    sure = case.estimate.interval if case.estimate else None
+    if sure is None:
+        return dict.fromkeys(("low", "high", "drawn", "high_mark"))
+    mark = sure.high if sure.high <= reach else None
+    return {"low": sure.low, "high": sure.high, "drawn": min(sure.high, reach), "high_mark": mark}
+
+
+def _end(case: CaseResult, reach: float) -> float:
+    """Return where a case's bar ends, its whisker included as far as ``reach``."""
     if case.estimate is None:
         return 0.0
-    return max(case.estimate.maximum, case.estimate.interval.high if case.estimate.interval else 0.0)
+    high = case.estimate.interval.high if case.estimate.interval else 0.0
+    return max(case.estimate.maximum, min(high, reach))

@@ -124,7 +124,8 @@ def _range(context: Context, held: list[dict[str, str]], name: str) -> str:
     if not figures:
         return "-"
     size, unit = (GIB, " GiB") if "_bytes" in name else (1, "")
-    low, high = number(figures[0] / size), number(figures[-1] / size)
+    places = 0 if size == 1 and all(value.lstrip("-").isdecimal() for value in values) else None
+    low, high = number(figures[0] / size, places), number(figures[-1] / size, places)
     return f"{low}{unit}" if low == high else f"{low} – {high}{unit}"
 
 

@@ -75,10 +75,8 @@ def _verdict(context: Context, case: CaseResult) -> str:
     worst = max(
         (run.measurement.steadiness for run in late if run.measurement), key=lambda s: abs(s.bias or 0)
     )
+    if any(run.measurement.steadiness.settled_after is None for run in late if run.measurement):
+        return say("steady_never", late=len(late), of=len(tested))
     return say(
-        "steady_no",
-        late=len(late),
-        of=len(tested),
-        after=worst.settled_after if worst.settled_after is not None else "?",
-        bias=percent(worst.bias or 0),
+        "steady_no", late=len(late), of=len(tested), after=worst.settled_after, bias=percent(worst.bias or 0)
     )
