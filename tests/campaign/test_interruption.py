@@ -127,7 +127,9 @@ def test_ctrl_c_while_data_is_made_leaves_no_process_and_goes_on_later(bench: Be
     assert process.returncode == 130
     assert "interrupted, nothing finished is lost" in err
     assert "Traceback" not in err
-    assert not members(group)
+    for pid in members(group):
+        # Python's own resource tracker ends a moment after the process that it serves.
+        until_dead(pid)
     assert not list(bench.out.glob("runs/*/*")), "a run that never began leaves no folder"
 
 
