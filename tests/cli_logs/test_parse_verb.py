@@ -65,6 +65,11 @@ def test_one_bad_log_gives_exit_code_1_and_the_others_are_still_read(good: Path,
     }
 
 
+@pytest.mark.parametrize("words", [(), ("--json",)])
+def test_a_folder_without_a_log_is_told_and_gives_exit_code_1(tmp_path: Path, words: tuple[str, ...]) -> None:
+    assert _trainmark("parse", tmp_path, *words)[0::2] == (1, "trainmark parse: no file found\n")
+
+
 def test_standard_input_and_gzip_are_read(good: Path) -> None:
     for data in (good.read_bytes(), gzip.compress(good.read_bytes())):
         code, stdout, _ = _trainmark("parse", "-", "--json", stdin=data)
@@ -162,3 +167,78 @@ def test_a_tree_prints_what_the_script_would_have_corrected(tmp_path: Path) -> N
     assert (single["median_speed"], single["speedup"]) == (256.0, 1.0)
     assert (eight["median_speed"], eight["speedup"]) == (1861.82, 7.27)
     assert eight["speeds"] == {str(repeat): 1861.82 for repeat in range(1, 6)}
+
+
+def test_logs_become_rows_of_the_database(good: Path, tmp_path: Path) -> None:
+    (tmp_path / "silent.log").write_text(synthetic_log("timm", Run([0.5] * 40)))
+
+    code, stdout, stderr = _trainmark("parse", tmp_path, "--to", "paddle-json", "--model", "ResNet50V1.5")
+
+    (row,) = json.loads(stdout)
+    assert (code, row["log_file"]) == (1, "clas_ResNet50V1.5_mp_bs64_fp32_8_speed")
+    assert (row["FINAL_RESULT"], row["gpu_num"], row["JOB_FAIL_FLAG"]) == (1024.0, 8, 0)
+    assert "silent.log: the log does not say its batch_per_device" in stderr
+
+
+def test_a_log_that_ran_out_of_memory_is_a_row_with_its_flag_and_no_number(good: Path) -> None:
+    good.write_text("".join(good.read_text().splitlines(keepends=True)[:40]) + "CUDA out of memory\n")
+
+    code, stdout, _ = _trainmark("parse", good, "--to", "paddle-json")
+
+    (row,) = json.loads(stdout)
+    assert (code, row["FINAL_RESULT"], row["JOB_FAIL_FLAG"]) == (1, None, 1)
+
+
+def test_logs_become_the_result_of_dlperf(tmp_path: Path) -> None:
+    for gpus in (1, 8):
+        for repeat in (1, 2, 3):
+            text = synthetic_log("ngc-mxnet-convnets", Run([0.5 * repeat] * 130, gpus=gpus))
+            (tmp_path / f"gpu{gpus}_{chr(96 + repeat)}.log").write_text(text)
+
+    code, stdout, _ = _trainmark("parse", tmp_path, "--to", "dlperf-json", "--model", "r50")
+
+    (result,) = json.loads(stdout).values()
+    assert code == 0
+    assert (result["1n1g"]["median_speed"], result["1n8g"]["speedup"]) == (64.0, 8.0)
+
+
+@pytest.mark.parametrize("form", ["paddle-json", "dlperf-json"])
+def test_a_tree_becomes_both_formats(tmp_path: Path, form: str) -> None:
+    for place, gpus in (("1n1g", 1), ("1n8g", 8)):
+        (tmp_path / place).mkdir()
+        for repeat in (1, 2):
+            text = synthetic_log("ngc-tensorflow-convnets", Run([0.5] * 130, gpus=gpus, batch_per_device=128))
+            (tmp_path / place / f"r50_b128_fp32_{repeat}.log").write_text(text)
+    (tmp_path / "1n8g" / "r50_b128_fp32_2.log").write_text("CUDA out of memory\n")
+
+    code, stdout, _ = _trainmark("parse", "--tree", tmp_path, "--to", form)
+
+    document = json.loads(stdout)
+    assert code == 1
+    if form == "dlperf-json":
+        assert document["r50"]["1n8g"] == {
+            "average_speed": 2048.0,
+            "batch_size_per_device": 128,
+            "median_speed": 2048.0,
+            "speedup": 8.0,
+        }
+    else:
+        assert [row["FINAL_RESULT"] for row in document] == [256.0, 256.0, 2048.0, None]
+        assert {row["UNIT"] for row in document} == {"images/s"}
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--to", "paddle-json", "--json"), "drop --json"),
+        (("--mission", "x"), "--mission is for --to paddle-json"),
+        (("--to", "paddle-json", "--mission", "image clasification"), "did you mean 'image classification'?"),
+    ],
+)
+def test_an_exchange_that_contradicts_itself_is_a_usage_error(
+    good: Path, words: tuple[str, ...], said: str
+) -> None:
+    code, stdout, stderr = _trainmark("parse", good, *words)
+
+    assert (code, stdout) == (2, "")
+    assert said in stderr

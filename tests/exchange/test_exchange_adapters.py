@@ -23,6 +23,14 @@ def test_a_log_and_its_number_make_a_row() -> None:
     assert (row.topology, row.speed, row.unit, row.repeat) == ("4n8g", 24734.22, "images/s", 2)
 
 
+def test_the_two_mixed_precisions_keep_their_own_names() -> None:
+    other = replace(LOG, facts=replace(FACTS, precision=Precision.AMP_BF16))
+    rows = [row_from_log(log, RuleResult("window", 1.0, Status.OK)) for log in (LOG, other)]
+
+    assert [row.precision for row in rows] == ["amp", "amp_bf16"]
+    assert len(dlperf_json(rows)) == 2
+
+
 def test_a_log_without_a_number_makes_a_row_without_one() -> None:
     assert row_from_log(LOG, RuleResult("window", None, Status.OOM)).speed is None
 

@@ -1,5 +1,6 @@
 """Each is a real failure of scripts in use: here it gets the right number, or a clear status and its reason."""
 
+import json
 import os
 import re
 import subprocess
@@ -12,8 +13,8 @@ import pytest
 from conftest_logs import Reader, rates, sample
 
 from trainmark.errors import InputError
-from trainmark.logs import Facts, ParsedLog, Severity, Status, find_logs, read_log
-from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.logs import Facts, ParsedLog, Precision, Severity, Status, find_logs, read_log
+from trainmark.logs.synthetic import WRITERS, Run, synthetic_log
 from trainmark.measure.rules import find_rule, measure_log
 
 
@@ -291,6 +292,35 @@ def test_two_runs_in_one_file_are_not_one_number(read: Reader, format_name: str)
     assert "several-runs" in _codes(log)
 
 
+@pytest.mark.parametrize("first_lines", [6, 20, 60])
+def test_a_run_that_died_early_and_was_started_again_into_its_file_is_not_one_number(
+    read: Reader, first_lines: int
+) -> None:
+    died = "".join(sample("ngc-pytorch-convnets").splitlines(keepends=True)[:first_lines])
+
+    log = read(died + sample("ngc-pytorch-convnets", seconds=0.7))
+
+    assert log.status is Status.INVALID
+    assert "several-runs" in _codes(log)
+
+
+def test_runs_of_two_programs_in_one_file_are_told(read: Reader) -> None:
+    log = read(sample("ngc-pytorch-convnets") + sample("paddleseg", steps=200))
+
+    assert "several-formats" in _doubts(log)
+
+
+def test_a_log_of_one_program_has_records_of_one_format(read: Reader) -> None:
+    for name in WRITERS:
+        assert "several-formats" not in _codes(read(sample(name)))
+
+
+def test_a_death_in_a_log_without_a_record_is_told_before_its_missing_format(read: Reader) -> None:
+    log = read("Traceback (most recent call last):\nResourceExhaustedError: OOM when allocating tensor\n")
+
+    assert [problem.code for problem in log.problems] == ["out-of-memory", "unknown-format"]
+
+
 def test_an_empty_file_is_said_to_be_empty(read: Reader) -> None:
     assert read(b"").status is Status.EMPTY
 
@@ -394,3 +424,46 @@ def test_a_folder_of_100_000_files_is_walked_one_by_one(tmp_path: Path) -> None:
 
     assert read_log(next(walk).path).format == "timm"
     assert sum(1 for _ in walk) == 100_001
+
+
+def _events(*, loss: object = 6.9, last: dict[str, object]) -> str:
+    parameters = {
+        "schema": "trainmark.events/1",
+        "framework": "pytorch",
+        "precision": "fp32",
+        "device_name": "NVIDIA H200",
+        "world_size": 1,
+        "batch_per_device": 256,
+        "actual": {"tf32_matmul": False},
+    }
+    lost: dict[str, object] = {} if loss is not None else {"loss_finite": False}
+    steps = [
+        {"step": [0, i], "data": {"phase": "measured", "step_time_s": 0.25, "loss": loss} | lost}
+        for i in range(40)
+    ]
+    events = [{"step": "PARAMETER", "data": parameters}, *steps, {"step": [], "data": last}]
+    return "".join(f"DLLL {json.dumps(event)}\n" for event in events)
+
+
+_ENDED = {"outcome": "ok", "throughput": 1024.0, "suspect": []}
+
+
+def test_events_of_our_own_say_whether_tf32_was_on(read: Reader) -> None:
+    log = read(_events(last=_ENDED))
+
+    assert (log.facts.precision, log.problems) == (Precision.FP32, ())
+    assert measure_log(log).value == pytest.approx(1024)
+
+
+@pytest.mark.parametrize(("outcome", "status"), [("oom", Status.OOM), ("failed", Status.FAILED)])
+def test_an_outcome_in_events_of_our_own_is_no_number(read: Reader, outcome: str, status: Status) -> None:
+    log = read(_events(last={"outcome": outcome, "reason": "no more", "rank": 0}))
+
+    assert (log.status, measure_log(log).value) == (status, None)
+
+
+def test_what_a_run_of_our_own_holds_against_itself_is_told(read: Reader) -> None:
+    suspect = [{"code": "ranks-disagree", "sentence": "The ranks hold different parameters."}]
+
+    assert "ranks-disagree" in _doubts(read(_events(last=_ENDED | {"suspect": suspect})))
+    assert "loss-not-finite" in _doubts(read(_events(loss=None, last=_ENDED)))

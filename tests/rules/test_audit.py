@@ -1,7 +1,7 @@
 """Published values against logs: the digits, the fixed catalogue, the corpus."""
 
 import csv
-from decimal import Decimal
+from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
 
 import pytest
@@ -191,3 +191,34 @@ def test_a_broken_table_is_an_input_error_with_its_line(tmp_path: Path, text: st
 def test_every_rule_of_the_catalogue_says_who_publishes_by_it() -> None:
     assert all(rule.formula and rule.published_by for rule in CATALOGUE)
     assert len({rule.name for rule in CATALOGUE}) == len(CATALOGUE)
+
+
+def test_digits_that_were_cut_off_are_told_from_rounded_ones(noisy_log: Path) -> None:
+    log = read_log(noisy_log)
+    value = next(rule for rule in CATALOGUE if rule.name == "mean-skip-9").compute(log).value
+    assert value is not None
+    rounded = Decimal(f"{value:.3f}")
+    cut = Decimal(str(value)).quantize(Decimal("0.001"), ROUND_DOWN)
+    digits = next(
+        Decimal(1).scaleb(-places) for places in range(1, 9) if int(value * 10 ** (places + 1)) % 10 >= 5
+    )
+    cut_differs = Decimal(f"{value:.12g}").quantize(digits, ROUND_DOWN)
+
+    assert "cut off" in judge(Claim("x", str(cut_differs)), log).note
+    assert rounded == cut or "cut off" not in judge(Claim("x", str(rounded)), log).note
+
+
+@pytest.mark.parametrize("share", [1e-4, -1e-4, 3e-3, -0.01, 0.05, -0.05])
+@pytest.mark.parametrize(
+    "row", [row for row in _truth() if row["matches"] == "yes"], ids=lambda row: row["format_id"]
+)
+def test_a_published_value_moved_by_a_little_is_contradicted(row: dict[str, str], share: float) -> None:
+    published = Decimal(row["published_value"])
+    moved = (published * Decimal(1 + share)).quantize(published)
+    if abs(moved - published) <= Decimal(2).scaleb(int(published.as_tuple().exponent)):
+        pytest.skip("the figure has too few digits to be moved by so little")
+
+    (finding,) = audit([Claim(row["log_path"], str(moved))], _CORPUS)
+
+    assert finding.verdict is Verdict.CONTRADICTED
+    assert finding.deviation == pytest.approx(float(moved) / float(row["value_by_rule"]) - 1, abs=2e-6)

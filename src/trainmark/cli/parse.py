@@ -2,6 +2,7 @@
 
 import json
 import sys
+from enum import StrEnum
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -9,8 +10,16 @@ import typer
 if TYPE_CHECKING:
     from trainmark.logs import Facts
     from trainmark.measure.rules import Row, Rule, RuleResult
+    from trainmark.report.exchange import SpeedRow
 
 app = typer.Typer(name="parse", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+
+class Exchange(StrEnum):
+    """The formats of others that logs can be turned into."""
+
+    PADDLE_JSON = "paddle-json"
+    DLPERF_JSON = "dlperf-json"
 
 
 @app.command()
@@ -35,9 +44,19 @@ def parse(
         str | None,
         typer.Option(help="fp32, tf32, amp-fp16, amp-bf16, fp16 or bf16, where the log is silent."),
     ] = None,
+    model: Annotated[
+        str | None, typer.Option(help="The model's name, where the log is silent; in --to always.")
+    ] = None,
     tree: Annotated[
         str | None,
         typer.Option(metavar="DIR", help="Read a DLPerf directory (<n>n<g>g/r50_b128_fp32_1.log)."),
+    ] = None,
+    to: Annotated[
+        Exchange | None,
+        typer.Option("--to", help="Print database rows or DLPerf's result (docs/exchange.md)."),
+    ] = None,
+    mission: Annotated[
+        str | None, typer.Option(help="The database's mission, where the model's name does not tell it.")
     ] = None,
     list_rules: Annotated[
         bool, typer.Option("--list-rules", help="Print the rules and who publishes by them.")
@@ -58,23 +77,33 @@ def parse(
     if list_rules or list_formats:
         sys.stdout.write(_rules(as_json=as_json) if list_rules else _formats(as_json=as_json))
         return
+    if to is not None and as_json:
+        raise InputError(f"--to {to} is JSON already: drop --json")
+    if to is not Exchange.PADDLE_JSON and mission is not None:
+        raise InputError("--mission is for --to paddle-json")
     chosen = _rule(rule, skip)
     if tree is not None:
         if paths:
             raise InputError("give either --tree DIR or paths, not both")
+        if to is not None:
+            raise typer.Exit(_exchange_tree(tree, chosen, to, model, mission))
         raise typer.Exit(_print_tree(tree, chosen, as_json=as_json))
     if not paths:
         raise InputError("no log is named: give files, folders, or - for standard input (--help)")
-    raise typer.Exit(_print_logs(paths, chosen, _given(gpus, nodes, batch, precision), as_json=as_json))
+    given = _given(gpus, nodes, batch, precision, model)
+    if to is not None:
+        raise typer.Exit(_exchange_logs(paths, chosen, given, to, mission))
+    raise typer.Exit(_print_logs(paths, chosen, given, as_json=as_json))
 
 
 def _print_logs(paths: list[str], rule: "Rule | None", given: "Facts", *, as_json: bool) -> int:
     from trainmark.measure.rules.row import is_doubtful, reading_row
 
-    doubtful = False
+    doubtful, count = False, 0
     readings: list[dict[str, Any]] = []
     for log, result in _readings(paths, rule, given):
         doubtful |= is_doubtful(log, result)
+        count += 1
         row = reading_row(log, result)
         if as_json:
             sys.stdout.write(json.dumps(row, ensure_ascii=False, allow_nan=False) + "\n")
@@ -89,9 +118,9 @@ def _print_logs(paths: list[str], rule: "Rule | None", given: "Facts", *, as_jso
                 sys.stdout.write(
                     f"{row['log']}: {problem['severity']} [{problem['code']}] {problem['message']}\n"
                 )
-        if not readings:
-            sys.stderr.write("trainmark parse: no file found\n")
-            return 1
+    if not count:
+        sys.stderr.write("trainmark parse: no file found\n")
+        return 1
     return 1 if doubtful else 0
 
 
@@ -138,10 +167,64 @@ def _cells(row: dict[str, Any]) -> list[str]:
     ]
 
 
+def _exchange_logs(
+    paths: list[str], rule: "Rule | None", given: "Facts", to: Exchange, mission: str | None
+) -> int:
+    from trainmark.errors import InputError
+    from trainmark.measure.rules.row import is_doubtful
+    from trainmark.report.exchange import numbered, row_from_log
+
+    doubtful, rows = False, []
+    for log, result in _readings(paths, rule, given):
+        doubtful |= is_doubtful(log, result)
+        try:
+            rows.append(row_from_log(log, result))
+        except InputError as silent:
+            doubtful = True
+            sys.stderr.write(f"left out: {silent}\n")
+    whole = _write_exchange(numbered(rows), to, given.model, mission)
+    return 1 if doubtful or not rows or not whole else 0
+
+
+def _exchange_tree(
+    folder: str, rule: "Rule | None", to: Exchange, model: str | None, mission: str | None
+) -> int:
+    from pathlib import Path
+
+    from trainmark.measure.rules import read_tree
+    from trainmark.report.exchange import rows_from_tree
+
+    placements = read_tree(Path(folder), rule)
+    whole = _write_exchange(rows_from_tree(placements), to, model, mission)
+    return 1 if _is_doubtful_tree(placements) or not whole else 0
+
+
+def _write_exchange(rows: "list[SpeedRow]", to: Exchange, model: str | None, mission: str | None) -> bool:
+    """Print ``rows``; return whether all of them have a place in the format."""
+    from dataclasses import replace
+
+    from trainmark.errors import InputError
+    from trainmark.files import to_json
+    from trainmark.report.exchange import dlperf_json, find_mission, mission_for, paddle_row
+
+    named = [replace(row, model=model) for row in rows] if model else rows
+    if to is Exchange.DLPERF_JSON:
+        sys.stdout.write(to_json(dlperf_json(named)))
+        return True
+    chosen = find_mission(mission) if mission is not None else None
+    found = []
+    for row in named:
+        try:
+            found.append(paddle_row(row, chosen or mission_for(row.model)))
+        except InputError as unknown:
+            sys.stderr.write(f"left out: {row.log}: {unknown} (--mission, or --model)\n")
+    sys.stdout.write(to_json(found))
+    return len(found) == len(named)
+
+
 def _print_tree(folder: str, rule: "Rule | None", *, as_json: bool) -> int:
     from pathlib import Path
 
-    from trainmark.logs import Severity
     from trainmark.measure.rules import read_tree
 
     rows = read_tree(Path(folder), rule)
@@ -167,8 +250,13 @@ def _print_tree(folder: str, rule: "Rule | None", *, as_json: bool) -> int:
         for row in rows:
             for problem in row.problems:
                 sys.stdout.write(f"{problem.severity} [{problem.code}] {problem.message}\n")
-    doubtful = any(p.severity is Severity.DOUBT for row in rows for p in row.problems)
-    return 1 if doubtful else 0
+    return 1 if _is_doubtful_tree(rows) else 0
+
+
+def _is_doubtful_tree(rows: "list[Row]") -> bool:
+    from trainmark.logs import Severity
+
+    return any(problem.severity is Severity.DOUBT for row in rows for problem in row.problems)
 
 
 def _tree_document(row: "Row") -> dict[str, Any]:
@@ -213,7 +301,9 @@ def _rule(name: str | None, skip: int | None) -> "Rule | None":
     return find_rule(name or "window", skip)
 
 
-def _given(gpus: int | None, nodes: int | None, batch: int | None, precision: str | None) -> "Facts":
+def _given(
+    gpus: int | None, nodes: int | None, batch: int | None, precision: str | None, model: str | None
+) -> "Facts":
     from trainmark.errors import InputError, nearest
     from trainmark.logs import Facts, Precision
 
@@ -221,7 +311,11 @@ def _given(gpus: int | None, nodes: int | None, batch: int | None, precision: st
         known = ", ".join(Precision)
         raise InputError(f"no precision '{precision}'{nearest(precision, list(Precision))} (known: {known})")
     return Facts(
-        precision=Precision(precision) if precision else None, nodes=nodes, gpus=gpus, batch_per_device=batch
+        model=model,
+        precision=Precision(precision) if precision else None,
+        nodes=nodes,
+        gpus=gpus,
+        batch_per_device=batch,
     )
 
 

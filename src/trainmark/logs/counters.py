@@ -64,7 +64,7 @@ def count(records: Records) -> Counters:
     if not (repeated or backwards or starts):
         return Counters(interval=interval)
     copies = _copies(records)
-    if starts and not _whole_runs(records, starts):
+    if starts and copies > 1 and not _whole_runs(records, starts):
         starts = []  # lines of several ranks that overtake each other, not runs one after the other
     elif starts:
         copies = 1

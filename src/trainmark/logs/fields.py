@@ -1,12 +1,15 @@
-"""Fields of many lines at once: one regular expression over a text, its groups as arrays of numbers."""
+"""Fields of many lines at once: the groups of one regular expression over a text, as arrays of numbers."""
 
 import gc
 import re
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
+from trainmark.logs.bulk import regular_fields
 from trainmark.logs.columns import Floats
+from trainmark.logs.transport import uncoloured
 
 STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 """A date and a time of day, as DLLogger, Python's logging and Paddle print them."""
@@ -14,18 +17,44 @@ STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 NUMBER = rb"[-+]?[\d.]*(?:[eE][-+]?\d+)?|nan|NaN|-?inf|None"
 """A number as programs print it. It must be followed by something in a pattern, or a cut goes unseen."""
 
+_SEARCHED_BYTES = 1 << 15
+"""Irregular text is halved down to this size, so that one odd line costs its neighbours only."""
 _STAMP_BYTES = 29
 _DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0])
 
 FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
 
 
-def extract(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]:
+class Extract(NamedTuple):
+    """Columns of fields, and the lines that say all that the text says but for its finite numbers."""
+
+    columns: dict[str, Floats]
+    seen: list[bytes]
+
+
+def extract(pattern: re.Pattern[bytes], text: bytes) -> Extract:
     """Return the columns of all matches of ``pattern`` in ``text``, by the names of its groups.
 
     Groups are named as in ``FIELDS``, or ``stamp`` (seconds since 1970 come out as ``clock_s``). What is no
-    number becomes NaN. An empty dictionary means no match.
+    number becomes NaN. No column means no match.
     """
+    found = regular_fields(pattern, text)
+    if found is not None:
+        return Extract(found, [uncoloured(text[: text.find(b"\n")])])
+    if len(plain := uncoloured(text)) < len(text):
+        return extract(pattern, plain)
+    middle = text.find(b"\n", len(text) // 2) + 1
+    if len(text) <= _SEARCHED_BYTES or not 0 < middle < len(text):
+        return Extract(_searched(pattern, text), [text])
+    left, right = extract(pattern, text[:middle]), extract(pattern, text[middle:])
+    seen = left.seen + right.seen
+    if not left.columns or not right.columns:
+        return Extract(left.columns or right.columns, seen)
+    joined = {name: np.concatenate((left.columns[name], right.columns[name])) for name in left.columns}
+    return Extract(joined, seen)
+
+
+def _searched(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]:
     # Thousands of tuples that cannot form cycles: the cyclic collector would walk them again and again.
     collecting = gc.isenabled()
     gc.disable()

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.model import Ending, Facts, Meaning, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Meaning, Precision, Problem, Scope, Unit
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,6 +14,7 @@ class Context:
 
     ``head`` holds up to 512 KiB and ``tail`` up to 128 KiB of clean text (which overlap in a short log), ``text``
     both. ``last_epoch`` and ``last_step`` are the counters of the last record, ``step_interval`` the steps a record.
+    ``ranks`` is the number of ranks that a launcher's tags name, 0 without tags.
     """
 
     head: bytes
@@ -22,6 +23,7 @@ class Context:
     last_epoch: int | None = None
     last_step: int | None = None
     step_interval: int = 1
+    ranks: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +37,8 @@ class Format:
     ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line needs more
     than a pattern. ``figures`` are the tool's own results, looked for in the tail. ``header`` is what every whole
     log begins with. With ``accumulates`` a printed step is one of the optimizer, of several micro-batches.
+    ``doubts`` reads what the program itself holds against its result. ``fp16`` is what the word means in a log's
+    name, where the program has one kind of it only.
     """
 
     name: str
@@ -49,9 +53,11 @@ class Format:
     figures: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     parameters: Callable[[Context], dict[str, str]] | None = None
     extract: Callable[[bytes], dict[str, Floats]] | None = None
+    doubts: Callable[[Context], tuple[Problem, ...]] | None = None
     samples_of_step: bool = False
     accumulates: bool = False
     header: re.Pattern[bytes] | None = None
+    fp16: Precision | None = None
     warmup_steps: int = 20
     without_records: str = "the log has no training record"
 

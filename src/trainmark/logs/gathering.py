@@ -6,17 +6,15 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainmark.logs.columns import Column, Floats
-from trainmark.logs.fields import extract
+from trainmark.logs.fields import Extract, extract
 from trainmark.logs.format import Format
 from trainmark.logs.formats import FORMATS
-from trainmark.logs.transport import Demultiplexer, Rank
-from trainmark.logs.trouble import LOSS_NOT_FINITE
+from trainmark.logs.transport import Demultiplexer, Rank, uncoloured
+from trainmark.logs.trouble import loss_is_lost
 
 HEAD_BYTES = 1 << 19
 TAIL_BYTES = 1 << 17
 _RECOGNISED_BYTES = 1 << 15
-_LOSS_BYTES = 1 << 13
-"""The end of each piece, where the loss is looked at: a loss that is not a number stays so."""
 
 
 @dataclass(slots=True)
@@ -24,6 +22,7 @@ class Gathering:
     """Takes in a log piece by piece; recognises its format from the first records."""
 
     total_bytes: int = 0
+    text_bytes: int = 0
     head: bytearray = field(default_factory=bytearray)
     tail: bytes = b""
     tail_is_open: bool = False
@@ -47,33 +46,34 @@ class Gathering:
             self._take_text(rank, text)
 
     def _take_text(self, rank: Rank, text: bytes) -> None:
-        if len(self.head) < HEAD_BYTES:
-            self.head += text[: HEAD_BYTES - len(self.head)]
-        self.tail = text[-TAIL_BYTES:] if len(text) >= TAIL_BYTES else (self.tail + text)[-TAIL_BYTES:]
+        if self.text_bytes < HEAD_BYTES:
+            self.head += uncoloured(text[: HEAD_BYTES - self.text_bytes])
+        self.text_bytes += len(text)
+        end = uncoloured(text[-TAIL_BYTES:])
+        self.tail = end if len(text) >= TAIL_BYTES else (self.tail + end)[-TAIL_BYTES:]
         if self.format is None or not self.counts:
-            self._recognise(text)
+            self._recognise(uncoloured(text))
         if self.format is None:
             return
-        if not self.loss_not_finite:
-            self.loss_not_finite = LOSS_NOT_FINITE.search(text, max(len(text) - _LOSS_BYTES, 0)) is not None
         found = _fields(self.format, self.pattern, text)
-        if found:
-            self._append(rank, found)
+        self.loss_not_finite = self.loss_not_finite or any(map(loss_is_lost, found.seen))
+        if found.columns:
+            self._append(rank, found.columns)
 
     def _recognise(self, text: bytes) -> None:
-        most = 0
-        sample = text[:_RECOGNISED_BYTES]
-        for known in FORMATS:
-            for index, pattern in enumerate(known.records):
-                matches = len(pattern.findall(sample)) or bool(pattern.search(text, _RECOGNISED_BYTES))
-                if matches > most:
-                    most, self.format, self.pattern = matches, known, index
-            if (
-                known.extract
-                and known.mark.search(text)
-                and len(next(iter(known.extract(text).values()), ())) > most
-            ):
-                most, self.format = 1 << 30, known
+        """Choose the format whose records are most in the first lines; in all of ``text`` if there are none."""
+        for sample in (text[:_RECOGNISED_BYTES], text[_RECOGNISED_BYTES:]):
+            most = 0
+            for known in FORMATS:
+                if known.extract and known.mark.search(sample) and known.extract(sample):
+                    self.format = known
+                    return
+                for index, pattern in enumerate(known.records):
+                    matches = len(pattern.findall(sample))
+                    if matches > most:
+                        most, self.format, self.pattern = matches, known, index
+            if most:
+                return
         if self.format is None:
             self.format = next((known for known in FORMATS if known.mark.search(text)), None)
 
@@ -91,9 +91,13 @@ class Gathering:
         self.counts[rank] += length
 
 
-def _fields(known: Format, pattern: int, text: bytes) -> dict[str, Floats]:
-    found = known.extract(text) if known.extract else extract(known.records[pattern], text)
-    seconds = found.pop("seconds", None)
+def _fields(known: Format, pattern: int, text: bytes) -> Extract:
+    if known.extract:
+        text = uncoloured(text)
+        found = Extract(known.extract(text), [text])
+    else:
+        found = extract(known.records[pattern], text)
+    seconds = found.columns.pop("seconds", None)
     if seconds is not None:
-        found["samples"] = seconds * found["rate"]
+        found.columns["samples"] = seconds * found.columns["rate"]
     return found

@@ -13,6 +13,7 @@ _WORD = r"(?:(?<=[\W_])|^)"  # a token starts at the name's start or after a sep
 _END = r"(?=[\W_]|$)"
 _NODES_BY_GPUS = re.compile(rf"{_WORD}(\d+)n(\d+)[gc]{_END}", re.IGNORECASE)
 _N_C = re.compile(rf"{_WORD}N(\d+)C(\d+){_END}")
+"""Paddle's test names: N4C32 is 4 nodes with 32 cards in all."""
 _GPUS = re.compile(rf"{_WORD}(?:gpu|gpus|c|N)(\d+){_END}")
 _GPUS_AFTER = re.compile(rf"{_WORD}(\d+)gpus?{_END}", re.IGNORECASE)
 _SPEED = re.compile(r"_(\d+)_speed$")
@@ -75,8 +76,12 @@ def read_hints(path: str) -> Hints:
 
 def _devices(name: str) -> tuple[int | None, int | None]:
     """Return (nodes, devices over all nodes)."""
-    if match := _NODES_BY_GPUS.search(name) or _N_C.search(name):
+    if match := _NODES_BY_GPUS.search(name):
         return int(match[1]), int(match[1]) * int(match[2])
+    if match := _N_C.search(name):
+        nodes, cards = int(match[1]), int(match[2])
+        # N4C8 can be 8 cards in all or on each node: the number of nodes is all that it says for sure.
+        return nodes, cards if nodes == 1 or cards > 8 else None
     if match := _NODES.search(name):
         return int(match[1]), None
     if match := _SPEED.search(name) or _GPUS.search(name) or _GPUS_AFTER.search(name):

@@ -1,6 +1,8 @@
 """The first bytes of a log: unpack what is packed, refuse what is no text."""
 
 import gzip
+import os
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader, RawIOBase
@@ -22,14 +24,40 @@ _BINARY_SIGNS = (
 
 @contextmanager
 def plain(stream: BinaryIO) -> Iterator[BinaryIO]:
-    """Yield ``stream`` unpacked; standard input cannot seek, so the first bytes are put back in front."""
+    """Yield ``stream`` unpacked; a pipe cannot seek, so its first bytes are put back in front."""
     start = stream.read(2)
-    joined = BufferedReader(_Joined(start, stream), PIECE_BYTES)
+    joined: BinaryIO
+    if stream.seekable():
+        stream.seek(-len(start), os.SEEK_CUR)
+        joined = stream
+    else:
+        joined = cast(BinaryIO, BufferedReader(_Joined(start, stream), PIECE_BYTES))
     if start == _GZIP:
         with gzip.open(joined, "rb") as unpacked:
-            yield cast(BinaryIO, unpacked)
+            yield cast(BinaryIO, _Salvaging(unpacked))
     else:
         yield joined
+
+
+class _Salvaging:
+    """An archive that gives all it holds before it says that it is damaged."""
+
+    def __init__(self, packed: gzip.GzipFile) -> None:
+        self._packed = packed
+        self._damage: Exception | None = None
+
+    def read(self, size: int) -> bytes:
+        """Return ``size`` bytes, fewer at the end; raise what gzip raises once nothing sound is left."""
+        parts: list[bytes] = []
+        try:
+            while size > 0 and self._damage is None and (part := self._packed.read1(size)):
+                parts.append(part)
+                size -= len(part)
+        except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            self._damage = error
+        if self._damage is not None and not parts:
+            raise self._damage
+        return b"".join(parts)
 
 
 class _Joined(RawIOBase):

@@ -13,6 +13,7 @@ from trainmark.logs.columns import Column
 from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.format import Context, Format
+from trainmark.logs.formats import FORMATS
 from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
 from trainmark.logs.hints import Hints, read_hints
 from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
@@ -20,6 +21,10 @@ from trainmark.logs.opening import binary_kind, plain
 from trainmark.logs.settle import settle
 from trainmark.logs.transport import pieces
 from trainmark.logs.trouble import Death, Trouble, find_trouble
+
+_LARGEST_BLOCK_BYTES = 30 << 20
+_OTHERS_BYTES = 1 << 15
+_FEWEST_OTHERS = 3
 
 
 def read_log(path: str | Path, given: Facts | None = None) -> ParsedLog:
@@ -40,6 +45,7 @@ def read_stream(stream: BinaryIO, name: str = "-", given: Facts | None = None) -
     """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
     gathering = Gathering()
     damage: str | None = None
+    _keep_freed_memory()
     try:
         with plain(stream) as unpacked:
             for piece in pieces(unpacked):
@@ -56,6 +62,15 @@ def read_stream(stream: BinaryIO, name: str = "-", given: Facts | None = None) -
     return _conclude(gathering, name, read_hints(name), given or Facts(), damage)
 
 
+def _keep_freed_memory() -> None:
+    """Have glibc reuse what each piece of a log frees, and not map it anew: a quarter of the time of reading.
+
+    It keeps freed blocks as large as the largest one that was freed so far, up to 32 MiB (mallopt(3),
+    M_MMAP_THRESHOLD). This one is never touched, so it takes no memory. Other allocators do not mind.
+    """
+    np.empty(_LARGEST_BLOCK_BYTES, np.uint8)
+
+
 def _unreadable(name: str, why: str) -> ParsedLog:
     return ParsedLog(log=name, status=Status.UNREADABLE, problems=(Problem("unreadable", f"the file {why}"),))
 
@@ -69,10 +84,10 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         if trouble is not None and died:
             status = Status.OOM if trouble.death is Death.OOM else Status.FAILED
         settled = settle(Facts(), hints, given)
-        problems = [
+        problems = [_death(trouble)] if trouble is not None and died else []
+        problems.append(
             Problem("unknown-format", "no line is of a known format (trainmark parse --list-formats)")
-        ]
-        problems += [_death(trouble)] if trouble is not None and died else []
+        )
         return ParsedLog(log=name, status=status, facts=settled.facts, problems=tuple(problems))
 
     records, problems = _one_rank(seen)
@@ -93,13 +108,14 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     context = Context(
         head=head,
         tail=seen.tail,
-        text=head if len(head) < HEAD_BYTES else head + b"\n" + seen.tail,
+        text=head if seen.text_bytes <= HEAD_BYTES else head + b"\n" + seen.tail,
         last_epoch=_last(records.epoch),
         last_step=_last(records.step),
         step_interval=counters.interval,
+        ranks=max(seen.streams.ranks, default=-1) + 1,
     )
     words = known.parameters(context) if known.parameters else {}
-    settled = settle(known.facts(context), hints, given, tf32_said=_says_tf32(context))
+    settled = settle(known.facts(context), hints, given, tf32_said=_says_tf32(context), named_fp16=known.fp16)
     problems += settled.problems
     figures = {
         key: value
@@ -110,12 +126,15 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     trouble = find_trouble(_after_last_record(known, seen))
     status, verdict = _status(known, records, counters, ending, trouble, figures)
     problems += verdict
+    problems += _about_other_formats(known, seen.tail[-_OTHERS_BYTES:])
     problems += _about_the_end(ending, trouble, seen, damage, status)
     problems += _about_the_start(known, context, records) if status is Status.OK else []
     if seen.loss_not_finite:
         problems.append(
             Problem("loss-not-finite", "the loss is NaN or infinite in some record: the training had failed")
         )
+    said = {problem.code for problem in problems}
+    problems += [doubt for doubt in (known.doubts(context) if known.doubts else ()) if doubt.code not in said]
     return ParsedLog(
         log=name,
         status=status,
@@ -183,6 +202,17 @@ def _status(
             Problem("counter-backwards", f"the counters run backwards at {counters.backwards} records")
         )
     return Status.OK, problems
+
+
+def _about_other_formats(known: Format, end: bytes) -> list[Problem]:
+    """Tell records of another program at the log's end: the file then holds more than the run that is read."""
+    for other in FORMATS:
+        if other is not known and any(
+            len(pattern.findall(end)) >= _FEWEST_OTHERS for pattern in other.records
+        ):
+            sentence = f"the end of the file has records of another format, {other.name}: split it"
+            return [Problem("several-formats", sentence)]
+    return []
 
 
 def _about_the_end(
@@ -278,4 +308,5 @@ def _finite(word: bytes) -> float | None:
 
 
 def _says_tf32(context: Context) -> bool:
-    return b"NVIDIA_TF32_OVERRIDE=0" in context.head or b"allow_tf32" in context.head
+    switches = (b"NVIDIA_TF32_OVERRIDE=0", b"allow_tf32", b'"tf32_matmul"')
+    return any(switch in context.head for switch in switches)

@@ -25,12 +25,20 @@ class Settled:
     contested: frozenset[str]
 
 
-def settle(said: Facts, hints: Hints, given: Facts, *, tf32_said: bool = False) -> Settled:
+def settle(
+    said: Facts,
+    hints: Hints,
+    given: Facts,
+    *,
+    tf32_said: bool = False,
+    named_fp16: Precision | None = None,
+) -> Settled:
     """Return what is known of a run.
 
     What the text ``said`` stands. What it leaves open is taken from ``given`` (flags), then from the name's
     ``hints``. Every contradiction is a problem; one between flag and text makes the fact contested.
-    ``tf32_said`` is whether the log itself tells TF32 from FP32.
+    ``tf32_said`` is whether the log itself tells TF32 from FP32; ``named_fp16`` is what "fp16" in a name means for
+    the program that wrote the log.
     """
     problems: list[Problem] = []
     contested: set[str] = set()
@@ -60,10 +68,12 @@ def settle(said: Facts, hints: Hints, given: Facts, *, tf32_said: bool = False) 
                     Severity.NOTE,
                 )
             )
+    if named_fp16 in hints.precisions:
+        hints = replace(hints, precisions=frozenset({named_fp16}))
     hardware = said.hardware or hints.hardware
     precision = _precision(said, hints, given, hardware, problems, contested, tf32_said=tf32_said)
     facts = Facts(
-        model=said.model or hints.model,
+        model=said.model or given.model or hints.model,
         precision=precision,
         nodes=values["nodes"],
         gpus=values["gpus"],

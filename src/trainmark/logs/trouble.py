@@ -4,20 +4,22 @@ import re
 from dataclasses import dataclass
 from enum import StrEnum
 
-# Begins with plain letters ("oss" of loss and Loss): then the search runs at the speed of memory.
-LOSS_NOT_FINITE = re.compile(rb"oss[\w.]*[\"']?[\s:=]{0,4}[-+]?(?:nan|NaN|inf|Infinity)\b")
+# Each begins with plain letters ("oss" of loss and Loss): then the search runs at the speed of memory.
+_NOT_FINITE = rb"[ \t:=]{0,12}(?:\[|tensor\()?[-+]?(?i:nan|inf|infinity)\b"
+_LOSS = re.compile(rb"oss(?:_finite\": ?false|[\w.]*[\"']?" + _NOT_FINITE + rb")")
+_COST = re.compile(rb"cost: \[[-+]?(?i:nan|inf)\b")
 
 _OOM = re.compile(
     rb"CUDA out of memory|CUDA error: out of memory|OutOfMemoryError|RESOURCE_EXHAUSTED|ResourceExhaustedError"
     rb"|cudaMalloc failed: out of memory|CUDA_ERROR_OUT_OF_MEMORY|Out of memory error on GPU|ResourceExhausted:"
     rb"|CUDNN_STATUS_ALLOC_FAILED|std::bad_alloc|oom-kill|Cannot allocate memory|\bMemoryError\b|Killed process \d+"
-    rb"|DefaultCPUAllocator: not enough memory|(?<!ran )out of memory"
+    rb"|\"outcome\": ?\"oom\"|DefaultCPUAllocator: not enough memory|(?<!ran )out of memory"
 )
 _HARMLESS_OOM = re.compile(rb"not a failure|could be performance gains", re.IGNORECASE)
 _FAILURE = re.compile(
     rb"Traceback \(most recent call last\)|Segmentation fault|core dumped|Fatal Python error|terminate called after"
     rb"|returned a non-zero exit code|exited on signal \d+|ChildFailedError|srun: error|ABORT NOW|FatalError:"
-    rb"|NCCL error in|slurmstepd: error"
+    rb"|\"outcome\": ?\"(?:failed|timeout|invalid)\"|NCCL error in|slurmstepd: error"
 )
 _ON_PURPOSE = re.compile(rb"KeyboardInterrupt|Terminating with signal 15|SIGTERM|SIGINT")
 
@@ -36,6 +38,11 @@ class Trouble:
 
     death: Death
     line: str
+
+
+def loss_is_lost(text: bytes) -> bool:
+    """Say whether some line of ``text`` prints a loss that is NaN or infinite."""
+    return _LOSS.search(text) is not None or _COST.search(text) is not None
 
 
 def find_trouble(after_last_record: bytes) -> Trouble | None:

@@ -56,4 +56,5 @@ FORMAT = Format(
     ending=ends_with(re.compile(rb"done training in ")),
     samples_of_step=True,
     header=re.compile(rb"Namespace\(|train_inner"),
+    fp16=Precision.AMP_FP16,
 )

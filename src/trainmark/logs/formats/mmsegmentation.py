@@ -72,4 +72,5 @@ FORMAT = Format(
     ending=ending,
     warmup_steps=4,
     header=re.compile(rb"INFO - Config:"),
+    fp16=Precision.AMP_FP16,
 )

@@ -22,6 +22,8 @@ def facts(context: Context) -> Facts:
     """Read PARAMETER; the global batch is divided by the devices."""
     words = dll_parameters(context)
     gpus, batch = listed(words.get("gpus")), integer(words, "batch_size")
+    if gpus and words.get("kv_store") == "horovod" and context.ranks > gpus and context.ranks % gpus == 0:
+        gpus = context.ranks  # Horovod starts one process a device; the list is of one node
     arch, layers = words.get("arch"), words.get("num_layers")
     dtype, amp = words.get("dtype"), words.get("amp")
     precision = {"float16": Precision.AMP_FP16, "float32": Precision.FP32}.get(dtype or "")
@@ -62,4 +64,5 @@ FORMAT = Format(
     facts=facts,
     ending=ending,
     header=re.compile(rb"PARAMETER"),
+    fp16=Precision.AMP_FP16,
 )

@@ -65,5 +65,6 @@ FORMAT = Format(
     ),
     warmup_steps=2,
     header=re.compile(rb'PARAMETER (?!checkpoint)|"PARAMETER"|Namespace\('),
+    fp16=Precision.AMP_FP16,
     accumulates=True,
 )

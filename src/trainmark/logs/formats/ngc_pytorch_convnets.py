@@ -63,4 +63,5 @@ FORMAT = Format(
         re.compile(rb'Experiment ended|"step": ?\[\], ?"data": ?\{[^\n]*train\.total_ips[^\n]*\}\s*\n')
     ),
     header=re.compile(rb"PARAMETER"),
+    fp16=Precision.AMP_FP16,
 )

@@ -69,5 +69,6 @@ FORMAT = Format(
     ),
     warmup_steps=5,
     header=re.compile(rb"PARAMETER|run_pretraining\.py"),
+    fp16=Precision.AMP_FP16,
     accumulates=True,
 )

@@ -59,4 +59,5 @@ FORMAT = Format(
         re.compile(rb'\(\) +train_throughput : \S+ *(?:images/s|img/s)?\s|"train_throughput": \S+[,}]')
     ),
     header=re.compile(rb"PARAMETER"),
+    fp16=Precision.AMP_FP16,
 )

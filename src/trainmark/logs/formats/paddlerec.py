@@ -26,7 +26,7 @@ FORMAT = Format(
     scope=Scope.NODE,
     records=(
         re.compile(
-            rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) - INFO - Epoch: *(?P<epoch>\d+), using time (?P<seconds>\S+) second, "
+            rb" - INFO - Epoch: *(?P<epoch>\d+), using time (?P<seconds>\S+) second, "
             rb"ips:? *(?P<rate>\S+) example"
         ),
     ),

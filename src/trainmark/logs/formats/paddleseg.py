@@ -3,8 +3,9 @@
     2023-07-27 12:59:09 [INFO]	[TRAIN] epoch: 1, iter: 30/400, loss: 1.5, lr: 0.009345, batch_cost: 0.5374,
     reader_cost: 0.02020, ips: 14.8861 samples/sec | ETA 00:03:18
 
-``ips`` is of one device and covers the steps since the record before. ``batch_size`` is of one device, ``GPUs used``
-of this node. ``[EVAL]`` lines are not training.
+``ips`` is of one device and covers the steps since the record before. ``batch_size`` is of one device. ``GPUs used``
+counts what the program sees: all ranks, or those of its node where it was started otherwise. ``[EVAL]`` lines are
+not training.
 """
 
 import re
@@ -30,12 +31,17 @@ def facts(context: Context) -> Facts:
         rb"dp_degree: (\d+)", text
     )
     devices = paddle_devices(text)
+    used = search_integer(rb"\nGPUs used: (\d+)", text)
+    if devices.nodes and devices.gpus_per_node:
+        ranks, used = ranks or devices.nodes * devices.gpus_per_node, None
+    elif devices.nodes:
+        ranks = ranks or used  # ranks are what it counts
     return Facts(
         model=model[1].decode() if model else None,
         precision=_precision(text),
         nodes=devices.nodes,
         gpus=ranks or devices.gpus,
-        gpus_per_node=search_integer(rb"\nGPUs used: (\d+)", text) or devices.gpus_per_node,
+        gpus_per_node=used or devices.gpus_per_node,
         batch_per_device=search_integer(rb"\nbatch_size: (\d+)", text),
         hardware=read_hardware(text),
     )

@@ -13,9 +13,10 @@ import re
 import numpy as np
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.format import Context, Format, dll_parameters, ends_with, integer
-from trainmark.logs.model import Facts, Precision, Scope, Unit
+from trainmark.logs.format import Context, Format, dll_parameters, ends_with, integer, json_data
+from trainmark.logs.model import Facts, Precision, Problem, Scope, Unit
 
+_SUMMARY = re.compile(rb'DLLL (\{[^\n]*"step": ?\[\][^\n]*\})\s*\n')
 _STEP = re.compile(rb'DLLL (\{[^\n]*"step": ?\[ ?\d+[^\n]*\})\s*\n')
 
 
@@ -50,6 +51,17 @@ def extract(text: bytes) -> dict[str, Floats]:
     return {"epoch": epoch, "step": step_, "step_time_s": time_s}
 
 
+def doubts(context: Context) -> tuple[Problem, ...]:
+    """Return what the run found suspect in itself (``suspect`` of the last event)."""
+    summaries = _SUMMARY.findall(context.tail)
+    suspect = json_data(summaries[-1]).get("suspect") if summaries else None
+    return tuple(
+        Problem(str(found.get("code")), str(found.get("sentence")))
+        for found in (suspect if isinstance(suspect, list) else [])
+        if isinstance(found, dict)
+    )
+
+
 FORMAT = Format(
     name="trainmark",
     framework=None,
@@ -62,6 +74,7 @@ FORMAT = Format(
     facts=facts,
     ending=ends_with(re.compile(rb'DLLL \{[^\n]*"step": ?\[\][^\n]*"throughput": ?[^\n]*\}\s*\n')),
     extract=extract,
+    doubts=doubts,
     warmup_steps=0,
     without_records="the run has no measured step",
     header=re.compile(rb"PARAMETER"),

@@ -126,6 +126,8 @@ def judge(claim: Claim, log: ParsedLog) -> Finding:
         )
     notes += [p.message for p in best.problems if p.severity is Severity.DOUBT]
     assert best.value is not None
+    if not _printed(best.value, published, ROUND_HALF_UP, ROUND_HALF_EVEN):
+        notes.append("the published digits are cut off, not rounded")
     return Finding(
         claim, Verdict.REPRODUCED, best.rule, best.value, _deviation(published, best), "; ".join(notes)
     )
@@ -143,13 +145,14 @@ def parse_published(text: str) -> Decimal | None:
 
 def reproduces(value: float, published: Decimal) -> bool:
     """Say whether ``value`` printed with the digits of ``published``, rounded or cut off, is ``published``."""
-    exponent = published.as_tuple().exponent
-    grain = Decimal(1).scaleb(min(int(exponent), 0))
+    return _printed(value, published, ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN)
+
+
+def _printed(value: float, published: Decimal, *modes: str) -> bool:
+    grain = Decimal(1).scaleb(min(int(published.as_tuple().exponent), 0))
     # Twelve digits: a sum of floats in another order must not decide, and no log prints more.
     exact = Decimal(f"{value:.12g}")
-    return any(
-        exact.quantize(grain, mode) == published for mode in (ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN)
-    )
+    return any(exact.quantize(grain, mode) == published for mode in modes)
 
 
 def chance_of_a_match(found: list[RuleResult], published: Decimal) -> float:

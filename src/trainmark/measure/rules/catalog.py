@@ -228,6 +228,11 @@ def _catalogue() -> tuple[Rule, ...]:
             },
         ),
         mean_rule(0, f"{_PERF}: PaddleRec, over the epochs", frozenset({"paddlerec"})),
+        mean_rule(
+            10,
+            "PaddlePaddle/benchmark's template: the mean after the first, unsteady records",
+            frozenset({"paddleclas", "paddlenlp-bert"}),
+        ),
         window_rule(),
     )
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trainmark.errors import InputError
 from trainmark.logs.hints import read_hints
-from trainmark.logs.model import ParsedLog, Problem, Status
+from trainmark.logs.model import ParsedLog, Problem, Status, Unit
 from trainmark.logs.read import read_log
 from trainmark.measure.rules.catalog import measure_log, rules_for
 from trainmark.measure.rules.dlperf import PlacementSummary, summarise, two_decimals
@@ -45,7 +45,7 @@ class Run:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """One placement of a group. ``summary`` is ``None`` where no repeat has a speed."""
+    """One placement of a group. ``summary`` is ``None`` where no repeat has a speed, ``unit`` where no log says it."""
 
     group: Group
     placement: str
@@ -54,6 +54,7 @@ class Row:
     speeds: tuple[tuple[int, float], ...]
     outcomes: tuple[tuple[int, Status], ...]
     summary: PlacementSummary | None
+    unit: Unit | None
     problems: tuple[Problem, ...]
 
 
@@ -99,6 +100,7 @@ def summarise_runs(runs: list[Run]) -> list[Row]:
                     (run.repeat, run.result.status) for run in kept[name] if run.result.value is None
                 ),
                 summary=summaries.get(name),
+                unit=next((run.log.unit for run in runs if run.log.unit), None),
                 problems=tuple(
                     _problems([run for run in runs if run.placement == name], kept[name], summaries, name)
                 ),
@@ -167,6 +169,8 @@ def _problems(
             )
         elif run.log.problems or run.result.problems:
             for problem in (*run.log.problems, *run.result.problems):
+                if problem.code == "from-name":
+                    continue  # the folder's name is where a placement is stated
                 yield Problem(problem.code, f"{run.path}: {problem.message}", problem.severity)
     rules = {run.result.rule for run in kept if run.result.value is not None}
     if len(rules) > 1:

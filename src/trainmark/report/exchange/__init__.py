@@ -1,6 +1,6 @@
 """The exchange formats of others: database rows (``paddle-json``) and DLPerf's result (``dlperf-json``)."""
 
-from trainmark.report.exchange.adapters import row_from_log, rows_from_results
+from trainmark.report.exchange.adapters import numbered, row_from_log, rows_from_results, rows_from_tree
 from trainmark.report.exchange.dlperf import BASELINE, DlperfResult, dlperf_json
 from trainmark.report.exchange.paddle import (
     FIELDS,
@@ -8,6 +8,7 @@ from trainmark.report.exchange.paddle import (
     Mission,
     RunMode,
     case_name,
+    find_mission,
     load_directions,
     load_missions,
     log_file_name,
@@ -26,11 +27,14 @@ __all__ = [
     "SpeedRow",
     "case_name",
     "dlperf_json",
+    "find_mission",
     "load_directions",
     "load_missions",
     "log_file_name",
     "mission_for",
+    "numbered",
     "paddle_row",
     "row_from_log",
     "rows_from_results",
+    "rows_from_tree",
 ]

@@ -1,10 +1,14 @@
-"""Rows for the exchange formats: out of a suite's results, and out of a log that a rule has made a number of."""
+"""Rows for the exchange formats: out of a suite's results, out of logs, out of a DLPerf directory."""
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
 
 from trainmark.errors import InputError
+from trainmark.logs.hints import read_hints
 from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules.model import RuleResult
+from trainmark.measure.rules.tree import Row as Placement
 from trainmark.report.exchange.rows import SpeedRow
 from trainmark.store import CaseResult, Results
 from trainmark.suite import Case, Outcome
@@ -72,5 +76,39 @@ def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> Spee
     )
 
 
+def numbered(rows: Iterable[SpeedRow]) -> list[SpeedRow]:
+    """Return ``rows`` of logs with their repeats: the number in a log's name, else the next one of its case."""
+    seen: Counter[SpeedRow] = Counter()
+    found = []
+    for row in rows:
+        case = replace(row, log="", speed=None, unit=None)
+        seen[case] += 1
+        found.append(replace(row, repeat=read_hints(row.log).repeat or seen[case]))
+    return found
+
+
+def rows_from_tree(placements: Iterable[Placement]) -> list[SpeedRow]:
+    """Return one row a repeat of a DLPerf directory; a repeat without a speed has none."""
+    found = []
+    for placement in placements:
+        group = placement.group
+        outcomes = [(repeat, None) for repeat, _ in placement.outcomes]
+        for repeat, speed in sorted([*placement.speeds, *outcomes], key=lambda pair: pair[0]):
+            row = SpeedRow(
+                log=f"{placement.placement}/{group.model}_b{group.batch_per_device}_{group.variant}_{repeat}.log",
+                model=_NAMES.get(group.model, group.model),
+                precision=group.variant or "unknown",
+                batch_per_device=group.batch_per_device,
+                devices=placement.gpus,
+                nodes=placement.nodes,
+                speed=speed,
+                unit=placement.unit,
+                repeat=repeat,
+            )
+            found.append(row)
+    return found
+
+
 def _precision_word(precision: str) -> str:
-    return "amp" if precision.startswith("amp") else precision
+    # The databases' "amp" is FP16; the other kind must not stand under the same name.
+    return {"amp-fp16": "amp", "amp-bf16": "amp_bf16"}.get(precision, precision)

@@ -74,18 +74,24 @@ def mission_for(model: str, name: str | None = None) -> Mission:
 
     Raises ``InputError`` when the registry does not know the name, or no mission claims the model.
     """
-    missions = load_missions()
     if name is not None:
-        for mission in missions:
-            if name in (mission.name, mission.english):
-                return mission
-        known = [word for mission in missions for word in (mission.name, mission.english)]
-        raise InputError(f"no mission '{name}'{nearest(name, known)}")
+        return find_mission(name)
+    missions = load_missions()
     plain = _plain(model)
     for mission in missions:
         if any(plain.startswith(_plain(prefix)) for prefix in mission.models):
             return mission
     raise InputError(f"no mission is known for the model '{model}': name one")
+
+
+def find_mission(name: str) -> Mission:
+    """Return the mission called ``name`` (Chinese or English); raise ``InputError`` with the nearest name."""
+    missions = load_missions()
+    for mission in missions:
+        if name in (mission.name, mission.english):
+            return mission
+    known = [word for mission in missions for word in (mission.name, mission.english)]
+    raise InputError(f"no mission '{name}'{nearest(name, known)}")
 
 
 def paddle_row(row: SpeedRow, mission: Mission, repository: str = REPOSITORY) -> DatabaseRow:

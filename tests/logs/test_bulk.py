@@ -1,0 +1,141 @@
+"""Reading regular lines in bulk gives what the regular expression gives, to the last bit, or leaves it to that."""
+
+import random
+import re
+
+import numpy as np
+import pytest
+from conftest_logs import Reader, sample
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainmark.logs import FORMATS, Status
+from trainmark.logs.bulk import _VARYING, regular_fields
+from trainmark.logs.fields import _searched, extract
+from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.logs.transport import clean, uncoloured
+
+_LINE = re.compile(rb"step (?P<step>\d+), rate: (?P<rate>\S+) img")
+_REGULAR = {
+    "ngc-pytorch-convnets",
+    "ngc-tensorflow-convnets",
+    "ngc-mxnet-convnets",
+    "ngc-pytorch-bert",
+    "ngc-tensorflow-bert",
+    "paddleclas",
+    "paddlenlp-bert",
+    "paddlenlp-transformer",
+    "paddleseg",
+}
+
+
+def _records(name: str, pattern: re.Pattern[bytes]) -> bytes:
+    chance = random.Random(name)
+    times = [0.05 + 0.2 * chance.random() for _ in range(400)]
+    lines = uncoloured(clean(synthetic_log(name, Run(times)).encode())).splitlines(keepends=True)
+    return b"".join(line for line in lines if pattern.search(line))
+
+
+def _same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
+    return left.keys() == right.keys() and all(
+        np.array_equal(left[name], right[name], equal_nan=True) for name in left
+    )
+
+
+@pytest.mark.parametrize("name", [known.name for known in FORMATS if known.records])
+def test_bulk_and_expression_agree_on_every_format(name: str) -> None:
+    pattern = next(f for f in FORMATS if f.name == name).records[0]
+    text = _records(name, pattern)
+
+    found = regular_fields(pattern, text)
+
+    assert found is not None or name not in _REGULAR
+    assert found is None or _same(found, _searched(pattern, text))
+
+
+@pytest.mark.parametrize("colour", [b"\x1b[32m", b"\x1b[38;5;12m"])
+def test_coloured_lines_are_read_in_bulk_as_they_are(colour: bytes) -> None:
+    lines = [b"%s[INFO]\x1b[0m - step %d, rate: %d.25 img\x1b[0m\n" % (colour, i, 100 + i) for i in range(40)]
+
+    found = regular_fields(_LINE, b"".join(lines))
+
+    assert found is not None
+    assert found["rate"].tolist() == [100.25 + i for i in range(40)]
+
+
+def test_a_colour_inside_a_record_is_left_to_the_expression() -> None:
+    text = b"".join(b"step %d, \x1b[1mrate: \x1b[32m%d.5\x1b[0m img\n" % (i, i) for i in range(40))
+
+    assert extract(_LINE, text).columns["rate"].tolist() == [i + 0.5 for i in range(40)]
+
+
+@given(values=st.lists(st.floats(1e-3, 1e8), min_size=16, max_size=40), digits=st.integers(0, 12))
+def test_a_number_is_the_double_that_float_gives(values: list[float], digits: int) -> None:
+    for words in ([f"{value:.{digits}f}" for value in values], [repr(value) for value in values]):
+        text = "".join(f"step {i}, rate: {word} img\n" for i, word in enumerate(words)).encode()
+
+        found = regular_fields(_LINE, text)
+
+        assert found is None or found["rate"].tolist() == [float(word) for word in words]
+        assert extract(_LINE, text).columns["rate"].tolist() == [float(word) for word in words]
+
+
+@pytest.mark.parametrize(
+    "word", ["nan", "None", "-1.0", "+5", "1e5", "1.2.3", "4 5", "", ".5", "7.", "--", "0x1F", "1_000", "inf"]
+)
+@pytest.mark.parametrize("at", [0, 1, 20, 39])
+def test_one_odd_word_among_regular_numbers_is_read_as_the_expression_reads_it(word: str, at: int) -> None:
+    words = ["12.5"] * 40
+    words[at] = word
+    text = "".join(f"step {i}, rate: {word} img\n" for i, word in enumerate(words)).encode()
+
+    assert _same(extract(_LINE, text).columns, _searched(_LINE, text))
+
+
+@given(
+    name=st.sampled_from(sorted(_REGULAR)),
+    noise=st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=3)), min_size=1, max_size=4),
+)
+@settings(max_examples=150, deadline=None)
+def test_noise_anywhere_changes_no_more_than_it_does_for_the_expression(
+    name: str, noise: list[tuple[float, bytes]]
+) -> None:
+    pattern = next(f for f in FORMATS if f.name == name).records[0]
+    text = _records(name, pattern)
+    for share, insert in noise:
+        at = int(share * len(text))
+        text = text[:at] + insert + text[at:]
+
+    found, wanted = extract(pattern, text).columns, _searched(pattern, uncoloured(text))
+
+    if not set(b"".join(insert for _, insert in noise)) & set(_VARYING):
+        assert _same(found, wanted)
+    else:  # "Iter ation": the expression loses the line, reading in bulk may keep it
+        assert len(next(iter(found.values()))) >= len(next(iter(wanted.values())))
+
+
+def test_two_records_on_each_line_are_both_read() -> None:
+    text = b"".join(b"step %d, rate: 5 img step %d, rate: 6 img\n" % (i, i) for i in range(40))
+
+    assert len(extract(_LINE, text).columns["rate"]) == 80
+
+
+def test_a_long_coloured_log_is_read_from_both_its_ends(read: Reader) -> None:
+    log = read(sample("paddlenlp-transformer", steps=12_000))
+
+    assert (log.facts.gpus, log.facts.batch_per_device, log.records.count) == (8, 64, 12_000)
+
+
+@pytest.mark.parametrize("word", ["nan", "NaN", "inf", "-inf", "NAN"])
+@pytest.mark.parametrize("at", [0, 1, 7000, 19_999])
+def test_a_loss_that_is_lost_anywhere_in_a_long_log_is_found(read: Reader, word: str, at: int) -> None:
+    lines = sample("ngc-pytorch-convnets", steps=20_000).splitlines(keepends=True)
+    lines[at + 1] = lines[at + 1].replace("6.91234", word)
+
+    log = read("".join(lines))
+
+    assert log.status is Status.OK
+    assert "loss-not-finite" in {problem.code for problem in log.problems}
+    assert "loss-not-finite" not in {
+        p.code for p in read(sample("ngc-pytorch-convnets", steps=2000)).problems
+    }
