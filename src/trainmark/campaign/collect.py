@@ -154,8 +154,13 @@ def _telemetry(path: Path, events: RunEvents) -> TelemetrySummary | None:
 
 def read_manifest(folder: Path) -> tuple[str, Mapping[str, Any]] | None:
     """Return a run's manifest behind the key that it goes by in the results, its fingerprint; None without one."""
+    manifest = manifest_in(folder)
+    return None if manifest is None else (fingerprint(manifest), manifest.model_dump(mode="json"))
+
+
+def manifest_in(folder: Path) -> Manifest | None:
+    """Return the manifest that a run's folder holds; None where there is none, or none that can be read."""
     try:
-        manifest = Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+        return Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
         return None
-    return fingerprint(manifest), manifest.model_dump(mode="json")

@@ -1,8 +1,6 @@
 """Refusing to pool what cannot be pooled: the runs of a case share one environment, or they are not its repeats."""
 
-from pathlib import Path
-
-from trainmark.campaign.collect import MANIFEST
+from trainmark.campaign.collect import manifest_in
 from trainmark.environment import Manifest, differences, fingerprint
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
@@ -18,7 +16,7 @@ def require_same_environment(directory: ResultDirectory, case: Case, manifest: M
     The manifests' fingerprints decide: hardware, limits, driver and versions, not names and times.
     """
     for record in directory.finished(case).values():
-        earlier = _read(directory.run(case, record.repeat) / MANIFEST)
+        earlier = manifest_in(directory.run(case, record.repeat))
         if earlier is None or fingerprint(earlier) == fingerprint(manifest):
             continue
         told = [
@@ -31,10 +29,3 @@ def require_same_environment(directory: ResultDirectory, case: Case, manifest: M
             f"{directory.path}: run {record.repeat} of {case.id} was measured in another environment "
             f"({'; '.join(told[:_SHOWN])}{more}), and runs of both cannot be pooled; give another --out"
         )
-
-
-def _read(path: Path) -> Manifest | None:
-    try:
-        return Manifest.model_validate_json(path.read_bytes())
-    except (OSError, ValueError):
-        return None
