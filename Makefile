@@ -8,8 +8,8 @@ FITS := 'import sys, venv, ensurepip; sys.version_info < (3, 11) and sys.exit(1)
 PYTHON := $(shell for p in $(PYTHON3) python3.13 python3.12 python3.11 python3; do \
 	"$$p" -c $(FITS) 2>/dev/null && break; done)
 
-ENV_PYTHON := 'import json, sys; \
-	print(*(e["path"] + "/bin/python" for e in json.load(sys.stdin) if e["environment"] == "pytorch"))'
+ENVS_FOLDER := 'import json, sys; \
+	print(*(e["path"].rpartition("/")[0] for e in json.load(sys.stdin) if e["environment"] == "pytorch"))'
 
 .PHONY: help demo test lint format check-python clean
 
@@ -44,7 +44,7 @@ test: $(STAMP)
 	@echo "== the framework's own environment (PyTorch; made once), for the tests that train"
 	@$(VENV)/bin/trainmark env create pytorch
 	@echo "== tests"
-	@TRAINMARK_TEST_PYTORCH="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENV_PYTHON))" \
+	@TRAINMARK_TEST_ENVS="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENVS_FOLDER))" \
 		$(VENV)/bin/python -m pytest $(PYTEST_FLAGS)
 
 lint: $(STAMP)

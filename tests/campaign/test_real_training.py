@@ -10,6 +10,7 @@ import psutil
 import pytest
 
 from fakes import Bench, Silent, alive
+from frameworks import framework_python
 from trainmark.campaign import Standing
 from trainmark.dataset import ImageFolderSpec, make_image_folder
 from trainmark.execution import Pulse
@@ -18,7 +19,7 @@ from trainmark.suite import Case, Outcome
 
 pytestmark = pytest.mark.training
 
-PYTHON = os.environ.get("TRAINMARK_TEST_PYTORCH")
+PYTHON = framework_python("pytorch")
 SMALL: dict[str, Any] = {
     "workload": "trainmark",
     "framework": "pytorch",
@@ -33,7 +34,7 @@ SHORT = {"name": "adaptive", "steps": 6, "warmup_steps": 2, "repeats": 1}
 @pytest.fixture
 def trained(bench: Bench) -> Bench:
     if not PYTHON:
-        pytest.skip("TRAINMARK_TEST_PYTORCH does not name a Python with PyTorch")
+        pytest.skip("TRAINMARK_TEST_ENVS has no environment 'pytorch'")
     return bench
 
 

@@ -7,7 +7,6 @@ import pytest
 from worker_process import (
     PYTORCH,
     command,
-    free_port,
     make_images,
     needs_pytorch,
     rank_variables,
@@ -16,6 +15,8 @@ from worker_process import (
     train,
     train_together,
 )
+
+from trainmark.placement import free_ports
 
 pytestmark = [pytest.mark.training, needs_pytorch]
 
@@ -51,7 +52,13 @@ def test_two_ranks_share_out_the_images_and_their_loss_is_the_mean_of_both_parts
 
 def test_torchrun_starts_it(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
-    torchrun = [PYTORCH, "-m", "torch.distributed.run", "--nproc-per-node=2", f"--master-port={free_port()}"]
+    torchrun = [
+        PYTORCH,
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        f"--master-port={free_ports(1)}",
+    ]
 
     done = subprocess.run(
         [*torchrun, *command({}, events)[1:]], capture_output=True, text=True, timeout=300, check=False
@@ -63,7 +70,7 @@ def test_torchrun_starts_it(tmp_path: Path) -> None:
 
 def test_a_rank_that_is_killed_ends_the_other_one_which_says_that_it_lost_it(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
-    port = free_port()
+    port = free_ports(1)
     endless = {"steps": "100000"}
     first, second = (start_rank(endless, events, rank_variables(rank, 2, port)) for rank in range(2))
     try:
@@ -88,7 +95,7 @@ def test_a_failure_of_another_rank_than_the_first_has_a_file_of_its_own(tmp_path
     events = tmp_path / "events.jsonl"
 
     # Alone, because its failure comes before the ranks meet.
-    second = start_rank({"data": str(tmp_path / "nowhere")}, events, rank_variables(1, 2, free_port()))
+    second = start_rank({"data": str(tmp_path / "nowhere")}, events, rank_variables(1, 2, free_ports(1)))
     _, stderr = second.communicate(timeout=120)
 
     assert second.returncode == 3

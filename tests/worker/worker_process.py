@@ -1,24 +1,23 @@
-"""Starts the PyTorch worker as real processes, with the Python of an environment that has PyTorch."""
+"""Starts the workers as real processes, each with the Python of its framework's environment."""
 
 import json
 import os
-import socket
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-import pytest
 from PIL import Image
+
+from frameworks import framework_python, needs_framework
+from trainmark.placement import free_ports
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"
 START = WORKER / "start.py"
 
-PYTORCH = os.environ.get("TRAINMARK_TEST_PYTORCH", "")
-needs_pytorch = pytest.mark.skipif(
-    not PYTORCH, reason="TRAINMARK_TEST_PYTORCH does not name the Python of an environment with PyTorch"
-)
+PYTORCH = framework_python("pytorch")
+needs_pytorch = needs_framework("pytorch")
 
 SMALL = {
     "model": "mobilenet_v1",
@@ -64,10 +63,11 @@ def read_events(path: Path) -> list[dict[str, Any]]:
     return [json.loads(line.removeprefix("DLLL "), parse_constant=refuse) for line in lines]
 
 
-def command(flags: dict[str, str], events: Path) -> list[str]:
+def command(flags: dict[str, str], events: Path, framework: str = "pytorch") -> list[str]:
     """Return the command of one rank."""
     given = {**SMALL, **flags, "events": str(events)}
-    return [PYTORCH, str(START), "--framework", "pytorch", *(f"--{name}={given[name]}" for name in given)]
+    words = [f"--{name}={given[name]}" for name in given]
+    return [framework_python(framework), str(START), "--framework", framework, *words]
 
 
 def rank_variables(rank: int, world_size: int, port: int) -> dict[str, str]:
@@ -82,16 +82,12 @@ def rank_variables(rank: int, world_size: int, port: int) -> dict[str, str]:
     }
 
 
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
-def start_rank(flags: dict[str, str], events: Path, variables: dict[str, str]) -> "subprocess.Popen[str]":
+def start_rank(
+    flags: dict[str, str], events: Path, variables: dict[str, str], framework: str = "pytorch"
+) -> "subprocess.Popen[str]":
     """Start one rank in a process group of its own."""
     return subprocess.Popen(
-        command(flags, events),
+        command(flags, events, framework),
         env={**os.environ, **variables},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -100,22 +96,33 @@ def start_rank(flags: dict[str, str], events: Path, variables: dict[str, str]) -
     )
 
 
-def train(tmp_path: Path, **flags: str | int | Path) -> Ran:
+def train(
+    tmp_path: Path,
+    framework: Any = "pytorch",
+    variables: Any = None,
+    **flags: str | int | float | Path,
+) -> Ran:
     """Run the worker as one process with the flags given; `_` in a name stands for `-`."""
     events = tmp_path / "events.jsonl"
     events.unlink(missing_ok=True)
     given = {name.replace("_", "-"): str(value) for name, value in flags.items()}
-    process = start_rank(given, events, {})
+    process = start_rank(given, events, variables or {}, framework)
     stdout, stderr = process.communicate(timeout=300)
     return Ran(process.returncode, stdout, stderr, read_events(events))
 
 
-def train_together(tmp_path: Path, **flags: str | int | Path) -> list[Ran]:
+def train_together(
+    tmp_path: Path,
+    framework: Any = "pytorch",
+    variables: Any = None,
+    **flags: str | int | float | Path,
+) -> list[Ran]:
     """Run two ranks by their bare variables; the events are rank 0's, or those of the other rank's own file."""
     events = tmp_path / "events.jsonl"
     given = {name.replace("_", "-"): str(value) for name, value in flags.items()}
-    port = free_port()
-    processes = [start_rank(given, events, rank_variables(rank, 2, port)) for rank in range(2)]
+    port = free_ports(8)
+    own_variables = [{**rank_variables(rank, 2, port), **(variables or {})} for rank in range(2)]
+    processes = [start_rank(given, events, own, framework) for own in own_variables]
     ended = []
     for rank, process in enumerate(processes):
         stdout, stderr = process.communicate(timeout=300)

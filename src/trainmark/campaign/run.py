@@ -25,10 +25,13 @@ from trainmark.execution import (
     write_record,
 )
 from trainmark.execution.telemetry import Telemetry
-from trainmark.placement import Plan, Run, this_machine
+from trainmark.placement import Plan, Run, free_ports, this_machine
 from trainmark.store import Results, RunResult, write_results
 from trainmark.suite import MAX_BATCH, Case, Outcome, Protocol, Suite
 from trainmark.workload import load_workloads
+
+PORTS_BESIDE_RANKS = 4
+"""Ports that a run may need besides one a rank: the rendezvous, and a framework's scheduler and servers."""
 
 
 class Audience(Interface):
@@ -200,7 +203,8 @@ class _Campaign:
         return record
 
     def _execute(self, case: Case, protocol: Protocol, repeat: int, folder: Path) -> OutcomeRecord:
-        found = self._find(case, protocol, Run(repeat, folder.absolute(), self._site.data(case)))
+        port = free_ports(PORTS_BESIDE_RANKS + case.world_size)
+        found = self._find(case, protocol, Run(repeat, folder.absolute(), self._site.data(case), port))
         self._directory.begin(folder)
         if isinstance(found, CannotStart):
             return _not_started(case, repeat, found)

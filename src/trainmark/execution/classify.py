@@ -21,6 +21,8 @@ _TORCHRUN_FAILURE = re.compile(
     rb"^\[\d+\]:\n[^\[]*?\brank\s*:\s*(\d+) \(local_rank[^\[]*?\bexitcode\s*:\s*(-?\d+)", re.MULTILINE
 )
 """One rank in the report with which torchrun ends (``ChildFailedError``); the root cause comes last."""
+_RANKS_FAILURE = re.compile(rb"^trainmark-ranks: rank (\d+) ended with exit code (-?\d+)$", re.MULTILINE)
+"""The line with which ``ranks.py`` ends when a rank failed."""
 _RANK = {Outcome.OOM: 0, Outcome.UNSUPPORTED: 1, Outcome.INVALID: 2, Outcome.FAILED: 3}
 """Of what several ranks say of their end, the first in this order is the cause; the rest follow from it."""
 
@@ -88,12 +90,13 @@ def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None
 
 
 def _culprit(tail: bytes, lost: set[int]) -> tuple[int, str] | None:
-    """Return exit code and name of the rank that torchrun's report shows as the cause; None without a report.
+    """Return exit code and name of the rank that the launcher's report shows as the cause; None without a report.
 
     What torchrun observed first is often a rank that lost its peer and was quicker to say so; and the ranks
     that it ends itself, by SIGTERM, are no cause either.
     """
-    ranks = [(int(code), int(rank)) for rank, code in _TORCHRUN_FAILURE.findall(tail)][::-1]
+    reported = _TORCHRUN_FAILURE.findall(tail) or _RANKS_FAILURE.findall(tail)
+    ranks = [(int(code), int(rank)) for rank, code in reported][::-1]
     causes = [(code, rank) for code, rank in ranks if rank not in lost and code != -signal.SIGTERM]
     return next(((code, f"rank {rank}") for code, rank in causes or ranks), None)
 
@@ -120,6 +123,7 @@ def _line_at(text: bytes, position: int) -> str:
 def _last_line(tail: bytes) -> str:
     """Return the log's last line that says something, such as the exception's, not a launcher's frame."""
     lines = [line for line in re.split(rb"[\r\n]+", tail) if line.strip(b" =-\t")]
+    lines = [line for line in lines if not _RANKS_FAILURE.match(line)]
     errors = [
         line for line in lines if re.match(rb"\s*(\[rank\d+\]:\s*)?[\w.]*(Error|Exception|Exit)\b", line)
     ]

@@ -14,11 +14,15 @@ from trainmark.execution.classify import Exit, classify, last_step
 from trainmark.execution.processes import MARK, end_all, kernel_oom_kills, private_bytes
 from trainmark.execution.record import OutcomeRecord
 from trainmark.execution.signals import held
-from trainmark.placement import Plan
+from trainmark.files import to_json, write_atomically
+from trainmark.placement import Command, Plan
 from trainmark.suite import Limits, Outcome
 
 LOG = "train.log"
+RANKS = "ranks.json"
+"""The commands of a run with several, as they are handed to the process that starts them."""
 _STUB = Path(__file__).with_name("stub.py")
+_RANKS = Path(__file__).with_name("ranks.py")
 _POLL_S = 0.05
 _LOOK_S = 0.5
 
@@ -89,10 +93,17 @@ def _not_started(plan: Plan, outcome: Outcome, reason: str, commands: tuple[str,
 
 
 def _start(plan: Plan, directory: Path, limits: Limits, mark: str) -> "subprocess.Popen[bytes]":
-    command = plan.commands[0]
+    commands = [command for command in plan.commands if command.node == 0]
+    python = (sys.executable, "-I", "-S")
     bounds = (str(os.getpid()), str(limits.memory or 0))
-    words = (sys.executable, "-I", "-S", str(_STUB), *bounds, *command.words)
-    environment = _environment(os.environ, command.variables, command.without) | {MARK: mark}
+    if len(commands) == 1:
+        words = (*python, str(_STUB), *bounds, *commands[0].words)
+        environment = _environment(os.environ, commands[0].variables, commands[0].without) | {MARK: mark}
+    else:
+        ranks = directory / RANKS
+        write_atomically(ranks, to_json([_described(command) for command in commands]))
+        words = (*python, str(_STUB), *bounds, *python, str(_RANKS), str(ranks), str(_STUB))
+        environment = dict(os.environ) | {MARK: mark}
     try:
         log = (directory / LOG).open("wb")
     except OSError as error:
@@ -107,6 +118,14 @@ def _start(plan: Plan, directory: Path, limits: Limits, mark: str) -> "subproces
             cwd=directory,
             start_new_session=True,
         )
+
+
+def _described(command: Command) -> dict[str, object]:
+    return {
+        "words": command.words,
+        "variables": dict(command.variables),
+        "without": command.without,
+    }
 
 
 def _environment(base: Mapping[str, str], add: Mapping[str, str], without: tuple[str, ...]) -> dict[str, str]:

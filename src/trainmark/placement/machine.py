@@ -1,9 +1,13 @@
 """Asking this machine what placement must know of it."""
 
 import os
+import random
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 
 from trainmark.environment.host import read_cpu
+from trainmark.errors import TrainmarkError
 from trainmark.placement.plan import Machine
 
 
@@ -11,6 +15,23 @@ def this_machine() -> Machine:
     """Return the cores that this process may use and the number of GPUs that NVIDIA's library reports."""
     quota = read_cpu(Path("/proc"), Path("/sys")).quota_cpus
     return Machine(cores=usable_cores(len(os.sched_getaffinity(0)), quota), gpus=_gpus())
+
+
+def free_ports(count: int) -> int:
+    """Return the first of ``count`` ports in a row on which nobody listens; below those that the kernel hands out.
+
+    Another program may take one of them before the ranks do; the run then fails and says so.
+    """
+    for _ in range(100):
+        first = random.randrange(20_000, 32_000 - count)  # noqa: S311 (no secret)
+        with ExitStack() as stack:
+            try:
+                for port in range(first, first + count):
+                    stack.enter_context(socket.socket()).bind(("", port))
+            except OSError:
+                continue
+            return first
+    raise TrainmarkError(f"no {count} free ports in a row between 20000 and 32000 on this machine")
 
 
 def usable_cores(allowed: int, quota_cpus: float | None) -> int:

@@ -31,7 +31,10 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """One process to start on one node: its words, the variables to add and those to take away."""
+    """One process to start on one node: its words, the variables to add and those to take away.
+
+    A node has one of them, or one a rank where nothing else starts its ranks.
+    """
 
     node: int
     words: tuple[str, ...]

@@ -1,23 +1,141 @@
-"""What each model must weigh in every framework: a worker whose model has other parameters is not started."""
+"""What each model is, in every framework: its layers, their names, shapes, strides and paddings.
+
+The one description that all workers are held to. The number of parameters is asserted when a model is built; the
+rest by the equivalence check, which loads weights by these names and compares what each layer did.
+
+Sources: ResNet-50 of He et al. (https://arxiv.org/abs/1512.03385) in the variant called v1.5, with the stride of a
+stage in its first 3x3 convolution instead of its first 1x1; MobileNetV1 of Howard et al.
+(https://arxiv.org/abs/1704.04861, table 1), width 1.0.
+"""
 
 from __future__ import annotations
 
-from typing import Dict, NamedTuple
+from typing import Dict, List, NamedTuple, Tuple
+
+BATCH_NORM_MOMENTUM = 0.9
+"""The share of the old running statistics that each step keeps (torch's convention writes it as 0.1)."""
+
+BATCH_NORM_EPSILON = 1e-5
+
+RESNET50_STAGES = ((64, 3, 1), (128, 4, 2), (256, 6, 2), (512, 3, 2))
+"""Width, blocks and stride of each stage."""
+
+RESNET_EXPANSION = 4
+
+MOBILENET_BLOCKS = (
+    (64, 1),
+    (128, 2),
+    (128, 1),
+    (256, 2),
+    (256, 1),
+    (512, 2),
+    (512, 1),
+    (512, 1),
+    (512, 1),
+    (512, 1),
+    (512, 1),
+    (1024, 2),
+    (1024, 1),
+)
+"""Output channels and stride of each depthwise-separable block."""
+
+
+class Convolution(NamedTuple):
+    """A convolution without bias: square kernel, the same stride and symmetric padding on both axes."""
+
+    name: str
+    inputs: int
+    outputs: int
+    kernel: int
+    stride: int
+    padding: int
+    groups: int
+
+    @property
+    def weight_shape(self) -> Tuple[int, int, int, int]:
+        """Return (outputs, inputs / groups, height, width), the order in which weights are exchanged."""
+        return (self.outputs, self.inputs // self.groups, self.kernel, self.kernel)
 
 
 class Architecture(NamedTuple):
-    """The trainable parameters below the classifier, and the number of features that it gets."""
+    """A network: all its convolutions in the order of the forward pass, and the features that the classifier gets."""
 
-    backbone_parameters: int
+    convolutions: Tuple[Convolution, ...]
     features: int
+
+    @property
+    def backbone_parameters(self) -> int:
+        """Return the trainable parameters below the classifier."""
+        return sum(
+            conv.outputs * (conv.inputs // conv.groups) * conv.kernel**2 + 2 * conv.outputs
+            for conv in self.convolutions
+        )
 
     def parameters(self, classes: int) -> int:
         """Return the trainable parameters with a classifier (weights and biases) of ``classes`` classes."""
         return self.backbone_parameters + (self.features + 1) * classes
 
+    def shapes(self, classes: int) -> Dict[str, Tuple[int, ...]]:
+        """Return the shape of every trainable parameter and running statistic, by name, in forward order.
 
-# With 1000 classes: 25,557,032 and 4,231,976.
+        A convolution ``X`` has ``X.conv.weight`` (outputs, inputs / groups, height, width), ``X.bn.weight``,
+        ``X.bn.bias``, ``X.bn.running_mean`` and ``X.bn.running_var`` (outputs,); the classifier has
+        ``classifier.weight`` (classes, features) and ``classifier.bias`` (classes,).
+        """
+        shapes: Dict[str, Tuple[int, ...]] = {}
+        for conv in self.convolutions:
+            shapes[conv.name + ".conv.weight"] = conv.weight_shape
+            for vector in ("weight", "bias", "running_mean", "running_var"):
+                shapes[conv.name + ".bn." + vector] = (conv.outputs,)
+        shapes["classifier.weight"] = (classes, self.features)
+        shapes["classifier.bias"] = (classes,)
+        return shapes
+
+
+def is_trainable(name: str) -> bool:
+    """Return whether a name of ``Architecture.shapes`` is a parameter and not a running statistic."""
+    return not name.endswith((".running_mean", ".running_var"))
+
+
+def is_batch_norm(name: str) -> bool:
+    """Return whether a name of ``Architecture.shapes`` belongs to a batch norm: those do not decay by default."""
+    return ".bn." in name
+
+
+def _resnet50() -> Architecture:
+    """Names: ``stem``; ``stage1.block0.a`` (1x1), ``.b`` (3x3), ``.c`` (1x1); in a first block ``.shortcut``."""
+    convolutions: List[Convolution] = [Convolution("stem", 3, 64, 7, 2, 3, 1)]
+    channels = 64
+    for stage, (width, blocks, stage_stride) in enumerate(RESNET50_STAGES, start=1):
+        outputs = width * RESNET_EXPANSION
+        for block in range(blocks):
+            name, stride = f"stage{stage}.block{block}", stage_stride if block == 0 else 1
+            convolutions += [
+                Convolution(name + ".a", channels, width, 1, 1, 0, 1),
+                Convolution(name + ".b", width, width, 3, stride, 1, 1),
+                Convolution(name + ".c", width, outputs, 1, 1, 0, 1),
+            ]
+            if block == 0:
+                convolutions.append(Convolution(name + ".shortcut", channels, outputs, 1, stride, 0, 1))
+            channels = outputs
+    return Architecture(tuple(convolutions), features=2048)
+
+
+def _mobilenet_v1() -> Architecture:
+    """Names: ``stem``, then ``block0.depthwise`` (3x3) and ``block0.pointwise`` (1x1) to ``block12``."""
+    convolutions: List[Convolution] = [Convolution("stem", 3, 32, 3, 2, 1, 1)]
+    channels = 32
+    for block, (outputs, stride) in enumerate(MOBILENET_BLOCKS):
+        convolutions += [
+            Convolution(f"block{block}.depthwise", channels, channels, 3, stride, 1, channels),
+            Convolution(f"block{block}.pointwise", channels, outputs, 1, 1, 0, 1),
+        ]
+        channels = outputs
+    return Architecture(tuple(convolutions), features=1024)
+
+
+# With 1000 classes: 25,557,032 and 4,231,976 parameters.
 ARCHITECTURES: Dict[str, Architecture] = {
-    "resnet50_v1.5": Architecture(backbone_parameters=23_508_032, features=2048),
-    "mobilenet_v1": Architecture(backbone_parameters=3_206_976, features=1024),
+    "resnet50_v1.5": _resnet50(),
+    "mobilenet_v1": _mobilenet_v1(),
 }

@@ -8,11 +8,14 @@ from typing import Optional, Sequence
 
 from .architectures import ARCHITECTURES
 
-FRAMEWORKS = ("pytorch",)
+FRAMEWORKS = ("pytorch", "tensorflow", "mxnet", "paddle", "jax", "mindspore", "oneflow")
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16")
 LAYOUTS = ("nchw", "nhwc")
 SCHEDULES = ("cosine", "step", "constant")
 SYNTHETIC = "synthetic"
+
+IMAGENET_IMAGES = 1_281_167
+"""The training images of ImageNet-1k: the epoch of synthetic data."""
 
 
 @dataclass(frozen=True)
@@ -55,6 +58,9 @@ class Settings:
     classes: int
     events: Optional[str]
     memory_limit: Optional[int]
+    collective: str
+    equivalence: Optional[str]
+    epoch_images: int
     recipe: Recipe
 
     @property
@@ -99,6 +105,9 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
         classes=given.classes,
         events=given.events,
         memory_limit=given.memory_limit,
+        collective=given.collective,
+        equivalence=given.equivalence,
+        epoch_images=given.epoch_images,
         recipe=Recipe(
             learning_rate=learning_rate,
             momentum=given.momentum,
@@ -134,12 +143,19 @@ def _parser() -> argparse.ArgumentParser:
     case.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="what computes")
     case.add_argument("--threads", type=_count, default=0, metavar="N", help="of this rank; 0: as they are")
     case.add_argument("--classes", type=_positive, default=1000, metavar="N", help="outputs of the network")
+    case.add_argument(
+        "--collective", default="native", help="what the ranks talk through; native: the framework's"
+    )
     protocol = parser.add_argument_group("protocol")
     protocol.add_argument("--steps", type=_positive, default=120, metavar="N", help="all, the first included")
     protocol.add_argument("--warmup-steps", type=_count, default=20, metavar="N", help="steps not measured")
     protocol.add_argument("--seed", type=_count, default=0, metavar="N", help="of weights, data and crops")
     protocol.add_argument("--events", metavar="FILE", help="what rank 0 writes; standard output if not given")
     protocol.add_argument("--memory-limit", type=_positive, metavar="BYTES", help="of this process's data")
+    protocol.add_argument(
+        "--equivalence", metavar="FILE",
+        help="train the three steps in this file (.npz) instead, and write what they computed as the events",
+    )  # fmt: skip
     recipe = parser.add_argument_group("recipe")
     recipe.add_argument("--learning-rate", type=float, help="if not given: 0.256 a global batch of 256")
     recipe.add_argument("--momentum", type=float, default=0.875, help="of SGD")
@@ -152,6 +168,10 @@ def _parser() -> argparse.ArgumentParser:
     recipe.add_argument("--schedule", choices=SCHEDULES, default="cosine", help="of the learning rate")
     recipe.add_argument("--epochs", type=_positive, default=90, metavar="N", help="length of the schedule")
     recipe.add_argument("--warmup-epochs", type=_count, default=8, metavar="N", help="of the learning rate")
+    recipe.add_argument(
+        "--epoch-images", type=_positive, default=IMAGENET_IMAGES, metavar="N",
+        help="length of an epoch of synthetic data",
+    )  # fmt: skip
     recipe.add_argument("--loss-scale", type=_loss_scale, default="dynamic", help="dynamic, or a number")
     return parser
 

@@ -3,7 +3,13 @@
 from __future__ import annotations
 
 import os
-from typing import Mapping, NamedTuple, Optional
+from typing import Mapping, NamedTuple, Optional, Tuple
+
+NODES = "TRAINMARK_NODES"
+"""The variable with the addresses of all nodes, separated by commas; not needed on one node."""
+
+RESERVED_PORTS = 4
+"""The rendezvous port and those after it that belong to no rank."""
 
 
 class Place(NamedTuple):
@@ -15,6 +21,21 @@ class Place(NamedTuple):
     local_world_size: int
     address: Optional[str]
     port: Optional[int]
+    nodes: Tuple[str, ...] = ()
+    """The address of each node, by node rank; empty when all ranks are on one."""
+
+    def address_of(self, rank: int) -> str:
+        """Return the address at which a rank can be reached; ranks are numbered node by node."""
+        assert self.address is not None
+        return self.nodes[rank // self.local_world_size] if self.nodes else self.address
+
+    def port_of(self, rank: int) -> int:
+        """Return a port of the rank's own, for the frameworks whose ranks each listen on one.
+
+        The rendezvous port and three after it are left to schedulers and servers.
+        """
+        assert self.port is not None
+        return self.port + RESERVED_PORTS + rank
 
     @property
     def distributed(self) -> bool:
@@ -36,13 +57,20 @@ def place_from(environment: Mapping[str, str] = os.environ) -> Place:
     rank, world_size = _number(environment, "RANK"), _number(environment, "WORLD_SIZE")
     if not 0 <= rank < world_size:
         raise ValueError(f"RANK is {rank}, but WORLD_SIZE is {world_size}")
+    local_world_size = _number(environment, "LOCAL_WORLD_SIZE", world_size)
+    nodes = tuple(name for name in environment.get(NODES, "").split(",") if name)
+    if nodes and len(nodes) * local_world_size != world_size:
+        raise ValueError(
+            f"{NODES} names {len(nodes)} nodes of {local_world_size} ranks, but WORLD_SIZE is {world_size}"
+        )
     return Place(
         rank=rank,
         world_size=world_size,
         local_rank=_number(environment, "LOCAL_RANK", rank),
-        local_world_size=_number(environment, "LOCAL_WORLD_SIZE", world_size),
+        local_world_size=local_world_size,
         address=environment["MASTER_ADDR"],
         port=_number(environment, "MASTER_PORT"),
+        nodes=nodes,
     )
 
 

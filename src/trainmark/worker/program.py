@@ -71,6 +71,9 @@ def limit_memory(limit_bytes: int) -> None:
 
 def _run(settings: Settings, place: Place, framework: Any, events: Optional[EventWriter]) -> None:
     training: Training = framework.open_training(settings, place)
+    if settings.equivalence is not None:
+        _observe(training, settings, events)
+        return
     global_batch = settings.batch_per_device * place.world_size
 
     def after_first_step() -> None:
@@ -106,6 +109,20 @@ def _run(settings: Settings, place: Place, framework: Any, events: Optional[Even
         )
         memory_of = str(training.describe()["peak_memory_of"])
         events.write([], report.summary(timeline, ranks, losses, memory_of))
+    training.close()
+
+
+def _observe(training: Training, settings: Settings, events: Optional[EventWriter]) -> None:
+    from .equivalence import observe_training
+
+    try:
+        seen = observe_training(training, settings)
+    except (OSError, ValueError) as error:
+        raise RunError(FAILED, f"the equivalence input cannot be used: {first_sentence(error)}") from error
+    if events is not None:
+        described = training.describe()
+        events.write(PARAMETER, {**described, "actual": training.actual()})
+        events.write([], {"outcome": "ok", "equivalence": seen})
     training.close()
 
 

@@ -7,9 +7,6 @@ from typing import List
 
 from .arguments import Recipe
 
-IMAGENET_IMAGES = 1_281_167
-"""The training images of ImageNet-1k: the epoch of synthetic data."""
-
 STEP_EPOCHS = (30, 60, 80)
 """Where the step schedule divides the rate by ten, as the 90-epoch recipes do."""
 

@@ -2,9 +2,38 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .window import Steps
+
+
+class ConvolutionSeen(NamedTuple):
+    """What the framework's own objects say of a convolution, and what came out of it.
+
+    ``padding`` is ((top, bottom), (left, right)); ``output`` is (batch, channels, height, width) whatever the
+    layout; ``output_norm`` is the square root of the sum of the squares of all output values.
+    """
+
+    name: str
+    kernel: Tuple[int, int]
+    stride: Tuple[int, int]
+    padding: Tuple[Tuple[int, int], Tuple[int, int]]
+    groups: int
+    output: Tuple[int, int, int, int]
+    output_norm: float
+
+
+class Observation(NamedTuple):
+    """One forward and backward pass without an update, in training mode; arrays are numpy's, float32.
+
+    ``gradients`` are those of the loss alone (no weight decay in them), by the names and in the shapes of
+    ``architectures.Architecture.shapes``; ``logits`` is (batch, classes); ``convolutions`` are in forward order.
+    """
+
+    logits: Any
+    loss: float
+    gradients: Mapping[str, Any]
+    convolutions: Sequence[ConvolutionSeen]
 
 
 class Training(Steps):
@@ -46,6 +75,28 @@ class Training(Steps):
 
     def gather(self, values: Sequence[int]) -> List[List[int]]:
         """Return every rank's ``values`` (64-bit), by rank. All ranks call it."""
+        raise NotImplementedError
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Take over parameters and running statistics (numpy, float32), and leave the optimizer's state as it is.
+
+        Names and shapes are those of ``architectures.Architecture.shapes``; all of them are given.
+        """
+        raise NotImplementedError
+
+    def read_weights(self) -> Dict[str, Any]:
+        """Return copies of the parameters and running statistics, as ``load_weights`` takes them."""
+        raise NotImplementedError
+
+    def set_batch(self, images: Any, labels: Any) -> None:
+        """Train on this batch from now on: numpy, (batch, 3, height, width) in float32, and (batch,) in int64."""
+        raise NotImplementedError
+
+    def observe(self) -> Observation:
+        """Pass the batch forward and backward with the very model and loss of ``step``, and update no parameter.
+
+        Running statistics may change; the caller loads them again.
+        """
         raise NotImplementedError
 
     def close(self) -> None:

@@ -34,10 +34,23 @@ Source = Annotated[BuiltinSource | FolderSource, Field(discriminator="kind")]
 
 
 class Launcher(StrEnum):
-    """Who starts the ranks of one node: nobody (one process), or torchrun."""
+    """Who starts the ranks of one node.
+
+    ``process``: nobody, there is one process. ``torchrun``. ``ranks``: each rank is a process of its own that
+    finds its place in the variables that torchrun would set, as the built-in workers do.
+    """
 
     PROCESS = "process"
     TORCHRUN = "torchrun"
+    RANKS = "ranks"
+
+
+class DataFormat(StrEnum):
+    """In which form a program takes its images; see ``trainmark data convert``."""
+
+    IMAGE_FOLDER = "image-folder"
+    TFRECORD = "tfrecord"
+    RECORDIO = "recordio"
 
 
 class Axis(_Frozen):
@@ -53,6 +66,16 @@ class Axis(_Frozen):
     counts: Literal["per-device", "global"] = "per-device"
 
 
+class Gap(_Frozen):
+    """What a program cannot do although it has the axes: all of ``when`` holds, for the ``reason``.
+
+    ``device`` in ``when`` is what a rank really computes on, ``cpu`` or ``cuda``, never ``auto``.
+    """
+
+    when: Mapping[str, str] = Field(min_length=1)
+    reason: str
+
+
 class Card(_Frozen):
     """One training program.
 
@@ -62,7 +85,8 @@ class Card(_Frozen):
     words: ``{value}`` (of the axis), ``{source}`` (the program's folder), ``{events}`` (the file for
     DLLogger events), ``{data}`` (its folder or list, or ``synthetic``), ``{steps}``, ``{warmup_steps}``,
     ``{threads}``, ``{loader_workers}``, ``{seed}``. ``log_format`` names the reader of its output in
-    ``logs/``.
+    ``logs/``. ``gaps`` are combinations of values that the program lacks. ``data_formats`` says for a loader in
+    which form it takes real images; one that is not named takes an image folder.
     """
 
     name: Word
@@ -78,8 +102,14 @@ class Card(_Frozen):
     axes: Mapping[str, Axis]
     fixed: Mapping[str, Any] = Field(default_factory=dict)
     options: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    gaps: tuple[Gap, ...] = ()
+    data_formats: Mapping[Word, DataFormat] = Field(default_factory=dict)
     environment_variables: Mapping[VariableName, str] = Field(default_factory=dict)
 
     def unknown_axes(self) -> list[str]:
         """Return the names under ``axes`` and ``fixed`` that are no axes of a case."""
         return [name for name in (*self.axes, *self.fixed) if name not in AXES]
+
+    def data_format(self, loader: str) -> DataFormat:
+        """Return the form in which a loader of this program takes real images."""
+        return self.data_formats.get(loader, DataFormat.IMAGE_FOLDER)

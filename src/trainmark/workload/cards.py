@@ -83,6 +83,10 @@ def read_card(path: Path) -> Workload:
     for name in card.unknown_axes():
         section = "axes" if name in card.axes else "fixed"
         raise document.error((section, name), f"is not an axis{nearest(name, AXES)}")
+    for number, gap in enumerate(card.gaps):
+        for name in gap.when:
+            if name not in AXES:
+                raise document.error(("gaps", number, "when", name), f"is not an axis{nearest(name, AXES)}")
     if isinstance(card.source, BuiltinSource):
         return Workload(card, WORKER)
     folder = (path.parent / card.source.path).resolve()

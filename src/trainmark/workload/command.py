@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.errors import nearest
-from trainmark.suite import AXES, Case
+from trainmark.suite import AXES, Case, Device
+from trainmark.workload.card import Card
 from trainmark.workload.cards import Workload
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
@@ -54,6 +55,17 @@ def program_words(case: Case, workload: Workload, values: Values) -> tuple[str, 
             )
         words += [_filled(word, known | {"value": _text(value)}) for word in card.options[option]]
     return tuple(words)
+
+
+def find_gap(case: Case, card: Card, device: Device) -> str | None:
+    """Return why the program cannot do this combination of axes on ``device``, or None."""
+    for gap in card.gaps:
+        if all(
+            _text(device if axis == "device" else getattr(case, axis)) == value
+            for axis, value in gap.when.items()
+        ):
+            return gap.reason
+    return None
 
 
 def _axis_words(case: Case, axis: str, workload: Workload, known: dict[str, str]) -> list[str]:

@@ -9,7 +9,6 @@ import torch
 
 from ..arguments import Settings
 from ..outcomes import RunError
-from ..schedule import IMAGENET_IMAGES
 
 Batch = Tuple[Any, Any]
 """Images (batch, 3, size, size) in the compute type, and labels (batch,) in int64, on the device."""
@@ -27,7 +26,7 @@ def memory_format(layout: str) -> Any:
 class Feed:
     """A source of batches without end."""
 
-    epoch_images: int = IMAGENET_IMAGES
+    epoch_images: int
     decoder: Optional[str] = None
     wait_s: float = 0.0
     """How long the last call of ``next`` waited for the loader."""
@@ -45,11 +44,27 @@ class SyntheticFeed(Feed):
 
     def __init__(self, settings: Settings, rank: int, device: Any, dtype: Any) -> None:
         """Draw the batch; each rank has its own."""
+        self.epoch_images = settings.epoch_images
         generator = torch.Generator(device=device).manual_seed(settings.seed + rank)
         shape = (settings.batch_per_device, 3, settings.image_size, settings.image_size)
         images = torch.randn(shape, generator=generator, device=device)
         labels = torch.randint(settings.classes, shape[:1], generator=generator, device=device)
         self._batch = (images.to(dtype).contiguous(memory_format=memory_format(settings.layout)), labels)
+
+    def next(self) -> Batch:
+        """Return the batch."""
+        return self._batch
+
+
+class GivenFeed(Feed):
+    """One batch that was given as numpy arrays, used in every step."""
+
+    def __init__(self, images: Any, labels: Any, settings: Settings, device: Any, dtype: Any) -> None:
+        """Copy images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
+        self.epoch_images = settings.epoch_images
+        pixels = torch.from_numpy(images).to(device, dtype)
+        layout = memory_format(settings.layout)
+        self._batch = (pixels.contiguous(memory_format=layout), torch.from_numpy(labels).to(device))
 
     def next(self) -> Batch:
         """Return the batch."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -11,12 +11,13 @@ from ..arguments import Settings
 from ..outcomes import INVALID, UNSUPPORTED, RunError
 from ..place import Place
 from ..schedule import learning_rates
-from ..training import Training
+from ..training import Observation, Training
 from ..window import HostMarks, slots_for
+from . import observing
 from .compilers import MODES, NONE, cache_hits, check_compiler, compile_model, compile_s
 from .device import CudaMarks, choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
-from .feed import Feed, SyntheticFeed, memory_format
+from .feed import Feed, GivenFeed, SyntheticFeed, memory_format
 from .models import build_model, count_parameters
 from .precision import Precision, autocast, choose_precision, convert_weights, loss_scaler
 from .witness import Witness
@@ -79,10 +80,7 @@ class PyTorchTraining(Training):
         """Train on the batch at hand, then fetch the next one while the device still computes."""
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = self._rates[index]
-        images, labels = self.batch
-        with self.autocast:
-            # In FP32: a logarithm of FP16 sums is what loss scaling cannot mend.
-            loss = self.loss(self.network(images).float(), labels)
+        _, loss = self._forward()
         self.scaler.scale(loss).backward()
         self.scaler.step(self.optimizer)
         self.scaler.update()
@@ -90,6 +88,14 @@ class PyTorchTraining(Training):
         self._loss_of[index].copy_(loss.detach())
         self.batch = self._feed.next()
         self.data_waits_s[index] = self._feed.wait_s
+
+    def _forward(self) -> Tuple[Any, Any]:
+        """Return logits and loss of the batch at hand."""
+        images, labels = self.batch
+        with self.autocast:
+            # In FP32: a logarithm of FP16 sums is what loss scaling cannot mend.
+            logits = self.network(images).float()
+            return logits, self.loss(logits, labels)
 
     def mark(self, slot: int) -> None:
         """Note when the device is done with everything handed over so far."""
@@ -201,6 +207,25 @@ class PyTorchTraining(Training):
     def gather(self, values: Sequence[int]) -> List[List[int]]:
         """Return every rank's values."""
         return self._group.gather(values)
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Take over parameters and running statistics."""
+        observing.load(observing.named_tensors(self.model, self._settings.model), weights)
+
+    def read_weights(self) -> Dict[str, Any]:
+        """Return parameters and running statistics."""
+        return observing.read(observing.named_tensors(self.model, self._settings.model))
+
+    def set_batch(self, images: Any, labels: Any) -> None:
+        """Train on this batch from now on."""
+        self._feed.close()
+        self._feed = GivenFeed(images, labels, self._settings, self._device, self._precision.compute)
+        self.batch = self._feed.next()
+
+    def observe(self) -> Observation:
+        """Pass the batch forward and backward with the step's own model and loss."""
+        tensors = observing.named_tensors(self.model, self._settings.model)
+        return observing.observe(self.model, self._settings.model, self._forward, tensors)
 
     def close(self) -> None:
         """End the loader, and leave the group with the others."""

@@ -1,4 +1,4 @@
-"""MobileNetV1 of width 1.0: Howard et al., https://arxiv.org/abs/1704.04861, table 1."""
+"""MobileNetV1 as a torch module; what its layers are stands in ``architectures.py``."""
 
 from __future__ import annotations
 
@@ -6,30 +6,12 @@ from typing import Any, List
 
 from torch import nn
 
-BLOCKS = (
-    (64, 1),
-    (128, 2),
-    (128, 1),
-    (256, 2),
-    (256, 1),
-    (512, 2),
-    (512, 1),
-    (512, 1),
-    (512, 1),
-    (512, 1),
-    (512, 1),
-    (1024, 2),
-    (1024, 1),
-)
-"""Output channels and stride of each depthwise-separable block."""
+from ...architectures import ARCHITECTURES, Convolution
+from .units import convolution
 
 
-def _convolution(channels: int, outputs: int, size: int, stride: int, groups: int = 1) -> List[nn.Module]:
-    return [
-        nn.Conv2d(channels, outputs, size, stride=stride, padding=size // 2, groups=groups, bias=False),
-        nn.BatchNorm2d(outputs),
-        nn.ReLU(inplace=True),
-    ]
+def _unit(description: Convolution) -> List[nn.Module]:
+    return [*convolution(description), nn.ReLU(inplace=True)]
 
 
 class MobileNetV1(nn.Module):
@@ -38,18 +20,13 @@ class MobileNetV1(nn.Module):
     def __init__(self, classes: int) -> None:
         """Draw the weights from torch's generator."""
         super().__init__()
-        layers = _convolution(3, 32, 3, stride=2)
-        channels = 32
-        for outputs, stride in BLOCKS:
-            layers += _convolution(channels, channels, 3, stride, groups=channels)
-            layers += _convolution(channels, outputs, 1, stride=1)
-            channels = outputs
+        architecture = ARCHITECTURES["mobilenet_v1"]
+        layers: List[nn.Module] = []
+        for description in architecture.convolutions:
+            layers += _unit(description)
         self.features = nn.Sequential(*layers)
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.classifier = nn.Linear(channels, classes)
-        for module in self.modules():
-            if isinstance(module, nn.Conv2d):
-                nn.init.kaiming_normal_(module.weight, mode="fan_in", nonlinearity="relu")
+        self.classifier = nn.Linear(architecture.features, classes)
 
     def forward(self, images: Any) -> Any:
         """Map images (batch, 3, h, w) to logits (batch, classes)."""

@@ -1,0 +1,118 @@
+"""Shows what a training step really is, so that it can be compared with that of another framework.
+
+The input (.npz) holds initial weights by the names of ``architectures.py``, ``images`` (batch, 3, size, size) and
+``labels`` (batch,). For each of ``STEPS`` steps the batch is first *observed*: forward and backward, no update. Then
+the weights of before are loaded again and the step is done by ``Training.step``, the function that is timed. From the
+weights before and after it, and the observed gradients, follow the conventions that cannot be seen from outside:
+with u the update, w the weights, g the gradient, l the learning rate, d the decay, m the momentum,
+
+    u_0 = l_0 (g_0 + d w_0)             a parameter that does not decay gives l_0, the others d
+    u_1 = l_1 (m v + g_1 + d w_1)       with v = u_0 / l_0, gives l_1 m
+
+Nothing of this is taken from what the worker says of itself. Sums are in float64.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Dict, List, Mapping
+
+from .architectures import ARCHITECTURES, is_trainable
+from .arguments import Settings
+from .training import Training
+
+SCHEMA = "trainmark.equivalence/1"
+STEPS = 3
+
+
+def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
+    """Train ``STEPS`` steps on the input of ``settings.equivalence``; return what was seen, ready for JSON.
+
+    Raises OSError or ValueError when the input cannot be read.
+    """
+    import numpy as np
+
+    assert settings.equivalence is not None
+    with np.load(settings.equivalence) as given:
+        arrays = {name: given[name] for name in given.files}
+    images, labels = arrays.pop("images"), arrays.pop("labels")
+    shapes = ARCHITECTURES[settings.model].shapes(settings.classes)
+    wrong = [name for name, shape in shapes.items() if name not in arrays or arrays[name].shape != shape]
+    if wrong:
+        raise ValueError(f"{settings.equivalence} has no weights of this model for {wrong[0]}")
+
+    training.load_weights(arrays)
+    training.set_batch(images, labels)
+    before = training.read_weights()
+    steps: List[Dict[str, Any]] = []
+    updates: List[Mapping[str, Any]] = []
+    for index in range(STEPS):
+        seen = training.observe()
+        training.load_weights(before)
+        training.step(index)
+        training.synchronize()
+        after = training.read_weights()
+        trainable = [name for name in shapes if is_trainable(name)]
+        updates.append({name: _double(before[name]) - _double(after[name]) for name in trainable})
+        steps.append(
+            {
+                "loss": float(seen.loss),
+                "logits": [[float(value) for value in row] for row in np.asarray(seen.logits, np.float64)],
+                "gradients": {name: _sketch(name, seen.gradients[name]) for name in trainable},
+                "updates": {name: _sketch(name, updates[-1][name]) for name in trainable},
+                "running": {name: _sketch(name, after[name]) for name in shapes if not is_trainable(name)},
+                "moments": _moments(before, seen.gradients, updates, trainable),
+            }
+        )
+        if index == 0:
+            convolutions = [conv._asdict() for conv in seen.convolutions]
+        before = after
+    return {
+        "schema": SCHEMA,
+        "framework": settings.framework,
+        "model": settings.model,
+        "classes": settings.classes,
+        "parameters": sum(int(np.prod(before[name].shape)) for name in shapes if is_trainable(name)),
+        "convolutions": convolutions,
+        "steps": steps,
+        "step_losses": training.losses()[:STEPS],
+    }
+
+
+def _double(array: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(array, np.float64)
+
+
+def _sketch(name: str, array: Any) -> Dict[str, float]:
+    """Return the norm of an array and its sum with pseudo-random signs, which tells arrays of one norm apart."""
+    import numpy as np
+
+    values = _double(array).ravel()
+    signs = np.random.RandomState(zlib.crc32(name.encode())).randint(0, 2, values.size) * 2 - 1
+    return {"norm": float(np.sqrt(values @ values)), "signed_sum": float(values @ signs)}
+
+
+def _moments(
+    weights: Mapping[str, Any],
+    gradients: Mapping[str, Any],
+    updates: List[Mapping[str, Any]],
+    names: List[str],
+) -> Dict[str, Dict[str, float]]:
+    """Return the inner products from which learning rate, decay and momentum are solved, by parameter.
+
+    u: this step's update; p: that of the step before (zero for the first); g: gradient; w: weights before.
+    """
+    moments: Dict[str, Dict[str, float]] = {}
+    for name in names:
+        vectors = {
+            "u": updates[-1][name].ravel(),
+            "g": _double(gradients[name]).ravel(),
+            "w": _double(weights[name]).ravel(),
+        }
+        if len(updates) > 1:
+            vectors["p"] = updates[-2][name].ravel()
+        keys = sorted(vectors)
+        moments[name] = {a + b: float(vectors[a] @ vectors[b]) for i, a in enumerate(keys) for b in keys[i:]}
+    return moments
