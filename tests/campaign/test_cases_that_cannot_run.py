@@ -130,7 +130,7 @@ REFUSED: list[tuple[dict[str, Any], dict[str, Any], str]] = [
         {},
         r"card\.yaml:\d+: axes\.precison: is not an axis; did you mean 'precision'",
     ),
-    ({"launcher": "mpirum"}, {}, r"card\.yaml:\d+: launcher: input should be 'process' or 'torchrun'"),
+    ({"launcher": "mpirum"}, {}, r"card\.yaml:\d+: launcher: input should be 'process', 'torchrun', "),
     ({"colour": "red"}, {}, r"card\.yaml:\d+: colour: extra inputs are not permitted"),
     ({"source": {"kind": "folder", "path": "no/where"}}, {}, r"card\.yaml:\d+: source\.path: no such folder"),
     ({"environment_variables": {"A B": "c"}}, {}, r"card\.yaml:\d+: environment_variables"),

@@ -286,8 +286,10 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(tmp_path: P
     error = (tmp_path / "err").read_text()
     assert ran.returncode == 0, (ran.stdout, ran.stderr, error)
     assert ran.stdout.startswith("exit 1\n")
-    assert error.count("\n") == 1
-    assert "the disk is full after" in error
+    # On a slow machine it says now and then how far it is.
+    said = [line for line in error.splitlines() if not line.startswith("making: ")]
+    assert len(said) == 1
+    assert "the disk is full after" in said[0]
     assert ".tmp" not in ran.stdout
     assert "d: finished; 400 pictures" in ran.stdout
     assert "no problem found" in ran.stdout

@@ -1,12 +1,12 @@
 """The catalogue that ships: every entry is whole."""
 
-import re
 from pathlib import Path
 
 import pytest
+from packaging.requirements import Requirement
 
 from trainmark.environment.entry import INSIDE, Entry, entries, find_entry, lock_of
-from trainmark.environment.lock import canonical
+from trainmark.environment.lock import canonical, read_pin
 from trainmark.errors import InputError
 
 
@@ -19,10 +19,28 @@ def test_every_framework_has_a_smoke_test_and_a_lock_for_each_variant_with_all_i
     assert {"version", "cuda", "cudnn", "nccl"} >= set(entry.versions) >= {"version"}
     for variant, wanted in entry.variants.items():
         pins = {pin.name: pin for pin in lock_of(entry, variant).pins}
-        for requirement in wanted.requirements:
-            name, *version = re.split(r"===?", requirement)
-            assert canonical(name) in pins
-            assert not version or pins[canonical(name)].version == version[0]
+        for requirement in map(Requirement, wanted.requirements):
+            version = pins[canonical(requirement.name)].version
+            assert requirement.specifier.contains(version, prereleases=True), f"{requirement}: {version}"
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: str(entry.framework))
+def test_what_an_extra_brings_along_is_at_odds_with_no_lock(entry: Entry) -> None:
+    for variant in entry.variants:
+        pins = {pin.name: pin for pin in lock_of(entry, variant).pins}
+        for extra in entry.extras.values():
+            for text in (*extra.requirements, *extra.build.requirements):
+                pin = read_pin(text)
+                assert pin is not None
+                assert pins.get(pin.name, pin).version == pin.version
+
+
+def test_a_placeholder_is_in_no_lock() -> None:
+    for entry in entries():
+        if entry.placeholder is not None:
+            for variant in entry.variants:
+                names = {pin.name for pin in lock_of(entry, variant).pins}
+                assert canonical(entry.placeholder.package) not in names
 
 
 def test_an_unknown_name_gets_the_nearest_one() -> None:

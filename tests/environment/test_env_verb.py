@@ -18,6 +18,45 @@ def test_list_says_what_there_can_be(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "not created" in capsys.readouterr().out
 
 
+def test_list_has_a_line_for_each_framework_with_what_can_be_made_and_what_is_in_the_way(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["env", "list", "--root", str(tmp_path)]) == 0
+    head, *lines, place = capsys.readouterr().out.splitlines()
+    assert head.split("  ")[0] == "environment"
+    assert place == f"in {tmp_path}/envs"
+    by_name = {line.split()[0]: line for line in lines}
+    assert by_name["pytorch"].endswith("cpu, cuda; Python 3.11, 3.12, 3.13")
+    assert "by --wheel FILE or --index URL only: PyPI's 'oneflow' is a placeholder" in by_name["oneflow"]
+    assert "--extra horovod" in by_name["mxnet"]
+
+    monkeypatch.setenv("PATH", "/nonexistent")
+    monkeypatch.setattr(sys, "executable", "/nonexistent/python")
+    assert main(["env", "list", "--root", str(tmp_path)]) == 0
+    assert "no Python 3.11 or 3.12 or 3.13 found here" in capsys.readouterr().out
+
+
+def test_several_are_made_in_turn_and_those_that_fail_are_named_at_the_end(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+    names = ["pytorch", "jax", "pytorch"]
+    assert main(["env", "create", *names, "--variant", "cpu", "--root", str(tmp_path / "file")]) == 1
+    first, second, last = capsys.readouterr().err.splitlines()
+    assert first.startswith("trainmark env: pytorch: ")
+    assert second.startswith("trainmark env: jax: ")
+    assert last == "trainmark env: failed: pytorch, jax"
+
+
+def test_all_names_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (tmp_path / "file").write_text("")
+    assert main(["env", "create", "--all", "--variant", "cpu", "--root", str(tmp_path / "file")]) == 1
+    said = capsys.readouterr().err
+    assert "trainmark env: oneflow is left out: by --wheel FILE or --index URL only" in said
+    assert "oneflow" not in said.splitlines()[-1]
+    assert "pytorch" in said.splitlines()[-1]
+
+
 def test_check_of_what_is_not_there_exits_1_with_the_way_out(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -51,6 +90,11 @@ def test_check_of_a_python_without_the_framework_names_it(
         (["check", "tensorflow2"], "no environment 'tensorflow2'"),
         (["remove", "system"], "no environment 'system'"),
         (["create", "pytorch", "--variant", "rocm"], "rocm"),
+        (["create"], "give the names of environments, or --all"),
+        (["create", "pytorch", "--all"], "give the names of environments, or --all"),
+        (["create", "pytorch", "jax", "--wheel", "a.whl"], "are for one environment"),
+        (["create", "pytorch", "jaxx"], "did you mean 'jax'"),
+        (["create", "pytorch", "--variant", "cpu", "--extra", "horovod"], "'pytorch' has no extra 'horovod'"),
     ],
 )
 def test_input_errors_exit_2_with_one_line(

@@ -71,7 +71,7 @@ def test_an_environment_is_made_once_checked_and_found_wrong_in_every_way_that_i
     (changed / "METADATA").write_text("Metadata-Version: 2.1\nName: tinyframework\nVersion: 1.1\n")
     report = check("tinyframework", home=home, catalog=catalog)
     assert [finding.check for finding in report.findings if not finding.ok] == ["packages"]
-    assert "tinyframework: 1.0 became 1.1" in str(report.findings)
+    assert "tinyframework 1.0 became 1.1" in str(report.findings)
 
     # A framework that does not import.
     next(made.folder.rglob("tinyframework.py")).write_text("raise OSError('libtiny.so.1: cannot open')\n")

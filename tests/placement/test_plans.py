@@ -13,10 +13,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmark.placement import Command, Interpreter, Machine, Plan, Run, place, this_machine
+from trainmark.environment.engine import Engine
+from trainmark.placement import (
+    Command,
+    Container,
+    Interpreter,
+    Machine,
+    Plan,
+    Run,
+    containerised,
+    place,
+    this_machine,
+)
 from trainmark.placement.machine import usable_cores
 from trainmark.suite import Case, Protocol
-from trainmark.workload import Axis, Card, UnsupportedByCard, Workload, load_workloads
+from trainmark.workload import Axis, Card, Counts, Image, UnsupportedByCard, Workload, load_workloads
 
 GOLDEN = Path(__file__).with_name("golden")
 VENV = Interpreter(Path("/home/me/envs/pytorch/bin/python"), isolated=True)
@@ -137,7 +148,7 @@ def words(workload: Workload, case: Case) -> tuple[str, ...]:
 
 
 def test_a_program_that_counts_the_global_batch_is_given_it() -> None:
-    flags = Axis(flags=("-b", "{value}"), counts="global")
+    flags = Axis(flags=("-b", "{value}"), counts=Counts.GLOBAL)
     workload = fake(axes={"batch_per_device": flags, "devices_per_node": Axis()})
     assert words(workload, Case(framework="fake", batch_per_device=32, devices_per_node=4)) == (
         "/programs/train.py",
@@ -191,3 +202,41 @@ def test_a_shell_reads_a_printed_command_as_it_was_meant(
 def test_a_printed_command_can_be_split_again() -> None:
     text = plan(Case(), HOST, VENV).commands[0].text()
     assert shlex.split(text)[:5] == ["env", "-u", "PYTHONPATH", "-u", "PYTHONHOME"]
+
+
+def on_two_gpus(machine: Machine, **card: Any) -> Command:
+    workload = fake(axes={"devices_per_node": Axis(), "device": Axis()}, **card)
+    case = Case.model_validate({"framework": "fake", "devices_per_node": 2, "device": "cuda"})
+    run = Run(1, Path("/out"), "synthetic")
+    return place(case, workload, SYSTEM, machine, Protocol.model_validate("dlperf"), run).commands[0]
+
+
+def test_the_gpus_that_the_caller_hides_stay_hidden() -> None:
+    shared = Machine(cores=8, gpus=2, visible=("5", "GPU-8f", "7"))
+    assert on_two_gpus(shared, launcher="spawn").variables["CUDA_VISIBLE_DEVICES"] == "5,GPU-8f"
+    assert "--gpus=5,GPU-8f" in on_two_gpus(shared, launcher="paddle").words
+    assert on_two_gpus(DGX, launcher="spawn").variables["CUDA_VISIBLE_DEVICES"] == "0,1"
+
+
+def test_a_container_is_given_the_hosts_gpus_and_counts_them_anew() -> None:
+    container = Container(Engine.DOCKER, "image", Image(reference="image"), "1:1")
+    inside = Interpreter(Path("python"), isolated=False, container=container)
+    workload = fake(axes={"devices_per_node": Axis(), "device": Axis()}, launcher="spawn")
+    case = Case.model_validate({"framework": "fake", "devices_per_node": 2, "device": "cuda"})
+    machine = Machine(cores=8, gpus=3, visible=("5", "6", "7"))
+    run = Run(1, Path("/out"), "synthetic")
+    words = place(case, workload, inside, machine, Protocol.model_validate("dlperf"), run).commands[0].words
+    assert words[words.index("--gpus") + 1] == '"device=5,6"'
+    assert "CUDA_VISIBLE_DEVICES=0,1" in words
+
+
+def test_what_is_visible_is_read_as_the_names_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-8f,")
+    assert this_machine().visible == ("3", "GPU-8f")
+
+
+def test_an_image_pinned_by_its_digest_is_run_as_it_is_named() -> None:
+    reference = f"registry.example.org:5000/a/image@sha256:{'0a' * 32}"
+    card = fake(image={"reference": reference}).card
+    inside = containerised(Case(framework="fake"), card, Engine.DOCKER, Path("/prepared"), "1:1")
+    assert inside.container == Container(Engine.DOCKER, reference, Image(reference=reference), "1:1")

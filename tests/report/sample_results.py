@@ -6,6 +6,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
+from trainmark.equivalence import Certificate, Check, Pair, Party, Subject
 from trainmark.measure import (
     About,
     Measurement,
@@ -16,7 +17,7 @@ from trainmark.measure import (
     speedup,
 )
 from trainmark.store import CaseResult, Results, RunResult
-from trainmark.suite import Case, Outcome, Protocol
+from trainmark.suite import Case, Layout, Outcome, Protocol
 
 START = datetime(2026, 11, 3, 8, 0, tzinfo=UTC)
 SPREAD = (1.0, 1.004, 0.995, 1.002, 0.998, 1.006, 0.991)
@@ -314,3 +315,77 @@ def _events(step_s: float, warmup: int, steps: int, repeat: int) -> str:
         data = {"step_time_s": settling * wobble, "phase": "measured" if i >= warmup else "warmup"}
         lines.append("DLLL " + json.dumps({"step": [0, i + 1], "data": data}))
     return "\n".join(lines) + "\n"
+
+
+def with_certificate(equal: bool = True) -> Results:
+    """The two frameworks, each in a layout of its own, with the certificate of their check as it came out."""
+    compared = two_frameworks()
+    cases = tuple(
+        found.model_copy(update={"case": found.case.model_copy(update={"layout": Layout.NHWC})})
+        if found.case.framework == "tensorflow"
+        else found
+        for found in compared.cases
+    )
+    return compared.model_copy(update={"cases": cases, "certificates": (certificate(equal),)})
+
+
+def certificate(equal: bool) -> Certificate:
+    """Return what the check of PyTorch 2.13 and TensorFlow 2.21 gave; unequal: with a padding on one side."""
+    padding = Check(
+        subject=Subject.GEOMETRY,
+        deviation=0 if equal else 4,
+        tolerance=0,
+        where=None if equal else "stage2.block0.b",
+        remark=None if equal else "padding ((0, 0), (0, 0)) instead of ((1, 1), (1, 1))",
+    )
+    return Certificate(
+        trainmark_version="0.1.0",
+        model="resnet50_v1.5",
+        made_at=START,
+        batch=8,
+        image_size=96,
+        steps=3,
+        parties=(party("pytorch", "2.13.0+cpu", "nchw"), party("tensorflow", "2.21.0", "nhwc", padding)),
+        pairs=(pair(3.5e-07 if equal else 0.021),),
+        absent={},
+    )
+
+
+def party(framework: str, version: str, layout: str, *checks: Check) -> Party:
+    """Return a framework that trains as described, but for the checks given."""
+    return Party(
+        framework=framework,
+        version=version,
+        device="cpu",
+        layout=layout,
+        parameters=25_557_032,
+        multiply_adds=752_715_776,
+        learning_rates=(0.01, 0.02, 0.03),
+        momentum=(0.875, 0.875),
+        decaying=55,
+        losses=(7.9246, 5.4597, 2.6974),
+        checks=checks,
+    )
+
+
+def pair(activations: float) -> Pair:
+    """Return PyTorch beside TensorFlow; the activations are off by so much."""
+    found = {
+        Subject.ACTIVATIONS: (activations, 1e-4, "stage2.block0.b", None),
+        Subject.LOGITS: (9.0e-07, 1e-4, "step 1", None),
+        Subject.LOSS: (8.8e-08, 1e-5, "step 2", None),
+        Subject.GRADIENTS: (5.9e-03, 5e-2, "stage3.block4.b.bn.bias, step 2", None),
+        Subject.UPDATES: (2.2e-03, 5e-2, "stage3.block4.b.bn.bias, step 2", None),
+        Subject.BATCH_MEANS: (6.6e-06, 1e-3, "stage1.block2.a.bn.running_mean, step 2", None),
+        Subject.BATCH_VARIANCES: (
+            3.2e-06,
+            1e-3,
+            "stage1.block2.c.bn.running_var, step 2",
+            "pytorch keeps the unbiased variance, jax the biased one",
+        ),
+    }
+    checks = tuple(
+        Check(subject=subject, deviation=deviation, tolerance=tolerance, where=where, remark=remark)
+        for subject, (deviation, tolerance, where, remark) in found.items()
+    )
+    return Pair(frameworks=("pytorch", "tensorflow"), checks=checks)

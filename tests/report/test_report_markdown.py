@@ -35,6 +35,8 @@ Golden = Callable[[str, str], None]
 EXAMPLES = {
     "ngc-v100": sample.ngc_v100,
     "two-frameworks": sample.two_frameworks,
+    "equal-work": sample.with_certificate,
+    "unequal-work": lambda: sample.with_certificate(equal=False),
     "only-failures": sample.only_failures,
     "one-case": sample.one_case,
     "no-baseline": sample.no_baseline,
@@ -95,6 +97,30 @@ def test_several_frameworks_stand_side_by_side_in_one_table_a_batch_size(tmp_pat
     assert [row[1] for row in table[2:]] == ["1", "2", "4", "8", "16", "32"]
     assert table[6][2] == "OOM"
     assert "no proof that the frameworks did the same work" in text
+
+
+def test_a_layout_that_belongs_to_its_framework_stands_in_its_column(tmp_path: Path) -> None:
+    table = rows(rendered(sample.with_certificate(), tmp_path), "nodes")
+    assert table[0] == ["nodes", "devices", "tensorflow (nhwc)", "pytorch (nchw)"]
+
+
+def test_frameworks_whose_work_was_shown_to_be_equal_are_said_to_be_so(tmp_path: Path) -> None:
+    text = rendered(sample.with_certificate(), tmp_path)
+    assert "no proof" not in text
+    assert "pytorch, tensorflow were shown to train by the same step" in text
+    assert "| pytorch = tensorflow | 3.5e-07 |" in text
+    assert "≠" not in text
+
+
+def test_unequal_work_is_printed_and_marked_with_the_layer(tmp_path: Path) -> None:
+    results = sample.with_certificate(equal=False)
+    text = rendered(results, tmp_path)
+    table = rows(text, "nodes")
+    assert table[0] == ["nodes", "devices", "tensorflow (nhwc) ≠", "pytorch (nchw) ≠"]
+    assert table[2][2].startswith("336.2")
+    assert "NOT the same work" in text
+    assert "stage2.block0.b padding ((0, 0), (0, 0)) instead of ((1, 1), (1, 1))" in text
+    assert not results.holds
 
 
 def test_one_row_a_way_to_differ_where_all_cases_run_on_equally_many_devices(tmp_path: Path) -> None:

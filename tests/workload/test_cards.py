@@ -1,5 +1,6 @@
 """Cards from files: what is read, what is refused with its line, and which card a case gets."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -7,9 +8,21 @@ import pytest
 import yaml
 
 from trainmark.errors import InputError
-from trainmark.suite import Case, Precision
+from trainmark.logs.formats import find_format
+from trainmark.measure.rules import find_rule
+from trainmark.suite import Case, Device, Precision
 from trainmark.worker.arguments import parse
-from trainmark.workload import Launcher, UnsupportedByCard, Values, load_workloads, program_words, read_card
+from trainmark.workload import (
+    BuiltinSource,
+    Launcher,
+    UnsupportedByCard,
+    Values,
+    commit_of,
+    find_gap,
+    load_workloads,
+    program_words,
+    read_card,
+)
 from trainmark.workload.cards import CATALOG
 
 CARD: dict[str, Any] = {
@@ -24,6 +37,9 @@ CARD: dict[str, Any] = {
     "axes": {"precision": {"values": {"fp32": [], "bf16": ["--bf16"]}}},
     "options": {"deep": ["--deep={value}"]},
 }
+
+
+GIT: dict[str, Any] = {"kind": "git", "url": "https://example.org/code", "commit": "0123456789" * 4}
 
 
 @pytest.fixture
@@ -45,9 +61,13 @@ def values(folder: Path) -> Values:
 @pytest.mark.parametrize("path", sorted(CATALOG.glob("*.yaml")), ids=lambda path: path.stem)
 def test_every_card_that_is_shipped_reads(path: Path) -> None:
     workload = read_card(path)
-    assert workload.source.is_dir()
-    assert (workload.source / "start.py").exists()
-    assert Path(workload.card.command[0].replace("{source}", str(workload.source))).exists()
+    assert find_format(workload.card.log_format)
+    assert workload.card.rule is None or find_rule(workload.card.rule)
+    if isinstance(workload.card.source, BuiltinSource):
+        assert Path(workload.card.command[0].replace("{source}", str(workload.source))).exists()
+    else:
+        assert path.stem == workload.card.name
+        assert not workload.source.is_absolute()
 
 
 def test_a_folder_counts_from_the_cards_own_file(folder: Path) -> None:
@@ -90,7 +110,35 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
         {"fixed": {"lay_out": "nchw"}},
         r"card\.yaml:\d+: fixed\.lay_out: is not an axis; did you mean 'layout'\?",
     ),
-    ({"launcher": "mpi"}, r"card\.yaml:8: launcher: input should be 'process' or 'torchrun'"),
+    ({"launcher": "mpi"}, r"card\.yaml:8: launcher: input should be 'process', 'torchrun', "),
+    ({"launcher": "multiproc"}, r"card\.yaml:8: launcher: 'multiproc' needs a 'starter'"),
+    ({"starter": "x.py"}, r"card\.yaml:8: launcher: 'process' has no use for a 'starter'"),
+    (
+        {"command": ["{sorce}/train.py"]},
+        r"card\.yaml:10: command: \{sorce\} is no placeholder; did you mean 'source'",
+    ),
+    (
+        {"combinations": [{"when": {"loder": "x"}, "words": ["--x"]}]},
+        r"card\.yaml:\d+: combinations\[0\]\.when\.loder: is not an axis; did you mean 'loader'",
+    ),
+    (
+        {"prepare": [{"description": "x", "words": ["x", "{dta}"]}]},
+        r"card\.yaml:\d+: prepare\[0\]\.words: \{dta\} is no placeholder; did you mean 'data'",
+    ),
+    (
+        {"source": GIT | {"commit": "main"}},
+        r"card\.yaml:\d+: source\.commit: should be a whole commit, 40 hexa",
+    ),
+    ({"source": GIT | {"commit": "A" * 40}}, r"source\.commit: should be a whole commit"),
+    (
+        {"source": GIT | {"url": "ext::sh -c touch% /tmp/x"}},
+        r"source\.url: should be an https://, ssh:// or file://",
+    ),
+    ({"source": GIT | {"url": "https://me:secret@example.org/x"}}, r"source\.url: .* without a password"),
+    ({"source": GIT | {"url": "--upload-pack=x"}}, r"source\.url: should be"),
+    ({"source": GIT | {"url": "ssh://-oProxyCommand=x/y"}}, r"source\.url: should be"),
+    ({"source": GIT | {"folder": "../up"}}, r"source\.folder: should be a folder inside the repository"),
+    ({"image": {"reference": "Ubuntu 20"}}, r"image\.reference: string should match"),
     ({"source": {"kind": "svn", "path": "x"}}, r"card\.yaml:\d+: source: "),
     (
         {"source": {"kind": "folder", "path": "away"}},
@@ -156,3 +204,105 @@ def test_the_built_in_worker_takes_every_word_that_its_card_gives_it(folder: Pat
             recipe = settings.recipe
             assert (recipe.schedule, recipe.bn_weight_decay, recipe.loss_scale) == ("step", True, 128)
             assert (recipe.epochs, recipe.warmup_epochs, recipe.momentum) == (1, 1, 1.0)
+
+
+def test_an_option_can_list_its_values(folder: Path) -> None:
+    workload = read_card(
+        written(folder, options={"checkpoints": {"true": [], "false": ["--no-checkpoints"]}})
+    )
+    case = Case(workload="mine", framework="jax", options={"checkpoints": False})
+    assert program_words(case, workload, values(folder))[-1] == "--no-checkpoints"
+    assert "--no-checkpoints" not in program_words(
+        case.model_copy(update={"options": {"checkpoints": True}}), workload, values(folder)
+    )
+    with pytest.raises(UnsupportedByCard, match=r"has no checkpoints '1' \(it has: true, false\)"):
+        program_words(case.model_copy(update={"options": {"checkpoints": 1}}), workload, values(folder))
+
+
+DEPENDING = [
+    {"when": {"data": "!synthetic", "loader": "dali"}, "words": ["--dali", "{dataset}"]},
+    {"when": {"nodes": "!1"}, "words": ["--rank={node}"]},
+]
+
+
+@pytest.mark.parametrize(
+    ("axes", "expected"),
+    [
+        ({}, []),
+        ({"loader": "dali"}, []),
+        ({"loader": "dali", "data": "photos"}, ["--dali", "/photos"]),
+        ({"data": "photos", "nodes": 2}, ["--rank=1"]),
+    ],
+)
+def test_words_can_depend_on_several_axes(folder: Path, axes: dict[str, Any], expected: list[str]) -> None:
+    rules = CARD["axes"] | {"data": {}, "loader": {"values": {"native": [], "dali": []}}, "nodes": {}}
+    workload = read_card(written(folder, axes=rules, combinations=DEPENDING))
+    given = replace(values(folder), dataset="/photos", node=1)
+    case = Case.model_validate({"workload": "mine", "framework": "jax", **axes})
+    assert list(program_words(case, workload, given)[3:]) == expected
+
+
+@pytest.mark.parametrize(("counts", "batch"), [("per-device", "32"), ("per-node", "128"), ("global", "256")])
+def test_a_program_is_given_the_batch_that_it_counts(folder: Path, counts: str, batch: str) -> None:
+    axes = {
+        "batch_per_device": {"flags": ["-b", "{value}"], "counts": counts},
+        "nodes": {},
+        "devices_per_node": {},
+    }
+    scaling = {"learning_rate": 0.256, "batch": 256}
+    workload = read_card(written(folder, axes=axes, scaling=scaling, command=["{learning_rate}"]))
+    case = Case(workload="mine", framework="jax", batch_per_device=32, nodes=2, devices_per_node=4)
+    assert program_words(case, workload, values(folder)) == ("0.256", "-b", batch)
+
+
+def test_a_card_without_a_commit_wants_one_from_the_case(folder: Path) -> None:
+    source = {name: value for name, value in GIT.items() if name != "commit"}
+    workload = read_card(written(folder, source=source))
+    case = Case(workload="mine", framework="jax")
+    with pytest.raises(
+        UnsupportedByCard,
+        match=r"does not say which commit of https://example\.org/code; give the",
+    ):
+        commit_of(case, workload.card)
+    named = case.model_copy(update={"options": {"commit": "b" * 40}})
+    assert commit_of(named, workload.card) == "b" * 40
+    assert program_words(named, workload, values(folder)) == program_words(case, workload, values(folder))
+    assert named.id != case.id, "another commit is another case"
+
+
+def test_a_case_can_name_another_commit_than_its_card(folder: Path) -> None:
+    card = read_card(written(folder, source=GIT)).card
+    case = Case(workload="mine", framework="jax", options={"commit": "c" * 40})
+    assert commit_of(case.model_copy(update={"options": {}}), card) == GIT["commit"]
+    assert commit_of(case, card) == "c" * 40
+
+
+def test_a_programs_gap_is_told_for_the_device_that_it_would_compute_on() -> None:
+    card = load_workloads().find(Case(workload="oneflow-benchmark", framework="oneflow")).card
+    case = Case(workload="oneflow-benchmark", framework="oneflow")
+    assert find_gap(case, card, Device.CPU) == "the program trains on NVIDIA GPUs only"
+    assert find_gap(case, card, Device.CUDA) is None
+
+
+EXTERNAL = sorted(
+    {path.stem for path in CATALOG.glob("*.yaml")} - {p.stem for p in CATALOG.glob("trainmark-*")}
+)
+
+
+@pytest.mark.parametrize("name", EXTERNAL)
+def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
+    tmp_path: Path, name: str
+) -> None:
+    workload = read_card(CATALOG / f"{name}.yaml")
+    card = workload.card
+    plain: dict[str, Any] = {"workload": card.name, "framework": card.framework, "data": "imagenet"}
+    plain |= {axis: next(iter(rule.values)) for axis, rule in card.axes.items() if rule.values}
+    points: list[dict[str, Any]] = [
+        {axis: value} for axis, rule in card.axes.items() for value in rule.values or ()
+    ]
+    choices = {name: tuple(said) if isinstance(said, dict) else (1,) for name, said in card.options.items()}
+    points += [{"options": {option: value}} for option, values in choices.items() for value in values]
+    for point in [{}, *points]:
+        case = Case.model_validate(plain | point)
+        words = program_words(case, workload, replace(values(tmp_path), dataset="/imagenet"))
+        assert not [word for word in words if "{" in word or "}" in word]

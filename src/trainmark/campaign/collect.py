@@ -13,6 +13,7 @@ from trainmark.campaign.reading import measure_run
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
 from trainmark.environment import Manifest, fingerprint
+from trainmark.equivalence import Certificate
 from trainmark.execution import OutcomeRecord, ResultDirectory
 from trainmark.execution.telemetry import TelemetrySummary, summarise
 from trainmark.logs.events import RunEvents, read_events
@@ -32,11 +33,16 @@ Finished = tuple[Case, Sequence[RunResult]]
 
 
 def collect(
-    suite: Suite, finished: Sequence[Finished], manifests: Mapping[str, Mapping[str, Any]], command: str
+    suite: Suite,
+    finished: Sequence[Finished],
+    manifests: Mapping[str, Mapping[str, Any]],
+    command: str,
+    certificates: Sequence[Certificate] = (),
 ) -> Results:
     """Return the results of the suite's cases that are given, as far as they are finished.
 
-    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs.
+    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs; ``certificates`` say which
+    frameworks were shown to do equal work.
     """
     throughputs = {case.id: _throughputs(runs) for case, runs in finished}
     results = tuple(_case_result(case, runs, _speedup(case, throughputs)) for case, runs in finished)
@@ -50,6 +56,7 @@ def collect(
         complete=not any(wants_another(suite.protocol, as_attempts(runs)) for _, runs in finished),
         cases=results,
         manifests=manifests,
+        certificates=tuple(certificates),
     )
 
 
@@ -82,7 +89,7 @@ def collect_run(
     telemetry = _telemetry(folder / TELEMETRY, events)
     doubts: tuple[Suspicion, ...] = ()
     if measurement is not None:
-        work = work_suspicions(case, suite.protocol, measurement, events)
+        work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
         doubts = (*measurement.suspicions, *work, *machine_suspicions(telemetry))
     manifest = read_manifest(folder)
     scheme = suite.naming

@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+from trainmark.campaign.certifying import kept_certificates
 from trainmark.campaign.collect import collect, collect_run, read_manifests
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
@@ -17,7 +18,9 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> R
         (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
         for case in suite.cases
     ]
-    return collect(suite, finished, read_manifests(directory, finished), command)
+    return collect(
+        suite, finished, read_manifests(directory, finished), command, kept_certificates(directory.path)
+    )
 
 
 def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
@@ -46,4 +49,4 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     finished = [(case, stored.runs.get(case.id, ())) for case in suite.cases]
     folder = Path(meant[0].directory) if is_url else Path(address).parent / meant[0].directory
     command = f"trainmark run {suite.name}.yaml --out {folder}"
-    return collect(suite, finished, stored.manifests, command), folder
+    return collect(suite, finished, stored.manifests, command, kept_certificates(folder)), folder

@@ -6,11 +6,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol as Interface
 
+from trainmark.campaign.certifying import certificates, kept_certificates
 from trainmark.campaign.collect import TELEMETRY, as_attempts, collect, read_manifests
 from trainmark.campaign.disk import full_disk_is_told, require_space
 from trainmark.campaign.fitting import largest_fitting, next_batch
 from trainmark.campaign.keeping import RESULTS, Keeper, write_manifest
 from trainmark.campaign.pooling import require_same_environment
+from trainmark.campaign.preparing import NotReady, Preparer, with_expected
 from trainmark.campaign.schedule import Schedule, Standing
 from trainmark.campaign.site import CannotStart, Site, plan_run, probe_protocol
 from trainmark.environment import Manifest, Nvml, open_nvml
@@ -39,6 +41,9 @@ class Audience(Interface):
 
     def preparing(self, what: str, done: int, total: int) -> None:
         """Something is made before runs can start: ``done`` of ``total``."""
+
+    def readying(self, what: str) -> None:
+        """A program's source or a prepare step is worked on before a run can start."""
 
     def probing(self, batch: int) -> None:
         """A short run is about to tell whether a batch of this size fits."""
@@ -118,7 +123,8 @@ def _results(campaign: "_Campaign", order: Order, directory: ResultDirectory) ->
     cases = [
         (case, chosen[case.id] if case.id in chosen else campaign.read(case)) for case in order.suite.cases
     ]
-    return collect(order.suite, cases, read_manifests(directory, cases), shlex.join(order.command))
+    manifests, shown = read_manifests(directory, cases), kept_certificates(order.out)
+    return collect(order.suite, cases, manifests, shlex.join(order.command), shown)
 
 
 class _Campaign:
@@ -139,6 +145,7 @@ class _Campaign:
         self._audience = audience
         self._keeper = keeper
         self._nvml = nvml
+        self._preparer = Preparer(audience.readying)
         # A run that could not even be started measured nothing: what it lacked may be there now.
         self.runs = [[run for run in self.read(case) if run.started_at] for case in order.cases]
 
@@ -148,6 +155,9 @@ class _Campaign:
 
     def go(self) -> None:
         """Run until no case wants another run."""
+        if self._order.suite.equivalence:
+            limits = self._order.suite.limits
+            certificates(self._site, self._order.cases, self._order.out, limits, self._audience.readying)
         self._keeper.catch_up(zip(self._order.cases, self.runs, strict=True))
         schedule = Schedule(self._order.suite.protocol, [as_attempts(runs) for runs in self.runs])
         while (index := schedule.next()) is not None:
@@ -211,11 +221,18 @@ class _Campaign:
         plan, manifest = found
         write_manifest(folder, manifest)
         with ExitStack() as stack:
+            stack.callback(self._preparer.clear, plan)
+            try:
+                if plan.cannot_run is None:
+                    self._preparer.make_ready(plan, folder)
+            except NotReady as why:
+                return _not_started(case, repeat, CannotStart(why.outcome, str(why)))
 
             def sample(pid: int) -> None:
                 stack.enter_context(Telemetry(folder / TELEMETRY, pid, nvml=self._nvml))
 
-            return carry_out(plan, folder, self._order.suite.limits, self._audience.pulse, sample)
+            record = carry_out(plan, folder, self._order.suite.limits, self._audience.pulse, sample)
+            return with_expected(record, plan)
 
     def _find(self, case: Case, protocol: Protocol, run: Run) -> tuple[Plan, Manifest] | CannotStart:
         place = self._site.place(case)

@@ -1,33 +1,42 @@
 """What a suite's cases need on this machine: programs, interpreters and data sets, each found once."""
 
 import os
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainmark import dataset as datasets
 from trainmark import environment as environments
+from trainmark.campaign.data_sets import DataSets
 from trainmark.campaign.fitting import FIRST
+from trainmark.dataset import Form
 from trainmark.environment import (
     Environment,
     Kind,
     Manifest,
     UnusableEnvironment,
     collect,
-    entries,
     find_entry,
     resolve,
 )
+from trainmark.environment.engine import ENGINES, Engine, require_engine
 from trainmark.environment.places import folder_of, python_of
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
-from trainmark.placement import Interpreter, Machine, Plan, Run, place, this_machine
-from trainmark.suite import MAX_BATCH, Case, Dataset, Outcome, Protocol, Suite
+from trainmark.placement import (
+    Interpreter,
+    Machine,
+    Plan,
+    Run,
+    containerised,
+    place,
+    prepare,
+    prepared_key,
+    this_machine,
+)
+from trainmark.suite import MAX_BATCH, Case, Outcome, Protocol, Suite
 from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
 
 SYNTHETIC = "synthetic"
-TRAINING = "train"
-"""The folder of the training images in an ImageNet-like data set."""
 PROJECT = Path(__file__).parent
 """Whose git state the manifest keeps: trainmark's own, where it runs from a checkout."""
 
@@ -57,8 +66,10 @@ class Site:
         self._workloads = workloads
         self._home = home
         self._expected: dict[str, Interpreter] = {}
+        self._engines: dict[Engine, str | CannotStart] = {}
         self._places: dict[tuple[str, str], Place | CannotStart] = {}
-        self._data: dict[str, CannotStart | None] = {}
+        self._data: dict[tuple[str, Form], CannotStart | None] = {}
+        self._datasets = DataSets(suite.datasets, home, machine.cores)
 
     def workload(self, case: Case) -> Workload:
         """Return the case's workload; raises ``InputError`` when there is none of its name."""
@@ -67,41 +78,91 @@ class Site:
     def place(self, case: Case) -> Place | CannotStart:
         """Return where the case's program runs, or why it cannot be started there.
 
-        The framework is imported once to ask for its versions, so one that does not import is found here.
+        The framework is imported once to ask for its versions, so one that does not import is found here. Into a
+        container nobody looks before the run.
         """
+        if self._environment(case) in ENGINES:
+            return self._in_container(case)
         key = (self._environment(case), self.workload(case).card.framework)
         if key not in self._places:
             self._places[key] = self._find_place(*key)
         return self._places[key]
 
     def make_data(self, case: Case, progress: Callable[[str, int, int], None]) -> CannotStart | None:
-        """See that the case's data is there, and make it if it may be made; return why it cannot be had.
+        """See that the case's data is there in the form that its program takes; return why it cannot be had.
 
-        ``progress`` hears the data set's name, and how many of how many images are made.
+        What may be made is made, and what lies there in another form is converted. ``progress`` hears what is
+        being prepared, and how many of how many images are done.
         """
         if case.data == SYNTHETIC:
             return None
-        if case.data not in self._data:
-            self._data[case.data] = self._find_data(case.data, progress)
-        return self._data[case.data]
+        key = (case.data, self._form(case))
+        if key not in self._data:
+            self._data[key] = self._find_data(*key, progress)
+        return self._data[key]
 
     def data(self, case: Case) -> str:
         """Return what the program is told as its data: ``synthetic``, or the folder where it lies or will lie."""
-        if case.data == SYNTHETIC:
-            return SYNTHETIC
-        location = self._location(case.data)
-        split = location / TRAINING
-        return str(split if self._suite.datasets[case.data].make or split.is_dir() else location)
+        return SYNTHETIC if case.data == SYNTHETIC else str(self._datasets.given(case.data, self._form(case)))
 
-    def expected_interpreter(self, case: Case) -> Interpreter:
+    def _form(self, case: Case) -> Form:
+        return self.workload(case).card.data_format(case.loader)
+
+    def expected_interpreter(self, case: Case) -> Interpreter | CannotStart:
         """Return the Python that would run the case's program, whether or not it is there yet.
 
         Raises ``InputError`` when there is no workload or no environment of the name.
         """
         name = self._environment(case)
+        if name in ENGINES:
+            return self._interpreter_inside(case, Engine(name))
         if name not in self._expected:
             self._expected[name] = _expected(name, self._home)
         return self._expected[name]
+
+    def furnished(self, case: Case, run: Run) -> Run:
+        """Return the run with the folder of its whole data set, and the one for what its card's steps make.
+
+        Raises ``UnsupportedByCard`` when nothing says which commit of the program is meant.
+        """
+        dataset = self._dataset(case)
+        if self._environment(case) not in ENGINES and not self.workload(case).card.prepare:
+            return replace(run, dataset=dataset)
+        return replace(run, dataset=dataset, prepared=self._prepared(case, dataset))
+
+    def repositories(self) -> Path:
+        """Return the folder that holds the repositories of programs."""
+        return self._home / "sources"
+
+    def _dataset(self, case: Case) -> str:
+        if case.data == SYNTHETIC:
+            return SYNTHETIC
+        return str(self._datasets.location(case.data, self._form(case)))
+
+    def _prepared(self, case: Case, dataset: str) -> Path:
+        key = prepared_key(case, self.workload(case).card, self._environment(case), dataset)
+        return self._home / "prepared" / key
+
+    def _interpreter_inside(self, case: Case, engine: Engine) -> Interpreter | CannotStart:
+        try:
+            prepared = self._prepared(case, self._dataset(case))
+            return containerised(case, self.workload(case).card, engine, prepared, owner())
+        except UnsupportedByCard as error:
+            return CannotStart(Outcome.UNSUPPORTED, str(error))
+
+    def _in_container(self, case: Case) -> Place | CannotStart:
+        engine = Engine(self._environment(case))
+        interpreter = self._interpreter_inside(case, engine)
+        if isinstance(interpreter, CannotStart):
+            return interpreter
+        if engine not in self._engines:
+            self._engines[engine] = _find_engine(engine)
+        version = self._engines[engine]
+        if isinstance(version, CannotStart):
+            return version
+        assert interpreter.container is not None
+        lock = f"{engine} {version}, {interpreter.container.description.reference}"
+        return Place(interpreter, collect(None, environment_lock=lock, git_dir=PROJECT))
 
     def _environment(self, case: Case) -> str:
         asked = self._suite.environment
@@ -110,25 +171,17 @@ class Site:
     def _find_place(self, name: str, framework: str) -> Place | CannotStart:
         try:
             environment = resolve(name, home=self._home)
-            known = framework in {entry.framework for entry in entries()}
-            versions = environments.describe(environment.python, framework) if known else None
+            versions = environments.examine(environment, framework)
         except UnusableEnvironment as error:
             return CannotStart(Outcome.UNSUPPORTED, str(error))
         manifest = collect(versions, environment_lock=environment.lock_digest, git_dir=PROJECT)
         return Place(_as_interpreter(environment), manifest)
 
-    def _location(self, name: str) -> Path:
-        dataset = self._suite.datasets[name]
-        return Path(dataset.path) if dataset.path else self._home / "datasets" / _folder_name(name, dataset)
-
-    def _find_data(self, name: str, progress: Callable[[str, int, int], None]) -> CannotStart | None:
-        dataset, path = self._suite.datasets[name], self._location(name)
+    def _find_data(
+        self, name: str, form: Form, progress: Callable[[str, int, int], None]
+    ) -> CannotStart | None:
         try:
-            if dataset.make is not None:
-                spec = datasets.spec_from(dataset.make.model_dump(), f"datasets.{name}.make")
-                jobs = self.machine.cores
-                datasets.make_image_folder(path, spec, jobs, lambda done, total: progress(name, done, total))
-            datasets.describe(path)
+            self._datasets.prepare(name, form, progress)
         except TrainmarkError as error:
             return CannotStart(Outcome.FAILED, f"data set '{name}': {error}")
         return None
@@ -138,11 +191,14 @@ def plan_run(
     site: Site, protocol: Protocol, case: Case, run: Run, interpreter: Interpreter
 ) -> Plan | CannotStart:
     """Return the plan of one run, or why it cannot be started on this machine."""
+    workload, machine = site.workload(case), site.machine
     try:
-        plan = place(case, site.workload(case), interpreter, site.machine, protocol, run)
+        run = site.furnished(case, run)
+        plan = place(case, workload, interpreter, machine, protocol, run)
+        before = prepare(case, workload, interpreter, machine, protocol, run, site.repositories())
     except UnsupportedByCard as error:
         return CannotStart(Outcome.UNSUPPORTED, str(error))
-    return plan
+    return replace(plan, preparation=before)
 
 
 def plan_campaign(suite: Suite, cases: Sequence[Case], out: Path, home: Path) -> list[Plan | CannotStart]:
@@ -164,10 +220,24 @@ def probe_protocol(protocol: Protocol) -> Protocol:
 
 def _first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDirectory) -> Plan | CannotStart:
     interpreter, folder = site.expected_interpreter(case), directory.run(case, 1)
+    if isinstance(interpreter, CannotStart):
+        return interpreter
     if case.batch_per_device == MAX_BATCH:
         folder, case = directory.probe(case, FIRST), case.at_batch(FIRST)
         protocol = probe_protocol(protocol)
     return plan_run(site, protocol, case, Run(1, folder, site.data(case)), interpreter)
+
+
+def owner() -> str:
+    """Return who is to own what a container writes: this user, as ``uid:gid``."""
+    return f"{os.getuid()}:{os.getgid()}"
+
+
+def _find_engine(engine: Engine) -> str | CannotStart:
+    try:
+        return require_engine(engine)
+    except UnusableEnvironment as error:
+        return CannotStart(Outcome.UNSUPPORTED, str(error))
 
 
 def _as_interpreter(environment: Environment) -> Interpreter:
@@ -184,8 +254,3 @@ def _expected(name: str, home: Path) -> Interpreter:
         return Interpreter(
             python_of(folder_of(home, name)), isolated=True, variables=find_entry(name).env_vars
         )
-
-
-def _folder_name(name: str, dataset: Dataset) -> str:
-    made: Mapping[str, object] = dataset.make.model_dump() if dataset.make else {}
-    return "-".join([name, *(f"{key[0]}{value}" for key, value in made.items())])

@@ -4,6 +4,7 @@ from trainmark.execution.telemetry import SLOWDOWNS, TelemetrySummary
 from trainmark.logs.events import RunEvents
 from trainmark.measure import About, Measurement, Suspicion
 from trainmark.suite import MAX_BATCH, Case, Protocol
+from trainmark.workload import Card
 
 _SAME = (
     "framework",
@@ -23,11 +24,12 @@ FOREIGN_CPU_SHARE = 0.10
 
 
 def work_suspicions(
-    case: Case, protocol: Protocol, measurement: Measurement, events: RunEvents
+    case: Case, card: Card, protocol: Protocol, measurement: Measurement, events: RunEvents
 ) -> tuple[Suspicion, ...]:
     """Return a doubt for each axis on which the run says that it was another than the case asks, and for its events."""
     doubts = []
-    if measurement.measured_steps != protocol.measured_steps:
+    # A program that cannot be told how many steps to take does as many as its data give.
+    if card.takes_steps and measurement.measured_steps != protocol.measured_steps:
         sentence = (
             f"{protocol.measured_steps} steps were to be measured, and {measurement.measured_steps} were"
         )

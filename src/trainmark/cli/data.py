@@ -1,4 +1,4 @@
-"""``trainmark data``: make image folders, and verify them."""
+"""``trainmark data``: make image folders, convert them to other forms, index and verify any data set."""
 
 import json
 import sys
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainmark import dataset
+from trainmark.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
@@ -20,7 +21,7 @@ app = typer.Typer(
     add_completion=False,
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
-    help="Make image folders to train on, and verify any.",
+    help="Make image folders to train on, convert them to TFRecord and RecordIO, index and verify any data set.",
 )
 
 _Jobs = Annotated[
@@ -95,8 +96,101 @@ def make(
 
 
 @app.command()
+def convert(
+    source: Annotated[Path, typer.Argument(help="An image folder, or a list file 'path label'.")],
+    destination: Annotated[Path, typer.Argument(help="The folder; new, empty, or one that this converted.")],
+    to: Annotated[str, typer.Option(help="'tfrecord' or 'recordio'.")],
+    shards: Annotated[
+        int | None,
+        typer.Option(
+            help="Files of the training split of TFRecord; by default one for 1251 pictures, 8 to 1024."
+        ),
+    ] = None,
+    seed: Annotated[int, typer.Option(help="Of the order in which the training pictures are written.")] = 0,
+    jobs: _Jobs = 0,
+    as_json: _Json = False,
+) -> None:
+    """Write an image folder as TFRecord shards with DALI's index files, or as RecordIO with its index.
+
+    It can be interrupted: the same command goes on. The destination is there when it is whole, and not before.
+    """
+    if to not in (dataset.Form.TFRECORD, dataset.Form.RECORDIO):
+        known = (dataset.Form.TFRECORD.value, dataset.Form.RECORDIO.value)
+        raise InputError(f"--to {to}: is not {' or '.join(known)}{nearest(to, known)}")
+    try:
+        with _progress("converting") as progress:
+            done = dataset.convert(
+                source,
+                destination,
+                dataset.Form(to),
+                shards=shards,
+                seed=seed,
+                jobs=jobs or dataset.available_cores(),
+                progress=progress,
+            )
+    except KeyboardInterrupt:
+        sys.stderr.write("trainmark data: interrupted; the same command goes on from here\n")
+        raise typer.Exit(130) from None
+    manifest = done.manifest
+    if as_json:
+        _print_json(
+            {
+                "directory": str(destination),
+                "form": to,
+                "was_there": done.was_there,
+                "records": manifest.records,
+                "classes": manifest.classes,
+                "first_label": manifest.first_label,
+                "shards": manifest.recipe.shards,
+                "bytes": manifest.bytes,
+                "encoded_anew": manifest.encoded_anew,
+                "digest": done.converted.digest,
+                "notes": done.notes,
+            }
+        )
+        return
+    for note in done.notes:
+        _print(f"note: {note}")
+    for path in manifest.encoded_anew:
+        _print(f"note: {path} was no RGB or grey JPEG, and was encoded anew")
+    what = "already there, nothing to do" if done.was_there else "converted"
+    records = ", ".join(f"{count} {split}" for split, count in manifest.records.items())
+    _print(
+        f"{destination}: {what}; {to}, {manifest.images} pictures ({records}) of {manifest.classes} classes "
+        f"from {manifest.first_label}, {manifest.bytes / 1e6:.1f} MB"
+    )
+
+
+@app.command()
+def index(
+    directory: Annotated[
+        Path, typer.Argument(help="TFRecord shards or RecordIO files that somebody else wrote.")
+    ],
+    jobs: _Jobs = 0,
+    as_json: _Json = False,
+) -> None:
+    """Make DALI's index of each TFRecord shard (idx/NAME.idx), or the .idx of each RecordIO file."""
+    with _progress("indexing") as progress:
+        indexed = dataset.index(directory, jobs=jobs or dataset.available_cores(), progress=progress)
+    if as_json:
+        _print_json(
+            {
+                "directory": str(directory),
+                "form": indexed.form,
+                "files": indexed.files,
+                "records": indexed.records,
+            }
+        )
+        return
+    _print(f"{directory}: {len(indexed.files)} index files of {indexed.form}, {indexed.records} records")
+
+
+@app.command()
 def verify(
-    directory: Annotated[Path, typer.Argument(help="An image folder, made by trainmark or not.")],
+    directory: Annotated[
+        Path,
+        typer.Argument(help="A data set of any form, made by trainmark or not."),
+    ],
     lists: Annotated[
         list[Path] | None,
         typer.Option(
@@ -109,12 +203,13 @@ def verify(
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Find missing, truncated, corrupted, mislabelled, extra and duplicate files.
+    """Find missing, truncated, corrupted, mislabelled, extra and duplicate files, broken records and wrong indices.
 
+    Image folders, TFRecord shards and RecordIO files are told apart by their names.
     Exit code 0: nothing found; 1: problems found; 2: there is nothing to verify.
     """
     with _progress("verifying") as progress:
-        report = dataset.verify_image_folder(
+        report = dataset.verify(
             directory,
             lists=lists or (),
             depth=dataset.Depth.DECODE if deep else dataset.Depth.STRUCTURE,
@@ -130,9 +225,11 @@ def verify(
         kinds = sorted(problem.kind for problem in report.problems)
         summary = {
             "directory": str(report.directory),
+            "form": report.form,
             "made": report.made,
             "depth": report.depth,
             "files": report.files,
+            "records": report.records,
             "bytes": report.bytes,
             "lists": report.lists,
             "limits": report.limits,
@@ -144,7 +241,10 @@ def verify(
             _print(f"note: {limit}")
         count = len(report.problems)
         found = f"{count} problem{'s' * (count != 1)}" if count else "no problem"
-        _print(f"{directory}: {report.files} files, {report.bytes / 1e6:.1f} MB read, {found} found")
+        records = (
+            "" if report.form is dataset.Form.IMAGE_FOLDER else f" of {report.form}, {report.records} records"
+        )
+        _print(f"{directory}: {report.files} files{records}, {report.bytes / 1e6:.1f} MB read, {found} found")
     if report.problems:
         raise typer.Exit(1)
 

@@ -1,7 +1,6 @@
 """``trainmark env``: make, list, check and remove the frameworks' environments, and resolve their locks."""
 
 import os
-import sys
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -9,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from trainmark.environment import Created, Entry, Variant
+    from trainmark.environment import Created, Entry, Request, Row, Variant
 
 app = typer.Typer(
     help="Create and inspect the frameworks' environments.",
@@ -29,6 +28,9 @@ class VariantChoice(StrEnum):
 
 
 Name = Annotated[str, typer.Argument(help="A framework of the catalogue, such as pytorch.")]
+Names = Annotated[
+    list[str] | None, typer.Argument(help="Frameworks of the catalogue, such as pytorch.", metavar="NAME...")
+]
 AnyName = Annotated[
     str, typer.Argument(help="A framework of the catalogue, 'system', or the path of a Python.")
 ]
@@ -47,39 +49,28 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 @app.command("list")
 def list_(root: Root = None, as_json: AsJson = False) -> None:
     """Say which environments there can be, and in what state they are."""
-    from trainmark.environment import SYSTEM, entries, folder_of, read_stamp, state_of
+    from trainmark.environment import overview
 
     home = _home(root)
-    rows: list[dict[str, Any]] = []
-    for entry in entries():
-        folder = folder_of(home, entry.framework)
-        stamp = read_stamp(folder)
-        rows.append(
-            {
-                "environment": entry.framework,
-                "state": str(state_of(entry, home)),
-                "variant": stamp.variant if stamp else None,
-                "python": stamp.python_version if stamp else None,
-                "path": str(folder),
-                "variants": list(entry.variants),
-                "lock_fits_python": list(entry.python),
-            }
-        )
-    version = ".".join(str(part) for part in sys.version_info[:3])
-    rows.append(
-        {"environment": SYSTEM, "state": "the Python in use", "python": version, "path": sys.executable}
-    )
+    rows = overview(home)
     if as_json:
-        _print_json(rows)
+        _print_json([row.model_dump(mode="json") for row in rows])
         return
-    for row in rows:
-        made = " ".join(row[key] for key in ("variant", "python") if row.get(key))
-        typer.echo(f"{row['environment']:<12} {row['state']:<24} {made:<12} {row['path']}")
+    table = [("environment", "state", "holds", "can be made here")]
+    table += [(row.environment, row.state, _holds(row), _can_be_made(row)) for row in rows]
+    widths = [max(len(line[column]) for line in table) for column in range(3)]
+    for line in table:
+        cells = [text.ljust(width) for text, width in zip(line, widths, strict=False)]
+        typer.echo("  ".join([*cells, line[3]]).rstrip())
+    typer.echo(f"in {home / 'envs'}")
 
 
 @app.command()
 def create(
-    name: Name,
+    names: Names = None,
+    every: Annotated[
+        bool, typer.Option("--all", help="All that can be made here; those that cannot are named.")
+    ] = False,
     variant: Choice = VariantChoice.AUTO,
     python: Python = None,
     wheel: Annotated[
@@ -87,26 +78,43 @@ def create(
         typer.Option("--wheel", help="A wheel in place of a pin; repeatable.", metavar="FILE"),
     ] = None,
     index: Index = None,
+    extra: Annotated[
+        list[str] | None,
+        typer.Option("--extra", help="Something to build besides, such as horovod; repeatable."),
+    ] = None,
     root: Root = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make a framework's environment from its lock; at once done when it is there and right."""
+    """Make frameworks' environments from their locks; at once done where one is there and right."""
     from trainmark.environment import Request, find_entry
-    from trainmark.environment import create as make
+    from trainmark.errors import InputError, TrainmarkError
 
-    entry = find_entry(name)
-    request = Request(entry, _variant(variant, entry), python, tuple(wheel or ()), index)
-    created = make(request, home=_home(root), say=_say)
-    if created.beside:
-        _say(_about_packages_beside(created, entry))
+    home = _home(root)
+    if every == bool(names):
+        raise InputError("give the names of environments, or --all")
+    asked = _makeable(home) if every else list(dict.fromkeys(names or ()))
+    if (every or len(asked) > 1) and (wheel or extra or python):
+        raise InputError("--wheel, --extra and --python are for one environment: name it alone")
+    entries = [find_entry(name) for name in asked]
+    done: list[dict[str, Any]] = []
+    failed: list[str] = []
+    for entry in entries:
+        try:
+            request = Request(
+                entry, _variant(variant, entry), python, tuple(wheel or ()), index, tuple(extra or ())
+            )
+            done.append(_create_one(request, home, as_json))
+        except TrainmarkError as error:
+            if not every and len(asked) == 1:
+                raise
+            failed.append(entry.framework)
+            done.append({"name": entry.framework, "made": False, "failed": str(error)})
+            _say(f"{entry.framework}: {error}")
     if as_json:
-        _print_json(
-            {"made": created.made, "path": str(created.folder), **created.stamp.model_dump(mode="json")}
-        )
-        return
-    done = "made" if created.made else "already there and right"
-    stamp = created.stamp
-    typer.echo(f"{name}: {done} ({stamp.variant}, Python {stamp.python_version}, {created.folder})")
+        _print_json(done if every or len(asked) > 1 else done[0])
+    if failed:
+        _say(f"failed: {', '.join(failed)}")
+        raise typer.Exit(1)
 
 
 @app.command()
@@ -132,6 +140,8 @@ def check(
             facts = report.framework.model_dump(exclude={"framework", "version", "python"})
             runtime = ", ".join(f"{key} {value or '-'}" for key, value in facts.items())
             typer.echo(f"     {report.framework.framework} {report.framework.version} ({runtime})")
+        if report.remedy is not None:
+            typer.echo(f"     {report.remedy}")
     if not report.ok:
         raise typer.Exit(1)
 
@@ -161,6 +171,11 @@ def lock(
     from trainmark.files import write_atomically
 
     entry = find_entry(name)
+    if entry.placeholder is not None:
+        _say(
+            f"{entry.placeholder.reason}: '{entry.placeholder.package}' itself cannot be locked, "
+            "its dependencies can"
+        )
     text = make_lock(Request(entry, _variant(variant, entry), python, (), index), say=_say)
     if out is None:
         typer.echo(text, nl=False)
@@ -186,6 +201,46 @@ def _variant(choice: VariantChoice, entry: "Entry") -> "Variant":
     with open_nvml() as nvml:
         has_gpu = nvml is not None and bool(nvml.handles())
     return Variant.CUDA if has_gpu and Variant.CUDA in entry.variants else Variant.CPU
+
+
+def _create_one(request: "Request", home: Path, as_json: bool) -> dict[str, Any]:
+    from trainmark.environment import create as make
+
+    created = make(request, home=home, say=_say)
+    stamp = created.stamp
+    if created.beside:
+        _say(_about_packages_beside(created, request.entry))
+    if not as_json:
+        done = "made" if created.made else "already there and right"
+        built = f", with {', '.join(stamp.extras)}" if stamp.extras else ""
+        typer.echo(
+            f"{stamp.name}: {done} ({stamp.variant}, Python {stamp.python_version}{built}, {created.folder})"
+        )
+    return {"made": created.made, "path": str(created.folder), **stamp.model_dump(mode="json")}
+
+
+def _makeable(home: Path) -> list[str]:
+    """Return the frameworks that can be made here without more being said; name the others."""
+    from trainmark.environment import SYSTEM, overview
+
+    rows = [row for row in overview(home) if row.environment != SYSTEM]
+    for row in rows:
+        if not row.makeable:
+            _say(f"{row.environment} is left out: {row.note}")
+    return [row.environment for row in rows if row.makeable]
+
+
+def _holds(row: "Row") -> str:
+    python = f"Python {row.python}" if row.python else None
+    return ", ".join(part for part in (row.variant, python, *row.extras) if part) or "-"
+
+
+def _can_be_made(row: "Row") -> str:
+    if not row.variants:
+        return row.path
+    what = f"{', '.join(row.variants)}; Python {', '.join(row.lock_fits_python)}"
+    extras = f"; --extra {', '.join(row.extras_offered)}" if row.extras_offered else ""
+    return f"{what}{extras}; {row.note}" if row.note else f"{what}{extras}"
 
 
 def _about_packages_beside(created: "Created", entry: "Entry") -> str:

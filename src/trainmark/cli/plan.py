@@ -33,11 +33,11 @@ def plan(
     cases = resolved.cases if only is None else select(resolved.cases, only)
     place = out or Path("results") / resolved.name
     plans = plan_campaign(resolved, cases, place, default_home(os.environ))
-    render = _as_json if as_json else _as_text
     if not as_json:
         sys.stdout.write(_heading(resolved.name, len(cases), resolved.protocol))
+    said: set[str] = set()
     for case, found in zip(cases, plans, strict=True):
-        sys.stdout.write(render(case, found))
+        sys.stdout.write(_as_json(case, found) if as_json else _as_text(case, found, said))
 
 
 def _heading(name: str, cases: int, protocol: "Protocol") -> str:
@@ -51,10 +51,18 @@ def _heading(name: str, cases: int, protocol: "Protocol") -> str:
     )
 
 
-def _as_text(case: "Case", found: "Plan | CannotStart") -> str:
+def _as_text(case: "Case", found: "Plan | CannotStart", said: set[str]) -> str:
+    """Return a case's lines; a command that prepares is shown once, and ``said`` holds those that were."""
     lines = [f"\n# {case.id}"]
     if _reason(found):
         lines.append(f"# cannot run here: {_reason(found)}")
+    heading = None
+    for description, command in _preparation(found):
+        if command not in said:
+            lines += [f"# before: {description}"] * (description != heading)
+            lines.append(command)
+            said.add(command)
+            heading = description
     for command in getattr(found, "commands", ()):
         if case.nodes > 1:
             lines.append(f"# on node {command.node}")
@@ -66,6 +74,9 @@ def _as_json(case: "Case", found: "Plan | CannotStart") -> str:
     value: dict[str, Any] = {
         "id": case.id,
         "case": case.model_dump(mode="json"),
+        "before": [
+            {"description": description, "command": command} for description, command in _preparation(found)
+        ],
         "commands": [
             {"node": c.node, "words": c.words, "variables": c.variables, "without": c.without}
             for c in getattr(found, "commands", ())
@@ -73,6 +84,11 @@ def _as_json(case: "Case", found: "Plan | CannotStart") -> str:
         "cannot_run": _reason(found),
     }
     return json.dumps(value, ensure_ascii=False) + "\n"
+
+
+def _preparation(found: "Plan | CannotStart") -> list[tuple[str, str]]:
+    preparation = getattr(found, "preparation", None)
+    return [] if preparation is None else list(preparation.lines())
 
 
 def _reason(found: "Plan | CannotStart") -> str | None:

@@ -60,14 +60,18 @@ class Progress:
             self._live.stop()
 
     def preparing(self, what: str, done: int, total: int) -> None:
-        """Say how far the making of a data set is, about ten times in all where there is no terminal."""
-        text = f"making data set '{what}': {done} of {total} images"
+        """Say how far the making or converting of a data set is, about ten times in all without a terminal."""
+        text = f"{what}: {done} of {total} images"
         tenth = done * 10 // max(1, total)
         if self._live:
             self._live.update(Text(text))
         elif self._prepared != (what, tenth):
             self._say(text)
         self._prepared = (what, tenth)
+
+    def readying(self, what: str) -> None:
+        """Say what is fetched or prepared."""
+        self._say(what)
 
     def probing(self, batch: int) -> None:
         """Say which batch is tried."""

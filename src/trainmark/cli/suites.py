@@ -4,6 +4,7 @@ import os
 from pathlib import Path
 
 from trainmark.environment import SYSTEM, find_entry
+from trainmark.environment.engine import ENGINES
 from trainmark.errors import InputError
 from trainmark.suite import Suite, load_suite, read_document
 from trainmark.workload import NoCardError, load_workloads
@@ -25,7 +26,7 @@ def read_suite(path: Path) -> Suite:
             document = read_document(path)
             raise document.error(document.find(error.axis, getattr(case, error.axis)), str(error)) from None
     name = suite.environment
-    if name not in (_EACH_ITS_OWN, SYSTEM) and os.sep not in name:
+    if name not in (_EACH_ITS_OWN, SYSTEM, *ENGINES) and os.sep not in name:
         try:
             find_entry(name)
         except InputError as error:

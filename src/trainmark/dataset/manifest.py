@@ -14,6 +14,8 @@ from trainmark.files import to_json, write_atomically
 
 MANIFEST_NAME = "dataset.json"
 SUMS_NAME = "SHA256SUMS"
+MADE_SCHEMA: Literal["trainmark.dataset/1"] = "trainmark.dataset/1"
+CONVERTED_SCHEMA: Literal["trainmark.converted/1"] = "trainmark.converted/1"
 
 
 class Recipe(BaseModel):
@@ -31,7 +33,7 @@ class DatasetManifest(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
 
-    schema_: Literal["trainmark.dataset/1"] = Field(default="trainmark.dataset/1", alias="schema")
+    schema_: Literal["trainmark.dataset/1"] = Field(default=MADE_SCHEMA, alias="schema")
     recipe: Recipe
     images: int = Field(ge=1, description="pictures of all splits")
     bytes: int = Field(ge=1, description="bytes of all pictures")
@@ -54,7 +56,10 @@ def read_manifest(directory: Path) -> DatasetManifest | None:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
     remedy = "remove the folder and make the data set again"
     try:
-        return DatasetManifest.model_validate(json.loads(text))
+        values = json.loads(text)
+        if isinstance(values, dict) and values.get("schema") == CONVERTED_SCHEMA:
+            raise InputError(f"{directory}: holds a converted data set, and an image folder is needed here")
+        return DatasetManifest.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -78,3 +83,9 @@ def read_sums(directory: Path) -> dict[str, str]:
 def sha256(data: bytes) -> str:
     """Return the SHA-256 of ``data`` in hexadecimal."""
     return hashlib.sha256(data).hexdigest()
+
+
+def sha256_of_file(path: Path) -> str:
+    """Return the SHA-256 of a file of any size in hexadecimal; raises ``OSError``."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()

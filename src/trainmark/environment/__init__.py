@@ -1,13 +1,15 @@
 """Where frameworks live: environments made from a pinned lock, and the manifest of what a node really holds."""
 
-from trainmark.environment.checking import CheckReport, Finding, check
+from trainmark.environment.checking import CheckReport, check
 from trainmark.environment.collecting import collect, collect_node
 from trainmark.environment.creation import Created, Request, create, remove
 from trainmark.environment.describing import FrameworkVersions, describe
-from trainmark.environment.entry import Entry, Variant, entries, find_entry
+from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
 from trainmark.environment.host import Roots
+from trainmark.environment.inspecting import Finding, Inspection, examine, inspect
 from trainmark.environment.manifest import Manifest, Node, differences, fingerprint
 from trainmark.environment.nvml import Nvml, open_nvml
+from trainmark.environment.overview import Row, overview
 from trainmark.environment.places import default_home, folder_of, log_of
 from trainmark.environment.relock import make_lock
 from trainmark.environment.resolving import (
@@ -28,14 +30,18 @@ __all__ = [
     "Created",
     "Entry",
     "Environment",
+    "Extra",
     "Finding",
     "FrameworkVersions",
+    "Inspection",
     "Kind",
     "Manifest",
     "Node",
     "Nvml",
+    "Placeholder",
     "Request",
     "Roots",
+    "Row",
     "Stamp",
     "State",
     "UnusableEnvironment",
@@ -48,12 +54,15 @@ __all__ = [
     "describe",
     "differences",
     "entries",
+    "examine",
     "find_entry",
     "fingerprint",
     "folder_of",
+    "inspect",
     "log_of",
     "make_lock",
     "open_nvml",
+    "overview",
     "read_stamp",
     "remove",
     "resolve",

@@ -1,7 +1,5 @@
 """Is an environment what it claims to be, and does it train? Each answer is one line."""
 
-import re
-from collections.abc import Iterator
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
@@ -13,8 +11,8 @@ from trainmark.environment.describing import (
     look_inside,
     run_script,
 )
-from trainmark.environment.entry import CATALOG, Entry, find_entry, lock_of
-from trainmark.environment.lock import canonical
+from trainmark.environment.entry import CATALOG, Entry, find_entry
+from trainmark.environment.inspecting import Finding, import_findings, inspect
 from trainmark.environment.places import folder_of
 from trainmark.environment.resolving import (
     Environment,
@@ -24,23 +22,14 @@ from trainmark.environment.resolving import (
     reason_for,
     resolve,
 )
-from trainmark.environment.stamp import Stamp, read_stamp
-
-_INTERPRETER = re.compile(r"(?P<folder>/[^\n'\"]*)/bin/python[0-9.]*")
-
-
-class Finding(BaseModel):
-    """One thing that was looked at: ``check`` is its short name, ``message`` says in one line how it is."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    check: str
-    ok: bool
-    message: str
+from trainmark.environment.stamp import read_stamp
 
 
 class CheckReport(BaseModel):
-    """The findings on one environment, in order; what cannot be looked at after a failure is not in it."""
+    """The findings on one environment, in order; what cannot be looked at after a failure is not in it.
+
+    ``remedy`` is what makes it right again, where trainmark can.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -48,6 +37,7 @@ class CheckReport(BaseModel):
     python: str | None
     findings: tuple[Finding, ...]
     framework: FrameworkVersions | None = None
+    remedy: str | None = None
 
     @property
     def ok(self) -> bool:
@@ -76,71 +66,42 @@ def check(
         )
     made_here = environment.kind is Kind.VENV
     entry = find_entry(name if made_here else framework or "pytorch", catalog)
-    findings: list[Finding] = []
-    if made_here:
-        findings.append(
-            Finding(check="state", ok=True, message=reason_for(State.READY, name, folder_of(home, name)))
-        )
-        findings.append(_launchers(folder_of(home, name)))
-    versions = None
-    try:
-        imports = entry.imports if made_here else (entry.import_name,)
-        inside = look_inside(environment.python, entry, list(imports), environment.env_vars, timeout_s)
-        findings.append(Finding(check="python", ok=True, message=f"Python {inside.python} runs"))
-        findings.extend(_imports(imports, inside))
-        stamp = read_stamp(folder_of(home, name)) if made_here else None
-        if stamp is not None:
-            findings.append(_packages(entry, stamp, inside))
-        if entry.import_name not in inside.failures:
-            versions = framework_versions(entry, inside)
-            findings.append(_smoke(environment, entry, timeout_s))
-    except UnusableEnvironment as error:
-        findings.append(Finding(check="python", ok=False, message=str(error)))
-    return CheckReport(
+    looked, inside = (
+        _look_at_ours(entry, home, timeout_s)
+        if made_here
+        else _look_at_another(entry, environment, timeout_s)
+    )
+    findings, versions = list(looked), None
+    if inside is not None and entry.import_name not in inside.failures:
+        versions = framework_versions(entry, inside)
+        findings.append(_smoke(environment, entry, timeout_s))
+    report = CheckReport(
         environment=name, python=str(environment.python), findings=tuple(findings), framework=versions
     )
+    if report.ok or not made_here:
+        return report
+    return report.model_copy(update={"remedy": f"trainmark env create {name} makes it anew"})
 
 
-def _launchers(folder: Path) -> Finding:
-    """The scripts in ``bin`` name their interpreter by its absolute path: do they name this one?"""
-    for script in sorted((folder / "bin").glob("pip*")):
-        # pip writes the interpreter into the first line, or, when that is too long for the kernel, the second.
-        head = b"\n".join(script.read_bytes().splitlines()[:2]).decode(errors="replace")
-        named = _INTERPRETER.search(head)
-        if named is not None and not _is_same(Path(named["folder"]), folder):
-            message = (
-                f"{script} starts {named[0]}, not the Python beside it (trainmark env create makes it anew)"
-            )
-            return Finding(check="launchers", ok=False, message=message)
-    return Finding(check="launchers", ok=True, message="the scripts in bin start this Python")
+def _look_at_ours(entry: Entry, home: Path, timeout_s: float) -> tuple[tuple[Finding, ...], Inside | None]:
+    folder = folder_of(home, entry.framework)
+    stamp = read_stamp(folder)
+    assert stamp is not None, "resolve() gives no environment without a stamp"
+    state = Finding(check="state", ok=True, message=reason_for(State.READY, entry.framework, folder))
+    found = inspect(entry, folder, stamp, timeout_s=timeout_s)
+    return (state, *found.findings), found.inside
 
 
-def _is_same(one: Path, other: Path) -> bool:
-    return one.exists() and one.samefile(other)
-
-
-def _imports(imports: tuple[str, ...], inside: Inside) -> Iterator[Finding]:
-    for module in imports:
-        reason = inside.failures.get(module)
-        message = f"'{module}' does not import: {reason}" if reason else f"'{module}' imports"
-        yield Finding(check="import", ok=reason is None, message=message)
-
-
-def _packages(entry: Entry, stamp: Stamp, inside: Inside) -> Finding:
-    """Compare what is installed with the lock (or the wheel that replaced a pin) and with the stamp."""
-    now = {canonical(name): version for name, version in inside.packages.items()}
-    pins = lock_of(entry, stamp.variant).without(stamp.wheel_digests).pins
-    wrong = [f"{pin} became {now.get(pin.name)}" for pin in pins if not pin.accepts(now.get(pin.name, ""))]
-    locked = {pin.name for pin in pins}
-    for name in sorted((stamp.packages.keys() | now.keys()) - locked):
-        before, after = stamp.packages.get(name), now.get(name)
-        if before != after:
-            wrong.append(f"{name}: {before or 'absent'} became {after or 'absent'}")
-    if not wrong:
-        return Finding(check="packages", ok=True, message=f"{len(pins)} packages are as the lock says")
-    more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-    message = f"changed since the environment was made: {'; '.join(wrong[:3])}{more}"
-    return Finding(check="packages", ok=False, message=message)
+def _look_at_another(
+    entry: Entry, environment: Environment, timeout_s: float
+) -> tuple[tuple[Finding, ...], Inside | None]:
+    imports = (entry.import_name,)
+    try:
+        inside = look_inside(environment.python, entry, list(imports), environment.env_vars, timeout_s)
+    except UnusableEnvironment as error:
+        return (Finding(check="python", ok=False, message=str(error)),), None
+    runs = Finding(check="python", ok=True, message=f"Python {inside.python} runs")
+    return (runs, *import_findings(imports, inside)), inside
 
 
 def _smoke(environment: Environment, entry: Entry, timeout_s: float) -> Finding:

@@ -1,6 +1,7 @@
 """Making an environment (venv and pip, from a lock), and removing it."""
 
 import hashlib
+import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -9,9 +10,10 @@ from urllib.parse import urlsplit, urlunsplit
 
 from trainmark import __version__
 from trainmark.environment.describing import Inside, look_inside
-from trainmark.environment.entry import Entry, Variant, lock_of
+from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, digest_of, lock_of
+from trainmark.environment.inspecting import imports_of, inspect, pins_of
 from trainmark.environment.interpreter import Interpreter, choose, probe
-from trainmark.environment.lock import Lock, canonical, render_lock
+from trainmark.environment.lock import canonical, render_lock
 from trainmark.environment.pip import Installer
 from trainmark.environment.places import CREATING, clear, folder_of, guarded, log_of, python_of
 from trainmark.environment.resolving import State, state_of
@@ -24,13 +26,18 @@ Say = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Request:
-    """What to make: ``wheels`` take the place of pins of the same name; ``index`` is searched beside pip's own."""
+    """What to make: ``wheels`` take the place of pins of the same name; ``index`` is searched beside pip's own.
+
+    A framework that the public index does not have comes from one of the wheels, or from ``index`` alone.
+    ``extras`` are the names of those to build.
+    """
 
     entry: Entry
     variant: Variant
     python: Path | None = None
     wheels: tuple[Path, ...] = ()
     index: str | None = None
+    extras: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,22 +54,31 @@ class Created:
 def create(request: Request, *, home: Path, say: Say) -> Created:
     """Make the environment that ``request`` asks for under ``home``, unless it is there already and right.
 
-    A half-made, moved or outdated one is removed and made anew. It counts as complete only when everything is
-    installed, imported and compared with the lock; the stamp is written then. Raises ``InputError`` when no Python
-    fits or ``home`` cannot be written, ``TrainmarkError`` with pip's last error and its log's path when pip fails.
+    A half-made, moved, outdated or changed one is removed and made anew. It counts as complete only when everything
+    is installed, imported and compared with the lock; the stamp is written then. Raises ``InputError`` when no
+    Python fits, ``home`` cannot be written, or the framework can be had from a wheel or an index of the user alone;
+    ``TrainmarkError`` with pip's last error and its log's path when pip fails.
     """
     entry, folder = request.entry, folder_of(home, request.entry.framework)
-    lock = lock_of(entry, request.variant)
+    extras = entry.find_extras(request.extras)
+    lock_of(entry, request.variant)
     wheels = tuple(_record(path) for path in request.wheels)
-    digest = lock.digest({wheel.package: wheel.sha256 for wheel in wheels})
     with guarded(home, entry.framework, say) as guard:
         stamp = read_stamp(folder)
         if (
             stamp is not None
             and state_of(entry, home) is State.READY
-            and _is_asked_for(stamp, request, digest)
+            and _is_asked_for(stamp, request, wheels)
         ):
-            return Created(folder, python_of(folder), stamp, made=False, beside=_beside(stamp, lock))
+            wrong = inspect(entry, folder, stamp).wrong
+            if not wrong:
+                return Created(folder, python_of(folder), stamp, made=False, beside=_beside(entry, stamp))
+            say(f"'{entry.framework}' is there, but not right: {wrong[0]}")
+        placeholder = _unsourced(entry, wheels)
+        if placeholder is not None and request.index is None:
+            raise InputError(_where_else(placeholder))
+        for name, extra in extras.items():
+            _must_have_tools(name, extra)
         interpreter = choose(entry, request.python)
         clear(folder)
         installer = Installer(folder, log_of(home, entry.framework), held=(guard,))
@@ -70,12 +86,11 @@ def create(request: Request, *, home: Path, say: Say) -> Created:
             f"making '{entry.framework}' ({request.variant}) with Python {interpreter.version} in {folder}; "
             f"pip may download much, its words go to {installer.log}"
         )
-        pins = lock.without(wheel.package for wheel in wheels)
         try:
-            stamp = _make(request, pins, wheels, digest, interpreter, installer)
+            stamp = _make(request, wheels, interpreter, installer, say)
         except OSError as error:
             raise TrainmarkError(f"{error.filename or folder}: {error.strerror or error}") from error
-    return Created(folder, python_of(folder), stamp, made=True, beside=_beside(stamp, lock))
+    return Created(folder, python_of(folder), stamp, made=True, beside=_beside(entry, stamp))
 
 
 def remove(name: str, *, home: Path, say: Say) -> bool:
@@ -89,8 +104,19 @@ def remove(name: str, *, home: Path, say: Say) -> bool:
     return True
 
 
-def _is_asked_for(stamp: Stamp, request: Request, digest: str) -> bool:
-    if stamp.variant != request.variant or stamp.lock_digest != digest:
+def _is_asked_for(stamp: Stamp, request: Request, wheels: tuple[WheelRecord, ...]) -> bool:
+    """Tell whether an environment is what is asked for; more extras than asked for are no reason to make it anew."""
+    if stamp.variant != request.variant or not set(request.extras) <= set(stamp.extras):
+        return False
+    given = {wheel.package: wheel.sha256 for wheel in wheels}
+    if placeholder := _unsourced(request.entry, wheels):
+        # Where a framework came from before is right, unless another index is asked for now.
+        if request.index is not None and _without_credentials(request.index) != stamp.index:
+            return False
+        name = canonical(placeholder.package)
+        if name in stamp.wheel_digests:
+            given[name] = stamp.wheel_digests[name]
+    if stamp.lock_digest != digest_of(request.entry, request.variant, given, stamp.extras):
         return False
     if request.python is None:
         return True
@@ -98,37 +124,73 @@ def _is_asked_for(stamp: Stamp, request: Request, digest: str) -> bool:
     return found is not None and (str(found.path), found.version) == (stamp.base_python, stamp.python_version)
 
 
-def _beside(stamp: Stamp, lock: Lock) -> tuple[str, ...]:
-    known = {pin.name for pin in lock.pins} | {"pip", "setuptools"} | set(stamp.wheel_digests)
+def _unsourced(entry: Entry, wheels: tuple[WheelRecord, ...]) -> Placeholder | None:
+    """Return the placeholder that none of the wheels takes the place of, if the framework has one."""
+    placeholder = entry.placeholder
+    given = {wheel.package for wheel in wheels}
+    return None if placeholder is None or canonical(placeholder.package) in given else placeholder
+
+
+def _where_else(placeholder: Placeholder) -> str:
+    return (
+        f"{placeholder.reason}; give a wheel of it by --wheel FILE, or an index that has one by --index URL "
+        f"({placeholder.remedy})"
+    )
+
+
+def _must_have_tools(name: str, extra: Extra) -> None:
+    missing = [tool for tool in extra.build.needs if shutil.which(tool) is None]
+    if missing:
+        raise InputError(
+            f"--extra {name} is built from source, and {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not on the path; install what is missing, "
+            "or make the environment without the extra"
+        )
+
+
+def _beside(entry: Entry, stamp: Stamp) -> tuple[str, ...]:
+    known = {pin.name for pin in pins_of(entry, stamp)} | {"pip", "setuptools"} | set(stamp.wheel_digests)
     return tuple(sorted(name for name in stamp.packages if name not in known))
 
 
 def _make(
     request: Request,
-    lock: Lock,
     wheels: tuple[WheelRecord, ...],
-    digest: str,
     interpreter: Interpreter,
     installer: Installer,
+    say: Say,
 ) -> Stamp:
     entry, folder, log = request.entry, installer.folder, installer.log
     folder.mkdir(parents=True)
     (folder / CREATING).touch()
     log.write_bytes(b"")
     installer.make_venv(interpreter)
+    files = [path.absolute() for path in request.wheels]
+    hint = entry.variants[request.variant].hint
+    index = request.index
+    placeholder = _unsourced(entry, wheels)
+    if placeholder is not None and index is not None:
+        fetched = _fetch(placeholder, index, installer)
+        files, wheels, index = [*files, fetched], (*wheels, _record(fetched)), None
+    lock = lock_of(entry, request.variant).without(wheel.package for wheel in wheels)
     pins = folder / "pins.txt"
     pins.write_text(render_lock(lock.pins, heading=()), encoding="utf-8")
-    given = [str(path.absolute()) for path in request.wheels]
-    installer.install(
-        ["-r", str(pins), *given], index=request.index, hint=entry.variants[request.variant].hint
-    )
-    inside = look_inside(python_of(folder), entry, list(entry.imports), entry.env_vars, timeout_s=600)
-    _must_be_right(entry, lock, inside, log)
+    installer.install(["-r", str(pins), *map(str, files)], index=index, hint=hint)
+    shutil.rmtree(_fetched_into(folder), ignore_errors=True)
+    for name, extra in entry.find_extras(request.extras).items():
+        say(f"building '{name}' for '{entry.framework}' from source; this takes minutes")
+        if extra.build.requirements:
+            installer.install(extra.build.requirements, index=index, hint=hint)
+        installer.build(extra.requirements, options=extra.build.options, env_vars=extra.build.env_vars)
+    imports = imports_of(entry, request.extras)
+    inside = look_inside(python_of(folder), entry, list(imports), entry.env_vars, timeout_s=600)
+    digests = {wheel.package: wheel.sha256 for wheel in wheels}
     stamp = Stamp(
         name=entry.framework,
         variant=request.variant,
-        lock_digest=digest,
+        lock_digest=digest_of(entry, request.variant, digests, request.extras),
         wheels=wheels,
+        extras=request.extras,
         index=_without_credentials(request.index),
         python_version=interpreter.version,
         base_python=str(interpreter.path),
@@ -137,21 +199,36 @@ def _make(
         trainmark=__version__,
         packages=dict(sorted((canonical(name), version) for name, version in inside.packages.items())),
     )
+    _must_be_right(entry, stamp, inside, log)
     write_stamp(folder, stamp)
     (folder / CREATING).unlink()
     return stamp
 
 
-def _must_be_right(entry: Entry, lock: Lock, inside: Inside, log: Path) -> None:
+def _fetch(placeholder: Placeholder, index: str, installer: Installer) -> Path:
+    """Return the wheel of a framework that the user's index has and the public one does not."""
+    into = _fetched_into(installer.folder)
+    into.mkdir()
+    installer.fetch(placeholder.package, index=index, into=into, hint=placeholder.remedy)
+    return next(into.glob("*.whl"))
+
+
+def _fetched_into(folder: Path) -> Path:
+    return folder / "fetched"
+
+
+def _must_be_right(entry: Entry, stamp: Stamp, inside: Inside, log: Path) -> None:
     for module, reason in inside.failures.items():
+        more = f"; {entry.placeholder.remedy}" if entry.placeholder else ""
         raise TrainmarkError(
-            f"'{entry.framework}' was installed, but '{module}' does not import: {reason} (pip's words: {log})"
+            f"'{entry.framework}' was installed, but '{module}' does not import: {reason}{more} "
+            f"(pip's words: {log})"
         )
-    installed = {canonical(name): version for name, version in inside.packages.items()}
-    for pin in lock.pins:
-        if not pin.accepts(installed.get(pin.name, "")):
+    for pin in pins_of(entry, stamp):
+        if not pin.accepts(stamp.packages.get(pin.name, "")):
             raise TrainmarkError(
-                f"'{entry.framework}': the lock says {pin}, pip installed {installed.get(pin.name)} (its words: {log})"
+                f"'{entry.framework}': the lock says {pin}, pip installed {stamp.packages.get(pin.name)} "
+                f"(its words: {log})"
             )
 
 

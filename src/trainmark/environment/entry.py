@@ -1,13 +1,15 @@
 """The catalogue: one YAML file a framework says how its environment is made; one lock a variant says of what."""
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from pathlib import Path
+from typing import Annotated
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from trainmark.environment.lock import Lock, read_lock
+from trainmark.environment.lock import Lock, read_lock, read_pin
 from trainmark.errors import InputError, nearest
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -30,14 +32,69 @@ class VariantRequirements(BaseModel):
     hint: str = ""
 
 
+def _exact(text: str) -> str:
+    if read_pin(text) is None:
+        raise ValueError(f"'{text}' is not an exact pin (name==version)")
+    return text
+
+
+ExactPin = Annotated[str, AfterValidator(_exact)]
+"""A requirement that leaves pip no choice: ``name==version``."""
+
+
+class Placeholder(BaseModel):
+    """A package that has the framework's name on the public index and is not the framework.
+
+    It is never installed from there, only from a wheel or an index that the user gives. ``reason`` is half a
+    sentence that says what is wrong with the public one, ``remedy`` where the real one can be had.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    package: str
+    reason: str
+    remedy: str
+
+
+class Build(BaseModel):
+    """How an extra is built from source, with the packages of the environment.
+
+    ``requirements`` are installed first, as wheels. ``needs`` are programs of the system that must be on the path.
+    ``env_vars`` are set for, and ``options`` given to, the ``pip install`` that builds.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requirements: tuple[ExactPin, ...] = ()
+    needs: tuple[str, ...] = ()
+    env_vars: Mapping[str, str] = {}
+    options: tuple[str, ...] = ()
+
+
+class Extra(BaseModel):
+    """An addition to an environment that is made on demand, because it must be built where it is used."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    requirements: tuple[ExactPin, ...] = Field(min_length=1)
+    imports: tuple[str, ...]
+    build: Build
+
+    def digest_line(self, name: str) -> str:
+        """Return a line that changes with everything that decides what is built."""
+        built = {"requirements": self.requirements, **self.build.model_dump(exclude={"needs"})}
+        return f"extra {name} {json.dumps(built, sort_keys=True)}"
+
+
 class Entry(BaseModel):
     """A framework of the catalogue.
 
     ``imports`` must all succeed in a made environment; ``import_name`` is the framework itself. ``python`` are the
     versions (``"3.11"``) that the locks fit, best first. ``smoke`` is a script of ``inside/`` that trains one step.
     ``env_vars`` are set for every run. ``versions`` names attribute paths (``torch.version.cuda``; functions are
-    called) by which the framework reports its own ``version``, ``cuda``, ``cudnn`` and ``nccl``. ``folder`` is
-    where the entry and its locks stand.
+    called) by which the framework reports its own ``version``, ``cuda``, ``cudnn`` and ``nccl``. ``placeholder``
+    is there for a framework that the public index does not have; the locks then hold its dependencies alone.
+    ``extras`` are built on demand. ``folder`` is where the entry and its locks stand.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -50,11 +107,28 @@ class Entry(BaseModel):
     env_vars: Mapping[str, str] = {}
     versions: Mapping[str, str]
     variants: Mapping[Variant, VariantRequirements] = Field(min_length=1)
+    placeholder: Placeholder | None = None
+    extras: Mapping[str, Extra] = {}
     folder: Path = CATALOG
 
     def fits(self, version: str) -> bool:
         """Tell whether the locks fit a Python (``"3.11.7"``)."""
-        return ".".join(version.split(".")[:2]) in self.python
+        return minor_of(version) in self.python
+
+    def find_extras(self, names: Iterable[str]) -> dict[str, Extra]:
+        """Return the extras of these names; raise ``InputError`` for one that the framework does not have."""
+        for name in names:
+            if name not in self.extras:
+                has = f"it has: {', '.join(self.extras)}" if self.extras else "it has none"
+                raise InputError(
+                    f"'{self.framework}' has no extra '{name}'{nearest(name, self.extras)} ({has})"
+                )
+        return {name: self.extras[name] for name in names}
+
+
+def minor_of(version: str) -> str:
+    """Return ``"3.11"`` of ``"3.11.7"``: what decides whether a Python can use what was installed for another."""
+    return ".".join(version.split(".")[:2])
 
 
 def entries(catalog: Path = CATALOG) -> tuple[Entry, ...]:
@@ -77,6 +151,12 @@ def lock_of(entry: Entry, variant: Variant) -> Lock:
         has = ", ".join(entry.variants)
         raise InputError(f"'{entry.framework}' has no variant '{variant}' (it has: {has})")
     return read_lock(entry.folder / f"{entry.framework}.{variant}.lock")
+
+
+def digest_of(entry: Entry, variant: Variant, wheels: Mapping[str, str], extras: Iterable[str]) -> str:
+    """Return the digest of what an environment is made from: the lock, the wheels given (SHA-256), the extras."""
+    lines = [extra.digest_line(name) for name, extra in entry.find_extras(extras).items()]
+    return lock_of(entry, variant).digest(wheels, lines)
 
 
 def _read(path: Path) -> Entry:

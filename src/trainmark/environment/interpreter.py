@@ -77,6 +77,17 @@ def choose(entry: Entry, asked: Path | None) -> Interpreter:
                 f"(it fits: {fitting}); give one of these, or resolve a lock for yours (trainmark env lock)"
             )
         return _with_venv(found)
+    found = find(entry)
+    if found is None:
+        raise InputError(
+            f"no Python found that fits the lock of '{entry.framework}' (it fits: {fitting}); "
+            "install one, or name it by --python"
+        )
+    return _with_venv(found)
+
+
+def find(entry: Entry) -> Interpreter | None:
+    """Return the first interpreter that fits ``entry``'s locks and can make a venv, else one that cannot, else None."""
     without_venv = None
     for candidate in _candidates(entry):
         found = probe(candidate)
@@ -84,12 +95,7 @@ def choose(entry: Entry, asked: Path | None) -> Interpreter:
             if found.has_venv:
                 return found
             without_venv = found
-    if without_venv is not None:
-        return _with_venv(without_venv)
-    raise InputError(
-        f"no Python found that fits the lock of '{entry.framework}' (it fits: {fitting}); "
-        "install one, or name it by --python"
-    )
+    return without_venv
 
 
 def _with_venv(found: Interpreter) -> Interpreter:

@@ -49,15 +49,23 @@ class Lock:
         dropped = {canonical(name) for name in names}
         return Lock(self.path, tuple(pin for pin in self.pins if pin.name not in dropped))
 
-    def digest(self, wheels: Mapping[str, str] | None = None) -> str:
+    def digest(self, wheels: Mapping[str, str] | None = None, beside: Iterable[str] = ()) -> str:
         """Return ``sha256:…`` of the pins, and of the wheels (name to SHA-256) that replace some of them.
 
-        Comments, order and spelling of names do not change it.
+        ``beside`` are lines for what is installed besides the pins. Comments, order and spelling of names do not
+        change the digest.
         """
         replaced = {canonical(name): sha256 for name, sha256 in (wheels or {}).items()}
         lines = [str(pin) for pin in self.without(replaced).pins]
         lines += [f"{name} @ sha256:{sha256}" for name, sha256 in replaced.items()]
+        lines += beside
         return "sha256:" + hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
+
+
+def read_pin(text: str) -> Pin | None:
+    """Return the pin that ``text`` is (``name==version``), or None when it is none."""
+    match = _PIN.fullmatch(text)
+    return None if match is None else Pin(canonical(match["name"]), match["version"], match["sign"])
 
 
 def read_lock(path: Path) -> Lock:
@@ -67,13 +75,12 @@ def read_lock(path: Path) -> Lock:
         text = line.partition("#")[0].strip()
         if not text:
             continue
-        match = _PIN.fullmatch(text)
-        if match is None:
+        pin = read_pin(text)
+        if pin is None:
             raise InputError(f"{path}:{number}: '{text}' is not an exact pin (name==version)")
-        name = canonical(match["name"])
-        if name in pins:
-            raise InputError(f"{path}:{number}: '{name}' is pinned a second time")
-        pins[name] = Pin(name, match["version"], match["sign"])
+        if pin.name in pins:
+            raise InputError(f"{path}:{number}: '{pin.name}' is pinned a second time")
+        pins[pin.name] = pin
     if not pins:
         raise InputError(f"{path}: no package is pinned here")
     return Lock(path, tuple(pins[name] for name in sorted(pins)))

@@ -2,7 +2,7 @@
 
 import os
 import subprocess
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -32,16 +32,44 @@ class Installer:
 
         Raises ``TrainmarkError`` with pip's last error; with ``hint`` where a package was not to be found.
         """
-        pip = ["-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--no-color", "install"]
         extra = ["--extra-index-url", index] if index else []
-        options = ["--progress-bar", "off", "--only-binary", ":all:", *extra]
-        self._run([os.fspath(python_of(self.folder)), *pip, *options, *arguments], "pip", hint)
+        self._run(self._pip("install", "--only-binary", ":all:", *extra, *arguments), "pip", hint)
 
-    def _run(self, command: list[str], tool: str, hint: str) -> None:
+    def fetch(self, package: str, *, index: str, into: Path, hint: str) -> None:
+        """Download the newest wheel of ``package`` from ``index`` and from nowhere else; not its dependencies.
+
+        ``index`` is a package index, or a page or folder with wheels: pip finds no such project at the one, and no
+        such links at the other. Raises as ``install`` does.
+        """
+        only = ["--only-binary", ":all:", "--no-deps", "--index-url", index, "--find-links", index]
+        self._run(self._pip("download", *only, "--dest", os.fspath(into), package), "pip", hint)
+
+    def build(
+        self, requirements: Iterable[str], *, options: Iterable[str], env_vars: Mapping[str, str]
+    ) -> None:
+        """Run ``pip install`` that compiles ``requirements`` from source, the venv's own programs first on the path.
+
+        Raises ``TrainmarkError`` with pip's last error.
+        """
+        own = os.fspath(python_of(self.folder).parent)
+        environ = {"PATH": os.pathsep.join([own, os.environ.get("PATH", os.defpath)]), **env_vars}
+        # One at a time and by name: what is not named here may not be built.
+        for requirement in requirements:
+            name = requirement.partition("=")[0]
+            command = self._pip("install", "--no-binary", name, *options, requirement)
+            self._run(command, f"building {requirement}", "", environ)
+
+    def _pip(self, verb: str, *arguments: str) -> list[str]:
+        pip = ["-I", "-m", "pip", "--disable-pip-version-check", "--no-input", "--no-color", verb]
+        return [os.fspath(python_of(self.folder)), *pip, "--progress-bar", "off", *arguments]
+
+    def _run(
+        self, command: list[str], tool: str, hint: str, env_vars: Mapping[str, str] | None = None
+    ) -> None:
         with self.log.open("ab") as output:
             code = subprocess.run(
                 command,
-                env=clean_environ(os.environ),
+                env={**clean_environ(os.environ), **(env_vars or {})},
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,

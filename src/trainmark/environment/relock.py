@@ -44,4 +44,6 @@ def make_lock(request: Request, *, say: Callable[[str], None]) -> str:
         f"{entry.framework}, variant {variant}: every package that it needs, at one version.",
         f"Resolved by `trainmark env lock {entry.framework} --variant {variant}` on {where}.",
     ]
+    if entry.placeholder is not None:
+        heading.append(f"Without '{entry.placeholder.package}' itself: {entry.placeholder.reason}.")
     return render_lock(pins, heading=heading)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from trainmark.environment.entry import CATALOG, Entry, find_entry, lock_of
+from trainmark.environment.entry import CATALOG, Entry, digest_of, find_entry
 from trainmark.environment.interpreter import clean_environ
 from trainmark.environment.places import CREATING, STAMP, folder_of, python_of
 from trainmark.environment.stamp import Stamp, read_stamp
@@ -37,6 +37,7 @@ class State(StrEnum):
     HALF_MADE = "half made"
     MOVED = "moved"
     STALE = "made from another lock"
+    MISFIT = "made with a Python that the lock does not fit"
     BROKEN = "its Python is gone"
     READY = "ready"
 
@@ -112,9 +113,11 @@ def state_of(entry: Entry, home: Path) -> State:
         return State.MOVED
     if not python_of(folder).exists():
         return State.BROKEN
-    if stamp.variant not in entry.variants or not entry.fits(stamp.python_version):
+    if not entry.fits(stamp.python_version):
+        return State.MISFIT
+    if stamp.variant not in entry.variants or not entry.extras.keys() >= set(stamp.extras):
         return State.STALE
-    if stamp.lock_digest != lock_of(entry, stamp.variant).digest(stamp.wheel_digests):
+    if stamp.lock_digest != digest_of(entry, stamp.variant, stamp.wheel_digests, stamp.extras):
         return State.STALE
     return State.READY
 
@@ -135,5 +138,6 @@ def reason_for(state: State, name: str, folder: Path) -> str:
         State.MOVED: f"environment '{name}' was moved to {folder}, and a venv works only where it was made ({remedy})",
         State.BROKEN: f"environment '{name}' lost the Python that it was made with ({remedy})",
         State.STALE: f"environment '{name}' was made from another lock than this trainmark's ({remedy})",
+        State.MISFIT: f"environment '{name}' was made with a Python that its lock does not fit ({remedy})",
         State.READY: f"environment '{name}' is ready",
     }[state]

@@ -24,8 +24,8 @@ class WheelRecord(BaseModel):
 class Stamp(BaseModel):
     """What a complete environment was made from. ``packages`` maps canonical names to installed versions.
 
-    ``location`` is the absolute path where it was made: a venv does not work elsewhere. ``index`` is the extra
-    index that the user gave, without its credentials.
+    ``extras`` are the names of those that were built. ``location`` is the absolute path where it was made: a venv
+    does not work elsewhere. ``index`` is the extra index that the user gave, without its credentials.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,6 +35,7 @@ class Stamp(BaseModel):
     variant: Variant
     lock_digest: str
     wheels: tuple[WheelRecord, ...] = ()
+    extras: tuple[str, ...] = ()
     index: str | None = None
     python_version: str
     base_python: str

@@ -14,7 +14,12 @@ from trainmark.placement.plan import Machine
 def this_machine() -> Machine:
     """Return the cores that this process may use and the number of GPUs that NVIDIA's library reports."""
     quota = read_cpu(Path("/proc"), Path("/sys")).quota_cpus
-    return Machine(cores=usable_cores(len(os.sched_getaffinity(0)), quota), gpus=_gpus())
+    cores = usable_cores(len(os.sched_getaffinity(0)), quota)
+    visible = _visible()
+    there = _gpus()
+    return Machine(
+        cores=cores, gpus=there if visible is None else min(there, len(visible)), visible=visible or ()
+    )
 
 
 def free_ports(count: int) -> int:
@@ -42,8 +47,15 @@ def usable_cores(allowed: int, quota_cpus: float | None) -> int:
     return allowed if quota_cpus is None else max(1, min(allowed, int(quota_cpus)))
 
 
+def _visible() -> tuple[str, ...] | None:
+    """Return the GPUs that the caller lets be seen, by name; None where nothing is said of it."""
+    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if said is None:
+        return None
+    return tuple(word.strip() for word in said.split(",") if word.strip() not in ("", "-1"))
+
+
 def _gpus() -> int:
-    visible = os.environ.get("CUDA_VISIBLE_DEVICES")
     import pynvml
 
     try:
@@ -51,9 +63,6 @@ def _gpus() -> int:
     except pynvml.NVMLError:
         return 0
     try:
-        count = int(pynvml.nvmlDeviceGetCount())
+        return int(pynvml.nvmlDeviceGetCount())
     finally:
         pynvml.nvmlShutdown()
-    if visible is None:
-        return count
-    return min(count, len([word for word in visible.split(",") if word.strip() not in ("", "-1")]))

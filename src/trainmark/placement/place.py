@@ -1,11 +1,24 @@
 """Placing a case: which processes start where, with which share of the cores, by which launcher."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmark.environment.engine import Engine
+from trainmark.placement.container import Surroundings, wrapped
+from trainmark.placement.launching import Meeting, launched, places, starting_nodes
 from trainmark.placement.plan import Command, Interpreter, Machine, Plan
 from trainmark.suite import Case, Device, Protocol
-from trainmark.workload import Launcher, UnsupportedByCard, Values, Workload, find_gap, program_words
+from trainmark.workload import (
+    GitSource,
+    Mount,
+    UnsupportedByCard,
+    Values,
+    Workload,
+    find_gap,
+    program_variables,
+    program_words,
+)
 
 RENDEZVOUS_PORT = 29400
 
@@ -15,12 +28,16 @@ class Run:
     """Which run of a case is placed: its number from 1, its folder, and where its data lies.
 
     ``port`` is where the ranks meet; those after it are for the frameworks whose ranks each listen on one.
+    ``dataset`` is the folder of the whole data set of which ``data`` is the training part; ``prepared`` the one for
+    what the card's prepare steps make.
     """
 
     repeat: int
     directory: Path
     data: str
     port: int = RENDEZVOUS_PORT
+    dataset: str = "synthetic"
+    prepared: Path = Path()
 
     @property
     def events(self) -> Path:
@@ -36,11 +53,50 @@ def place(
     The ranks of a node share its cores out evenly: each gets ``cores // devices_per_node`` threads, at
     least one. Raises ``UnsupportedByCard`` when the program cannot do what the case asks.
     """
-    gap = find_gap(case, workload.card, device_of(case, machine))
+    device = device_of(case, machine)
+    gap = find_gap(case, workload.card, device)
     if gap is not None:
         raise UnsupportedByCard(gap)
-    threads = max(1, machine.cores // case.devices_per_node)
-    values = Values(
+    return Plan(
+        case=case,
+        repeat=run.repeat,
+        commands=tuple(_commands(case, workload, interpreter, machine, protocol, run)),
+        events=run.events,
+        log_format=workload.card.log_format,
+        unit=workload.card.unit,
+        cannot_run=_what_is_missing(case, machine),
+        expects=tuple(run.directory / name for name in workload.card.expects),
+    )
+
+
+def _commands(
+    case: Case, workload: Workload, interpreter: Interpreter, machine: Machine, protocol: Protocol, run: Run
+) -> Iterator[Command]:
+    meeting = _meeting(case, interpreter, machine, run)
+    around = None if interpreter.container is None else surroundings(case, workload, machine, run)
+    for node in starting_nodes(case, workload):
+        values = values_of(case, interpreter, machine, protocol, run, node)
+        texts = values.placeholders(case, workload)
+        variables = {
+            "OMP_NUM_THREADS": str(_threads(case, machine)),
+            "PYTHONUNBUFFERED": "1",
+            **interpreter.variables,
+            **program_variables(case, workload.card, values, texts),
+        }
+        words = (
+            *launched(case, workload, interpreter, node, meeting, texts, variables),
+            *program_words(case, workload, values, texts),
+        )
+        for place_of_rank in places(case, workload, node, meeting):
+            yield inside(interpreter, Command(node, words, {**variables, **place_of_rank}), around)
+
+
+def values_of(
+    case: Case, interpreter: Interpreter, machine: Machine, protocol: Protocol, run: Run, node: int
+) -> Values:
+    """Return what a card's placeholders stand for in a run's command on ``node``."""
+    threads = _threads(case, machine)
+    return Values(
         steps=protocol.steps,
         warmup_steps=protocol.warmup_steps,
         threads=threads,
@@ -48,68 +104,63 @@ def place(
         seed=run.repeat,
         events=run.events,
         data=run.data,
-    )
-    words = program_words(case, workload, values)
-    variables = {
-        "OMP_NUM_THREADS": str(threads),
-        "PYTHONUNBUFFERED": "1",
-        **interpreter.variables,
-        **workload.card.environment_variables,
-    }
-    if interpreter.isolated:
-        variables["PYTHONNOUSERSITE"] = "1"
-    without = ("PYTHONPATH", "PYTHONHOME") if interpreter.isolated else ()
-    commands = tuple(
-        Command(
-            node,
-            (str(interpreter.python), *_launch(case, workload, node), *words),
-            {**variables, **place_of_rank},
-            without,
-        )
-        for node in range(case.nodes)
-        for place_of_rank in _places(case, workload, node, run.port)
-    )
-    return Plan(
-        case=case,
-        repeat=run.repeat,
-        commands=commands,
-        events=run.events,
-        log_format=workload.card.log_format,
-        unit=workload.card.unit,
-        cannot_run=_what_is_missing(case, machine),
+        dataset=run.dataset,
+        directory=run.directory,
+        prepared=run.prepared,
+        python=str(interpreter.python),
+        hosts=_hosts(case),
+        port=run.port,
+        node=node,
+        device=device_of(case, machine),
     )
 
 
-def _launch(case: Case, workload: Workload, node: int) -> tuple[str, ...]:
-    if workload.card.launcher is not Launcher.TORCHRUN or case.world_size == 1:
-        return ()
-    torchrun = ("-m", "torch.distributed.run", f"--nproc-per-node={case.devices_per_node}")
-    if case.nodes == 1:
-        return (*torchrun, "--standalone")
-    return (
-        *torchrun,
-        f"--nnodes={case.nodes}",
-        f"--node-rank={node}",
-        "--master-addr=NODE0",
-        f"--master-port={RENDEZVOUS_PORT}",
-    )
+def inside(interpreter: Interpreter, command: Command, around: Surroundings | None) -> Command:
+    """Return the command as it is started on the host so that it runs in the interpreter's environment.
+
+    ``around`` is what a container needs of the host; only without a container it may be None. Raises
+    ``UnsupportedByCard`` for a folder that a container engine cannot mount.
+    """
+    if interpreter.container is not None:
+        assert around is not None
+        return wrapped(command, interpreter.container, around)
+    if not interpreter.isolated:
+        return command
+    variables = {**command.variables, "PYTHONNOUSERSITE": "1"}
+    return Command(command.node, command.words, variables, ("PYTHONPATH", "PYTHONHOME"))
 
 
-def _places(case: Case, workload: Workload, node: int, port: int) -> list[dict[str, str]]:
-    """Return the variables of each process of a node by which it knows its place, in torchrun's names."""
-    if workload.card.launcher is not Launcher.RANKS or case.world_size == 1:
-        return [{}]
-    return [
-        {
-            "RANK": str(node * case.devices_per_node + local_rank),
-            "WORLD_SIZE": str(case.world_size),
-            "LOCAL_RANK": str(local_rank),
-            "LOCAL_WORLD_SIZE": str(case.devices_per_node),
-            "MASTER_ADDR": "127.0.0.1" if case.nodes == 1 else "NODE0",
-            "MASTER_PORT": str(port),
-        }
-        for local_rank in range(case.devices_per_node)
-    ]
+def surroundings(case: Case, workload: Workload, machine: Machine, run: Run) -> Surroundings:
+    """Return what a container of the run needs of the host."""
+    card = workload.card
+    read = [run.dataset] if case.data != "synthetic" else []
+    if case.data != "synthetic" and not Path(run.data).is_relative_to(run.dataset):
+        read.append(run.data)
+    if not isinstance(card.source, GitSource):
+        read.append(str(workload.source))
+    if card.prepare:
+        read.append(str(run.prepared))
+    mounts = tuple(Mount(source=path, target=path) for path in read)
+    own = card.image.mounts if card.image is not None else ()
+    devices = machine.devices(case.devices_per_node) if device_of(case, machine) is Device.CUDA else ()
+    return Surroundings(run.directory, (*mounts, *own), devices)
+
+
+def _meeting(case: Case, interpreter: Interpreter, machine: Machine, run: Run) -> Meeting:
+    if device_of(case, machine) is not Device.CUDA:
+        return Meeting(_hosts(case), run.port, ())
+    # Docker's containers count the GPUs that they are given from 0; Apptainer's see the host's.
+    counted_anew = interpreter.container is not None and interpreter.container.engine is Engine.DOCKER
+    of = Machine(machine.cores, machine.gpus) if counted_anew else machine
+    return Meeting(_hosts(case), run.port, of.devices(case.devices_per_node))
+
+
+def _hosts(case: Case) -> tuple[str, ...]:
+    return ("127.0.0.1",) if case.nodes == 1 else tuple(f"NODE{node}" for node in range(case.nodes))
+
+
+def _threads(case: Case, machine: Machine) -> int:
+    return max(1, machine.cores // case.devices_per_node)
 
 
 def device_of(case: Case, machine: Machine) -> Device:

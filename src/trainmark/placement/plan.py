@@ -1,19 +1,43 @@
 """A plan: the commands of one run, one a node, readable before anything is started."""
 
 import shlex
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainmark.environment.engine import Engine
 from trainmark.suite import Case
+from trainmark.workload import Image
 
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What placement must know of a node: the cores that may be used, and its GPUs."""
+    """What placement must know of a node: the cores that may be used, and its GPUs.
+
+    ``visible`` are the GPUs by the names of ``CUDA_VISIBLE_DEVICES`` where that is set.
+    """
 
     cores: int
     gpus: int
+    visible: tuple[str, ...] = ()
+
+    def devices(self, count: int) -> tuple[str, ...]:
+        """Return the names of the first ``count`` GPUs, whether or not there are so many."""
+        return self.visible[:count] if self.visible else tuple(str(number) for number in range(count))
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An image and the engine that starts containers of it.
+
+    ``image`` is what the engine is given: an image's name, or the file of an Apptainer image. ``user`` owns what a
+    container writes, as ``uid:gid``.
+    """
+
+    engine: Engine
+    image: str
+    description: Image
+    user: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,12 +45,14 @@ class Interpreter:
     """The Python of the framework's environment.
 
     ``variables`` are added to the process's environment; an isolated interpreter does not see the caller's
-    ``PYTHONPATH`` or user site, because its packages are all its own.
+    ``PYTHONPATH`` or user site, because its packages are all its own. With a ``container`` the interpreter is the
+    one inside.
     """
 
     python: Path
     isolated: bool
     variables: Mapping[str, str] = field(default_factory=dict)
+    container: Container | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,11 +76,72 @@ class Command:
 
 
 @dataclass(frozen=True, slots=True)
+class Checkout:
+    """A working tree of one commit: where the repository is, the cache that holds it, and where the tree goes."""
+
+    url: str
+    commit: str
+    cache: Path
+    tree: Path
+
+    def cached(self) -> tuple[tuple[str, ...], ...]:
+        """Return the commands that bring the commit, and nothing else, into the cache."""
+        fetch = ("fetch", "--quiet", "--depth", "1", "--no-tags", self.url, self.commit)
+        return (
+            ("git", "init", "--quiet", "--bare", str(self.cache)),
+            ("git", "--git-dir", str(self.cache), *fetch),
+        )
+
+    def made(self) -> tuple[str, ...]:
+        """Return the command that makes the working tree."""
+        add = ("worktree", "add", "--quiet", "--detach", str(self.tree), self.commit)
+        return ("git", "--git-dir", str(self.cache), *add)
+
+
+@dataclass(frozen=True, slots=True)
+class Task:
+    """A command that must have ended well once before the run: an image's, or a prepare step's.
+
+    ``leaves`` are what it must have made. ``present`` ends well where nothing is to be done any more.
+    """
+
+    description: str
+    command: Command
+    leaves: tuple[Path, ...] = ()
+    present: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What must be there before the run: the program's source, and what the tasks make in ``folder``.
+
+    ``source`` is the run's own working tree, ``workshop`` the tasks' one; ``inside`` is where in it the program is.
+    """
+
+    folder: Path
+    inside: str = "."
+    source: Checkout | None = None
+    workshop: Checkout | None = None
+    tasks: tuple[Task, ...] = ()
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Give a description and a command line for each thing to be done, in order, to be read or typed."""
+        for checkout, whose in ((self.workshop, "to prepare with"), (self.source, "of this run")):
+            if checkout is not None:
+                for words in checkout.cached():
+                    yield f"the source: {checkout.url} at {checkout.commit}", shlex.join(words)
+                yield f"the working tree {whose}", shlex.join(checkout.made())
+            if checkout is self.workshop:
+                yield from ((task.description, task.command.text()) for task in self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
 class Plan:
     """One run as it would be started.
 
     ``events`` is the file that the program is told to write its events to. ``cannot_run`` says why this
-    machine cannot carry the plan out (too few devices, more nodes than one), or is None.
+    machine cannot carry the plan out (too few devices, more nodes than one), or is None. ``expects`` are files that
+    the run must leave.
     """
 
     case: Case
@@ -64,6 +151,8 @@ class Plan:
     log_format: str
     unit: str
     cannot_run: str | None
+    preparation: Preparation | None = None
+    expects: tuple[Path, ...] = ()
 
 
 def _assignment(word: str) -> str:

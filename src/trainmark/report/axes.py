@@ -3,6 +3,9 @@
 A table has devices down its side and precision x batch (or, where there are several, the frameworks) across
 its top, as published tables of this field have; whatever else varies makes a table of its own. Where all
 cases run on equally many devices, what else varies stands down the side instead.
+
+Where each framework has one layout, compiler or the like of its own, that belongs to its column and makes no table:
+frameworks differ in these by nature.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -31,6 +34,11 @@ class Aspect(StrEnum):
 
 
 Key = tuple[str, ...]
+
+OF_FRAMEWORK = (Aspect.WORKLOAD, Aspect.LAYOUT, Aspect.COMPILER, Aspect.OPTIONS)
+"""In what a framework can be of one kind: when it is, its name says it."""
+
+NO_COMPILER = "none"
 
 NOTHING = "-"
 """The word of a case that has nothing under an aspect: no options."""
@@ -88,10 +96,28 @@ class Axes:
         }
         return " ".join(word for a in shown if (word := words.get(a, self.value(case, a))) != NOTHING)
 
+    def of_framework(self) -> tuple[Aspect, ...]:
+        """Return what varies among the frameworks, but has one value within each."""
+        if Aspect.FRAMEWORK not in self.varying:
+            return ()
+        return tuple(
+            aspect for aspect in OF_FRAMEWORK if aspect in self.varying and self._follows_framework(aspect)
+        )
+
+    def framework(self, case: Case) -> str:
+        """Return a framework's name with what is its own, as a column's title has it: ``tensorflow (nhwc)``."""
+        own = [word for word in self.key(case, self.of_framework()) if word not in (NOTHING, NO_COMPILER)]
+        return f"{case.framework} ({', '.join(own)})" if own else case.framework
+
+    def _follows_framework(self, aspect: Aspect) -> bool:
+        pairs = {(c.case.framework, self.value(c.case, aspect)) for c in self.cases}
+        return len(pairs) == len({framework for framework, _ in pairs})
+
     def grids(self) -> list[Grid]:
         """Return the tables that show every case once, in the order of the suite."""
         across = (Aspect.FRAMEWORK,) if Aspect.FRAMEWORK in self.varying else (Aspect.PRECISION, Aspect.BATCH)
-        rest = tuple(a for a in self.varying if a not in across and a is not Aspect.DEVICES)
+        apart_from = (*across, *self.of_framework(), Aspect.DEVICES)
+        rest = tuple(a for a in self.varying if a not in apart_from)
         scaled = Aspect.DEVICES in self.varying
         apart = rest if scaled else ()
         down = (Aspect.DEVICES,) if scaled or not rest else rest

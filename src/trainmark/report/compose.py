@@ -9,6 +9,7 @@ from trainmark.report.sections import (
     commands,
     data,
     environment,
+    equivalence,
     method,
     outcomes,
     overview,
@@ -44,6 +45,7 @@ def _sections(about: Context) -> list[Section | None]:
     return [
         overview.section(about),
         throughput.section(about),
+        equivalence.section(about),
         scaling.section(about),
         data.section(about),
         outcomes.not_ok(about),

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from trainmark.equivalence import Certificate
 from trainmark.errors import InputError
 from trainmark.files import write_atomically
 from trainmark.measure import About, Estimate, Measurement, Speedup, Suspicion
@@ -64,7 +65,10 @@ class CaseResult(_Frozen):
 
 
 class Results(_Frozen):
-    """A suite's results, with a case for each of its cases. ``complete`` is false when runs are still to come."""
+    """A suite's results, with a case for each of its cases. ``complete`` is false when runs are still to come.
+
+    ``certificates`` show which frameworks did equal work, one a model; none where one framework was run alone.
+    """
 
     schema_name: Literal["trainmark.results/1"] = SCHEMA
     trainmark_version: str
@@ -76,14 +80,16 @@ class Results(_Frozen):
     complete: bool
     cases: tuple[CaseResult, ...]
     manifests: Mapping[str, Mapping[str, Any]]
+    certificates: tuple[Certificate, ...] = ()
 
     @property
     def holds(self) -> bool:
-        """Whether every run that was made is ``ok`` and did the work that was asked for; the exit code says so."""
+        """Whether every run is ``ok`` and did what was asked, and frameworks that are compared did equal work."""
         runs = [run for case in self.cases for run in case.runs]
         doubts = [doubt for run in runs for doubt in run.suspicions]
         fine = all(run.outcome is Outcome.OK for run in runs)
-        return bool(runs) and fine and not any(doubt.about is About.WORK for doubt in doubts)
+        equal = all(certificate.holds for certificate in self.certificates)
+        return bool(runs) and fine and equal and not any(doubt.about is About.WORK for doubt in doubts)
 
 
 def write_results(path: Path, results: Results) -> None:

@@ -14,7 +14,7 @@ from trainmark.errors import InputError, nearest
 from trainmark.suite.case import AXES, Case
 from trainmark.suite.document import Document, Key, parse_document, read_document
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
-from trainmark.suite.model import Suite
+from trainmark.suite.model import Dataset, Suite
 from trainmark.suite.naming import log_name
 
 MAX_CASES = 100_000
@@ -154,10 +154,7 @@ def _mappings(document: Document, key: Key) -> list[dict[str, Any]]:
 
 def _with_absolute_paths(suite: Suite, base: Path) -> Suite:
     """Resolve what the file says relative to itself, so that the suite as resolved can stand anywhere."""
-    datasets = {
-        name: dataset.model_copy(update={"path": str(base / dataset.path)}) if dataset.path else dataset
-        for name, dataset in suite.datasets.items()
-    }
+    datasets = {name: _located(dataset, base) for name, dataset in suite.datasets.items()}
     # A name without a slash is an environment's, not a path.
     python = suite.environment
     return suite.model_copy(
@@ -169,6 +166,12 @@ def _with_absolute_paths(suite: Suite, base: Path) -> Suite:
     )
 
 
+def _located(dataset: Dataset, base: Path) -> Dataset:
+    path = str(base / dataset.path) if dataset.path else dataset.path
+    formats = {form: str(base / folder) for form, folder in dataset.formats.items()}
+    return dataset.model_copy(update={"path": path, "formats": formats})
+
+
 def _check_data(document: Document, suite: Suite) -> None:
     known = {"synthetic", *suite.datasets}
     for case in suite.cases:
@@ -178,7 +181,7 @@ def _check_data(document: Document, suite: Suite) -> None:
                 f"'{case.data}' is no data set of this suite{nearest(case.data, known)}; add it under 'datasets'",
             )
     for name, dataset in suite.datasets.items():
-        if dataset.path is None and dataset.make is None:
+        if dataset.path is None and dataset.make is None and not dataset.formats:
             raise document.error(("datasets", name), "needs a 'path', or 'make' to have it made")
 
 

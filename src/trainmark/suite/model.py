@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Mapping
+from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import (
@@ -51,21 +52,34 @@ class MakeImages(BaseModel):
     height: Count = 375
 
 
+class RecordForm(StrEnum):
+    """The forms other than an image folder in which a data set can lie; see ``trainmark data convert``."""
+
+    TFRECORD = "tfrecord"
+    RECORDIO = "recordio"
+
+
 class Dataset(BaseModel):
-    """Where a data set lies (relative to the suite's file), and how to make it if it may be made."""
+    """Where a data set lies (relative to the suite's file), and how to make it if it may be made.
+
+    ``path`` is its image folder; ``formats`` are the folders where the same pictures lie in another form. A form that a
+    program takes and that is not there is converted from the image folder.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     path: str | None = None
     make: MakeImages | None = None
+    formats: Mapping[RecordForm, str] = Field(default_factory=dict)
 
 
 class Suite(BaseModel):
     """A suite as resolved: cases in the order in which they run, and all that their runs need.
 
-    ``environment`` is ``auto`` (each framework's own, made by ``trainmark env create``), ``system`` (the
-    Python that runs trainmark) or the path of a Python interpreter, with a slash in it. ``cards`` are files of
-    further workload cards. Paths are relative to the suite's file. ``cases`` is the expanded matrix.
+    ``environment`` is ``auto`` (each framework's own, made by ``trainmark env create``), ``system`` (the Python that
+    runs trainmark), ``docker`` or ``apptainer`` (the card's image), or the path of a Python interpreter, with a
+    slash in it. ``cards`` are files of further workload cards. ``equivalence`` asks for the certificate that several
+    frameworks do equal work. Paths are relative to the suite's file. ``cases`` is the expanded matrix.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -78,4 +92,5 @@ class Suite(BaseModel):
     cards: tuple[str, ...] = ()
     datasets: Mapping[Word, Dataset] = Field(default_factory=dict)
     naming: NamingScheme = NamingScheme.CASE
+    equivalence: bool = True
     cases: tuple[Case, ...]

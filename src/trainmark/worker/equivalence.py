@@ -17,7 +17,7 @@ from __future__ import annotations
 import zlib
 from typing import Any, Dict, List, Mapping
 
-from .architectures import ARCHITECTURES, is_trainable
+from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_trainable
 from .arguments import Settings
 from .training import Training
 
@@ -60,7 +60,11 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
                 "logits": [[float(value) for value in row] for row in np.asarray(seen.logits, np.float64)],
                 "gradients": {name: _sketch(name, seen.gradients[name]) for name in trainable},
                 "updates": {name: _sketch(name, updates[-1][name]) for name in trainable},
-                "running": {name: _sketch(name, after[name]) for name in shapes if not is_trainable(name)},
+                "statistics": {
+                    name: _sketch(name, _batch_statistic(before[name], after[name]))
+                    for name in shapes
+                    if not is_trainable(name)
+                },
                 "moments": _moments(before, seen.gradients, updates, trainable),
             }
         )
@@ -92,6 +96,11 @@ def _sketch(name: str, array: Any) -> Dict[str, float]:
     values = _double(array).ravel()
     signs = np.random.RandomState(zlib.crc32(name.encode())).randint(0, 2, values.size) * 2 - 1
     return {"norm": float(np.sqrt(values @ values)), "signed_sum": float(values @ signs)}
+
+
+def _batch_statistic(before: Any, after: Any) -> Any:
+    """Return the batch's mean or variance that moved a running one with a momentum of 0.9."""
+    return (_double(after) - BATCH_NORM_MOMENTUM * _double(before)) / (1 - BATCH_NORM_MOMENTUM)
 
 
 def _moments(

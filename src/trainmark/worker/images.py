@@ -39,7 +39,8 @@ class Box(NamedTuple):
 def read_images(source: str, classes: int) -> ImageList:
     """Return the images of ``source``: a folder with a folder for each class, or a file of ``path label`` lines.
 
-    Classes of folders are numbered in the order of their names. Paths in a list file are relative to its folder.
+    Classes of folders are numbered in the order of their names, without the hidden ones. Paths in a list file are
+    relative to its folder.
     Raises ``RunError`` (failed) if there is nothing to read or a label does not fit ``classes``.
     """
     path = Path(source)
@@ -63,7 +64,8 @@ def read_images(source: str, classes: int) -> ImageList:
 def _from_folders(root: Path) -> ImageList:
     paths: List[str] = []
     labels: List[int] = []
-    for label, folder in enumerate(sorted(entry for entry in root.iterdir() if entry.is_dir())):
+    folders = sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    for label, folder in enumerate(folders):
         with os.scandir(folder) as entries:
             names = sorted(entry.path for entry in entries if entry.name.lower().endswith(SUFFIXES))
         paths += names

@@ -39,6 +39,9 @@ def main(arguments: Sequence[str]) -> int:
         return EXIT_USAGE
     settings = parse(arguments, place.world_size)
     exit_when_told(place.rank)
+    if settings.threads:
+        # OpenMP reads it once, when a framework loads it; some frameworks have no other way.
+        os.environ["OMP_NUM_THREADS"] = str(settings.threads)
     framework: Any = None
     events: Optional[EventWriter] = None
     try:
@@ -130,8 +133,10 @@ def _import_framework(name: str) -> Any:
     """Return the package of this folder that trains in the framework: ``open_training`` and ``stopped_by``."""
     try:
         return importlib.import_module(f".{name}", __package__)
-    except ImportError as error:
-        raise RunError(UNSUPPORTED, f"{name} cannot be imported by {sys.executable}: {error}") from error
+    except Exception as error:
+        # Not an ImportError alone: a placeholder raises what it likes, and MXNet an AttributeError for a new numpy.
+        reason = first_sentence(error)
+        raise RunError(UNSUPPORTED, f"{name} cannot be imported by {sys.executable}: {reason}") from error
 
 
 def _open_events(path: Optional[str]) -> EventWriter:

@@ -1,24 +1,63 @@
 """Workload cards: what a training program is, and how a case becomes its command."""
 
-from trainmark.workload.card import Axis, BuiltinSource, Card, DataFormat, FolderSource, Gap, Launcher
-from trainmark.workload.cards import NoCardError, Workload, Workloads, load_workloads, read_card
-from trainmark.workload.command import UnsupportedByCard, Values, find_gap, program_words
+from trainmark.workload.card import (
+    Axis,
+    Card,
+    Combination,
+    Counts,
+    Gap,
+    Launcher,
+    Scaling,
+    Step,
+    Where,
+)
+from trainmark.workload.cards import CHECKOUT, NoCardError, Workload, Workloads, load_workloads, read_card
+from trainmark.workload.command import (
+    COMMIT,
+    UnsupportedByCard,
+    Values,
+    commit_of,
+    find_gap,
+    matches,
+    program_variables,
+    program_words,
+)
+from trainmark.workload.image import Build, Image, Mount, Sharing
+from trainmark.workload.placeholders import PLACEHOLDERS, filled, placeholders_in
+from trainmark.workload.source import BuiltinSource, FolderSource, GitSource
 
 __all__ = [
+    "CHECKOUT",
+    "COMMIT",
+    "PLACEHOLDERS",
     "Axis",
+    "Build",
     "BuiltinSource",
     "Card",
-    "DataFormat",
+    "Combination",
+    "Counts",
     "FolderSource",
     "Gap",
+    "GitSource",
+    "Image",
     "Launcher",
+    "Mount",
     "NoCardError",
+    "Scaling",
+    "Sharing",
+    "Step",
     "UnsupportedByCard",
     "Values",
+    "Where",
     "Workload",
     "Workloads",
+    "commit_of",
+    "filled",
     "find_gap",
     "load_workloads",
+    "matches",
+    "placeholders_in",
+    "program_variables",
     "program_words",
     "read_card",
 ]

@@ -2,11 +2,14 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from trainmark.dataset.form import Form
 from trainmark.suite import AXES, Word
+from trainmark.workload.image import Image
+from trainmark.workload.source import Source
 
 
 class _Frozen(BaseModel):
@@ -17,40 +20,36 @@ VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]
 """The name of an environment variable as POSIX has it."""
 
 
-class BuiltinSource(_Frozen):
-    """trainmark's own worker, started as ``PYTHON worker/start.py``."""
-
-    kind: Literal["builtin"]
-
-
-class FolderSource(_Frozen):
-    """A program in a folder of this machine; a relative path counts from the card's own file."""
-
-    kind: Literal["folder"]
-    path: str
-
-
-Source = Annotated[BuiltinSource | FolderSource, Field(discriminator="kind")]
-
-
 class Launcher(StrEnum):
-    """Who starts the ranks of one node.
+    """Who starts the ranks; with one rank the program is always started by itself.
 
     ``process``: nobody, there is one process. ``torchrun``. ``ranks``: each rank is a process of its own that
-    finds its place in the variables that torchrun would set, as the built-in workers do.
+    finds its place in the variables that torchrun would set, as the built-in workers do. ``multiproc``: the
+    program's own starter (the card's ``starter``) with the flags of NVIDIA's ``multiproc.py``. ``mpirun``: OpenMPI
+    from the first node, for Horovod over MPI. ``paddle``: ``paddle.distributed.launch``. ``spawn``: one process a
+    node, which sees the node's devices and uses or starts all of them itself.
     """
 
     PROCESS = "process"
     TORCHRUN = "torchrun"
     RANKS = "ranks"
+    MULTIPROC = "multiproc"
+    MPIRUN = "mpirun"
+    PADDLE = "paddle"
+    SPAWN = "spawn"
+
+    @property
+    def needs_starter(self) -> bool:
+        """Whether a card with this launcher must name the script that starts the ranks."""
+        return self is Launcher.MULTIPROC
 
 
-class DataFormat(StrEnum):
-    """In which form a program takes its images; see ``trainmark data convert``."""
+class Counts(StrEnum):
+    """Which devices a program's batch is for."""
 
-    IMAGE_FOLDER = "image-folder"
-    TFRECORD = "tfrecord"
-    RECORDIO = "recordio"
+    PER_DEVICE = "per-device"
+    PER_NODE = "per-node"
+    GLOBAL = "global"
 
 
 class Axis(_Frozen):
@@ -58,35 +57,83 @@ class Axis(_Frozen):
 
     ``flags`` are words of the command; ``{value}`` in them is the axis's value. ``values`` gives the flags
     of single values instead, and then lists every value that the program can do. ``counts`` says for a
-    batch whether the program wants it per device or for all devices together.
+    batch whether the program wants it per device, for a node's devices or for all devices together.
     """
 
     flags: tuple[str, ...] = ()
     values: Mapping[str, tuple[str, ...]] | None = None
-    counts: Literal["per-device", "global"] = "per-device"
+    counts: Counts = Counts.PER_DEVICE
+
+
+When = Annotated[Mapping[str, str], Field(min_length=1)]
+"""Values of axes that all hold: ``{loader: dali-cpu, data: "!synthetic"}``; ``!`` before a value means any other.
+
+``device`` in it is what a rank really computes on, ``cpu`` or ``cuda``, never ``auto``.
+"""
 
 
 class Gap(_Frozen):
-    """What a program cannot do although it has the axes: all of ``when`` holds, for the ``reason``.
+    """What a program cannot do although it has the axes: all of ``when`` holds, for the ``reason``."""
 
-    ``device`` in ``when`` is what a rank really computes on, ``cpu`` or ``cuda``, never ``auto``.
+    when: When
+    reason: str
+
+
+class Combination(_Frozen):
+    """Words and variables that are there when all of ``when`` holds: what depends on more than one axis."""
+
+    when: When
+    words: tuple[str, ...] = ()
+    environment_variables: Mapping[VariableName, str] = Field(default_factory=dict)
+
+
+class Scaling(_Frozen):
+    """The linear scaling rule: the learning rate is ``learning_rate`` for a global batch of ``batch`` samples.
+
+    Goyal et al., "Accurate, Large Minibatch SGD", 2017, arXiv:1706.02677, section 2.1.
     """
 
-    when: Mapping[str, str] = Field(min_length=1)
-    reason: str
+    learning_rate: Annotated[float, Field(gt=0)]
+    batch: Annotated[int, Field(strict=True, gt=0)]
+
+
+class Where(StrEnum):
+    """Where a prepare step runs: on the host, or inside the program's environment."""
+
+    HOST = "host"
+    ENVIRONMENT = "environment"
+
+
+class Step(_Frozen):
+    """A command that must have ended well once before the program can run.
+
+    It is run once for its words, its commit and its environment. ``leaves`` are files or folders that it must
+    have made. ``when`` says for which cases it is needed; without it, for all.
+    """
+
+    description: str
+    words: Annotated[tuple[str, ...], Field(min_length=1)]
+    where: Where = Where.ENVIRONMENT
+    when: Mapping[str, str] = Field(default_factory=dict)
+    leaves: tuple[str, ...] = ()
 
 
 class Card(_Frozen):
     """One training program.
 
-    ``command`` is the program and its constant words, after the interpreter; ``axes`` says which axes it
-    has and how each is passed. An axis that is not listed can only have the one value that ``fixed`` gives
-    it, or the default of a case. ``options`` are the further names that a case may set. Placeholders in
-    words: ``{value}`` (of the axis), ``{source}`` (the program's folder), ``{events}`` (the file for
-    DLLogger events), ``{data}`` (its folder or list, or ``synthetic``), ``{steps}``, ``{warmup_steps}``,
-    ``{threads}``, ``{loader_workers}``, ``{seed}``. ``log_format`` names the reader of its output in
-    ``logs/``. ``gaps`` are combinations of values that the program lacks. ``data_formats`` says for a loader in
-    which form it takes real images; one that is not named takes an image folder.
+    ``command`` is the program and its constant words, after the interpreter; ``axes`` says which axes it has and how
+    each is passed. An axis that is not listed can only have the one value that ``fixed`` gives it, or the default of a
+    case. ``combinations`` are words that depend on several axes. ``options`` are the further names that a case may
+    set, with the words for any value or those for each. ``log_format`` names the reader of its output in ``logs/``,
+    ``rule`` the one that makes a number of it. ``gaps`` are combinations of values that the program lacks.
+    ``data_formats`` says for a loader in which form it takes real images; one that is not named takes an image folder.
+
+    ``image`` is there for programs that can run in a container; ``environment`` is the one that the suite's ``auto``
+    takes, ``docker`` and ``apptainer`` among them. ``starter`` is the script that starts the ranks, for the launchers
+    that need one. ``prepare`` are steps before the first run; ``expects`` are files, relative to the run's folder, that
+    a run must leave.
+
+    Placeholders in words are those of ``PLACEHOLDERS``.
     """
 
     name: Word
@@ -98,18 +145,56 @@ class Card(_Frozen):
     log_format: str
     rule: str | None = None
     unit: str = "images/s"
+    image: Image | None = None
+    starter: str | None = None
+    prepare: tuple[Step, ...] = ()
+    expects: tuple[str, ...] = ()
     command: tuple[str, ...]
     axes: Mapping[str, Axis]
     fixed: Mapping[str, Any] = Field(default_factory=dict)
-    options: Mapping[str, tuple[str, ...]] = Field(default_factory=dict)
+    combinations: tuple[Combination, ...] = ()
+    options: Mapping[str, tuple[str, ...] | Mapping[str, tuple[str, ...]]] = Field(default_factory=dict)
+    scaling: Scaling | None = None
     gaps: tuple[Gap, ...] = ()
-    data_formats: Mapping[Word, DataFormat] = Field(default_factory=dict)
+    data_formats: Mapping[Word, Form] = Field(default_factory=dict)
     environment_variables: Mapping[VariableName, str] = Field(default_factory=dict)
+
+    @property
+    def takes_steps(self) -> bool:
+        """Whether the program is told how many steps to take."""
+        return any("{steps}" in word for word in self.command)
 
     def unknown_axes(self) -> list[str]:
         """Return the names under ``axes`` and ``fixed`` that are no axes of a case."""
         return [name for name in (*self.axes, *self.fixed) if name not in AXES]
 
-    def data_format(self, loader: str) -> DataFormat:
+    def data_format(self, loader: str) -> Form:
         """Return the form in which a loader of this program takes real images."""
-        return self.data_formats.get(loader, DataFormat.IMAGE_FOLDER)
+        return self.data_formats.get(loader, Form.IMAGE_FOLDER)
+
+    def conditions(self) -> dict[tuple[str, int], Mapping[str, str]]:
+        """Return every ``when`` of the card, by the section and the position in it at which it stands."""
+        return {
+            **{("gaps", number): gap.when for number, gap in enumerate(self.gaps)},
+            **{("combinations", number): entry.when for number, entry in enumerate(self.combinations)},
+            **{("prepare", number): step.when for number, step in enumerate(self.prepare)},
+        }
+
+    def worded(self) -> dict[tuple[str | int, ...], tuple[str, ...]]:
+        """Return every list of words of the card in which placeholders may stand, by its key."""
+        words: dict[tuple[str | int, ...], tuple[str, ...]] = {
+            ("command",): self.command,
+            ("starter",): (self.starter,) if self.starter else (),
+        }
+        for axis, rule in self.axes.items():
+            words["axes", axis, "flags"] = rule.flags
+            words |= {("axes", axis, "values", value): said for value, said in (rule.values or {}).items()}
+        for option, said in self.options.items():
+            by_value = said if isinstance(said, Mapping) else {"": said}
+            words |= {("options", option, value): given for value, given in by_value.items()}
+        words["environment_variables",] = tuple(self.environment_variables.values())
+        for i, entry in enumerate(self.combinations):
+            words["combinations", i, "words"] = (*entry.words, *entry.environment_variables.values())
+        for i, step in enumerate(self.prepare):
+            words |= {("prepare", i, "words"): step.words, ("prepare", i, "leaves"): step.leaves}
+        return words

@@ -2,22 +2,30 @@
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
-from trainmark.suite import AXES, Case, read_document
-from trainmark.workload.card import BuiltinSource, Card
+from trainmark.suite import AXES, Case, Document, read_document
+from trainmark.workload.card import Card
+from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
+from trainmark.workload.source import BuiltinSource, FolderSource, GitSource
 
 CATALOG = Path(__file__).with_name("catalog")
+CHECKOUT = "source"
+"""The folder, in a run's own, of the working tree of a program that comes from a repository."""
 WORKER = Path(__file__).parent.parent / "worker"
 """The folder of the built-in training programs."""
 
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A card and where its program lies on this machine."""
+    """A card and where its program lies on this machine.
+
+    ``source`` of a program from a repository is relative to the run's folder: each run has a checkout of its own.
+    """
 
     card: Card
     source: Path
@@ -67,8 +75,12 @@ def load_workloads(files: Iterable[Path] = ()) -> Workloads:
         if key in named:
             raise InputError(f"{path}: workload '{key[0]}' for {key[1]} has a card already: {named[key][0]}")
         named[key] = (path, workload)
-    built_in = [read_card(path) for path in sorted(CATALOG.glob("*.yaml"))]
-    return Workloads((*built_in, *(workload for _, workload in named.values())))
+    return Workloads((*_built_in(), *(workload for _, workload in named.values())))
+
+
+@cache
+def _built_in() -> tuple[Workload, ...]:
+    return tuple(read_card(path) for path in sorted(CATALOG.glob("*.yaml")))
 
 
 def read_card(path: Path) -> Workload:
@@ -78,18 +90,50 @@ def read_card(path: Path) -> Workload:
         card = Card.model_validate(document.values)
     except ValidationError as error:
         first = error.errors()[0]
-        place = tuple(part for part in first["loc"] if part not in ("builtin", "folder"))
-        raise document.error(place, f"{first['msg'][0].lower()}{first['msg'][1:]}") from None
+        raise document.error(_place(first["loc"]), _sentence(first["msg"])) from None
     for name in card.unknown_axes():
         section = "axes" if name in card.axes else "fixed"
         raise document.error((section, name), f"is not an axis{nearest(name, AXES)}")
-    for number, gap in enumerate(card.gaps):
-        for name in gap.when:
+    _check_conditions(document, card)
+    _check_placeholders(document, card)
+    return Workload(card, _source_of(document, card))
+
+
+def _source_of(document: Document, card: Card) -> Path:
+    match card.source:
+        case BuiltinSource():
+            return WORKER
+        case GitSource(folder=inside):
+            return Path(CHECKOUT, inside)
+        case FolderSource(path=path):
+            folder = (document.path.parent / path).resolve()
+            if not folder.is_dir():
+                raise document.error(("source", "path"), f"no such folder: {folder}")
+            return folder
+
+
+def _check_conditions(document: Document, card: Card) -> None:
+    for (section, number), when in card.conditions().items():
+        for name in when:
             if name not in AXES:
-                raise document.error(("gaps", number, "when", name), f"is not an axis{nearest(name, AXES)}")
-    if isinstance(card.source, BuiltinSource):
-        return Workload(card, WORKER)
-    folder = (path.parent / card.source.path).resolve()
-    if not folder.is_dir():
-        raise document.error(("source", "path"), f"no such folder: {folder}")
-    return Workload(card, folder)
+                raise document.error((section, number, "when", name), f"is not an axis{nearest(name, AXES)}")
+    if card.launcher.needs_starter is not (card.starter is not None):
+        need = "needs a 'starter'" if card.starter is None else "has no use for a 'starter'"
+        raise document.error(("launcher",), f"'{card.launcher}' {need}")
+
+
+def _check_placeholders(document: Document, card: Card) -> None:
+    for key, words in card.worded().items():
+        for name in (name for word in words for name in placeholders_in(word)):
+            if name not in PLACEHOLDERS:
+                raise document.error(key, f"{{{name}}} is no placeholder{nearest(name, PLACEHOLDERS)}")
+
+
+def _place(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
+    """Return the key of a mistake without the kind of source, which pydantic puts after ``source``."""
+    return (location[0], *location[2:]) if location[:1] == ("source",) and len(location) > 2 else location
+
+
+def _sentence(message: str) -> str:
+    said = message.removeprefix("Value error, ")
+    return f"{said[0].lower()}{said[1:]}"

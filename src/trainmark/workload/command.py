@@ -1,6 +1,5 @@
 """From a case and a card to the words of the program's command line."""
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
@@ -9,10 +8,18 @@ from typing import Any
 
 from trainmark.errors import nearest
 from trainmark.suite import AXES, Case, Device
-from trainmark.workload.card import Card
+from trainmark.workload.card import Card, Counts
 from trainmark.workload.cards import Workload
+from trainmark.workload.placeholders import filled
+from trainmark.workload.source import GitSource, is_commit
 
-_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+COMMIT = "commit"
+"""The option by which a case names the commit of a program from a repository."""
+
+_OWN = (
+    *("steps", "warmup_steps", "threads", "loader_workers", "seed", "events", "data", "dataset"),
+    *("prepared", "python", "port", "node"),
+)
 _NOT_FLAGS = ("workload", "framework", "options")
 
 
@@ -22,7 +29,12 @@ class UnsupportedByCard(Exception):  # noqa: N818 - it becomes the outcome "unsu
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What the placeholders of a card stand for in one run, besides the case's own axes."""
+    """What the placeholders of a card stand for in one run, besides the case's own axes.
+
+    ``dataset`` is the folder of the whole data set; ``directory`` the run's; ``hosts`` are the nodes' addresses,
+    the first of them the one at whose ``port`` the ranks meet; ``node`` is the one whose command is made. ``device``
+    is what a rank really computes on, where that is known.
+    """
 
     steps: int
     warmup_steps: int
@@ -31,44 +43,124 @@ class Values:
     seed: int
     events: Path
     data: str
+    dataset: str = "synthetic"
+    directory: Path = Path()
+    prepared: Path = Path()
+    python: str = "python"
+    hosts: tuple[str, ...] = ("127.0.0.1",)
+    port: int = 0
+    node: int = 0
+    device: Device | None = None
 
-    def placeholders(self, source: Path) -> dict[str, str]:
+    def placeholders(self, case: Case, workload: Workload) -> dict[str, str]:
         """Return the text of each placeholder."""
-        names = ("steps", "warmup_steps", "threads", "loader_workers", "seed", "events", "data")
-        return {name: str(getattr(self, name)) for name in names} | {"source": str(source)}
+        known = {name: str(getattr(self, name)) for name in _OWN}
+        known |= {name: str(getattr(case, name)) for name in ("world_size", "nodes", "devices_per_node")}
+        known |= {
+            "source": str(self.directory / workload.source),
+            "run": str(self.directory),
+            "devices": ",".join(str(number) for number in range(case.devices_per_node)),
+            "node_loader_workers": str(self.loader_workers * case.devices_per_node),
+            "hosts": ",".join(self.hosts),
+            "master": self.hosts[0],
+        }
+        # The batch "max" becomes a number before anything is placed.
+        batch = case.batch_per_device
+        return known | (_batches(batch, case, workload.card, self.steps) if isinstance(batch, int) else {})
 
 
-def program_words(case: Case, workload: Workload, values: Values) -> tuple[str, ...]:
+def _batches(batch: int, case: Case, card: Card, steps: int) -> dict[str, str]:
+    total = batch * case.world_size
+    known = {"batch": batch, "node_batch": batch * case.devices_per_node, "global_batch": total}
+    texts = {name: str(number) for name, number in known.items()} | {"samples": str(steps * total)}
+    if card.scaling is not None:
+        texts["learning_rate"] = f"{card.scaling.learning_rate * total / card.scaling.batch:.6g}"
+    return texts
+
+
+def program_words(
+    case: Case, workload: Workload, values: Values, texts: Mapping[str, str] | None = None
+) -> tuple[str, ...]:
     """Return the words that follow the interpreter (or the launcher) in the command of one rank.
 
-    Raises ``UnsupportedByCard`` when the card lacks an axis, a value or an option that the case uses.
+    ``texts`` are the placeholders of ``values``, where somebody has made them already. Raises
+    ``UnsupportedByCard`` when the card lacks an axis, a value or an option that the case uses.
     """
-    card, known = workload.card, values.placeholders(workload.source)
-    words = [_filled(word, known) for word in card.command]
+    card = workload.card
+    known = values.placeholders(case, workload) if texts is None else texts
+    words = [filled(word, known) for word in card.command]
     for axis in AXES:
         if axis not in _NOT_FLAGS:
             words += _axis_words(case, axis, workload, known)
+    for combination in card.combinations:
+        if matches(case, combination.when, values.device):
+            words += [filled(word, known) for word in combination.words]
     for option, value in case.options.items():
+        if option == COMMIT and isinstance(card.source, GitSource):
+            continue
         if option not in card.options:
             raise UnsupportedByCard(
                 f"workload '{card.name}' has no option '{option}'{nearest(option, card.options)}"
             )
-        words += [_filled(word, known | {"value": _text(value)}) for word in card.options[option]]
+        text = _text(value)
+        said = card.options[option]
+        if isinstance(said, Mapping):
+            if text not in said:
+                choices = ", ".join(said)
+                raise UnsupportedByCard(
+                    f"workload '{card.name}' has no {option} '{text}'{nearest(text, said)} (it has: {choices})"
+                )
+            said = said[text]
+        words += [filled(word, {**known, "value": text}) for word in said]
     return tuple(words)
+
+
+def program_variables(case: Case, card: Card, values: Values, texts: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that the card gives the program; ``texts`` are the placeholders of ``values``."""
+    given = dict(card.environment_variables)
+    for combination in card.combinations:
+        if matches(case, combination.when, values.device):
+            given |= combination.environment_variables
+    return {name: filled(text, texts) for name, text in given.items()}
+
+
+def commit_of(case: Case, card: Card) -> str | None:
+    """Return the commit whose program the case runs; None for a program that is in no repository.
+
+    Raises ``UnsupportedByCard`` when neither the card nor the case names one, or the case names no whole commit.
+    """
+    if not isinstance(card.source, GitSource):
+        return None
+    asked = case.options.get(COMMIT, card.source.commit)
+    way_out = f"give the case options: {{{COMMIT}: 40 hexadecimal digits}}"
+    if asked is None:
+        raise UnsupportedByCard(
+            f"workload '{card.name}' does not say which commit of {card.source.url}; {way_out}"
+        )
+    if not is_commit(str(asked)):
+        raise UnsupportedByCard(f"workload '{card.name}': '{asked}' is not a whole commit; {way_out}")
+    return str(asked)
+
+
+def matches(case: Case, when: Mapping[str, str], device: Device | None = None) -> bool:
+    """Tell whether a case has all the values of ``when``; ``!value`` means any other.
+
+    ``device`` is what a rank really computes on, where that is known.
+    """
+
+    def holds(axis: str, wanted: str) -> bool:
+        text = _text(device if axis == "device" and device is not None else getattr(case, axis))
+        return text != wanted[1:] if wanted.startswith("!") else text == wanted
+
+    return all(holds(axis, wanted) for axis, wanted in when.items())
 
 
 def find_gap(case: Case, card: Card, device: Device) -> str | None:
     """Return why the program cannot do this combination of axes on ``device``, or None."""
-    for gap in card.gaps:
-        if all(
-            _text(device if axis == "device" else getattr(case, axis)) == value
-            for axis, value in gap.when.items()
-        ):
-            return gap.reason
-    return None
+    return next((gap.reason for gap in card.gaps if matches(case, gap.when, device)), None)
 
 
-def _axis_words(case: Case, axis: str, workload: Workload, known: dict[str, str]) -> list[str]:
+def _axis_words(case: Case, axis: str, workload: Workload, known: Mapping[str, str]) -> list[str]:
     card, value = workload.card, getattr(case, axis)
     text = _text(value)
     rule = card.axes.get(axis)
@@ -89,16 +181,9 @@ def _axis_words(case: Case, axis: str, workload: Workload, known: dict[str, str]
         words = rule.flags
     if axis == "data":
         text = known["data"]
-    if axis == "batch_per_device" and rule.counts == "global":
-        text = str(int(value) * case.world_size)
-    return [_filled(word, known | {"value": text}) for word in words]
-
-
-def _filled(word: str, known: Mapping[str, str]) -> str:
-    """Put the placeholders' texts in, in one pass, so that a text with braces in it stays as it is."""
-    if "{" not in word:
-        return word
-    return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), word)
+    if axis == "batch_per_device":
+        text = known[{Counts.GLOBAL: "global_batch", Counts.PER_NODE: "node_batch"}.get(rule.counts, "batch")]
+    return [filled(word, {**known, "value": text}) for word in words]
 
 
 def _text(value: Any) -> str:

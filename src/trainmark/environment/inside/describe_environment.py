@@ -41,10 +41,11 @@ def failure(module: str) -> str | None:
 def main() -> None:
     """Answer the question in ``sys.argv[1]``."""
     question = json.loads(sys.argv[1])
-    failures = {module: failure(module) for module in question["imports"]}
+    # Before anything is imported: setuptools puts packages of its own on sys.path.
     found = [
         (distribution.metadata["Name"], distribution.version) for distribution in metadata.distributions()
     ]
+    failures = {module: failure(module) for module in question["imports"]}
     answer = {
         "python": platform.python_version(),
         "failures": {module: reason for module, reason in failures.items() if reason},

@@ -7,6 +7,7 @@ from trainmark.report.context import Context
 from trainmark.report.language import Catalogue
 from trainmark.report.marks import footnotes, marks, shown
 from trainmark.report.numbers import decimals, interval, number
+from trainmark.report.sections.equivalence import NOT_EQUAL, equality, is_equal
 from trainmark.store import CaseResult, Results
 
 
@@ -15,7 +16,7 @@ def section(context: Context) -> Section:
     say = context.say
     blocks: list[Block] = [Paragraph(plain(caption(context.results, say)))]
     if Aspect.FRAMEWORK in context.axes.varying:
-        blocks.append(Paragraph(plain(say("no_certificate"))))
+        blocks += [Paragraph(plain(text), alert=alert) for text, alert in equality(context)]
     blocks += tables(context)
     specification = throughput_chart(context)
     if specification is not None:
@@ -54,7 +55,7 @@ def _table(context: Context, grid: Grid) -> Table:
     contents = []
     for column in grid.columns:
         held = [grid.cells.get((row, column)) for row in grid.rows]
-        columns.append(Column(_column_title(say, grid, column, held)))
+        columns.append(Column(_column_title(context, grid, column, held)))
         contents.append(_column_cells(say, held))
     rows = []
     for i, row in enumerate(grid.rows):
@@ -68,13 +69,19 @@ def _table(context: Context, grid: Grid) -> Table:
         [say("aspect_is", aspect=say(f"aspect_{a}"), value=v) for a, v in grid.of.items() if v != NOTHING]
     )
     blanks = len(grid.cells) < len(grid.rows) * len(grid.columns)
-    notes = footnotes(list(grid.cells.values()), say, blanks)
+    notes = list(footnotes(list(grid.cells.values()), say, blanks))
+    if any(column.title.endswith(NOT_EQUAL) for column in columns):
+        notes.append(say("not_equal_note", mark=NOT_EQUAL))
     return Table(heading, tuple(columns), tuple(rows), tuple(notes))
 
 
-def _column_title(say: Catalogue, grid: Grid, column: Key, held: list[CaseResult | None]) -> str:
+def _column_title(context: Context, grid: Grid, column: Key, held: list[CaseResult | None]) -> str:
+    say = context.say
     if grid.column_aspects == (Aspect.FRAMEWORK,):
-        return column[0]
+        first = next(result.case for result in held if result is not None)
+        measured = {result.case.model for result in held if result is not None and result.estimate}
+        doubted = any(not is_equal(context.results, model, first.framework) for model in measured)
+        return context.axes.framework(first) + (f" {NOT_EQUAL}" if doubted else "")
     precision, batch = column
     became = {actual_batch(result) for result in held if result is not None} - {None}
     if len(became) == 1:

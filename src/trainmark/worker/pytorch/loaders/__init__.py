@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict
 
 from ...arguments import Settings
-from ...outcomes import UNSUPPORTED, RunError
+from ...outcomes import UNSUPPORTED, RunError, first_sentence
 from ...place import Place
 from ..feed import Feed
 
@@ -29,4 +29,29 @@ def _nvjpeg(settings: Settings, place: Place, device: Any, dtype: Any) -> Feed:
     return open_nvjpeg(settings, place, device, dtype)
 
 
-LOADERS: Dict[str, Callable[[Settings, Place, Any, Any], Feed]] = {"native": _native, "nvjpeg": _nvjpeg}
+def _dali_folder(settings: Settings, place: Place, device: Any, dtype: Any) -> Feed:
+    return _dali().open_folder(settings, place, device, dtype)
+
+
+def _dali_tfrecord(settings: Settings, place: Place, device: Any, dtype: Any) -> Feed:
+    return _dali().open_tfrecord(settings, place, device, dtype)
+
+
+def _dali() -> Any:
+    try:
+        from . import dali
+    except ImportError as error:
+        raise RunError(
+            UNSUPPORTED,
+            f"NVIDIA DALI does not import here ({first_sentence(error)}); "
+            "'pip install nvidia-dali-cuda130' into this environment",
+        ) from error
+    return dali
+
+
+LOADERS: Dict[str, Callable[[Settings, Place, Any, Any], Feed]] = {
+    "native": _native,
+    "nvjpeg": _nvjpeg,
+    "dali-cpu": _dali_folder,
+    "dali-cpu-tfrecord": _dali_tfrecord,
+}

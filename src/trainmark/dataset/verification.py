@@ -1,14 +1,14 @@
-"""Finding what is wrong with an image folder, whether trainmark made it or not."""
+"""Finding what is wrong with a data set, and all that is to say about image folders, made by trainmark or not."""
 
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
-from enum import StrEnum
 from functools import partial
 from pathlib import Path
 
 from trainmark.dataset.folder import require_folder
+from trainmark.dataset.form import Form, recognise
 from trainmark.dataset.jpeg import Depth, find_fault
 from trainmark.dataset.labels import find_mislabelled, labels_by_folder, labels_of_made
 from trainmark.dataset.layout import (
@@ -29,51 +29,32 @@ from trainmark.dataset.manifest import (
     read_sums,
     sha256,
 )
+from trainmark.dataset.problems import Problem, ProblemKind, VerifyReport
 from trainmark.dataset.processes import Progress, spread
+from trainmark.dataset.record_verification import verify_records
 from trainmark.errors import InputError
 
 _BATCH = 64
 
 
-class ProblemKind(StrEnum):
-    """What can be wrong with a file of a data set."""
+def verify(
+    directory: Path,
+    *,
+    lists: Sequence[Path] = (),
+    depth: Depth = Depth.STRUCTURE,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> VerifyReport:
+    """Verify what lies in ``directory``: an image folder (for which ``lists`` are), TFRecord shards or RecordIO files.
 
-    MISSING = "missing"
-    TRUNCATED = "truncated"
-    UNDECODABLE = "undecodable"
-    CORRUPTED = "corrupted"
-    """Its checksum is not the one on record."""
-    MISLABELLED = "mislabelled"
-    EXTRA = "extra"
-    """Neither the manifest nor a list names it."""
-    DUPLICATE = "duplicate"
-    """The same bytes lie under another name too, or a list names the file twice."""
-    UNREADABLE = "unreadable"
-    BAD_LIST = "bad-list"
-    """A list file has lines that are not ``path label``."""
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class Problem:
-    """One finding; ``path`` is relative to the data set."""
-
-    path: str
-    kind: ProblemKind
-    detail: str
-
-
-@dataclass(frozen=True, slots=True)
-class VerifyReport:
-    """What was looked at (files, their bytes, the lists), what could not be, and what was found."""
-
-    directory: Path
-    made: bool
-    depth: Depth
-    files: int
-    bytes: int
-    lists: tuple[str, ...]
-    limits: tuple[str, ...]
-    problems: tuple[Problem, ...]
+    Raises ``InputError`` if there is no such folder, or nothing in it to verify.
+    """
+    form = recognise(directory) if directory.is_dir() else Form.IMAGE_FOLDER
+    if form is Form.IMAGE_FOLDER:
+        return verify_image_folder(directory, lists=lists, depth=depth, jobs=jobs, progress=progress)
+    if lists:
+        raise InputError(f"{directory}: holds {form}; a list file says nothing about it")
+    return verify_records(directory, form, depth=depth, jobs=jobs, progress=progress)
 
 
 def verify_image_folder(
@@ -118,9 +99,11 @@ def verify_image_folder(
     there = [file for file in checked.values() if file.kind is not ProblemKind.MISSING]
     return VerifyReport(
         directory=directory,
+        form=Form.IMAGE_FOLDER,
         made=manifest is not None,
         depth=depth,
         files=len(there),
+        records=len(there),
         bytes=sum(file.bytes for file in there),
         lists=tuple(file.name for file in list_files),
         limits=_limits(bool(sums), depth, bool(listed), bool(labels)),

@@ -1,0 +1,115 @@
+"""A picture as ``tf.train.Example`` with ImageNet's feature keys: encoded, and read back, without TensorFlow.
+
+The messages are those of tensorflow/core/example/{example,feature}.proto: an Example holds (1) Features, which hold (1)
+a map entry for each feature: (1) its key and (2) a Feature, which is (1) a BytesList, (2) a FloatList or (3) an
+Int64List, whose values have the number 1. The wire format: https://protobuf.dev/programming-guides/encoding/.
+"""
+
+from collections.abc import Iterator, Mapping
+
+Value = bytes | int
+
+FIRST_LABEL = 1
+"""The label of the first class in ImageNet's TFRecord files: 0 is kept for "background", and readers subtract 1."""
+
+ENCODED = "image/encoded"
+LABEL = "image/class/label"
+
+_VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
+_BYTES_LIST, _INT64_LIST = 1, 3
+_MAX_VARINT = 10
+"""Bytes of the longest varint, that of a negative number."""
+
+
+def encode_example(features: Mapping[str, Value]) -> bytes:
+    """Return an Example of one value a feature; the keys are sorted, so equal features give equal bytes."""
+    entries = b"".join(
+        _field(1, _field(1, key.encode()) + _field(2, _feature(features[key]))) for key in sorted(features)
+    )
+    return _field(1, entries)
+
+
+def decode_example(data: bytes) -> dict[str, Value | None]:
+    """Return the first value of each feature (None where it has none, or is a float list).
+
+    Raises ``ValueError`` for what is no Example.
+    """
+    found: dict[str, Value | None] = {}
+    for features in _values(data, 1):
+        for entry in _values(features, 1):
+            key = next(_values(entry, 1), b"").decode("utf-8")
+            found[key] = _first_value(next(_values(entry, 2), b""))
+    return found
+
+
+def _feature(value: Value) -> bytes:
+    if isinstance(value, bytes):
+        return _field(_BYTES_LIST, _field(1, value))
+    return _field(_INT64_LIST, _field(1, _varint(value & (2**64 - 1))))
+
+
+def _first_value(feature: bytes) -> Value | None:
+    for number, content in _fields(feature):
+        if number == _BYTES_LIST and isinstance(content, bytes):
+            return next(_values(content, 1), None)
+        if number == _INT64_LIST and isinstance(content, bytes):
+            return _first_integer(content)
+    return None
+
+
+def _first_integer(content: bytes) -> int | None:
+    for number, value in _fields(content):
+        if number == 1:
+            # Packed, as proto3 writes them, or by itself, as a reader must take them too.
+            integer = _read_varint(value, 0)[0] if isinstance(value, bytes) else value
+            return integer - 2**64 if integer >= 2**63 else integer
+    return None
+
+
+def _field(number: int, content: bytes) -> bytes:
+    return _varint(number << 3 | _LENGTH) + _varint(len(content)) + content
+
+
+def _varint(value: int) -> bytes:
+    groups = bytearray()
+    while value > 0x7F:
+        groups.append(value & 0x7F | 0x80)
+        value >>= 7
+    groups.append(value)
+    return bytes(groups)
+
+
+def _values(message: bytes, number: int) -> Iterator[bytes]:
+    for found, content in _fields(message):
+        if found == number and isinstance(content, bytes):
+            yield content
+
+
+def _fields(message: bytes) -> Iterator[tuple[int, Value]]:
+    at = 0
+    while at < len(message):
+        tag, at = _read_varint(message, at)
+        number, kind = tag >> 3, tag & 7
+        if kind == _VARINT:
+            value, at = _read_varint(message, at)
+            yield number, value
+            continue
+        if kind == _LENGTH:
+            size, at = _read_varint(message, at)
+        elif kind in (_FIXED64, _FIXED32):
+            size = 8 if kind == _FIXED64 else 4
+        else:
+            raise ValueError(f"wire type {kind} at byte {at}")
+        if at + size > len(message):
+            raise ValueError(f"a field of {size} bytes at byte {at} is cut off")
+        yield number, message[at : at + size]
+        at += size
+
+
+def _read_varint(data: bytes, at: int) -> tuple[int, int]:
+    value = 0
+    for position, byte in enumerate(data[at : at + _MAX_VARINT]):
+        value |= (byte & 0x7F) << (7 * position)
+        if byte < 0x80:
+            return value, at + position + 1
+    raise ValueError(f"no integer at byte {at}")

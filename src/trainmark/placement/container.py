@@ -1,0 +1,101 @@
+"""Commands inside a container: what Docker and Apptainer are told so that a command runs there as it would here.
+
+Every folder is mounted under its own path, so that words and paths mean the same inside and outside. The host's
+variables do not reach in: only those of the command do. The flags are those of Docker's command-line reference
+(docs.docker.com/reference/cli/docker/container/run) and of Apptainer's user guide (``apptainer exec``).
+"""
+
+import hashlib
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark.environment.engine import Engine
+from trainmark.placement.plan import Command, Container
+from trainmark.workload import Mount, Sharing, UnsupportedByCard
+
+_SEPARATORS = ":,\"'\n"
+"""What the engines' own syntax of mounts takes for something else."""
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What a command in a container needs of the host: its folders, its GPUs, and where it is started.
+
+    ``devices`` are the GPUs by the host's names; none for a program that computes on the CPU.
+    """
+
+    directory: Path
+    mounts: tuple[Mount, ...] = ()
+    devices: tuple[str, ...] = ()
+
+
+def wrapped(command: Command, container: Container, around: Surroundings) -> Command:
+    """Return the command on the host that runs ``command`` in a container.
+
+    Raises ``UnsupportedByCard`` for a folder that the engine cannot mount.
+    """
+    mounts = (
+        Mount(source=str(around.directory), target=str(around.directory), read_only=False),
+        *around.mounts,
+    )
+    for path in (path for mount in mounts for path in (mount.source, mount.target)):
+        if any(sign in path for sign in _SEPARATORS):
+            raise UnsupportedByCard(
+                f"{path}: {container.engine} cannot mount a path with ':', ',' or a quote in it"
+            )
+    engine = {Engine.DOCKER: _docker, Engine.APPTAINER: _apptainer}[container.engine]
+    return engine(command, container, around, mounts)
+
+
+def container_name(command: Command, directory: Path) -> str:
+    """Return the name of a run's container on one node, by which it is found when it must be ended."""
+    return f"trainmark-{hashlib.sha256(str(directory).encode()).hexdigest()[:12]}-n{command.node}"
+
+
+def removal(command: Command) -> tuple[str, ...] | None:
+    """Return the words that end the container of a run, wherever it stands; None for a command in no container.
+
+    Killing Docker's client leaves the container running; what Apptainer starts is a process of this host.
+    """
+    if command.words[:2] != ("docker", "run"):
+        return None
+    return ("docker", "rm", "--force", command.words[command.words.index("--name") + 1])
+
+
+def _docker(command: Command, container: Container, around: Surroundings, mounts: Sequence[Mount]) -> Command:
+    image = container.description
+    words = ["docker", "run", "--rm", "--init", "--name", container_name(command, around.directory)]
+    words += ["--user", container.user]
+    if around.devices:
+        # The quotes are part of the word: without them Docker reads a number of GPUs and an option.
+        words += ["--gpus", f'"device={",".join(around.devices)}"']
+    words += ["--ipc=host"] if image.ipc is Sharing.HOST else []
+    words += [f"--shm-size={image.shm_size}"] if image.shm_size else []
+    words += [word for name, limit in image.ulimits.items() for word in ("--ulimit", f"{name}={limit}")]
+    words += ["--network", "host"] if image.network is Sharing.HOST else []
+    for mount in mounts:
+        words += ["--volume", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
+    words += ["--workdir", str(around.directory)]
+    # The user of the host has neither home nor name inside; what frameworks cache there goes to the run's folder.
+    for name, value in {"HOME": str(around.directory), "USER": "trainmark", **command.variables}.items():
+        words += ["--env", f"{name}={value}"]
+    return Command(command.node, (*words, container.image, *command.words), {})
+
+
+def _apptainer(
+    command: Command, container: Container, around: Surroundings, mounts: Sequence[Mount]
+) -> Command:
+    # --home mounts the run's folder, and is the only way to say where HOME is.
+    words = ["apptainer", "exec", "--cleanenv", "--home", str(around.directory)]
+    words += ["--nv"] if around.devices else []
+    for mount in mounts[1:]:
+        words += ["--bind", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
+    words += ["--pwd", str(around.directory)]
+    variables = dict(command.variables)
+    if around.devices:
+        # --nv shows all of the host's GPUs.
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(around.devices)
+    # Apptainer's --env splits at commas; these variables it takes as they are.
+    handed = {f"APPTAINERENV_{name}": value for name, value in variables.items()}
+    return Command(command.node, (*words, container.image, *command.words), handed)

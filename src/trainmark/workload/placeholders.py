@@ -1,0 +1,49 @@
+"""The placeholders of a card's words, and putting their texts in."""
+
+import re
+from collections.abc import Mapping
+
+PLACEHOLDERS: Mapping[str, str] = {
+    "value": "the axis's or the option's value",
+    "source": "the program's folder",
+    "run": "the run's folder, in which the program is started",
+    "prepared": "the folder for what the prepare steps make",
+    "python": "the interpreter of the environment (in prepare steps)",
+    "events": "the file for DLLogger events",
+    "data": "the data set's training images, or 'synthetic'",
+    "dataset": "the folder of the whole data set, or 'synthetic'",
+    "steps": "steps of the run, warm-up included",
+    "warmup_steps": "steps that are not measured",
+    "samples": "samples of all steps and all devices",
+    "threads": "the cores of one rank",
+    "loader_workers": "loader processes of one rank",
+    "node_loader_workers": "loader processes of all ranks of a node",
+    "seed": "the number of the run",
+    "batch": "the batch of one device",
+    "node_batch": "the batch of a node's devices together",
+    "global_batch": "the batch of all devices together",
+    "learning_rate": "the learning rate that the card's scaling gives for the global batch",
+    "world_size": "the number of ranks",
+    "nodes": "the number of nodes",
+    "node": "which node this is, from 0",
+    "devices_per_node": "the number of a node's devices",
+    "devices": "a node's devices as 0,1,2,3",
+    "hosts": "the nodes' addresses, with commas between",
+    "master": "the address at which the ranks meet",
+    "port": "the port at which the ranks meet",
+}
+"""Every name that may stand in braces, and what it is replaced by."""
+
+_PLACEHOLDER = re.compile(r"\{(\w+)\}")
+
+
+def placeholders_in(word: str) -> list[str]:
+    """Return the names that stand in braces in a word."""
+    return _PLACEHOLDER.findall(word)
+
+
+def filled(word: str, known: Mapping[str, str]) -> str:
+    """Put the placeholders' texts in, in one pass, so that a text with braces in it stays as it is."""
+    if "{" not in word:
+        return word
+    return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), word)

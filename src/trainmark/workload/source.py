@@ -1,0 +1,67 @@
+"""Where a training program comes from: our own worker, a folder of this machine, or one commit of a repository."""
+
+import re
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+
+
+class _Frozen(BaseModel):
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+_ADDRESS = re.compile(r"(https://[\w.-]+(:\d+)?/|ssh://([\w.-]+@)?[\w.][\w.-]*(:\d+)?/|file:///)[^\s'\"]+")
+_COMMIT = re.compile(r"[0-9a-f]{40}")
+
+
+def is_commit(text: str) -> bool:
+    """Tell whether ``text`` is the whole name of a commit: 40 hexadecimal digits."""
+    return _COMMIT.fullmatch(text) is not None
+
+
+def _is_address(value: str) -> str:
+    # Git runs programs for other schemes (ext::), and a password would stand in every plan and result.
+    if not _ADDRESS.fullmatch(value):
+        raise ValueError("should be an https://, ssh:// or file:/// address without a password")
+    return value
+
+
+def _is_commit(value: str) -> str:
+    if not is_commit(value):
+        raise ValueError("should be a whole commit, 40 hexadecimal digits; a branch or a tag can move")
+    return value
+
+
+def _is_inside(value: str) -> str:
+    if value.startswith("/") or ".." in value.split("/"):
+        raise ValueError("should be a folder inside the repository")
+    return value
+
+
+class BuiltinSource(_Frozen):
+    """trainmark's own worker, started as ``PYTHON worker/start.py``."""
+
+    kind: Literal["builtin"]
+
+
+class FolderSource(_Frozen):
+    """A program in a folder of this machine; a relative path counts from the card's own file."""
+
+    kind: Literal["folder"]
+    path: str
+
+
+class GitSource(_Frozen):
+    """A program in one commit of a git repository, unmodified; ``folder`` is where it stands in the tree.
+
+    Without a ``commit`` each case must name one, as its option ``commit``; a case may also name another one than
+    the card. Submodules are not fetched.
+    """
+
+    kind: Literal["git"]
+    url: Annotated[str, AfterValidator(_is_address)]
+    commit: Annotated[str, AfterValidator(_is_commit)] | None = None
+    folder: Annotated[str, StringConstraints(min_length=1), AfterValidator(_is_inside)] = "."
+
+
+Source = Annotated[BuiltinSource | FolderSource | GitSource, Field(discriminator="kind")]

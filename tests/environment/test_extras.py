@@ -1,0 +1,98 @@
+"""Additions that are built from source on demand, with a package of a few lines whose build is real."""
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import yaml
+from tiny_framework import make_source, make_wheel, served
+
+from trainmark.environment import Entry, Request, State, check, create, find_entry, state_of
+from trainmark.errors import InputError, TrainmarkError
+
+EXTRA = {
+    "requirements": ["tinyextra==1.0"],
+    "imports": ["tinyextra"],
+    "build": {
+        "requirements": ["tinytool==2.0"],
+        "needs": ["sh"],
+        "env_vars": {"TINY_WITH": "care"},
+        "options": ["--no-build-isolation", "--no-deps", "--no-cache-dir"],
+    },
+}
+
+
+def quiet(line: str) -> None:
+    """Say nothing."""
+
+
+def with_extra(catalog: Path, **build: object) -> Entry:
+    path = catalog / "tinyframework.yaml"
+    document = yaml.safe_load(path.read_text())
+    document["extras"] = {"tinyextra": {**EXTRA, "build": {**EXTRA["build"], **build}}}  # type: ignore[dict-item]
+    path.write_text(yaml.safe_dump(document))
+    return find_entry("tinyframework", catalog)
+
+
+def test_an_extra_is_built_recorded_checked_and_kept(
+    request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_source(tmp_path / "index" / "tinyextra", "tinyextra", "1.0")
+    make_wheel(tmp_path / "index" / "tinytool", "2.0", "name = 'tinytool'\n", "tinytool")
+    home, said = tmp_path / "home", list[str]()
+    plain = replace(request_tiny, entry=with_extra(catalog))
+    wanted = replace(plain, extras=("tinyextra",))
+    without = create(plain, home=home, say=said.append)
+    with served(tmp_path / "index") as url:
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        made = create(wanted, home=home, say=said.append)
+    assert any("building 'tinyextra' for 'tinyframework' from source" in line for line in said)
+    assert (made.made, made.stamp.extras, made.beside) == (True, ("tinyextra",), ())
+    assert made.stamp.lock_digest != without.stamp.lock_digest
+    module = next(made.folder.rglob("tinyextra.py")).read_text()
+    assert module == "built_with = ['tinytool', 'care']"
+    report = check("tinyframework", home=home, catalog=catalog)
+    assert report.ok, report
+    assert "'tinyextra' imports" in str(report.findings)
+    # Who asks for less than there is has what was asked for.
+    assert not create(plain, home=home, say=said.append).made
+
+    next(made.folder.rglob("tinyextra.py")).unlink()
+    report = check("tinyframework", home=home, catalog=catalog)
+    assert "'tinyextra' does not import" in str(report.findings)
+    # Built in another way now: what is there is from another recipe.
+    assert state_of(with_extra(catalog, env_vars={"TINY_WITH": "haste"}), home) is State.STALE
+
+
+def test_what_stands_in_the_way_of_a_build_is_one_line(
+    request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lacking = replace(request_tiny, entry=with_extra(catalog, needs=["g+++", "sh"]), extras=("tinyextra",))
+    with pytest.raises(
+        InputError, match=r"--extra tinyextra is built from source, and g\+\+\+ is not on the path"
+    ):
+        create(lacking, home=tmp_path / "home", say=quiet)
+    assert state_of(lacking.entry, tmp_path / "home") is State.ABSENT
+    with pytest.raises(InputError, match=r"no extra 'tinyextr'; did you mean 'tinyextra'"):
+        create(replace(lacking, extras=("tinyextr",)), home=tmp_path / "home", say=quiet)
+
+    make_source(tmp_path / "index" / "tinyextra", "tinyextra", "1.0")
+    make_wheel(tmp_path / "index" / "tinytool", "2.0", "raise ImportError('no tool')\n", "tinytool")
+    with served(tmp_path / "index") as url:
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        failing = replace(request_tiny, entry=with_extra(catalog), extras=("tinyextra",))
+        with pytest.raises(
+            TrainmarkError, match=r"^building tinyextra==1.0 failed: .*; the whole output: "
+        ) as error:
+            create(failing, home=tmp_path / "home", say=quiet)
+    assert "\n" not in str(error.value)
+    assert state_of(failing.entry, tmp_path / "home") is State.HALF_MADE
+
+
+def test_an_extra_that_leaves_pip_a_choice_is_no_entry(catalog: Path) -> None:
+    with pytest.raises(
+        InputError, match=r"extras.tinyextra.build.requirements.0: .*'setuptools<81' is not an exact pin"
+    ):
+        with_extra(catalog, requirements=["setuptools<81"])
