@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainmark.campaign.certifying import certify_environments
     from trainmark.campaign.disk import full_disk_is_told
     from trainmark.campaign.keeping import DATABASE, RESULTS
     from trainmark.campaign.rereading import collect_results, stored_results
@@ -22,6 +23,7 @@ __all__ = [
     "Ending",
     "Order",
     "Standing",
+    "certify_environments",
     "collect_results",
     "full_disk_is_told",
     "plan_campaign",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 _HOMES = {
+    "certifying": ("certify_environments",),
     "disk": ("full_disk_is_told",),
     "keeping": ("DATABASE", "RESULTS"),
     "rereading": ("collect_results", "stored_results"),

@@ -5,19 +5,23 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from pydantic import ValidationError
 
 import trainmark
 from trainmark.campaign.collect import EVENTS
 from trainmark.campaign.site import CannotStart, Site, plan_run
+from trainmark.environment import State, entries, state_of
 from trainmark.equivalence import Certificate, Observation, Party, certify, party, worker_flags, write_inputs
+from trainmark.errors import InputError, nearest
 from trainmark.execution import carry_out
 from trainmark.files import write_atomically
 from trainmark.logs.events import read_events
-from trainmark.placement import Plan, Run, free_ports
+from trainmark.placement import Plan, Run, free_ports, this_machine
 from trainmark.suite import Case, Device, Layout, Limits, Outcome, Precision, Protocol, Suite
-from trainmark.workload import BuiltinSource, Workload, find_gap
+from trainmark.worker.architectures import ARCHITECTURES
+from trainmark.workload import BuiltinSource, Workload, find_gap, load_workloads
 
 FOLDER = "equivalence"
 CERTIFICATE = "certificate.json"
@@ -107,14 +111,30 @@ def read_certificate(path: Path) -> Certificate | None:
     return None
 
 
-def question_suite(frameworks: Sequence[str], models: Sequence[str]) -> Suite:
-    """Return a suite that asks nothing but whether these frameworks do equal work."""
+def certify_environments(
+    frameworks: Sequence[str], models: Sequence[str], home: Path, announce: Announce
+) -> tuple[Certificate, ...]:
+    """Return a certificate for each model, of the frameworks named, or of all whose environments are ready.
+
+    It is about their workers on a CPU. Raises ``InputError`` for an unknown name, and when there are not two.
+    """
+    for model in models:
+        if model not in ARCHITECTURES:
+            raise InputError(f"--model {model}: no such model{nearest(model, ARCHITECTURES)}")
+    known = [entry for entry in entries() if state_of(entry, home) is State.READY]
+    asked = list(dict.fromkeys(frameworks)) or [entry.framework for entry in known]
+    if len(asked) < 2:
+        there = ", ".join(asked) or "none"
+        raise InputError(f"equal work is between two frameworks at least; ready here: {there}")
     cases = tuple(
         Case(framework=framework, model=model, device=Device.CPU)
-        for model in models
-        for framework in frameworks
+        for model in models or ARCHITECTURES
+        for framework in asked
     )
-    return Suite(name=FOLDER, cases=cases)
+    suite = Suite(name=FOLDER, cases=cases)
+    site = Site(suite, load_workloads(), this_machine(), home)
+    with TemporaryDirectory(prefix="trainmark-") as folder:
+        return certificates(site, cases, Path(folder), suite.limits, announce)
 
 
 def _name(question: Question) -> str:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from trainmark.environment import Created, Entry, Request, Row, Variant
+    from trainmark.environment import CheckReport, Created, Entry, Request, Row, Variant
 
 app = typer.Typer(
     help="Create and inspect the frameworks' environments.",
@@ -31,8 +31,9 @@ Name = Annotated[str, typer.Argument(help="A framework of the catalogue, such as
 Names = Annotated[
     list[str] | None, typer.Argument(help="Frameworks of the catalogue, such as pytorch.", metavar="NAME...")
 ]
-AnyName = Annotated[
-    str, typer.Argument(help="A framework of the catalogue, 'system', or the path of a Python.")
+CheckedNames = Annotated[
+    list[str] | None,
+    typer.Argument(help="Frameworks of the catalogue, 'system', or the path of a Python.", metavar="NAME..."),
 ]
 Choice = Annotated[VariantChoice, typer.Option("--variant", help="Which build; auto asks for a GPU.")]
 Python = Annotated[Path | None, typer.Option("--python", help="The interpreter to use.", metavar="PATH")]
@@ -119,7 +120,18 @@ def create(
 
 @app.command()
 def check(
-    name: AnyName,
+    names: CheckedNames = None,
+    equivalence: Annotated[
+        bool,
+        typer.Option(
+            "--equivalence",
+            help="Show instead that frameworks train by the same step; all that are ready, or those named.",
+        ),
+    ] = False,
+    model: Annotated[
+        list[str] | None,
+        typer.Option("--model", help="For --equivalence: this model; repeatable, all by default."),
+    ] = None,
     python: Python = None,
     framework: Annotated[
         str | None, typer.Option("--framework", help="What 'system' is to hold (default: pytorch).")
@@ -127,22 +139,30 @@ def check(
     root: Root = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at an environment from outside and inside, and train one step in it; exit code 1 if something is wrong."""
+    """Look at environments from outside and inside, and train one step in each; exit code 1 if something is wrong."""
+    from trainmark.errors import InputError
+
+    if equivalence:
+        if python is not None or framework is not None:
+            raise InputError(
+                "--equivalence looks at made environments: --python and --framework are not for it"
+            )
+        _check_equivalence(names or [], model or [], _home(root), as_json)
+        return
+    if not names:
+        raise InputError("give the names of environments, or --equivalence")
+    if model:
+        raise InputError("--model is for --equivalence")
     from trainmark.environment import check as look
 
-    report = look(name, home=_home(root), python=python, framework=framework)
+    reports = [look(name, home=_home(root), python=python, framework=framework) for name in names]
     if as_json:
-        _print_json({"ok": report.ok, **report.model_dump(mode="json")})
+        told = [{"ok": report.ok, **report.model_dump(mode="json")} for report in reports]
+        _print_json(told[0] if len(told) == 1 else told)
     else:
-        for finding in report.findings:
-            typer.echo(f"{'ok  ' if finding.ok else 'FAIL'} {finding.check:<10} {finding.message}")
-        if report.framework is not None:
-            facts = report.framework.model_dump(exclude={"framework", "version", "python"})
-            runtime = ", ".join(f"{key} {value or '-'}" for key, value in facts.items())
-            typer.echo(f"     {report.framework.framework} {report.framework.version} ({runtime})")
-        if report.remedy is not None:
-            typer.echo(f"     {report.remedy}")
-    if not report.ok:
+        for report in reports:
+            _print_report(report, named=len(reports) > 1)
+    if not all(report.ok for report in reports):
         raise typer.Exit(1)
 
 
@@ -217,6 +237,38 @@ def _create_one(request: "Request", home: Path, as_json: bool) -> dict[str, Any]
             f"{stamp.name}: {done} ({stamp.variant}, Python {stamp.python_version}{built}, {created.folder})"
         )
     return {"made": created.made, "path": str(created.folder), **stamp.model_dump(mode="json")}
+
+
+def _print_report(report: "CheckReport", named: bool) -> None:
+    if named:
+        typer.echo(f"{report.environment}:")
+    for finding in report.findings:
+        typer.echo(f"{'ok  ' if finding.ok else 'FAIL'} {finding.check:<10} {finding.message}")
+    if report.framework is not None:
+        facts = report.framework.model_dump(exclude={"framework", "version", "python"})
+        runtime = ", ".join(f"{key} {value or '-'}" for key, value in facts.items())
+        typer.echo(f"     {report.framework.framework} {report.framework.version} ({runtime})")
+    if report.remedy is not None:
+        typer.echo(f"     {report.remedy}")
+
+
+def _check_equivalence(names: list[str], models: list[str], home: Path, as_json: bool) -> None:
+    from trainmark.campaign import certify_environments
+    from trainmark.equivalence import render_certificate
+
+    certificates = certify_environments(names, models, home, _say)
+    if as_json:
+        _print_json(
+            {
+                "ok": all(certificate.holds for certificate in certificates),
+                "certificates": [certificate.model_dump(mode="json") for certificate in certificates],
+            }
+        )
+    else:
+        for certificate in certificates:
+            typer.echo(render_certificate(certificate), nl=False)
+    if not all(certificate.holds for certificate in certificates):
+        raise typer.Exit(1)
 
 
 def _makeable(home: Path) -> list[str]:

@@ -1,0 +1,88 @@
+"""The process group: gloo between CPUs, NCCL between GPUs."""
+
+from __future__ import annotations
+
+import os
+from typing import Any, List, Optional, Sequence
+
+import paddle
+import paddle.distributed as dist
+from paddle import nn
+from paddle.distributed.fleet.utils.hybrid_parallel_util import fused_allreduce_gradients
+from paddle.distributed.parallel import sync_params_buffers
+
+from ..place import Place
+from .device import device_index
+
+
+class Group:
+    """All ranks of the run; every method does the obvious thing when there is no other rank."""
+
+    def __init__(self, place: Place, device: str) -> None:
+        """Meet the other ranks; Paddle makes no group for a rank that is the only one."""
+        self.place = place
+        self.backend: Optional[str] = None
+        if place.world_size > 1:
+            self.backend = "nccl" if device == "cuda" else "gloo"
+            os.environ.update(variables(place, self.backend, device_index(device)))
+            dist.init_parallel_env()
+
+    def wrap(self, learner: nn.Layer) -> nn.Layer:
+        """Return the layer to train, with the first rank's weights on every rank.
+
+        With NCCL, DataParallel averages the gradients while others are still computed. Over gloo it could not, since
+        each transfer blocks there, and a gloo error inside of Paddle's backward pass ends the process by
+        ``std::terminate``: ``average`` does it after the pass. Batch-norm statistics stay each rank's own from
+        here on, as in the usual recipes without SyncBatchNorm.
+        """
+        if self.backend == "nccl":
+            return paddle.DataParallel(learner)
+        if self.backend == "gloo":
+            sync_params_buffers(learner)
+        return learner
+
+    def average(self, parameters: List[Any]) -> None:
+        """Average the gradients of the parameters over the ranks, unless that was done while they were computed."""
+        if self.backend == "gloo":
+            fused_allreduce_gradients(parameters, None)
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        if self.backend is not None:
+            dist.barrier()
+
+    def gather(self, values: Sequence[int]) -> List[List[int]]:
+        """Return the values of every rank, by rank."""
+        own = paddle.to_tensor(list(values), dtype="int64")
+        if self.backend is None:
+            return [own.tolist()]
+        parts: List[Any] = []
+        dist.all_gather(parts, own)
+        return [part.tolist() for part in parts]
+
+    def mean(self, values: Any) -> Any:
+        """Return the mean over the ranks of a floating-point tensor, element by element."""
+        if self.backend is None:
+            return values
+        dist.all_reduce(values)
+        return values / self.place.world_size
+
+    def leave(self) -> None:
+        """End the group together: a rank that leaves first, with the store in it, can abort the others."""
+        if self.backend is not None:
+            self.barrier()
+            dist.destroy_process_group()
+
+
+def variables(place: Place, backend: str, gpu: int) -> "dict[str, str]":
+    """Return what Paddle's launcher would set for this rank; each rank has an address and port of its own."""
+    endpoints = [f"{place.address_of(rank)}:{place.port_of(rank)}" for rank in range(place.world_size)]
+    return {
+        "PADDLE_TRAINER_ID": str(place.rank),
+        "PADDLE_TRAINERS_NUM": str(place.world_size),
+        "PADDLE_TRAINER_ENDPOINTS": ",".join(endpoints),
+        "PADDLE_CURRENT_ENDPOINT": endpoints[place.rank],
+        "PADDLE_MASTER": f"{place.address}:{place.port}",
+        "PADDLE_DISTRI_BACKEND": backend,
+        "FLAGS_selected_gpus": str(gpu),
+    }

@@ -1,0 +1,87 @@
+"""The ``precision`` axis in PaddlePaddle: what is computed in which type, and what a device cannot do."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Dict, NamedTuple, Optional
+
+import paddle
+
+from ..arguments import Recipe
+from ..outcomes import UNSUPPORTED, RunError
+
+FP32 = "float32"
+
+
+class Precision(NamedTuple):
+    """``compute`` is the type of the convolutions; weights are FP32 in all of these precisions.
+
+    With ``autocast`` Paddle casts them for each use (its AMP level O1). ``tf32`` lets FP32 matrix products and
+    convolutions round their inputs to TF32. ``scaled`` says that the loss is scaled so that gradients do not vanish.
+    """
+
+    compute: str
+    autocast: bool = False
+    tf32: bool = False
+    scaled: bool = False
+
+
+PRECISIONS: Dict[str, Precision] = {
+    "fp32": Precision(FP32),
+    "tf32": Precision(FP32, tf32=True),
+    "amp-fp16": Precision("float16", autocast=True, scaled=True),
+    "amp-bf16": Precision("bfloat16", autocast=True),
+}
+
+
+def choose_precision(name: str, device: str) -> Precision:
+    """Return the precision and set Paddle's TF32 switches for it; raise ``RunError`` if the device lacks it.
+
+    ``paddle.amp.auto_cast`` on a CPU only warns and computes in FP32, so it must not get that far.
+    """
+    precision = PRECISIONS.get(name)
+    if precision is None:
+        raise RunError(UNSUPPORTED, f"the PaddlePaddle worker has no {name}; it has {', '.join(PRECISIONS)}")
+    if device == "cpu":
+        if precision.autocast:
+            raise RunError(
+                UNSUPPORTED,
+                f"{name} is nothing on a CPU: PaddlePaddle's auto_cast goes on computing in FP32 there",
+            )
+        if precision.tf32:
+            raise RunError(UNSUPPORTED, "tf32 needs an NVIDIA GPU: a CPU has no TF32")
+        return precision
+    generation = paddle.device.cuda.get_device_capability()
+    needed = (7, 0) if precision.compute == "float16" else (8, 0)
+    if precision != PRECISIONS["fp32"] and generation < needed:
+        have, need = ".".join(map(str, generation)), ".".join(map(str, needed))
+        raise RunError(UNSUPPORTED, f"{name} needs compute capability {need} or later; this GPU has {have}")
+    paddle.base.core.set_cublas_switch(precision.tf32)
+    paddle.base.core.set_cudnn_switch(precision.tf32)
+    return precision
+
+
+def tf32_switches(device: str) -> Dict[str, bool]:
+    """Return whether Paddle lets products and convolutions round to TF32; a CPU has no such switches."""
+    core = paddle.base.core
+    cuda = device == "cuda"
+    return {
+        "tf32_matmul": bool(cuda and core.get_cublas_switch()),
+        "tf32_convolution": bool(cuda and core.get_cudnn_switch()),
+    }
+
+
+def auto_cast(precision: Precision) -> AbstractContextManager[Any]:
+    """Return a fresh context in which the forward pass and the loss run."""
+    if not precision.autocast:
+        return nullcontext()
+    return paddle.amp.auto_cast(level="O1", dtype=precision.compute)
+
+
+def loss_scaler(precision: Precision, recipe: Recipe) -> Optional[Any]:
+    """Return the gradient scaler, or None for a precision that needs none; with a fixed scale it never changes."""
+    if not precision.scaled:
+        return None
+    if recipe.loss_scale is None:
+        return paddle.amp.GradScaler()
+    return paddle.amp.GradScaler(init_loss_scaling=recipe.loss_scale, use_dynamic_loss_scaling=False)

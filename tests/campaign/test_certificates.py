@@ -1,0 +1,135 @@
+"""The certificate of equal work in a suite of several frameworks: made once, kept, and obeyed."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from frameworks import framework_python
+from trainmark.campaign.certifying import questions
+from trainmark.campaign.site import Site
+from trainmark.equivalence import Certificate
+from trainmark.placement import Machine
+from trainmark.suite import Case, Suite
+from trainmark.workload import load_workloads
+
+SUITE: dict[str, Any] = {
+    "name": "two-frameworks",
+    "protocol": {"name": "adaptive", "steps": 6, "warmup_steps": 2, "repeats": 1},
+    "defaults": {"model": "mobilenet_v1", "batch_per_device": 2, "image_size": 32, "device": "cpu"},
+    "axes": {"framework": ["pytorch", "paddle"]},
+}
+
+
+def asked(*cases: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
+    suite = Suite(name="s", cases=tuple(Case.model_validate(case) for case in cases))
+    site = Site(suite, load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
+    return [(question.model, question.frameworks) for question in questions(site, suite.cases)]
+
+
+def test_a_model_that_several_frameworks_train_is_asked_about_once() -> None:
+    both = ({"framework": "pytorch"}, {"framework": "paddle"}, {"framework": "paddle", "devices_per_node": 2})
+    assert asked(*both) == [("resnet50_v1.5", ("pytorch", "paddle"))]
+
+
+def test_one_framework_alone_is_not_asked_about() -> None:
+    assert asked({"framework": "pytorch"}, {"framework": "pytorch", "layout": "nhwc"}) == []
+
+
+def test_frameworks_that_train_different_models_are_not_compared() -> None:
+    assert asked({"framework": "pytorch", "model": "mobilenet_v1"}, {"framework": "paddle"}) == []
+
+
+# With real frameworks.
+
+
+def run(folder: Path, *words: str, **changes: Any) -> "subprocess.CompletedProcess[str]":
+    """Run the suite with a home that has the two environments and no other."""
+    home = folder / "home"
+    (home / "envs").mkdir(parents=True, exist_ok=True)
+    for name in ("pytorch", "paddle"):
+        link = home / "envs" / name
+        if not link.exists():
+            link.symlink_to(Path(framework_python(name)).parents[1])
+    suite = folder / "suite.yaml"
+    suite.write_text(yaml.safe_dump(SUITE | changes, sort_keys=False), encoding="utf-8")
+    return subprocess.run(
+        [sys.executable, "-m", "trainmark.cli.main", "run", str(suite), "--out", str(folder / "out"), *words],
+        env={**os.environ, "TRAINMARK_HOME": str(home)},
+        capture_output=True,
+        text=True,
+        timeout=500,
+        check=False,
+    )
+
+
+def results(folder: Path) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((folder / "out" / "results.json").read_text())
+    return found
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    if not (framework_python("pytorch") and framework_python("paddle")):
+        pytest.skip("TRAINMARK_TEST_ENVS has not both environments 'pytorch' and 'paddle'")
+    folder = tmp_path_factory.mktemp("certified")
+    done = run(folder)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return folder
+
+
+@pytest.mark.training
+def test_a_run_of_two_frameworks_holds_the_certificate_and_says_so(measured: Path) -> None:
+    (certificate,) = results(measured)["certificates"]
+    assert {party["framework"] for party in certificate["parties"]} == {"pytorch", "paddle"}
+    assert Certificate.model_validate(certificate).holds
+    report = (measured / "out" / "report.md").read_text()
+    assert "paddle, pytorch were shown to train by the same step" in report
+    kept = measured / "out" / "equivalence"
+    assert sorted(path.name for path in kept.glob("*/*")) == ["certificate.json", "paddle", "pytorch"]
+
+
+@pytest.mark.training
+def test_a_certificate_that_fails_marks_the_table_and_the_exit_code(measured: Path) -> None:
+    path = next((measured / "out" / "equivalence").glob("*/certificate.json"))
+    kept = path.read_text()
+    document = json.loads(kept)
+    document["pairs"][0]["checks"][1]["deviation"] = 0.5
+    path.write_text(json.dumps(document))
+    try:
+        done = run(measured, "--resume")
+    finally:
+        path.write_text(kept)
+    assert done.returncode == 1
+    assert "pytorch ≠" in done.stdout
+    assert "paddle ≠" in done.stdout
+    assert "NOT the same work" in (measured / "out" / "report.md").read_text()
+    # What was measured is still there.
+    assert all(case["estimate"] for case in results(measured)["cases"])
+
+
+@pytest.mark.training
+def test_a_framework_that_is_not_there_is_named_in_the_certificate(measured: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, axes={"framework": ["pytorch", "mindspore"]})
+    assert done.returncode == 1
+    (certificate,) = results(tmp_path)["certificates"]
+    assert certificate["absent"] == {
+        "mindspore": "environment 'mindspore' is not created yet (trainmark env create mindspore)"
+    }
+    assert not Certificate.model_validate(certificate).holds
+    outcomes = {case["case"]["framework"]: case["outcome"] for case in results(tmp_path)["cases"]}
+    assert outcomes == {"pytorch": "ok", "mindspore": "unsupported"}
+
+
+@pytest.mark.training
+def test_a_suite_can_leave_the_check_out(measured: Path, tmp_path: Path) -> None:
+    done = run(tmp_path, equivalence=False)
+    assert done.returncode == 0, done.stderr
+    assert results(tmp_path)["certificates"] == []
+    assert not (tmp_path / "out" / "equivalence").exists()
+    assert "no proof that the frameworks did the same work" in (tmp_path / "out" / "report.md").read_text()
