@@ -1,5 +1,6 @@
 """Ranks that nobody but the run itself starts: each finds its place, and all of them end together."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,6 +44,13 @@ def test_each_rank_is_a_process_that_knows_its_place(bench: Bench) -> None:
     ]
     assert places[0][5] == places[1][5]
     assert int(places[0][5]) > 1024
+
+
+def test_ranks_find_their_commands_when_the_directory_is_named_relatively(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(bench.folder)
+    assert run(Bench(Path())).outcome is Outcome.OK
 
 
 def test_one_rank_alone_is_given_no_place(bench: Bench) -> None:

@@ -100,7 +100,8 @@ def _start(plan: Plan, directory: Path, limits: Limits, mark: str) -> "subproces
         words = (*python, str(_STUB), *bounds, *commands[0].words)
         environment = _environment(os.environ, commands[0].variables, commands[0].without) | {MARK: mark}
     else:
-        ranks = directory / RANKS
+        # Absolute, because it is read by a process whose working directory is the run's folder.
+        ranks = directory.resolve() / RANKS
         write_atomically(ranks, to_json([_described(command) for command in commands]))
         words = (*python, str(_STUB), *bounds, *python, str(_RANKS), str(ranks), str(_STUB))
         environment = dict(os.environ) | {MARK: mark}

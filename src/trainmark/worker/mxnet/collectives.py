@@ -1,0 +1,195 @@
+"""How the gradients of the ranks are averaged: MXNet's parameter server, or Horovod."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, Dict, List, Optional
+
+import mxnet as mx
+from mxnet import gluon
+
+from ..outcomes import UNSUPPORTED, RunError, first_sentence
+from ..place import Place
+from .peers import Peers
+
+SERVER = Path(__file__).with_name("server.py")
+END_S = 10.0
+
+
+class Collective:
+    """What every way has; by itself the one for a single rank: Gluon's trainer updates the weights where they are."""
+
+    backend: Optional[str] = None
+    divisor = 1
+    """What the sum of the ranks' gradients still has to be divided by."""
+
+    def trainer(self, parameters: Any, optimizer: Dict[str, Any]) -> Any:
+        """Return Gluon's trainer with MXNet's SGD; all ranks have the parameters of rank 0 then."""
+        return gluon.Trainer(parameters, "sgd", optimizer, kvstore=None)
+
+    def leave(self) -> None:
+        """Leave together with the other ranks, and end whatever was started."""
+
+
+class ParameterServer(Collective):
+    """MXNet's ``dist_sync``: gradients are pushed to servers, summed there and pulled, one server a node.
+
+    The update happens in the workers (``update_on_kvstore=False``), because an optimizer on the servers cannot be
+    given a new learning rate.
+    """
+
+    backend = "kvstore dist_sync"
+
+    def __init__(self, peers: Peers) -> None:
+        """Start the scheduler (rank 0) and this node's server, and meet all of them."""
+        self._peers = peers
+        place = peers.place
+        self.divisor = place.world_size
+        assert place.address is not None
+        os.environ.update(_variables(place))
+        self._helpers: List["subprocess.Popen[bytes]"] = []
+        if place.rank == 0:
+            self._helpers.append(_start("scheduler"))
+        if place.local_rank == 0:
+            self._helpers.append(_start("server"))
+        os.environ["DMLC_ROLE"] = "worker"
+        self._store: Any = peers.run(lambda: mx.kv.create("dist_sync"))
+
+    def trainer(self, parameters: Any, optimizer: Dict[str, Any]) -> Any:
+        """Return Gluon's trainer around the store."""
+        return gluon.Trainer(parameters, "sgd", optimizer, kvstore=self._store, update_on_kvstore=False)
+
+    def leave(self) -> None:
+        """Say goodbye to the servers, which then end by themselves."""
+        self._peers.barrier()
+        # The trainer holds the store as well; its handle is what the servers wait for.
+        self._peers.run(self._store.__del__)
+        self._store.handle = mx.base.KVStoreHandle()
+        for helper in self._helpers:
+            try:
+                helper.wait(END_S)
+            except subprocess.TimeoutExpired:
+                helper.kill()
+                helper.wait()
+
+
+class Horovod(Collective):
+    """Horovod over gloo: a ring of all ranks, which rank 0's rendezvous server brings together."""
+
+    backend = "horovod gloo"
+
+    def __init__(self, peers: Peers) -> None:
+        """Meet the other ranks."""
+        self._peers = peers
+        self._hvd = import_horovod()
+        place = peers.place
+        self._rendezvous: Any = None
+        port = 0
+        if place.rank == 0:
+            self._rendezvous = _start_rendezvous(place)
+            port = self._rendezvous.server_port
+        os.environ.update(_horovod_variables(place, peers.gather(port)[0]))
+        peers.run(self._hvd.init)
+
+    def trainer(self, parameters: Any, optimizer: Dict[str, Any]) -> Any:
+        """Return Horovod's trainer, which averages by itself."""
+        self._hvd.broadcast_parameters(parameters, root_rank=0)
+        return self._hvd.DistributedTrainer(parameters, "sgd", optimizer)
+
+    def leave(self) -> None:
+        """Leave the ring together."""
+        self._peers.barrier()
+        self._peers.run(self._hvd.shutdown)
+        self._peers.barrier()
+        if self._rendezvous is not None:
+            self._rendezvous.shutdown()
+
+
+def check_collective(name: str, place: Place) -> None:
+    """Raise ``RunError`` if this environment has no such collective; called before the ranks meet."""
+    if name not in COLLECTIVES:
+        raise RunError(
+            UNSUPPORTED, f"the MXNet worker has no collective {name!r}; it has {', '.join(COLLECTIVES)}"
+        )
+    if name == "horovod" and place.world_size > 1:
+        import_horovod()
+
+
+def open_collective(name: str, peers: Peers) -> Collective:
+    """Return the collective that was asked for, with all ranks in it."""
+    return COLLECTIVES[name](peers) if peers.place.world_size > 1 else Collective()
+
+
+def import_horovod() -> Any:
+    """Return ``horovod.mxnet``; raise ``RunError`` (unsupported), with the way out, if it is not there."""
+    try:
+        import horovod.mxnet as hvd
+    except ImportError as error:
+        raise RunError(
+            UNSUPPORTED,
+            f"Horovod is not in this environment ({first_sentence(error)}); "
+            "make one with: trainmark env create mxnet --extra horovod",
+        ) from error
+    return hvd
+
+
+COLLECTIVES: Dict[str, Any] = {"native": ParameterServer, "horovod": Horovod}
+
+
+def _variables(place: Place) -> Dict[str, str]:
+    """Return what ps-lite wants to know; see https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training."""
+    nodes = place.world_size // place.local_world_size
+    return {
+        "DMLC_PS_ROOT_URI": str(place.address),
+        "DMLC_PS_ROOT_PORT": str(place.port),
+        "DMLC_NUM_WORKER": str(place.world_size),
+        "DMLC_NUM_SERVER": str(nodes),
+        "DMLC_NODE_HOST": place.address_of(place.rank),
+    }
+
+
+def _start(role: str) -> "subprocess.Popen[bytes]":
+    return subprocess.Popen(
+        [sys.executable, str(SERVER), str(os.getpid())],
+        env={**os.environ, "DMLC_ROLE": role},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )
+
+
+def _start_rendezvous(place: Place) -> Any:
+    """Return Horovod's rendezvous server, which serves until it is shut down.
+
+    Its own ``RendezvousServer`` would listen on every interface of the host.
+    """
+    from horovod.runner.common.util.hosts import get_host_assignments, parse_hosts
+    from horovod.runner.http.http_server import RendezvousHandler, RendezvousHTTPServer
+
+    nodes = place.world_size // place.local_world_size
+    hosts = ",".join(f"node{node}:{place.local_world_size}" for node in range(nodes))
+    server = RendezvousHTTPServer((place.address, 0), RendezvousHandler, 0)
+    server.init(get_host_assignments(parse_hosts(hosts), place.world_size))
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    return server
+
+
+def _horovod_variables(place: Place, port: int) -> Dict[str, str]:
+    """Return what ``horovodrun --gloo`` would set (horovod/runner/gloo_run.py)."""
+    node, nodes = place.rank // place.local_world_size, place.world_size // place.local_world_size
+    return {
+        "HOROVOD_HOSTNAME": f"node{node}",
+        "HOROVOD_RANK": str(place.rank),
+        "HOROVOD_SIZE": str(place.world_size),
+        "HOROVOD_LOCAL_RANK": str(place.local_rank),
+        "HOROVOD_LOCAL_SIZE": str(place.local_world_size),
+        "HOROVOD_CROSS_RANK": str(node),
+        "HOROVOD_CROSS_SIZE": str(nodes),
+        "HOROVOD_GLOO_RENDEZVOUS_ADDR": str(place.address),
+        "HOROVOD_GLOO_RENDEZVOUS_PORT": str(port),
+        "HOROVOD_CONTROLLER": "gloo",
+        "HOROVOD_CPU_OPERATIONS": "gloo",
+    }

@@ -1,0 +1,233 @@
+"""The MXNet worker as a real process: what it trains, and what it says it trained."""
+
+import math
+from pathlib import Path
+
+import pytest
+from mxnet_process import in_mxnet
+from worker_process import train
+
+from frameworks import needs_framework
+from trainmark.equivalence import Observation, compare, party, worker_flags, write_inputs
+from trainmark.workload import read_card
+from trainmark.workload.cards import CATALOG
+
+pytestmark = [pytest.mark.training, needs_framework("mxnet")]
+
+COMPILERS = ["none", "hybridize"]
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_a_run_writes_what_it_trained_and_its_steps_make_up_the_window(tmp_path: Path, compiler: str) -> None:
+    ran = train(tmp_path, framework="mxnet", compiler=compiler, steps=9, classes=10, batch_per_device=8)
+
+    assert ran.code == 0, ran.stderr
+    assert [event["step"] for event in ran.events] == ["PARAMETER", *([0, i] for i in range(9)), []]
+    actual = ran.parameters["actual"]
+    assert (actual["compute_dtype"], actual["weight_dtype"]) == ("float32", "float32")
+    assert actual["batch_per_device"] == 8
+    assert actual["parameters"] == ran.parameters["parameters"] == 3_217_226
+    assert ran.parameters["framework_version"].startswith("1.9.")
+    assert ran.last["outcome"] == "ok"
+    assert ran.last["suspect"] == []
+    measured = [step["step_time_s"] for step in ran.steps if step["phase"] == "measured"]
+    assert len(measured) == 7
+    assert math.isclose(sum(measured), ran.last["window_s"], rel_tol=0.05)
+    assert abs(ran.steps[0]["loss"] - math.log(10)) < 1
+    # Each step has a loss of its own, although the compiled graph uses its memory again.
+    assert len({step["loss"] for step in ran.steps}) == 9
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_mixed_precision_computes_in_bf16_and_keeps_its_weights_in_fp32(
+    tmp_path: Path, compiler: str
+) -> None:
+    if "avx512bw" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
+        pytest.skip("MXNet's BF16 needs a CPU with AVX-512")
+
+    ran = train(tmp_path, framework="mxnet", precision="amp-bf16", compiler=compiler, steps=4)
+
+    assert ran.code == 0, ran.stderr
+    assert ran.parameters["actual"]["compute_dtype"] == "bfloat16"
+    assert ran.parameters["actual"]["weight_dtype"] == "float32"
+    assert all(step["loss"] is not None for step in ran.steps)
+
+
+def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
+    told = in_mxnet("""
+from trainmark_worker.arguments import parse
+from trainmark_worker.mxnet import open_training
+from trainmark_worker.mxnet.precision import PRECISIONS
+from trainmark_worker.outcomes import RunError
+from trainmark_worker.place import place_from
+flags = "--framework mxnet --model mobilenet_v1 --batch-per-device 2 --image-size 32"
+training = open_training(parse(flags.split(), 1), place_from({}))
+training._precision = PRECISIONS["amp-bf16"]
+training.step(0)
+try:
+    training.actual()
+except RunError as error:
+    print(json.dumps([error.outcome, error.reason]))
+""")
+
+    assert told == ["invalid", "compute_dtype of the first step was float32, not bfloat16 as asked for"]
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"precision": "tf32"}, "no precision 'tf32'"),
+        ({"precision": "amp-fp16", "device": "cpu"}, "no FP16 convolutions on a CPU"),
+        ({"compiler": "xla"}, "no compiler 'xla'"),
+        ({"layout": "nhwc", "device": "cpu"}, "the layout nchw only"),
+        ({"data": "/nowhere", "loader": "dali"}, "no loader 'dali'"),
+        ({"collective": "mpi"}, "no collective 'mpi'"),
+    ],
+)
+def test_what_cannot_be_done_here_is_unsupported_before_any_step(
+    tmp_path: Path, flags: dict[str, str], said: str
+) -> None:
+    ran = train(tmp_path, framework="mxnet", **flags)
+
+    assert ran.code == 3
+    assert ran.last["outcome"] == "unsupported"
+    assert said in ran.last["reason"]
+    assert ran.last["reason"] in ran.stderr
+    assert len(ran.events) == 1
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+def test_the_threads_that_were_asked_for_are_those_that_compute(tmp_path: Path, threads: int) -> None:
+    ran = train(
+        tmp_path,
+        framework="mxnet",
+        variables={"OMP_NUM_THREADS": "5"},
+        threads=threads,
+        steps=3,
+        image_size=32,
+    )
+
+    assert ran.parameters["threads"] == threads
+
+
+@pytest.mark.parametrize("compiler", COMPILERS)
+def test_a_run_that_gets_no_memory_is_oom(tmp_path: Path, compiler: str) -> None:
+    flags = {"compiler": compiler, "batch_per_device": "32", "image_size": "224"}
+
+    ran = train(tmp_path, framework="mxnet", memory_limit=700_000_000, **flags)
+
+    assert (ran.code, ran.last["outcome"]) == (3, "oom")
+    assert "could not allocate memory" in ran.last["reason"]
+
+
+def test_a_loss_that_becomes_nan_is_said_and_the_run_is_kept(tmp_path: Path) -> None:
+    ran = train(tmp_path, framework="mxnet", learning_rate="1e30", schedule="constant", warmup_epochs=0)
+
+    assert ran.code == 0
+    assert [entry["code"] for entry in ran.last["suspect"]] == ["loss-not-finite"]
+
+
+# The models, the recipe, and the engine.
+
+
+def test_the_networks_fit_both_layouts() -> None:
+    shapes = in_mxnet("""
+from trainmark_worker.mxnet.network import build_model
+shapes = []
+for layout, images in (("NCHW", (1, 3, 224, 224)), ("NHWC", (1, 224, 224, 3))):
+    model = build_model("resnet50_v1.5", 1000, layout, mx.cpu())
+    inside = model(mx.sym.var("data")).get_internals()
+    blocks = [name for name in inside.list_outputs() if name.endswith("activation0_output")]
+    shapes.append(inside[blocks[-1]].infer_shape(data=images)[1])
+print(json.dumps(shapes))
+""")
+
+    # MXNet computes NHWC on a GPU only; its shapes can be had without.
+    assert shapes == [[[1, 2048, 7, 7]], [[1, 7, 7, 2048]]]
+
+
+def test_the_velocity_follows_a_learning_rate_that_changes() -> None:
+    weights = in_mxnet("""
+from mxnet import autograd, gluon
+from trainmark_worker.mxnet.optimizer import Rate
+out = []
+for momentum in (0.9, 0.0):
+    weight = gluon.Parameter("w", shape=(1,), init=mx.init.One())
+    weight.initialize()
+    trainer = gluon.Trainer([weight], "sgd", {"momentum": momentum, "wd": 0.0}, kvstore=None)
+    rate = Rate(trainer, momentum)
+    for value in (0.1, 0.2, 0.05, 0.0, 0.3):
+        rate.set(value)
+        with autograd.record():
+            loss = weight.data() * 1.0
+        loss.backward()
+        trainer.step(1)
+        out.append(float(weight.data().asscalar()))
+print(json.dumps(out))
+""")
+
+    with_momentum, without = weights[:5], weights[5:]
+    # v = 0.9 v + 1: 1, 1.9, 2.71, -, and from nothing again after a rate of 0.
+    steps = [0.1 * 1, 0.2 * 1.9, 0.05 * 2.71, 0.0, 0.3]
+    assert with_momentum == pytest.approx([1 - sum(steps[: i + 1]) for i in range(5)], abs=1e-5)
+    assert without == pytest.approx([0.9, 0.7, 0.65, 0.65, 0.35], abs=1e-5)
+
+
+def test_waiting_for_the_engine_ends_when_an_operator_fails_or_a_rank_is_lost() -> None:
+    told = in_mxnet("""
+from trainmark_worker.mxnet.progress import Progress
+from trainmark_worker.outcomes import FAILED, RunError
+progress = Progress(2)
+fine = mx.nd.ones((4, 4)) * 2
+progress.wait(progress.mark(0, [fine]))
+progress.wait(progress.mark(1, [fine]))
+broken = mx.nd.random.normal(0, -1, shape=(2, 2))
+progress.wait(progress.ticket([fine, broken]))
+try:
+    broken.wait_to_read()
+    error = None
+except mx.base.MXNetError as failure:
+    error = str(failure)
+progress.fail(RunError(FAILED, "gone", peer_lost=True))
+try:
+    progress.wait(1 << 40)
+    lost = None
+except RunError as failure:
+    lost = failure.reason
+print(json.dumps([progress.seconds_between(0, 1) > 0, error is not None, lost]))
+""")
+
+    assert told == [True, True, "gone"]
+
+
+# Equal work; that of the uncompiled step is shown for all pairs of frameworks in test_equal_work.py.
+
+
+def test_the_compiled_step_is_the_uncompiled_one_and_the_described_one(tmp_path: Path) -> None:
+    model = "resnet50_v1.5"
+    write_inputs(model, tmp_path / "inputs.npz")
+    words = dict(word[2:].split("=", 1) for word in worker_flags(model, tmp_path / "inputs.npz"))
+    seen = []
+    for compiler in COMPILERS:
+        ran = train(tmp_path, framework="mxnet", device="cpu", **{**words, "compiler": compiler})
+        assert ran.code == 0, ran.stderr
+        assert ran.parameters["compiler_mode"] == (
+            None if compiler == "none" else "static_alloc, static_shape"
+        )
+        seen.append(Observation.model_validate(ran.last["equivalence"]))
+
+    described = party(seen[1], "nchw", None, None)
+    assert [check for check in described.checks if not check.holds] == []
+    assert [check for check in compare(*seen).checks if not check.holds] == []
+
+
+# The card.
+
+
+def test_the_card_says_beforehand_what_mxnet_lacks() -> None:
+    card = read_card(CATALOG / "trainmark-mxnet.yaml").card
+
+    assert set(card.axes["precision"].values or {}) == {"fp32", "amp-bf16", "amp-fp16"}
+    lacking = [gap.when for gap in card.gaps if gap.when["device"] == "cpu"]
+    assert {"precision": "amp-fp16", "device": "cpu"} in lacking
+    assert {"layout": "nhwc", "device": "cpu"} in lacking

@@ -1,0 +1,272 @@
+"""The MXNet worker on real images and with two ranks, by its parameter server and by Horovod."""
+
+import contextlib
+import os
+import shutil
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mxnet_process import in_mxnet, write_colours, write_records
+from worker_process import make_images, rank_variables, read_events, start_rank, train, train_together
+
+from frameworks import framework_python, needs_framework
+from trainmark.dataset import Form, convert
+from trainmark.placement import free_ports
+
+pytestmark = [pytest.mark.training, needs_framework("mxnet")]
+
+
+def _has_horovod() -> bool:
+    python = framework_python("mxnet")
+    return bool(python) and any(Path(python).parents[1].glob("lib/python3*/site-packages/horovod/mxnet"))
+
+
+COLLECTIVES = [
+    "native",
+    pytest.param(
+        "horovod",
+        marks=pytest.mark.skipif(
+            not _has_horovod(),
+            reason="the environment 'mxnet' has no Horovod (env create mxnet --extra horovod)",
+        ),
+    ),
+]
+
+
+@pytest.fixture(scope="module")
+def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder with 16 images in RecordIO."""
+    root = tmp_path_factory.mktemp("data")
+    convert(make_images(root / "images", count=16), root / "records", Form.RECORDIO)
+    return root / "records"
+
+
+# Real images.
+
+
+@pytest.mark.parametrize("model", ["mobilenet_v1", "resnet50_v1.5"])
+def test_real_images_in_recordio_train_one_rank_and_two(tmp_path: Path, records: Path, model: str) -> None:
+    alone = train(tmp_path, framework="mxnet", model=model, data=records, classes=2, steps=4)
+    together, other = train_together(
+        tmp_path, framework="mxnet", model=model, data=records, classes=2, steps=4
+    )
+
+    assert alone.code == together.code == other.code == 0, alone.stderr + together.stderr + other.stderr
+    for ran in (alone, together):
+        assert ran.parameters["decoder"].startswith("opencv")
+        assert ran.parameters["epoch_images"] == 16
+        assert all(step["loss"] is not None for step in ran.steps)
+        assert ran.last["ranks_agree"] is True
+    assert together.last["world_size"] == 2
+
+
+def test_an_image_folder_trains_by_gluons_own_loader(tmp_path: Path) -> None:
+    data = make_images(tmp_path / "data", count=8)
+    flags: dict[str, Any] = {"data": data, "loader": "native-folder", "classes": 2, "steps": 5}
+
+    one, three = (train(tmp_path, framework="mxnet", **flags, loader_workers=n) for n in (0, 2))
+
+    assert one.code == three.code == 0, one.stderr + three.stderr
+    # The same images and crops, whoever reads them.
+    assert [step["loss"] for step in three.steps] == pytest.approx([step["loss"] for step in one.steps])
+    assert any(step["data_wait_s"] > 0 for step in one.steps)
+
+
+def test_the_ranks_share_out_the_images_without_overlap_and_shuffle_them_each_epoch(tmp_path: Path) -> None:
+    data = write_colours(tmp_path / "data", list(range(7)) * 2)
+
+    parts = in_mxnet(f"""
+from trainmark_worker.arguments import parse
+from trainmark_worker.mxnet.loaders import open_loader
+from trainmark_worker.place import Place
+flags = "--framework mxnet --batch-per-device 3 --image-size 32 --classes 7 --data {data}".split()
+parts = []
+for rank in range(2):
+    feed = open_loader(parse(flags, 2), Place(rank, 2, rank, 2, "127.0.0.1", 1), mx.cpu())
+    parts.append([int(label) for _ in range(14) for label in feed.next()[1].asnumpy()])
+print(json.dumps(parts))
+""")
+
+    for part in parts:
+        # Each rank has seven images, one of each label; 42 draws are six epochs.
+        epochs = [part[start : start + 7] for start in range(0, 42, 7)]
+        assert all(sorted(epoch) == list(range(7)) for epoch in epochs)
+        assert len({tuple(epoch) for epoch in epochs}) > 1
+
+
+def test_an_image_gets_another_crop_in_another_epoch(tmp_path: Path) -> None:
+    (jpeg,) = make_images(tmp_path / "images", count=1).rglob("*.jpg")
+    data = write_records(tmp_path / "data", [(0, jpeg.read_bytes())])
+
+    sums = in_mxnet(f"""
+from trainmark_worker.arguments import parse
+from trainmark_worker.mxnet.loaders import open_loader
+from trainmark_worker.place import place_from
+flags = "--framework mxnet --batch-per-device 1 --image-size 32 --classes 1 --data {data}".split()
+feed = open_loader(parse(flags, 1), place_from({{}}), mx.cpu())
+print(json.dumps([float(feed.next()[0].sum().asscalar()) for _ in range(6)]))
+""")
+
+    assert len(set(sums)) >= 5
+
+
+def _cut(folder: Path) -> None:
+    whole = (folder / "train.rec").read_bytes()
+    (folder / "train.rec").write_bytes(whole[: len(whole) * 2 // 3])
+
+
+def _cut_a_little(folder: Path) -> None:
+    whole = (folder / "train.rec").read_bytes()
+    (folder / "train.rec").write_bytes(whole[:-4])
+
+
+def _take_another_index(folder: Path) -> None:
+    lines = (folder / "train.idx").read_text(encoding="ascii").splitlines()
+    moved = [f"{line.split()[0]}\t{int(line.split()[1]) + 4 * (i > 0)}" for i, line in enumerate(lines)]
+    (folder / "train.idx").write_text("\n".join(moved) + "\n", encoding="ascii")
+
+
+def _spoil_a_picture(folder: Path) -> None:
+    whole = bytearray((folder / "train.rec").read_bytes())
+    whole[32:132] = bytes(100)
+    (folder / "train.rec").write_bytes(whole)
+
+
+def _lose_the_index(folder: Path) -> None:
+    (folder / "train.idx").unlink()
+
+
+@pytest.mark.parametrize(
+    ("damage", "said"),
+    [
+        (_cut, "is cut off"),
+        (_cut_a_little, "is cut off"),
+        (_take_another_index, "is damaged: the record at byte 0 does not end at byte"),
+        (_spoil_a_picture, "cannot be read or decoded"),
+        (_lose_the_index, "train.idx does not exist"),
+    ],
+)
+def test_a_damaged_recordio_file_is_a_failed_run_that_names_it(
+    tmp_path: Path, records: Path, damage: Any, said: str
+) -> None:
+    shutil.copytree(records, tmp_path / "copy")
+    damage(tmp_path / "copy")
+
+    ran = train(tmp_path, framework="mxnet", data=tmp_path / "copy", classes=2, steps=12)
+
+    assert (ran.code, ran.last["outcome"]) == (3, "failed")
+    assert str(tmp_path / "copy") in ran.last["reason"]
+    assert said in ran.last["reason"]
+
+
+def test_labels_that_the_network_has_no_class_for_are_found_before_any_step(tmp_path: Path) -> None:
+    data = write_colours(tmp_path / "data", [0, 1, 2, 3])
+
+    ran = train(tmp_path, framework="mxnet", data=data, classes=3)
+
+    assert (ran.code, ran.last["outcome"]) == (3, "failed")
+    assert "has label 3, but the network has 3 classes" in ran.last["reason"]
+
+
+def test_a_truncated_image_of_a_folder_is_named(tmp_path: Path) -> None:
+    data = make_images(tmp_path / "data", count=4)
+    bad = data / "class1" / "image 3.jpg"
+    bad.write_bytes(bad.read_bytes()[:-200])
+
+    ran = train(tmp_path, framework="mxnet", data=data, loader="native-folder", classes=2)
+
+    assert (ran.code, ran.last["outcome"]) == (3, "failed")
+    assert f"{bad} cannot be decoded" in ran.last["reason"]
+
+
+# Two ranks.
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_two_ranks_that_see_the_same_images_learn_what_one_learns(tmp_path: Path, collective: str) -> None:
+    once = write_colours(tmp_path / "once", [0, 60, 120, 180])
+    twice = write_colours(tmp_path / "twice", [0, 60, 120, 180] * 2)
+    flags: dict[str, Any] = {"batch_per_device": 4, "learning_rate": "0.05", "warmup_epochs": 0, "classes": 7}
+
+    alone = train(tmp_path, framework="mxnet", data=once, **flags)
+    together, other = train_together(
+        tmp_path, framework="mxnet", data=twice, collective=collective, compiler="hybridize", **flags
+    )
+
+    assert together.code == other.code == 0, together.stderr + other.stderr
+    assert (
+        together.parameters["backend"]
+        == {"native": "kvstore dist_sync", "horovod": "horovod gloo"}[collective]
+    )
+    assert together.last["ranks_agree"] is True
+    losses = [step["loss"] for step in alone.steps]
+    assert [step["loss"] for step in together.steps] == pytest.approx(losses, rel=2e-3)
+    # They did learn: a sum in the place of the mean would show.
+    assert abs(losses[-1] - losses[0]) > 0.05
+    assert (other.stdout, other.events) == ("", [])
+
+
+@contextlib.contextmanager
+def _training(tmp_path: Path, collective: str) -> Iterator[list[Any]]:
+    """Start two ranks that train without end, and yield them when they do."""
+    port = free_ports(8)
+    flags = {"steps": "100000", "collective": collective}
+    ranks = [
+        start_rank(flags, tmp_path / "events.jsonl", rank_variables(rank, 2, port), "mxnet")
+        for rank in range(2)
+    ]
+    try:
+        assert ranks[0].stdout is not None
+        assert any(line.startswith("step ") for line in ranks[0].stdout)
+        yield ranks
+    finally:
+        for process in ranks:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            process.communicate()
+
+
+def _servers_of(rank: int) -> list[int]:
+    """Return the processes of the parameter server that a rank (by its process) has started."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        with contextlib.suppress(OSError):
+            words = (entry / "cmdline").read_bytes().split(b"\0") if entry.name.isdecimal() else []
+            if len(words) > 2 and words[1].endswith(b"mxnet/server.py") and words[2] == str(rank).encode():
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+@pytest.mark.parametrize("lost", [0, 1])
+def test_a_rank_that_is_killed_ends_the_other_one_and_the_servers(
+    tmp_path: Path, lost: int, collective: str
+) -> None:
+    events = tmp_path / "events.jsonl"
+    with _training(tmp_path, collective) as ranks:
+        servers = _servers_of(ranks[0].pid)
+        ranks[lost].kill()
+        _, stderr = ranks[1 - lost].communicate(timeout=60)
+        deadline = time.monotonic() + 30
+        while _servers_of(ranks[0].pid) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        left = _servers_of(ranks[0].pid)
+
+    assert ranks[1 - lost].returncode == 3, stderr
+    last = read_events(events if lost == 1 else events.with_name("events.jsonl.rank1"))[-1]["data"]
+    assert (last["outcome"], last["peer_lost"]) == ("failed", True)
+    assert "lost contact with another rank" in last["reason"]
+    assert len(servers) == (2 if collective == "native" else 0)
+    assert left == []
+
+
+@pytest.mark.skipif(_has_horovod(), reason="the environment 'mxnet' has Horovod")
+def test_without_horovod_the_run_is_unsupported_and_says_how_to_get_it(tmp_path: Path) -> None:
+    first, second = train_together(tmp_path, framework="mxnet", collective="horovod")
+
+    assert first.last["outcome"] == second.last["outcome"] == "unsupported"
+    assert "trainmark env create mxnet --extra horovod" in first.last["reason"]
