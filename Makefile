@@ -11,6 +11,9 @@ PYTHON := $(shell for p in $(PYTHON3) python3.13 python3.12 python3.11 python3; 
 ENVS_FOLDER := 'import json, sys; \
 	print(*(e["path"].rpartition("/")[0] for e in json.load(sys.stdin) if e["environment"] == "pytorch"))'
 
+# Horovod is built; without a C++ compiler its tests say that it is not there.
+HOROVOD := $(shell command -v c++ >/dev/null && echo --extra horovod)
+
 .PHONY: help demo test lint format check-python clean
 
 help:
@@ -41,8 +44,9 @@ demo: $(STAMP)
 test: $(STAMP)
 	@echo "== style, types, import contracts"
 	@$(MAKE) --no-print-directory lint
-	@echo "== the framework's own environment (PyTorch; made once), for the tests that train"
-	@$(VENV)/bin/trainmark env create pytorch
+	@echo "== the frameworks' own environments (made once), for the tests that train"
+	@$(VENV)/bin/trainmark env create mxnet $(HOROVOD)
+	@$(VENV)/bin/trainmark env create --all
 	@echo "== tests"
 	@TRAINMARK_TEST_ENVS="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENVS_FOLDER))" \
 		$(VENV)/bin/python -m pytest $(PYTEST_FLAGS)

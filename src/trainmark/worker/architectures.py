@@ -75,6 +75,14 @@ class Architecture(NamedTuple):
         """Return the trainable parameters with a classifier (weights and biases) of ``classes`` classes."""
         return self.backbone_parameters + (self.features + 1) * classes
 
+    def blocks(self) -> "Dict[str, Dict[str, Convolution]]":
+        """Return the convolutions after the stem by their block's name and, in it, the last word of their own."""
+        blocks: Dict[str, Dict[str, Convolution]] = {}
+        for conv in self.convolutions[1:]:
+            block, _, word = conv.name.rpartition(".")
+            blocks.setdefault(block, {})[word] = conv
+        return blocks
+
     def shapes(self, classes: int) -> Dict[str, Tuple[int, ...]]:
         """Return the shape of every trainable parameter and running statistic, by name, in forward order.
 

@@ -48,7 +48,22 @@ def parameters(
         "memory_limit_bytes": settings.memory_limit,
         "unit": UNIT,
     }
-    return {**asked, **description, "actual": dict(actual)}
+    optimizer = {**description["optimizer"], **_recipe(settings)}
+    return {**asked, **description, "optimizer": optimizer, "actual": dict(actual)}
+
+
+def _recipe(settings: Settings) -> Dict[str, Any]:
+    recipe = settings.recipe
+    return {
+        "learning_rate": recipe.learning_rate,
+        "schedule": recipe.schedule,
+        "epochs": recipe.epochs,
+        "warmup_epochs": recipe.warmup_epochs,
+        "momentum": recipe.momentum,
+        "weight_decay": recipe.weight_decay,
+        "bn_weight_decay": recipe.bn_weight_decay,
+        "label_smoothing": recipe.label_smoothing,
+    }
 
 
 def step_events(

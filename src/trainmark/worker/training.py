@@ -50,7 +50,10 @@ class Training(Steps):
     """For each step, how long the host waited for the loader in it (seconds)."""
 
     def describe(self) -> Dict[str, Any]:
-        """Return what this run is made of, for the PARAMETER event: framework, device, optimizer, decoder, …"""
+        """Return what this run is made of, for the PARAMETER event: framework, device, decoder, …
+
+        ``optimizer`` holds its name, its implementation and the loss scale; the recipe is added to it.
+        """
         raise NotImplementedError
 
     def actual(self) -> Dict[str, Any]:

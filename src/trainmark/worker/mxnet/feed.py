@@ -3,30 +3,15 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Optional, Tuple
+from typing import Any, Callable, Tuple
 
 import mxnet as mx
 
 from ..arguments import Settings
+from ..feed import Feed
 
 Batch = Tuple[Any, Any]
 """Images in FP32, (batch, 3, size, size) or in ``nhwc`` (batch, size, size, 3), and labels (batch,) in FP32."""
-
-
-class Feed:
-    """A source of batches without end."""
-
-    epoch_images: int
-    decoder: Optional[str] = None
-    wait_s: float = 0.0
-    """How long the last call of ``next`` waited for the loader."""
-
-    def next(self) -> Batch:
-        """Return the next batch; the engine may still be filling it."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """End threads and processes."""
 
 
 class ConstantFeed(Feed):

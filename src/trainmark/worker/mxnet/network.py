@@ -7,7 +7,7 @@ from typing import Any, Dict, List
 import mxnet as mx
 from mxnet.gluon import HybridBlock, nn
 
-from ..architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, Convolution
+from ..architectures import ARCHITECTURES, BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, Architecture, Convolution
 
 HE_FAN_IN = mx.init.MSRAPrelu(factor_type="in", slope=0)
 """Normal with variance 2 / fan-in (He et al., https://arxiv.org/abs/1502.01852)."""
@@ -64,22 +64,16 @@ class _Bottleneck(HybridBlock):
         return F.Activation(out + (x if self.shortcut is None else self.shortcut(x)), act_type="relu")
 
 
-def _resnet50(convolutions: List[Convolution], layout: str) -> List[HybridBlock]:
-    stem, *others = convolutions
-    blocks: Dict[str, Dict[str, Convolution]] = {}
-    for layer in others:
-        block, _, word = layer.name.rpartition(".")
-        blocks.setdefault(block, {})[word] = layer
-    pool = nn.MaxPool2D(3, strides=2, padding=1, layout=layout)
+def _resnet50(architecture: Architecture, layout: str) -> List[HybridBlock]:
     return [
-        _unit(stem, layout, relu=True),
-        pool,
-        *(_Bottleneck(layers, layout) for layers in blocks.values()),
+        _unit(architecture.convolutions[0], layout, relu=True),
+        nn.MaxPool2D(3, strides=2, padding=1, layout=layout),
+        *(_Bottleneck(layers, layout) for layers in architecture.blocks().values()),
     ]
 
 
-def _mobilenet_v1(convolutions: List[Convolution], layout: str) -> List[HybridBlock]:
-    return [_unit(layer, layout, relu=True) for layer in convolutions]
+def _mobilenet_v1(architecture: Architecture, layout: str) -> List[HybridBlock]:
+    return [_unit(layer, layout, relu=True) for layer in architecture.convolutions]
 
 
 BUILDERS = {"resnet50_v1.5": _resnet50, "mobilenet_v1": _mobilenet_v1}
@@ -93,7 +87,7 @@ def build_model(name: str, classes: int, layout: str, context: Any) -> nn.Hybrid
     architecture = ARCHITECTURES[name]
     model = nn.HybridSequential()
     model.add(
-        *BUILDERS[name](list(architecture.convolutions), layout),
+        *BUILDERS[name](architecture, layout),
         nn.GlobalAvgPool2D(layout=layout),
         nn.Flatten(),
         nn.Dense(

@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import platform
-import resource
-from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import mxnet as mx
@@ -13,14 +10,16 @@ import numpy as np
 from mxnet import autograd
 
 from ..arguments import Settings
-from ..outcomes import INVALID, UNSUPPORTED, RunError
+from ..feed import Feed
+from ..host import cpu_name, peak_resident_bytes
+from ..outcomes import UNSUPPORTED, RunError, require_as_asked
 from ..place import Place
 from ..schedule import learning_rates
 from ..training import Observation, Training
 from ..window import slots_for
 from . import observing
 from .collectives import check_collective, open_collective
-from .feed import Feed, given_feed, synthetic_feed
+from .feed import given_feed, synthetic_feed
 from .loaders import open_loader
 from .network import CrossEntropy, build_model, count_parameters, trainable
 from .optimizer import Rate, optimizer_parameters
@@ -140,7 +139,6 @@ class MXNetTraining(Training):
 
     def describe(self) -> Dict[str, Any]:
         """Return what the run is made of."""
-        recipe = self._settings.recipe
         return {
             "framework_version": mx.__version__,
             "device": "cpu" if self._on_cpu else "cuda",
@@ -155,14 +153,6 @@ class MXNetTraining(Training):
             "optimizer": {
                 "name": "SGD",
                 "implementation": "sgd, in the workers",
-                "learning_rate": recipe.learning_rate,
-                "schedule": recipe.schedule,
-                "epochs": recipe.epochs,
-                "warmup_epochs": recipe.warmup_epochs,
-                "momentum": recipe.momentum,
-                "weight_decay": recipe.weight_decay,
-                "bn_weight_decay": recipe.bn_weight_decay,
-                "label_smoothing": recipe.label_smoothing,
                 "loss_scale": self.loss_scale.word,
             },
             "peak_memory_of": "process, resident" if self._on_cpu else "device, in use after the run",
@@ -194,11 +184,7 @@ class MXNetTraining(Training):
             "activation_layout": settings.layout,
             "batch_per_device": settings.batch_per_device,
         }
-        for name, value in asked.items():
-            if seen[name] != value:
-                raise RunError(
-                    INVALID, f"{name} of the first step was {seen[name]}, not {value} as asked for"
-                )
+        require_as_asked(seen, asked)
         return seen
 
     def compile_s(self) -> Optional[float]:
@@ -222,7 +208,7 @@ class MXNetTraining(Training):
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this process held, or what is in use on the GPU."""
         if self._on_cpu:
-            return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+            return peak_resident_bytes()
         free, whole = mx.context.gpu_memory_info(self._context.device_id)
         return int(whole - free)
 
@@ -282,12 +268,7 @@ def _device_name(on_cpu: bool) -> str:
     """Return what the vendor calls the CPU; MXNet knows no names of GPUs."""
     if not on_cpu:
         return "GPU"
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
+    return cpu_name()
 
 
 def _openmp_threads() -> int:

@@ -3,33 +3,18 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Iterator, Optional, Tuple
+from typing import Any, Callable, Iterator, Tuple
 
 import numpy as np
 import oneflow as flow
 
 from ..arguments import Settings
+from ..feed import Feed
 from ..normalisation import DEVIATION, MEAN
 from ..outcomes import RunError
 
 Batch = Tuple[Any, Any]
 """Images (batch, 3, size, size) in FP32, and labels (batch,) in int64, on the device."""
-
-
-class Feed:
-    """A source of batches without end."""
-
-    epoch_images: int
-    decoder: Optional[str] = None
-    wait_s: float = 0.0
-    """How long the last call of ``next`` waited for the loader."""
-
-    def next(self) -> Batch:
-        """Return the next batch."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """End threads and processes."""
 
 
 class OneBatch(Feed):

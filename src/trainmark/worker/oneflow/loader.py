@@ -9,10 +9,11 @@ from oneflow.utils.data import DataLoader, Dataset
 
 from ..arguments import Settings
 from ..decoding import Decoder, choose_decoder, decoder_names, load_image, single_threaded
+from ..feed import Feed
 from ..images import Dealer, Draw, ImageList, read_images
 from ..outcomes import OOM, UNSUPPORTED, RunError
 from ..place import Place
-from .feed import Decoded, Feed
+from .feed import Decoded
 
 PREFETCH_BATCHES = 2
 """Batches that each loader process works ahead."""

@@ -60,13 +60,12 @@ class Classifier(nn.Module):
 
 def _resnet50(classes: int) -> Any:
     architecture = ARCHITECTURES["resnet50_v1.5"]
-    stem, *others = architecture.convolutions
-    blocks: Dict[str, Dict[str, Convolution]] = {}
-    for layer in others:
-        block, _, word = layer.name.rpartition(".")
-        blocks.setdefault(block, {})[word] = layer
-    layers = [*_convolution(stem), nn.ReLU(), nn.MaxPool2d(kernel_size=3, stride=2, padding=1)]
-    layers += [Bottleneck(block) for block in blocks.values()]
+    layers = [
+        *_convolution(architecture.convolutions[0]),
+        nn.ReLU(),
+        nn.MaxPool2d(kernel_size=3, stride=2, padding=1),
+    ]
+    layers += [Bottleneck(block) for block in architecture.blocks().values()]
     return Classifier(layers, architecture.features, classes)
 
 

@@ -10,15 +10,16 @@ import oneflow as flow
 from oneflow import nn
 
 from ..arguments import Settings
+from ..feed import Feed
 from ..host import cpu_name, peak_resident_bytes
-from ..outcomes import INVALID, UNSUPPORTED, RunError
+from ..outcomes import UNSUPPORTED, RunError, require_as_asked
 from ..place import Place
 from ..schedule import learning_rates
 from ..training import Observation, Training
 from ..window import HostMarks, slots_for
 from . import observing
 from .compilers import GRAPH, check_compiler
-from .feed import Feed, OneBatch, synthetic
+from .feed import OneBatch, synthetic
 from .networks import SmoothedCrossEntropy, build_network, count_parameters
 from .precision import Precision, autocast, choose_precision
 
@@ -153,14 +154,6 @@ class OneFlowTraining(Training):
             "optimizer": {
                 "name": "SGD",
                 "implementation": "fused" if cuda else "single tensor",
-                "learning_rate": recipe.learning_rate,
-                "schedule": recipe.schedule,
-                "epochs": recipe.epochs,
-                "warmup_epochs": recipe.warmup_epochs,
-                "momentum": recipe.momentum,
-                "weight_decay": recipe.weight_decay,
-                "bn_weight_decay": recipe.bn_weight_decay,
-                "label_smoothing": recipe.label_smoothing,
                 "loss_scale": (recipe.loss_scale or "dynamic") if scaled else None,
             },
             "peak_memory_of": "process, resident",
@@ -186,11 +179,7 @@ class OneFlowTraining(Training):
             "batch_per_device": self._settings.batch_per_device,
             "world_size": self._place.world_size,
         }
-        for name, value in asked.items():
-            if seen[name] != value:
-                raise RunError(
-                    INVALID, f"{name} of the first step was {seen[name]}, not {value} as asked for"
-                )
+        require_as_asked(seen, asked)
         return seen
 
     def compile_s(self) -> Optional[float]:

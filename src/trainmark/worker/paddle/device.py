@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import os
-import platform
-import resource
 from pathlib import Path
 from typing import Any, List, Optional
 
 import paddle
 
+from ..host import cpu_name, peak_resident_bytes
 from ..outcomes import UNSUPPORTED, RunError
 from ..place import Place
 
@@ -46,12 +45,7 @@ def device_name(device: str) -> str:
     """Return what the vendor calls the device."""
     if device == "cuda":
         return str(paddle.device.cuda.get_device_name())
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
+    return cpu_name()
 
 
 def limit_threads(threads: int) -> None:
@@ -94,7 +88,7 @@ def peak_memory_bytes(device: str) -> int:
     """Return the most memory held: by Paddle's allocator on a GPU, by the process (resident) on a CPU."""
     if device == "cuda":
         return int(paddle.device.cuda.max_memory_reserved())
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return peak_resident_bytes()
 
 
 def peak_memory_of(device: str) -> str:

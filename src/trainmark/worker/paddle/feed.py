@@ -3,32 +3,17 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Iterator, Optional, Tuple
+from typing import Any, Callable, Iterator, Tuple
 
 import paddle
 
 from ..arguments import Settings
+from ..feed import Feed
 from ..normalisation import DEVIATION, MEAN
 from ..outcomes import RunError
 
 Batch = Tuple[Any, Any]
 """Images in FP32, (batch, 3, size, size) or (batch, size, size, 3) by the layout, and labels (batch,) in int64."""
-
-
-class Feed:
-    """A source of batches without end."""
-
-    epoch_images: int
-    decoder: Optional[str] = None
-    wait_s: float = 0.0
-    """How long the last call of ``next`` waited for the loader."""
-
-    def next(self) -> Batch:
-        """Return the next batch."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """End threads and processes."""
 
 
 class OneBatch(Feed):

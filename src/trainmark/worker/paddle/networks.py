@@ -107,14 +107,11 @@ class ResNet50(nn.Layer):
     def __init__(self, architecture: Architecture, classes: int, options: Options) -> None:
         """Draw the weights from Paddle's generator."""
         super().__init__()
-        stem, *others = architecture.convolutions
-        blocks: Dict[str, Dict[str, Convolution]] = {}
-        for layer in others:
-            block, _, word = layer.name.rpartition(".")
-            blocks.setdefault(block, {})[word] = layer
-        self.stem = ConvNorm(stem, options)
+        self.stem = ConvNorm(architecture.convolutions[0], options)
         self.max_pool = nn.MaxPool2D(3, stride=2, padding=1, data_format=options.data_format)
-        self.blocks = nn.Sequential(*(Bottleneck(layers, options) for layers in blocks.values()))
+        self.blocks = nn.Sequential(
+            *(Bottleneck(layers, options) for layers in architecture.blocks().values())
+        )
         self.classifier = Classifier(architecture.features, classes, options)
 
     def forward(self, images: Any) -> Any:

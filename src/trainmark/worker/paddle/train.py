@@ -8,7 +8,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import paddle
 
 from ..arguments import Settings
-from ..outcomes import INVALID, UNSUPPORTED, RunError
+from ..feed import Feed
+from ..outcomes import UNSUPPORTED, RunError, require_as_asked
 from ..place import Place
 from ..schedule import learning_rates
 from ..training import Observation, Training
@@ -24,7 +25,7 @@ from .device import (
     peak_memory_of,
 )
 from .distributed import Group
-from .feed import Feed, given, synthetic
+from .feed import given, synthetic
 from .learner import BACKENDS, NONE, Learner, check_compiler, compile_learner, programs, trace
 from .networks import Options, build_network, trainable
 from .optimizer import make_optimizer, make_schedule
@@ -147,14 +148,6 @@ class PaddleTraining(Training):
             "optimizer": {
                 "name": "Momentum",
                 "implementation": "multi-tensor",
-                "learning_rate": recipe.learning_rate,
-                "schedule": recipe.schedule,
-                "epochs": recipe.epochs,
-                "warmup_epochs": recipe.warmup_epochs,
-                "momentum": recipe.momentum,
-                "weight_decay": recipe.weight_decay,
-                "bn_weight_decay": recipe.bn_weight_decay,
-                "label_smoothing": recipe.label_smoothing,
                 "loss_scale": None if scaler is None else (recipe.loss_scale or "dynamic"),
             },
             "peak_memory_of": peak_memory_of(self._device),
@@ -183,11 +176,7 @@ class PaddleTraining(Training):
             "batch_per_device": settings.batch_per_device,
             "compiled_programs": None if settings.compiler == NONE else 1,
         }
-        for name, value in asked.items():
-            if seen[name] != value:
-                raise RunError(
-                    INVALID, f"{name} of the first step was {seen[name]}, not {value} as asked for"
-                )
+        require_as_asked(seen, asked)
         return seen
 
     def compile_s(self) -> Optional[float]:

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import os
-import platform
-import resource
-from pathlib import Path
 from typing import Any, List
 
 import torch
 
+from ..host import cpu_name, peak_resident_bytes
 from ..outcomes import UNSUPPORTED, RunError
 from ..place import Place
 
@@ -36,12 +34,7 @@ def device_name(device: Any) -> str:
     """Return what the vendor calls the device."""
     if device.type == "cuda":
         return str(torch.cuda.get_device_name(device))
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        lines = []
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
+    return cpu_name()
 
 
 class CudaMarks:
@@ -64,7 +57,7 @@ def peak_memory_bytes(device: Any) -> int:
     """Return the most memory held: by torch's allocator on a GPU, by the process (resident) on a CPU."""
     if device.type == "cuda":
         return int(torch.cuda.max_memory_reserved(device))
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return peak_resident_bytes()
 
 
 def peak_memory_of(device: Any) -> str:

@@ -3,40 +3,22 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Iterator, Optional, Tuple
+from typing import Any, Callable, Iterator, Tuple
 
 import torch
 
 from ..arguments import Settings
+from ..feed import Feed
+from ..normalisation import DEVIATION, MEAN
 from ..outcomes import RunError
 
 Batch = Tuple[Any, Any]
 """Images (batch, 3, size, size) in the compute type, and labels (batch,) in int64, on the device."""
 
-# Mean and standard deviation of ImageNet's red, green and blue, for values from 0 to 1.
-MEAN = (0.485, 0.456, 0.406)
-DEVIATION = (0.229, 0.224, 0.225)
-
 
 def memory_format(layout: str) -> Any:
     """Return torch's name for a layout."""
     return torch.channels_last if layout == "nhwc" else torch.contiguous_format
-
-
-class Feed:
-    """A source of batches without end."""
-
-    epoch_images: int
-    decoder: Optional[str] = None
-    wait_s: float = 0.0
-    """How long the last call of ``next`` waited for the loader."""
-
-    def next(self) -> Batch:
-        """Return the next batch; the device may still be filling it, in the order of its stream."""
-        raise NotImplementedError
-
-    def close(self) -> None:
-        """End threads and processes."""
 
 
 class SyntheticFeed(Feed):

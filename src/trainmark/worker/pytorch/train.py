@@ -8,7 +8,8 @@ import torch
 from torch import nn
 
 from ..arguments import Settings
-from ..outcomes import INVALID, UNSUPPORTED, RunError
+from ..feed import Feed
+from ..outcomes import UNSUPPORTED, RunError, require_as_asked
 from ..place import Place
 from ..schedule import learning_rates
 from ..training import Observation, Training
@@ -17,7 +18,7 @@ from . import observing
 from .compilers import MODES, NONE, cache_hits, check_compiler, compile_model, compile_s
 from .device import CudaMarks, choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
-from .feed import Feed, GivenFeed, SyntheticFeed, memory_format
+from .feed import GivenFeed, SyntheticFeed, memory_format
 from .models import build_model, count_parameters
 from .precision import Precision, autocast, choose_precision, convert_weights, loss_scaler
 from .witness import Witness
@@ -133,14 +134,6 @@ class PyTorchTraining(Training):
             "optimizer": {
                 "name": "SGD",
                 "implementation": "fused",
-                "learning_rate": recipe.learning_rate,
-                "schedule": recipe.schedule,
-                "epochs": recipe.epochs,
-                "warmup_epochs": recipe.warmup_epochs,
-                "momentum": recipe.momentum,
-                "weight_decay": recipe.weight_decay,
-                "bn_weight_decay": recipe.bn_weight_decay,
-                "label_smoothing": recipe.label_smoothing,
                 "loss_scale": (recipe.loss_scale or "dynamic") if scaler.is_enabled() else None,
             },
             "peak_memory_of": peak_memory_of(self._device),
@@ -172,11 +165,7 @@ class PyTorchTraining(Training):
             "weight_layout": settings.layout,
             "batch_per_device": settings.batch_per_device,
         }
-        for name, value in asked.items():
-            if seen[name] not in (value, "either"):
-                raise RunError(
-                    INVALID, f"{name} of the first step was {seen[name]}, not {value} as asked for"
-                )
+        require_as_asked(seen, asked)
         return seen
 
     def compile_s(self) -> Optional[float]:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Callable, Dict
 
 from ...arguments import Settings
+from ...feed import Feed
 from ...outcomes import UNSUPPORTED, RunError
 from ...place import Place
-from ..feed import Feed
 from .folder import open_folder
 from .records import open_records
 

@@ -14,12 +14,13 @@ from mxnet.gluon.data.vision import transforms
 
 from ...arguments import Settings
 from ...decoding import END_OF_IMAGE
+from ...feed import Feed
 from ...images import Dealer, Draw, ImageList, random_resized_crop, randomness, read_images
 from ...normalisation import DEVIATION, MEAN
 from ...outcomes import FAILED, RunError
 from ...place import Place
 from ..failures import last_line
-from ..feed import Batch, Feed, LoaderFeed
+from ..feed import Batch, LoaderFeed
 
 DECODER = "opencv (mx.image)"
 

@@ -9,11 +9,12 @@ import mxnet as mx
 from mxnet.base import MXNetError
 
 from ...arguments import Settings
+from ...feed import Feed
 from ...normalisation import DEVIATION, MEAN
 from ...outcomes import FAILED, RunError
 from ...place import Place
 from ..failures import last_line
-from ..feed import Batch, Feed, LoaderFeed
+from ..feed import Batch, LoaderFeed
 from .framing import check_framing
 
 PREFETCH_BATCHES = 4

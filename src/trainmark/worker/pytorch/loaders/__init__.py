@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Callable, Dict
 
 from ...arguments import Settings
+from ...feed import Feed
 from ...outcomes import UNSUPPORTED, RunError, first_sentence
 from ...place import Place
-from ..feed import Feed
 
 
 def open_loader(settings: Settings, place: Place, device: Any, dtype: Any) -> Feed:

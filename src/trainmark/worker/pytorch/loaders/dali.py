@@ -15,10 +15,11 @@ import torch
 from nvidia.dali import fn, pipeline_def, tfrecord, types
 
 from ...arguments import Settings
+from ...feed import Feed
 from ...images import read_images
 from ...outcomes import FAILED, RunError, first_sentence
 from ...place import Place
-from ..feed import Feed, HostFeed, Normalise
+from ..feed import HostFeed, Normalise
 
 PREFETCH_BATCHES = 2
 SHUFFLE_WINDOW = 1024

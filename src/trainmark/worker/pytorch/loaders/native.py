@@ -9,10 +9,11 @@ from torch.utils.data import DataLoader, Dataset
 
 from ...arguments import Settings
 from ...decoding import Decoder, choose_decoder, decoder_names, load_image, single_threaded
+from ...feed import Feed
 from ...images import Dealer, Draw, ImageList, read_images
 from ...outcomes import OOM, UNSUPPORTED, RunError
 from ...place import Place
-from ..feed import Feed, HostFeed, Normalise
+from ..feed import HostFeed, Normalise
 
 PREFETCH_BATCHES = 2
 """Batches that each loader process works ahead."""

@@ -15,11 +15,12 @@ from torch.nn import functional
 
 from ...arguments import Settings
 from ...decoding import installed
+from ...feed import Feed
 from ...images import Dealer, Draw, ImageList, random_resized_crop, randomness, read_images
 from ...outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ...place import Place
 from ..failures import stopped_by
-from ..feed import Batch, Feed, Normalise
+from ..feed import Batch, Normalise
 
 BATCHES_AHEAD = 2
 """Batches that may wait, ready, on the device."""

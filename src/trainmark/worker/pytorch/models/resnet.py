@@ -38,14 +38,10 @@ class ResNet50(nn.Module):
         """Draw the weights from torch's generator."""
         super().__init__()
         architecture = ARCHITECTURES["resnet50_v1.5"]
-        stem, *others = architecture.convolutions
-        blocks: Dict[str, Dict[str, Convolution]] = {}
-        for layer in others:
-            block, _, word = layer.name.rpartition(".")
-            blocks.setdefault(block, {})[word] = layer
         pool = nn.MaxPool2d(3, stride=2, padding=1)
-        self.stem = nn.Sequential(*convolution(stem), nn.ReLU(inplace=True), pool)
-        units: List[nn.Module] = [Bottleneck(layers) for layers in blocks.values()]
+        stem = convolution(architecture.convolutions[0])
+        self.stem = nn.Sequential(*stem, nn.ReLU(inplace=True), pool)
+        units: List[nn.Module] = [Bottleneck(layers) for layers in architecture.blocks().values()]
         self.blocks = nn.Sequential(*units)
         self.pool = nn.AdaptiveAvgPool2d(1)
         self.classifier = nn.Linear(architecture.features, classes)

@@ -1,0 +1,25 @@
+"""The ``loader`` axis in TensorFlow: tf.data on TFRecord shards, or on an image folder."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict
+
+from ...arguments import Settings
+from ...outcomes import UNSUPPORTED, RunError
+from .folder import find_folder
+from .pipeline import Source, open_loader
+from .records import find_records
+
+LOADERS: Dict[str, Callable[[Settings], Source]] = {"native": find_records, "native-folder": find_folder}
+
+
+def find_source(settings: Settings) -> Source:
+    """Return where the images are; raise ``RunError`` if there is no such loader or nothing to read."""
+    if settings.loader not in LOADERS:
+        raise RunError(
+            UNSUPPORTED, f"TensorFlow has no loader {settings.loader!r}; it has {', '.join(LOADERS)}"
+        )
+    return LOADERS[settings.loader](settings)
+
+
+__all__ = ["LOADERS", "Source", "find_source", "open_loader"]

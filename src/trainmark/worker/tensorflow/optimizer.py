@@ -1,0 +1,98 @@
+"""SGD with momentum by TensorFlow's own kernel, and the loss scaling of FP16."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Sequence
+
+import tensorflow as tf
+
+from ..arguments import Recipe
+
+FIRST_SCALE = 65536.0
+GROWTH_STEPS = 2000
+"""Steps without an overflow after which the scale is doubled, as in PyTorch and Keras."""
+
+
+class Momentum:
+    """v = m v + (g + d w); w = w - lr v.
+
+    Not ``keras.optimizers.SGD``: its velocity holds the learning rate (v = m v - lr g), which is another update when
+    the rate changes, and its weight decay is not part of the gradient. The kernel is the one of TensorFlow 1's
+    MomentumOptimizer; velocity and weights are updated in one pass.
+    """
+
+    def __init__(self, variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe) -> None:
+        """Take the Keras variables, and for each whether it decays; make the velocities, zero."""
+        self._variables = list(variables)
+        self._decays = [recipe.weight_decay if decays_too else 0.0 for decays_too in decays]
+        self._momentum = recipe.momentum
+        self._velocities = [
+            tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False) for variable in variables
+        ]
+
+    def apply(self, gradients: Sequence[Any], rate: Any) -> None:
+        """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
+        for variable, velocity, decay, gradient in zip(
+            self._variables, self._velocities, self._decays, gradients
+        ):
+            tf.raw_ops.ResourceApplyMomentum(
+                var=variable.handle,
+                accum=velocity.handle,
+                lr=rate,
+                grad=gradient + decay * variable.value if decay else gradient,
+                momentum=self._momentum,
+            )
+
+
+class LossScale:
+    """Keeps FP16 gradients in range: a factor on the loss, taken out of the gradients again.
+
+    Not ``keras.optimizers.LossScaleOptimizer``: with several ranks it looks for an overflow in each rank's own
+    gradients, before they are summed, so that one rank could skip an update that the others make.
+    """
+
+    def __init__(self, enabled: bool, recipe: Recipe) -> None:
+        """Start with the recipe's scale; a fixed one is only ever halved, after an overflow."""
+        self.enabled = enabled
+        self._grows = recipe.loss_scale is None
+        if enabled:
+            first = FIRST_SCALE if recipe.loss_scale is None else recipe.loss_scale
+            self._scale = tf.Variable(first, trainable=False, dtype=tf.float32)
+            self._good_steps = tf.Variable(0, trainable=False, dtype=tf.int32)
+
+    def scaled(self, loss: Any) -> Any:
+        """Return the loss times the scale."""
+        return loss * self._scale.read_value() if self.enabled else loss
+
+    def unscaled(self, gradients: List[Any]) -> List[Any]:
+        """Return the gradients without the scale."""
+        if not self.enabled:
+            return gradients
+        inverse = 1.0 / self._scale.read_value()
+        return [gradient * inverse for gradient in gradients]
+
+    def update(self, gradients: List[Any], apply: Callable[[List[Any]], None]) -> None:
+        """Call ``apply`` with the gradients unless they overflowed, and adapt the scale.
+
+        The gradients are the sums over the ranks, and not unscaled yet: all ranks decide alike.
+        """
+        if not self.enabled:
+            apply(gradients)
+            return
+        finite = tf.reduce_all([tf.reduce_all(tf.math.is_finite(gradient)) for gradient in gradients])
+
+        def go_on() -> None:
+            apply(self.unscaled(gradients))
+            if not self._grows:
+                return
+            grown = tf.equal(self._good_steps + 1, GROWTH_STEPS)
+            self._set(tf.where(grown, self._scale * 2, self._scale), tf.where(grown, 0, self._good_steps + 1))
+
+        def back_off() -> None:
+            self._set(self._scale * 0.5, 0)
+
+        tf.cond(finite, go_on, back_off)
+
+    def _set(self, scale: Any, good_steps: Any) -> None:
+        self._scale.assign(scale)
+        self._good_steps.assign(good_steps)

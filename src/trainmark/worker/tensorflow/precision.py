@@ -1,0 +1,60 @@
+"""The ``precision`` axis in TensorFlow: Keras' dtype policies, TF32, and what a device cannot do."""
+
+from __future__ import annotations
+
+from typing import Dict, NamedTuple
+
+import keras
+import tensorflow as tf
+
+from ..arguments import Settings
+from ..outcomes import UNSUPPORTED, RunError
+from .device import Device
+
+
+class Precision(NamedTuple):
+    """A Keras dtype policy: ``compute`` is the type of its layers' outputs; the weights are always in FP32.
+
+    ``tf32`` lets FP32 matrix products and convolutions of a GPU round their inputs to TF32. ``scaled`` says that the
+    loss is scaled so that gradients do not vanish in FP16.
+    """
+
+    policy: str
+    compute: str
+    tf32: bool = False
+    scaled: bool = False
+
+
+PRECISIONS: Dict[str, Precision] = {
+    "fp32": Precision("float32", "float32"),
+    "tf32": Precision("float32", "float32", tf32=True),
+    "amp-fp16": Precision("mixed_float16", "float16", scaled=True),
+    "amp-bf16": Precision("mixed_bfloat16", "bfloat16"),
+}
+
+
+# IsDataTypeSupportedByOneDNNOnThisCPU in tensorflow/core/util/util.cc says which; seen to fail without them.
+NO_FP16_NCHW = "without XLA, TensorFlow computes nchw on a CPU through oneDNN, whose FP16 few of them have"
+
+
+def choose_precision(settings: Settings, device: Device) -> Precision:
+    """Return the precision, made Keras' and TensorFlow's default; raise ``RunError`` if it cannot be had here."""
+    name = settings.precision
+    if name not in PRECISIONS:
+        raise RunError(
+            UNSUPPORTED, f"the TensorFlow worker has no precision {name}; it has {', '.join(PRECISIONS)}"
+        )
+    precision = PRECISIONS[name]
+    if precision.tf32 and device.gpu is None:
+        raise RunError(UNSUPPORTED, "tf32 needs an NVIDIA GPU: a CPU has no TF32")
+    through_onednn = device.gpu is None and settings.layout == "nchw" and settings.compiler != "xla"
+    if through_onednn and precision.compute == "float16":
+        raise RunError(UNSUPPORTED, NO_FP16_NCHW)
+    if device.gpu is not None and (precision.tf32 or precision.compute == "bfloat16"):
+        capability = tf.config.experimental.get_device_details(device.gpu).get("compute_capability", (0, 0))
+        if capability < (8, 0):
+            have = ".".join(map(str, capability))
+            raise RunError(UNSUPPORTED, f"{name} needs compute capability 8.0 or later; this GPU has {have}")
+    tf.config.experimental.enable_tensor_float_32_execution(precision.tf32)
+    keras.config.set_dtype_policy(precision.policy)
+    return precision
