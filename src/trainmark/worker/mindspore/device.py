@@ -1,0 +1,37 @@
+"""The CPU of this rank: how many of its cores may compute."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+
+import mindspore as ms
+
+from ..outcomes import UNSUPPORTED, RunError
+from ..place import Place
+
+
+def check_device(asked: str) -> None:
+    """Raise ``RunError`` for anything but a CPU."""
+    if asked == "cuda":
+        raise RunError(
+            UNSUPPORTED, "this worker trains on CPUs only: MindSpore's GPU build ended with CUDA 11.6"
+        )
+
+
+def bind_threads(threads: int, place: Place) -> None:
+    """Keep this process on ``threads`` of the CPUs that it may use, those after the ranks before it on the node.
+
+    MindSpore's settings do not bound it: with ``threads_num(1)`` it keeps a thread that computes, one that helps it,
+    and OpenMP's. 0 leaves everything as it is. Threads that exist already are moved as well.
+    """
+    if not threads:
+        return
+    allowed = sorted(os.sched_getaffinity(0))
+    first = place.local_rank * threads
+    own = {allowed[(first + offset) % len(allowed)] for offset in range(threads)}
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(ProcessLookupError):
+            os.sched_setaffinity(int(task.name), own)
+    ms.device_context.cpu.op_tuning.threads_num(threads)

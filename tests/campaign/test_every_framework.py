@@ -1,0 +1,84 @@
+"""Every framework that is installed trains both networks on real JPEGs in its own form, alone and as two ranks."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from fakes import Silent
+from frameworks import framework_python
+from trainmark.campaign import Order, run_campaign
+from trainmark.store import CaseResult
+from trainmark.suite import Outcome, load_suite
+
+pytestmark = pytest.mark.training
+
+OWN: Mapping[str, Mapping[str, str]] = {
+    "pytorch": {"layout": "nchw", "compiler": "none"},
+    "tensorflow": {"layout": "nhwc", "compiler": "graph"},
+    "mxnet": {"layout": "nchw", "compiler": "hybridize"},
+    "paddle": {"layout": "nchw", "compiler": "none"},
+    "jax": {"layout": "nhwc", "compiler": "xla"},
+    "mindspore": {"layout": "nchw", "compiler": "graph"},
+}
+FORMS = {"tensorflow": "tfrecord", "mxnet": "recordio"}
+"""Of what a framework's own loader takes; the others take an image folder."""
+
+HERE = [name for name in OWN if framework_python(name)]
+MODELS = ("resnet50_v1.5", "mobilenet_v1")
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> dict[tuple[str, str, int], CaseResult]:
+    """Run the suite once; the cases by framework, model and number of ranks."""
+    if not HERE:
+        pytest.skip("TRAINMARK_TEST_ENVS has no framework's environment")
+    folder = tmp_path_factory.mktemp("frameworks")
+    home = folder / "home"
+    (home / "envs").mkdir(parents=True)
+    for name in HERE:
+        (home / "envs" / name).symlink_to(Path(framework_python(name)).parents[1])
+    document: dict[str, Any] = {
+        "name": "every-framework",
+        "protocol": {"name": "adaptive", "steps": 4, "warmup_steps": 2, "repeats": 1},
+        "limits": {"timeout_s": 300},
+        "equivalence": False,
+        "datasets": {"photos": {"make": {"images": 24, "classes": 2, "width": 64, "height": 48}}},
+        "defaults": {"data": "photos", "batch_per_device": 2, "image_size": 32, "device": "cpu"},
+        "zip": [
+            {
+                "framework": HERE,
+                "layout": [OWN[name]["layout"] for name in HERE],
+                "compiler": [OWN[name]["compiler"] for name in HERE],
+            }
+        ],
+        "axes": {"model": list(MODELS), "devices_per_node": [1, 2]},
+    }
+    path = folder / "suite.yaml"
+    path.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
+    suite = load_suite(path)
+    order = Order(suite, suite.cases, folder / "out", False, home, ("trainmark", "run", str(path)))
+    results = run_campaign(order, Silent()).results
+    return {(c.case.framework, c.case.model, c.case.devices_per_node): c for c in results.cases}
+
+
+@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize("framework", HERE or ["none"])
+def test_a_framework_trains_on_real_images_in_its_own_form(
+    measured: dict[tuple[str, str, int], CaseResult], framework: str, model: str, ranks: int
+) -> None:
+    case = measured[framework, model, ranks]
+    (run,) = case.runs
+    assert case.outcome is Outcome.OK, run.reason
+    assert run.measurement is not None
+    assert run.measurement.throughput > 0
+    parameters = run.parameters
+    assert parameters["framework"] == framework
+    assert parameters["actual"]["world_size"] == ranks
+    assert parameters["epoch_images"] == 24
+    assert parameters["decoder"]
+    form = FORMS.get(framework, "image-folder")
+    assert (form in parameters["data"]) is (form != "image-folder")
