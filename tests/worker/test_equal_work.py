@@ -80,8 +80,8 @@ MISTAKES = [
     ("stride", {Subject.GEOMETRY, Subject.MULTIPLY_ADDS}, {Subject.ACTIVATIONS, Subject.LOGITS}),
     ("padding", {Subject.GEOMETRY}, {Subject.ACTIVATIONS, Subject.LOGITS, Subject.LOSS}),
     ("batch-norm-momentum", set(), {Subject.BATCH_MEANS, Subject.BATCH_VARIANCES}),
-    ("rate-inside-velocity", {Subject.MOMENTUM}, {Subject.UPDATES}),
-    ("momentum", {Subject.MOMENTUM}, {Subject.UPDATES}),
+    ("rate-inside-velocity", {Subject.MOMENTUM}, {Subject.UPDATES, Subject.LOSS}),
+    ("momentum", {Subject.MOMENTUM}, {Subject.LOSS}),
     ("relu", set(), {Subject.LOGITS}),
 ]
 

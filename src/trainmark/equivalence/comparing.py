@@ -24,8 +24,9 @@ TOLERANCES: Mapping[Subject, float] = {
     Subject.ACTIVATIONS: 1e-4,
     Subject.LOGITS: 1e-4,
     Subject.LOSS: 1e-5,
-    Subject.GRADIENTS: 5e-2,
-    Subject.UPDATES: 5e-2,
+    # One value that rounding tips over a ReLU's zero moves a single bias by some percent.
+    Subject.GRADIENTS: 0.1,
+    Subject.UPDATES: 0.1,
     Subject.BATCH_MEANS: 1e-3,
     Subject.BATCH_VARIANCES: 1e-3,
     Subject.TIMED_STEP: 1e-5,

@@ -60,8 +60,18 @@ class ParameterServer(Collective):
         self._store: Any = peers.run(lambda: mx.kv.create("dist_sync"))
 
     def trainer(self, parameters: Any, optimizer: Dict[str, Any]) -> Any:
-        """Return Gluon's trainer around the store."""
-        return gluon.Trainer(parameters, "sgd", optimizer, kvstore=self._store, update_on_kvstore=False)
+        """Return Gluon's trainer around the store, with the weights of rank 0 in every rank.
+
+        Gluon would send them around in the first step, under the names that its gradients have too; a rank's
+        gradients could then come to the server before its weights were fetched, and the ranks would differ from
+        there on (seen in 2 of 17 runs). So they are sent now, and all ranks wait until they are there.
+        """
+        trainer = gluon.Trainer(parameters, "sgd", optimizer, kvstore=self._store, update_on_kvstore=False)
+        trainer._init_kvstore()
+        trainer._init_params()
+        self._peers.run(mx.nd.waitall)
+        self._peers.barrier()
+        return trainer
 
     def leave(self) -> None:
         """Say goodbye to the servers, which then end by themselves."""
