@@ -13,7 +13,8 @@ from trainmark.campaign import Order, run_campaign
 from trainmark.store import CaseResult
 from trainmark.suite import Outcome, load_suite
 
-pytestmark = pytest.mark.training
+# The one suite behind all of these tests takes some minutes.
+pytestmark = [pytest.mark.training, pytest.mark.timeout(1800)]
 
 OWN: Mapping[str, Mapping[str, str]] = {
     "pytorch": {"layout": "nchw", "compiler": "none"},
