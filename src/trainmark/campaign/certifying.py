@@ -18,7 +18,7 @@ from trainmark.errors import InputError, nearest
 from trainmark.execution import carry_out
 from trainmark.files import write_atomically
 from trainmark.logs.events import read_events
-from trainmark.placement import Plan, Run, free_ports, this_machine
+from trainmark.placement import Plan, Run, device_of, free_ports, this_machine
 from trainmark.suite import Case, Device, Layout, Limits, Outcome, Precision, Protocol, Suite
 from trainmark.worker.architectures import ARCHITECTURES
 from trainmark.workload import BuiltinSource, Workload, find_gap, load_workloads
@@ -193,9 +193,7 @@ def _layout(case: Case, workload: Workload, site: Site) -> Layout:
     """Return the layout to look at: NCHW, or NHWC where the framework has no other on this device."""
     known = workload.card.axes.get("layout")
     there = Layout if known is None or known.values is None else [Layout(value) for value in known.values]
-    device = case.device
-    if device is Device.AUTO:
-        device = Device.CUDA if site.machine.gpus else Device.CPU
+    device = device_of(case, site.machine)
     fitting = (
         layout
         for layout in there

@@ -2,7 +2,7 @@
 
 from trainmark.placement.container import Surroundings, removal
 from trainmark.placement.machine import free_ports, this_machine
-from trainmark.placement.place import Run, inside, place, surroundings
+from trainmark.placement.place import Run, device_of, inside, place, surroundings
 from trainmark.placement.plan import (
     Checkout,
     Command,
@@ -27,6 +27,7 @@ __all__ = [
     "Surroundings",
     "Task",
     "containerised",
+    "device_of",
     "free_ports",
     "inside",
     "place",

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import importlib.util
 import os
-import platform
-import resource
 from pathlib import Path
 from typing import Any
 
 import jax
 
+from ..host import cpu_name, peak_resident_bytes
 from ..outcomes import UNSUPPORTED, RunError
 from ..place import Place
 
@@ -79,9 +78,7 @@ def device_name(device: Any) -> str:
     """Return what the vendor calls the device."""
     if device.platform != CPU:
         return str(device.device_kind)
-    lines = _read(Path("/proc/cpuinfo")).splitlines()
-    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(names, platform.processor() or platform.machine())
+    return cpu_name()
 
 
 def _read(path: Path) -> str:
@@ -95,7 +92,7 @@ def peak_memory_bytes(device: Any) -> int:
     """Return the most memory held: by JAX's allocator on a GPU, by the process (resident) on a CPU."""
     if device.platform != CPU:
         return int(device.memory_stats()["peak_bytes_in_use"])
-    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return peak_resident_bytes()
 
 
 def peak_memory_of(device: Any) -> str:

@@ -88,15 +88,12 @@ class ResNet50(nn.Module):
     @nn.compact
     def __call__(self, images: Any) -> Any:
         """Map images to logits (batch, classes)."""
-        stem, *others = ARCHITECTURES["resnet50_v1.5"].convolutions
-        blocks: Dict[str, Tuple[Tuple[str, Convolution], ...]] = {}
-        for layer in others:
-            block, _, word = layer.name.rpartition(".")
-            blocks[block] = (*blocks.get(block, ()), (word, layer))
+        architecture = ARCHITECTURES["resnet50_v1.5"]
+        stem = architecture.convolutions[0]
         x = nn.relu(Unit(stem, self.precision, name=stem.name)(images))
         x = nn.max_pool(x, (3, 3), strides=(2, 2), padding=((1, 1), (1, 1)))
-        for block, layers in blocks.items():
-            x = Bottleneck(layers, self.precision, name=block)(x)
+        for block, layers in architecture.blocks().items():
+            x = Bottleneck(tuple(layers.items()), self.precision, name=block)(x)
         return _classifier(self)(x.mean((1, 2)))
 
 

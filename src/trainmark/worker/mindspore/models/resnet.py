@@ -34,14 +34,9 @@ class ResNet50(nn.Cell):
         """Draw the weights from MindSpore's global seed."""
         super().__init__()
         architecture = ARCHITECTURES["resnet50_v1.5"]
-        stem, *others = architecture.convolutions
-        blocks: Dict[str, Dict[str, Convolution]] = {}
-        for layer in others:
-            block, _, word = layer.name.rpartition(".")
-            blocks.setdefault(block, {})[word] = layer
         pool = nn.MaxPool2d(3, stride=2, pad_mode="pad", padding=1)
-        self.stem = nn.SequentialCell([*activated(stem), pool])
-        self.blocks = nn.SequentialCell([Bottleneck(layers) for layers in blocks.values()])
+        self.stem = nn.SequentialCell([*activated(architecture.convolutions[0]), pool])
+        self.blocks = nn.SequentialCell([Bottleneck(layers) for layers in architecture.blocks().values()])
         self.classifier = nn.Dense(architecture.features, classes)
 
     def construct(self, images: Any) -> Any:
