@@ -84,16 +84,24 @@ def test_a_corrupt_jpeg_fails_its_case_and_is_named(trained: Bench) -> None:
     assert bad.name in (real.reason or "")
 
 
+def processes_of(folder: Path) -> list[int]:
+    """Return the processes that work in the folder, whoever is their parent by now."""
+    running = psutil.process_iter(["pid", "cwd"])
+    return [process.pid for process in running if (process.info["cwd"] or "").startswith(str(folder))]
+
+
 class KillsRankOne(Silent):
     """Kills the process of rank 1 as soon as it trains."""
 
-    killed = 0
+    def __init__(self, folder: Path) -> None:
+        self.folder, self.killed, self.seen = folder, 0, list[int]()
 
     def pulse(self, pulse: Pulse) -> None:
         if pulse.step is None or self.killed:
             return
         for process in psutil.Process().children(recursive=True):
             if process.environ().get("RANK") == "1":
+                self.seen = processes_of(self.folder)
                 self.killed = process.pid
                 os.kill(process.pid, signal.SIGKILL)
                 return
@@ -102,7 +110,7 @@ class KillsRankOne(Silent):
 def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(trained: Bench) -> None:
     if len(os.sched_getaffinity(0)) < 2:
         pytest.skip("two processes need two cores")
-    audience = KillsRankOne()
+    audience = KillsRankOne(trained.folder)
     long = {"name": "adaptive", "steps": 100_000, "warmup_steps": 2, "repeats": 1}
     results = train(
         trained, {"devices_per_node": 2}, audience=audience, protocol=long, limits={"timeout_s": 90}
@@ -110,7 +118,8 @@ def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(trained: Bench) 
     assert audience.killed
     assert results.cases[0].outcome is Outcome.FAILED
     assert results.cases[0].reason == "rank 1 was killed by signal 9 (SIGKILL)"
-    assert not [p for p in psutil.Process().children(recursive=True) if p.status() != psutil.STATUS_ZOMBIE]
+    assert audience.killed in audience.seen
+    assert not processes_of(trained.folder)
 
 
 class StopsAtOnce(Silent):

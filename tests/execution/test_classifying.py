@@ -165,3 +165,15 @@ def test_a_log_that_was_never_written_is_no_error(tmp_path: Path) -> None:
         "the program ended with exit code 1",
     )
     assert last_step(tmp_path / "train.log") is None
+
+
+def test_the_last_words_are_those_of_the_rank_that_failed(tmp_path: Path) -> None:
+    (tmp_path / "stderr.rank1").write_text("Traceback\nValueError: this is why\n")
+    log = "ValueError: this is why\nstep 3/12\ntrainmark-ranks: rank 1 ended with exit code 1\n"
+    assert judged(tmp_path, log, 1)[1] == "rank 1 ended with exit code 1: ValueError: this is why"
+
+
+def test_a_rank_that_said_nothing_is_given_no_one_elses_words_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "stderr.rank0").write_text("ValueError: lost my peer\n")
+    log = "ValueError: lost my peer\ntrainmark-ranks: rank 1 ended with exit code 7\n"
+    assert judged(tmp_path, log, 1)[1] == "rank 1 ended with exit code 7"

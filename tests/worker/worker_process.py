@@ -1,7 +1,9 @@
 """Starts the workers as real processes, each with the Python of its framework's environment."""
 
+import contextlib
 import json
 import os
+import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -107,7 +109,19 @@ def train(
     events.unlink(missing_ok=True)
     given = {name.replace("_", "-"): str(value) for name, value in flags.items()}
     process = start_rank(given, events, variables or {}, framework)
-    stdout, stderr = process.communicate(timeout=300)
+    return ended(process, events)
+
+
+def ended(process: "subprocess.Popen[str]", events: Path, within_s: float = 300) -> Ran:
+    """Wait for a worker and read what it wrote; after the time out nothing of its process group is left."""
+    with process:
+        try:
+            stdout, stderr = process.communicate(timeout=within_s)
+        except subprocess.TimeoutExpired as error:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            state = f"exit code {process.poll()}; it said: {error.stderr!r}"
+            raise AssertionError(f"not over after {within_s:g} s ({state})") from None
     return Ran(process.returncode, stdout, stderr, read_events(events))
 
 
@@ -123,12 +137,8 @@ def train_together(
     port = free_ports(8)
     own_variables = [{**rank_variables(rank, 2, port), **(variables or {})} for rank in range(2)]
     processes = [start_rank(given, events, own, framework) for own in own_variables]
-    ended = []
-    for rank, process in enumerate(processes):
-        stdout, stderr = process.communicate(timeout=300)
-        own = events if rank == 0 else events.with_name(f"{events.name}.rank{rank}")
-        ended.append(Ran(process.returncode, stdout, stderr, read_events(own)))
-    return ended
+    files = [events, events.with_name(f"{events.name}.rank1")]
+    return [ended(process, own) for process, own in zip(processes, files, strict=True)]
 
 
 def in_pytorch(code: str) -> Any:

@@ -10,6 +10,9 @@ from trainmark.suite import Outcome
 
 TAIL_BYTES = 64 * 1024
 
+RANK_STDERR = "stderr.rank"
+"""What a rank alone wrote to its standard error, beside the log; its number follows (``ranks.py``)."""
+
 _OOM = re.compile(
     rb"CUDA out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|can't allocate memory|MemoryError\b"
     rb"|Resource exhausted: OOM|RESOURCE_EXHAUSTED|ResourceExhaustedError|std::bad_alloc|Cannot allocate memory"
@@ -52,12 +55,14 @@ def classify(ended: Exit, events: Path, log: Path) -> tuple[Outcome, str | None]
         return Outcome.OOM, f"out of memory: {_line_at(tail, match.start())}"
     if (match := _last(_NO_SPACE, tail)) is not None:
         return Outcome.FAILED, f"a disk is full: {_line_at(tail, match.start())}"
-    number, who = _culprit(tail, lost) or (ended.code, "the program")
+    number, rank = _culprit(tail, lost) or (ended.code, None)
+    who = "the program" if rank is None else f"rank {rank}"
     if number == -signal.SIGKILL and ended.oom_kills:
         return Outcome.OOM, f"{who} was killed by the kernel for want of memory"
     if number < 0:
         return Outcome.FAILED, f"{who} was killed by signal {-number} ({_signal_name(-number)})"
-    last = _last_line(tail)
+    # Our own launcher keeps the ranks apart; of what they wrote into one log, the last line may be anybody's.
+    last = _last_line(_tail(log.with_name(f"{RANK_STDERR}{rank}")) if _RANKS_FAILURE.search(tail) else tail)
     return Outcome.FAILED, f"{who} ended with exit code {number}" + (f": {last}" if last else "")
 
 
@@ -89,8 +94,8 @@ def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None
     return min(said, key=lambda pair: _RANK[pair[0]], default=None), lost
 
 
-def _culprit(tail: bytes, lost: set[int]) -> tuple[int, str] | None:
-    """Return exit code and name of the rank that the launcher's report shows as the cause; None without a report.
+def _culprit(tail: bytes, lost: set[int]) -> tuple[int, int] | None:
+    """Return exit code and number of the rank that the launcher's report shows as the cause; None without one.
 
     What torchrun observed first is often a rank that lost its peer and was quicker to say so; and the ranks
     that it ends itself, by SIGTERM, are no cause either.
@@ -98,7 +103,7 @@ def _culprit(tail: bytes, lost: set[int]) -> tuple[int, str] | None:
     reported = _TORCHRUN_FAILURE.findall(tail) or _RANKS_FAILURE.findall(tail)
     ranks = [(int(code), int(rank)) for rank, code in reported][::-1]
     causes = [(code, rank) for code, rank in ranks if rank not in lost and code != -signal.SIGTERM]
-    return next(((code, f"rank {rank}") for code, rank in causes or ranks), None)
+    return next(iter(causes or ranks), None)
 
 
 def _tail(log: Path) -> bytes:
@@ -123,7 +128,6 @@ def _line_at(text: bytes, position: int) -> str:
 def _last_line(tail: bytes) -> str:
     """Return the log's last line that says something, such as the exception's, not a launcher's frame."""
     lines = [line for line in re.split(rb"[\r\n]+", tail) if line.strip(b" =-\t")]
-    lines = [line for line in lines if not _RANKS_FAILURE.match(line)]
     errors = [
         line for line in lines if re.match(rb"\s*(\[rank\d+\]:\s*)?[\w.]*(Error|Exception|Exit)\b", line)
     ]

@@ -3,8 +3,9 @@
     python -I -S ranks.py RANKS.json STUB
 
 RANKS.json is a list of ``{"words": […], "variables": {…}, "without": […]}``, one a rank. All of them write to this
-process's own output. It ends with 0 when all ranks have. When one fails, the others get some seconds to say what
-they saw of it; then they are ended, the last line names the rank that failed first, and the exit code is 1.
+process's own output; what rank n writes to its standard error is also kept by itself, as ``stderr.rankN`` beside
+RANKS.json. It ends with 0 when all ranks have. When one fails, the others get some seconds to say what they saw of
+it; then they are ended, the last line names the rank that failed first, and the exit code is 1.
 """
 
 import json
@@ -12,11 +13,15 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
 GRACE_S = 10.0
 """How long the other ranks may go on after one has failed: they lose their peer, and say so by themselves."""
+
+LAST_WORDS_S = 1.0
+"""How long the end of an ended rank's standard error is waited for; a process that it left may hold it open."""
 
 END_S = 5.0
 POLL_S = 0.05
@@ -24,8 +29,16 @@ POLL_S = 0.05
 
 def main() -> int:
     """Start the ranks, wait for them, and return the exit code."""
-    ranks_file, stub = sys.argv[1:]
-    ranks = [_start(rank, stub) for rank in json.loads(Path(ranks_file).read_text(encoding="utf-8"))]
+    ranks_file, stub = Path(sys.argv[1]), sys.argv[2]
+    ranks = [_start(rank, stub) for rank in json.loads(ranks_file.read_text(encoding="utf-8"))]
+    copies = [
+        threading.Thread(
+            target=_copy_stderr, args=(rank, ranks_file.with_name(f"stderr.rank{number}")), daemon=True
+        )
+        for number, rank in enumerate(ranks)
+    ]
+    for copy in copies:
+        copy.start()
 
     def stop(_signal: int, _frame: object) -> None:
         _end(ranks)
@@ -40,6 +53,9 @@ def main() -> int:
             _end(ranks)
         time.sleep(POLL_S)
     failed = _first_failed(ranks) if failed is None else failed
+    deadline = time.monotonic() + LAST_WORDS_S
+    for copy in copies:
+        copy.join(max(0.0, deadline - time.monotonic()))
     if failed is None:
         return 0
     code = ranks[failed].returncode
@@ -54,7 +70,18 @@ def _start(rank: dict, stub: str) -> "subprocess.Popen[bytes]":  # type: ignore[
         [sys.executable, "-I", "-S", stub, *bounds, *rank["words"]],
         env={**environment, **rank["variables"]},
         stdin=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        bufsize=0,
     )
+
+
+def _copy_stderr(rank: "subprocess.Popen[bytes]", file: Path) -> None:
+    """Pass on what the rank says, and keep it where no other rank's words are between."""
+    assert rank.stderr is not None
+    while said := rank.stderr.read(65536):
+        os.write(2, said)
+        with file.open("ab") as own:
+            own.write(said)
 
 
 def _first_failed(ranks: "list[subprocess.Popen[bytes]]") -> "int | None":

@@ -7,12 +7,15 @@ reads it can end the process.
 
 from __future__ import annotations
 
+import ctypes
 import multiprocessing
 import os
 import signal
 import threading
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
+_PR_SET_PDEATHSIG = 1
+_prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
 def exit_when_told(rank: int) -> None:
@@ -35,12 +38,21 @@ def exit_when_told(rank: int) -> None:
         # The C handler writes to the descriptor only where Python has a handler to call.
         signal.signal(number, lambda _number, _frame: None)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    os.register_at_fork(after_in_child=_forget)
+    parent = os.getpid()
+    os.register_at_fork(after_in_child=lambda: _begin_fork(parent))
     threading.Thread(target=leave, name="exit-when-told", daemon=True).start()
 
 
-def _forget() -> None:
-    """Give a forked loader process its own fate: it inherits the descriptor, but not the thread."""
+def _begin_fork(worker: int) -> None:
+    """Give a forked loader process its own fate, and let it end with the worker, however that ends.
+
+    It inherits the descriptor, but not the thread. And where a pool replaces the processes that are terminated, one
+    that is forked at that very moment would live on, hold the log open, and wait for work for ever.
+    """
     signal.set_wakeup_fd(-1)
     for number in STOPPING:
         signal.signal(number, signal.SIG_DFL)
+    if _prctl is not None and os.getppid() == worker:
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != worker:
+            os._exit(1)
