@@ -1,15 +1,14 @@
-"""Runs pieces of Python, and the equivalence check's steps, in the environment of TensorFlow."""
+"""Runs pieces of Python in the environment of TensorFlow."""
 
 import json
 import os
 import subprocess
-from pathlib import Path
 from typing import Any
 
-from worker_process import WORKER, Ran, train, train_together
+from worker_process import WORKER, rank_variables
 
 from frameworks import framework_python
-from trainmark.equivalence import Observation, worker_flags, write_inputs
+from trainmark.placement import free_ports
 
 TENSORFLOW = "tensorflow"
 
@@ -52,20 +51,24 @@ def in_tensorflow(code: str, *arguments: str) -> Any:
     return json.loads(done.stdout.splitlines()[-1])
 
 
-def observe(
-    tmp_path: Path, framework: str, model: str, world_size: int = 1, **flags: str | int | float | Path
-) -> Observation:
-    """Return the three steps of the equivalence check in a framework; each rank is given the same batch."""
-    write_inputs(model, tmp_path / "inputs.npz")
-    words = dict(word[2:].split("=", 1) for word in worker_flags(model, tmp_path / "inputs.npz"))
-    given: dict[str, Any] = {name.replace("-", "_"): value for name, value in words.items()}
-    # The schedule counts images: with as many more of them the rates of the steps stay as they are.
-    given["epoch_images"] = int(given["epoch_images"]) * world_size
-    given = {"device": "cpu", **given, **flags}
-    ran: Ran
-    if world_size == 1:
-        ran = train(tmp_path, framework, **given)
-    else:
-        ran, *_ = train_together(tmp_path, framework, **given)
-    assert ran.code == 0, ran.stderr
-    return Observation.model_validate(ran.last["equivalence"])
+def in_tensorflow_together(code: str, *arguments: str) -> list[Any]:
+    """Run a piece of Python as each of two ranks; return the JSON that each prints last."""
+    port = free_ports(8)
+    ranks = [
+        subprocess.Popen(
+            [framework_python(TENSORFLOW), "-c", LOADED + code, *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, **QUIET, **rank_variables(rank, 2, port)},
+        )
+        for rank in range(2)
+    ]
+    try:
+        ended = [(rank, *rank.communicate(timeout=300)) for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    for rank, _, stderr in ended:
+        assert rank.returncode == 0, stderr
+    return [json.loads(stdout.splitlines()[-1]) for _, stdout, _ in ended]

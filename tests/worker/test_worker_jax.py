@@ -44,11 +44,42 @@ def test_the_window_is_the_sum_of_its_steps_although_the_host_runs_ahead(plain: 
 
 def test_compiling_is_counted_and_happens_in_the_first_step_alone(plain: Ran) -> None:
     assert 0 < plain.last["compile_s"] <= plain.last["first_step_s"]
+    assert plain.last["compiled_in_window"] == [0]
+
+
+def test_a_program_that_is_compiled_in_the_window_makes_the_run_suspect() -> None:
+    said = in_jax("""
+import json, jax, jax.numpy as jnp
+from trainmark_worker.arguments import parse
+from trainmark_worker.jax import open_training
+from trainmark_worker.place import place_from
+from trainmark_worker.window import measure
+flags = "--framework jax --model mobilenet_v1 --compiler xla --layout nhwc --classes 3 --steps 4 --warmup-steps 2"
+settings = parse([*flags.split(), "--batch-per-device=2", "--image-size=32", "--device=cpu"], 1)
+training = open_training(settings, place_from({}))
+quiet = measure(training, 4, 2, lambda: None).compiled_in_window
+whole = training.train
+def train(index):
+    whole(index)
+    if index == 3:
+        jax.jit(lambda values: values * 3)(jnp.zeros(5))
+training.train = train
+print(json.dumps([quiet, measure(training, 4, 2, lambda: None).compiled_in_window]))
+""")
+
+    quiet, compiled = json.loads(said)
+    assert quiet == 0
+    assert compiled > 0
 
 
 def test_threads_bound_the_pool_that_computes(plain: Ran) -> None:
     assert plain.parameters["threads"] == 1
-    assert plain.parameters["actual"]["compiled_layout"] == "nhwc"
+
+
+def test_what_was_seen_of_the_layout_is_of_the_program_and_of_what_xla_made_of_it(plain: Ran) -> None:
+    actual = plain.parameters["actual"]
+    assert (actual["activation_layout"], actual["compiled_layout"]) == ("nhwc", "nhwc")
+    assert (actual["weight_layout"], actual["unseen"]) == (None, ["weight_layout"])
 
 
 @pytest.mark.parametrize(
@@ -94,9 +125,9 @@ def test_without_a_compiler_each_operation_is_dispatched_and_the_step_is_the_sam
     ("flags", "said"),
     [
         ({"precision": "tf32"}, "a CPU has no TF32"),
-        ({"precision": "fp16"}, "the JAX worker has no fp16"),
+        ({"precision": "fp16"}, "JAX has no precision 'fp16'"),
         ({"compiler": "torch.compile"}, "no compiler 'torch.compile'"),
-        ({"layout": "nchw"}, "nhwc alone"),
+        ({"layout": "nchw"}, "Flax has no layout 'nchw'; it has nhwc"),
         ({"data": "/nowhere", "loader": "dali"}, "no loader 'dali'"),
         ({"device": "cuda"}, "cuda"),
     ],
@@ -124,6 +155,22 @@ def in_jax(code: str) -> str:
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()[-1]
+
+
+def test_gpus_are_counted_without_starting_jax() -> None:
+    said = in_jax("""
+import json, os
+from trainmark_worker.jax.device import _gpus_shown
+shown = []
+for named in ("2", "0,1", ""):
+    os.environ["CUDA_VISIBLE_DEVICES"] = named
+    shown.append(_gpus_shown())
+del os.environ["CUDA_VISIBLE_DEVICES"]
+print(json.dumps([*shown, _gpus_shown()]))
+""")
+
+    driver = [path for path in Path("/dev").glob("nvidia*") if path.name[len("nvidia") :].isdigit()]
+    assert json.loads(said) == [1, 2, 0, len(driver)]
 
 
 def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:

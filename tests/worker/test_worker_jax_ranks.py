@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from three_steps import three_steps
 from worker_process import (
     Ran,
     make_images,
@@ -15,6 +16,7 @@ from worker_process import (
 )
 
 from frameworks import needs_framework
+from trainmark.equivalence import Followed, Observation, follows
 from trainmark.placement import free_ports
 
 pytestmark = [pytest.mark.training, needs_framework("jax")]
@@ -62,6 +64,14 @@ def test_two_ranks_share_out_the_images_and_their_loss_is_the_mean_of_both_parts
     assert [step["loss"] for step in together.steps] == pytest.approx(
         [(parts[0] + parts[1]) / 2, (parts[2] + parts[3]) / 2], rel=1e-4
     )
+
+
+def test_two_ranks_with_one_batch_make_the_update_of_one(tmp_path: Path) -> None:
+    alone = three_steps(tmp_path, "jax", "mobilenet_v1", layout="nhwc")
+    together = three_steps(tmp_path, "jax", "mobilenet_v1", 2, layout="nhwc", compiler="xla")
+
+    variant = follows(Observation.model_validate(alone), Followed.model_validate(together), "nhwc", "xla")
+    assert [check for check in variant.checks if not check.holds] == []
 
 
 def test_several_ranks_without_a_compiler_are_unsupported_before_they_meet(tmp_path: Path) -> None:

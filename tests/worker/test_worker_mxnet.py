@@ -8,7 +8,7 @@ from mxnet_process import in_mxnet
 from worker_process import train
 
 from frameworks import needs_framework
-from trainmark.equivalence import Observation, compare, party, worker_flags, write_inputs
+from trainmark.equivalence import Followed, Observation, follows, party, worker_flags, write_inputs
 from trainmark.workload import read_card
 from trainmark.workload.cards import CATALOG
 
@@ -25,6 +25,7 @@ def test_a_run_writes_what_it_trained_and_its_steps_make_up_the_window(tmp_path:
     assert [event["step"] for event in ran.events] == ["PARAMETER", *([0, i] for i in range(9)), []]
     actual = ran.parameters["actual"]
     assert (actual["compute_dtype"], actual["weight_dtype"]) == ("float32", "float32")
+    assert (actual["activation_layout"], actual["weight_layout"]) == ("nchw", "nchw")
     assert actual["batch_per_device"] == 8
     assert actual["parameters"] == ran.parameters["parameters"] == 3_217_226
     assert ran.parameters["framework_version"].startswith("1.9.")
@@ -33,6 +34,7 @@ def test_a_run_writes_what_it_trained_and_its_steps_make_up_the_window(tmp_path:
     measured = [step["step_time_s"] for step in ran.steps if step["phase"] == "measured"]
     assert len(measured) == 7
     assert math.isclose(sum(measured), ran.last["window_s"], rel_tol=0.05)
+    assert ran.last["compiled_in_window"] == [0]
     assert abs(ran.steps[0]["loss"] - math.log(10)) < 1
     # Each step has a loss of its own, although the compiled graph uses its memory again.
     assert len({step["loss"] for step in ran.steps}) == 9
@@ -94,6 +96,68 @@ def test_what_cannot_be_done_here_is_unsupported_before_any_step(
     assert said in ran.last["reason"]
     assert ran.last["reason"] in ran.stderr
     assert len(ran.events) == 1
+
+
+def test_a_network_that_is_traced_again_is_counted_and_one_that_is_not_compiled_never() -> None:
+    counts = in_mxnet("""
+from trainmark_worker.arguments import parse
+from trainmark_worker.mxnet import open_training
+from trainmark_worker.place import place_from
+flags = "--framework mxnet --model mobilenet_v1 --batch-per-device 2 --image-size 32 --compiler"
+counts = []
+for compiler in ("none", "hybridize"):
+    training = open_training(parse([*flags.split(), compiler], 1), place_from({}))
+    for index in range(3):
+        training.step(index)
+        if index == 1:
+            training.actual()
+            counts.append(training.compilations())
+            # MXNet drops the graph, and the next pass traces the network anew.
+            training.model.hybridize(compiler != "none", static_alloc=True, static_shape=True)
+    counts.append(training.compilations())
+print(json.dumps(counts))
+""")
+
+    assert counts == [0, 0, 1, 2]
+
+
+def test_the_layout_that_is_told_is_the_one_that_was_computed_in_and_not_the_one_asked_for() -> None:
+    told = in_mxnet("""
+from trainmark_worker.mxnet.network import build_model
+from trainmark_worker.mxnet.witness import Witness
+model = build_model("mobilenet_v1", 10, "NHWC", mx.cpu())
+witness = Witness(model, "mobilenet_v1")
+# MXNet has no NHWC on a CPU: the hook is given what a GPU would have computed.
+witness._see(None, None, mx.nd.zeros((2, 16, 16, 32)))
+seen = witness.told(None)
+print(json.dumps([seen.activation_layout, seen.weight_layout, seen.batch_per_device, seen.unseen]))
+""")
+
+    assert told == ["nhwc", "nhwc", 2, ["tf32_matmul", "tf32_convolution"]]
+
+
+def test_two_ranks_never_share_a_gpu_unless_each_is_shown_its_own() -> None:
+    shared, own, two = in_mxnet("""
+import os
+from trainmark_worker.mxnet.train import choose_context
+from trainmark_worker.outcomes import RunError
+from trainmark_worker.place import Place
+second, told = Place(1, 2, 1, 2, "127.0.0.1", 1), []
+for seen, visible in ((1, None), (1, "7"), (2, None)):
+    mx.context.num_gpus = lambda: seen
+    os.environ.pop("CUDA_VISIBLE_DEVICES", None)
+    if visible:
+        os.environ["CUDA_VISIBLE_DEVICES"] = visible
+    try:
+        told.append(str(choose_context("cuda", second)))
+    except RunError as error:
+        told.append([error.outcome, error.reason])
+print(json.dumps(told))
+""")
+
+    assert shared[0] == "unsupported"
+    assert "local rank 1 has no GPU" in shared[1]
+    assert (own, two) == ("gpu(0)", "gpu(1)")
 
 
 @pytest.mark.parametrize("threads", [1, 2])
@@ -177,12 +241,12 @@ def test_waiting_for_the_engine_ends_when_an_operator_fails_or_a_rank_is_lost() 
     told = in_mxnet("""
 from trainmark_worker.mxnet.progress import Progress
 from trainmark_worker.outcomes import FAILED, RunError
-progress = Progress(2)
-fine = mx.nd.ones((4, 4)) * 2
-progress.wait(progress.mark(0, [fine]))
-progress.wait(progress.mark(1, [fine]))
+progress = Progress(2, [mx.nd.ones((4, 4)) * 2])
+for slot in range(2):
+    progress.mark(slot)
+    progress.wait(progress.marked)
 broken = mx.nd.random.normal(0, -1, shape=(2, 2))
-progress.wait(progress.ticket([fine, broken]))
+progress.wait(progress.ticket(broken))
 try:
     broken.wait_to_read()
     error = None
@@ -203,22 +267,20 @@ print(json.dumps([progress.seconds_between(0, 1) > 0, error is not None, lost]))
 # Equal work; that of the uncompiled step is shown for all pairs of frameworks in test_equal_work.py.
 
 
-def test_the_compiled_step_is_the_uncompiled_one_and_the_described_one(tmp_path: Path) -> None:
-    model = "resnet50_v1.5"
-    write_inputs(model, tmp_path / "inputs.npz")
-    words = dict(word[2:].split("=", 1) for word in worker_flags(model, tmp_path / "inputs.npz"))
-    seen = []
+def test_the_compiled_step_is_the_uncompiled_one(tmp_path: Path) -> None:
+    model, inputs = "resnet50_v1.5", tmp_path / "inputs.npz"
+    write_inputs(model, inputs)
+    told = []
     for compiler in COMPILERS:
-        ran = train(tmp_path, framework="mxnet", device="cpu", **{**words, "compiler": compiler})
+        flags = dict(word[2:].split("=", 1) for word in worker_flags(model, inputs, compiler))
+        ran = train(tmp_path, framework="mxnet", device="cpu", **flags)
         assert ran.code == 0, ran.stderr
-        assert ran.parameters["compiler_mode"] == (
-            None if compiler == "none" else "static_alloc, static_shape"
-        )
-        seen.append(Observation.model_validate(ran.last["equivalence"]))
+        told.append(ran.last["equivalence"])
 
-    described = party(seen[1], "nchw", None, None)
-    assert [check for check in described.checks if not check.holds] == []
-    assert [check for check in compare(*seen).checks if not check.holds] == []
+    base, compiled = Observation.model_validate(told[0]), Followed.model_validate(told[1])
+    assert [check for check in party(base, "nchw", None, None).checks if not check.holds] == []
+    variant = follows(base, compiled, "nchw", "hybridize")
+    assert [check for check in variant.checks if not check.holds] == []
 
 
 # The card.

@@ -1,6 +1,7 @@
 """The MXNet worker on real images and with two ranks, by its parameter server and by Horovod."""
 
 import contextlib
+import io
 import os
 import shutil
 import signal
@@ -9,8 +10,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from mxnet_process import in_mxnet, write_colours, write_records
+from PIL import Image
 from worker_process import make_images, rank_variables, read_events, start_rank, train, train_together
 
 from frameworks import framework_python, needs_framework
@@ -46,6 +49,14 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 # Real images.
+
+
+def _jpeg() -> bytes:
+    """Return a photo-like JPEG."""
+    pixels = np.random.default_rng(0).integers(0, 255, (6, 8, 3), dtype=np.uint8)
+    file = io.BytesIO()
+    Image.fromarray(pixels).resize((120, 90)).save(file, "JPEG")
+    return file.getvalue()
 
 
 @pytest.mark.parametrize("model", ["mobilenet_v1", "resnet50_v1.5"])
@@ -136,6 +147,12 @@ def _spoil_a_picture(folder: Path) -> None:
     (folder / "train.rec").write_bytes(whole)
 
 
+def _cut_a_picture_before_it_is_packed(folder: Path) -> None:
+    shutil.rmtree(folder)
+    jpeg = _jpeg()
+    write_records(folder, [(0, jpeg), (1, jpeg[:-200]), (0, jpeg)])
+
+
 def _lose_the_index(folder: Path) -> None:
     (folder / "train.idx").unlink()
 
@@ -147,6 +164,7 @@ def _lose_the_index(folder: Path) -> None:
         (_cut_a_little, "is cut off"),
         (_take_another_index, "is damaged: the record at byte 0 does not end at byte"),
         (_spoil_a_picture, "cannot be read or decoded"),
+        (_cut_a_picture_before_it_is_packed, "is cut off: it has no end marker"),
         (_lose_the_index, "train.idx does not exist"),
     ],
 )
@@ -161,6 +179,27 @@ def test_a_damaged_recordio_file_is_a_failed_run_that_names_it(
     assert (ran.code, ran.last["outcome"]) == (3, "failed")
     assert str(tmp_path / "copy") in ran.last["reason"]
     assert said in ran.last["reason"]
+
+
+def test_pictures_as_imagenet_has_them_train_by_either_loader(tmp_path: Path) -> None:
+    jpeg, png = io.BytesIO(), io.BytesIO()
+    with Image.open(io.BytesIO(_jpeg())) as picture:
+        picture.convert("CMYK").save(jpeg, "JPEG")
+        picture.save(png, "PNG")
+    # One of ImageNet's files is a PNG by another name, some are CMYK, and some have bytes behind their end.
+    pictures = {"png": png.getvalue(), "cmyk": jpeg.getvalue(), "stray": _jpeg() + bytes(3)}
+    packed = write_records(tmp_path / "packed", [(0, data) for data in pictures.values()])
+    folder = tmp_path / "folder" / "class"
+    folder.mkdir(parents=True)
+    for name, data in pictures.items():
+        (folder / f"{name}.JPEG").write_bytes(data)
+
+    # The one has a thread of its own at least, the other may read in the process that trains.
+    for given, loader, reading in ((packed, "native", 1), (folder.parent, "native-folder", 0)):
+        flags: dict[str, Any] = {"data": given, "loader": loader, "loader_workers": 0, "classes": 2}
+        ran = train(tmp_path, framework="mxnet", steps=4, **flags)
+        assert ran.code == 0, ran.stderr
+        assert ran.parameters["loader_workers"] == reading
 
 
 def test_labels_that_the_network_has_no_class_for_are_found_before_any_step(tmp_path: Path) -> None:

@@ -76,7 +76,11 @@ def test_a_run_says_what_it_was_made_of_and_its_loss_falls(
     assert ran.parameters["actual"] == {
         "compute_dtype": "float32",
         "weight_dtype": "float32",
+        "activation_layout": "nchw",
+        "weight_layout": "nchw",
         "batch_per_device": 8,
+        "tf32_matmul": False,
+        "tf32_convolution": False,
         "parameters": ARCHITECTURES[model].parameters(10),
         "world_size": 1,
     }

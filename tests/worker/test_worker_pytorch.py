@@ -5,7 +5,8 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from worker_process import in_pytorch, needs_pytorch, train
+from PIL import Image
+from worker_process import in_pytorch, make_images, needs_pytorch, train
 
 pytestmark = [pytest.mark.training, needs_pytorch]
 
@@ -101,6 +102,7 @@ except RunError as error:
     [
         ({"precision": "tf32", "device": "cpu"}, "a CPU has no TF32"),
         ({"compiler": "xla"}, "no compiler 'xla'"),
+        ({"collective": "horovod"}, "no collective 'horovod'; it has native"),
         ({"data": "/nowhere", "loader": "dali"}, "no loader 'dali'"),
         ({"data": "/nowhere", "loader": "nvjpeg", "device": "cpu"}, "this run is on a CPU"),
     ],
@@ -214,5 +216,61 @@ def test_torch_compile_is_reported_by_itself_and_computes_what_was_asked(tmp_pat
     assert ran.parameters["actual"]["compute_dtype"] == "bfloat16"
     assert ran.parameters["actual"]["activation_layout"] == "nhwc"
     assert ran.last["suspect"] == []
+    assert ran.last["compiled_in_window"] == [0]
     gaps = [later["step_time_s"] for _, later in pairwise(ran.steps)]
     assert max(gaps) < ran.last["first_step_s"]
+
+
+def test_another_shape_is_a_compilation_that_is_counted() -> None:
+    counts = in_pytorch("""
+from trainmark_worker.pytorch.compilers import compilations, compile_model
+model = compile_model(torch.nn.Linear(4, 4), "torch.compile", "nchw")
+counts = [compilations("torch.compile")]
+for batch in (2, 2, 3):
+    model(torch.ones(batch, 4)).sum().backward()
+    counts.append(compilations("torch.compile"))
+print(json.dumps(counts))
+""")
+
+    assert counts == [0, 1, 1, 2]
+
+
+def test_what_nvjpeg_refuses_is_given_to_pillow_and_what_is_cut_off_is_named(tmp_path: Path) -> None:
+    data = make_images(tmp_path / "data", count=3)
+    photos = sorted(data.glob("*/*.jpg"))
+    whole = photos[1].read_bytes()
+    Image.open(photos[0]).save(photos[0], format="PNG")
+    photos[1].write_bytes(whole[:500])
+
+    shapes, alone, said = in_pytorch(f"""
+# There is no GPU here: in its place stands a decoder that refuses what nvJPEG does, everything but a JPEG.
+from pathlib import Path
+from trainmark_worker.decoding import choose_decoder
+from trainmark_worker.images import Draw, ImageList
+from trainmark_worker.outcomes import RunError
+from trainmark_worker.pytorch.loaders.nvjpeg import NvjpegFeed
+class OnCpu(NvjpegFeed):
+    def __init__(self):
+        self._device, self.batches = torch.device("cpu"), []
+        self._images = ImageList({[str(path) for path in photos]!r}, [0, 0, 1])
+    def _on_gpu(self, files):
+        self.batches.append(len(files))
+        if any(file[:2] != b"\\xff\\xd8" for file in files):
+            raise RuntimeError("Error while decoding JPEG images with nvJPEG. Error code: 3")
+        decode = choose_decoder().decode
+        return [torch.from_numpy(decode(file)).permute(2, 0, 1) for file in files]
+feed = OnCpu()
+draws = [Draw(0, image) for image in range(3)]
+files = [feed._read(draw) for draw in draws]
+shapes = [list(image.shape) for image in feed._decode([draws[0], draws[2]], [files[0], files[2]])]
+try:
+    feed._decode(draws, files)
+except RunError as error:
+    print(json.dumps([shapes, feed.batches, error.reason]))
+""")
+
+    assert shapes == [[3, 90, 120], [3, 90, 121 if photos[2].name == "image 1.jpg" else 122]]
+    # Both together, and then one by one.
+    assert alone[:3] == [2, 1, 1]
+    assert said.startswith(str(photos[1]))
+    assert "cannot be decoded: " in said

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tensorflow_process import TENSORFLOW, in_tensorflow
+from tensorflow_process import TENSORFLOW, in_tensorflow, in_tensorflow_together
 from worker_process import make_images, rank_variables, read_events, start_rank, train, train_together
 
 from frameworks import needs_framework
@@ -67,6 +67,31 @@ def test_two_ranks_hold_the_same_parameters_after_the_window(
     assert first.last["suspect"] == []
     assert first.last["rank_samples"] == [6, 6]
     assert second.stdout == ""
+
+
+@pytest.mark.parametrize(("compiler", "sums"), [("graph", 4), ("xla", 1)])
+def test_a_graph_sums_the_gradients_in_packs_as_they_come_and_xla_at_its_end(
+    compiler: str, sums: int
+) -> None:
+    given = ["--model=resnet50_v1.5", "--compiler", compiler]
+    told = in_tensorflow_together(
+        """
+training = open_training(settings(*sys.argv[1:]), place_from())
+graph = training._train.get_concrete_function(*training.batch, training._rates[0]).graph
+graphs = [graph, *graph._functions.values()]
+sums = [node for part in graphs for node in getattr(part, "graph", part).get_operations()
+        if node.type.startswith("CollectiveReduce")]
+training.close()
+print(json.dumps([[node.type, node.inputs[0].shape.num_elements() * 4] for node in sums]))
+""",
+        *given,
+    )
+
+    for rank in told:
+        sizes = [size for _, size in rank]
+        assert len(sizes) == sums
+        assert sum(sizes) == 25_557_032 * 4
+        assert all(size > 25 << 20 for size in sizes[:-1])
 
 
 def test_a_rank_that_is_killed_ends_the_other_one_which_says_that_it_lost_it(tmp_path: Path) -> None:

@@ -14,6 +14,9 @@ LAYOUTS = ("nchw", "nhwc")
 SCHEDULES = ("cosine", "step", "constant")
 SYNTHETIC = "synthetic"
 
+NATIVE = "native"
+"""The collective that every framework has: its own."""
+
 IMAGENET_IMAGES = 1_281_167
 """The training images of ImageNet-1k: the epoch of synthetic data."""
 
@@ -144,7 +147,7 @@ def _parser() -> argparse.ArgumentParser:
     case.add_argument("--threads", type=_count, default=0, metavar="N", help="of this rank; 0: as they are")
     case.add_argument("--classes", type=_positive, default=1000, metavar="N", help="outputs of the network")
     case.add_argument(
-        "--collective", default="native", help="what the ranks talk through; native: the framework's"
+        "--collective", default=NATIVE, help="what the ranks talk through; native: the framework's"
     )
     protocol = parser.add_argument_group("protocol")
     protocol.add_argument("--steps", type=_positive, default=120, metavar="N", help="all, the first included")

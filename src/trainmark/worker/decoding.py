@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any, Callable, List, NamedTuple, Optional
 from .images import Box, Draw, random_resized_crop, randomness
 from .outcomes import FAILED, RunError
 
-END_OF_IMAGE = b"\xff\xd9"
+START_OF_IMAGE, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
 
 
 class Decoder(NamedTuple):
@@ -73,16 +74,26 @@ def decode_whole(data: bytes, decoder: Decoder) -> Any:
     what the fast decoder refuses, because ImageNet itself holds files with stray bytes, CMYK, and a PNG.
     """
     try:
-        if END_OF_IMAGE not in data[-4096:]:
+        if is_cut_off(data):
             raise ValueError("it has no end-of-image marker")
         return decoder.decode(data)
     except ValueError as error:
-        if not installed("PIL") or decoder.decode is _decode_pillow:
+        if decoder.decode is _decode_pillow:
             raise
-        try:
+        return last_word(data, error)
+
+
+def is_cut_off(data: bytes) -> bool:
+    """Return whether the data begins as a JPEG and does not end as one; ImageNet's PNG is no JPEG."""
+    return data[:2] == START_OF_IMAGE and END_OF_IMAGE not in data[-4096:]
+
+
+def last_word(data: bytes, refused: ValueError) -> Any:
+    """Return what Pillow makes of data that a fast decoder refused; raise that refusal if it cannot either."""
+    if installed("PIL"):
+        with contextlib.suppress(ValueError):
             return _decode_pillow(data)
-        except ValueError:
-            raise error from None
+    raise refused
 
 
 def _decode_simplejpeg(data: bytes) -> Any:
@@ -97,7 +108,8 @@ def _decode_opencv(data: bytes) -> Any:
 
     # Without the orientation flag OpenCV would turn the image by its EXIF data; the other decoders do not.
     flags = cv2.IMREAD_COLOR_RGB if hasattr(cv2, "IMREAD_COLOR_RGB") else cv2.IMREAD_COLOR
-    image = cv2.imdecode(np.frombuffer(data, np.uint8), flags | cv2.IMREAD_IGNORE_ORIENTATION)
+    pixels = np.frombuffer(data, np.uint8)
+    image = cv2.imdecode(pixels, flags | cv2.IMREAD_IGNORE_ORIENTATION) if pixels.size else None
     if image is None:
         raise ValueError("OpenCV cannot read it")
     return image if hasattr(cv2, "IMREAD_COLOR_RGB") else cv2.cvtColor(image, cv2.COLOR_BGR2RGB)

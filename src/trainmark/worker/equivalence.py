@@ -10,6 +10,10 @@ with u the update, w the weights, g the gradient, l the learning rate, d the dec
     u_1 = l_1 (m v + g_1 + d w_1)       with v = u_0 / l_0, gives l_1 m
 
 Nothing of this is taken from what the worker says of itself. Sums are in float64.
+
+A compiled step is not looked into: what a compiler makes of a network has no convolutions that could be asked. It is
+done, three times, by the function that is timed, and what it does to the weights and the running statistics is told;
+that is compared with the same framework's step without a compiler.
 """
 
 from __future__ import annotations
@@ -19,10 +23,12 @@ from typing import Any, Dict, List, Mapping
 
 from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_trainable
 from .arguments import Settings
-from .training import Training
+from .training import Observation, Training
 
 SCHEMA = "trainmark.equivalence/1"
 STEPS = 3
+OBSERVED = "none"
+"""The compiler with which a step can be looked into: no compiler."""
 
 
 def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
@@ -43,43 +49,53 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
 
     training.load_weights(arrays)
     training.set_batch(images, labels)
+    names = [name for name in shapes if is_trainable(name)]
     before = training.read_weights()
     steps: List[Dict[str, Any]] = []
     updates: List[Mapping[str, Any]] = []
+    convolutions: List[Dict[str, Any]] = []
     for index in range(STEPS):
-        seen = training.observe()
-        training.load_weights(before)
+        seen = training.observe() if settings.compiler == OBSERVED else None
+        if seen is not None:
+            training.load_weights(before)
         training.step(index)
         training.synchronize()
         after = training.read_weights()
-        trainable = [name for name in shapes if is_trainable(name)]
-        updates.append({name: _double(before[name]) - _double(after[name]) for name in trainable})
-        steps.append(
-            {
-                "loss": float(seen.loss),
-                "logits": [[float(value) for value in row] for row in np.asarray(seen.logits, np.float64)],
-                "gradients": {name: _sketch(name, seen.gradients[name]) for name in trainable},
-                "updates": {name: _sketch(name, updates[-1][name]) for name in trainable},
-                "statistics": {
-                    name: _sketch(name, _batch_statistic(before[name], after[name]))
-                    for name in shapes
-                    if not is_trainable(name)
-                },
-                "moments": _moments(before, seen.gradients, updates, trainable),
-            }
-        )
-        if index == 0:
-            convolutions = [conv._asdict() for conv in seen.convolutions]
+        updates.append({name: _double(before[name]) - _double(after[name]) for name in names})
+        done: Dict[str, Any] = {
+            "updates": {name: _sketch(name, updates[-1][name]) for name in names},
+            "statistics": {
+                name: _sketch(name, _batch_statistic(before[name], after[name]))
+                for name in shapes
+                if not is_trainable(name)
+            },
+        }
+        if seen is not None:
+            done.update(_passes(seen, names), moments=_moments(before, seen.gradients, updates, names))
+            convolutions = convolutions or [conv._asdict() for conv in seen.convolutions]
+        steps.append(done)
         before = after
     return {
         "schema": SCHEMA,
         "framework": settings.framework,
         "model": settings.model,
         "classes": settings.classes,
-        "parameters": sum(int(np.prod(before[name].shape)) for name in shapes if is_trainable(name)),
-        "convolutions": convolutions,
+        # The framework's own count, not that of the names that it was asked for.
+        "parameters": training.describe()["parameters"],
         "steps": steps,
         "step_losses": training.losses()[:STEPS],
+        **({"convolutions": convolutions} if settings.compiler == OBSERVED else {}),
+    }
+
+
+def _passes(seen: Observation, names: List[str]) -> Dict[str, Any]:
+    """Return what a forward and a backward pass gave."""
+    import numpy as np
+
+    return {
+        "loss": float(seen.loss),
+        "logits": [[float(value) for value in row] for row in np.asarray(seen.logits, np.float64)],
+        "gradients": {name: _sketch(name, seen.gradients[name]) for name in names},
     }
 
 

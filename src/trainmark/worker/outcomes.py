@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Mapping, Optional
+from typing import Optional
 
 OOM = "oom"
 FAILED = "failed"
@@ -27,16 +27,6 @@ class RunError(Exception):
     def __str__(self) -> str:
         """Return outcome and reason, as the line on standard error has them."""
         return f"{self.outcome}: {self.reason}"
-
-
-def require_as_asked(seen: Mapping[str, Any], asked: Mapping[str, Any]) -> None:
-    """Raise ``RunError`` (invalid) when something that the first step used is not what was asked for.
-
-    What was seen may be the word ``either`` where what was asked for cannot be told from something else.
-    """
-    for name, value in asked.items():
-        if seen[name] not in (value, "either"):
-            raise RunError(INVALID, f"{name} of the first step was {seen[name]}, not {value} as asked for")
 
 
 def first_sentence(error: BaseException, limit: int = 300) -> str:

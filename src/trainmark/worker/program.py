@@ -10,12 +10,14 @@ import importlib
 import multiprocessing
 import os
 import sys
+import threading
 import traceback
 from pathlib import Path
-from typing import Any, Optional, Sequence
+from typing import Any, Callable, Optional, Sequence
 
 from . import report
-from .arguments import Settings, parse
+from .arguments import NATIVE, Settings, parse
+from .choices import one_of
 from .events import PARAMETER, EventWriter
 from .outcomes import FAILED, OOM, UNSUPPORTED, RunError, first_sentence
 from .place import Place, place_from
@@ -44,6 +46,19 @@ def main(arguments: Sequence[str]) -> int:
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
     framework: Any = None
     events: Optional[EventWriter] = None
+    ending = threading.Lock()
+
+    def end(stopped: RunError) -> None:
+        # Never released: the first word is the last one.
+        ending.acquire()
+        _say(stopped, settings, place, events)
+        for child in multiprocessing.active_children():
+            child.terminate()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_STOPPED)
+
+    _let_threads_end_the_run(end)
     try:
         events = _open_events(settings.events) if place.rank == 0 else None
         framework = _import_framework(settings.framework)
@@ -51,14 +66,20 @@ def main(arguments: Sequence[str]) -> int:
             limit_memory(settings.memory_limit)
         _run(settings, place, framework, events)
     except Exception as error:
-        stopped = _stopped_by(error, framework)
-        _say(stopped, settings, place, events)
-        for child in multiprocessing.active_children():
-            child.terminate()
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(EXIT_STOPPED)
+        end(_stopped_by(error, framework))
     return 0
+
+
+def _let_threads_end_the_run(end: Callable[[RunError], None]) -> None:
+    """Let a ``RunError`` that a thread raises end the run: the main thread may be waiting in C++ for a lost rank."""
+    default = threading.excepthook
+
+    def told(failure: Any) -> None:
+        if isinstance(failure.exc_value, RunError):
+            end(failure.exc_value)
+        default(failure)
+
+    threading.excepthook = told
 
 
 def limit_memory(limit_bytes: int) -> None:
@@ -73,6 +94,9 @@ def limit_memory(limit_bytes: int) -> None:
 
 
 def _run(settings: Settings, place: Place, framework: Any, events: Optional[EventWriter]) -> None:
+    one_of(
+        settings.framework, "collective", settings.collective, getattr(framework, "COLLECTIVES", (NATIVE,))
+    )
     training: Training = framework.open_training(settings, place)
     if settings.equivalence is not None:
         _observe(training, settings, events)
@@ -102,7 +126,9 @@ def _run(settings: Settings, place: Place, framework: Any, events: Optional[Even
         samples=settings.batch_per_device * (settings.steps - settings.warmup_steps),
         peak_memory_bytes=training.peak_memory_bytes(),
         digest=training.digest(),
-        compiled_in_window=int(timeline.compiled_in_window),
+        compiled_in_window=report.UNSEEN
+        if timeline.compiled_in_window is None
+        else timeline.compiled_in_window,
     )
     ranks = [report.RankTotals(*values) for values in training.gather(own)]
     if events is not None:

@@ -12,9 +12,14 @@ from .window import Timeline
 
 UNIT = "images/s"
 
+UNSEEN = -1
+
 
 class RankTotals(NamedTuple):
-    """One rank's part of the result, as whole numbers, so that ranks can exchange it."""
+    """One rank's part of the result, as whole numbers, so that ranks can exchange it.
+
+    ``compiled_in_window`` is ``UNSEEN`` where a framework does not show its compilations.
+    """
 
     window_ns: int
     samples: int
@@ -93,6 +98,7 @@ def summary(
     window_s = max(rank.window_ns for rank in ranks) / 1e9
     samples = sum(rank.samples for rank in ranks)
     agree = len({rank.digest for rank in ranks}) == 1
+    compiled = [rank.compiled_in_window for rank in ranks]
     return {
         "outcome": "ok",
         "throughput": samples / window_s,
@@ -105,6 +111,7 @@ def summary(
         "rank_samples": [rank.samples for rank in ranks],
         "first_step_s": timeline.first_step_s,
         "compile_s": timeline.compile_s,
+        "compiled_in_window": [None if count == UNSEEN else count for count in compiled],
         "peak_memory_bytes": [rank.peak_memory_bytes for rank in ranks],
         "peak_memory_of": memory_of,
         "ranks_agree": agree,
@@ -119,7 +126,7 @@ def _suspicions(ranks: List[RankTotals], losses: List[float], agree: bool) -> Li
         found.append(("loss-not-finite", f"The loss of step {first} is {losses[first]}."))
     if not agree:
         found.append(("ranks-disagree", "The ranks hold different parameters after the window."))
-    late = [index for index, rank in enumerate(ranks) if rank.compiled_in_window]
+    late = [index for index, rank in enumerate(ranks) if rank.compiled_in_window > 0]
     if late:
         found.append(
             ("compiled-in-window", f"Ranks {late} compiled again in the window: too little warm-up.")

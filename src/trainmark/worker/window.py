@@ -24,7 +24,7 @@ from __future__ import annotations
 
 import gc
 import time
-from typing import Callable, List, NamedTuple, Optional
+from typing import Any, Callable, List, NamedTuple, Optional
 
 BEAT_NS = 1_000_000_000
 """How far apart two heartbeats are at least."""
@@ -56,12 +56,31 @@ class Steps:
         raise NotImplementedError
 
     def compile_s(self) -> Optional[float]:
-        """Return the seconds spent compiling so far, or None."""
+        """Return the seconds spent compiling so far, or None where nothing compiles or nobody counts."""
+        return None
+
+    def compilations(self) -> Optional[int]:
+        """Return how many programs were compiled so far, or None where that cannot be seen."""
+        return None
+
+
+class Marks:
+    """The moments at which steps were done; numbered slots, so that noting one allocates nothing."""
+
+    def mark(self, slot: int) -> None:
+        """Note, without waiting, the moment at which all work handed over so far is done."""
+        raise NotImplementedError
+
+    def seconds_between(self, earlier: int, later: int) -> float:
+        """Return the seconds between two marks. Called when the device has done everything."""
         raise NotImplementedError
 
 
 class Timeline(NamedTuple):
-    """What one rank's clock saw. ``step_s`` has one entry a step; its first is ``first_step_s``."""
+    """What one rank's clock saw. ``step_s`` has one entry a step; its first is ``first_step_s``.
+
+    ``compiled_in_window`` is the number of programs compiled in the window, None where that cannot be seen.
+    """
 
     first_step_s: float
     step_s: List[float]
@@ -69,10 +88,10 @@ class Timeline(NamedTuple):
     first_step_at: float
     window_at: float
     compile_s: Optional[float]
-    compiled_in_window: bool
+    compiled_in_window: Optional[int]
 
 
-class HostMarks:
+class HostMarks(Marks):
     """Marks by the host's clock, for devices that compute while the host waits."""
 
     def __init__(self, slots: int, clock_ns: Callable[[], int] = time.perf_counter_ns) -> None:
@@ -87,6 +106,25 @@ class HostMarks:
     def seconds_between(self, earlier: int, later: int) -> float:
         """Return the seconds between two marks."""
         return (self._ns[later] - self._ns[earlier]) / 1e9
+
+
+class EventMarks(Marks):
+    """Marks by events on the stream that trains; recording one costs the host a few microseconds."""
+
+    def __init__(self, slots: int, make_event: Callable[[], Any]) -> None:
+        """Make the events beforehand, because making one is dearer than recording it.
+
+        An event has ``record()`` and ``elapsed_time(later)``, in milliseconds, as those of torch and its like.
+        """
+        self._events: List[Any] = [make_event() for _ in range(slots)]
+
+    def mark(self, slot: int) -> None:
+        """Record the event after everything that was launched so far."""
+        self._events[slot].record()
+
+    def seconds_between(self, earlier: int, later: int) -> float:
+        """Return the seconds on the device between two recorded events."""
+        return float(self._events[earlier].elapsed_time(self._events[later])) / 1e3
 
 
 def slots_for(steps: int) -> int:
@@ -126,7 +164,7 @@ def measure(
         training.mark(0)
         run_steps(training, 1, warmup_steps, beat, clock_ns)
         training.synchronize()
-        compile_s = training.compile_s()
+        compile_s, before = training.compile_s(), training.compilations()
         training.barrier()
         training.synchronize()
         training.mark(window_start)
@@ -134,6 +172,7 @@ def measure(
         run_steps(training, warmup_steps, steps, beat, clock_ns)
         training.synchronize()
         t1 = clock_ns()
+        after = training.compilations()
     finally:
         gc.enable()
         gc.unfreeze()
@@ -149,7 +188,7 @@ def measure(
         first_step_at=first_step_at,
         window_at=window_at,
         compile_s=compile_s,
-        compiled_in_window=training.compile_s() != compile_s,
+        compiled_in_window=None if before is None or after is None else after - before,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, NamedTuple, Optional, Set
 
 import jax
 
+from ..choices import one_of
 from ..outcomes import UNSUPPORTED, RunError
 
 NONE = "none"
@@ -19,11 +20,15 @@ COMPILERS = (NONE, XLA)
 
 
 class CompileClock:
-    """Sums up what ``jax.monitoring`` tells of this process: seconds in XLA, not those of tracing the Python code."""
+    """Sums up what ``jax.monitoring`` tells of this process: the programs that XLA compiled, and its seconds.
+
+    Those of tracing the Python code are not in them.
+    """
 
     def __init__(self) -> None:
         """Count from now on."""
         self.seconds = 0.0
+        self.programs = 0
         self.cache_hits = 0
         jax.monitoring.register_event_duration_secs_listener(self._note_duration)
         jax.monitoring.register_event_listener(self._note_event)
@@ -31,6 +36,7 @@ class CompileClock:
     def _note_duration(self, event: str, seconds: float, **_facts: Any) -> None:
         if event == "/jax/core/compile/backend_compile_duration":
             self.seconds += seconds
+            self.programs += 1
 
     def _note_event(self, event: str, **_facts: Any) -> None:
         if event == "/jax/compilation_cache/cache_hits":
@@ -39,8 +45,7 @@ class CompileClock:
 
 def check_compiler(name: str, world_size: int) -> None:
     """Raise ``RunError`` if there is no such compiler, or not for so many ranks."""
-    if name not in COMPILERS:
-        raise RunError(UNSUPPORTED, f"JAX has no compiler {name!r}; it has {', '.join(COMPILERS)}")
+    one_of("JAX", "compiler", name, COMPILERS)
     if name == NONE and world_size > 1:
         raise RunError(
             UNSUPPORTED,

@@ -9,6 +9,7 @@ from typing import Any
 
 import jax
 
+from ..choices import own_gpu
 from ..host import cpu_name, peak_resident_bytes
 from ..outcomes import UNSUPPORTED, RunError
 from ..place import Place
@@ -26,26 +27,29 @@ def choose_platform(asked: str, place: Place) -> str:
     """
     plugin = any(importlib.util.find_spec(name) is not None for name in CUDA_PLUGINS)
     driver = Path("/dev/nvidiactl").exists()
-    if asked == CPU or (asked == "auto" and not (plugin and driver)):
+    if asked == CUDA and not plugin:
+        raise RunError(
+            UNSUPPORTED, f"cuda needs one of JAX's plugins, {' or '.join(CUDA_PLUGINS)}: none is here"
+        )
+    if asked == CUDA and not driver:
+        raise RunError(UNSUPPORTED, "cuda was asked for, but there is no NVIDIA driver here (/dev/nvidiactl)")
+    gpu = own_gpu("JAX", asked, _gpus_shown() if plugin and driver else 0, place)
+    if gpu is None:
         jax.config.update("jax_platforms", CPU)
         # More than one would turn a rank into several.
         jax.config.update("jax_num_cpu_devices", 1)
         return CPU
-    if not plugin:
-        raise RunError(
-            UNSUPPORTED, f"cuda needs one of JAX's plugins, {' or '.join(CUDA_PLUGINS)}: none is here"
-        )
-    if not driver:
-        raise RunError(UNSUPPORTED, "cuda was asked for, but there is no NVIDIA driver here (/dev/nvidiactl)")
     jax.config.update("jax_platforms", CUDA)
-    jax.config.update("jax_cuda_visible_devices", str(_own_gpu(place)))
+    jax.config.update("jax_cuda_visible_devices", str(gpu))
     return CUDA
 
 
-def _own_gpu(place: Place) -> int:
-    """Return the number of this rank's GPU; some launchers show each rank its own GPU alone."""
-    shown = os.environ.get("CUDA_VISIBLE_DEVICES")
-    return 0 if shown and "," not in shown else place.local_rank
+def _gpus_shown() -> int:
+    """Return the GPUs that this process may use: those that the variable names, or the driver's devices."""
+    named = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if named is not None:
+        return len([name for name in named.split(",") if name])
+    return len([path for path in Path("/dev").glob("nvidia*") if path.name[len("nvidia") :].isdigit()])
 
 
 def own_device() -> Any:

@@ -11,6 +11,7 @@ from flax.traverse_util import flatten_dict
 from jax.extend.core import jaxprs_in_params
 
 from ..architectures import ARCHITECTURES
+from ..observing import convolution_seen
 from ..training import ConvolutionSeen, Observation
 
 # Flax's names, and how an array is turned into the shared order (outputs first) and back.
@@ -29,11 +30,11 @@ def to_shared(tree: Any) -> Dict[str, Any]:
 
 
 def from_shared(tree: Any, arrays: Mapping[str, Any]) -> Any:
-    """Return a tree like ``tree`` with the values of ``arrays``, each in the type and place of the leaf before."""
+    """Return a tree like ``tree`` with the values of ``arrays``, each in the type of the leaf before."""
 
     def replaced(path: Any, leaf: Any) -> Any:
         array = arrays[_name([part.key for part in path])]
-        return jax.device_put(array.transpose(FROM_SHARED[array.ndim]).astype(leaf.dtype), leaf.sharding)
+        return np.ascontiguousarray(array.transpose(FROM_SHARED[array.ndim])).astype(leaf.dtype)
 
     return jax.tree_util.tree_map_with_path(replaced, tree)
 
@@ -43,37 +44,26 @@ def _name(path: Any) -> str:
     return ".".join([*layer, SHARED[last]])
 
 
-class Observer:
-    """Runs the loss of the step forward and backward, and collects what the convolutions gave."""
+def observe(
+    loss_of: Callable[..., Any], model: str, params: Any, batch_stats: Any, batch: Any
+) -> Observation:
+    """Pass the batch forward and backward by the function that the step differentiates; return what was computed."""
 
-    def __init__(self, loss_of: Callable[..., Any], model: str, run_as: Callable[..., Any]) -> None:
-        """Take the function that the step differentiates, and how a function is run: ``jax.jit``, or as it is."""
-        self._model = model
+    def collecting(params: Any, batch_stats: Any, batch: Any) -> Any:
+        collections = ("batch_stats", "intermediates")
+        return loss_of(params, batch_stats, batch, mutable=collections, capture_intermediates=_of_convolution)
 
-        def collecting(params: Any, batch_stats: Any, batch: Any) -> Any:
-            collections = ("batch_stats", "intermediates")
-            return loss_of(
-                params, batch_stats, batch, mutable=collections, capture_intermediates=_of_convolution
-            )
-
-        self._collecting = collecting
-        self._run = run_as(jax.value_and_grad(collecting, has_aux=True))
-
-    def __call__(self, params: Any, batch_stats: Any, batch: Any) -> Observation:
-        """Return what one pass computed."""
-        (loss, (logits, changed)), gradients = self._run(params, batch_stats, batch)
-        program = jax.make_jaxpr(self._collecting)(params, batch_stats, batch)
-        operations = convolutions_of(program.jaxpr)
-        outputs = {
-            ".".join(path[: path.index("conv")]): value[0]
-            for path, value in flatten_dict(changed["intermediates"]).items()
-        }
-        layers = ARCHITECTURES[self._model].convolutions
-        assert len(operations) == len(layers)
-        seen = [
-            _seen(layer.name, operation, outputs[layer.name]) for layer, operation in zip(layers, operations)
-        ]
-        return Observation(np.asarray(logits), float(loss), to_shared(gradients), seen)
+    passes = jax.value_and_grad(collecting, has_aux=True)
+    (loss, (logits, changed)), gradients = passes(params, batch_stats, batch)
+    operations = convolutions_of(jax.make_jaxpr(collecting)(params, batch_stats, batch).jaxpr)
+    outputs = {
+        ".".join(path[: path.index("conv")]): value[0]
+        for path, value in flatten_dict(changed["intermediates"]).items()
+    }
+    layers = ARCHITECTURES[model].convolutions
+    assert len(operations) == len(layers)
+    seen = [_seen(layer.name, operation, outputs[layer.name]) for layer, operation in zip(layers, operations)]
+    return Observation(np.asarray(logits), float(loss), to_shared(gradients), seen)
 
 
 def _of_convolution(module: nn.Module, method: str) -> bool:
@@ -98,12 +88,11 @@ def _seen(name: str, operation: Any, output: Any) -> ConvolutionSeen:
     kernel, result = operation.invars[1].aval.shape, operation.outvars[0].aval.shape
     assert tuple(output.shape) == tuple(result)
     (top, bottom), (left, right) = facts["padding"]
-    return ConvolutionSeen(
-        name=name,
-        kernel=(kernel[numbers.rhs_spec[2]], kernel[numbers.rhs_spec[3]]),
-        stride=tuple(facts["window_strides"]),
-        padding=((top, bottom), (left, right)),
-        groups=facts["feature_group_count"],
-        output=tuple(result[axis] for axis in numbers.out_spec),
-        output_norm=float(np.linalg.norm(np.asarray(output, np.float64))),
+    return convolution_seen(
+        name,
+        (kernel[numbers.rhs_spec[2]], kernel[numbers.rhs_spec[3]]),
+        facts["window_strides"],
+        ((top, bottom), (left, right)),
+        facts["feature_group_count"],
+        np.asarray(output).transpose(numbers.out_spec),
     )

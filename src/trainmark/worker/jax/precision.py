@@ -9,6 +9,7 @@ import jax.numpy as jnp
 from flax.training.dynamic_scale import DynamicScale
 
 from ..arguments import Recipe
+from ..choices import no_tf32_on_cpu, one_of
 from ..outcomes import UNSUPPORTED, RunError
 from .device import CPU
 
@@ -37,11 +38,9 @@ PRECISIONS: Dict[str, Precision] = {
 
 def choose_precision(name: str, platform: str) -> Precision:
     """Return the precision, and let all of JAX's products follow it; raise ``RunError`` where there is none."""
-    if name not in PRECISIONS:
-        raise RunError(UNSUPPORTED, f"the JAX worker has no {name}; it has {', '.join(PRECISIONS)}")
+    one_of("JAX", "precision", name, PRECISIONS)
+    no_tf32_on_cpu(name, platform)
     precision = PRECISIONS[name]
-    if precision.matmul == "tensorfloat32" and platform == CPU:
-        raise RunError(UNSUPPORTED, "tf32 needs an NVIDIA GPU: a CPU has no TF32")
     jax.config.update("jax_default_matmul_precision", precision.matmul)
     return precision
 

@@ -11,6 +11,7 @@ from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from ..place import Place
+from ..ranks import Ranks
 from .device import CPU
 from .state import RANKS
 
@@ -40,13 +41,14 @@ def meet(place: Place, platform: str) -> None:
     )
 
 
-class Ranks:
+class Group(Ranks):
     """One device of each rank, in the order of the ranks; every method does the obvious thing for a single one."""
 
     def __init__(self, place: Place, platform: str) -> None:
         """Make the mesh, and pass the barrier once, so that it is compiled before anything is timed."""
-        self.place = place
-        self.backend = None if not place.distributed else "gloo" if platform == CPU else "nccl"
+        super().__init__(place)
+        if place.distributed:
+            self.backend = "gloo" if platform == CPU else "nccl"
         self.alone = place.world_size == 1
         devices = jax.local_devices()[:1] if self.alone else jax.devices()
         assert len(devices) == place.world_size, f"{len(devices)} devices for {place.world_size} ranks"
@@ -62,24 +64,39 @@ class Ranks:
         """Return the global array of which this rank has ``own``; the copy to the device may still be under way."""
         return jax.make_array_from_process_local_data(self.split, own)
 
+    def whole(self, tree: Any) -> Any:
+        """Return global arrays that are alike on every rank, of a tree of this rank's."""
+        if self.alone:
+            return jax.device_put(tree)
+        return jax.tree.map(lambda own: jax.make_array_from_process_local_data(self.shared, own), tree)
+
+    def parts(self, tree: Any) -> Any:
+        """Return global arrays with a first axis for the ranks, of a tree of this rank's; alone, without the axis."""
+        return jax.device_put(tree) if self.alone else jax.tree.map(lambda own: self.part(own[None]), tree)
+
+    def own_whole(self, tree: Any) -> Any:
+        """Return this rank's copies of what is alike on every rank."""
+        return jax.tree.map(lambda array: np.array(array.addressable_data(0)), tree)
+
+    def own_part(self, tree: Any) -> Any:
+        """Return this rank's of arrays with a first axis for the ranks; alone, there is no such axis."""
+        own = self.own_whole(tree)
+        return own if self.alone else jax.tree.map(lambda array: array[0], own)
+
+    def counted(self) -> int:
+        """Return the processes that JAX has met."""
+        return int(jax.process_count())
+
     def barrier(self) -> None:
         """Wait for every rank."""
-        self._all(np.zeros(1, np.uint32))
+        self.gather([0])
 
     def gather(self, values: Sequence[int]) -> List[List[int]]:
         """Return the 64-bit values of every rank, by rank; as halves, because JAX has no 64 bits by default."""
-        halves = np.array(values, np.int64).view(np.uint32)
-        return [row.tolist() for row in self._all(halves).view(np.int64)]
-
-    def mean(self, values: Any) -> Any:
-        """Return the mean over the ranks of an array (n,) in float32, element by element in float64."""
-        return self._all(np.asarray(values, np.float32)).astype(np.float64).mean(0)
-
-    def _all(self, own: Any) -> Any:
-        """Return (ranks, n): every rank's array (n,)."""
         if self.alone:
-            return own[None]
-        return np.ascontiguousarray(self._show(self.part(own[None])))
+            return super().gather(values)
+        halves = np.array([values], np.int64).view(np.uint32)
+        return np.ascontiguousarray(self._show(self.part(halves))).view(np.int64).tolist()
 
     def leave(self) -> None:
         """End together: the service must outlive the last rank that talks to it."""

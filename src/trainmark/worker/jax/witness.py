@@ -5,7 +5,11 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, List, Tuple
 
+import jax
 from flax import linen as nn
+
+from ..architectures import ARCHITECTURES
+from ..facts import Seen, layout_by_axes
 
 
 class Witness:
@@ -16,8 +20,9 @@ class Witness:
     of the compiled program (``compiling.compiled_convolutions``).
     """
 
-    def __init__(self) -> None:
-        """Have seen nothing so far."""
+    def __init__(self, model: str) -> None:
+        """Have seen nothing so far of the model of that name."""
+        self._channels = ARCHITECTURES[model].convolutions[1].outputs
         self._outputs: List[Tuple[str, Tuple[int, ...]]] = []
 
     def watching(self) -> "AbstractContextManager[Any]":
@@ -30,10 +35,20 @@ class Witness:
             self._outputs.append((str(output.dtype), tuple(output.shape)))
         return output
 
-    def compute_dtype(self) -> str:
-        """Return the type of the convolution's output, like ``bfloat16``."""
-        return self._outputs[1][0]
-
-    def batch(self) -> int:
-        """Return the images that the convolution got at once."""
-        return self._outputs[1][1][0]
+    def told(self, weight: Any, **others: Any) -> Seen:
+        """Return what was seen, with the type of ``weight`` and JAX's switch for products and convolutions."""
+        dtype, shape = self._outputs[1] if len(self._outputs) > 1 else (None, ())
+        tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
+        return Seen(
+            compute_dtype=dtype,
+            weight_dtype=str(weight.dtype),
+            # The order of the axes in the program; in memory, XLA decides.
+            activation_layout=layout_by_axes(shape, self._channels) if shape else None,
+            # A kernel's axes have one order in Flax: height, width, inputs, outputs.
+            weight_layout=None,
+            batch_per_device=shape[0] if shape else None,
+            tf32_matmul=tf32,
+            tf32_convolution=tf32,
+            unseen=("weight_layout",),
+            others=others,
+        )

@@ -5,13 +5,13 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from typing import Any, List, Optional, Sequence
+from typing import Sequence
 
 import mindspore as ms
-import numpy as np
-from mindspore import communication, nn, ops
+from mindspore import communication, nn
 
 from ..outcomes import FAILED, RunError
+from ..peers import Peers
 from ..place import Place
 
 BUILD_SECONDS = 300
@@ -37,22 +37,24 @@ Python runs while the scheduler waits in ``init``.
 """
 
 
-class Ranks:
-    """All ranks of the run; every method does the obvious thing when there is no other rank.
+class Cluster(Peers):
+    """All ranks of the run, if a launcher started this one.
 
     Started as ``msrun`` does it, by the variables of a dynamic cluster: one scheduler at the rendezvous address, and
-    every rank with its number (``MS_NODE_ID``). When one is lost, the scheduler notices it after 30 seconds. MindSpore
-    then aborts the collectives of the others, which raise, and sends their processes a SIGTERM: what comes first
-    decides whether they can still say why. (With ``MS_DISABLE_HEARTBEAT`` ranks crash while they meet.)
+    every rank with its number (``MS_NODE_ID``). MindSpore notices a lost rank after 30 seconds only, and may then end
+    the others by SIGTERM before they can say why; a connection of our own tells it at once. Whole numbers go through
+    it as well: for CPUs MindSpore's AllGather cuts them to 32 bits, and its Barrier does not exist.
     """
 
     def __init__(self, place: Place) -> None:
         """Meet the other ranks; raise ``RunError`` when MindSpore gives this process another number."""
-        self.place = place
-        self.backend: Optional[str] = None
-        if not place.distributed:
-            return
-        self.backend = "mccl"
+        self.backend = None
+        if place.distributed:
+            self.backend = "mccl"
+            self._meet(place)
+        super().__init__(place, _end)
+
+    def _meet(self, place: Place) -> None:
         os.environ.update(
             MS_WORKER_NUM=str(place.world_size),
             MS_SCHED_HOST=place.address_of(0),
@@ -73,37 +75,26 @@ class Ranks:
             parallel_mode=ms.ParallelMode.DATA_PARALLEL, gradients_mean=True, device_num=place.world_size
         )
 
+    def counted(self) -> int:
+        """Return the ranks of MindSpore's own group."""
+        return 1 if self.backend is None else int(communication.get_group_size())
+
     def reducer(self, parameters: Sequence[ms.Parameter]) -> nn.Cell:
         """Return the cell that maps this rank's gradients to their means over the ranks."""
         if self.backend is None:
             return nn.Identity()
         return nn.DistributedGradReducer(parameters)
 
-    def barrier(self) -> None:
-        """Wait for every rank. (MindSpore's own barrier does not exist for CPUs.)"""
-        if self.backend is not None:
-            self.mean(np.zeros(1, np.float32))
-
-    def gather(self, values: Sequence[int]) -> List[List[int]]:
-        """Return the 64-bit values of every rank, by rank."""
-        if self.backend is None:
-            return [list(values)]
-        # In halves: for CPUs MindSpore takes int64 here, and cuts it to 32 bits.
-        halves = np.array(values, np.int64).view(np.int32)
-        parts = ops.AllGather()(ms.Tensor(halves)).asnumpy().view(np.int64)
-        return [[int(value) for value in part] for part in parts.reshape(self.place.world_size, -1)]
-
-    def mean(self, values: Any) -> Any:
-        """Return the mean over the ranks of a float32 array, element by element."""
-        if self.backend is None:
-            return values
-        return ops.AllReduce()(ms.Tensor(values)).asnumpy() / self.place.world_size
-
     def leave(self) -> None:
         """Leave together; the scheduler ends by itself when the processes of all ranks have ended."""
+        super().leave()
         if self.backend is not None:
-            self.barrier()
             communication.release()
+
+
+def _end(lost: RunError) -> None:
+    """End the run from the thread that noticed the loss: the main one may be waiting in MindSpore's collective."""
+    raise lost
 
 
 def _start_scheduler() -> "subprocess.Popen[bytes]":

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mindspore as ms
 
-from ..outcomes import UNSUPPORTED, RunError
+from ..choices import one_of
 
 NONE = "none"
 GRAPH = "graph"
@@ -15,8 +15,7 @@ def choose_mode(name: str) -> None:
 
     Raises ``RunError`` if MindSpore has no such compiler.
     """
-    if name not in (NONE, GRAPH):
-        raise RunError(UNSUPPORTED, f"MindSpore has no compiler {name!r}; it has {NONE}, {GRAPH}")
+    one_of("MindSpore", "compiler", name, (NONE, GRAPH))
     if name == GRAPH:
         ms.set_context(mode=ms.GRAPH_MODE)
         return

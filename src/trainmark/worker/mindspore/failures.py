@@ -5,23 +5,21 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from ..outcomes import FAILED, OOM, RunError, any_cause, first_sentence
+from ..failures import OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
+from ..outcomes import RunError
 
-OUT_OF_MEMORY = re.compile(
-    r"std::bad_alloc|[Oo]ut of memory|[Mm]emory not enough|[Mm]emory isn't enough|[Aa]llocate .{0,60}fail|"
-    r"[Mm]alloc .{0,60}fail|Cannot allocate memory|Unable to allocate"
+NO_MEMORY = re.compile(
+    OUT_OF_MEMORY.pattern + r"|Memory isn't enough|Memory not enough|(allocate|malloc) .{0,60}fail",
+    re.IGNORECASE,
 )
-LOST_PEER = re.compile(r"Launch kernel failed[^\n]{0,200}(AllReduce|AllGather)")
+LOST_COLLECTIVE = re.compile(r"Launch kernel failed[^\n]{0,200}(AllReduce|AllGather)")
+
+RULES = (
+    Known((RuntimeError,), NO_MEMORY, out_of_memory),
+    Known((RuntimeError,), LOST_COLLECTIVE, lost_peer),
+)
 
 
 def stopped_by(error: BaseException) -> Optional[RunError]:
     """Return the outcome of a failure that is known by its type or its text, or None."""
-    for cause in any_cause(error):
-        if isinstance(cause, MemoryError):
-            return RunError(OOM, "the host could not allocate memory")
-        if isinstance(cause, RuntimeError) and OUT_OF_MEMORY.search(str(cause)):
-            return RunError(OOM, f"out of memory: {first_sentence(cause)}")
-        lost = LOST_PEER.search(str(cause)) if isinstance(cause, RuntimeError) else None
-        if lost is not None:
-            return RunError(FAILED, f"lost contact with another rank: {lost.group(0)}", peer_lost=True)
-    return None
+    return first_known(error, RULES)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-import time
 from collections import deque
+from pathlib import Path
 from typing import Any, Deque, Iterator, Optional, Tuple
 
 import mindspore.dataset as ds
@@ -12,13 +12,13 @@ from mindspore.dataset import vision
 from mindspore.dataset.vision import Inter
 
 from ..arguments import Settings
-from ..decoding import END_OF_IMAGE
+from ..choices import one_of
+from ..decoding import is_cut_off
 from ..feed import Feed
 from ..images import Dealer, ImageList, read_images
 from ..normalisation import DEVIATION, MEAN
-from ..outcomes import FAILED, UNSUPPORTED, RunError
+from ..outcomes import FAILED, RunError
 from ..place import Place
-from .feed import Batch
 
 LOADERS = ("native",)
 
@@ -30,10 +30,7 @@ KEPT_PATHS = 100_000
 
 def open_loader(settings: Settings, place: Place) -> Feed:
     """Return the feed of the loader that was asked for; raise ``RunError`` if MindSpore has none of that name."""
-    if settings.loader not in LOADERS:
-        raise RunError(
-            UNSUPPORTED, f"MindSpore has no loader {settings.loader!r}; it has {', '.join(LOADERS)}"
-        )
+    one_of("MindSpore", "loader", settings.loader, LOADERS)
     return NativeFeed(settings, place)
 
 
@@ -53,7 +50,7 @@ class Files:
                 path = self._images.paths[draw.image]
                 self.read.append(path)
                 try:
-                    data = _whole_jpeg(path)
+                    data = _read(path)
                 except RunError as stopped:
                     self.stopped = stopped
                     raise
@@ -69,6 +66,7 @@ class NativeFeed(Feed):
         """Start the pipeline."""
         images = read_images(settings.data, settings.classes)
         self.epoch_images = len(images.paths)
+        self.workers = max(1, settings.loader_workers)
         batch = settings.batch_per_device
         self._files = Files(
             images, Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed)
@@ -86,36 +84,39 @@ class NativeFeed(Feed):
                 vision.HWC2CHW(),
             ],
             input_columns=["image"],
-            num_parallel_workers=max(1, settings.loader_workers),
+            num_parallel_workers=self.workers,
         )
         self._pipeline = pipeline.batch(batch, drop_remainder=True)
         self._iterator = self._pipeline.create_tuple_iterator(num_epochs=1, do_copy=False)
         self._batches = iter(self._iterator)
+        # With the first batch its threads start, so that they are known before those that compute are bound.
+        self._first: Any = self._fetch()
 
-    def next(self) -> Batch:
+    def next(self) -> Tuple[Any, Any]:
         """Wait for the pipeline; raise ``RunError``, naming the file, for an image that cannot be used."""
-        started = time.perf_counter()
+        first, self._first = self._first, None
+        return self._fetch() if first is None else first
+
+    def _fetch(self) -> Any:
         try:
-            images, labels = next(self._batches)
+            return tuple(self.timed(self._batches.__next__))
         except RuntimeError as error:
             raise self._files.stopped or _culprit(self._files.read) or error from error
-        self.wait_s = time.perf_counter() - started
-        return images, labels
 
     def close(self) -> None:
         """End the pipeline's threads."""
         self._iterator.stop()
 
 
-def _whole_jpeg(path: str) -> Any:
-    """Return a file's bytes; a file without JPEG's end marker would be decoded with its rest in grey."""
+def _read(path: str) -> Any:
+    """Return a file's bytes; a JPEG without its end marker would be decoded with its rest in grey."""
     try:
-        data = np.fromfile(path, np.uint8)
+        data = Path(path).read_bytes()
     except OSError as error:
         raise RunError(FAILED, f"cannot read {path}: {error.strerror}") from error
-    if END_OF_IMAGE not in data[-4096:].tobytes():
+    if is_cut_off(data):
         raise RunError(FAILED, f"{path} cannot be decoded: it has no end-of-image marker")
-    return data
+    return np.frombuffer(data, np.uint8)
 
 
 def _culprit(paths: "Deque[str]") -> Optional[RunError]:
@@ -125,5 +126,5 @@ def _culprit(paths: "Deque[str]") -> Optional[RunError]:
         try:
             decode(np.fromfile(path, np.uint8))
         except (RuntimeError, ValueError, TypeError):
-            return RunError(FAILED, f"{path} cannot be decoded: it is no JPEG that MindSpore can read")
+            return RunError(FAILED, f"{path} cannot be decoded: it is no image that MindSpore can read")
     return None

@@ -9,6 +9,7 @@ import numpy as np
 from mindspore import nn, ops
 
 from ..architectures import ARCHITECTURES
+from ..observing import by_shared_names, convolution_seen
 from ..training import ConvolutionSeen, Observation
 
 NORM_VECTORS = {
@@ -20,18 +21,11 @@ NORM_VECTORS = {
 
 
 def named_parameters(model: nn.Cell, name: str) -> Dict[str, ms.Parameter]:
-    """Return the model's parameters and running statistics by the names of ``Architecture.shapes``.
-
-    The convolutions of the cells are in the order of the forward pass, as the description's are.
-    """
-    norms = [cell for _, cell in model.cells_and_names() if isinstance(cell, nn.BatchNorm2d)]
-    named: Dict[str, ms.Parameter] = {}
-    for layer, conv, norm in zip(ARCHITECTURES[name].convolutions, _convolutions(model), norms):
-        named[layer.name + ".conv.weight"] = conv.weight
-        for vector, own in NORM_VECTORS.items():
-            named[layer.name + ".bn." + vector] = getattr(norm, own)
-    (classifier,) = [cell for _, cell in model.cells_and_names() if isinstance(cell, nn.Dense)]
-    return {**named, "classifier.weight": classifier.weight, "classifier.bias": classifier.bias}
+    """Return the model's parameters and running statistics by the names of ``Architecture.shapes``."""
+    (classifier,) = cells(model, nn.Dense)
+    return by_shared_names(
+        name, cells(model, nn.Conv2d), cells(model, nn.BatchNorm2d), classifier, NORM_VECTORS
+    )
 
 
 def load(parameters: Mapping[str, ms.Parameter], weights: Mapping[str, Any]) -> None:
@@ -62,7 +56,7 @@ def observe(
     seen: List[ConvolutionSeen] = []
     hooks = [
         conv.register_forward_hook(_noting(layer.name, seen))
-        for layer, conv in zip(ARCHITECTURES[name].convolutions, _convolutions(model))
+        for layer, conv in zip(ARCHITECTURES[name].convolutions, cells(model, nn.Conv2d))
     ]
     mode = ms.get_context("mode")
     ms.set_context(mode=ms.PYNATIVE_MODE)
@@ -82,8 +76,9 @@ def observe(
     return Observation(logits.asnumpy().astype(np.float32), float(loss.asnumpy()), shared, seen)
 
 
-def _convolutions(model: nn.Cell) -> List[nn.Conv2d]:
-    return [cell for _, cell in model.cells_and_names() if isinstance(cell, nn.Conv2d)]
+def cells(model: nn.Cell, kind: Any) -> List[Any]:
+    """Return the cells of a kind, in the order of the forward pass."""
+    return [cell for _, cell in model.cells_and_names() if isinstance(cell, kind)]
 
 
 def _noting(name: str, seen: List[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
@@ -91,17 +86,9 @@ def _noting(name: str, seen: List[ConvolutionSeen]) -> Callable[[Any, Any, Any],
         # The operator itself is asked, and not the cell: the cell turns its arguments into these.
         operator = conv.conv2d
         top, bottom, left, right = operator.pad
-        values = output.asnumpy().astype(np.float64)
+        padding, stride = ((top, bottom), (left, right)), operator.stride[-2:]
         seen.append(
-            ConvolutionSeen(
-                name=name,
-                kernel=tuple(operator.kernel_size),
-                stride=tuple(operator.stride[-2:]),
-                padding=((top, bottom), (left, right)),
-                groups=operator.group,
-                output=tuple(output.shape),
-                output_norm=float(np.sqrt((values * values).sum())),
-            )
+            convolution_seen(name, operator.kernel_size, stride, padding, operator.group, output.asnumpy())
         )
 
     return note

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple
+from typing import Any, List, NamedTuple, Tuple
 
 from mindspore import nn
 from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
+from .observing import cells
 
-class Seen(NamedTuple):
-    """The output of the network's second convolution: its type, like ``float16``, and its batch."""
 
-    compute_dtype: str
-    batch: int
+class Output(NamedTuple):
+    """The output of the network's second convolution: its type, like ``float16``, and its shape."""
+
+    dtype: str
+    shape: Tuple[int, ...]
 
 
 class HookWitness:
@@ -23,20 +25,19 @@ class HookWitness:
 
     def __init__(self, model: nn.Cell) -> None:
         """Hook into the model."""
-        self._seen: List[Seen] = []
-        second = [cell for _, cell in model.cells_and_names() if isinstance(cell, nn.Conv2d)][1]
-        self._hook = second.register_forward_hook(self._see)
+        self._seen: List[Output] = []
+        self._hook = cells(model, nn.Conv2d)[1].register_forward_hook(self._see)
 
     def _see(self, _cell: nn.Cell, _inputs: Any, output: Any) -> None:
-        self._seen.append(Seen(str(output.dtype).lower(), output.shape[0]))
+        self._seen.append(Output(str(output.dtype).lower(), tuple(output.shape)))
 
-    def look(self) -> Seen:
+    def look(self) -> Output:
         """Take the hook away and return what the first step showed."""
         self._hook.remove()
         return self._seen[0]
 
 
-def in_graph(step: nn.Cell) -> Seen:
+def in_graph(step: nn.Cell) -> Output:
     """Return the same from a compiled step: the type of the second convolution in MindSpore's own graph of it.
 
     A hook would be compiled with the network and could not tell anything.
@@ -46,4 +47,4 @@ def in_graph(step: nn.Cell) -> Seen:
     second = [node for node in model.graph.node if node.op_type == "Conv2D"][1]
     tensor = second.output_type.tensor_type
     name = DataType.Name(tensor.elem_type).replace("DT_", "").lower()
-    return Seen(name, int(tensor.shape.dim[0].size))
+    return Output(name, tuple(int(side.size) for side in tensor.shape.dim))

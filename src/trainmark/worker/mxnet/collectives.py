@@ -7,23 +7,23 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from typing import Any, Dict, List, Optional
+from typing import Any, Callable, Dict, List, Sequence, Type
 
 import mxnet as mx
 from mxnet import gluon
 
 from ..outcomes import UNSUPPORTED, RunError, first_sentence
+from ..peers import Peers
 from ..place import Place
-from .peers import Peers
+from ..ranks import Ranks
 
 SERVER = Path(__file__).with_name("server.py")
 END_S = 10.0
 
 
-class Collective:
-    """What every way has; by itself the one for a single rank: Gluon's trainer updates the weights where they are."""
+class Collective(Ranks):
+    """What every way has; by itself the one for a lone rank: Gluon's trainer updates the weights where they are."""
 
-    backend: Optional[str] = None
     divisor = 1
     """What the sum of the ranks' gradients still has to be divided by."""
 
@@ -31,11 +31,25 @@ class Collective:
         """Return Gluon's trainer with MXNet's SGD; all ranks have the parameters of rank 0 then."""
         return gluon.Trainer(parameters, "sgd", optimizer, kvstore=None)
 
-    def leave(self) -> None:
-        """Leave together with the other ranks, and end whatever was started."""
+
+class Together(Collective):
+    """Several ranks: what is no gradient goes over the plain connections beside the collective."""
+
+    def __init__(self, peers: Peers) -> None:
+        """Take the connections to the others."""
+        super().__init__(peers.place)
+        self._peers = peers
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        self._peers.barrier()
+
+    def gather(self, values: Sequence[int]) -> List[List[int]]:
+        """Return every rank's values."""
+        return self._peers.gather(list(values))
 
 
-class ParameterServer(Collective):
+class ParameterServer(Together):
     """MXNet's ``dist_sync``: gradients are pushed to servers, summed there and pulled, one server a node.
 
     The update happens in the workers (``update_on_kvstore=False``), because an optimizer on the servers cannot be
@@ -46,7 +60,7 @@ class ParameterServer(Collective):
 
     def __init__(self, peers: Peers) -> None:
         """Start the scheduler (rank 0) and this node's server, and meet all of them."""
-        self._peers = peers
+        super().__init__(peers)
         place = peers.place
         self.divisor = place.world_size
         assert place.address is not None
@@ -58,6 +72,10 @@ class ParameterServer(Collective):
             self._helpers.append(_start("server"))
         os.environ["DMLC_ROLE"] = "worker"
         self._store: Any = peers.run(lambda: mx.kv.create("dist_sync"))
+
+    def counted(self) -> int:
+        """Return the workers that the store counts."""
+        return int(self._store.num_workers)
 
     def trainer(self, parameters: Any, optimizer: Dict[str, Any]) -> Any:
         """Return Gluon's trainer around the store, with the weights of rank 0 in every rank.
@@ -85,16 +103,17 @@ class ParameterServer(Collective):
             except subprocess.TimeoutExpired:
                 helper.kill()
                 helper.wait()
+        self._peers.leave()
 
 
-class Horovod(Collective):
+class Horovod(Together):
     """Horovod over gloo: a ring of all ranks, which rank 0's rendezvous server brings together."""
 
     backend = "horovod gloo"
 
     def __init__(self, peers: Peers) -> None:
         """Meet the other ranks."""
-        self._peers = peers
+        super().__init__(peers)
         self._hvd = import_horovod()
         place = peers.place
         self._rendezvous: Any = None
@@ -104,6 +123,10 @@ class Horovod(Collective):
             port = self._rendezvous.server_port
         os.environ.update(_horovod_variables(place, peers.gather(port)[0]))
         peers.run(self._hvd.init)
+
+    def counted(self) -> int:
+        """Return the ranks of the ring."""
+        return int(self._hvd.size())
 
     def trainer(self, parameters: Any, optimizer: Dict[str, Any]) -> Any:
         """Return Horovod's trainer, which averages by itself."""
@@ -117,21 +140,12 @@ class Horovod(Collective):
         self._peers.barrier()
         if self._rendezvous is not None:
             self._rendezvous.shutdown()
+        self._peers.leave()
 
 
-def check_collective(name: str, place: Place) -> None:
-    """Raise ``RunError`` if this environment has no such collective; called before the ranks meet."""
-    if name not in COLLECTIVES:
-        raise RunError(
-            UNSUPPORTED, f"the MXNet worker has no collective {name!r}; it has {', '.join(COLLECTIVES)}"
-        )
-    if name == "horovod" and place.world_size > 1:
-        import_horovod()
-
-
-def open_collective(name: str, peers: Peers) -> Collective:
-    """Return the collective that was asked for, with all ranks in it."""
-    return COLLECTIVES[name](peers) if peers.place.world_size > 1 else Collective()
+def open_collective(name: str, place: Place, on_lost: Callable[[RunError], None]) -> Collective:
+    """Return the collective that was asked for, with all ranks in it; ``on_lost`` hears of one that has gone."""
+    return COLLECTIVES[name](Peers(place, on_lost)) if place.world_size > 1 else Collective(place)
 
 
 def import_horovod() -> Any:
@@ -147,7 +161,7 @@ def import_horovod() -> Any:
     return hvd
 
 
-COLLECTIVES: Dict[str, Any] = {"native": ParameterServer, "horovod": Horovod}
+COLLECTIVES: Dict[str, Type[Together]] = {"native": ParameterServer, "horovod": Horovod}
 
 
 def _variables(place: Place) -> Dict[str, str]:

@@ -13,14 +13,14 @@ HE_FAN_IN = mx.init.MSRAPrelu(factor_type="in", slope=0)
 """Normal with variance 2 / fan-in (He et al., https://arxiv.org/abs/1502.01852)."""
 
 
-def prefix_of(name: str) -> str:
+def _prefix_of(name: str) -> str:
     """Return how MXNet's names of a layer's parameters begin: its parameters live in one flat dictionary."""
     return name.replace(".", "_") + "_"
 
 
 def _unit(description: Convolution, layout: str, relu: bool) -> nn.HybridSequential:
     """Return a convolution with its batch norm, and a ReLU if asked for."""
-    prefix = prefix_of(description.name)
+    prefix = _prefix_of(description.name)
     unit = nn.HybridSequential(prefix=prefix)
     unit.add(
         nn.Conv2D(
@@ -106,6 +106,13 @@ def build_model(name: str, classes: int, layout: str, context: Any) -> nn.Hybrid
 def trainable(model: HybridBlock) -> List[Any]:
     """Return the parameters that have a gradient; running statistics are parameters without one in Gluon."""
     return [parameter for parameter in model.collect_params().values() if parameter.grad_req != "null"]
+
+
+def blocks(model: HybridBlock, kind: Any) -> List[Any]:
+    """Return the network's blocks of a kind, in the order of its description."""
+    found: List[Any] = []
+    model.apply(lambda block: found.append(block) if isinstance(block, kind) else None)
+    return found
 
 
 def count_parameters(model: HybridBlock) -> int:

@@ -11,6 +11,7 @@ import numpy as np
 from mxnet.contrib import amp
 
 from ..arguments import Recipe
+from ..choices import one_of
 from ..outcomes import UNSUPPORTED, RunError
 
 
@@ -33,10 +34,7 @@ def choose_precision(name: str, context: Any) -> Precision:
 
     AMP replaces MXNet's operators by ones that cast what they are given, so it comes before the model.
     """
-    if name not in PRECISIONS:
-        raise RunError(
-            UNSUPPORTED, f"the MXNet worker has no precision {name!r}; it has {', '.join(PRECISIONS)}"
-        )
+    one_of("the MXNet worker", "precision", name, PRECISIONS)
     on_cpu = context.device_type == "cpu"
     if name == "amp-fp16" and on_cpu:
         raise RunError(UNSUPPORTED, "MXNet computes no FP16 convolutions on a CPU")
@@ -76,11 +74,6 @@ class LossScale:
                 yield scaled
         else:
             yield loss if self.fixed is None else loss * self.fixed
-
-    @property
-    def word(self) -> Any:
-        """Return the scale as the events have it."""
-        return "dynamic" if self.dynamic else self.fixed
 
 
 def dtype_name(array: Any) -> str:

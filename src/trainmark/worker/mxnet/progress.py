@@ -18,7 +18,7 @@ from typing import Any, Callable, List, Optional, Sequence
 from mxnet.base import _LIB, check_call
 
 from ..outcomes import RunError
-from ..window import HostMarks
+from ..window import HostMarks, Marks
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
@@ -32,12 +32,14 @@ class _Context(ctypes.Structure):
     _fields_ = (("device_type", ctypes.c_int32), ("device_id", ctypes.c_int32))
 
 
-class Progress:
+class Progress(Marks):
     """Marks on the engine, and waiting for what it was handed."""
 
-    def __init__(self, slots: int) -> None:
-        """Make room for ``slots`` marks."""
-        self._marks = HostMarks(slots)
+    def __init__(self, slots: int, weights: Sequence[Any]) -> None:
+        """Make room for ``slots`` marks; a step is done when all ``weights`` are written."""
+        self._marks, self._weights = HostMarks(slots), weights
+        self.marked = 0
+        """The ticket of the last mark, to wait with."""
         self._pushed = 0
         self._over = 0
         self._problem: Optional[RunError] = None
@@ -46,13 +48,13 @@ class Progress:
         self._note = _FUNCTION(self._noted)
         self._give_up = _DELETER(self._given_up)
 
-    def mark(self, slot: int, arrays: Sequence[Any]) -> int:
-        """Note the time in ``slot`` once all ``arrays`` are written; return a ticket to wait with."""
-        return self._push(slot + 1, arrays)
+    def mark(self, slot: int) -> None:
+        """Let the engine note the time in ``slot`` once all weights are written."""
+        self.marked = self._push(slot + 1, self._weights)
 
-    def ticket(self, arrays: Sequence[Any]) -> int:
-        """Return a ticket to wait with until all ``arrays`` are written, or given up."""
-        return self._push(0, arrays)
+    def ticket(self, *arrays: Any) -> int:
+        """Return a ticket to wait with until the weights and ``arrays`` are written, or given up."""
+        return self._push(0, [*self._weights, *arrays])
 
     def wait(self, ticket: int) -> None:
         """Wait for a ticket; raise what ``fail`` was called with, if that comes first."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..choices import one_of
 from ..outcomes import UNSUPPORTED, RunError
 
 NONE, GRAPH = "none", "graph"
@@ -9,8 +10,7 @@ NONE, GRAPH = "none", "graph"
 
 def check_compiler(name: str, world_size: int) -> None:
     """Raise ``RunError`` (unsupported) for a compiler that is not there, or not for so many ranks."""
-    if name not in (NONE, GRAPH):
-        raise RunError(UNSUPPORTED, f"OneFlow has no compiler {name!r}; it has {NONE}, {GRAPH}")
+    one_of("OneFlow", "compiler", name, (NONE, GRAPH))
     if name == GRAPH and world_size > 1:
         raise RunError(
             UNSUPPORTED,

@@ -35,9 +35,12 @@ class TrainGraph(nn.Graph):
         """
         super().__init__()
         self.network, self.loss = network, loss
+        self.builds = 0
         self.add_optimizer(optimizer, lr_sch=rates)
         self.config.allow_fuse_add_to_output(True)
         self.config.allow_fuse_model_update_ops(True)
+        # As torch's ``cudnn.benchmark``: convolutions are tried out when the graph is compiled.
+        self.config.enable_cudnn_conv_heuristic_search_algo(False)
         if mixed is not None:
             self._mix(mixed)
         if mixed == "float16":
@@ -52,7 +55,8 @@ class TrainGraph(nn.Graph):
         self.config.enable_amp(True, **({"dtype": getattr(flow, dtype)} if takes_type else {}))
 
     def build(self, images: Any, labels: Any) -> Any:
-        """Describe the step; return its loss."""
+        """Describe the step; return its loss. OneFlow calls it once for each time that it compiles."""
+        self.builds += 1
         loss = self.loss(self.network(images), labels)
         loss.backward()
         return loss

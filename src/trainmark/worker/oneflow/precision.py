@@ -8,6 +8,7 @@ from typing import Any, Dict, NamedTuple
 
 import oneflow as flow
 
+from ..choices import no_tf32_on_cpu, one_of
 from ..outcomes import UNSUPPORTED, RunError
 from .compilers import GRAPH
 
@@ -37,11 +38,9 @@ def choose_precision(name: str, device: str, compiler: str) -> Precision:
     Raises ``RunError`` (unsupported) for what OneFlow does not have. Its autocast turns itself off on a CPU, with no
     more than a warning (``amp/autocast_mode.py``), and its ``GradScaler`` works in ``nn.Graph`` alone.
     """
-    if name not in PRECISIONS:
-        raise RunError(UNSUPPORTED, f"OneFlow's worker has no {name}; it has {', '.join(PRECISIONS)}")
+    one_of("OneFlow's worker", "precision", name, PRECISIONS)
+    no_tf32_on_cpu(name, device)
     precision = PRECISIONS[name]
-    if device == "cpu" and precision.tf32:
-        raise RunError(UNSUPPORTED, "tf32 needs an NVIDIA GPU: a CPU has no TF32")
     if device == "cpu" and precision.mixed:
         raise RunError(UNSUPPORTED, f"{name} needs a GPU: OneFlow has no mixed precision on a CPU")
     if precision.compute == "float16" and compiler != GRAPH:

@@ -3,39 +3,37 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-import numpy as np
 import oneflow as flow
 from oneflow import nn
 
 from ..arguments import Settings
+from ..choices import one_of, own_gpu
+from ..facts import Expected, Facts, Seen
 from ..feed import Feed
-from ..host import cpu_name, peak_resident_bytes
-from ..outcomes import UNSUPPORTED, RunError, require_as_asked
+from ..host import cpu_name
+from ..outcomes import UNSUPPORTED, RunError
 from ..place import Place
-from ..schedule import learning_rates
 from ..training import Observation, Training
 from ..window import HostMarks, slots_for
 from . import observing
 from .compilers import GRAPH, check_compiler
-from .feed import OneBatch, synthetic
+from .feed import ToDevice
 from .networks import SmoothedCrossEntropy, build_network, count_parameters
 from .precision import Precision, autocast, choose_precision
+from .ranks import Peers
 
 
 def open_training(settings: Settings, place: Place) -> OneFlowTraining:
-    """Return the training, ready for its first step.
-
-    OneFlow has met the other ranks when it was imported, by the variables that a launcher sets.
-    """
+    """Return the training, ready for its first step."""
     _check_version()
-    if settings.layout != "nchw":
-        raise RunError(UNSUPPORTED, f"OneFlow's worker has no layout {settings.layout}; it has nchw")
-    if settings.collective != "native":
-        raise RunError(UNSUPPORTED, f"OneFlow has no collective {settings.collective!r}; it has native")
+    one_of("OneFlow's worker", "layout", settings.layout, ("nchw",))
     check_compiler(settings.compiler, place.world_size)
-    device = _choose_device(settings.device, place)
+    gpu = own_gpu(
+        "OneFlow", settings.device, flow.cuda.device_count() if flow.cuda.is_available() else 0, place
+    )
+    device = flow.device("cpu") if gpu is None else flow.device("cuda", gpu)
     precision = choose_precision(settings.precision, device.type, settings.compiler)
     if settings.threads:
         flow.set_num_threads(settings.threads)
@@ -51,60 +49,39 @@ class OneFlowTraining(Training):
     """
 
     def __init__(
-        self, settings: Settings, place: Place, device: Any, precision: Precision, feed: Feed
+        self, settings: Settings, place: Place, device: Any, precision: Precision, feed: Optional[Feed]
     ) -> None:
         """Build network and optimizer, and fetch the first batch."""
-        self._settings, self._place, self._device, self._precision = settings, place, device, precision
-        self._feed = feed
-        self.epoch_images = feed.epoch_images
-        self.data_waits_s: List[float] = [0.0] * settings.steps
-        recipe = settings.recipe
+        ranks = Peers(place, device)
+        super().__init__(settings, ranks, HostMarks(slots_for(settings.steps)), ToDevice(device), feed)
+        self._device, self._precision = device, precision
 
         flow.manual_seed(settings.seed)
         self.network = build_network(settings.model, settings.classes).to(device)
         self.network.train()
-        self.loss = SmoothedCrossEntropy(recipe.label_smoothing).to(device)
+        self.loss = SmoothedCrossEntropy(settings.recipe.label_smoothing).to(device)
+        self._hooks = observing.Hooks(self.network, settings.model)
+        self._tensors = observing.named_tensors(self.network, settings.model)
         self._parameters = count_parameters(self.network)
-        self._stem, self._second = [
-            module for module in self.network.modules() if isinstance(module, nn.Conv2d)
-        ][:2]
-        self._convolutions: Optional[observing.Convolutions] = None
-        self._inside: Optional[Any] = None
-        self._second.register_forward_hook(self._witness)
-        if place.world_size > 1:
-            # Batch-norm statistics stay each rank's own, as in the usual recipes without SyncBN.
-            self.network = flow.nn.parallel.DistributedDataParallel(self.network, broadcast_buffers=False)
+        self.network = ranks.wrap(self.network)
         self.optimizer = make_optimizer(self.network, settings, device)
         self.autocast = autocast(precision, settings.compiler)
-        global_batch = settings.batch_per_device * place.world_size
-        self._rates = learning_rates(recipe, settings.steps, self.epoch_images, global_batch)
-        self._graph = self._build_graph(global_batch) if settings.compiler == GRAPH else None
-        self._marks = HostMarks(slots_for(settings.steps))
-        self._losses: List[Any] = [None] * settings.steps
-        self.batch = feed.next()
+        self._graph = self._build_graph() if settings.compiler == GRAPH else None
+        self._losses: List[Any] = []
 
-    def step(self, index: int) -> None:
-        """Train on the batch at hand, then fetch the next one while the device still computes."""
+    def train(self, index: int) -> None:
+        """Train on the batch at hand; a graph has its own schedule of the learning rate in it."""
         if self._graph is not None:
             loss = self._graph(*self.batch)
         else:
             for parameters in self.optimizer.param_groups:
-                parameters["lr"] = self._rates[index]
+                parameters["lr"] = self.rates[index]
             _, loss = self._forward()
             loss.backward()
             self.optimizer.step()
-            self.optimizer.zero_grad()
-        self._losses[index] = loss.detach()
-        self.batch = self._feed.next()
-        self.data_waits_s[index] = self._feed.wait_s
-
-    def _build_graph(self, global_batch: int) -> Any:
-        from .graph import TrainGraph, rates_in_graph
-
-        recipe, precision = self._settings.recipe, self._precision
-        rates = rates_in_graph(self.optimizer, recipe, self.epoch_images, global_batch)
-        mixed = precision.compute if precision.mixed else None
-        return TrainGraph(self.network, self.loss, self.optimizer, rates, mixed, recipe.loss_scale)
+            # Released, and not filled with zeros to which the next step would have to add.
+            self.optimizer.zero_grad(set_to_none=True)
+        self._losses.append(loss.detach())
 
     def _forward(self) -> Tuple[Any, Any]:
         """Return logits and loss of the batch at hand."""
@@ -113,17 +90,14 @@ class OneFlowTraining(Training):
             logits = self.network(images).float()
             return logits, self.loss(logits, labels)
 
-    def _witness(self, _module: Any, _inputs: Any, output: Any) -> None:
-        if self._inside is None:
-            self._inside = (_name_of(output.dtype), output.shape[0])
+    def _build_graph(self) -> Any:
+        from .graph import TrainGraph, rates_in_graph
 
-    def mark(self, slot: int) -> None:
-        """Note the moment at which everything was handed over."""
-        self._marks.mark(slot)
-
-    def seconds_between(self, earlier: int, later: int) -> float:
-        """Return the seconds between two marks."""
-        return self._marks.seconds_between(earlier, later)
+        recipe, precision = self.settings.recipe, self._precision
+        # Graphs are for one rank: the batch of a device is the global one.
+        rates = rates_in_graph(self.optimizer, recipe, self.epoch_images, self.settings.batch_per_device)
+        mixed = precision.compute if precision.mixed else None
+        return TrainGraph(self.network, self.loss, self.optimizer, rates, mixed, recipe.loss_scale)
 
     def synchronize(self) -> None:
         """Wait until OneFlow's own threads, and the GPU, have done everything."""
@@ -131,117 +105,60 @@ class OneFlowTraining(Training):
         if self._device.type == "cuda":
             flow.cuda.synchronize()
 
-    def barrier(self) -> None:
-        """Wait for every rank."""
-        if self._place.world_size > 1:
-            flow.comm.barrier()
-
-    def describe(self) -> Dict[str, Any]:
-        """Return what the run is made of."""
-        recipe = self._settings.recipe
+    def facts(self) -> Facts:
+        """Return what the run is made of; OneFlow tells neither its threads nor the GPU's memory."""
         cuda = self._device.type == "cuda"
-        scaled = self._precision.compute == "float16"
-        return {
-            "framework_version": flow.__version__,
-            "device": self._device.type,
-            "device_name": flow.cuda.get_device_name(self._device) if cuda else cpu_name(),
-            "parameters": self._parameters,
-            "threads": self._settings.threads or None,
-            "decoder": self._feed.decoder,
-            "epoch_images": self.epoch_images,
-            "backend": ("nccl" if cuda else "oneflow") if self._place.world_size > 1 else None,
-            "step_marks": "handed over",
-            "optimizer": {
-                "name": "SGD",
-                "implementation": "fused" if cuda else "single tensor",
-                "loss_scale": (recipe.loss_scale or "dynamic") if scaled else None,
+        measured = cuda and self._graph is not None
+        return Facts(
+            framework_version=flow.__version__,
+            device=self._device.type,
+            device_name=flow.cuda.get_device_name(self._device) if cuda else cpu_name(),
+            parameters=self._parameters,
+            threads=self.settings.threads or None,
+            implementation="fused" if cuda else "single tensor",
+            loss_scaled=self._precision.compute == "float16",
+            others={
+                "step_marks": "handed over",
+                "algorithm_search": "measured" if measured else "OneFlow's own" if cuda else None,
             },
-            "peak_memory_of": "process, resident",
-        }
+        )
 
-    def actual(self) -> Dict[str, Any]:
-        """Compare what the first step computed with to what was asked for, and return it.
+    def seen(self) -> Seen:
+        """Return what the first step computed with.
 
-        What a graph computes with is decided after its layers were traced, so it cannot be seen here: ``null``.
+        The type in a graph is decided after its layers were traced, and whether a GPU's kernels used TF32 stands in
+        no object of OneFlow's: neither can be seen.
         """
-        dtype, batch = self._inside or (None, None)
-        mixed_later = self._settings.compiler == GRAPH and self._precision.mixed
-        seen = {
-            "compute_dtype": None if mixed_later else dtype,
-            "weight_dtype": _name_of(self._stem.weight.dtype),
-            "batch_per_device": batch,
-            "parameters": self._parameters,
-            "world_size": flow.env.get_world_size(),
-        }
-        asked = {
-            "compute_dtype": None if mixed_later else self._precision.compute,
-            "weight_dtype": "float32",
-            "batch_per_device": self._settings.batch_per_device,
-            "world_size": self._place.world_size,
-        }
-        require_as_asked(seen, asked)
-        return seen
+        unseen: Tuple[str, ...] = ()
+        if self._graph is not None and self._precision.mixed:
+            unseen = ("compute_dtype",)
+        if self._device.type == "cuda":
+            unseen += ("tf32_matmul", "tf32_convolution")
+        return self._hooks.told(unseen)
 
-    def compile_s(self) -> Optional[float]:
-        """Return None: OneFlow does not count what it spends on compiling a graph (it is in the first step)."""
-        return None
+    def expected(self) -> Expected:
+        """Return the precision in words."""
+        return Expected(self._precision.compute, tf32=self._precision.tf32)
 
-    def losses(self) -> List[float]:
-        """Return the losses of the global batch."""
-        own = [float(observing.as_numpy(loss)) for loss in self._losses if loss is not None]
-        own += [float("nan")] * (self._settings.steps - len(own))
-        if self._place.world_size == 1:
-            return own
-        total = flow.comm.all_reduce(flow.tensor(own, dtype=flow.float64, device=self._device))
-        return [float(value) / self._place.world_size for value in total.cpu().numpy()]
+    def compilations(self) -> Optional[int]:
+        """Return how often the graph was built; eager operators are not compiled."""
+        return 0 if self._graph is None else self._graph.builds
 
-    def digest(self) -> int:
-        """Return the parameters' bit patterns, weighted by their positions and summed modulo 2 ** 63."""
-        total = 0
-        for parameter in self.network.parameters():
-            bits = observing.as_numpy(parameter).ravel().view(np.int32).astype(np.uint64)
-            weights = 2 * np.arange(bits.size, dtype=np.uint64) + np.uint64(1)
-            total = total * 31 + int((bits * weights).sum(dtype=np.uint64))
-        return total % (1 << 63)
-
-    def peak_memory_bytes(self) -> int:
-        """Return the most memory of this process that was resident; OneFlow does not tell of the device's."""
-        return peak_resident_bytes()
-
-    def gather(self, values: Sequence[int]) -> List[List[int]]:
-        """Return every rank's values."""
-        if self._place.world_size == 1:
-            return [list(values)]
-        own = flow.tensor(list(values), dtype=flow.int64, device=self._device)
-        parts = [flow.zeros_like(own) for _ in range(self._place.world_size)]
-        flow.comm.all_gather(parts, own)
-        return [[int(value) for value in part.cpu().numpy()] for part in parts]
+    def own_losses(self) -> List[float]:
+        """Return the losses of this rank."""
+        return [float(observing.as_numpy(loss)) for loss in self._losses]
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Take over parameters and running statistics."""
-        observing.load(observing.named_tensors(self.network, self._settings.model), weights)
+        observing.load(self._tensors, weights)
 
     def read_weights(self) -> Dict[str, Any]:
         """Return parameters and running statistics."""
-        return observing.read(observing.named_tensors(self.network, self._settings.model))
-
-    def set_batch(self, images: Any, labels: Any) -> None:
-        """Train on this batch from now on."""
-        self._feed.close()
-        self._feed = OneBatch(images, labels, self._settings, self._device)
-        self.batch = self._feed.next()
+        return observing.read(self._tensors)
 
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the step's own network and loss, eagerly."""
-        if self._convolutions is None:
-            self._convolutions = observing.Convolutions(self.network, self._settings.model)
-        tensors = observing.named_tensors(self.network, self._settings.model)
-        return observing.observe(self._convolutions, self._forward, tensors, self.optimizer)
-
-    def close(self) -> None:
-        """End the loader, and leave together with the others."""
-        self._feed.close()
-        self.barrier()
+        return observing.observe(self._hooks, self._forward, self._tensors, self.optimizer)
 
 
 def make_optimizer(network: Any, settings: Settings, device: Any) -> Any:
@@ -272,27 +189,9 @@ def _check_version() -> None:
         )
 
 
-def _choose_device(asked: str, place: Place) -> Any:
-    there = flow.cuda.is_available()
-    if asked == "cpu" or (asked == "auto" and not there):
-        return flow.device("cpu")
-    if not there:
-        raise RunError(UNSUPPORTED, "cuda was asked for, but OneFlow sees no CUDA device here")
-    seen = flow.cuda.device_count()
-    if place.local_rank >= seen:
-        raise RunError(
-            UNSUPPORTED, f"local rank {place.local_rank} has no GPU: OneFlow sees {seen} on this node"
-        )
-    return flow.device("cuda", place.local_rank)
-
-
-def _name_of(dtype: Any) -> str:
-    return str(dtype).rpartition(".")[2]
-
-
-def _open_feed(settings: Settings, place: Place, device: Any) -> Feed:
+def _open_feed(settings: Settings, place: Place, device: Any) -> Optional[Feed]:
     if settings.synthetic:
-        return synthetic(settings, place.rank, device)
+        return None
     from .loader import open_loader
 
     return open_loader(settings, place, device)

@@ -1,39 +1,42 @@
-"""The device of this rank: choosing it, its threads, marking time on it, and what it is called."""
+"""The device of this rank: choosing it, how it computes, and what it is called."""
 
 from __future__ import annotations
 
 import ctypes
 import os
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Optional
 
 import paddle
 
+from ..choices import own_gpu
 from ..host import cpu_name, peak_resident_bytes
 from ..outcomes import UNSUPPORTED, RunError
 from ..place import Place
 
+SEARCH = "FLAGS_cudnn_exhaustive_search"
+
 
 def choose_device(asked: str, place: Place) -> str:
     """Return ``cpu`` or ``cuda`` and make this rank's one the current one; raise ``RunError`` if it is not there."""
-    seen = paddle.device.cuda.device_count() if paddle.device.is_compiled_with_cuda() else 0
-    if asked == "cpu" or (asked == "auto" and seen == 0):
+    built = paddle.device.is_compiled_with_cuda()
+    if asked == "cuda" and not built:
+        raise RunError(UNSUPPORTED, "cuda was asked for, but this PaddlePaddle is built for CPUs only")
+    index = own_gpu("PaddlePaddle", asked, paddle.device.cuda.device_count() if built else 0, place)
+    if index is None:
         paddle.device.set_device("cpu")
         return "cpu"
-    if not paddle.device.is_compiled_with_cuda():
-        raise RunError(UNSUPPORTED, "cuda was asked for, but this PaddlePaddle is built for CPUs only")
-    if seen == 0:
-        raise RunError(UNSUPPORTED, "cuda was asked for, but PaddlePaddle sees no CUDA device here")
-    index = place.local_rank
-    if index >= seen:
-        # Some launchers show each rank its own GPU alone.
-        if seen != 1 or "CUDA_VISIBLE_DEVICES" not in os.environ:
-            raise RunError(
-                UNSUPPORTED, f"local rank {index} has no GPU: PaddlePaddle sees {seen} on this node"
-            )
-        index = 0
     paddle.device.set_device(f"gpu:{index}")
+    # Its default is a heuristic; the search happens in the first steps, and shapes never change.
+    paddle.set_flags({SEARCH: True})
     return "cuda"
+
+
+def algorithm_search(device: str) -> Optional[str]:
+    """Return how cuDNN's algorithms are chosen, by Paddle's own word; None on a CPU."""
+    if device == "cpu":
+        return None
+    return "cudnn, exhaustive" if paddle.get_flags([SEARCH])[SEARCH] else "cudnn, heuristic"
 
 
 def device_index(device: str) -> int:
@@ -68,29 +71,13 @@ def math_threads() -> Optional[int]:
         return None
 
 
-class CudaMarks:
-    """Marks by CUDA events on the stream that trains."""
-
-    def __init__(self, slots: int) -> None:
-        """Make the events beforehand, because making one is dearer than recording it."""
-        self._events: List[Any] = [paddle.device.cuda.Event(enable_timing=True) for _ in range(slots)]
-
-    def mark(self, slot: int) -> None:
-        """Record the event after everything that was launched so far."""
-        self._events[slot].record()
-
-    def seconds_between(self, earlier: int, later: int) -> float:
-        """Return the seconds on the device between two recorded events."""
-        return float(self._events[earlier].elapsed_time(self._events[later])) / 1e3
-
-
 def peak_memory_bytes(device: str) -> int:
-    """Return the most memory held: by Paddle's allocator on a GPU, by the process (resident) on a CPU."""
+    """Return the most memory: in use by tensors on a GPU, of the process (resident) on a CPU."""
     if device == "cuda":
-        return int(paddle.device.cuda.max_memory_reserved())
+        return int(paddle.device.cuda.max_memory_allocated())
     return peak_resident_bytes()
 
 
 def peak_memory_of(device: str) -> str:
     """Return in words what ``peak_memory_bytes`` counts."""
-    return "device, reserved by PaddlePaddle" if device == "cuda" else "process, resident"
+    return "device, in use by PaddlePaddle" if device == "cuda" else "process, resident"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, List, Optional, Sequence
+from typing import Any, List, Sequence
 
 import paddle
 import paddle.distributed as dist
@@ -12,16 +12,16 @@ from paddle.distributed.fleet.utils.hybrid_parallel_util import fused_allreduce_
 from paddle.distributed.parallel import sync_params_buffers
 
 from ..place import Place
+from ..ranks import Ranks
 from .device import device_index
 
 
-class Group:
-    """All ranks of the run; every method does the obvious thing when there is no other rank."""
+class Group(Ranks):
+    """All ranks of the run; Paddle makes no group for a rank that is the only one."""
 
     def __init__(self, place: Place, device: str) -> None:
-        """Meet the other ranks; Paddle makes no group for a rank that is the only one."""
-        self.place = place
-        self.backend: Optional[str] = None
+        """Meet the other ranks."""
+        super().__init__(place)
         if place.world_size > 1:
             self.backend = "nccl" if device == "cuda" else "gloo"
             os.environ.update(variables(place, self.backend, device_index(device)))
@@ -46,6 +46,10 @@ class Group:
         if self.backend == "gloo":
             fused_allreduce_gradients(parameters, None)
 
+    def counted(self) -> int:
+        """Return the ranks of Paddle's group."""
+        return 1 if self.backend is None else int(dist.get_world_size())
+
     def barrier(self) -> None:
         """Wait for every rank."""
         if self.backend is not None:
@@ -53,19 +57,12 @@ class Group:
 
     def gather(self, values: Sequence[int]) -> List[List[int]]:
         """Return the values of every rank, by rank."""
-        own = paddle.to_tensor(list(values), dtype="int64")
         if self.backend is None:
-            return [own.tolist()]
+            return super().gather(values)
+        own = paddle.to_tensor(list(values), dtype="int64")
         parts: List[Any] = []
         dist.all_gather(parts, own)
         return [part.tolist() for part in parts]
-
-    def mean(self, values: Any) -> Any:
-        """Return the mean over the ranks of a floating-point tensor, element by element."""
-        if self.backend is None:
-            return values
-        dist.all_reduce(values)
-        return values / self.place.world_size
 
     def leave(self) -> None:
         """End the group together: a rank that leaves first, with the store in it, can abort the others."""

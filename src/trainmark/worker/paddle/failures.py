@@ -5,43 +5,39 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from ..outcomes import FAILED, OOM, RunError, any_cause, first_sentence
+from ..failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, loader_ended, lost_peer, out_of_memory
+from ..outcomes import OOM, RunError
 
-OUT_OF_MEMORY = re.compile(
-    r"ResourceExhausted|out of memory|std::bad_alloc|Cannot allocate memory|ALLOC_FAILED", re.IGNORECASE
-)
 WANTED_ON_HOST = re.compile(r"Fail to alloc memory of (\d+)")
 WANTED_ON_GPU = re.compile(r"Cannot allocate ([\d.]+[KMG]?B) memory on GPU")
-LOST_PEER = re.compile(
-    r"Connection (closed|reset) by peer|Broken pipe|Connection refused|Timed out waiting|Socket Timeout|"
-    r"TIMEOUT self_rank = \w+ pair_rank = -?\w+|NCCL[^.]{0,80}(remote|peer)",
-    re.IGNORECASE,
-)
+GLOO_TIMEOUT = re.compile(r"TIMEOUT self_rank = \w+ pair_rank = -?\w+")
+LOADER_ENDED = re.compile("DataLoader process")
 
 
 def stopped_by(error: BaseException) -> Optional[RunError]:
     """Return the outcome of a failure that is known by its type or its text, or None.
 
     Paddle turns its C++ error classes into Python's (ResourceExhausted is a MemoryError), and what other libraries
-    throw, gloo among them, into RuntimeError or OSError.
+    throw, gloo among them, into RuntimeError, ValueError or OSError.
     """
-    for cause in any_cause(error):
-        text = str(cause)
-        if isinstance(cause, MemoryError) or (isinstance(cause, RuntimeError) and OUT_OF_MEMORY.search(text)):
-            return RunError(OOM, _memory_sentence(text))
-        lost = LOST_PEER.search(text) if isinstance(cause, (RuntimeError, ValueError, OSError)) else None
-        if lost is not None:
-            return RunError(FAILED, f"lost contact with another rank: {lost.group(0)}", peer_lost=True)
-        if isinstance(cause, SystemError) and "DataLoader process" in text:
-            return RunError(FAILED, f"a loader process ended: {first_sentence(cause)}")
-    return None
+    return first_known(error, RULES)
 
 
-def _memory_sentence(text: str) -> str:
-    """Return what Paddle's message says of how much could not be had, and where."""
-    on_gpu, on_host = WANTED_ON_GPU.search(text), WANTED_ON_HOST.search(text)
-    if on_gpu is not None:
-        return f"the GPU is out of memory: it could not allocate {on_gpu.group(1)}"
-    if on_host is not None:
-        return f"the host is out of memory: it could not allocate {on_host.group(1)} bytes"
-    return "out of memory, and PaddlePaddle does not say where"
+def _on_gpu(_error: BaseException, found: "re.Match[str]") -> RunError:
+    return RunError(OOM, f"the GPU is out of memory: it could not allocate {found.group(1)}")
+
+
+def _on_host(_error: BaseException, found: "re.Match[str]") -> RunError:
+    return RunError(OOM, f"the host is out of memory: it could not allocate {found.group(1)} bytes")
+
+
+_MEMORY = (MemoryError, RuntimeError)
+_CONTACT = (RuntimeError, ValueError, OSError)
+RULES = (
+    Known(_MEMORY, WANTED_ON_GPU, _on_gpu),
+    Known(_MEMORY, WANTED_ON_HOST, _on_host),
+    Known(_MEMORY, OUT_OF_MEMORY, out_of_memory),
+    Known(_CONTACT, GLOO_TIMEOUT, lost_peer),
+    Known(_CONTACT, LOST_PEER, lost_peer),
+    Known((SystemError,), LOADER_ENDED, loader_ended),
+)

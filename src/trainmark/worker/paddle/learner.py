@@ -10,6 +10,7 @@ from paddle import nn
 from paddle.static import InputSpec
 
 from ..arguments import Settings
+from ..choices import one_of
 from ..outcomes import UNSUPPORTED, RunError
 
 NONE = "none"
@@ -37,8 +38,7 @@ def check_compiler(name: str) -> None:
 
     ``to_static`` takes CINN as a backend from any build, and leaves it out without a word where it is not there.
     """
-    if name not in BACKENDS:
-        raise RunError(UNSUPPORTED, f"PaddlePaddle has no compiler {name!r}; it has {', '.join(BACKENDS)}")
+    one_of("PaddlePaddle", "compiler", name, BACKENDS)
     if BACKENDS[name] == "CINN" and not paddle.is_compiled_with_cinn():
         raise RunError(
             UNSUPPORTED, f"{name}: this PaddlePaddle is built without the compiler CINN, as PyPI's is"
@@ -70,7 +70,6 @@ def trace(learner: Learner, batch: Tuple[Any, Any]) -> float:
     return time.perf_counter() - started
 
 
-def programs(learner: Learner) -> Optional[int]:
-    """Return how many programs were compiled, or None for a learner that is not."""
-    compiled = getattr(learner.forward, "program_cache", None)
-    return None if compiled is None else len(compiled)
+def programs(learner: Learner) -> int:
+    """Return how many programs were compiled so far: none for a learner that runs operator by operator."""
+    return len(getattr(learner.forward, "program_cache", ()))

@@ -5,28 +5,23 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import numpy as np
-import paddle
 from paddle import nn
 
 from ..architectures import is_trainable
+from ..observing import by_shared_names, convolution_seen
 from ..training import ConvolutionSeen, Observation
 from .networks import ConvNorm, conv_norms
 
 CLASSIFIER = "classifier.weight"
 
+_VECTORS = {"weight": "weight", "bias": "bias", "running_mean": "_mean", "running_var": "_variance"}
 
-def named_tensors(network: nn.Layer) -> Dict[str, Any]:
+
+def named_tensors(network: nn.Layer, model: str) -> Dict[str, Any]:
     """Return the network's parameters and running statistics by the names of ``Architecture.shapes``."""
-    named: Dict[str, Any] = {}
-    for unit in conv_norms(network):
-        name = unit.description.name
-        named[name + ".conv.weight"] = unit.conv.weight
-        named[name + ".bn.weight"] = unit.norm.weight
-        named[name + ".bn.bias"] = unit.norm.bias
-        named[name + ".bn.running_mean"] = unit.norm._mean
-        named[name + ".bn.running_var"] = unit.norm._variance
-    linear = network.classifier.linear
-    return {**named, CLASSIFIER: linear.weight, "classifier.bias": linear.bias}
+    units = conv_norms(network)
+    convolutions, norms = [unit.conv for unit in units], [unit.norm for unit in units]
+    return by_shared_names(model, convolutions, norms, network.classifier.linear, _VECTORS)
 
 
 def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
@@ -48,20 +43,15 @@ def _turned(name: str, array: Any) -> Any:
 def observe(
     network: nn.Layer, forward: Callable[[], Tuple[Any, Any]], tensors: Mapping[str, Any]
 ) -> Observation:
-    """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed.
-
-    A compiled network is run operator by operator here, since no hook sees inside a program.
-    """
+    """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
     seen: List[ConvolutionSeen] = []
     hooks = [unit.conv.register_forward_post_hook(_noting(unit, seen)) for unit in conv_norms(network)]
-    paddle.jit.enable_to_static(False)
     try:
         logits, loss = forward()
-        loss.backward()
     finally:
-        paddle.jit.enable_to_static(True)
         for hook in hooks:
             hook.remove()
+    loss.backward()
     gradients = read({name: tensor.grad for name, tensor in tensors.items() if is_trainable(name)})
     for tensor in tensors.values():
         tensor.clear_gradient(set_to_zero=False)
@@ -69,21 +59,16 @@ def observe(
 
 
 def _noting(unit: ConvNorm, seen: List[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
+    name = unit.description.name
+
     def note(conv: Any, _inputs: Any, output: Any) -> None:
         values = output.numpy()
         if conv._data_format == "NHWC":
             values = values.transpose(0, 3, 1, 2)
         height, width = conv._updated_padding
+        padding = ((height, height), (width, width))
         seen.append(
-            ConvolutionSeen(
-                name=unit.description.name,
-                kernel=tuple(conv.weight.shape[2:]),
-                stride=tuple(conv._stride),
-                padding=((height, height), (width, width)),
-                groups=conv._groups,
-                output=values.shape,
-                output_norm=float(np.linalg.norm(values.astype(np.float64))),
-            )
+            convolution_seen(name, conv.weight.shape[2:], conv._stride, padding, conv._groups, values)
         )
 
     return note

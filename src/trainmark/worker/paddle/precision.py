@@ -8,6 +8,7 @@ from typing import Any, Dict, NamedTuple, Optional
 import paddle
 
 from ..arguments import Recipe
+from ..choices import no_tf32_on_cpu, one_of
 from ..outcomes import UNSUPPORTED, RunError
 
 FP32 = "float32"
@@ -39,17 +40,15 @@ def choose_precision(name: str, device: str) -> Precision:
 
     ``paddle.amp.auto_cast`` on a CPU only warns and computes in FP32, so it must not get that far.
     """
-    precision = PRECISIONS.get(name)
-    if precision is None:
-        raise RunError(UNSUPPORTED, f"the PaddlePaddle worker has no {name}; it has {', '.join(PRECISIONS)}")
+    one_of("the PaddlePaddle worker", "precision", name, PRECISIONS)
+    no_tf32_on_cpu(name, device)
+    precision = PRECISIONS[name]
     if device == "cpu":
         if precision.autocast:
             raise RunError(
                 UNSUPPORTED,
                 f"{name} is nothing on a CPU: PaddlePaddle's auto_cast goes on computing in FP32 there",
             )
-        if precision.tf32:
-            raise RunError(UNSUPPORTED, "tf32 needs an NVIDIA GPU: a CPU has no TF32")
         return precision
     generation = paddle.device.cuda.get_device_capability()
     needed = (7, 0) if precision.compute == "float16" else (8, 0)
@@ -59,16 +58,6 @@ def choose_precision(name: str, device: str) -> Precision:
     paddle.base.core.set_cublas_switch(precision.tf32)
     paddle.base.core.set_cudnn_switch(precision.tf32)
     return precision
-
-
-def tf32_switches(device: str) -> Dict[str, bool]:
-    """Return whether Paddle lets products and convolutions round to TF32; a CPU has no such switches."""
-    core = paddle.base.core
-    cuda = device == "cuda"
-    return {
-        "tf32_matmul": bool(cuda and core.get_cublas_switch()),
-        "tf32_convolution": bool(cuda and core.get_cudnn_switch()),
-    }
 
 
 def auto_cast(precision: Precision) -> AbstractContextManager[Any]:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, List
+from typing import Any, Optional, Tuple
 
+import paddle
 from paddle import nn
 
+from ..facts import Seen, layout_by_axes
 from .networks import conv_norms
 
 
@@ -19,40 +21,36 @@ class Witness:
 
     def __init__(self, network: nn.Layer) -> None:
         """Hook into the network before it is compiled."""
-        self._dtype = ""
-        self._shape: List[int] = []
-        self._stem, self._second = (unit.conv for unit in conv_norms(network)[:2])
-        self._hook = self._second.register_forward_post_hook(self._see)
+        self._dtype: Optional[str] = None
+        self._shape: Tuple[int, ...] = ()
+        self._second = conv_norms(network)[1]
+        self._hook = self._second.conv.register_forward_post_hook(self._see)
 
     def _see(self, _layer: nn.Layer, _inputs: Any, output: Any) -> None:
-        self._dtype = dtype_name(output.dtype)
-        self._shape = list(output.shape)
+        self._dtype = _name(output.dtype)
+        self._shape = tuple(output.shape)
 
-    def leave(self) -> None:
-        """Take the hook away."""
+    def told(self, **others: Any) -> Seen:
+        """Return what was seen, and Paddle's TF32 switches; the hook is taken away.
+
+        Paddle's tensors are contiguous, so that shapes tell the layout. Weights are (outputs, inputs, height, width)
+        in either layout; how a convolution takes them cannot be seen.
+        """
         self._hook.remove()
-
-    @property
-    def batch(self) -> int:
-        """Return the images that the convolution saw."""
-        return self._shape[0]
-
-    def compute_dtype(self) -> str:
-        """Return the type of the convolution's output, like ``float16``."""
-        return self._dtype
-
-    def weight_dtype(self) -> str:
-        """Return the type in which the stem's weights are kept."""
-        return dtype_name(self._stem.weight.dtype)
-
-    def activation_layout(self) -> str:
-        """Return ``nchw`` or ``nhwc``: where the output's channels are. Paddle's tensors are always contiguous."""
-        channels = self._second.weight.shape[0]
-        found = [axis for axis, word in ((1, "nchw"), (3, "nhwc")) if self._shape[axis] == channels]
-        words = {1: "nchw", 3: "nhwc"}
-        return words[found[0]] if len(found) == 1 else str(self._second._data_format).lower()
+        shape, cuda, core = self._shape, paddle.device.is_compiled_with_cuda(), paddle.base.core
+        return Seen(
+            compute_dtype=self._dtype,
+            weight_dtype=_name(self._second.conv.weight.dtype),
+            activation_layout=layout_by_axes(shape, self._second.description.outputs) if shape else None,
+            weight_layout=None,
+            batch_per_device=shape[0] if shape else None,
+            tf32_matmul=bool(core.get_cublas_switch()) if cuda else None,
+            tf32_convolution=bool(core.get_cudnn_switch()) if cuda else None,
+            unseen=("weight_layout",),
+            others=others,
+        )
 
 
-def dtype_name(dtype: Any) -> str:
+def _name(dtype: Any) -> str:
     """Return the name of a type of a tensor (``paddle.float32``) or of a program's value (``DataType.FLOAT32``)."""
     return str(dtype).rpartition(".")[2].lower()

@@ -9,6 +9,7 @@ from typing import Any, Dict, Optional
 import torch
 from torch import nn
 
+from ..choices import one_of
 from ..outcomes import UNSUPPORTED, RunError
 
 NONE = "none"
@@ -22,8 +23,7 @@ MODES: Dict[str, Optional[str]] = {
 
 def check_compiler(name: str, device: Any) -> None:
     """Raise ``RunError`` if this PyTorch has no such compiler, or the compiler would lack its own tools here."""
-    if name not in MODES:
-        raise RunError(UNSUPPORTED, f"PyTorch has no compiler {name!r}; it has {', '.join(MODES)}")
+    one_of("PyTorch", "compiler", name, MODES)
     if name == NONE:
         return
     if device.type == "cuda":
@@ -56,6 +56,15 @@ def compile_s(name: str) -> Optional[float]:
     from torch._dynamo.utils import calculate_time_spent
 
     return float(calculate_time_spent().get("total_wall_time", 0.0))
+
+
+def compilations(name: str) -> int:
+    """Return how many graphs torch.compile has made so far: a change of shape, say, makes another one."""
+    if name == NONE:
+        return 0
+    from torch._dynamo.utils import counters
+
+    return int(counters["stats"]["unique_graphs"])
 
 
 def cache_hits(name: str) -> Optional[int]:

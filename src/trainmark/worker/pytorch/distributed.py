@@ -10,15 +10,15 @@ import torch.distributed as dist
 from torch import nn
 
 from ..place import Place
+from ..ranks import Ranks
 
 
-class Group:
-    """All ranks of the run; every method does the obvious thing when there is no other rank."""
+class Group(Ranks):
+    """All ranks of the run, if a launcher started this one."""
 
     def __init__(self, place: Place, device: Any) -> None:
         """Meet the other ranks at the place's address, if a launcher gave one."""
-        self.place = place
-        self.backend = None
+        super().__init__(place)
         self._device = device
         if place.distributed:
             self.backend = "nccl" if device.type == "cuda" else "gloo"
@@ -48,6 +48,10 @@ class Group:
             **{"forward_sync_buffers" if renamed else "broadcast_buffers": False},
         )
 
+    def counted(self) -> int:
+        """Return the ranks of the process group."""
+        return 1 if self.backend is None else dist.get_world_size()
+
     def barrier(self) -> None:
         """Wait for every rank."""
         if self.backend == "nccl":
@@ -57,19 +61,12 @@ class Group:
 
     def gather(self, values: Sequence[int]) -> List[List[int]]:
         """Return the values of every rank, by rank."""
-        own = torch.tensor(values, dtype=torch.int64, device=self._device)
         if self.backend is None:
-            return [own.tolist()]
+            return super().gather(values)
+        own = torch.tensor(values, dtype=torch.int64, device=self._device)
         parts = [torch.empty_like(own) for _ in range(self.place.world_size)]
         dist.all_gather(parts, own)
         return [part.tolist() for part in parts]
-
-    def mean(self, values: Any) -> Any:
-        """Return the mean over the ranks of a floating-point tensor, element by element."""
-        if self.backend is not None:
-            dist.all_reduce(values)
-            values /= self.place.world_size
-        return values
 
     def leave(self) -> None:
         """End the group together: without the barrier, a rank that leaves first can abort the others."""

@@ -1,16 +1,14 @@
-"""Where a step's batch comes from: made up on the device once, or read, copied and normalised beside the training."""
+"""How a batch gets to the device: copied once, or copied and normalised beside the training."""
 
 from __future__ import annotations
 
-import time
-from typing import Any, Callable, Iterator, Tuple
+from typing import Any, Iterator, Tuple
 
 import torch
 
 from ..arguments import Settings
-from ..feed import Feed
+from ..feed import LoadedFeed
 from ..normalisation import DEVIATION, MEAN
-from ..outcomes import RunError
 
 Batch = Tuple[Any, Any]
 """Images (batch, 3, size, size) in the compute type, and labels (batch,) in int64, on the device."""
@@ -21,36 +19,17 @@ def memory_format(layout: str) -> Any:
     return torch.channels_last if layout == "nhwc" else torch.contiguous_format
 
 
-class SyntheticFeed(Feed):
-    """One batch of noise, made on the device before the first step and used in every step."""
+class ToDevice:
+    """Makes batches of numpy arrays."""
 
-    def __init__(self, settings: Settings, rank: int, device: Any, dtype: Any) -> None:
-        """Draw the batch; each rank has its own."""
-        self.epoch_images = settings.epoch_images
-        generator = torch.Generator(device=device).manual_seed(settings.seed + rank)
-        shape = (settings.batch_per_device, 3, settings.image_size, settings.image_size)
-        images = torch.randn(shape, generator=generator, device=device)
-        labels = torch.randint(settings.classes, shape[:1], generator=generator, device=device)
-        self._batch = (images.to(dtype).contiguous(memory_format=memory_format(settings.layout)), labels)
+    def __init__(self, settings: Settings, device: Any, dtype: Any) -> None:
+        """Take what the batches are to be."""
+        self._device, self._dtype, self._format = device, dtype, memory_format(settings.layout)
 
-    def next(self) -> Batch:
-        """Return the batch."""
-        return self._batch
-
-
-class GivenFeed(Feed):
-    """One batch that was given as numpy arrays, used in every step."""
-
-    def __init__(self, images: Any, labels: Any, settings: Settings, device: Any, dtype: Any) -> None:
+    def __call__(self, images: Any, labels: Any) -> Batch:
         """Copy images (batch, 3, size, size) in float32 and labels (batch,) in int64 to the device."""
-        self.epoch_images = settings.epoch_images
-        pixels = torch.from_numpy(images).to(device, dtype)
-        layout = memory_format(settings.layout)
-        self._batch = (pixels.contiguous(memory_format=layout), torch.from_numpy(labels).to(device))
-
-    def next(self) -> Batch:
-        """Return the batch."""
-        return self._batch
+        pixels = torch.from_numpy(images).to(self._device, self._dtype)
+        return pixels.contiguous(memory_format=self._format), torch.from_numpy(labels).to(self._device)
 
 
 class Normalise:
@@ -76,38 +55,24 @@ class Normalise:
         return images.sub_(self._mean).mul_(self._scale).to(self._dtype, memory_format=self._format)
 
 
-class HostFeed(Feed):
+class HostFeed(LoadedFeed):
     """Brings decoded batches from host memory to the device, one ahead of the step that uses it.
 
-    ``batches`` yields (bytes (batch, size, size, 3), labels), or a ``RunError`` instead of a batch that could not
-    be read. On a GPU the copy and the normalisation run on a stream of their own while the step before computes.
+    ``batches`` yields (bytes (batch, size, size, 3), labels) or the ``RunError`` that tells why it cannot. On a GPU
+    they are in pinned memory and are copied and normalised on a stream of their own while the step before computes.
     """
 
     def __init__(
-        self,
-        batches: Iterator[Any],
-        device: Any,
-        normalise: Normalise,
-        epoch_images: int,
-        decoder: str,
-        clock: Callable[[], float] = time.perf_counter,
+        self, batches: Iterator[Any], device: Any, normalise: Normalise, epoch_images: int, decoder: str
     ) -> None:
         """Take over the iterator; ``close`` drops it."""
-        self.epoch_images = epoch_images
-        self.decoder = decoder
-        self._batches = batches
+        super().__init__(batches, self._on_device, epoch_images, decoder)
         self._device = device
         self._normalise = normalise
-        self._clock = clock
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
-    def next(self) -> Batch:
-        """Wait for the loader, start the copy, and let the training stream wait for it."""
-        started = self._clock()
-        loaded = next(self._batches)
-        self.wait_s = self._clock() - started
-        if isinstance(loaded, RunError):
-            raise loaded
+    def _on_device(self, loaded: Any) -> Batch:
+        """Start the copy, and let the training stream wait for it."""
         pixels, labels = loaded
         if self._stream is None:
             return self._normalise(pixels), labels
@@ -120,7 +85,3 @@ class HostFeed(Feed):
         images.record_stream(training)
         labels.record_stream(training)
         return images, labels
-
-    def close(self) -> None:
-        """Let the loader end its processes."""
-        self._batches = iter(())

@@ -9,22 +9,14 @@ import torch
 from torch import nn
 
 from ..architectures import ARCHITECTURES
+from ..observing import by_shared_names, convolution_seen
 from ..training import ConvolutionSeen, Observation
 
 
 def named_tensors(model: nn.Module, name: str) -> Dict[str, Any]:
-    """Return the model's parameters and running statistics by the names of ``Architecture.shapes``.
-
-    The convolutions of the modules are in the order of the forward pass, as the description's are.
-    """
-    convolutions, norms = _layers(model)
-    named: Dict[str, Any] = {}
-    for layer, conv, norm in zip(ARCHITECTURES[name].convolutions, convolutions, norms):
-        named[layer.name + ".conv.weight"] = conv.weight
-        for vector in ("weight", "bias", "running_mean", "running_var"):
-            named[layer.name + ".bn." + vector] = getattr(norm, vector)
-    (classifier,) = [module for module in model.modules() if isinstance(module, nn.Linear)]
-    return {**named, "classifier.weight": classifier.weight, "classifier.bias": classifier.bias}
+    """Return the model's parameters and running statistics by the names of ``Architecture.shapes``."""
+    (classifier,) = _modules(model, nn.Linear)
+    return by_shared_names(name, _modules(model, nn.Conv2d), _modules(model, nn.BatchNorm2d), classifier)
 
 
 def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
@@ -42,47 +34,40 @@ def read(tensors: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def observe(
-    model: nn.Module, name: str, forward: Callable[[], Tuple[Any, Any]], tensors: Mapping[str, Any]
+    model: nn.Module, name: str, layers: Callable[[], Any], forward: Callable[[], Tuple[Any, Any]]
 ) -> Observation:
-    """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed."""
+    """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed.
+
+    ``layers`` runs the model's modules one by one, so that each convolution can be looked at. ``forward`` may be
+    compiled: it then runs without any hook, since those would be compiled with it into another program.
+    """
     seen: List[ConvolutionSeen] = []
-    convolutions, _ = _layers(model)
     hooks = [
         conv.register_forward_hook(_noting(layer.name, seen))
-        for layer, conv in zip(ARCHITECTURES[name].convolutions, convolutions)
+        for layer, conv in zip(ARCHITECTURES[name].convolutions, _modules(model, nn.Conv2d))
     ]
     try:
-        logits, loss = forward()
-        loss.backward()
+        with torch.no_grad():
+            layers()
     finally:
         for hook in hooks:
             hook.remove()
+    logits, loss = forward()
+    loss.backward()
+    tensors = named_tensors(model, name)
     gradients = read({key: tensor.grad for key, tensor in tensors.items() if tensor.requires_grad})
     model.zero_grad(set_to_none=True)
     return Observation(logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, seen)
 
 
-def _layers(model: nn.Module) -> Tuple[List[Any], List[Any]]:
-    modules = list(model.modules())
-    return (
-        [module for module in modules if isinstance(module, nn.Conv2d)],
-        [module for module in modules if isinstance(module, nn.BatchNorm2d)],
-    )
+def _modules(model: nn.Module, kind: Any) -> List[Any]:
+    return [module for module in model.modules() if isinstance(module, kind)]
 
 
 def _noting(name: str, seen: List[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:
     def note(conv: Any, _inputs: Any, output: Any) -> None:
-        (top, left), (height, width) = conv.padding, conv.kernel_size
-        seen.append(
-            ConvolutionSeen(
-                name=name,
-                kernel=(height, width),
-                stride=tuple(conv.stride),
-                padding=((top, top), (left, left)),
-                groups=conv.groups,
-                output=tuple(output.shape),
-                output_norm=float(output.detach().double().norm()),
-            )
-        )
+        (top, left), values = conv.padding, output.detach().float().cpu().numpy()
+        padding = ((top, top), (left, left))
+        seen.append(convolution_seen(name, conv.kernel_size, conv.stride, padding, conv.groups, values))
 
     return note

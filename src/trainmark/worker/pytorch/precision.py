@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from ..arguments import Recipe
+from ..choices import no_tf32_on_cpu
 from ..outcomes import UNSUPPORTED, RunError
 
 
@@ -41,8 +42,7 @@ def choose_precision(name: str, device: Any) -> Precision:
     """Return the precision and set torch's TF32 switches for it; raise ``RunError`` if the device lacks it."""
     precision = PRECISIONS[name]
     generation = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
-    if precision.tf32 and generation is None:
-        raise RunError(UNSUPPORTED, "tf32 needs an NVIDIA GPU: a CPU has no TF32")
+    no_tf32_on_cpu(name, device.type)
     needs_ampere = precision.tf32 or precision.compute is torch.bfloat16
     if needs_ampere and generation is not None and generation < (8, 0):
         have = ".".join(map(str, generation))

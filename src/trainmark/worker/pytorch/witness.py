@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Optional, Tuple
 
 import torch
 from torch import nn
+
+from ..facts import Seen
 
 
 class Witness:
@@ -19,7 +21,7 @@ class Witness:
     def __init__(self, model: nn.Module) -> None:
         """Hook into the model, before it is wrapped or compiled."""
         self.dtype: Any = None
-        self.batch = 0
+        self.batch: Optional[int] = None
         self.contiguous = False
         self.channels_last = False
         stem, second = [module for module in model.modules() if isinstance(module, nn.Conv2d)][:2]
@@ -29,29 +31,34 @@ class Witness:
     def _see(self, _module: nn.Module, _inputs: Any, output: Any) -> None:
         self.dtype = output.dtype
         self.batch = output.shape[0]
-        self.contiguous = output.is_contiguous()
-        self.channels_last = output.is_contiguous(memory_format=torch.channels_last)
+        self.contiguous, self.channels_last = _orders(output)
 
     def leave(self) -> None:
         """Take the hook away."""
         self._hook.remove()
 
-    def compute_dtype(self) -> str:
-        """Return the type of the convolution's output, like ``bfloat16``."""
-        return str(self.dtype).replace("torch.", "")
-
-    def weight_dtype(self) -> str:
-        """Return the type in which the stem's weights are kept."""
-        return str(self._stem.weight.dtype).replace("torch.", "")
-
-    def activation_layout(self) -> str:
-        """Return ``nchw`` or ``nhwc``, or ``either`` for an image of one pixel, or ``neither``."""
-        return _layout(self.contiguous, self.channels_last)
-
-    def weight_layout(self) -> str:
-        """Return the layout of the stem's weights in the same words."""
+    def told(self, **others: Any) -> Seen:
+        """Return what was seen, and torch's TF32 switches."""
         weight = self._stem.weight
-        return _layout(weight.is_contiguous(), weight.is_contiguous(memory_format=torch.channels_last))
+        return Seen(
+            compute_dtype=_name(self.dtype),
+            weight_dtype=_name(weight.dtype),
+            activation_layout=_layout(self.contiguous, self.channels_last),
+            weight_layout=_layout(*_orders(weight)),
+            batch_per_device=self.batch,
+            tf32_matmul=bool(torch.backends.cuda.matmul.allow_tf32),
+            tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
+            others=others,
+        )
+
+
+def _name(dtype: Any) -> Optional[str]:
+    return None if dtype is None else str(dtype).replace("torch.", "")
+
+
+def _orders(tensor: Any) -> Tuple[bool, bool]:
+    """Return whether a tensor lies in memory in the order nchw, and whether in the order nhwc."""
+    return tensor.is_contiguous(), tensor.is_contiguous(memory_format=torch.channels_last)
 
 
 def _layout(contiguous: bool, channels_last: bool) -> str:

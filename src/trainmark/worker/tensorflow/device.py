@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import os
-import time
-from typing import Any, List, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
+from ..choices import own_gpu
 from ..host import cpu_name, peak_resident_bytes
-from ..outcomes import UNSUPPORTED, RunError
 from ..place import Place
 
 
@@ -28,32 +27,26 @@ class Device(NamedTuple):
 def choose_device(asked: str, place: Place) -> Device:
     """Return the device of this rank and hide all others from TensorFlow; raise ``RunError`` if it is not there."""
     gpus = tf.config.list_physical_devices("GPU")
-    if asked == "cpu" or (asked == "auto" and not gpus):
+    index = own_gpu("TensorFlow", asked, len(gpus), place)
+    if index is None:
         tf.config.set_visible_devices([], "GPU")
         return Device("cpu", None)
-    if not gpus:
-        raise RunError(UNSUPPORTED, "cuda was asked for, but TensorFlow sees no GPU here")
-    index = place.local_rank
-    if index >= len(gpus):
-        # Some launchers show each rank its own GPU alone.
-        if len(gpus) != 1 or "CUDA_VISIBLE_DEVICES" not in os.environ:
-            raise RunError(
-                UNSUPPORTED, f"local rank {index} has no GPU: TensorFlow sees {len(gpus)} on this node"
-            )
-        index = 0
     tf.config.set_visible_devices(gpus[index], "GPU")
     # Otherwise TensorFlow takes all of the GPU's memory at once, and nobody could say what the training needs.
     tf.config.experimental.set_memory_growth(gpus[index], True)
     return Device("cuda", gpus[index])
 
 
-def limit_threads(threads: int) -> None:
+def limit_threads(threads: int, device: Device) -> None:
     """Let this process compute with ``threads`` threads (0: leave TensorFlow's choice, one a core).
 
-    One operation at a time, shared out among the threads: with more at a time each of them would bring its own.
+    On a CPU one operation at a time, shared out among the threads: with more at a time each of them would bring its
+    own. A GPU's operations are only handed over, and those of the input go beside them.
     """
-    if threads:
-        tf.config.threading.set_intra_op_parallelism_threads(threads)
+    if not threads:
+        return
+    tf.config.threading.set_intra_op_parallelism_threads(threads)
+    if device.gpu is None:
         tf.config.threading.set_inter_op_parallelism_threads(1)
 
 
@@ -61,6 +54,16 @@ def compute_threads() -> int:
     """Return how many threads share the work of one operation."""
     asked = int(tf.config.threading.get_intra_op_parallelism_threads())
     return asked or len(os.sched_getaffinity(0))
+
+
+def wait_for(device: Device) -> None:
+    """Wait for all that was handed over: the GPU's stream, and then what TensorFlow itself still queues.
+
+    What ``tf.test.experimental.sync_devices`` does, which fails beside other ranks: it names their devices too. The end
+    of ``async_scope`` waits for the queues.
+    """
+    with tf.experimental.async_scope(), tf.device(device.path):
+        tf.raw_ops.SyncDevice()
 
 
 def device_name(device: Device) -> str:
@@ -80,36 +83,3 @@ def peak_memory_bytes(device: Device) -> int:
 def peak_memory_of(device: Device) -> str:
     """Return in words what ``peak_memory_bytes`` counts."""
     return "device, in use by TensorFlow" if device.gpu is not None else "process, resident"
-
-
-class ResultMarks:
-    """Marks for a device that computes behind the host, by the host's clock: TensorFlow offers no device events.
-
-    A step is over when its loss can be read. To see that without letting the device run dry, the loss of the step
-    *before* is waited for, while the device already has the next one: the host is one step ahead.
-    """
-
-    def __init__(self, slots: int) -> None:
-        """Make room for ``slots`` marks."""
-        self._ns = [0] * slots
-        self._open: List[int] = []
-        self._results: List[Any] = []
-
-    def mark(self, slot: int, result: Any) -> None:
-        """Note the end of the work that gives ``result``, or the time now where there is none (None)."""
-        self.finish()
-        if result is None:
-            self._ns[slot] = time.perf_counter_ns()
-            return
-        self._open.append(slot)
-        self._results.append(result)
-
-    def finish(self) -> None:
-        """Wait for the work that was marked last and note when it was done."""
-        if self._open:
-            self._results.pop().numpy()
-            self._ns[self._open.pop()] = time.perf_counter_ns()
-
-    def seconds_between(self, earlier: int, later: int) -> float:
-        """Return the seconds between two marks."""
-        return (self._ns[later] - self._ns[earlier]) / 1e9

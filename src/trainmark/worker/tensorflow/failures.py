@@ -7,46 +7,26 @@ from typing import Optional
 
 import tensorflow as tf
 
-from ..outcomes import FAILED, OOM, UNSUPPORTED, RunError, any_cause, first_sentence
+from ..failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known
+from ..outcomes import FAILED, OOM, UNSUPPORTED, RunError, first_sentence
 
 # "Status: 1" is oneDNN's dnnl_out_of_memory.
-OUT_OF_MEMORY = re.compile(
-    r"OOM when allocating|RESOURCE_EXHAUSTED|out of memory|CUDA_ERROR_OUT_OF_MEMORY|std::bad_alloc|"
-    r"received an exception: ?Status: 1\b",
-    re.IGNORECASE,
+NO_MEMORY = re.compile(
+    OUT_OF_MEMORY.pattern + r"|OOM when allocating|received an exception: ?Status: 1\b", re.IGNORECASE
 )
 WANTED = re.compile(
     r"OOM when allocating tensor with shape ?\[[^]]*\] and type \w+|allocate \d+ ?(bytes|[KMG]iB)"
 )
+ANYTHING = re.compile("")
 COLLECTIVE = re.compile(r"Collective|RecvBuf|coordination", re.IGNORECASE)
-PEER = re.compile(
-    r"Connection (?:reset by peer|refused)|Socket closed|[Ff]ailed to connect|Broken pipe|"
-    r"Deadline [Ee]xceeded|health check failed",
-)
+PEER = re.compile(LOST_PEER.pattern + r"|Deadline exceeded|health check failed", LOST_PEER.flags)
+PEER_OF_A_COLLECTIVE = re.compile(f"(?=.*({COLLECTIVE.pattern})).*?({PEER.pattern})", PEER.flags)
 LAYOUT = re.compile(r"only supports? (?:the )?NHWC|NHWC tensor format", re.IGNORECASE)
 
 
 def stopped_by(error: BaseException) -> Optional[RunError]:
     """Return the outcome of a failure that is known by its type or its text, or None."""
-    for cause in any_cause(error):
-        text = str(cause)
-        if isinstance(cause, MemoryError):
-            return RunError(OOM, "the host could not allocate memory")
-        if not isinstance(cause, (tf.errors.OpError, RuntimeError)):
-            continue
-        if isinstance(cause, tf.errors.ResourceExhaustedError) or OUT_OF_MEMORY.search(text):
-            return RunError(OOM, _memory_sentence(text))
-        if LAYOUT.search(text):
-            return RunError(
-                UNSUPPORTED,
-                "without XLA, TensorFlow computes nchw on a CPU through oneDNN, which is off here "
-                "(TF_ENABLE_ONEDNN_OPTS=0, or a CPU without the instructions that it wants)",
-            )
-        if _is_lost_peer(cause, text):
-            seen = PEER.search(text)
-            words = seen.group(0) if seen else type(cause).__name__
-            return RunError(FAILED, f"lost contact with another rank: {words}", peer_lost=True)
-    return None
+    return first_known(error, RULES)
 
 
 def plain_sentence(error: BaseException) -> str:
@@ -55,19 +35,36 @@ def plain_sentence(error: BaseException) -> str:
     return first_sentence(type(error)(None, None, text) if isinstance(error, tf.errors.OpError) else error)
 
 
-def _is_lost_peer(error: BaseException, text: str) -> bool:
-    """Tell whether a collective, and not this rank's own work, came to an end."""
-    if isinstance(error, (tf.errors.UnavailableError, tf.errors.DeadlineExceededError)):
-        return True
-    return bool(COLLECTIVE.search(text)) and (
-        isinstance(error, (tf.errors.AbortedError, tf.errors.CancelledError)) or bool(PEER.search(text))
+def _no_memory(error: BaseException, _found: "re.Match[str]") -> RunError:
+    """Return the part of TensorFlow's message that says what could not be had."""
+    text = str(error)
+    wanted = WANTED.search(text)
+    where = "GPU" if re.search(r"GPU_|CUDA", text) else "host"
+    return RunError(OOM, f"the {where} is out of memory" + (f": {wanted.group(0)}" if wanted else ""))
+
+
+def _no_layout(_error: BaseException, _found: "re.Match[str]") -> RunError:
+    return RunError(
+        UNSUPPORTED,
+        "without XLA, TensorFlow computes nchw on a CPU through oneDNN, which is off here "
+        "(TF_ENABLE_ONEDNN_OPTS=0, or a CPU without the instructions that it wants)",
     )
 
 
-def _memory_sentence(text: str) -> str:
-    """Return the part of TensorFlow's message that says what could not be had."""
-    wanted = WANTED.search(text)
-    where = "GPU" if re.search(r"GPU_|CUDA", text) else "host"
-    if wanted is None:
-        return f"the {where} is out of memory"
-    return f"the {where} is out of memory: {wanted.group(0)}"
+def _no_peer(error: BaseException, _found: "re.Match[str]") -> RunError:
+    seen = PEER.search(str(error))
+    words = " ".join(seen.group(0).split()) if seen else type(error).__name__
+    return RunError(FAILED, f"lost contact with another rank: {words}", peer_lost=True)
+
+
+OWN = (tf.errors.OpError, RuntimeError)
+
+RULES = (
+    Known((tf.errors.ResourceExhaustedError,), ANYTHING, _no_memory),
+    Known(OWN, NO_MEMORY, _no_memory),
+    Known(OWN, LAYOUT, _no_layout),
+    # A collective, and not this rank's own work, came to an end.
+    Known((tf.errors.UnavailableError, tf.errors.DeadlineExceededError), ANYTHING, _no_peer),
+    Known((tf.errors.AbortedError, tf.errors.CancelledError), COLLECTIVE, _no_peer),
+    Known(OWN, PEER_OF_A_COLLECTIVE, _no_peer),
+)

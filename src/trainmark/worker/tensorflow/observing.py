@@ -6,9 +6,9 @@ from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 import keras
 import numpy as np
-import tensorflow as tf
 
 from ..architectures import ARCHITECTURES
+from ..observing import convolution_seen
 from ..training import ConvolutionSeen
 from .network import Network
 
@@ -60,21 +60,13 @@ def see_convolutions(network: Network, name: str, images: Any) -> List[Convoluti
 
 
 def _seen(name: str, layer: Any, output: Any) -> ConvolutionSeen:
-    channels_first = layer.data_format == "channels_first"
-    batch, *rest = (int(side) for side in output.shape)
-    channels, height, width = rest if channels_first else (rest[2], rest[0], rest[1])
-    sides = layer.input.shape[2:4] if channels_first else layer.input.shape[1:3]
-    padding = _padding(layer, (height, width), sides)
+    values, sides = output.numpy(), layer.input.shape[2:4]
+    if layer.data_format == "channels_last":
+        values, sides = values.transpose(0, 3, 1, 2), layer.input.shape[1:3]
     depthwise = isinstance(layer, keras.layers.DepthwiseConv2D)
-    return ConvolutionSeen(
-        name=name,
-        kernel=tuple(layer.kernel_size),
-        stride=tuple(layer.strides),
-        padding=padding,
-        groups=channels if depthwise else layer.groups,
-        output=(batch, channels, height, width),
-        output_norm=float(tf.norm(tf.cast(output, tf.float64))),
-    )
+    groups = values.shape[1] if depthwise else layer.groups
+    padding = _padding(layer, values.shape[2:], sides)
+    return convolution_seen(name, layer.kernel_size, layer.strides, padding, groups, values)
 
 
 def _padding(

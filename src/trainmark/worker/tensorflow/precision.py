@@ -8,6 +8,7 @@ import keras
 import tensorflow as tf
 
 from ..arguments import Settings
+from ..choices import no_tf32_on_cpu, one_of
 from ..outcomes import UNSUPPORTED, RunError
 from .device import Device
 
@@ -40,13 +41,9 @@ NO_FP16_NCHW = "without XLA, TensorFlow computes nchw on a CPU through oneDNN, w
 def choose_precision(settings: Settings, device: Device) -> Precision:
     """Return the precision, made Keras' and TensorFlow's default; raise ``RunError`` if it cannot be had here."""
     name = settings.precision
-    if name not in PRECISIONS:
-        raise RunError(
-            UNSUPPORTED, f"the TensorFlow worker has no precision {name}; it has {', '.join(PRECISIONS)}"
-        )
+    one_of("TensorFlow", "precision", name, PRECISIONS)
+    no_tf32_on_cpu(name, device.type)
     precision = PRECISIONS[name]
-    if precision.tf32 and device.gpu is None:
-        raise RunError(UNSUPPORTED, "tf32 needs an NVIDIA GPU: a CPU has no TF32")
     through_onednn = device.gpu is None and settings.layout == "nchw" and settings.compiler != "xla"
     if through_onednn and precision.compute == "float16":
         raise RunError(UNSUPPORTED, NO_FP16_NCHW)

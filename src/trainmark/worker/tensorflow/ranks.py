@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Callable, List, Optional, Sequence
+from typing import Any, Callable, List, Sequence
 
 import tensorflow as tf
 
 from ..place import Place
+from ..ranks import Ranks
 from .device import Device
 
 ROLE = "worker"
 
 
-class Group:
+class Group(Ranks):
     """The ranks; every method does the obvious thing when there is no other one.
 
     Ring all-reduce over gRPC between CPUs, NCCL between GPUs.
@@ -21,8 +22,7 @@ class Group:
 
     def __init__(self, place: Place, device: Device) -> None:
         """Meet the other ranks, if there are any: nothing may have been computed in this process before."""
-        self.place = place
-        self.backend: Optional[str] = None
+        super().__init__(place)
         self._strategy: Any = None
         if place.world_size == 1:
             return
@@ -43,33 +43,38 @@ class Group:
         """Call ``replica`` as this rank's part of what all ranks do."""
         return replica(*arguments) if self._strategy is None else self._strategy.run(replica, arguments)
 
-    def total(self, values: List[Any]) -> List[Any]:
-        """Return the sums over the ranks; only within ``run``."""
+    def total(self, values: List[Any], pack_bytes: int) -> List[Any]:
+        """Return the sums over the ranks, in packs of ``pack_bytes`` (0: in one); only within ``run``."""
         if self._strategy is None:
             return values
-        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values)
+        # Said here: the strategy's own options do not reach this call.
+        packs = tf.distribute.experimental.CommunicationOptions(bytes_per_pack=pack_bytes)
+        return tf.distribute.get_replica_context().all_reduce(tf.distribute.ReduceOp.SUM, values, packs)
+
+    def counted(self) -> int:
+        """Return the replicas that the strategy keeps in step."""
+        return 1 if self._strategy is None else int(self._strategy.num_replicas_in_sync)
 
     def gather(self, values: Sequence[int]) -> List[List[int]]:
         """Return the 64-bit values of every rank, by rank."""
-        own = tf.constant([list(values)], tf.int64)
         if self._strategy is None:
-            return own.numpy().tolist()
-        return self._together(lambda context: context.all_gather(own, axis=0)).numpy().tolist()
+            return super().gather(values)
+        own = tf.constant([list(values)], tf.int64)
+        together = self._strategy
 
-    def mean(self, values: Sequence[float]) -> List[float]:
-        """Return the means over the ranks, element by element."""
-        own = tf.constant(values, tf.float64)
-        if self._strategy is not None:
-            own = self._together(lambda context: context.all_reduce(tf.distribute.ReduceOp.MEAN, own))
-        return own.numpy().tolist()
+        def gathered() -> Any:
+            return together.run(lambda: tf.distribute.get_replica_context().all_gather(own, axis=0))
+
+        # As a graph: a collective by itself would be slow, and TensorFlow would say so.
+        return tf.function(gathered)().numpy().tolist()
 
     def barrier(self) -> None:
         """Wait for every rank."""
         self.gather([0])
 
-    def _together(self, work: Callable[[Any], Any]) -> Any:
-        """Run a collective as a graph: by itself it would be slow, and TensorFlow would say so."""
-        return tf.function(lambda: self._strategy.run(lambda: work(tf.distribute.get_replica_context())))()
+    def leave(self) -> None:
+        """Leave with the others."""
+        self.barrier()
 
 
 def _cluster(place: Place) -> Any:

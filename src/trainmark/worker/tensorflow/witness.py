@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Tuple
+from typing import Any, Optional, Tuple
 
 import tensorflow as tf
 
 from ..architectures import ARCHITECTURES
+from ..facts import Seen, layout_by_axes
 
 
 class Witness:
@@ -18,7 +19,7 @@ class Witness:
     def __init__(self, model: str) -> None:
         """Take the model's name."""
         self._channels = ARCHITECTURES[model].convolutions[1].outputs
-        self._dtype = ""
+        self._dtype: Optional[str] = None
         self._shape: Tuple[int, ...] = ()
 
     def see(self, output: Any) -> None:
@@ -26,23 +27,18 @@ class Witness:
         self._dtype = output.dtype.name
         self._shape = tuple(output.shape)
 
-    def told(self, weight: Any) -> Dict[str, Any]:
+    def told(self, weight: Any) -> Seen:
         """Return what was seen, with the type of ``weight`` and the TF32 switch."""
         tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
-        return {
-            "compute_dtype": self._dtype,
-            "weight_dtype": weight.value.dtype.name,
-            "tf32_matmul": tf32,
-            "tf32_convolution": tf32,
-            "activation_layout": self._layout(),
-            # TensorFlow has one order of a kernel's axes (height, width, inputs, outputs) for all layouts.
-            "weight_layout": "hwio",
-            "batch_per_device": self._shape[0],
-        }
-
-    def _layout(self) -> str:
-        """Return the layout, which is the order of the axes here; ``either`` where sides and channels agree."""
-        first, last = self._shape[1] == self._channels, self._shape[3] == self._channels
-        if first and last:
-            return "either"
-        return "nchw" if first else "nhwc"
+        return Seen(
+            compute_dtype=self._dtype,
+            weight_dtype=weight.value.dtype.name,
+            # In TensorFlow the layout is the order of the axes.
+            activation_layout=layout_by_axes(self._shape, self._channels) if self._shape else None,
+            # A kernel's axes have one order for all layouts: height, width, inputs, outputs.
+            weight_layout=None,
+            batch_per_device=self._shape[0] if self._shape else None,
+            tf32_matmul=tf32,
+            tf32_convolution=tf32,
+            unseen=("weight_layout",),
+        )

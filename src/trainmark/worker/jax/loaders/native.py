@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any, Tuple
+from typing import Any
 
 import grain
 import numpy as np
 from absl import flags
 
 from ...arguments import Settings
-from ...decoding import Decoder, choose_decoder, decoder_names, load_image, single_threaded
-from ...feed import Feed
-from ...images import Draw, ImageList, read_images
-from ...outcomes import UNSUPPORTED, RunError
-from ..feed import HostFeed
-from ..ranks import Ranks
+from ...decoding import single_threaded
+from ...feed import Feed, LoadedFeed
+from ...images import Draw
+from ...loading import Photos, collate
+from ..ranks import Group
+from ..state import Batch
 
 PREFETCH_BATCHES = 2
 """Batches that each loader process works ahead."""
@@ -32,37 +32,36 @@ class ToDraw:
         return Draw(position // self._images, int(image))
 
 
-class Load:
-    """Makes one training image of a use."""
+class GrainFeed(LoadedFeed):
+    """Brings Grain's batches to the device, one ahead of the step that uses it."""
 
-    def __init__(self, images: ImageList, size: int, seed: int, decoder: Decoder) -> None:
-        """Keep what every loader process needs."""
-        self._images, self._size, self._seed, self._decoder = images, size, seed, decoder
+    def __init__(self, iterator: Any, group: Group, photos: Photos) -> None:
+        """Take over the iterator."""
+        super().__init__(iterator, self._on_device, len(photos), photos.decoder.name)
+        self._iterator, self._group = iterator, group
 
-    def __call__(self, draw: Draw) -> Tuple[Any, Any]:
-        """Return bytes (size, size, 3) and the label; raise ``RunError`` for a file that is no whole JPEG."""
-        path = self._images.paths[draw.image]
-        pixels = load_image(path, draw, self._size, self._seed, self._decoder)
-        return pixels, np.int32(self._images.labels[draw.image])
+    def _on_device(self, loaded: Any) -> Batch:
+        """Start the copy."""
+        images, labels = loaded
+        return self._group.part(images), self._group.part(labels.astype(np.int32))
+
+    def close(self) -> None:
+        """End the loader's processes."""
+        super().close()
+        self._iterator.close()
 
 
-def open_native(settings: Settings, ranks: Ranks) -> Feed:
+def open_native(settings: Settings, group: Group) -> Feed:
     """Start the loader processes of this rank and return the feed that they fill.
 
     Grain shuffles each epoch anew. The endless row of epochs is cut into batches, and of each ``world_size`` batches
     that follow one another a rank makes one. Neither order nor crops depend on the number of processes.
     """
-    decoder = choose_decoder()
-    if decoder is None:
-        raise RunError(
-            UNSUPPORTED, f"no JPEG decoder is installed here; install one of: {', '.join(decoder_names())}"
-        )
-    place = ranks.place
-    images = read_images(settings.data, settings.classes)
-    epochs = grain.MapDataset.range(len(images.paths)).seed(settings.seed).shuffle().repeat()
-    draws = epochs.map_with_index(ToDraw(len(images.paths)))
-    load = Load(images, settings.image_size, settings.seed, decoder)
-    batches = draws.map(load).batch(settings.batch_per_device)[place.rank :: place.world_size]
+    place = group.place
+    photos = Photos(settings, place)
+    epochs = grain.MapDataset.range(len(photos)).seed(settings.seed).shuffle().repeat()
+    images = epochs.map_with_index(ToDraw(len(photos))).map(photos.__getitem__)
+    batches = images.batch(settings.batch_per_device, batch_fn=collate)[place.rank :: place.world_size]
     # The processes are the parallelism; without any, the batch is made when it is asked for.
     loader: Any = batches.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
     single_threaded()
@@ -76,7 +75,7 @@ def open_native(settings: Settings, ranks: Ranks) -> Feed:
     iterator = iter(loader)
     if settings.loader_workers:
         iterator.start_prefetch()
-    return HostFeed(iterator, ranks, len(images.paths), decoder.name, iterator.close)
+    return GrainFeed(iterator, group, photos)
 
 
 def start_worker(_worker: int, _workers: int) -> None:

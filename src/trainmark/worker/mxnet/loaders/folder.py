@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Callable, List
 
 import mxnet as mx
 import numpy as np
@@ -13,14 +13,14 @@ from mxnet.gluon.data.dataloader import default_batchify_fn, default_mp_batchify
 from mxnet.gluon.data.vision import transforms
 
 from ...arguments import Settings
-from ...decoding import END_OF_IMAGE
-from ...feed import Feed
+from ...decoding import is_cut_off
+from ...feed import LoadedFeed
 from ...images import Dealer, Draw, ImageList, random_resized_crop, randomness, read_images
 from ...normalisation import DEVIATION, MEAN
 from ...outcomes import FAILED, RunError
 from ...place import Place
 from ..failures import last_line
-from ..feed import Batch, LoaderFeed
+from ..feed import Batch
 
 DECODER = "opencv (mx.image)"
 
@@ -39,7 +39,7 @@ class Images(Dataset):
         try:
             data = Path(path).read_bytes()
             # OpenCV fills a truncated image up with grey.
-            if END_OF_IMAGE not in data[-4096:]:
+            if is_cut_off(data):
                 return RunError(FAILED, f"{path} cannot be decoded: it has no end-of-image marker")
             image = mx.image.imdecode(data)
             height, width, _ = image.shape
@@ -60,27 +60,19 @@ class Images(Dataset):
         return len(self._images.paths)
 
 
-def open_folder(settings: Settings, place: Place, context: Any) -> Feed:
+def open_folder(settings: Settings, place: Place, ready: Callable[[Batch], Batch]) -> LoadedFeed:
     """Start the loader processes of this rank; images and crops depend on the seed alone."""
     images = read_images(settings.data, settings.classes)
-    dealer = Dealer(len(images.paths), settings.batch_per_device, place.rank, place.world_size, settings.seed)
     workers = settings.loader_workers
     loader = DataLoader(
         Images(images, settings.image_size, settings.seed),
-        batch_sampler=dealer,
+        batch_sampler=Dealer(
+            len(images.paths), settings.batch_per_device, place.rank, place.world_size, settings.seed
+        ),
         num_workers=workers,
         batchify_fn=_stack_shared if workers else _stack,
     )
-    batches = iter(loader)
-
-    def fetch() -> Batch:
-        batch = next(batches)
-        if isinstance(batch, RunError):
-            raise batch
-        pixels, labels = batch
-        return pixels, labels
-
-    return LoaderFeed(fetch, settings, context, len(images.paths), DECODER)
+    return LoadedFeed(iter(loader), ready, len(images.paths), DECODER)
 
 
 def _stack(samples: List[Any]) -> Any:

@@ -2,10 +2,12 @@
 
 A record is the number 0xced7230a, a word of 3 bits "which part of it" and 29 bits length, the data, and zeros up to a
 multiple of 4, all little-endian (dmlc-core, include/dmlc/recordio.h). The data begin with a flag, a label (float32)
-and two numbers of 64 bits (mxnet/recordio.py). The index has a line ``number<TAB>offset`` a record.
+and two numbers of 64 bits; where the flag is not 0, as many labels follow (mxnet/recordio.py). Then comes the picture.
+The index has a line ``number<TAB>offset`` a record.
 
-The index and the file's length are checked in full, the records themselves in a sample: a cut-off file and the index
-of another file are found, one damaged record of many only by ``trainmark data verify``, or by MXNet when it aborts.
+The index and the file's length are checked in full, the records themselves in a sample: a cut-off file, the index of
+another file, and pictures that were cut off before they were packed are found. One damaged record of many is found only
+by ``trainmark data verify``, or by MXNet when it aborts; a JPEG that is cut off MXNet itself fills up with grey.
 """
 
 from __future__ import annotations
@@ -15,14 +17,20 @@ import struct
 from pathlib import Path
 from typing import BinaryIO, List
 
+from ...decoding import is_cut_off
 from ...outcomes import FAILED, RunError
 
 MAGIC = 0xCED7230A
 SAMPLE = 1000
 """Records that are looked at, evenly spread; of a file with fewer, all."""
 
+TAIL_BYTES = 4096
+"""Of a picture, at its end, that are looked at for its end marker."""
+
 _HEAD = struct.Struct("<IIIf")
 _PART_HEAD = struct.Struct("<II")
+_BEFORE_PICTURE = struct.calcsize("<IIIfQQ")
+_LABEL = struct.calcsize("<f")
 
 
 def check_framing(records: Path, index: Path, classes: int) -> int:
@@ -61,10 +69,10 @@ def _check_record(file: BinaryIO, records: Path, begin: int, end: int, classes: 
     file.seek(begin)
     head = file.read(_HEAD.size)
     magic, word, flag, label = _HEAD.unpack(head)
-    position = begin
+    position = end_of_data = begin
     while magic == MAGIC and position < end:
-        position += _PART_HEAD.size + (word & 0x1FFFFFFF)
-        position += -position % 4
+        end_of_data = position + _PART_HEAD.size + (word & 0x1FFFFFFF)
+        position = end_of_data + -end_of_data % 4
         if word >> 29 in (0, 3):
             break
         file.seek(position)
@@ -81,3 +89,15 @@ def _check_record(file: BinaryIO, records: Path, begin: int, end: int, classes: 
             f"{records}: the record at byte {begin} has label {label:g}, but the network has {classes} classes "
             "(--classes)",
         )
+    if _is_cut_off(file, begin + _BEFORE_PICTURE + _LABEL * flag, end_of_data):
+        raise RunError(
+            FAILED, f"{records}: the JPEG in the record at byte {begin} is cut off: it has no end marker"
+        )
+
+
+def _is_cut_off(file: BinaryIO, begin: int, end: int) -> bool:
+    """Return whether the picture between two positions is a JPEG without its end; only its two ends are read."""
+    file.seek(begin)
+    start = file.read(2)
+    file.seek(max(begin, end - TAIL_BYTES))
+    return is_cut_off(start + file.read(max(min(TAIL_BYTES, end - begin), 0)))

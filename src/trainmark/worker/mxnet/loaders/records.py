@@ -3,25 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Tuple
+from typing import Any, Callable, Iterator, Tuple
 
 import mxnet as mx
 from mxnet.base import MXNetError
 
 from ...arguments import Settings
-from ...feed import Feed
+from ...feed import LoadedFeed
 from ...normalisation import DEVIATION, MEAN
 from ...outcomes import FAILED, RunError
 from ...place import Place
 from ..failures import last_line
-from ..feed import Batch, LoaderFeed
+from ..feed import Batch
 from .framing import check_framing
 
 PREFETCH_BATCHES = 4
 DECODER = "opencv (ImageRecordIter)"
 
 
-def open_records(settings: Settings, place: Place, context: Any) -> Feed:
+def open_records(settings: Settings, place: Place, ready: Callable[[Batch], Batch]) -> LoadedFeed:
     """Open the rank's part of the file: the ranks' parts are fixed, next to each other and of one length.
 
     Each epoch shuffles a part anew. The last batch of an epoch is filled from the next one, whose images it takes
@@ -31,6 +31,7 @@ def open_records(settings: Settings, place: Place, context: Any) -> Feed:
     images = check_framing(records, index, settings.classes)
     if images < place.world_size:
         raise RunError(FAILED, f"{records} has {images} images, fewer than there are ranks")
+    threads = max(settings.loader_workers, 1)
     options = {f"mean_{colour}": value * 255 for colour, value in zip("rgb", MEAN)}
     options.update({f"std_{colour}": value * 255 for colour, value in zip("rgb", DEVIATION)})
     try:
@@ -51,7 +52,7 @@ def open_records(settings: Settings, place: Place, context: Any) -> Feed:
             max_aspect_ratio=4 / 3,
             rand_mirror=True,
             round_batch=True,
-            preprocess_threads=max(settings.loader_workers, 1),
+            preprocess_threads=threads,
             prefetch_buffer=PREFETCH_BATCHES,
             verbose=False,
             **options,
@@ -59,7 +60,13 @@ def open_records(settings: Settings, place: Place, context: Any) -> Feed:
     except MXNetError as error:
         raise _unreadable(records, error) from error
 
-    def fetch() -> Batch:
+    feed = LoadedFeed(_batches(iterator, records), ready, images, DECODER)
+    feed.workers = threads
+    return feed
+
+
+def _batches(iterator: Any, records: Path) -> Iterator[Batch]:
+    while True:
         try:
             try:
                 batch = iterator.next()
@@ -68,9 +75,7 @@ def open_records(settings: Settings, place: Place, context: Any) -> Feed:
                 batch = iterator.next()
         except MXNetError as error:
             raise _unreadable(records, error) from error
-        return batch.data[0], batch.label[0]
-
-    return LoaderFeed(fetch, settings, context, images, DECODER)
+        yield batch.data[0], batch.label[0]
 
 
 def find_records(source: str) -> Tuple[Path, Path]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict
 
 from ...arguments import Settings
+from ...choices import one_of
 from ...feed import Feed
 from ...outcomes import UNSUPPORTED, RunError, first_sentence
 from ...place import Place
@@ -12,8 +13,7 @@ from ...place import Place
 
 def open_loader(settings: Settings, place: Place, device: Any, dtype: Any) -> Feed:
     """Return the feed of the loader that was asked for; its first images are already being read."""
-    if settings.loader not in LOADERS:
-        raise RunError(UNSUPPORTED, f"PyTorch has no loader {settings.loader!r}; it has {', '.join(LOADERS)}")
+    one_of("PyTorch", "loader", settings.loader, LOADERS)
     return LOADERS[settings.loader](settings, place, device, dtype)
 
 
@@ -43,8 +43,8 @@ def _dali() -> Any:
     except ImportError as error:
         raise RunError(
             UNSUPPORTED,
-            f"NVIDIA DALI does not import here ({first_sentence(error)}); "
-            "'pip install nvidia-dali-cuda130' into this environment",
+            f"NVIDIA DALI does not import here ({first_sentence(error)}); trainmark env create pytorch --extra dali "
+            "adds it (in an interpreter of your own: pip install nvidia-dali-cuda130 google-crc32c)",
         ) from error
     return dali
 

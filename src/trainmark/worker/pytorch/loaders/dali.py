@@ -20,6 +20,7 @@ from ...images import read_images
 from ...outcomes import FAILED, RunError, first_sentence
 from ...place import Place
 from ..feed import HostFeed, Normalise
+from .shards import find_shards
 
 PREFETCH_BATCHES = 2
 SHUFFLE_WINDOW = 1024
@@ -49,17 +50,10 @@ def open_folder(settings: Settings, place: Place, device: Any, dtype: Any) -> Fe
 
 def open_tfrecord(settings: Settings, place: Place, device: Any, dtype: Any) -> Feed:
     """Return a feed from the training shards of a TFRecord data set and their index files."""
-    folder = Path(settings.data)
-    shards = sorted(path for path in folder.glob("train-*-of-*") if path.is_file())
-    if not shards:
-        raise RunError(FAILED, f"the data set {folder} has no TFRecord shards (train-00000-of-00008) in it")
-    indices = [folder / "idx" / f"{shard.name}.idx" for shard in shards]
-    missing = next((index for index in indices if not index.is_file()), None)
-    if missing is not None:
-        raise RunError(FAILED, f"{missing} is missing, which DALI needs: trainmark data index {folder}")
+    shards = find_shards(Path(settings.data), place)
     options = {
-        "path": [str(shard) for shard in shards],
-        "index_path": [str(index) for index in indices],
+        "path": [str(shard) for shard in shards.files],
+        "index_path": [str(index) for index in shards.indices],
         "features": {
             "image/encoded": tfrecord.FixedLenFeature((), tfrecord.string, ""),
             "image/class/label": tfrecord.FixedLenFeature([1], tfrecord.int64, -1),
@@ -115,7 +109,9 @@ def _feed(pipeline: Any, settings: Settings, device: Any, dtype: Any, first_labe
         raise _told(error, settings) from error
     images = pipeline.reader_meta("reader")["epoch_size"]
     batches = _batches(pipeline, settings, device, first_label)
-    return HostFeed(batches, device, Normalise(device, dtype, settings.layout), images, "dali")
+    feed = HostFeed(batches, device, Normalise(device, dtype, settings.layout), images, "dali")
+    feed.workers = max(1, settings.loader_workers)
+    return feed
 
 
 def _batches(pipeline: Any, settings: Settings, device: Any, first_label: int) -> Iterator[Any]:

@@ -8,10 +8,11 @@ import torch
 from torch.utils.data import DataLoader, Dataset
 
 from ...arguments import Settings
-from ...decoding import Decoder, choose_decoder, decoder_names, load_image, single_threaded
+from ...decoding import single_threaded
 from ...feed import Feed
-from ...images import Dealer, Draw, ImageList, read_images
-from ...outcomes import OOM, UNSUPPORTED, RunError
+from ...images import Draw
+from ...loading import Photos
+from ...outcomes import RunError
 from ...place import Place
 from ..feed import HostFeed, Normalise
 
@@ -19,44 +20,34 @@ PREFETCH_BATCHES = 2
 """Batches that each loader process works ahead."""
 
 
-class Images(Dataset):
+class Batches(Dataset):
     """Makes whole batches, so that a loader process writes each image once, straight into shared memory."""
 
-    def __init__(self, images: ImageList, size: int, seed: int, decoder: Decoder) -> None:
+    def __init__(self, photos: Photos) -> None:
         """Keep what every loader process needs."""
-        self._images, self._size, self._seed, self._decoder = images, size, seed, decoder
+        self._photos = photos
 
     def __getitems__(self, draws: List[Draw]) -> Any:
-        """Return (bytes (batch, size, size, 3), labels), or the ``RunError`` that tells what went wrong.
-
-        Returned and not raised: the DataLoader would wrap the exception into a text of many lines.
-        """
-        try:
-            pixels = _empty_batch((len(draws), self._size, self._size, 3))
-            rows = pixels.numpy()
-            for row, draw in enumerate(draws):
-                path = self._images.paths[draw.image]
-                rows[row] = load_image(path, draw, self._size, self._seed, self._decoder)
-        except RunError as stopped:
-            return stopped
-        except MemoryError:
-            return RunError(OOM, "a loader process could not allocate memory")
-        return pixels, torch.tensor([self._images.labels[draw.image] for draw in draws])
+        """Return (bytes (batch, size, size, 3), labels), or the ``RunError`` that tells what went wrong."""
+        size = self._photos.size
+        pixels, labels = _empty_batch((len(draws), size, size, 3)), []
+        rows = pixels.numpy()
+        for row, draw in enumerate(draws):
+            loaded = self._photos[draw]
+            if isinstance(loaded, RunError):
+                return loaded
+            rows[row], label = loaded
+            labels.append(label)
+        return pixels, torch.tensor(labels)
 
 
 def open_native(settings: Settings, place: Place, device: Any, dtype: Any) -> Feed:
     """Start the loader processes of this rank and return the feed that they fill."""
-    decoder = choose_decoder()
-    if decoder is None:
-        raise RunError(
-            UNSUPPORTED, f"no JPEG decoder is installed here; install one of: {', '.join(decoder_names())}"
-        )
-    images = read_images(settings.data, settings.classes)
-    dealer = Dealer(len(images.paths), settings.batch_per_device, place.rank, place.world_size, settings.seed)
+    photos = Photos(settings, place)
     workers = settings.loader_workers
     loader = DataLoader(
-        Images(images, settings.image_size, settings.seed, decoder),
-        batch_sampler=dealer,
+        Batches(photos),
+        batch_sampler=photos.dealer,
         num_workers=workers,
         collate_fn=_as_it_is,
         pin_memory=device.type == "cuda",
@@ -66,7 +57,7 @@ def open_native(settings: Settings, place: Place, device: Any, dtype: Any) -> Fe
     if not workers:
         single_threaded()
     normalise = Normalise(device, dtype, settings.layout)
-    return HostFeed(iter(loader), device, normalise, len(images.paths), decoder.name)
+    return HostFeed(iter(loader), device, normalise, len(photos), photos.decoder.name)
 
 
 def _as_it_is(batch: Any) -> Any:

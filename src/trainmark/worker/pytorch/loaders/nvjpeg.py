@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import queue
 import threading
-import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, List, Tuple
@@ -14,7 +13,8 @@ import torch
 from torch.nn import functional
 
 from ...arguments import Settings
-from ...decoding import installed
+from ...decoding import installed, is_cut_off, last_word
+from ...failures import OUT_OF_MEMORY
 from ...feed import Feed
 from ...images import Dealer, Draw, ImageList, random_resized_crop, randomness, read_images
 from ...outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
@@ -46,7 +46,8 @@ class NvjpegFeed(Feed):
         self.epoch_images = len(self._images.paths)
         self._size, self._seed, self._device = settings.image_size, settings.seed, device
         self._normalise = Normalise(device, dtype, settings.layout)
-        self._readers = ThreadPoolExecutor(max(1, settings.loader_workers), thread_name_prefix="read")
+        self.workers = max(1, settings.loader_workers)
+        self._readers = ThreadPoolExecutor(self.workers, thread_name_prefix="read")
         self._ready: "queue.Queue[Any]" = queue.Queue(BATCHES_AHEAD)
         self._closing = threading.Event()
         dealer = Dealer(
@@ -57,12 +58,7 @@ class NvjpegFeed(Feed):
 
     def next(self) -> Batch:
         """Wait for a batch, and let the training stream wait for its last kernel."""
-        started = time.perf_counter()
-        made = self._ready.get()
-        self.wait_s = time.perf_counter() - started
-        if isinstance(made, RunError):
-            raise made
-        images, labels, done = made
+        images, labels, done = self.timed(self._ready.get)
         training = torch.cuda.current_stream()
         training.wait_event(done)
         images.record_stream(training)
@@ -101,12 +97,12 @@ class NvjpegFeed(Feed):
                 stopped_by(error) or RunError(FAILED, f"the loader nvjpeg: {first_sentence(error)}")
             )
 
-    def _read(self, draw: Draw) -> Any:
+    def _read(self, draw: Draw) -> bytes:
         path = self._images.paths[draw.image]
         try:
-            return torch.frombuffer(bytearray(Path(path).read_bytes()), dtype=torch.uint8)
-        except (OSError, ValueError) as error:
-            raise RunError(FAILED, f"cannot read {path}: {error}") from error
+            return Path(path).read_bytes()
+        except OSError as error:
+            raise RunError(FAILED, f"cannot read {path}: {error.strerror}") from error
 
     def _make(self, draws: List[Draw], files: List[Any]) -> Tuple[Any, Any]:
         """Return images and labels, from decoded to normalised without leaving the device."""
@@ -128,17 +124,34 @@ class NvjpegFeed(Feed):
         labels = torch.tensor([self._images.labels[draw.image] for draw in draws])
         return self._normalise.planes(pixels), labels.to(self._device, non_blocking=True)
 
-    def _decode(self, draws: List[Draw], files: List[Any]) -> List[Any]:
-        """Return the images as bytes (3, height, width) on the device."""
+    def _decode(self, draws: List[Draw], files: List[bytes]) -> List[Any]:
+        """Return the images as bytes (3, height, width) on the device.
+
+        One that nvJPEG refuses makes it refuse the batch, so the batch's files are then tried one by one.
+        """
+        if not any(is_cut_off(file) for file in files):
+            with contextlib.suppress(RuntimeError, ValueError):
+                return self._on_gpu(files)
+        return [self._decode_one(draw, file) for draw, file in zip(draws, files)]
+
+    def _on_gpu(self, files: List[bytes]) -> List[Any]:
         from torchvision.io import ImageReadMode, decode_jpeg
 
+        tensors = [torch.frombuffer(bytearray(file), dtype=torch.uint8) for file in files]
+        return list(decode_jpeg(tensors, mode=ImageReadMode.RGB, device=self._device))
+
+    def _decode_one(self, draw: Draw, file: bytes) -> Any:
+        """Return one image; Pillow has the last word, as it has in every loader that decodes here."""
         try:
-            return list(decode_jpeg(files, mode=ImageReadMode.RGB, device=self._device))
-        except RuntimeError as error:
-            for row, draw in enumerate(draws):
-                try:
-                    decode_jpeg(files[row], mode=ImageReadMode.RGB, device=self._device)
-                except RuntimeError as cause:
-                    name = self._images.paths[draw.image]
-                    raise RunError(FAILED, f"{name} cannot be decoded: {cause}") from error
-            raise
+            if is_cut_off(file):
+                raise ValueError("it has no end-of-image marker")
+            return self._on_gpu([file])[0]
+        except (RuntimeError, ValueError) as refused:
+            if OUT_OF_MEMORY.search(str(refused)):
+                raise
+            try:
+                pixels = last_word(file, ValueError(first_sentence(refused)))
+            except ValueError as error:
+                name = self._images.paths[draw.image]
+                raise RunError(FAILED, f"{name} cannot be decoded: {error}") from error
+        return torch.from_numpy(pixels.copy()).permute(2, 0, 1).to(self._device)

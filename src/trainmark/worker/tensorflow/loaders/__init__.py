@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Callable, Dict
 
 from ...arguments import Settings
-from ...outcomes import UNSUPPORTED, RunError
+from ...choices import one_of
 from .folder import find_folder
 from .pipeline import Source, open_loader
 from .records import find_records
@@ -15,10 +15,7 @@ LOADERS: Dict[str, Callable[[Settings], Source]] = {"native": find_records, "nat
 
 def find_source(settings: Settings) -> Source:
     """Return where the images are; raise ``RunError`` if there is no such loader or nothing to read."""
-    if settings.loader not in LOADERS:
-        raise RunError(
-            UNSUPPORTED, f"TensorFlow has no loader {settings.loader!r}; it has {', '.join(LOADERS)}"
-        )
+    one_of("TensorFlow", "loader", settings.loader, LOADERS)
     return LOADERS[settings.loader](settings)
 
 

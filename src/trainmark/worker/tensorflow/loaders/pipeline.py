@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Callable, Iterator, Optional
 
 import tensorflow as tf
 
 from ...arguments import Settings
-from ...feed import Feed
+from ...feed import Feed, LoadedFeed
 from ...outcomes import FAILED, RunError
 from ...place import Place
 from ..device import Device
 from ..failures import plain_sentence
-from ..feed import LoadedFeed
+from ..feed import Batch
 
 PREFETCH_BATCHES = 2
 """Batches that the pipeline works ahead."""
@@ -60,7 +60,7 @@ def open_loader(source: Source, settings: Settings, place: Place, device: Device
     # In order, so that ranks can share out one row of images and a failure can be found again.
     options.deterministic = True
     options.autotune.enabled = False
-    options.threading.private_threadpool_size = max(workers, 1)
+    threads = options.threading.private_threadpool_size = max(workers, 1)
     options.threading.max_intra_op_parallelism = 1
     batches = batches.with_options(options)
     if workers:
@@ -68,10 +68,29 @@ def open_loader(source: Source, settings: Settings, place: Place, device: Device
     if device.gpu is not None:
         batches = batches.apply(tf.data.experimental.prefetch_to_device(device.path, PREFETCH_BATCHES))
 
-    def explain(error: BaseException, batch: int) -> BaseException:
+    def explain(error: BaseException, batch: int) -> RunError:
         return _culprit(source, settings, place, batch) or source.explain(error)
 
-    return LoadedFeed(batches, source.images, DECODER, explain)
+    feed = LoadedFeed(_explained(batches, explain), _as_it_is, source.images, DECODER)
+    feed.workers = threads
+    return feed
+
+
+def _explained(batches: Any, explain: Callable[[BaseException, int], RunError]) -> Iterator[Batch]:
+    """Yield the batches; ``explain`` turns an error at the n-th of them (from 0) into one that names a file."""
+    taken = 0
+    try:
+        for batch in batches:
+            yield batch
+            taken += 1
+    except tf.errors.ResourceExhaustedError:
+        raise
+    except tf.errors.OpError as error:
+        raise explain(error, taken) from error
+
+
+def _as_it_is(batch: Batch) -> Batch:
+    return batch
 
 
 def prepare(source: Source, settings: Settings, number: Any, example: Any) -> Any:
@@ -131,7 +150,7 @@ def _numbered(source: Source, place: Place) -> Any:
     return tf.data.Dataset.zip((numbers, source.examples(place)))
 
 
-def _culprit(source: Source, settings: Settings, place: Place, batch: int) -> Any:
+def _culprit(source: Source, settings: Settings, place: Place, batch: int) -> Optional[RunError]:
     """Return the ``RunError`` that names the example which cannot be used, or None if it is not an example's fault.
 
     tf.data does not say which one it was. The same row of examples is made once more, this time not decoded, up to

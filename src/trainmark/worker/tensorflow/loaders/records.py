@@ -34,7 +34,7 @@ def find_records(settings: Settings) -> Source:
     """Return the training shards in the folder ``settings.data``, or that one file; raise ``RunError`` if unusable."""
     path = Path(settings.data)
     if path.is_file():
-        return RecordSource([path], settings.seed)
+        return RecordSource([path], settings)
     if not path.is_dir():
         raise RunError(FAILED, f"the data set {path} does not exist")
     matches = [match for entry in sorted(path.iterdir()) if (match := SHARD.fullmatch(entry.name))]
@@ -43,16 +43,17 @@ def find_records(settings: Settings) -> Source:
     asked = int(matches[0]["count"])
     if len(matches) != asked:
         raise RunError(FAILED, f"the data set {path} has {len(matches)} training shards of {asked}")
-    return RecordSource([path / match.string for match in matches], settings.seed)
+    return RecordSource([path / match.string for match in matches], settings)
 
 
 class RecordSource(Source):
     """Shards; an example is the shard's path and a serialized tf.train.Example."""
 
-    def __init__(self, shards: List[Path], seed: int) -> None:
+    def __init__(self, shards: List[Path], settings: Settings) -> None:
         """Count the records: of the indexes where there are any, else by going from record to record."""
         self._shards = shards
-        self._seed = seed
+        self._seed = settings.seed
+        self._reads_ahead = settings.loader_workers > 0
         self.images = sum(_count_records(shard) for shard in shards)
         if not self.images:
             raise RunError(FAILED, f"{shards[0].parent} has no records in its TFRecord shards")
@@ -66,12 +67,13 @@ class RecordSource(Source):
         by_shards = len(self._shards) % place.world_size == 0
         shards = tf.data.Dataset.from_tensor_slices([str(shard) for shard in self._shards])
         shards = shards.shuffle(len(self._shards), self._seed).repeat()
+        turns = min(OPEN_SHARDS, len(self._shards))
         mine = shards.shard(place.world_size, place.rank) if by_shards else shards
         records = mine.interleave(
             _read_shard,
-            cycle_length=min(OPEN_SHARDS, len(self._shards)),
-            num_parallel_calls=min(OPEN_SHARDS, len(self._shards)),
-            deterministic=True,
+            cycle_length=turns,
+            num_parallel_calls=turns if self._reads_ahead else None,
+            deterministic=True if self._reads_ahead else None,
         )
         if not by_shards:
             records = records.shard(place.world_size, place.rank)

@@ -1,7 +1,7 @@
-"""A plain connection between rank 0 and every other rank, beside MXNet's own collectives.
+"""A plain connection between rank 0 and every other rank, beside a framework's own collectives.
 
-MXNet's parameter server has no barrier that ends when a rank dies, no exchange of whole numbers, and tells no worker
-that another one is gone: the push of the others would wait for ever. A closed connection tells it at once.
+Some have no barrier that ends when a rank dies, exchange no 64-bit numbers, or tell nobody that another rank is gone,
+or tell it only after half a minute. A closed connection tells it at once.
 """
 
 from __future__ import annotations
@@ -13,17 +13,18 @@ import threading
 import time
 from typing import Any, Callable, Dict, List, Optional
 
-from ..outcomes import FAILED, RunError
-from ..place import Place
+from .outcomes import FAILED, RunError
+from .place import Place
+from .ranks import Ranks
 
 MEET_S = 600.0
 """How long a rank waits for the others to start."""
 
 PORT_OFFSET = 1
-"""After the rendezvous port, which is the parameter server's scheduler's."""
+"""After the rendezvous port, which is that of a framework's scheduler."""
 
 
-class Peers:
+class Peers(Ranks):
     """All ranks of the run; every method does the obvious thing when there is no other rank."""
 
     def __init__(self, place: Place, on_lost: Callable[[RunError], None]) -> None:
@@ -31,7 +32,7 @@ class Peers:
 
         Raises ``RunError`` (failed) when they do not come within ten minutes.
         """
-        self.place = place
+        super().__init__(place)
         self._on_lost = on_lost
         self._leaving = False
         self._links: Dict[int, _Link] = {}
@@ -198,6 +199,7 @@ class _Link:
         except OSError:
             return
         finally:
+            self._lines.close()
             self._connection.close()
 
 

@@ -1,0 +1,156 @@
+"""PyTorch's DALI loader for TFRecord: it trains, and what DALI would not notice is found before the first step."""
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from worker_process import in_pytorch, train
+
+from frameworks import needs_extra
+from trainmark.dataset import Form, ImageFolderSpec, convert, make_image_folder
+
+pytestmark = [pytest.mark.training, needs_extra("pytorch", "dali")]
+
+FLAGS: dict[str, str | int] = {
+    "loader": "dali-cpu-tfrecord",
+    "device": "cpu",
+    "classes": 3,
+    "loader_workers": 1,
+}
+FIRST, SECOND, LAST = (f"train-{number:05d}-of-00003" for number in range(3))
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("shards")
+    make_image_folder(folder / "photos", ImageFolderSpec(images=26, classes=3, width=64, height=48), jobs=1)
+    convert(folder / "photos", folder / "tfrecord", Form.TFRECORD, shards=3)
+    return folder / "tfrecord"
+
+
+@pytest.fixture
+def shards(whole: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(whole, tmp_path / "tfrecord"))
+
+
+def index_of(shards: Path, name: str) -> Path:
+    return shards / "idx" / f"{name}.idx"
+
+
+def flip(shard: Path, byte: int) -> None:
+    """Turn one bit over."""
+    content = bytearray(shard.read_bytes())
+    content[byte] ^= 1
+    shard.write_bytes(content)
+
+
+def _a_bit_in_a_picture(shards: Path) -> None:
+    offset, size = map(int, index_of(shards, LAST).read_text().splitlines()[-1].split())
+    flip(shards / LAST, offset + size // 2)
+
+
+def _a_bit_in_a_length(shards: Path) -> None:
+    flip(shards / SECOND, 0)
+
+
+def _the_index_of_another_shard(shards: Path) -> None:
+    shutil.copy(index_of(shards, SECOND), index_of(shards, FIRST))
+
+
+def _an_index_with_other_bounds(shards: Path) -> None:
+    """Let the first record end 16 bytes late and the second begin there: the file's length still fits."""
+    index = index_of(shards, FIRST)
+    first, second, *others = (tuple(map(int, line.split())) for line in index.read_text().splitlines())
+    records = [(0, first[1] + 16), (second[0] + 16, second[1] - 16), *others]
+    index.write_text("".join(f"{offset} {size}\n" for offset, size in records))
+
+
+def _no_index(shards: Path) -> None:
+    index_of(shards, LAST).unlink()
+
+
+def _no_number_in_an_index(shards: Path) -> None:
+    index_of(shards, LAST).write_text("0 one\n")
+
+
+def _a_cut_shard(shards: Path) -> None:
+    (shards / SECOND).write_bytes((shards / SECOND).read_bytes()[:-1])
+
+
+def _a_missing_shard(shards: Path) -> None:
+    (shards / SECOND).unlink()
+
+
+def _a_shard_of_another_set(shards: Path) -> None:
+    shutil.copy(shards / SECOND, shards / "train-00001-of-00008")
+
+
+def _nothing(shards: Path) -> None:
+    shutil.rmtree(shards)
+
+
+@pytest.mark.parametrize(
+    ("damage", "file", "said"),
+    [
+        (_a_bit_in_a_picture, LAST, "has data with a wrong CRC (trainmark data verify "),
+        (_a_bit_in_a_length, SECOND, "the record at byte 0 has a length with a wrong CRC"),
+        (_the_index_of_another_shard, FIRST, f"idx/{FIRST}.idx is another file's"),
+        (_an_index_with_other_bounds, FIRST, "the record at byte 0 has"),
+        (_no_index, f"idx/{LAST}.idx", "is missing, which DALI needs: trainmark data index "),
+        (_no_number_in_an_index, f"idx/{LAST}.idx", "line 1: expected 'offset size', got '0 one"),
+        (_a_cut_shard, SECOND, "it is cut off, or "),
+        (_a_missing_shard, SECOND, "is missing: the data set has 3 training shards"),
+        (
+            _a_shard_of_another_set,
+            "train-00001-of-00008",
+            "is not of the same data set as train-00000-of-00003",
+        ),
+        (_nothing, "", "does not exist"),
+    ],
+)
+def test_what_dali_would_read_over_fails_the_run_before_the_first_step_and_names_the_file(
+    shards: Path, tmp_path: Path, damage: Callable[[Path], None], file: str, said: str
+) -> None:
+    damage(shards)
+    ran = train(tmp_path, data=shards, **FLAGS)
+    assert ran.code != 0
+    assert ran.last["outcome"] == "failed", ran.last
+    assert str(shards / file) in ran.last["reason"]
+    assert said in ran.last["reason"]
+    assert ran.steps == []
+    assert "Traceback" not in ran.stderr
+
+
+def test_whole_shards_are_trained_on(whole: Path, tmp_path: Path) -> None:
+    ran = train(tmp_path, data=whole, **FLAGS)
+    assert ran.code == 0, ran.stderr
+    assert ran.parameters["decoder"] == "dali"
+
+
+COUNTS_RECORDS = """
+from pathlib import Path
+from trainmark_worker.place import Place
+from trainmark_worker.pytorch.loaders import shards
+folder, sample_bytes = Path({folder!r}), {sample_bytes}
+shards.SAMPLE_BYTES = sample_bytes or shards.SAMPLE_BYTES
+read = [[], []]
+look = shards._damage
+for rank in range(2):
+    def noting(record, size):
+        read[rank].append(record.hex())
+        return look(record, size)
+    shards._damage = noting
+    shards.find_shards(folder, Place(rank, 2, rank, 2, None, None))
+print(json.dumps(read))
+"""
+
+
+def test_of_a_large_data_set_a_sample_is_read_and_the_ranks_share_it(whole: Path) -> None:
+    one, other = in_pytorch(COUNTS_RECORDS.format(folder=str(whole), sample_bytes=0))
+    assert (len(one), len(other)) == (13, 13)
+    assert len({*one, *other}) == 26
+    quarter = sum((whole / name).stat().st_size for name in (FIRST, SECOND, LAST)) // 4
+    one, other = in_pytorch(COUNTS_RECORDS.format(folder=str(whole), sample_bytes=quarter))
+    assert len({*one, *other}) == len(one) + len(other) == 7
+    assert abs(len(one) - len(other)) <= 1
