@@ -109,6 +109,26 @@ def a_relu_is_missing() -> None:
     replace(nn.Sequential, "__init__", init)
 
 
+def convolutions_with_biases() -> None:
+    """As Keras' ResNet-50 has them: zero at first, and more parameters than the network has."""
+    units: Any = importlib.import_module("trainmark_worker.pytorch.models.units")
+    whole = units.nn.Conv2d
+
+    class Biased(whole):  # type: ignore[misc, valid-type]
+        def __init__(self, *words: Any, **named: Any) -> None:
+            super().__init__(*words, **{**named, "bias": True})
+
+    units.nn.Conv2d = Biased
+    # The worker asserts the number when it builds the network; here the check itself must find it.
+    counted = architectures.Architecture.parameters
+
+    def with_biases(self: Any, classes: int) -> int:
+        biases: int = sum(conv.outputs for conv in self.convolutions)
+        return int(counted(self, classes)) + biases
+
+    replace(architectures.Architecture, "parameters", with_biases)
+
+
 MISTAKES: dict[str, Callable[[], None]] = {
     "none": lambda: None,
     "stride": stride_in_the_wrong_convolution,
@@ -117,6 +137,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "rate-inside-velocity": rate_inside_the_velocity,
     "momentum": momentum_that_forgets,
     "relu": a_relu_is_missing,
+    "convolutions-have-biases": convolutions_with_biases,
 }
 
 if __name__ == "__main__":

@@ -101,7 +101,7 @@ def test_several_frameworks_stand_side_by_side_in_one_table_a_batch_size(tmp_pat
 
 def test_a_layout_that_belongs_to_its_framework_stands_in_its_column(tmp_path: Path) -> None:
     table = rows(rendered(sample.with_certificate(), tmp_path), "nodes")
-    assert table[0] == ["nodes", "devices", "tensorflow (nhwc)", "pytorch (nchw)"]
+    assert table[0] == ["nodes", "devices", "tensorflow (nhwc, graph)", "pytorch (nchw)"]
 
 
 def test_frameworks_whose_work_was_shown_to_be_equal_are_said_to_be_so(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ def test_unequal_work_is_printed_and_marked_with_the_layer(tmp_path: Path) -> No
     results = sample.with_certificate(equal=False)
     text = rendered(results, tmp_path)
     table = rows(text, "nodes")
-    assert table[0] == ["nodes", "devices", "tensorflow (nhwc) ≠", "pytorch (nchw) ≠"]
+    assert table[0] == ["nodes", "devices", "tensorflow (nhwc, graph) ≠", "pytorch (nchw) ≠"]
     assert table[2][2].startswith("336.2")
     assert "NOT the same work" in text
     assert "stage2.block0.b padding ((0, 0), (0, 0)) instead of ((1, 1), (1, 1))" in text

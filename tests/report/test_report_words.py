@@ -37,7 +37,9 @@ def test_every_sentence_is_text() -> None:
 def test_chinese_sentences_are_chinese() -> None:
     """Only names, signs and words that the field leaves untranslated may have no Chinese character in them."""
     untranslated = {
-        key for key, text in catalogue(Language.ZH).sentences.items() if not re.search("[一-鿿，。：]", text)
+        key
+        for key, text in catalogue(Language.ZH).sentences.items()
+        if not re.search("[一-鿿，。：；]", text)
     }
     assert untranslated == {
         "space", "aspect_is", "outcome_oom", "fact_gpus", "fact_python", "fact_cuda", "fact_cudnn", "fact_nccl",

@@ -9,17 +9,21 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+from alembic import command
 from alembic.autogenerate import compare_metadata
+from alembic.config import Config
 from alembic.migration import MigrationContext
 from sqlalchemy import URL, create_engine
 
 from fakes import Bench
+from trainmark.equivalence import Certificate
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.store import RunResult, Store, sqlite_url
+from trainmark.store import RunResult, Store, migrations, sqlite_url
 from trainmark.store.tables import metadata
 from trainmark.suite import Case, Suite
 
 POSTGRESQL = Path("/usr/lib/postgresql/15/bin")
+KEPT = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
 
 
 @pytest.fixture(params=["sqlite", "postgresql"])
@@ -122,6 +126,87 @@ def test_the_manifest_of_many_runs_is_kept_once(
     engine = create_engine(url)
     with engine.connect() as connection:
         assert connection.exec_driver_sql("SELECT count(*) FROM manifests").scalar() == 1
+    engine.dispose()
+
+
+@pytest.fixture
+def certificate() -> Certificate:
+    """Return a certificate of six frameworks, as it came out."""
+    (path,) = KEPT.glob("mobilenet_v1-cpu/certificate.json")
+    return Certificate.model_validate_json(path.read_bytes())
+
+
+def test_certificates_come_back_as_they_were(
+    store: Store, done: tuple[Suite, Case, RunResult], certificate: Certificate
+) -> None:
+    suite, _, _ = done
+    one, other = (store.campaign(suite, place, "0.1.0") for place in ("/a", "/b"))
+    second = certificate.model_copy(update={"model": "resnet50_v1.5"})
+    store.certify(one, (certificate, second))
+    assert store.runs_of(one).certificates == (certificate, second)
+    assert store.runs_of(other).certificates == ()
+
+
+def test_certificates_take_the_place_of_earlier_ones(
+    store: Store, done: tuple[Suite, Case, RunResult], certificate: Certificate
+) -> None:
+    suite, _, _ = done
+    campaign, other = (store.campaign(suite, place, "0.1.0") for place in ("/a", "/b"))
+    later = certificate.model_copy(update={"absent": {"jax": "timeout"}})
+    for shown in ((certificate, certificate), (later,)):
+        store.certify(campaign, shown)
+        store.certify(other, (certificate,))
+    assert store.runs_of(campaign).certificates == (later,)
+    assert store.runs_of(other).certificates == (certificate,)
+    store.certify(campaign, ())
+    assert store.runs_of(campaign).certificates == ()
+
+
+def test_a_certificate_of_another_version_is_left_out(
+    store: Store, done: tuple[Suite, Case, RunResult], certificate: Certificate, url: URL
+) -> None:
+    suite, _, _ = done
+    campaign = store.campaign(suite, "/a", "0.1.0")
+    store.certify(campaign, (certificate, certificate))
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        first = connection.exec_driver_sql("SELECT min(id) FROM certificates").scalar()
+        connection.exec_driver_sql(f"UPDATE certificates SET document = '{{}}' WHERE id = {first}")
+    engine.dispose()
+    assert store.runs_of(campaign).certificates == (certificate,)
+
+
+def test_a_database_from_before_certificates_is_brought_up_to_date_with_its_runs(
+    done: tuple[Suite, Case, RunResult], certificate: Certificate, url: URL
+) -> None:
+    suite, case, run = done
+    if url.database and url.get_backend_name() == "sqlite":
+        Path(url.database).parent.mkdir(exist_ok=True)
+    migrated(url, "0001")
+    # What the earlier version wrote: the tables are those of its migration.
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        insert = "INSERT INTO campaigns (suite, directory, suite_yaml, trainmark_version) VALUES"
+        connection.exec_driver_sql(f"{insert} ('old', '/a', 'name: old', '0.0.9')")
+    engine.dispose()
+    opened = Store(url)
+    campaign = opened.campaign(suite, "/a", "0.1.0")
+    assert [one.suite for one in opened.campaigns()] == ["old"]
+    opened.add(campaign, case, run, {"nodes": []})
+    opened.certify(campaign, (certificate,))
+    found = opened.runs_of(campaign)
+    assert (len(found.runs[case.id]), found.certificates) == (1, (certificate,))
+    opened.close()
+
+
+def migrated(url: URL, revision: str) -> None:
+    """Bring an empty database to a revision of the migrations."""
+    configuration = Config()
+    configuration.set_main_option("script_location", str(Path(migrations.__file__).parent))
+    engine = create_engine(url)
+    with engine.begin() as connection:
+        configuration.attributes["connection"] = connection
+        command.upgrade(configuration, revision)
     engine.dispose()
 
 

@@ -1,27 +1,36 @@
 """Showing that frameworks do equal work: the three steps of the equivalence check, run in each and compared."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+import hashlib
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
 from pydantic import ValidationError
 
-import trainmark
-from trainmark.campaign.collect import EVENTS
-from trainmark.campaign.site import CannotStart, Site, plan_run
-from trainmark.environment import State, entries, state_of
-from trainmark.equivalence import Certificate, Observation, Party, certify, party, worker_flags, write_inputs
+from trainmark import equivalence, worker
+from trainmark.campaign.site import CannotStart, Site
+from trainmark.campaign.telling import tell
+from trainmark.environment import State, entries, fingerprint, state_of
+from trainmark.equivalence import (
+    Certificate,
+    Followed,
+    Observation,
+    Party,
+    Variant,
+    certify,
+    follows,
+    party,
+    write_inputs,
+)
 from trainmark.errors import InputError, nearest
-from trainmark.execution import carry_out
 from trainmark.files import write_atomically
-from trainmark.logs.events import read_events
-from trainmark.placement import Plan, Run, device_of, free_ports, this_machine
-from trainmark.suite import Case, Device, Layout, Limits, Outcome, Precision, Protocol, Suite
+from trainmark.placement import device_of, this_machine
+from trainmark.suite import Case, Device, Layout, Limits, Precision, Suite
 from trainmark.worker.architectures import ARCHITECTURES
-from trainmark.workload import BuiltinSource, Workload, find_gap, load_workloads
+from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
 FOLDER = "equivalence"
 CERTIFICATE = "certificate.json"
@@ -32,38 +41,53 @@ Announce = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
+class Way:
+    """In which layout, and by which compiler, a framework trains."""
+
+    framework: str
+    layout: Layout
+    compiler: str
+
+
+@dataclass(frozen=True, slots=True)
 class Question:
-    """Whether these frameworks train ``model`` by the same step, on this device."""
+    """Whether these frameworks train ``model`` by the same step, on this device, in all these ways."""
 
     model: str
     frameworks: tuple[str, ...]
     device: Device
+    ways: tuple[Way, ...] = ()
 
 
 def questions(site: Site, cases: Iterable[Case]) -> list[Question]:
     """Return what must be shown before these cases stand in one table: each model that several frameworks train.
 
-    Only trainmark's own workers can be asked; what other programs do is not known to be equal.
+    Only trainmark's own workers can be asked; what other programs do is not known to be equal. A way that a
+    framework does not have is none of its ways.
     """
-    found: dict[tuple[str, Device], dict[str, None]] = {}
+    found: dict[tuple[str, Device], list[Case]] = {}
     for case in cases:
         if isinstance(site.workload(case).card.source, BuiltinSource):
-            found.setdefault((case.model, case.device), {})[case.framework] = None
-    return [
-        Question(model, tuple(frameworks), device)
-        for (model, device), frameworks in found.items()
-        if len(frameworks) > 1
-    ]
+            found.setdefault((case.model, case.device), []).append(case)
+    asked = []
+    for (model, device), together in found.items():
+        frameworks = tuple(dict.fromkeys(case.framework for case in together))
+        ways = tuple(dict.fromkeys(_way(case) for case in together if _is_there(case, site)))
+        if len(frameworks) > 1:
+            asked.append(Question(model, frameworks, device, ways))
+    return asked
 
 
 def answer(question: Question, site: Site, folder: Path, limits: Limits, announce: Announce) -> Certificate:
     """Run the check in each framework, keep everything under ``folder``, and return the certificate.
 
-    A certificate that an earlier call left there counts if it answers the same question. A framework that cannot
-    be looked at is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError when nothing can be written.
+    A certificate that an earlier call left there counts if nothing has changed since that decides the answer. A
+    framework that cannot be looked at is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError when
+    nothing can be written.
     """
+    basis = _basis(question, site)
     kept = read_certificate(folder / CERTIFICATE)
-    if kept is not None and _answers(kept, question):
+    if kept is not None and kept.basis == basis:
         return kept
     folder.mkdir(parents=True, exist_ok=True)
     inputs = (folder / INPUTS).absolute()
@@ -74,18 +98,37 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
     try:
         for framework in question.frameworks:
             announce(f"{framework}: is its {question.model} the same work?")
-            seen = _observe(question, framework, site, inputs, limits)
-            if isinstance(seen, str):
-                absent[framework] = seen
-            else:
-                observations.append(seen[0])
-                parties.append(seen[1])
+            base = observed_case(question, framework, site)
+            told = tell(base, site, folder / framework, inputs, limits, Observation)
+            if isinstance(told, str):
+                absent[framework] = told
+                continue
+            variants = [
+                _variant(told.steps, base, way, site, folder, limits, announce)
+                for way in question.ways
+                if way.framework == framework and way != _way(base)
+            ]
+            observations.append(told.steps)
+            parties.append(party(told.steps, base.layout.value, told.version, told.device, variants))
     finally:
         # A hundred megabytes that a seed makes anew.
         inputs.unlink(missing_ok=True)
-    certificate = certify(question.model, observations, parties, absent, datetime.now(UTC))
+    certificate = certify(question.model, observations, parties, absent, datetime.now(UTC), basis)
     write_atomically(folder / CERTIFICATE, certificate.model_dump_json(indent=1) + "\n")
     return certificate
+
+
+def _variant(
+    base: Observation, case: Case, way: Way, site: Site, folder: Path, limits: Limits, announce: Announce
+) -> Variant:
+    """Return whether a framework's step in another layout or by a compiler is the one that was observed."""
+    announce(f"{way.framework}: the same in {way.layout.value}, compiler {way.compiler}?")
+    case = case.model_copy(update={"layout": way.layout, "compiler": way.compiler})
+    place = folder / f"{way.framework}-{way.layout.value}-{way.compiler}"
+    told = tell(case, site, place, folder.absolute() / INPUTS, limits, Followed)
+    if isinstance(told, str):
+        return Variant(layout=way.layout.value, compiler=way.compiler, absent=told)
+    return follows(base, told.steps, way.layout.value, way.compiler)
 
 
 def certificates(
@@ -124,8 +167,9 @@ def certify_environments(
     known = [entry for entry in entries() if state_of(entry, home) is State.READY]
     asked = list(dict.fromkeys(frameworks)) or [entry.framework for entry in known]
     if len(asked) < 2:
-        there = ", ".join(asked) or "none"
-        raise InputError(f"equal work is between two frameworks at least; ready here: {there}")
+        there = ", ".join(entry.framework for entry in known) or "none"
+        named = f"only {asked[0]} is named; " if frameworks else ""
+        raise InputError(f"equal work is between two frameworks at least; {named}ready here: {there}")
     cases = tuple(
         Case(framework=framework, model=model, device=Device.CPU)
         for model in models or ARCHITECTURES
@@ -142,66 +186,36 @@ def _name(question: Question) -> str:
     return f"{question.model}{device}"
 
 
-def _answers(certificate: Certificate, question: Question) -> bool:
-    known = {party.framework for party in certificate.parties}
-    same = (certificate.model, certificate.trainmark_version) == (question.model, trainmark.__version__)
-    return same and known == set(question.frameworks)
+def _basis(question: Question, site: Site) -> str:
+    """Return a digest of what decides the answer: who is asked what, where, by which workers and tolerances."""
+    digest = hashlib.sha256(repr(question).encode())
+    for package in (worker, equivalence):
+        (folder,) = (Path(path) for path in package.__path__)
+        for file in sorted(folder.rglob("*.py")):
+            digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
+    for framework in question.frameworks:
+        place = site.place(observed_case(question, framework, site))
+        known = place.reason if isinstance(place, CannotStart) else fingerprint(place.manifest)
+        digest.update(known.encode())
+    return f"sha256:{digest.hexdigest()}"
 
 
-def _observe(
-    question: Question, framework: str, site: Site, inputs: Path, limits: Limits
-) -> tuple[Observation, Party] | str:
-    """Return what a framework's three steps computed, or why that cannot be known."""
+def observed_case(question: Question, framework: str, site: Site) -> Case:
+    """Return the case in which a framework's step is looked into: FP32, no compiler, NCHW where there is one."""
     case = Case(framework=framework, model=question.model, precision=Precision.FP32, device=question.device)
-    case = case.model_copy(update={"layout": _layout(case, site.workload(case), site)})
-    folder = inputs.parent / framework
-    plan = _plan(case, site, folder, inputs)
-    if isinstance(plan, CannotStart):
-        return plan.reason
-    folder.mkdir(exist_ok=True)
-    record = carry_out(plan, folder, limits)
-    if record.outcome is not Outcome.OK:
-        return f"{record.outcome.value}: {record.reason}"
-    events = read_events(folder / EVENTS)
-    try:
-        observation = Observation.model_validate(events.summary.get("equivalence"))
-    except ValidationError as error:
-        return f"the worker's answer cannot be read: {error.errors()[0]['msg']}"
-    described = {name: _text(events.parameters, name) for name in ("framework_version", "device")}
-    version, device = described["framework_version"], described["device"]
-    return observation, party(observation, case.layout.value, version, device)
+    return case.model_copy(update={"layout": _layout(case, site)})
 
 
-def _plan(case: Case, site: Site, folder: Path, inputs: Path) -> Plan | CannotStart:
-    place = site.place(case)
-    if isinstance(place, CannotStart):
-        return place
-    protocol = Protocol.model_validate({"name": "adaptive", "steps": 4, "warmup_steps": 1})
-    run = Run(1, folder, "synthetic", free_ports(1))
-    plan = plan_run(site, protocol, case, run, place.interpreter)
-    if isinstance(plan, CannotStart):
-        return plan
-    # The worker takes the last of two equal flags.
-    asked = worker_flags(case.model, inputs)
-    return replace(
-        plan,
-        commands=tuple(replace(command, words=(*command.words, *asked)) for command in plan.commands),
-    )
-
-
-def _layout(case: Case, workload: Workload, site: Site) -> Layout:
-    """Return the layout to look at: NCHW, or NHWC where the framework has no other on this device."""
-    known = workload.card.axes.get("layout")
+def _layout(case: Case, site: Site) -> Layout:
+    known = site.workload(case).card.axes.get("layout")
     there = Layout if known is None or known.values is None else [Layout(value) for value in known.values]
-    device = device_of(case, site.machine)
-    fitting = (
-        layout
-        for layout in there
-        if find_gap(case.model_copy(update={"layout": layout}), workload.card, device) is None
-    )
+    fitting = (layout for layout in there if _is_there(case.model_copy(update={"layout": layout}), site))
     return next(fitting, Layout.NCHW)
 
 
-def _text(values: Mapping[str, object], name: str) -> str | None:
-    value = values.get(name)
-    return value if isinstance(value, str) else None
+def _is_there(case: Case, site: Site) -> bool:
+    return find_gap(case, site.workload(case).card, device_of(case, site.machine)) is None
+
+
+def _way(case: Case) -> Way:
+    return Way(case.framework, case.layout, case.compiler)

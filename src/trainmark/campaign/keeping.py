@@ -7,6 +7,7 @@ from pathlib import Path
 import trainmark
 from trainmark.campaign.collect import MANIFEST, Finished, collect_run, read_manifest
 from trainmark.environment import Manifest
+from trainmark.equivalence import Certificate
 from trainmark.execution import LOG, OutcomeRecord, ResultDirectory
 from trainmark.files import write_atomically
 from trainmark.store import RunResult, Store, sqlite_url
@@ -38,6 +39,10 @@ class Keeper:
         self._store.add(self._campaign, case, result, manifest[1] if manifest else None)
         if result.log is not None:
             _link(self._directory.path / result.log, self._directory.path / result.directory / LOG)
+
+    def certify(self, shown: Iterable[Certificate]) -> None:
+        """Store what shows that frameworks do equal work, in place of what was stored before."""
+        self._store.certify(self._campaign, shown)
 
     def catch_up(self, finished: Iterable[Finished]) -> None:
         """Keep the finished runs that the database misses: trainmark was killed between disk and database."""

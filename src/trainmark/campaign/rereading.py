@@ -49,4 +49,6 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     finished = [(case, stored.runs.get(case.id, ())) for case in suite.cases]
     folder = Path(meant[0].directory) if is_url else Path(address).parent / meant[0].directory
     command = f"trainmark run {suite.name}.yaml --out {folder}"
-    return collect(suite, finished, stored.manifests, command, kept_certificates(folder)), folder
+    # A database of an earlier version has none; its directory may.
+    shown = stored.certificates or kept_certificates(folder)
+    return collect(suite, finished, stored.manifests, command, shown), folder

@@ -1,20 +1,24 @@
 """Did two frameworks do the same training step? What goes into each, what came out, and the certificate."""
 
-from trainmark.equivalence.certificate import Certificate, Check, Pair, Party, Subject
-from trainmark.equivalence.comparing import certify, compare, party
+from trainmark.equivalence.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.equivalence.comparing import TOLERANCES, certify, compare, follows, party
 from trainmark.equivalence.inputs import worker_flags, write_inputs
-from trainmark.equivalence.observation import Observation
+from trainmark.equivalence.observation import Followed, Observation
 from trainmark.equivalence.render import render_certificate
 
 __all__ = [
+    "TOLERANCES",
     "Certificate",
     "Check",
+    "Followed",
     "Observation",
     "Pair",
     "Party",
     "Subject",
+    "Variant",
     "certify",
     "compare",
+    "follows",
     "party",
     "render_certificate",
     "worker_flags",

@@ -23,7 +23,9 @@ class Subject(StrEnum):
     ACTIVATIONS = "activations"
     LOGITS = "logits"
     LOSS = "loss"
+    GRADIENT_NORM = "gradient-norm"
     GRADIENTS = "gradients"
+    UPDATE_NORM = "update-norm"
     UPDATES = "updates"
     BATCH_MEANS = "batch-means"
     BATCH_VARIANCES = "batch-variances"
@@ -51,10 +53,28 @@ class Check(_Frozen):
         return self.deviation <= self.tolerance
 
 
+class Variant(_Frozen):
+    """Another layout or compiler of a framework: whether its three steps are those of the step that was observed.
+
+    ``absent`` is why it could not be looked at.
+    """
+
+    layout: str
+    compiler: str
+    checks: tuple[Check, ...] = ()
+    absent: str | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether it could be looked at, and every check holds."""
+        return self.absent is None and all(check.holds for check in self.checks)
+
+
 class Party(_Frozen):
     """One framework: what its step was seen to be, against the common description and recipe.
 
-    ``multiply_adds`` are those of a forward pass of one image at the check's size. ``learning_rates`` and
+    ``layout`` and ``compiler`` are those of the step that was observed; ``variants`` are the others that the cases
+    use. ``multiply_adds`` are those of a forward pass of one image at the check's size. ``learning_rates`` and
     ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay.
     """
 
@@ -62,6 +82,7 @@ class Party(_Frozen):
     version: str | None
     device: str | None
     layout: str
+    compiler: str = "none"
     parameters: int
     multiply_adds: int
     learning_rates: tuple[float, ...]
@@ -69,11 +90,12 @@ class Party(_Frozen):
     decaying: int
     losses: tuple[float, ...]
     checks: tuple[Check, ...]
+    variants: tuple[Variant, ...] = ()
 
     @property
     def holds(self) -> bool:
-        """Whether every check holds."""
-        return all(check.holds for check in self.checks)
+        """Whether every check holds, those of the variants too."""
+        return all(check.holds for check in self.checks) and all(found.holds for found in self.variants)
 
 
 class Pair(_Frozen):
@@ -92,7 +114,8 @@ class Certificate(_Frozen):
     """Whether the frameworks train one model by the same step, in FP32, on the same weights and batch.
 
     ``absent`` are the frameworks that could not be looked at, with the reason. With fewer than two parties there
-    is nothing to compare, and the certificate does not hold.
+    is nothing to compare, and the certificate does not hold. ``basis`` is a digest of what decides the answer: the
+    workers, the inputs, the tolerances and the environments.
     """
 
     schema_name: Literal["trainmark.certificate/1"] = SCHEMA
@@ -105,21 +128,29 @@ class Certificate(_Frozen):
     parties: tuple[Party, ...]
     pairs: tuple[Pair, ...]
     absent: Mapping[str, str]
+    basis: str = ""
 
     @property
     def holds(self) -> bool:
-        """Whether all frameworks could be looked at, and all checks hold."""
-        return not self.absent and bool(self.pairs) and not any(True for _ in self.failures())
+        """Whether all frameworks and their variants could be looked at, and all checks hold."""
+        return (
+            not self.absent
+            and bool(self.pairs)
+            and all(party.holds for party in self.parties)
+            and all(pair.holds for pair in self.pairs)
+        )
 
     def covers(self, frameworks: set[str]) -> bool:
         """Return whether the certificate shows that these frameworks do equal work."""
         found = {party.framework for party in self.parties}
         failing = {name for names, _ in self.failures() for name in names}
+        failing |= {party.framework for party in self.parties if not party.holds}
         return frameworks <= found and not (frameworks & failing)
 
     def failures(self) -> Iterator[tuple[tuple[str, ...], Check]]:
         """Yield the checks that do not hold, with the framework or the two that they are about."""
         for party in self.parties:
-            yield from (((party.framework,), check) for check in party.checks if not check.holds)
+            checks = [*party.checks, *(check for found in party.variants for check in found.checks)]
+            yield from (((party.framework,), check) for check in checks if not check.holds)
         for pair in self.pairs:
             yield from ((pair.frameworks, check) for check in pair.checks if not check.holds)

@@ -10,10 +10,10 @@ from datetime import datetime
 from itertools import combinations
 
 import trainmark
-from trainmark.equivalence.certificate import Certificate, Check, Pair, Party, Subject
-from trainmark.equivalence.conventions import Conventions, solve
+from trainmark.equivalence.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.equivalence.conventions import Conventions, ratio, solve
 from trainmark.equivalence.inputs import BATCH, EPOCH_IMAGES, IMAGE_SIZE, RECIPE
-from trainmark.equivalence.observation import Observation, SeenConvolution, Sketch
+from trainmark.equivalence.observation import Followed, Observation, SeenConvolution, Sketch
 from trainmark.worker.architectures import ARCHITECTURES, Convolution, is_batch_norm
 from trainmark.worker.schedule import learning_rates
 
@@ -24,7 +24,9 @@ TOLERANCES: Mapping[Subject, float] = {
     Subject.ACTIVATIONS: 1e-4,
     Subject.LOGITS: 1e-4,
     Subject.LOSS: 1e-5,
-    # One value that rounding tips over a ReLU's zero moves a single bias by some percent.
+    Subject.GRADIENT_NORM: 1e-3,
+    Subject.UPDATE_NORM: 1e-3,
+    # Of one parameter: a value that rounding tips over a ReLU's zero moves a single bias by some percent.
     Subject.GRADIENTS: 0.1,
     Subject.UPDATES: 0.1,
     Subject.BATCH_MEANS: 1e-3,
@@ -42,7 +44,13 @@ FLOOR = 1e-3
 Deviation = tuple[float, str | None]
 
 
-def party(observation: Observation, layout: str, version: str | None, device: str | None) -> Party:
+def party(
+    observation: Observation,
+    layout: str,
+    version: str | None,
+    device: str | None,
+    variants: Sequence[Variant] = (),
+) -> Party:
     """Return what one framework's step was seen to be, checked against the common description and recipe."""
     conventions = solve(observation)
     return Party(
@@ -52,12 +60,34 @@ def party(observation: Observation, layout: str, version: str | None, device: st
         layout=layout,
         parameters=observation.parameters,
         multiply_adds=_multiply_adds(observation),
-        learning_rates=conventions.learning_rates,
-        momentum=conventions.momentum,
+        learning_rates=tuple(_finite(rate) for rate in conventions.learning_rates),
+        momentum=tuple(_finite(value) for value in conventions.momentum),
         decaying=sum(decay > RECIPE.weight_decay / 2 for decay in conventions.decays.values()),
-        losses=tuple(step.loss for step in observation.steps),
+        losses=tuple(_finite(step.loss) for step in observation.steps),
         checks=tuple(_against_the_description(observation, conventions)),
+        variants=tuple(variants),
     )
+
+
+def follows(base: Observation, seen: Followed, layout: str, compiler: str) -> Variant:
+    """Return whether the steps of another layout or compiler of a framework are those that were observed.
+
+    What they do to every parameter and statistic, and the losses that they keep, are compared; geometry, rates,
+    momentum and decay follow from that.
+    """
+    losses = zip(seen.step_losses, base.step_losses, strict=True)
+    checks = (
+        _check(Subject.PARAMETERS, (abs(seen.parameters - base.parameters), None)),
+        _check(
+            Subject.LOSS,
+            _worst((_relative(one, other), f"step {i}") for i, (one, other) in enumerate(losses)),
+        ),
+        _check(Subject.UPDATE_NORM, _worst(_totals(seen, base, "updates"))),
+        _check(Subject.UPDATES, _worst(_sketches(seen, base, "updates", FLOOR))),
+        _check(Subject.BATCH_MEANS, _worst(_of_statistics(seen, base, ".running_mean", _as_it_is))),
+        _check(Subject.BATCH_VARIANCES, _worst(_of_statistics(seen, base, ".running_var", _as_it_is))),
+    )
+    return Variant(layout=layout, compiler=compiler, checks=checks)
 
 
 def certify(
@@ -66,6 +96,7 @@ def certify(
     parties: Sequence[Party],
     absent: Mapping[str, str],
     made_at: datetime,
+    basis: str = "",
 ) -> Certificate:
     """Return the certificate of the frameworks that were observed."""
     return Certificate(
@@ -78,6 +109,7 @@ def certify(
         parties=tuple(parties),
         pairs=tuple(compare(one, other) for one, other in combinations(observations, 2)),
         absent=dict(absent),
+        basis=basis,
     )
 
 
@@ -87,7 +119,9 @@ def compare(one: Observation, other: Observation) -> Pair:
         _check(Subject.ACTIVATIONS, _activations(one, other)),
         _check(Subject.LOGITS, _worst(_logits(one, other))),
         _check(Subject.LOSS, _worst(_losses(one, other))),
+        _check(Subject.GRADIENT_NORM, _worst(_totals(one, other, "gradients"))),
         _check(Subject.GRADIENTS, _worst(_sketches(one, other, "gradients", FLOOR))),
+        _check(Subject.UPDATE_NORM, _worst(_totals(one, other, "updates"))),
         _check(Subject.UPDATES, _worst(_sketches(one, other, "updates", FLOOR))),
         _check(Subject.BATCH_MEANS, _worst(_means(one, other))),
         _variances(one, other),
@@ -96,15 +130,18 @@ def compare(one: Observation, other: Observation) -> Pair:
 
 
 def _check(subject: Subject, deviation: Deviation, remark: str | None = None) -> Check:
-    # JSON has no NaN: a deviation that is no number is the largest there is.
-    value = deviation[0] if math.isfinite(deviation[0]) else math.inf
     return Check(
         subject=subject,
-        deviation=min(value, 1e300),
+        deviation=_finite(deviation[0]),
         tolerance=TOLERANCES[subject],
         where=deviation[1],
         remark=remark,
     )
+
+
+def _finite(value: float) -> float:
+    """Return the value; JSON has no NaN and no infinity, and what is none is the largest number there is."""
+    return min(value, 1e300) if not math.isnan(value) else 1e300
 
 
 def _worst(deviations: Iterable[Deviation]) -> Deviation:
@@ -147,7 +184,8 @@ def _against_the_description(seen: Observation, found: Conventions) -> Iterable[
 
 
 def _momentum_remark(found: Conventions) -> str:
-    inside = [m * found.learning_rates[i + 1] / found.learning_rates[i] for i, m in enumerate(found.momentum)]
+    rates = found.learning_rates
+    inside = [ratio(m * rates[i + 1], rates[i]) for i, m in enumerate(found.momentum)]
     if all(_relative(m, RECIPE.momentum) < 0.02 for m in inside):
         return "the learning rate is kept inside the velocity: the two differ as soon as the rate changes"
     return f"{', '.join(f'{m:.4f}' for m in found.momentum)} instead of {RECIPE.momentum}"
@@ -239,7 +277,14 @@ def _losses(one: Observation, other: Observation) -> Iterable[Deviation]:
         yield _relative(a.loss, b.loss), f"step {index}"
 
 
-def _sketches(one: Observation, other: Observation, what: str, floor: float) -> Iterable[Deviation]:
+def _totals(one: Followed, other: Followed, what: str) -> Iterable[Deviation]:
+    """Yield how far the norms of all parameters' arrays together are apart."""
+    for index, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
+        norms = [math.hypot(*(sketch.norm for sketch in getattr(step, what).values())) for step in (a, b)]
+        yield _relative(norms[0], norms[1]), f"step {index}"
+
+
+def _sketches(one: Followed, other: Followed, what: str, floor: float) -> Iterable[Deviation]:
     for index, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
         left: Mapping[str, Sketch] = getattr(a, what)
         right: Mapping[str, Sketch] = getattr(b, what)
@@ -262,7 +307,7 @@ def _as_it_is(_name: str) -> float:
 
 
 def _of_statistics(
-    one: Observation, other: Observation, ending: str, factor: Callable[[str], float]
+    one: Followed, other: Followed, ending: str, factor: Callable[[str], float]
 ) -> Iterable[Deviation]:
     """Yield how far the batch statistics are apart, the first framework's multiplied by a factor of the layer."""
     for index, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):

@@ -8,6 +8,7 @@ keeps the rate inside its velocity, a itself would be the momentum, so such a on
 the rate changes.
 """
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from statistics import median
@@ -36,11 +37,16 @@ def solve(observation: Observation) -> Conventions:
     ]
     rates = tuple(median(found["g"] for found in step.values()) for step in solved)
     momentum = tuple(
-        median(found["p"] for found in step.values()) * rates[index] / rates[index + 1]
+        ratio(median(found["p"] for found in step.values()) * rates[index], rates[index + 1])
         for index, step in enumerate(solved[1:])
     )
-    decays = {name: found["w"] / rates[0] for name, found in solved[0].items()}
+    decays = {name: ratio(found["w"], rates[0]) for name, found in solved[0].items()}
     return Conventions(rates, momentum, decays)
+
+
+def ratio(value: float, rate: float) -> float:
+    """Return the quotient; of a step that updated nothing it is infinite, which is no momentum and no decay."""
+    return value / rate if rate else math.inf
 
 
 def _coefficients(moments: Mapping[str, float]) -> dict[str, float]:

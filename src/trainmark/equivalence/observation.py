@@ -36,8 +36,15 @@ class SeenConvolution(_Frozen):
         return height * width * channels * inputs_per_group * self.kernel[0] * self.kernel[1]
 
 
-class ObservedStep(_Frozen):
-    """One step: what the forward and backward pass gave, and what the update then did.
+class DoneStep(_Frozen):
+    """One step of the timed function: what it did to the weights and to the running statistics."""
+
+    updates: Mapping[str, Sketch]
+    statistics: Mapping[str, Sketch]
+
+
+class ObservedStep(DoneStep):
+    """One step that was looked into before it was done: what the forward and backward pass gave.
 
     ``moments`` holds inner products, see ``trainmark.worker.equivalence``.
     """
@@ -45,19 +52,23 @@ class ObservedStep(_Frozen):
     loss: float
     logits: tuple[tuple[float, ...], ...]
     gradients: Mapping[str, Sketch]
-    updates: Mapping[str, Sketch]
-    statistics: Mapping[str, Sketch]
     moments: Mapping[str, Mapping[str, float]]
 
 
-class Observation(_Frozen):
-    """Three steps of one framework; ``step_losses`` are those that the timed function itself kept."""
+class Followed(_Frozen):
+    """Three steps of one framework as the timed function did them; ``step_losses`` are those that it kept itself."""
 
     schema_name: Literal["trainmark.equivalence/1"] = SCHEMA
     framework: str
     model: str
     classes: int
     parameters: int
+    steps: tuple[DoneStep, ...]
+    step_losses: tuple[float, ...]
+
+
+class Observation(Followed):
+    """Three steps of one framework, each looked into before it was done."""
+
     convolutions: tuple[SeenConvolution, ...]
     steps: tuple[ObservedStep, ...]
-    step_losses: tuple[float, ...]

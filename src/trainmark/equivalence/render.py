@@ -24,6 +24,15 @@ def _lines(certificate: Certificate) -> Iterator[str]:
             f"{party.decaying} parameters decay: {'ok' if party.holds else 'DIFFERENT'}"
         )
         yield from (f"      {_told(check)}" for check in party.checks if not check.holds)
+        for variant in party.variants:
+            way = f"{party.framework} in {variant.layout}, compiler {variant.compiler}"
+            if variant.absent is not None:
+                yield f"      {way}: not looked at: {variant.absent}"
+                continue
+            closest = {check.subject.value: check for check in variant.checks}
+            told = ", ".join(f"{name} {closest[name].deviation:.1e}" for name in ("loss", "updates"))
+            yield f"      {way}: {told}: {'ok' if variant.holds else 'DIFFERENT'}"
+            yield from (f"          {_told(check)}" for check in variant.checks if not check.holds)
     for pair in certificate.pairs:
         closest = {check.subject.value: check for check in pair.checks}
         told = ", ".join(f"{name} {closest[name].deviation:.1e}" for name in ("logits", "loss", "gradients"))

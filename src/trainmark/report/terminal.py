@@ -8,16 +8,16 @@ from trainmark.report.blocks import Cell, Table, printable
 from trainmark.report.context import context
 from trainmark.report.language import Language
 from trainmark.report.sections.overview import lead
-from trainmark.report.sections.throughput import caption, tables
+from trainmark.report.sections.throughput import caption, said_of_work, tables
 from trainmark.store import Results
 from trainmark.suite import Outcome
 
 
 def render_table(results: Results, language: Language = Language.EN) -> str:
-    """Return the tables of throughputs with their footnotes, and a line a case that gave no number."""
+    """Return the tables of throughputs with what is known of equal work, and a line a case that gave no number."""
     about = context(results, Path(), language)
     say = about.say
-    parts = [lead(about), caption(results, say)]
+    parts = [lead(about), caption(results, say), *(text for text, _ in said_of_work(about))]
     parts += [_table(table) for table in tables(about)]
     missing = [
         f"{about.axes.label(case.case)}: {say.outcome(case.outcome)}: {case.reason or '-'}"

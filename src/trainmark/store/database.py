@@ -1,21 +1,23 @@
 """Every run in a database, the moment it ends: SQLite by default, anything that SQLAlchemy reaches by URL."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
 from sqlalchemy import URL, Connection, Engine, create_engine, delete, event, insert, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
+from trainmark.equivalence import Certificate
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.store.document import RunResult
-from trainmark.store.tables import campaigns, manifests, runs
+from trainmark.store.tables import campaigns, certificates, manifests, runs
 from trainmark.suite import Case, Suite, dump_suite
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration (``migrations/versions``)."""
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
@@ -31,11 +33,15 @@ class StoredCampaign:
 
 @dataclass(frozen=True, slots=True)
 class StoredRuns:
-    """What a database holds of one campaign: its suite as resolved (YAML), its runs by case, their manifests."""
+    """What a database holds of one campaign: its suite as resolved (YAML), its runs by case, their manifests.
+
+    ``certificates`` are of equal work; none that another version of trainmark wrote and this one cannot read.
+    """
 
     suite_yaml: str
     runs: Mapping[str, Sequence[RunResult]]
     manifests: Mapping[str, Mapping[str, Any]]
+    certificates: tuple[Certificate, ...] = ()
 
 
 def sqlite_url(path: Path) -> URL:
@@ -102,6 +108,21 @@ class Store:
                 _add_manifest(connection, result.manifest, manifest)
             connection.execute(insert(runs).values(_row(campaign, case, result)))
 
+    def certify(self, campaign: StoredCampaign, shown: Iterable[Certificate]) -> None:
+        """Keep the certificates of a campaign, in place of those that it had."""
+        rows = [
+            {
+                "campaign_id": campaign.id,
+                "model": certificate.model,
+                "document": json.loads(certificate.model_dump_json()),
+            }
+            for certificate in shown
+        ]
+        with self._transaction() as connection:
+            connection.execute(delete(certificates).where(certificates.c.campaign_id == campaign.id))
+            if rows:
+                connection.execute(insert(certificates), rows)
+
     def campaigns(self) -> tuple[StoredCampaign, ...]:
         """Return the campaigns that are here, oldest first."""
         columns = (campaigns.c.id, campaigns.c.suite, campaigns.c.directory)
@@ -110,7 +131,7 @@ class Store:
             return tuple(StoredCampaign(*row) for row in rows)
 
     def runs_of(self, campaign: StoredCampaign) -> StoredRuns:
-        """Return a campaign's suite, runs and manifests."""
+        """Return a campaign's suite, runs, manifests and certificates."""
         ours = runs.c.campaign_id == campaign.id
         found: dict[str, list[RunResult]] = {}
         with self._transaction() as connection:
@@ -123,7 +144,12 @@ class Store:
             used = select(runs.c.fingerprint).where(ours)
             documents = connection.execute(select(manifests).where(manifests.c.fingerprint.in_(used)))
             kept = {row.fingerprint: row.document for row in documents}
-        return StoredRuns(str(suite), found, kept)
+            of_campaign = certificates.c.campaign_id == campaign.id
+            shown = connection.scalars(
+                select(certificates.c.document).where(of_campaign).order_by(certificates.c.id)
+            )
+            read = tuple(filter(None, map(_certificate, shown)))
+        return StoredRuns(str(suite), found, kept, read)
 
     def throughputs(self, case_id: str) -> dict[int, list[float]]:
         """Return the throughputs of a case's ``ok`` runs in every campaign, by the campaign's number."""
@@ -175,6 +201,13 @@ def _row(campaign: StoredCampaign, case: Case, result: RunResult) -> dict[str, A
         "fingerprint": result.manifest,
         "result": json.loads(result.model_dump_json()),
     }
+
+
+def _certificate(document: Any) -> Certificate | None:
+    try:
+        return Certificate.model_validate(document)
+    except ValidationError:
+        return None
 
 
 def _add_manifest(connection: Connection, fingerprint: str, document: Mapping[str, Any]) -> None:

@@ -67,7 +67,8 @@ class CaseResult(_Frozen):
 class Results(_Frozen):
     """A suite's results, with a case for each of its cases. ``complete`` is false when runs are still to come.
 
-    ``certificates`` show which frameworks did equal work, one a model; none where one framework was run alone.
+    ``certificates`` show which frameworks did equal work, one a model and device; none where one framework
+    was run alone.
     """
 
     schema_name: Literal["trainmark.results/1"] = SCHEMA

@@ -71,3 +71,14 @@ runs = Table(
     Index(None, "model", "framework", "precision"),
 )
 """One run each. ``throughput`` is null for every outcome but ``ok``; ``result`` is the run's document."""
+
+certificates = Table(
+    "certificates",
+    metadata,
+    Column("id", Integer, primary_key=True),
+    Column("campaign_id", ForeignKey("campaigns.id", ondelete="CASCADE"), nullable=False),
+    Column("model", String(64), nullable=False),
+    Column("document", JSON, nullable=False),
+    Index(None, "campaign_id"),
+)
+"""Which frameworks were shown to do equal work: for a campaign, one a model and device."""

@@ -1,12 +1,12 @@
 """Whether the frameworks that stand side by side did equal work, and how that was shown."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
-from trainmark.equivalence import Certificate, Check, Pair, Party, Subject
-from trainmark.report.axes import Aspect
+from trainmark.equivalence import Certificate, Check, Party, Subject
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
-from trainmark.store import Results
+from trainmark.report.equality import Comparison, Difference, Standing, Work, comparisons
+from trainmark.suite import Precision
 
 NOT_EQUAL = "≠"
 """The mark of a framework whose work was compared and found different."""
@@ -15,7 +15,9 @@ PAIR_SUBJECTS = (
     Subject.ACTIVATIONS,
     Subject.LOGITS,
     Subject.LOSS,
+    Subject.GRADIENT_NORM,
     Subject.GRADIENTS,
+    Subject.UPDATE_NORM,
     Subject.UPDATES,
     Subject.BATCH_MEANS,
     Subject.BATCH_VARIANCES,
@@ -28,56 +30,84 @@ def section(context: Context) -> Section | None:
     if not certificates:
         return None
     say = context.say
-    blocks: list[Block] = [Paragraph(plain(say("equivalence_caption")))]
+    captions = [say("equivalence_caption")]
+    if any(party.variants for certificate in certificates for party in certificate.parties):
+        captions.append(say("equivalence_variants"))
+    blocks: list[Block] = [Paragraph(plain(say("space").join(captions)))]
     for certificate in certificates:
         blocks.append(_parties(context, certificate))
         if certificate.pairs:
             blocks.append(_pairs(context, certificate))
+        if any(party.variants for party in certificate.parties):
+            blocks.append(_variants(context, certificate))
     return Section("equivalence", say("equivalence_title"), tuple(blocks))
 
 
 def equality(context: Context) -> Iterator[tuple[str, bool]]:
     """Yield the sentences that belong to tables of several frameworks, and whether each is an alert.
 
-    One a model: that the work was equal, that it was not and where, or that nothing shows either.
+    For each model and device: that the work was equal, that it was not and where, or of which columns nothing
+    shows either.
     """
-    say, results = context.say, context.results
-    for model, frameworks in _compared(results).items():
-        certificate = _certificate(results, model)
-        if certificate is None:
-            several = Aspect.MODEL in context.axes.varying
-            yield (say("no_certificate_for", model=model) if several else say("no_certificate")), False
-            continue
-        failures = [
-            say("not_equal_at", names=say.joined(names), subject=say(f"subject_{check.subject.value}"))
-            for names, check in certificate.failures()
-        ]
-        unseen = sorted(name for name in certificate.absent if name in frameworks)
-        if failures:
-            yield say("certificate_fails", model=model, what="; ".join(dict.fromkeys(failures))), True
-        if unseen:
-            yield say("certificate_lacks", model=model, names=say.joined(unseen)), True
-        if not failures and not unseen:
-            yield say("certificate_holds", model=model, names=say.joined(sorted(frameworks))), False
+    found = comparisons(context.axes.grids(), context.results.certificates)
+    for comparison in found:
+        yield from _sentences(context, comparison, alone=len(found) == 1)
+    precisions = {result.case.precision for result in context.results.cases if result.estimate}
+    others = sorted(precision.value for precision in precisions - {Precision.FP32})
+    if others and any(_claimed(comparison) for comparison in found):
+        yield context.say("only_fp32_compared", precisions=context.say.joined(others)), False
 
 
-def is_equal(results: Results, model: str, framework: str) -> bool:
-    """Return whether nothing speaks against a framework's work; where nothing was compared, nothing does."""
-    certificate = _certificate(results, model)
-    return certificate is None or certificate.covers({framework})
+def _sentences(context: Context, comparison: Comparison, alone: bool) -> Iterator[tuple[str, bool]]:
+    say = context.say
+    what = _subject_matter(context, comparison.model, comparison.devices)
+    differences = [_difference(context, found) for found in comparison.differences]
+    if differences:
+        told = say("semicolon").join(dict.fromkeys(differences))
+        yield say("certificate_fails", what=what, differences=told), True
+    unseen = comparison.with_standing(Standing.UNSEEN)
+    if unseen:
+        yield say("certificate_lacks", what=what, names=_joined(context, unseen)), True
+    if comparison.holds:
+        key = "certificate_holds_variants" if comparison.by_variant else "certificate_holds"
+        yield say(key, what=what, names=say.joined(list(comparison.observed))), False
+        return
+    if not (differences or unseen or _claimed(comparison)):
+        yield (say("no_certificate") if alone else say("no_certificate_for", what=what)), False
+        return
+    if _claimed(comparison):
+        yield say("certificate_observed", what=what, names=say.joined(list(comparison.observed))), False
+    for standing in (Standing.PROGRAM, Standing.FRAMEWORK, Standing.VARIANT):
+        if rest := comparison.with_standing(standing):
+            yield say(f"certificate_without_{standing}", what=what, names=_joined(context, rest)), False
 
 
-def _compared(results: Results) -> dict[str, set[str]]:
-    """Return for each model the frameworks that have a number, where they are several."""
-    found: dict[str, set[str]] = {}
-    for case in results.cases:
-        if case.estimate:
-            found.setdefault(case.case.model, set()).add(case.case.framework)
-    return {model: frameworks for model, frameworks in found.items() if len(frameworks) > 1}
+def _claimed(comparison: Comparison) -> bool:
+    return len(comparison.observed) > 1
 
 
-def _certificate(results: Results, model: str) -> Certificate | None:
-    return next((found for found in results.certificates if found.model == model), None)
+def _subject_matter(context: Context, model: str, devices: Sequence[str]) -> str:
+    """Return a model with what it was trained on, as far as that is known."""
+    if not devices:
+        return model
+    return context.say("model_on", model=model, devices=context.say.joined(list(devices)))
+
+
+def _difference(context: Context, found: Difference) -> str:
+    say, subject = context.say, context.say(f"subject_{found.check.subject.value}")
+    if isinstance(found.about, Work):
+        return say("not_as_observed", name=_label(context, found.about), subject=subject)
+    if len(found.about) == 1:
+        return say("not_as_described", name=found.about[0], subject=subject)
+    return say("not_equal_at", names=say.joined(list(found.about)), subject=subject)
+
+
+def _joined(context: Context, works: Iterable[Work]) -> str:
+    return context.say.joined(list(dict.fromkeys(_label(context, work) for work in works)))
+
+
+def _label(context: Context, work: Work) -> str:
+    return context.say("work", name=work.name, layout=work.layout, compiler=work.compiler)
 
 
 def _parties(context: Context, certificate: Certificate) -> Table:
@@ -97,9 +127,10 @@ def _parties(context: Context, certificate: Certificate) -> Table:
         (cell(name), *(cell("-") for _ in columns[2:]), cell(say("not_looked_at"), reason))
         for name, reason in certificate.absent.items()
     ]
+    devices = sorted({party.device for party in certificate.parties if party.device})
     heading = say(
         "equivalence_heading",
-        model=certificate.model,
+        what=_subject_matter(context, certificate.model, devices),
         steps=certificate.steps,
         batch=certificate.batch,
         size=certificate.image_size,
@@ -109,7 +140,6 @@ def _parties(context: Context, certificate: Certificate) -> Table:
 
 def _party(context: Context, party: Party) -> tuple[Cell, ...]:
     say = context.say
-    wrong = [_told(context, check) for check in party.checks if not check.holds]
     return (
         cell(party.framework, party.version or ""),
         cell(party.layout),
@@ -118,44 +148,84 @@ def _party(context: Context, party: Party) -> tuple[Cell, ...]:
         cell(say.joined([f"{rate:.4g}" for rate in party.learning_rates])),
         cell(say.joined([f"{value:.3f}" for value in party.momentum])),
         cell(str(party.decaying)),
-        cell(say("as_described")) if not wrong else cell(f"{NOT_EQUAL} {'; '.join(wrong)}"),
+        _verdict(context, party.checks, "as_described"),
     )
 
 
 def _pairs(context: Context, certificate: Certificate) -> Table:
+    checks = [check for pair in certificate.pairs for check in pair.checks]
+    subjects = _among(PAIR_SUBJECTS, checks)
+    rows = [
+        (
+            cell(" = ".join(pair.frameworks)),
+            *_deviations(pair.checks, subjects),
+            _verdict(context, pair.checks, "equal"),
+        )
+        for pair in certificate.pairs
+    ]
+    remarks = dict.fromkeys(check.remark for check in checks if check.remark and check.holds)
+    columns = (Column(context.say("column_pair"), numeric=False), *_deviation_columns(context, subjects))
+    rows.append((cell(context.say("tolerance")), *_tolerances(checks, subjects), cell("")))
+    return Table("", columns, tuple(rows), tuple(remarks))
+
+
+def _variants(context: Context, certificate: Certificate) -> Table:
+    """Return how far other layouts and compilers are from the step of their framework that was observed."""
     say = context.say
-    columns = (
-        Column(say("column_pair"), numeric=False),
-        *(Column(say(f"subject_{subject.value}")) for subject in PAIR_SUBJECTS),
-        Column(say("column_verdict"), numeric=False),
-    )
-    limits = {check.subject: check.tolerance for pair in certificate.pairs for check in pair.checks}
-    tolerances = (
-        cell(say("tolerance")),
-        *(cell(f"{limits[subject]:g}" if subject in limits else "-") for subject in PAIR_SUBJECTS),
-        cell(""),
-    )
-    remarks = dict.fromkeys(
-        check.remark for pair in certificate.pairs for check in pair.checks if check.remark and check.holds
-    )
-    rows = (*(_pair(context, pair) for pair in certificate.pairs), tolerances)
-    return Table("", columns, rows, tuple(remarks))
+    variants = [(party.framework, found) for party in certificate.parties for found in party.variants]
+    checks = [check for _, found in variants for check in found.checks]
+    subjects = _among((Subject.PARAMETERS, *PAIR_SUBJECTS), checks)
+    rows = [
+        (
+            cell(name),
+            cell(found.layout),
+            cell(found.compiler),
+            *_deviations(found.checks, subjects),
+            cell(say("not_looked_at"), found.absent)
+            if found.absent is not None
+            else _verdict(context, found.checks, "as_observed"),
+        )
+        for name, found in variants
+    ]
+    sides = (say("aspect_framework"), say("aspect_layout"), say("aspect_compiler"))
+    columns = (*(Column(side, numeric=False) for side in sides), *_deviation_columns(context, subjects))
+    rows.append((cell(say("tolerance")), cell(""), cell(""), *_tolerances(checks, subjects), cell("")))
+    return Table("", columns, tuple(rows))
 
 
-def _pair(context: Context, pair: Pair) -> tuple[Cell, ...]:
-    found = {check.subject: check for check in pair.checks}
-    wrong = [_told(context, check) for check in pair.checks if not check.holds]
-    return (
-        cell(" = ".join(pair.frameworks)),
-        *(_deviation(found.get(subject)) for subject in PAIR_SUBJECTS),
-        cell(context.say("equal")) if not wrong else cell(f"{NOT_EQUAL} {'; '.join(wrong)}"),
-    )
+def _among(subjects: Iterable[Subject], checks: Iterable[Check]) -> list[Subject]:
+    """Return those of the subjects that were checked."""
+    checked = {check.subject for check in checks}
+    return [subject for subject in subjects if subject in checked]
+
+
+def _deviation_columns(context: Context, subjects: Iterable[Subject]) -> Iterator[Column]:
+    yield from (Column(context.say(f"subject_{subject.value}")) for subject in subjects)
+    yield Column(context.say("column_verdict"), numeric=False)
+
+
+def _deviations(checks: Iterable[Check], subjects: Iterable[Subject]) -> Iterator[Cell]:
+    found = {check.subject: check for check in checks}
+    yield from (_deviation(found.get(subject)) for subject in subjects)
 
 
 def _deviation(check: Check | None) -> Cell:
     if check is None:
         return cell("-")
-    return cell(f"{check.deviation:.1e}" + ("" if check.holds else f" {NOT_EQUAL}"))
+    said = f"{check.deviation:.1e}" if check.tolerance else f"{check.deviation:g}"
+    return cell(said + ("" if check.holds else f" {NOT_EQUAL}"))
+
+
+def _tolerances(checks: Iterable[Check], subjects: Iterable[Subject]) -> Iterator[Cell]:
+    limits = {check.subject: check.tolerance for check in checks}
+    yield from (cell(f"{limits[subject]:g}") for subject in subjects)
+
+
+def _verdict(context: Context, checks: Iterable[Check], fine: str) -> Cell:
+    wrong = [_told(context, check) for check in checks if not check.holds]
+    if not wrong:
+        return cell(context.say(fine))
+    return cell(f"{NOT_EQUAL} {context.say('semicolon').join(wrong)}")
 
 
 def _told(context: Context, check: Check) -> str:

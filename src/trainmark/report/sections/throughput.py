@@ -1,13 +1,16 @@
 """The main tables: devices by precision and batch, or by framework, as published tables of this field have them."""
 
+from collections.abc import Collection
+
 from trainmark.report.axes import NOTHING, Aspect, Grid, Key, actual_batch
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts.throughput import throughput_chart
 from trainmark.report.context import Context
+from trainmark.report.equality import Work, marked
 from trainmark.report.language import Catalogue
 from trainmark.report.marks import footnotes, marks, shown
 from trainmark.report.numbers import decimals, interval, number
-from trainmark.report.sections.equivalence import NOT_EQUAL, equality, is_equal
+from trainmark.report.sections.equivalence import NOT_EQUAL, equality
 from trainmark.store import CaseResult, Results
 
 
@@ -15,8 +18,7 @@ def section(context: Context) -> Section:
     """Return the section with the main tables and the chart of all cases."""
     say = context.say
     blocks: list[Block] = [Paragraph(plain(caption(context.results, say)))]
-    if Aspect.FRAMEWORK in context.axes.varying:
-        blocks += [Paragraph(plain(text), alert=alert) for text, alert in equality(context)]
+    blocks += [Paragraph(plain(text), alert=alert) for text, alert in said_of_work(context)]
     blocks += tables(context)
     specification = throughput_chart(context)
     if specification is not None:
@@ -30,6 +32,11 @@ def caption(results: Results, say: Catalogue) -> str:
     """Return what the numbers of the tables are, with their unit."""
     found = units(results)
     return say("throughput_caption", unit=say.joined(found)) if found else say("throughput_caption_empty")
+
+
+def said_of_work(context: Context) -> list[tuple[str, bool]]:
+    """Return what is known of the frameworks' work where several stand side by side; with true, an alert."""
+    return list(equality(context)) if Aspect.FRAMEWORK in context.axes.varying else []
 
 
 def units(results: Results) -> list[str]:
@@ -52,10 +59,11 @@ def _table(context: Context, grid: Grid) -> Table:
     else:
         sides = [say(f"aspect_{aspect}") for aspect in grid.row_aspects]
     columns = [Column(side, numeric=by_devices) for side in sides]
+    doubted = marked(grid, context.results.certificates)
     contents = []
     for column in grid.columns:
         held = [grid.cells.get((row, column)) for row in grid.rows]
-        columns.append(Column(_column_title(context, grid, column, held)))
+        columns.append(Column(_column_title(context, grid, column, held, doubted)))
         contents.append(_column_cells(say, held))
     rows = []
     for i, row in enumerate(grid.rows):
@@ -75,13 +83,14 @@ def _table(context: Context, grid: Grid) -> Table:
     return Table(heading, tuple(columns), tuple(rows), tuple(notes))
 
 
-def _column_title(context: Context, grid: Grid, column: Key, held: list[CaseResult | None]) -> str:
+def _column_title(
+    context: Context, grid: Grid, column: Key, held: list[CaseResult | None], doubted: Collection[Work]
+) -> str:
     say = context.say
     if grid.column_aspects == (Aspect.FRAMEWORK,):
         first = next(result.case for result in held if result is not None)
-        measured = {result.case.model for result in held if result is not None and result.estimate}
-        doubted = any(not is_equal(context.results, model, first.framework) for model in measured)
-        return context.axes.framework(first) + (f" {NOT_EQUAL}" if doubted else "")
+        against = any(Work.of(result) in doubted for result in held if result is not None)
+        return context.axes.framework(first) + (f" {NOT_EQUAL}" if against else "")
     precision, batch = column
     became = {actual_batch(result) for result in held if result is not None} - {None}
     if len(became) == 1:

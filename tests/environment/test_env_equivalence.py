@@ -1,0 +1,110 @@
+"""``trainmark env check --equivalence``: do the frameworks whose environments are here train by the same step?"""
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from frameworks import framework_python
+from trainmark.cli.main import main
+from trainmark.equivalence import Certificate
+
+CHECK = ["env", "check", "--equivalence"]
+MOBILENET = ["--model", "mobilenet_v1"]
+Captured = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """Return a home that has the environments of PyTorch and TensorFlow, and no other."""
+    (tmp_path / "envs").mkdir()
+    for name in ("pytorch", "tensorflow"):
+        python = framework_python(name)
+        if not python:
+            pytest.skip(f"TRAINMARK_TEST_ENVS has no environment '{name}' (trainmark env create {name})")
+        (tmp_path / "envs" / name).symlink_to(Path(python).parents[1])
+    return tmp_path
+
+
+@pytest.mark.training
+def test_two_frameworks_that_do_the_same_exit_0_and_say_how_close_they_are(
+    home: Path, capsys: Captured
+) -> None:
+    # Nobody is named: those that are ready are asked.
+    assert main([*CHECK, *MOBILENET, "--root", str(home)]) == 0
+    output = capsys.readouterr()
+    first, *_, last = output.out.splitlines()
+    assert first.startswith("mobilenet_v1: 3 training steps in FP32")
+    assert re.search(r"^  pytorch = tensorflow +logits \d\.\de-\d+, loss .*: ok$", output.out, re.MULTILINE)
+    assert "4,231,976 parameters" in output.out
+    assert last == "  equal work"
+    assert "tensorflow: is its mobilenet_v1 the same work?" in output.err
+
+
+@pytest.mark.training
+def test_a_framework_without_an_environment_is_named_beside_one_that_was_looked_at(
+    home: Path, capsys: Captured
+) -> None:
+    assert main([*CHECK, "pytorch", "mindspore", *MOBILENET, "--root", str(home), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert told["ok"] is False
+    (document,) = told["certificates"]
+    certificate = Certificate.model_validate(document)
+    assert [party.framework for party in certificate.parties] == ["pytorch"]
+    assert certificate.parties[0].holds
+    assert certificate.parties[0].device == "cpu"
+    assert certificate.absent == {
+        "mindspore": "environment 'mindspore' is not created yet (trainmark env create mindspore)"
+    }
+
+
+def test_environments_that_are_not_made_exit_1_with_the_way_out(tmp_path: Path, capsys: Captured) -> None:
+    assert main([*CHECK, "pytorch", "tensorflow", *MOBILENET, "--root", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert "not looked at: environment 'pytorch' is not created yet (trainmark env create pytorch)" in said
+    assert "not looked at: environment 'tensorflow' is not created yet" in said
+    assert said.splitlines()[-1] == "  NOT shown to be equal work"
+
+
+def test_without_a_model_all_models_are_asked_about(tmp_path: Path, capsys: Captured) -> None:
+    assert main([*CHECK, "pytorch", "tensorflow", "--root", str(tmp_path), "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert {found["model"] for found in told["certificates"]} == {"resnet50_v1.5", "mobilenet_v1"}
+    assert not any(Certificate.model_validate(found).holds for found in told["certificates"])
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (["pytroch", "tensorflow"], "no framework 'pytroch'; did you mean 'pytorch'?"),
+        (["system", "pytorch"], "no framework 'system' (there are: jax, "),
+        (["/usr/bin/python3", "pytorch"], "no framework '/usr/bin/python3' (there are: jax, "),
+        (["pytorch", "jax", "--model", "resnet50"], "--model resnet50: no such model"),
+        (["pytorch"], "equal work is between two frameworks at least"),
+        (["pytorch", "pytorch"], "equal work is between two frameworks at least"),
+        ([], "equal work is between two frameworks at least; ready here: none"),
+        (["pytorch", "jax", "--python", "/usr/bin/python3"], "--python and --framework are not for it"),
+        (["pytorch", "jax", "--framework", "jax"], "--python and --framework are not for it"),
+    ],
+)
+def test_what_cannot_be_asked_exits_2_with_one_line(
+    tmp_path: Path, capsys: Captured, words: list[str], complaint: str
+) -> None:
+    assert main([*CHECK, *words, "--root", str(tmp_path)]) == 2
+    output = capsys.readouterr()
+    assert complaint in output.err
+    assert len(output.err.splitlines()) == 1
+    assert output.out == ""
+
+
+def test_a_model_without_equivalence_is_a_mistake(tmp_path: Path, capsys: Captured) -> None:
+    assert main(["env", "check", "pytorch", *MOBILENET, "--root", str(tmp_path)]) == 2
+    assert "--model is for --equivalence" in capsys.readouterr().err
+
+
+def test_help_says_where_it_is_checked_and_who_can_be_named(capsys: Captured) -> None:
+    assert main(["env", "check", "--help"]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "in FP32 on this machine's CPU" in said
+    assert "for --equivalence, frameworks alone" in said

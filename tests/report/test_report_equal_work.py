@@ -1,0 +1,317 @@
+"""What the tables say of equal work: the certificate of this model and device, for the columns that it covers."""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sample_results as sample
+
+from trainmark.equivalence import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.report import Language, render_markdown, render_table
+from trainmark.store import Results, RunResult
+from trainmark.suite import Case
+
+KEPT = Path(__file__).parents[2] / "docs" / "results"
+MODEL = "mobilenet_v1"
+SHOWN = "were shown to train by the same step"
+Axes = dict[str, Any]
+PYTORCH: Axes = {"framework": "pytorch"}
+TENSORFLOW: Axes = {"framework": "tensorflow", "layout": "nhwc"}
+GRAPH: Axes = {**TENSORFLOW, "compiler": "graph"}
+
+
+def case(**axes: Any) -> Case:
+    return Case.model_validate({"model": MODEL, "device": "cpu", **axes})
+
+
+def measured(one: Case, device: str | None = None) -> tuple[Case, tuple[RunResult, ...]]:
+    """Return the case with three runs; ``device`` is what the worker says, as a rule what was asked for."""
+    said = device or one.device.value
+    return one, tuple(sample.on_device(run, said) for run in sample.ok_runs(one, 90.0, 3))
+
+
+def of(cases: Sequence[Mapping[str, Any]], *certificates: Certificate) -> Results:
+    return sample.results([measured(case(**axes)) for axes in cases], certificates=certificates)
+
+
+def check(subject: Subject = Subject.LOGITS, holds: bool = True) -> Check:
+    return Check(subject=subject, deviation=1e-6 if holds else 0.3, tolerance=1e-4)
+
+
+def party(framework: str, layout: str = "nchw", device: str = "cpu", *variants: Variant) -> Party:
+    changes = {"device": device, "variants": variants}
+    return sample.party(framework, "1.0", layout, check(Subject.MOMENTUM)).model_copy(update=changes)
+
+
+def graph(**changes: Any) -> Variant:
+    return Variant.model_validate(
+        {"layout": "nhwc", "compiler": "graph", "checks": (check(Subject.UPDATES),)} | changes
+    )
+
+
+def certificate(*parties: Party, unequal: Sequence[tuple[str, str]] = (), **changes: Any) -> Certificate:
+    """Return a certificate of these parties and all their pairs; those in ``unequal`` differ in their logits."""
+    names = [found.framework for found in parties]
+    pairs = [(one, other) for i, one in enumerate(names) for other in names[i + 1 :]]
+    values = {
+        "model": MODEL,
+        "parties": parties,
+        "pairs": tuple(Pair(frameworks=pair, checks=(check(holds=pair not in unequal),)) for pair in pairs),
+    }
+    return sample.certificate(equal=True).model_copy(update={**values, **changes})
+
+
+BOTH = (party("pytorch"), party("tensorflow", "nhwc"))
+ON_GPU = (party("pytorch", "nchw", "cuda"), party("tensorflow", "nhwc", "cuda"))
+
+
+def report(results: Results, language: Language = Language.EN) -> str:
+    return (
+        render_markdown(results, Path("/nowhere"), language)
+        .split("\n## Equal work")[0]
+        .split("\n## Scaling")[0]
+    )
+
+
+def columns(text: str) -> list[list[str]]:
+    """Return the framework columns of each table, as their titles have them."""
+    heads = re.findall(
+        r"^\| (?:nodes \| )?(?:devices|precision|device|model|layout)[^\n]*$", text, re.MULTILINE
+    )
+    return [[word.strip() for word in head.strip("|").split("|")][1:] for head in heads]
+
+
+# The certificate of this model and device.
+
+
+def test_a_certificate_that_fails_on_the_gpu_is_not_hidden_by_one_that_holds_on_the_cpu() -> None:
+    gpu = [{**PYTORCH, "device": "cuda"}, {**TENSORFLOW, "device": "cuda"}]
+    fails = certificate(*ON_GPU, unequal=[("pytorch", "tensorflow")])
+    for certificates in ([certificate(*BOTH), fails], [fails, certificate(*BOTH)]):
+        text = report(of(gpu, *certificates))
+        assert SHOWN not in text
+        assert "mobilenet_v1 on cuda: NOT the same work. pytorch, tensorflow differ in: logits" in text
+        assert columns(text) == [["pytorch (nchw) ≠", "tensorflow (nhwc) ≠"]]
+
+
+def test_each_device_has_its_own_sentence_and_its_own_marks() -> None:
+    both = [{**axes, "device": device} for device in ("cpu", "cuda") for axes in (PYTORCH, TENSORFLOW)]
+    spread: list[Axes] = [*both, *({**axes, "devices_per_node": 2} for axes in both)]
+    fails = certificate(*ON_GPU, unequal=[("pytorch", "tensorflow")])
+    text = report(of(spread, fails, certificate(*BOTH)))
+    assert f"mobilenet_v1 on cpu: pytorch, tensorflow {SHOWN}" in text
+    assert "mobilenet_v1 on cuda: NOT the same work" in text
+    assert columns(text) == [
+        ["pytorch (nchw)", "tensorflow (nhwc)"],
+        ["pytorch (nchw) ≠", "tensorflow (nhwc) ≠"],
+    ]
+
+
+def test_a_certificate_of_another_device_shows_nothing() -> None:
+    text = report(of([{**PYTORCH, "device": "cuda"}, {**TENSORFLOW, "device": "cuda"}], certificate(*BOTH)))
+    assert "no proof that the frameworks did the same work" in text
+    assert "≠" not in text
+
+
+def test_a_certificate_of_another_model_shows_nothing() -> None:
+    other = certificate(*BOTH, model="resnet50_v1.5", unequal=[("pytorch", "tensorflow")])
+    text = report(of([PYTORCH, TENSORFLOW], other))
+    assert "no proof that the frameworks did the same work" in text
+    assert "≠" not in text
+
+
+def test_where_the_device_was_left_open_the_workers_word_decides() -> None:
+    open_ = [case(**axes, device="auto") for axes in (PYTORCH, TENSORFLOW)]
+    for device, shown in (("cpu", True), ("cuda", False)):
+        results = sample.results([measured(one, device) for one in open_], certificates=(certificate(*BOTH),))
+        assert (f"mobilenet_v1 on {device}: pytorch, tensorflow {SHOWN}" in report(results)) is shown
+
+
+def test_a_certificate_that_saw_nobody_speaks_where_no_other_does() -> None:
+    nobody = certificate(pairs=(), absent={"pytorch": "timeout: 900 s", "tensorflow": "timeout: 900 s"})
+    alone, beside = (of([PYTORCH, TENSORFLOW], *found) for found in ([nobody], [nobody, certificate(*BOTH)]))
+    assert "could not be looked at" in report(alone)
+    assert columns(report(alone)) == [["pytorch (nchw) ≠", "tensorflow (nhwc) ≠"]]
+    assert SHOWN in report(beside)
+    assert "≠" not in report(beside)
+
+
+# Every column, or none.
+
+
+def test_another_program_beside_two_that_were_compared_is_named() -> None:
+    external = {"workload": "paddleclas", "framework": "paddle"}
+    text = report(of([PYTORCH, TENSORFLOW, external], certificate(*BOTH)))
+    assert SHOWN not in text
+    assert (
+        "mobilenet_v1 on cpu: the eager FP32 steps of pytorch, tensorflow were compared, and are the same"
+        in text
+    )
+    assert "nothing shows what work paddleclas/paddle (nchw, none) did" in text
+    assert "≠" not in text
+
+
+def test_another_program_of_a_framework_that_was_compared_is_not_covered_by_it() -> None:
+    external = {"workload": "ngc-tensorflow", **TENSORFLOW}
+    text = report(of([PYTORCH, external], certificate(*BOTH)))
+    assert SHOWN not in text
+    assert "no proof that the frameworks did the same work" in text
+
+
+def test_a_framework_that_the_certificate_does_not_know_is_named() -> None:
+    text = report(of([PYTORCH, TENSORFLOW, {"framework": "jax"}], certificate(*BOTH)))
+    assert SHOWN not in text
+    assert "nothing shows that jax (nchw, none) did the same work" in text
+
+
+def test_a_framework_that_could_not_be_looked_at_is_named_and_marked() -> None:
+    absent = {"jax": "failed: exit code 1"}
+    text = report(of([PYTORCH, TENSORFLOW, {"framework": "jax"}], certificate(*BOTH, absent=absent)))
+    assert (
+        "> **mobilenet_v1 on cpu: whether jax (nchw, none) did the same work could not be looked at" in text
+    )
+    assert columns(text) == [["pytorch (nchw)", "tensorflow (nhwc)", "jax (nchw) ≠"]]
+
+
+def test_a_difference_from_a_framework_without_a_number_marks_nobody() -> None:
+    three = certificate(*BOTH, party("jax"), unequal=[("pytorch", "jax"), ("tensorflow", "jax")])
+    text = report(of([PYTORCH, TENSORFLOW], three))
+    assert f"mobilenet_v1 on cpu: pytorch, tensorflow {SHOWN}" in text
+    assert "≠" not in text
+
+
+def test_a_framework_that_is_not_as_described_is_told_apart_from_two_that_differ() -> None:
+    wrong = party("tensorflow", "nhwc").model_copy(update={"checks": (check(Subject.DECAY, holds=False),)})
+    text = report(of([PYTORCH, TENSORFLOW], certificate(party("pytorch"), wrong)))
+    assert "NOT the same work. tensorflow differs from the description in: weight decay; see" in text
+    assert columns(text) == [["pytorch (nchw)", "tensorflow (nhwc) ≠"]]
+
+
+# Layouts and compilers.
+
+
+def test_the_caption_speaks_of_the_eager_step_alone_where_the_table_holds_nothing_else() -> None:
+    text = report(of([PYTORCH, TENSORFLOW], certificate(*BOTH)))
+    assert f"{SHOWN}: the eager FP32 step of each, on equal weights and an equal batch; see" in text
+
+
+def test_a_compiler_that_was_compared_with_the_eager_step_is_covered() -> None:
+    followed = certificate(party("pytorch"), party("tensorflow", "nhwc", "cpu", graph()))
+    text = report(of([PYTORCH, GRAPH], followed))
+    assert f"{SHOWN}: the eager FP32 step of each" in text
+    assert "and that each layout and compiler of these tables does the same three steps as it" in text
+
+
+def test_a_compiler_that_was_not_compared_is_named_and_not_claimed() -> None:
+    text = report(of([PYTORCH, GRAPH], certificate(*BOTH)))
+    assert SHOWN not in text
+    assert "nothing shows that tensorflow (nhwc, graph) did the same work: this layout and compiler" in text
+    assert "≠" not in text
+
+
+def test_a_layout_that_was_not_compared_is_named_beside_one_that_was() -> None:
+    cases = [
+        {**axes, "devices_per_node": n}
+        for n in (1, 2)
+        for axes in (PYTORCH, {**PYTORCH, "layout": "nhwc"}, TENSORFLOW)
+    ]
+    text = report(of(cases, certificate(*BOTH)))
+    assert SHOWN not in text
+    assert "nothing shows that pytorch (nhwc, none) did the same work" in text
+
+
+def test_a_compiler_that_does_other_steps_marks_its_framework_alone() -> None:
+    other = graph(checks=(check(Subject.UPDATES, holds=False),))
+    text = report(
+        of([PYTORCH, GRAPH], certificate(party("pytorch"), party("tensorflow", "nhwc", "cpu", other)))
+    )
+    assert "NOT the same work. tensorflow (nhwc, graph) differs from its eager step in: updates; see" in text
+    assert columns(text) == [["pytorch (nchw)", "tensorflow (nhwc, graph) ≠"]]
+
+
+def test_a_compiler_of_another_table_does_not_speak_against_the_eager_step() -> None:
+    other = graph(checks=(check(Subject.UPDATES, holds=False),))
+    text = report(
+        of([PYTORCH, TENSORFLOW], certificate(party("pytorch"), party("tensorflow", "nhwc", "cpu", other)))
+    )
+    assert SHOWN in text
+    assert "≠" not in text
+
+
+def test_a_compiler_that_could_not_be_looked_at_is_named_and_marked() -> None:
+    unseen = graph(checks=(), absent="timeout: 900 s")
+    results = of([PYTORCH, GRAPH], certificate(party("pytorch"), party("tensorflow", "nhwc", "cpu", unseen)))
+    text = report(results)
+    assert "whether tensorflow (nhwc, graph) did the same work could not be looked at" in text
+    assert columns(text)[0][1] == "tensorflow (nhwc, graph) ≠"
+    assert "| tensorflow | nhwc | graph |" in render_markdown(results, Path("/nowhere"))
+    assert "not looked at timeout: 900 s" in render_markdown(results, Path("/nowhere"))
+
+
+def test_mixed_precision_is_said_not_to_be_compared() -> None:
+    mixed = [{**axes, "precision": "amp-bf16"} for axes in (PYTORCH, TENSORFLOW)]
+    assert "Only FP32 was compared: amp-bf16 change the arithmetic" in report(of(mixed, certificate(*BOTH)))
+    assert "Only FP32 was compared" not in report(of([PYTORCH, TENSORFLOW], certificate(*BOTH)))
+    assert "Only FP32 was compared" not in report(of(mixed))
+
+
+# The rest of the report, and the terminal.
+
+
+def test_a_remark_is_about_frameworks_of_its_own_table(tmp_path: Path) -> None:
+    text = render_markdown(sample.with_certificate(), tmp_path)
+    section = text.split("## Equal work")[1].split("\n## ")[0]
+    assert "jax" not in section
+    said = "pytorch keeps the unbiased variance, paddle the biased one"
+    allowed = Check(subject=Subject.BATCH_VARIANCES, deviation=0, tolerance=1e-3, remark=said)
+    pair = Pair(frameworks=("pytorch", "paddle"), checks=(allowed,))
+    of_both = certificate(party("pytorch"), party("paddle"), pairs=(pair,))
+    assert f"- {said}\n" in render_markdown(of([PYTORCH, {"framework": "paddle"}], of_both), tmp_path)
+
+
+def test_the_terminal_says_why_the_exit_code_is_1() -> None:
+    fails = certificate(*BOTH, unequal=[("pytorch", "tensorflow")])
+    results = of([PYTORCH, TENSORFLOW], fails)
+    assert not results.holds
+    assert "mobilenet_v1 on cpu: NOT the same work. pytorch, tensorflow differ in: logits" in render_table(
+        results
+    )
+    assert SHOWN in render_table(of([PYTORCH, TENSORFLOW], certificate(*BOTH)))
+
+
+def test_one_framework_alone_is_compared_with_nobody() -> None:
+    text = report(of([PYTORCH, {**PYTORCH, "layout": "nhwc"}], certificate(*BOTH)))
+    assert SHOWN not in text
+    assert "no proof" not in text
+
+
+@pytest.mark.parametrize("language", list(Language))
+def test_every_sentence_can_be_said_in_every_language(language: Language) -> None:
+    failing = graph(checks=(check(Subject.UPDATES, holds=False),))
+    wrong = party("tensorflow", "nhwc", "cpu", failing).model_copy(
+        update={"checks": (check(Subject.DECAY, holds=False),)}
+    )
+    shown = certificate(party("pytorch"), wrong, party("paddle"), absent={"jax": "why"})
+    cases = [
+        PYTORCH,
+        GRAPH,
+        {"framework": "jax"},
+        {"framework": "paddle", "compiler": "to_static"},
+        {"workload": "x", "framework": "mxnet"},
+    ]
+    text = report(of(cases, shown), language)
+    for name in ("jax", "graph", "to_static", "x/mxnet"):
+        assert name in text
+
+
+def test_results_from_before_layouts_were_compared_claim_no_more_than_they_show() -> None:
+    document = json.loads((KEPT / "h200-frameworks" / "results.json").read_text())
+    for seen in (seen for found in document["certificates"] for seen in found["parties"]):
+        seen.pop("variants", None)
+    text = report(Results.model_validate(document))
+    assert SHOWN not in text
+    assert "the eager FP32 steps of jax, pytorch were compared, and are the same" in text
+    assert "nothing shows that pytorch (nhwc, torch.compile), jax (nhwc, xla) did the same work" in text

@@ -1,0 +1,130 @@
+"""``trainmark report --to paddle-json|dlperf-json``: results as the rows of other people's databases."""
+
+import json
+from pathlib import Path
+
+import pytest
+import sample_results as sample
+
+from trainmark.cli.main import main
+from trainmark.store import Results, write_results
+from trainmark.suite import Case, Outcome
+
+
+def kept(results: Results, folder: Path) -> str:
+    folder.mkdir()
+    write_results(folder / "results.json", results)
+    return str(folder)
+
+
+@pytest.fixture
+def two_frameworks(tmp_path: Path) -> str:
+    return kept(sample.two_frameworks(), tmp_path / "out")
+
+
+def test_results_of_two_frameworks_are_refused_as_rows_that_would_share_their_names(
+    two_frameworks: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", two_frameworks, "--to", "paddle-json"]) == 2
+
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert "no place for framework (tensorflow, pytorch)" in said.err
+    assert "--only AXIS=VALUE" in said.err
+
+
+def test_only_chooses_the_framework_of_the_rows(
+    two_frameworks: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--to", "paddle-json", "--only", "framework=pytorch,batch_per_device=160"]
+    assert main(["report", two_frameworks, *words]) == 0
+
+    rows = json.loads(capsys.readouterr().out)
+    names = [row["log_file"] for row in rows]
+    assert len(set(names)) == len(names)
+    assert {row["model_name"] for row in rows} == {"clas_ResNet50V1.5_bs160_fp32"}
+    assert {row["gpu_num"] for row in rows} == {1, 2, 4, 8, 16, 32}
+
+
+def test_frameworks_stay_apart_in_the_result_of_dlperf(
+    two_frameworks: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--to", "dlperf-json", "--only", "batch_per_device=160"]
+    assert main(["report", two_frameworks, *words]) == 0
+
+    assert sorted(json.loads(capsys.readouterr().out)) == [
+        "ResNet50V1.5_b160_fp32_pytorch",
+        "ResNet50V1.5_b160_fp32_tensorflow",
+    ]
+
+
+def two_models() -> Results:
+    cases = [Case(model=model) for model in ("resnet50_v1.5", "my-own")]
+    return sample.results([(case, sample.ok_runs(case, 300.0, 1)) for case in cases])
+
+
+def test_a_model_without_a_mission_is_left_out_and_said_and_the_others_are_printed(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", kept(two_models(), tmp_path / "out"), "--to", "paddle-json"]) == 1
+
+    said = capsys.readouterr()
+    assert [row["model_name"] for row in json.loads(said.out)] == ["clas_ResNet50V1.5_bs32_fp32"]
+    assert said.err.startswith("left out: runs/")
+    assert "no mission is known for the model 'my-own'" in said.err
+
+
+def test_a_mission_or_a_model_that_is_named_takes_the_unknown_model_in(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = kept(two_models(), tmp_path / "out")
+    assert main(["report", out, "--to", "paddle-json", "--mission", "image classification"]) == 0
+    assert {row["mission_name"] for row in json.loads(capsys.readouterr().out)} == {"图像分类"}
+
+    words = ["--to", "paddle-json", "--model", "MobileNetV1", "--only", "model=my-own"]
+    assert main(["report", out, *words]) == 0
+    (row,) = json.loads(capsys.readouterr().out)
+    assert row["model_name"] == "clas_MobileNetV1_bs32_fp32"
+
+
+def test_rows_that_are_left_out_do_not_keep_the_file_from_being_written(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    out = kept(two_models(), tmp_path / "out")
+    assert main(["report", out, "--to", "paddle-json", "--output", str(file)]) == 1
+    assert len(json.loads(file.read_text())) == 1
+
+
+def test_results_without_a_run_that_was_started_are_no_rows_and_exit_1(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    case = Case(nodes=2)
+    results = sample.results([(case, (sample.failed_run(case, Outcome.UNSUPPORTED, "one host today"),))])
+    assert main(["report", kept(results, tmp_path / "out"), "--to", "paddle-json"]) == 1
+
+    said = capsys.readouterr()
+    assert json.loads(said.out) == []
+    assert said.err == "no run of these cases was started: there is no row\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "complaint"),
+    [
+        (
+            ["--to", "md", "--only", "framework=jax"],
+            "--only and --model are for --to paddle-json and dlperf-json",
+        ),
+        (["--model", "r50"], "--only and --model are for --to paddle-json and dlperf-json"),
+        (["--to", "dlperf-json", "--mission", "x"], "--mission is for --to paddle-json"),
+        (["--to", "paddle-json", "--mission", "image clasification"], "did you mean 'image classification'?"),
+        (["--to", "paddle-json", "--only", "framwork=jax"], "did you mean 'framework'?"),
+        (["--to", "paddle-json", "--model", "r50"], "the results are of ResNet50V1.5, my-own"),
+    ],
+)
+def test_what_cannot_be_meant_is_one_line_and_exit_2(
+    words: list[str], complaint: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["report", kept(two_models(), tmp_path / "out"), *words]) == 2
+
+    said = capsys.readouterr()
+    assert (said.out, said.err.count("\n")) == ("", 1)
+    assert complaint in said.err
