@@ -6,7 +6,7 @@ import pytest
 from packaging.requirements import Requirement
 
 from trainmark.environment.entry import INSIDE, Entry, entries, find_entry, lock_of
-from trainmark.environment.lock import canonical, read_pin
+from trainmark.environment.lock import canonical
 from trainmark.errors import InputError
 
 
@@ -29,10 +29,15 @@ def test_what_an_extra_brings_along_is_at_odds_with_no_lock(entry: Entry) -> Non
     for variant in entry.variants:
         pins = {pin.name: pin for pin in lock_of(entry, variant).pins}
         for extra in entry.extras.values():
-            for text in (*extra.requirements, *extra.build.requirements):
-                pin = read_pin(text)
-                assert pin is not None
+            for pin in extra.pins:
                 assert pins.get(pin.name, pin).version == pin.version
+
+
+@pytest.mark.parametrize("entry", entries(), ids=lambda entry: str(entry.framework))
+def test_all_builds_of_a_framework_are_of_one_version(entry: Entry) -> None:
+    first = [Requirement(wanted.requirements[0]) for wanted in entry.variants.values()]
+    assert all(requirement.name.startswith(first[0].name.removesuffix("-cpu")) for requirement in first)
+    assert len({str(requirement.specifier).replace("===", "==") for requirement in first}) == 1
 
 
 def test_a_placeholder_is_in_no_lock() -> None:

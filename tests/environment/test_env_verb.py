@@ -4,8 +4,10 @@ import json
 import sys
 from pathlib import Path
 
+import pynvml
 import pytest
 
+from made_environments import make_empty_environment
 from trainmark.cli.main import main
 
 
@@ -26,7 +28,7 @@ def test_list_has_a_line_for_each_framework_with_what_can_be_made_and_what_is_in
     assert head.split("  ")[0] == "environment"
     assert place == f"in {tmp_path}/envs"
     by_name = {line.split()[0]: line for line in lines}
-    assert by_name["pytorch"].endswith("cpu, cuda; Python 3.11, 3.12, 3.13")
+    assert by_name["pytorch"].endswith("cpu, cuda; Python 3.11, 3.12, 3.13; --extra dali")
     assert "by --wheel FILE or --index URL only: PyPI's 'oneflow' is a placeholder" in by_name["oneflow"]
     assert "--extra horovod" in by_name["mxnet"]
 
@@ -62,6 +64,46 @@ def test_check_of_what_is_not_there_exits_1_with_the_way_out(
 ) -> None:
     assert main(["env", "check", "pytorch", "--root", str(tmp_path)]) == 1
     assert "not created yet (trainmark env create pytorch)" in capsys.readouterr().out
+
+
+def test_check_of_an_environment_that_was_moved_exits_1_and_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = make_empty_environment(tmp_path / "before", "pytorch")
+    (tmp_path / "before").rename(tmp_path / "after")
+    assert main(["env", "check", "pytorch", "--root", str(tmp_path / "after")]) == 1
+    moved_to = tmp_path / "after" / folder.relative_to(tmp_path / "before")
+    assert capsys.readouterr().out == (
+        f"FAIL state      environment 'pytorch' was moved to {moved_to}, and a venv works only where it was made "
+        "(trainmark env create pytorch)\n"
+    )
+    assert main(["env", "list", "--root", str(tmp_path / "after"), "--json"]) == 0
+    rows = {row["environment"]: row["state"] for row in json.loads(capsys.readouterr().out)}
+    assert rows["pytorch"] == "moved"
+
+
+def test_auto_says_so_where_there_is_a_gpu_and_no_lock_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "file").write_text("")
+    create = ["env", "create", "--root", str(tmp_path / "file")]
+    assert main([*create, "paddle"]) == 2
+    if "a GPU is here" not in capsys.readouterr().err:
+        # No GPU here: NVML answers for one that is not there.
+        monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
+        monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: None)
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetCount", lambda: 1)
+        monkeypatch.setattr(pynvml, "nvmlDeviceGetHandleByIndex", lambda index: index)
+    assert main([*create, "paddle"]) == 2
+    first, *_ = capsys.readouterr().err.splitlines()
+    assert first == (
+        "trainmark env: a GPU is here, but 'paddle' has no lock for CUDA: the CPU build is taken; "
+        "PyPI's paddlepaddle is the CPU build; for a GPU build give a wheel of paddlepaddle-gpu by --wheel "
+        "(docs/environments.md)"
+    )
+    for words in (["paddle", "--variant", "cpu"], ["jax"]):
+        assert main([*create, *words]) == 2
+        assert "no lock for CUDA" not in capsys.readouterr().err
 
 
 def test_check_of_a_python_without_the_framework_names_it(

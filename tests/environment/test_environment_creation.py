@@ -22,6 +22,7 @@ from trainmark.environment import (
     check,
     create,
     describe,
+    find_entry,
     folder_of,
     remove,
     resolve,
@@ -30,6 +31,8 @@ from trainmark.environment import (
 )
 from trainmark.environment.pip import last_error
 from trainmark.errors import InputError, TrainmarkError
+
+NCCL = "def nccl(): return (2, 27, 3)\n"
 
 
 def quiet(line: str) -> None:
@@ -107,6 +110,39 @@ def test_an_environment_is_made_once_checked_and_found_wrong_in_every_way_that_i
     assert remove("tinyframework", home=home, say=quiet)
     assert not remove("tinyframework", home=home, say=quiet)
     assert state_of(request_tiny.entry, home) is State.ABSENT
+
+
+def test_a_wheel_of_another_build_takes_the_place_of_the_frameworks_pin(
+    catalog: Path, tmp_path: Path, request_tiny: Request
+) -> None:
+    path = catalog / "tinyframework.yaml"
+    path.write_text(path.read_text() + "stands_for: {tinyframework-gpu: tinyframework}\n")
+    body = request_tiny.wheels[0].with_name("gpu")
+    wheel = make_wheel(
+        body, "2.0", "__version__ = '2.0'\ncuda = '1'\n" + NCCL, "tinyframework-gpu", "tinyframework"
+    )
+    request = Request(find_entry("tinyframework", catalog), Variant.CPU, wheels=(wheel,))
+    made = create(request, home=tmp_path / "home", say=quiet)
+    assert "tinyframework" not in made.stamp.packages
+    assert made.stamp.packages["tinyframework-gpu"] == "2.0"
+    assert [(record.package, record.file) for record in made.stamp.wheels] == [("tinyframework", wheel.name)]
+    assert describe(made.python, "tinyframework", catalog=catalog).cuda == "1"
+    assert not create(request, home=tmp_path / "home", say=quiet).made
+
+
+def test_libraries_that_come_as_packages_of_their_own_are_linked_beside_the_framework(
+    request_tiny: Request, catalog: Path, tmp_path: Path
+) -> None:
+    path = catalog / "tinyframework.yaml"
+    links = 'hint: "it is nowhere", links: {into: "tinyframework-1.0.dist-info", files: "tiny*.py"}}'
+    path.write_text(path.read_text().replace('hint: "it is nowhere"}', links))
+    request = replace(request_tiny, entry=find_entry("tinyframework", catalog))
+    made = create(request, home=tmp_path / "home", say=quiet)
+    (linked,) = made.folder.rglob("tinyframework-1.0.dist-info/tinyframework.py")
+    assert linked.readlink() == Path("../tinyframework.py")
+    assert linked.read_text().startswith("import os")
+    # Without the links it is another environment.
+    assert state_of(request_tiny.entry, tmp_path / "home") is State.STALE
 
 
 def test_a_failing_pip_is_one_line_with_its_last_error_and_its_log_and_the_rest_is_redone(

@@ -1,4 +1,4 @@
-"""Additions that are built from source on demand, with a package of a few lines whose build is real."""
+"""Additions on demand: wheels, and what is built from source, with packages of a few lines and a real pip."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -27,9 +27,13 @@ def quiet(line: str) -> None:
 
 
 def with_extra(catalog: Path, **build: object) -> Entry:
+    return with_extras(catalog, {"tinyextra": {**EXTRA, "build": {**EXTRA["build"], **build}}})  # type: ignore[dict-item]
+
+
+def with_extras(catalog: Path, extras: dict[str, dict[str, object]]) -> Entry:
     path = catalog / "tinyframework.yaml"
     document = yaml.safe_load(path.read_text())
-    document["extras"] = {"tinyextra": {**EXTRA, "build": {**EXTRA["build"], **build}}}  # type: ignore[dict-item]
+    document["extras"] = extras
     path.write_text(yaml.safe_dump(document))
     return find_entry("tinyframework", catalog)
 
@@ -63,6 +67,67 @@ def test_an_extra_is_built_recorded_checked_and_kept(
     assert "'tinyextra' does not import" in str(report.findings)
     # Built in another way now: what is there is from another recipe.
     assert state_of(with_extra(catalog, env_vars={"TINY_WITH": "haste"}), home) is State.STALE
+
+
+WHEELS: dict[str, object] = {"requirements": ["tinyextra==1.0", "tinytool==2.0"], "imports": ["tinyextra"]}
+
+
+@pytest.mark.parametrize("extra", [EXTRA, {key: EXTRA[key] for key in ("requirements", "imports")}])
+def test_another_version_of_an_extra_is_another_environment(catalog: Path, extra: dict[str, object]) -> None:
+    lines = [
+        with_extras(catalog, {"tinyextra": {**extra, "requirements": [f"tinyextra=={version}"]}})
+        .extras["tinyextra"]
+        .digest_line("tinyextra")
+        for version in ("1.0", "1.1")
+    ]
+    assert lines[0] != lines[1]
+
+
+def test_an_extra_of_wheels_is_added_at_its_pins_and_checked(
+    request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_wheel(tmp_path / "index" / "tinyextra", "1.0", "import tinytool\n", "tinyextra")
+    make_wheel(tmp_path / "index" / "tinyextra", "1.1", "import tinytool\n", "tinyextra")
+    make_wheel(tmp_path / "index" / "tinytool", "2.0", "", "tinytool")
+    home, said = tmp_path / "home", list[str]()
+    wanted = replace(request_tiny, entry=with_extras(catalog, {"tinyextra": WHEELS}), extras=("tinyextra",))
+    with served(tmp_path / "index") as url:
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        made = create(wanted, home=home, say=said.append)
+    assert said[1:] == ["adding 'tinyextra' to 'tinyframework'"]
+    assert made.stamp.packages["tinyextra"] == "1.0"
+    assert (made.stamp.extras, made.beside) == (("tinyextra",), ())
+    report = check("tinyframework", home=home, catalog=catalog)
+    assert report.ok, report
+    assert "'tinyextra' imports" in str(report.findings)
+
+    next(made.folder.rglob("tinytool.py")).unlink()
+    report = check("tinyframework", home=home, catalog=catalog)
+    assert "'tinyextra' does not import: ModuleNotFoundError: No module named 'tinytool'" in str(
+        report.findings
+    )
+    other = {**WHEELS, "requirements": ["tinyextra==1.1", "tinytool==2.0"]}
+    assert state_of(with_extras(catalog, {"tinyextra": other}), home) is State.STALE
+
+
+def test_an_extra_never_changes_what_the_lock_pins(
+    request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (catalog / "tinyframework.cpu.lock").write_text("tinyframework==1.0\ntinytool==2.0\n")
+    for version in ("2.0", "3.0"):
+        make_wheel(tmp_path / "index" / "tinytool", version, "", "tinytool")
+    make_wheel(tmp_path / "index" / "tinyextra", "1.0", "", "tinyextra")
+    asks_for_more: dict[str, object] = {"requirements": ["tinyextra==1.0", "tinytool==3.0"], "imports": []}
+    wanted = replace(
+        request_tiny, entry=with_extras(catalog, {"tinyextra": asks_for_more}), extras=("tinyextra",)
+    )
+    with served(tmp_path / "index") as url:
+        monkeypatch.setenv("PIP_INDEX_URL", url)
+        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
+        with pytest.raises(TrainmarkError, match=r"^pip failed: "):
+            create(wanted, home=tmp_path / "home", say=quiet)
+    assert state_of(wanted.entry, tmp_path / "home") is State.HALF_MADE
 
 
 def test_what_stands_in_the_way_of_a_build_is_one_line(

@@ -81,6 +81,42 @@ def test_paths_count_from_the_suites_file(tmp_path: Path) -> None:
     assert suite.cards == (str(tmp_path / "cards/mine.yaml"),)
 
 
+ENVIRONMENTS = "environment:\n  pytorch: system\n"
+
+
+def test_each_framework_may_have_an_environment_of_its_own(tmp_path: Path) -> None:
+    suite = load(tmp_path, SUITE + ENVIRONMENTS)
+    assert suite.environment == {"pytorch": "system"}
+    again = tmp_path / "again.yaml"
+    again.write_text(dump_suite(suite))
+    assert load_suite(again) == suite
+
+
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        (
+            "pytroch: system",
+            ":16: environment.pytroch: no case of this suite has this framework; did you mean",
+        ),
+        (
+            "jax: system",
+            ":16: environment.jax: no case of this suite has this framework (the suite's: pytorch)",
+        ),
+        ("pytorch: 3", ":16: environment.pytorch: input should be a valid string, but it is 3"),
+        ("py torch: system", ":16: environment.py torch: string should match pattern"),
+        ("- pytorch", ":15: environment: input should be a valid string, but it is ['pytorch']"),
+    ],
+)
+def test_an_environment_that_no_framework_can_have_is_told_with_its_line(
+    tmp_path: Path, wrong: str, told: str
+) -> None:
+    with pytest.raises(InputError) as caught:
+        load(tmp_path, SUITE + ENVIRONMENTS.replace("pytorch: system", wrong))
+    assert f"suite.yaml{told}" in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
 def test_equal_cases_stand_once(tmp_path: Path) -> None:
     suite = load(tmp_path, "name: x\naxes: {precision: [fp32]}\ninclude: [{precision: fp32}]\n")
     assert len(suite.cases) == 1

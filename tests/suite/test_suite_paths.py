@@ -25,3 +25,7 @@ def written(tmp_path: Path, text: str) -> Path:
 def test_an_interpreters_path_counts_from_the_suites_file(tmp_path: Path, said: str, meant: str) -> None:
     suite = load_suite(written(tmp_path, f"name: x\nenvironment: {said}\naxes: {{precision: [fp32]}}\n"))
     assert suite.environment == meant.format(tmp_path)
+    by_framework = f"name: x\nenvironment: {{pytorch: {said}}}\naxes: {{framework: [jax, pytorch]}}\n"
+    suite = load_suite(written(tmp_path, by_framework))
+    assert suite.environment_of("pytorch") == meant.format(tmp_path)
+    assert suite.environment_of("jax") == "auto"

@@ -20,7 +20,7 @@ app = typer.Typer(
 
 
 class VariantChoice(StrEnum):
-    """The variant asked for; ``auto`` is ``cuda`` where a GPU answers, else ``cpu``."""
+    """The variant asked for; ``auto`` is ``cuda`` where a GPU answers and there is a lock for it, else ``cpu``."""
 
     CPU = "cpu"
     CUDA = "cuda"
@@ -33,9 +33,17 @@ Names = Annotated[
 ]
 CheckedNames = Annotated[
     list[str] | None,
-    typer.Argument(help="Frameworks of the catalogue, 'system', or the path of a Python.", metavar="NAME..."),
+    typer.Argument(
+        help="Frameworks of the catalogue, 'system', or the path of a Python; for --equivalence, frameworks alone.",
+        metavar="NAME...",
+    ),
 ]
-Choice = Annotated[VariantChoice, typer.Option("--variant", help="Which build; auto asks for a GPU.")]
+Choice = Annotated[
+    VariantChoice,
+    typer.Option(
+        "--variant", help="Which build; auto: cuda where there is a GPU and a lock for it, else cpu."
+    ),
+]
 Python = Annotated[Path | None, typer.Option("--python", help="The interpreter to use.", metavar="PATH")]
 Index = Annotated[
     str | None, typer.Option("--index", help="A package index, searched beside pip's.", metavar="URL")
@@ -81,7 +89,7 @@ def create(
     index: Index = None,
     extra: Annotated[
         list[str] | None,
-        typer.Option("--extra", help="Something to build besides, such as horovod; repeatable."),
+        typer.Option("--extra", help="Something besides, such as dali for pytorch; repeatable."),
     ] = None,
     root: Root = None,
     as_json: AsJson = False,
@@ -125,7 +133,8 @@ def check(
         bool,
         typer.Option(
             "--equivalence",
-            help="Show instead that frameworks train by the same step; all that are ready, or those named.",
+            help="Show instead that frameworks train by the same step, in FP32 on this machine's CPU: all whose "
+            "environments are ready, or two and more that are named.",
         ),
     ] = False,
     model: Annotated[
@@ -220,7 +229,14 @@ def _variant(choice: VariantChoice, entry: "Entry") -> "Variant":
         return Variant(choice)
     with open_nvml() as nvml:
         has_gpu = nvml is not None and bool(nvml.handles())
-    return Variant.CUDA if has_gpu and Variant.CUDA in entry.variants else Variant.CPU
+    if not has_gpu:
+        return Variant.CPU
+    if Variant.CUDA in entry.variants:
+        return Variant.CUDA
+    hint = entry.variants[Variant.CPU].hint
+    more = f"; {hint}" if hint else ""
+    _say(f"a GPU is here, but '{entry.framework}' has no lock for CUDA: the CPU build is taken{more}")
+    return Variant.CPU
 
 
 def _create_one(request: "Request", home: Path, as_json: bool) -> dict[str, Any]:
@@ -254,8 +270,15 @@ def _print_report(report: "CheckReport", named: bool) -> None:
 
 def _check_equivalence(names: list[str], models: list[str], home: Path, as_json: bool) -> None:
     from trainmark.campaign import certify_environments
+    from trainmark.environment import entries
     from trainmark.equivalence import render_certificate
+    from trainmark.errors import InputError, nearest
 
+    known = [entry.framework for entry in entries()]
+    for name in names:
+        if name not in known:
+            has = ", ".join(known)
+            raise InputError(f"--equivalence: no framework '{name}'{nearest(name, known)} (there are: {has})")
     certificates = certify_environments(names, models, home, _say)
     if as_json:
         _print_json(

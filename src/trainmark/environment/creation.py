@@ -1,6 +1,7 @@
 """Making an environment (venv and pip, from a lock), and removing it."""
 
 import hashlib
+import os
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 from trainmark import __version__
 from trainmark.environment.describing import Inside, look_inside
-from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, digest_of, lock_of
+from trainmark.environment.entry import Build, Entry, Links, Placeholder, Variant, digest_of, lock_of
 from trainmark.environment.inspecting import imports_of, inspect, pins_of
 from trainmark.environment.interpreter import Interpreter, choose, probe
 from trainmark.environment.lock import canonical, render_lock
@@ -29,7 +30,7 @@ class Request:
     """What to make: ``wheels`` take the place of pins of the same name; ``index`` is searched beside pip's own.
 
     A framework that the public index does not have comes from one of the wheels, or from ``index`` alone.
-    ``extras`` are the names of those to build.
+    ``extras`` are the names of those to add.
     """
 
     entry: Entry
@@ -62,7 +63,7 @@ def create(request: Request, *, home: Path, say: Say) -> Created:
     entry, folder = request.entry, folder_of(home, request.entry.framework)
     extras = entry.find_extras(request.extras)
     lock_of(entry, request.variant)
-    wheels = tuple(_record(path) for path in request.wheels)
+    wheels = tuple(_record(path, entry) for path in request.wheels)
     with guarded(home, entry.framework, say) as guard:
         stamp = read_stamp(folder)
         if (
@@ -78,7 +79,8 @@ def create(request: Request, *, home: Path, say: Say) -> Created:
         if placeholder is not None and request.index is None:
             raise InputError(_where_else(placeholder))
         for name, extra in extras.items():
-            _must_have_tools(name, extra)
+            if extra.build is not None:
+                _must_have_tools(name, extra.build)
         interpreter = choose(entry, request.python)
         clear(folder)
         installer = Installer(folder, log_of(home, entry.framework), held=(guard,))
@@ -138,8 +140,8 @@ def _where_else(placeholder: Placeholder) -> str:
     )
 
 
-def _must_have_tools(name: str, extra: Extra) -> None:
-    missing = [tool for tool in extra.build.needs if shutil.which(tool) is None]
+def _must_have_tools(name: str, build: Build) -> None:
+    missing = [tool for tool in build.needs if shutil.which(tool) is None]
     if missing:
         raise InputError(
             f"--extra {name} is built from source, and {', '.join(missing)} "
@@ -171,13 +173,20 @@ def _make(
     placeholder = _unsourced(entry, wheels)
     if placeholder is not None and index is not None:
         fetched = _fetch(placeholder, index, installer)
-        files, wheels, index = [*files, fetched], (*wheels, _record(fetched)), None
+        files, wheels, index = [*files, fetched], (*wheels, _record(fetched, entry)), None
     lock = lock_of(entry, request.variant).without(wheel.package for wheel in wheels)
     pins = folder / "pins.txt"
     pins.write_text(render_lock(lock.pins, heading=()), encoding="utf-8")
     installer.install(["-r", str(pins), *map(str, files)], index=index, hint=hint)
     shutil.rmtree(_fetched_into(folder), ignore_errors=True)
+    if links := entry.variants[request.variant].links:
+        _link(links, folder)
     for name, extra in entry.find_extras(request.extras).items():
+        if extra.build is None:
+            say(f"adding '{name}' to '{entry.framework}'")
+            # What the lock pins may not become another version for an extra's sake.
+            installer.install(["-c", str(pins), *extra.requirements], index=index, hint="")
+            continue
         say(f"building '{name}' for '{entry.framework}' from source; this takes minutes")
         if extra.build.requirements:
             installer.install(extra.build.requirements, index=index, hint=hint)
@@ -213,6 +222,13 @@ def _fetch(placeholder: Placeholder, index: str, installer: Installer) -> Path:
     return next(into.glob("*.whl"))
 
 
+def _link(links: Links, folder: Path) -> None:
+    (packages,) = folder.glob("lib/python3*/site-packages")
+    into = packages / links.into
+    for file in sorted(packages.glob(links.files)):
+        (into / file.name).symlink_to(os.path.relpath(file, into))
+
+
 def _fetched_into(folder: Path) -> Path:
     return folder / "fetched"
 
@@ -232,7 +248,7 @@ def _must_be_right(entry: Entry, stamp: Stamp, inside: Inside, log: Path) -> Non
             )
 
 
-def _record(path: Path) -> WheelRecord:
+def _record(path: Path, entry: Entry) -> WheelRecord:
     parts = path.name.removesuffix(".whl").split("-")
     if path.suffix != ".whl" or len(parts) not in (5, 6):
         raise InputError(f"--wheel {path}: not the name of a wheel (name-version-python-abi-platform.whl)")
@@ -241,7 +257,8 @@ def _record(path: Path) -> WheelRecord:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"--wheel {path}: {error.strerror or error}") from error
-    return WheelRecord(package=canonical(parts[0]), file=path.name, sha256=digest)
+    package = canonical(parts[0])
+    return WheelRecord(package=entry.stands_for.get(package, package), file=path.name, sha256=digest)
 
 
 def _without_credentials(url: str | None) -> str | None:

@@ -122,6 +122,8 @@ def run_script(
 
 
 def _why(done: "subprocess.CompletedProcess[str]") -> str:
+    if done.returncode == 0:
+        return "ended without an answer, as nothing does that is a Python interpreter"
     if done.returncode < 0:
         return f"was killed by {signal.Signals(-done.returncode).name}"
     lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]

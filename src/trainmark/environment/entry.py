@@ -9,7 +9,7 @@ from typing import Annotated
 import yaml
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
-from trainmark.environment.lock import Lock, read_lock, read_pin
+from trainmark.environment.lock import Lock, Pin, read_lock, read_pin
 from trainmark.errors import InputError, nearest
 
 CATALOG = Path(__file__).parent / "catalog"
@@ -23,6 +23,18 @@ class Variant(StrEnum):
     CUDA = "cuda"
 
 
+class Links(BaseModel):
+    """Links that a made environment gets: to the ``files`` (a pattern), in the folder ``into``, both in site-packages.
+
+    For a framework whose libraries look for others beside themselves, when those come as packages of their own.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    into: str
+    files: str
+
+
 class VariantRequirements(BaseModel):
     """What a variant's lock is resolved from (pip requirements), and where else its packages are."""
 
@@ -30,6 +42,7 @@ class VariantRequirements(BaseModel):
 
     requirements: tuple[str, ...] = Field(min_length=1)
     hint: str = ""
+    links: Links | None = None
 
 
 def _exact(text: str) -> str:
@@ -72,18 +85,27 @@ class Build(BaseModel):
 
 
 class Extra(BaseModel):
-    """An addition to an environment that is made on demand, because it must be built where it is used."""
+    """An addition to an environment that is made on demand: wheels, or something to ``build`` where it is used.
+
+    ``requirements`` are the wheels with all that they need besides the lock, or what is built.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     requirements: tuple[ExactPin, ...] = Field(min_length=1)
     imports: tuple[str, ...]
-    build: Build
+    build: Build | None = None
+
+    @property
+    def pins(self) -> tuple[Pin, ...]:
+        """All that it installs: the tools of its build first."""
+        tools = self.build.requirements if self.build else ()
+        return tuple(pin for text in (*tools, *self.requirements) if (pin := read_pin(text)))
 
     def digest_line(self, name: str) -> str:
-        """Return a line that changes with everything that decides what is built."""
-        built = {"requirements": self.requirements, **self.build.model_dump(exclude={"needs"})}
-        return f"extra {name} {json.dumps(built, sort_keys=True)}"
+        """Return a line that changes with everything that decides what is installed or built."""
+        build = {"build": self.build.model_dump(exclude={"needs"})} if self.build else {}
+        return f"extra {name} {json.dumps({'requirements': self.requirements, **build}, sort_keys=True)}"
 
 
 class Entry(BaseModel):
@@ -94,7 +116,8 @@ class Entry(BaseModel):
     ``env_vars`` are set for every run. ``versions`` names attribute paths (``torch.version.cuda``; functions are
     called) by which the framework reports its own ``version``, ``cuda``, ``cudnn`` and ``nccl``. ``placeholder``
     is there for a framework that the public index does not have; the locks then hold its dependencies alone.
-    ``extras`` are built on demand. ``folder`` is where the entry and its locks stand.
+    ``stands_for`` maps the name of another build of a package to the pin whose place a wheel of it takes, when the
+    user gives one. ``extras`` are added on demand. ``folder`` is where the entry and its locks stand.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -108,6 +131,7 @@ class Entry(BaseModel):
     versions: Mapping[str, str]
     variants: Mapping[Variant, VariantRequirements] = Field(min_length=1)
     placeholder: Placeholder | None = None
+    stands_for: Mapping[str, str] = {}
     extras: Mapping[str, Extra] = {}
     folder: Path = CATALOG
 
@@ -154,9 +178,12 @@ def lock_of(entry: Entry, variant: Variant) -> Lock:
 
 
 def digest_of(entry: Entry, variant: Variant, wheels: Mapping[str, str], extras: Iterable[str]) -> str:
-    """Return the digest of what an environment is made from: the lock, the wheels given (SHA-256), the extras."""
+    """Return the digest of what an environment is made from: lock, links, the wheels given (SHA-256), extras."""
+    lock = lock_of(entry, variant)
     lines = [extra.digest_line(name) for name, extra in entry.find_extras(extras).items()]
-    return lock_of(entry, variant).digest(wheels, lines)
+    if links := entry.variants[variant].links:
+        lines.append(f"links {links.files} into {links.into}")
+    return lock.digest(wheels, lines)
 
 
 def _read(path: Path) -> Entry:

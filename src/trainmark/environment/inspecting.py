@@ -15,7 +15,7 @@ from trainmark.environment.describing import (
     look_inside,
 )
 from trainmark.environment.entry import CATALOG, Entry, entries, find_entry, lock_of, minor_of
-from trainmark.environment.lock import Pin, canonical, read_pin
+from trainmark.environment.lock import Pin, canonical
 from trainmark.environment.places import python_of
 from trainmark.environment.resolving import Environment, Kind, UnusableEnvironment
 from trainmark.environment.stamp import Stamp, read_stamp
@@ -94,9 +94,8 @@ def pins_of(entry: Entry, stamp: Stamp) -> tuple[Pin, ...]:
     """Return what must be installed: the lock without what wheels replaced, and the extras with their tools."""
     pins = {pin.name: pin for pin in lock_of(entry, stamp.variant).without(stamp.wheel_digests).pins}
     for extra in entry.find_extras(stamp.extras).values():
-        for text in (*extra.build.requirements, *extra.requirements):
-            if pin := read_pin(text):
-                pins.setdefault(pin.name, pin)
+        for pin in extra.pins:
+            pins.setdefault(pin.name, pin)
     return tuple(pins.values())
 
 

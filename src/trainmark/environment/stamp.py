@@ -12,7 +12,7 @@ from trainmark.files import to_json, write_atomically
 
 
 class WheelRecord(BaseModel):
-    """A wheel that the user gave in place of a pin of the lock."""
+    """A wheel that the user gave in place of the pin ``package`` of the lock."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -24,7 +24,7 @@ class WheelRecord(BaseModel):
 class Stamp(BaseModel):
     """What a complete environment was made from. ``packages`` maps canonical names to installed versions.
 
-    ``extras`` are the names of those that were built. ``location`` is the absolute path where it was made: a venv
+    ``extras`` are the names of those that were added. ``location`` is the absolute path where it was made: a venv
     does not work elsewhere. ``index`` is the extra index that the user gave, without its credentials.
     """
 

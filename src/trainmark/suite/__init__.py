@@ -3,7 +3,7 @@
 from trainmark.suite.case import AXES, MAX_BATCH, Case, Device, Layout, Option, Precision, Word
 from trainmark.suite.document import Document, read_document
 from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite, parse_suite
-from trainmark.suite.model import Dataset, Limits, MakeImages, Suite
+from trainmark.suite.model import EACH_ITS_OWN, Dataset, Limits, MakeImages, Suite
 from trainmark.suite.naming import NamingScheme, log_name
 from trainmark.suite.outcome import Outcome
 from trainmark.suite.protocol import Protocol, ProtocolName
@@ -11,6 +11,7 @@ from trainmark.suite.selection import select
 
 __all__ = [
     "AXES",
+    "EACH_ITS_OWN",
     "MAX_BATCH",
     "MAX_CASES",
     "Case",

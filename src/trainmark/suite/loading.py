@@ -52,6 +52,7 @@ def _checked(document: Document) -> Suite:
         suite = Suite.model_validate(settings | {"cases": tuple({case.id: case for case in cases}.values())})
     except ValidationError as error:
         raise _explained(document, (), error, Suite) from None
+    _check_environments(document, suite)
     _check_data(document, suite)
     _check_names(document, suite)
     return _with_absolute_paths(suite, path.resolve().parent)
@@ -155,21 +156,40 @@ def _mappings(document: Document, key: Key) -> list[dict[str, Any]]:
 def _with_absolute_paths(suite: Suite, base: Path) -> Suite:
     """Resolve what the file says relative to itself, so that the suite as resolved can stand anywhere."""
     datasets = {name: _located(dataset, base) for name, dataset in suite.datasets.items()}
-    # A name without a slash is an environment's, not a path.
-    python = suite.environment
+    asked = suite.environment
     return suite.model_copy(
         update={
             "datasets": datasets,
             "cards": tuple(str(base / card) for card in suite.cards),
-            "environment": str(base / Path(python).expanduser()) if os.sep in python else python,
+            "environment": _interpreter(asked, base)
+            if isinstance(asked, str)
+            else {framework: _interpreter(word, base) for framework, word in asked.items()},
         }
     )
+
+
+def _interpreter(word: str, base: Path) -> str:
+    """A name without a slash is an environment's, not a path."""
+    return str(base / Path(word).expanduser()) if os.sep in word else word
 
 
 def _located(dataset: Dataset, base: Path) -> Dataset:
     path = str(base / dataset.path) if dataset.path else dataset.path
     formats = {form: str(base / folder) for form, folder in dataset.formats.items()}
     return dataset.model_copy(update={"path": path, "formats": formats})
+
+
+def _check_environments(document: Document, suite: Suite) -> None:
+    if isinstance(suite.environment, str):
+        return
+    known = list(dict.fromkeys(case.framework for case in suite.cases))
+    for framework in suite.environment:
+        if framework not in known:
+            raise document.error(
+                ("environment", framework),
+                f"no case of this suite has this framework{nearest(framework, known)} "
+                f"(the suite's: {', '.join(known)})",
+            )
 
 
 def _check_data(document: Document, suite: Suite) -> None:

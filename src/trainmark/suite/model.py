@@ -9,9 +9,11 @@ from pydantic import (
     BaseModel,
     BeforeValidator,
     ConfigDict,
+    Discriminator,
     Field,
     PositiveFloat,
     PositiveInt,
+    Tag,
 )
 
 from trainmark.suite.case import Case, Count, Word
@@ -53,17 +55,21 @@ class MakeImages(BaseModel):
 
 
 class RecordForm(StrEnum):
-    """The forms other than an image folder in which a data set can lie; see ``trainmark data convert``."""
+    """The forms other than an image folder in which a data set can lie; see ``trainmark data convert``.
+
+    OneFlow's ``ofrecord`` can only be given: nothing of ours makes it.
+    """
 
     TFRECORD = "tfrecord"
     RECORDIO = "recordio"
+    OFRECORD = "ofrecord"
 
 
 class Dataset(BaseModel):
     """Where a data set lies (relative to the suite's file), and how to make it if it may be made.
 
     ``path`` is its image folder; ``formats`` are the folders where the same pictures lie in another form. A form that a
-    program takes and that is not there is converted from the image folder.
+    program takes and that is not there is converted from the image folder, OFRecord excepted.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -73,12 +79,30 @@ class Dataset(BaseModel):
     formats: Mapping[RecordForm, str] = Field(default_factory=dict)
 
 
+EACH_ITS_OWN = "auto"
+"""The environment that is each framework's own."""
+
+_ONE, _EACH = "str", "dict[str,str]"
+
+
+def _how_given(value: Any) -> str:
+    return _EACH if isinstance(value, Mapping) else _ONE
+
+
+Environments = Annotated[
+    Annotated[str, Tag(_ONE)] | Annotated[Mapping[Word, str], Tag(_EACH)], Discriminator(_how_given)
+]
+"""One environment for every case, or one for each framework."""
+
+
 class Suite(BaseModel):
     """A suite as resolved: cases in the order in which they run, and all that their runs need.
 
     ``environment`` is ``auto`` (each framework's own, made by ``trainmark env create``), ``system`` (the Python that
     runs trainmark), ``docker`` or ``apptainer`` (the card's image), or the path of a Python interpreter, with a
-    slash in it. ``cards`` are files of further workload cards. ``equivalence`` asks for the certificate that several
+    slash in it; or such a word or path by framework, ``auto`` for those that are not named.
+
+    ``cards`` are files of further workload cards. ``equivalence`` asks for the certificate that several
     frameworks do equal work. Paths are relative to the suite's file. ``cases`` is the expanded matrix.
     """
 
@@ -86,7 +110,7 @@ class Suite(BaseModel):
 
     name: Word
     description: str = ""
-    environment: str = "auto"
+    environment: Environments = EACH_ITS_OWN
     protocol: Protocol = Field(default_factory=lambda: Protocol.model_validate(ProtocolName.ADAPTIVE.value))
     limits: Limits = Limits()
     cards: tuple[str, ...] = ()
@@ -94,3 +118,9 @@ class Suite(BaseModel):
     naming: NamingScheme = NamingScheme.CASE
     equivalence: bool = True
     cases: tuple[Case, ...]
+
+    def environment_of(self, framework: str) -> str:
+        """Return the word or path that says where a framework's cases run."""
+        if isinstance(self.environment, str):
+            return self.environment
+        return self.environment.get(framework, EACH_ITS_OWN)

@@ -1,0 +1,75 @@
+"""The developer's commands, with stand-ins for what they call: what they go on without, and what they remove."""
+
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+PROJECT = Path(__file__).parents[2]
+pytestmark = pytest.mark.skipif(shutil.which("make") is None, reason="make is not here")
+
+TRAINMARK = """\
+#!/bin/sh
+case "$*" in
+"env list --json") echo '[{"environment": "pytorch", "path": "/data/envs/pytorch"}]' ;;
+*mxnet*) echo "mxnet: no Python 3.11 was found" >&2; exit 1 ;;
+*) echo "made: $*" ;;
+esac
+"""
+PYTHON = """\
+#!/bin/sh
+case "$*" in
+"-m pytest"*) echo "pytest with $TRAINMARK_TEST_ENVS: $*" ;;
+*) exec python3 "$@" ;;
+esac
+"""
+
+
+@pytest.fixture
+def checkout(tmp_path: Path) -> Path:
+    """Return a folder with the Makefile and a .venv of stand-ins."""
+    shutil.copy(PROJECT / "Makefile", tmp_path)
+    (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "requirements").mkdir()
+    (tmp_path / "requirements" / "dev.lock").touch()
+    (tmp_path / ".venv" / "bin").mkdir(parents=True)
+    scripts = {"trainmark": TRAINMARK, "python": PYTHON}
+    for name in ("trainmark", "python", "ruff", "mypy", "lint-imports"):
+        script = tmp_path / ".venv" / "bin" / name
+        script.write_text(scripts.get(name, "#!/bin/sh\n"))
+        script.chmod(0o755)
+    (tmp_path / ".venv" / ".made").touch()
+    return tmp_path
+
+
+def make(checkout: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(["make", *words], cwd=checkout, capture_output=True, text=True, check=False)
+
+
+def test_an_environment_that_cannot_be_made_does_not_stop_the_tests(checkout: Path) -> None:
+    done = make(checkout, "test", "PYTEST_FLAGS=-k words")
+    assert done.returncode == 0, done.stderr
+    assert "mxnet: no Python 3.11 was found" in done.stderr
+    assert "== going on without it" in done.stdout
+    assert "made: env create --all" in done.stdout
+    assert done.stdout.endswith("pytest with /data/envs: -m pytest -k words\n")
+
+
+def test_clean_removes_the_demos_results_and_leaves_those_of_runs(checkout: Path) -> None:
+    for name in ("demo-report", "results"):
+        (checkout / name).mkdir()
+    assert make(checkout, "clean").returncode == 0
+    assert [(checkout / name).exists() for name in (".venv", "demo-report", "results")] == [
+        False,
+        False,
+        True,
+    ]
+
+
+def test_what_a_developer_leaves_in_the_checkout_is_not_offered_to_git(checkout: Path) -> None:
+    shutil.copy(PROJECT / ".gitignore", checkout)
+    subprocess.run(["git", "init", "--quiet"], cwd=checkout, check=True)
+    words = ["git", "check-ignore", ".venv/x", "demo-report/x", "results/x", "docs/results/x"]
+    told = subprocess.run(words, cwd=checkout, capture_output=True, text=True, check=False)
+    assert told.stdout.split() == [".venv/x", "demo-report/x", "results/x"]
