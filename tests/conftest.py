@@ -4,9 +4,23 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 if TYPE_CHECKING:
     from fakes import Bench
+
+
+# How long an example takes says more of what else the machine does than of the code.
+settings.register_profile("trainmark", deadline=None)
+settings.load_profile("trainmark")
+
+
+def pytest_configure() -> None:
+    """Refuse to skip the tests of frameworks that must be there."""
+    from frameworks import what_is_required_and_missing
+
+    if missing := what_is_required_and_missing():
+        raise pytest.UsageError(missing)
 
 
 @pytest.fixture

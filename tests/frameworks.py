@@ -1,9 +1,20 @@
 """Where the tests find the frameworks' environments."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
+
+INSTALLABLE = {
+    "pytorch": "dali",
+    "tensorflow": "",
+    "mxnet": "horovod",
+    "paddle": "",
+    "jax": "",
+    "mindspore": "",
+}
+"""The frameworks whose wheels are on an index, and the extra that tests of each want."""
 
 
 def framework_python(framework: str) -> str:
@@ -20,4 +31,39 @@ def needs_framework(framework: str) -> pytest.MarkDecorator:
     return pytest.mark.skipif(
         not framework_python(framework),
         reason=f"TRAINMARK_TEST_ENVS has no environment '{framework}' (trainmark env create {framework})",
+    )
+
+
+def has_extra(framework: str, extra: str) -> bool:
+    """Tell whether a framework's environment is there and was made with the extra."""
+    python = framework_python(framework)
+    return (
+        bool(python)
+        and extra in json.loads((Path(python).parents[1] / "environment.json").read_text())["extras"]
+    )
+
+
+def needs_extra(framework: str, extra: str) -> pytest.MarkDecorator:
+    """Return the mark of tests that start processes in an environment with this extra."""
+    return pytest.mark.skipif(
+        not has_extra(framework, extra),
+        reason=f"TRAINMARK_TEST_ENVS has no environment '{framework}' with '{extra}' "
+        f"(trainmark env create {framework} --extra {extra})",
+    )
+
+
+def what_is_required_and_missing() -> str | None:
+    """Return, in one line, what TRAINMARK_REQUIRE_ENVS=1 wants and is not there, and what to do; None without any."""
+    if os.environ.get("TRAINMARK_REQUIRE_ENVS", "0") in ("", "0"):
+        return None
+    missing = [
+        f"trainmark env create {name}" + (f" --extra {extra}" if extra else "")
+        for name, extra in INSTALLABLE.items()
+        if not framework_python(name) or (extra and not has_extra(name, extra))
+    ]
+    place = os.environ.get("TRAINMARK_TEST_ENVS", "(not set)")
+    return (
+        f"TRAINMARK_TEST_ENVS={place} lacks what TRAINMARK_REQUIRE_ENVS wants: {'; '.join(missing)}"
+        if missing
+        else None
     )

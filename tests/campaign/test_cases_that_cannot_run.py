@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from fakes import CARD, Bench, Listener
+from made_environments import make_empty_environment
 from trainmark.dataset import ImageFolderSpec, make_image_folder
 from trainmark.errors import InputError
 from trainmark.store import CaseResult
@@ -83,6 +84,41 @@ def test_an_environment_that_is_not_made_yet_is_unsupported_with_the_way_out(ben
     case = bench.run().cases[0]
     assert case.outcome is Outcome.UNSUPPORTED
     assert case.reason == "environment 'pytorch' is not created yet (trainmark env create pytorch)"
+
+
+def test_an_environment_that_was_moved_is_unsupported_with_the_way_out(bench: Bench) -> None:
+    make_empty_environment(bench.folder / "before", "pytorch")
+    (bench.folder / "before").rename(bench.folder / "home")
+    bad = beside_a_good_one(
+        bench,
+        {"workload": "trainmark", "framework": "pytorch", "model": "mobilenet_v1"},
+        environment={"pytorch": "auto", "fake": "system"},
+    )
+    assert bad.outcome is Outcome.UNSUPPORTED
+    assert bad.reason == (
+        f"environment 'pytorch' was moved to {bench.folder}/home/envs/pytorch, and a venv works only where it was "
+        "made (trainmark env create pytorch)"
+    )
+
+
+NO_PYTHON = [
+    ("envs/away/python", "{}/envs/away/python: not a Python interpreter that can be started"),
+    ("{}/card.yaml", "{}/card.yaml: not a Python interpreter that can be started"),
+    ("/bin/true", "/bin/true: ended without an answer, as nothing does that is a Python interpreter"),
+    ("/bin/false", "/bin/false: exit code 1"),
+]
+
+
+@pytest.mark.parametrize(("path", "reason"), NO_PYTHON, ids=[path for path, _ in NO_PYTHON])
+def test_a_path_that_is_no_python_makes_the_cases_of_its_framework_unsupported_and_no_others(
+    bench: Bench, path: str, reason: str
+) -> None:
+    bad = beside_a_good_one(
+        bench,
+        {"workload": "trainmark", "framework": "pytorch", "model": "mobilenet_v1"},
+        environment={"pytorch": path.format(bench.folder), "fake": "system"},
+    )
+    assert (bad.outcome, bad.reason) == (Outcome.UNSUPPORTED, reason.format(bench.folder))
 
 
 DATA = {"axes": AXES | {"data": {"flags": []}}}

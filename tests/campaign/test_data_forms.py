@@ -144,3 +144,49 @@ def test_a_damaged_picture_stops_the_conversion_and_fails_the_case(bench: Bench)
 def test_a_form_that_does_not_exist_is_a_mistake_in_the_suite(bench: Bench) -> None:
     with pytest.raises(InputError, match=r"datasets.photos.formats.tfrecords.*did you mean 'tfrecord'"):
         bench.write({"data": "photos"}, datasets={"photos": {"path": "p", "formats": {"tfrecords": "x"}}})
+
+
+def ofrecord(folder: Path) -> Path:
+    """Return a folder with the names that OneFlow's own tool gives its parts."""
+    (folder / "train").mkdir(parents=True)
+    (folder / "train" / "part-00000").write_bytes(b"records")
+    return folder
+
+
+def test_ofrecord_is_taken_from_where_the_suite_says(bench: Bench) -> None:
+    given = ofrecord(bench.folder / "records")
+    bench.write(
+        {"data": "photos"}, card=taking("ofrecord"), datasets={"photos": {"formats": {"ofrecord": "records"}}}
+    )
+    assert bench.run().cases[0].outcome is Outcome.OK
+    assert told(bench) == str(given)
+
+
+@pytest.mark.parametrize(
+    ("dataset", "reason"),
+    [
+        (
+            {"make": MAKE},
+            "is not there as ofrecord, and nothing converts to it: give 'formats: {{ofrecord: FOLDER}}'",
+        ),
+        ({"formats": {"ofrecord": "nowhere"}}, "{}/nowhere: no such folder"),
+        ({"formats": {"ofrecord": "empty"}}, "{}/empty: holds no OFRecord (train/part-00000)"),
+    ],
+)
+def test_ofrecord_that_is_not_there_is_neither_made_nor_converted(
+    bench: Bench, dataset: dict[str, Any], reason: str
+) -> None:
+    (bench.folder / "empty").mkdir()
+    bench.write({"data": "photos"}, card=taking("ofrecord"), datasets={"photos": dataset})
+    case = bench.run().cases[0]
+    assert (case.outcome, case.reason) == (
+        Outcome.FAILED,
+        f"data set 'photos': {reason.format(bench.folder)}",
+    )
+    assert not list(bench.folder.glob("home/datasets/*"))
+
+
+def test_nothing_converts_to_ofrecord(bench: Bench) -> None:
+    make_image_folder(bench.folder / "photos", PICTURES, jobs=1)
+    with pytest.raises(InputError, match="nothing converts to ofrecord; OneFlow-Benchmark's own tools do"):
+        convert(bench.folder / "photos", bench.folder / "records", Form.OFRECORD)

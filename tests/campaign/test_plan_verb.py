@@ -1,6 +1,7 @@
 """``trainmark plan``: every case with its commands, and nothing run, made or written."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -41,6 +42,27 @@ def test_the_printed_command_is_the_one_that_runs(bench: Bench, capsys: pytest.C
     assert run.commands == (command,)
 
 
+def test_each_framework_is_planned_in_the_environment_that_the_suite_gives_it(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINMARK_HOME", str(bench.folder / "home"))
+    given = {"pytorch": "system", "jax": "/opt/jax/bin/python", "tensorflow": "docker"}
+    own = {"workload": "trainmark", "model": "mobilenet_v1"}
+    frameworks = [*given, "mxnet"]
+    layouts = {"jax": "nhwc"}
+    bench.write(
+        *({**own, "framework": name, "layout": layouts.get(name, "nchw")} for name in frameworks),
+        environment=given,
+    )
+    in_pytorch, in_jax, in_tensorflow, in_mxnet = map(
+        json.loads, planned(bench, capsys, "--json").splitlines()
+    )
+    assert in_pytorch["commands"][0]["words"][0] == sys.executable
+    assert in_jax["commands"][0]["words"][0] == "/opt/jax/bin/python"
+    assert in_tensorflow["cannot_run"] == "workload 'trainmark' names no image, so it cannot run in docker"
+    assert in_mxnet["commands"][0]["words"][0] == str(bench.folder / "home/envs/mxnet/bin/python")
+
+
 def test_json_gives_one_object_a_case(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
     suite = bench.write({}, {"nodes": 2})
     first, second = map(json.loads, planned(bench, capsys, "--json").splitlines())
@@ -67,6 +89,10 @@ def test_only_plans_the_chosen_cases(bench: Bench, capsys: pytest.CaptureFixture
             ":3: defaults.workload: no workload 'trainmrk'",
         ),
         ("axes: {nodes: 1}\nenvironment: pytoch\n", ":3: environment: no environment 'pytoch'; did you mean"),
+        (
+            "axes: {nodes: 1}\nenvironment:\n  pytorch: jaxx\n",
+            ":4: environment.pytorch: no environment 'jaxx'; did you mean 'jax'",
+        ),
         (
             "axes:\n  data: [synthetic]\ninclude:\n  - {data: photo}\n",
             ":5: include[0].data: 'photo' is no data set",

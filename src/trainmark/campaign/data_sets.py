@@ -46,6 +46,9 @@ class DataSets:
         Raises ``TrainmarkError`` with the reason why it cannot be had.
         """
         location = self.location(name, form)
+        if form is Form.OFRECORD:
+            self._require_ofrecord(name)
+            return
         if form in _forms(self._suite[name]):
             found = datasets.describe_converted(location)
             if found.form is not form:
@@ -63,6 +66,14 @@ class DataSets:
             jobs=self._cores,
             progress=lambda done, total: preparing(what, done, total),
         )
+
+    def _require_ofrecord(self, name: str) -> None:
+        given = _forms(self._suite[name]).get(Form.OFRECORD)
+        if given is None:
+            raise InputError(
+                "is not there as ofrecord, and nothing converts to it: give 'formats: {ofrecord: FOLDER}'"
+            )
+        datasets.require_ofrecord(Path(given))
 
     def _prepare_pictures(self, name: str, preparing: Preparing) -> Path:
         dataset, location = self._suite[name], self.location(name, Form.IMAGE_FOLDER)

@@ -158,6 +158,7 @@ class _Campaign:
         if self._order.suite.equivalence:
             limits = self._order.suite.limits
             certificates(self._site, self._order.cases, self._order.out, limits, self._audience.readying)
+        self._keeper.certify(kept_certificates(self._order.out))
         self._keeper.catch_up(zip(self._order.cases, self.runs, strict=True))
         schedule = Schedule(self._order.suite.protocol, [as_attempts(runs) for runs in self.runs])
         while (index := schedule.next()) is not None:
@@ -213,7 +214,9 @@ class _Campaign:
         return record
 
     def _execute(self, case: Case, protocol: Protocol, repeat: int, folder: Path) -> OutcomeRecord:
-        port = free_ports(PORTS_BESIDE_RANKS + case.world_size)
+        # A case with more ranks than this machine can hold is not started, and needs none.
+        ranks = min(case.world_size, max(self._site.machine.cores, self._site.machine.gpus))
+        port = free_ports(PORTS_BESIDE_RANKS + ranks)
         found = self._find(case, protocol, Run(repeat, folder.absolute(), self._site.data(case), port))
         self._directory.begin(folder)
         if isinstance(found, CannotStart):

@@ -33,7 +33,7 @@ from trainmark.placement import (
     prepared_key,
     this_machine,
 )
-from trainmark.suite import MAX_BATCH, Case, Outcome, Protocol, Suite
+from trainmark.suite import EACH_ITS_OWN, MAX_BATCH, Case, Outcome, Protocol, Suite
 from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
 
 SYNTHETIC = "synthetic"
@@ -165,8 +165,8 @@ class Site:
         return Place(interpreter, collect(None, environment_lock=lock, git_dir=PROJECT))
 
     def _environment(self, case: Case) -> str:
-        asked = self._suite.environment
-        return self.workload(case).card.environment if asked == "auto" else asked
+        asked = self._suite.environment_of(case.framework)
+        return self.workload(case).card.environment if asked == EACH_ITS_OWN else asked
 
     def _find_place(self, name: str, framework: str) -> Place | CannotStart:
         try:

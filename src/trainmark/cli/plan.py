@@ -56,6 +56,7 @@ def _as_text(case: "Case", found: "Plan | CannotStart", said: set[str]) -> str:
     lines = [f"\n# {case.id}"]
     if _reason(found):
         lines.append(f"# cannot run here: {_reason(found)}")
+    lines += [f"# by hand: {need}" for need in getattr(found, "by_hand", ())]
     heading = None
     for description, command in _preparation(found):
         if command not in said:
@@ -81,6 +82,7 @@ def _as_json(case: "Case", found: "Plan | CannotStart") -> str:
             {"node": c.node, "words": c.words, "variables": c.variables, "without": c.without}
             for c in getattr(found, "commands", ())
         ],
+        "by_hand": list(getattr(found, "by_hand", ())),
         "cannot_run": _reason(found),
     }
     return json.dumps(value, ensure_ascii=False) + "\n"

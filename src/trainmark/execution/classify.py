@@ -5,13 +5,10 @@ import signal
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmark.execution.last_words import Stream, Word, read_tail, streams, words
+from trainmark.execution.reports import Report, openmpi_message, reports
 from trainmark.logs.events import read_events
 from trainmark.suite import Outcome
-
-TAIL_BYTES = 64 * 1024
-
-RANK_STDERR = "stderr.rank"
-"""What a rank alone wrote to its standard error, beside the log; its number follows (``ranks.py``)."""
 
 _OOM = re.compile(
     rb"CUDA out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|can't allocate memory|MemoryError\b"
@@ -20,12 +17,6 @@ _OOM = re.compile(
     re.IGNORECASE,
 )
 _NO_SPACE = re.compile(rb"No space left on device")
-_TORCHRUN_FAILURE = re.compile(
-    rb"^\[\d+\]:\n[^\[]*?\brank\s*:\s*(\d+) \(local_rank[^\[]*?\bexitcode\s*:\s*(-?\d+)", re.MULTILINE
-)
-"""One rank in the report with which torchrun ends (``ChildFailedError``); the root cause comes last."""
-_RANKS_FAILURE = re.compile(rb"^trainmark-ranks: rank (\d+) ended with exit code (-?\d+)$", re.MULTILINE)
-"""The line with which ``ranks.py`` ends when a rank failed."""
 _RANK = {Outcome.OOM: 0, Outcome.UNSUPPORTED: 1, Outcome.INVALID: 2, Outcome.FAILED: 3}
 """Of what several ranks say of their end, the first in this order is the cause; the rest follow from it."""
 
@@ -49,26 +40,21 @@ def classify(ended: Exit, events: Path, log: Path) -> tuple[Outcome, str | None]
         return said
     if ended.code == 0:
         return Outcome.OK, None
-    tail = _tail(log)
+    tail, printed = read_tail(log), streams(log)
+    everything = [*printed, Stream(None, tail)]
     # The last one: a program may have said so before, gone on with less, and ended for another reason.
-    if (match := _last(_OOM, tail)) is not None:
-        return Outcome.OOM, f"out of memory: {_line_at(tail, match.start())}"
-    if (match := _last(_NO_SPACE, tail)) is not None:
-        return Outcome.FAILED, f"a disk is full: {_line_at(tail, match.start())}"
-    number, rank = _culprit(tail, lost) or (ended.code, None)
-    who = "the program" if rank is None else f"rank {rank}"
-    if number == -signal.SIGKILL and ended.oom_kills:
-        return Outcome.OOM, f"{who} was killed by the kernel for want of memory"
-    if number < 0:
-        return Outcome.FAILED, f"{who} was killed by signal {-number} ({_signal_name(-number)})"
-    # Our own launcher keeps the ranks apart; of what they wrote into one log, the last line may be anybody's.
-    last = _last_line(_tail(log.with_name(f"{RANK_STDERR}{rank}")) if _RANKS_FAILURE.search(tail) else tail)
-    return Outcome.FAILED, f"{who} ended with exit code {number}" + (f": {last}" if last else "")
+    if (found := _last(_OOM, everything)) is not None:
+        return Outcome.OOM, f"out of memory{_on(found)}: {_readable(found.line)}"
+    if (found := _last(_NO_SPACE, everything)) is not None:
+        return Outcome.FAILED, f"a disk is full: {_readable(found.line)}"
+    if (report := _first_cause(reports(tail), lost)) is not None:
+        return _by_report(report, ended, printed)
+    return _by_words(ended, printed, openmpi_message(tail))
 
 
 def last_step(log: Path) -> int | None:
     """Return the last step that a built-in worker's heartbeat named in the end of its log."""
-    steps = re.findall(rb"\bstep (\d+)/\d+", _tail(log))
+    steps = re.findall(rb"\bstep (\d+)/\d+", read_tail(log))
     return int(steps[-1]) if steps else None
 
 
@@ -94,45 +80,89 @@ def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None
     return min(said, key=lambda pair: _RANK[pair[0]], default=None), lost
 
 
-def _culprit(tail: bytes, lost: set[int]) -> tuple[int, int] | None:
-    """Return exit code and number of the rank that the launcher's report shows as the cause; None without one.
+def _by_report(report: Report, ended: Exit, printed: list[Stream]) -> tuple[Outcome, str]:
+    """Return the outcome of a run of which a launcher says which rank failed, and how."""
+    rank = report.rank
+    said = words(printed)
+    own = next((word for word in reversed(said) if word.rank == rank), None)
+    # A rank that another one has left raises or aborts, and may be the first that the launcher sees.
+    if own is not None and own.lost and (report.code > 0 or report.code == -signal.SIGABRT):
+        return _of_the_lost(own, said, ended)
+    if report.code < 0:
+        return _killed(f"rank {rank}", -report.code, ended)
+    # Where nobody keeps the ranks apart, what has no rank is likely to be its own.
+    own = own or next((word for word in reversed(said) if word.rank is None), None)
+    last = own.line if own is not None else _last_line([one for one in printed if one.rank == rank])
+    return Outcome.FAILED, f"rank {rank} ended with exit code {report.code}{_quoted(last)}"
 
-    What torchrun observed first is often a rank that lost its peer and was quicker to say so; and the ranks
+
+def _by_words(ended: Exit, printed: list[Stream], launchers: bytes) -> tuple[Outcome, str]:
+    """Return the outcome of a run of which nobody but the program, or nobody, says which rank failed.
+
+    ``launchers`` is what the launcher says of itself.
+    """
+    if ended.code < 0:
+        return _killed("the program", -ended.code, ended)
+    said = words(printed)
+    last = said[-1] if said else None
+    if last is not None and last.rank is not None:
+        return _of_the_lost(last, said, ended) if last.lost else _failed(last)
+    line = launchers or _last_line(printed) if last is None else last.line
+    return Outcome.FAILED, f"the program ended with exit code {ended.code}{_quoted(line)}"
+
+
+def _of_the_lost(word: Word, said: list[Word], ended: Exit) -> tuple[Outcome, str]:
+    """Return why a rank lost another one: by that one's words, by the kernel's, or else by its own."""
+    cause = next((w for w in reversed(said) if not w.lost and w.rank not in (None, word.rank)), None)
+    if cause is not None:
+        return _failed(cause)
+    loss = f"rank {word.rank} lost contact with another rank"
+    if ended.oom_kills:
+        return Outcome.OOM, f"{loss}, while the kernel killed a process for want of memory"
+    return Outcome.FAILED, f"{loss}{_quoted(word.line)}"
+
+
+def _failed(word: Word) -> tuple[Outcome, str]:
+    return Outcome.FAILED, f"rank {word.rank} failed{_quoted(word.line)}"
+
+
+def _killed(who: str, number: int, ended: Exit) -> tuple[Outcome, str]:
+    if number == signal.SIGKILL and ended.oom_kills:
+        return Outcome.OOM, f"{who} was killed by the kernel for want of memory"
+    return Outcome.FAILED, f"{who} was killed by signal {number} ({_signal_name(number)})"
+
+
+def _first_cause(reported: list[Report], lost: set[int]) -> Report | None:
+    """Return the first report that can be the cause, the first at all where none can, None without any.
+
+    What a launcher observed first is often a rank that lost its peer and was quicker to say so; and the ranks
     that it ends itself, by SIGTERM, are no cause either.
     """
-    reported = _TORCHRUN_FAILURE.findall(tail) or _RANKS_FAILURE.findall(tail)
-    ranks = [(int(code), int(rank)) for rank, code in reported][::-1]
-    causes = [(code, rank) for code, rank in ranks if rank not in lost and code != -signal.SIGTERM]
-    return next(iter(causes or ranks), None)
+    causes = [one for one in reported if one.rank not in lost and one.code != -signal.SIGTERM]
+    return next(iter(causes or reported), None)
 
 
-def _tail(log: Path) -> bytes:
-    try:
-        with log.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - TAIL_BYTES))
-            return file.read()
-    except FileNotFoundError:
-        return b""
+def _last(pattern: re.Pattern[bytes], printed: list[Stream]) -> Word | None:
+    """Return the last line that holds ``pattern``, of the first rank whose words do."""
+    for stream in printed:
+        lines = [line for line in re.split(rb"\n", stream.text) if pattern.search(line)]
+        if lines:
+            return Word(stream.rank, lines[-1], lost=False)
+    return None
 
 
-def _last(pattern: re.Pattern[bytes], text: bytes) -> re.Match[bytes] | None:
-    return next(reversed(list(pattern.finditer(text))), None)
+def _on(word: Word) -> str:
+    return "" if word.rank is None else f" on rank {word.rank}"
 
 
-def _line_at(text: bytes, position: int) -> str:
-    start = text.rfind(b"\n", 0, position) + 1
-    return _readable(text[start:].split(b"\n", 1)[0])
+def _last_line(printed: list[Stream]) -> bytes:
+    """Return the last line that says something."""
+    lines = [line for stream in printed for line in re.split(rb"[\r\n]+", stream.text)]
+    return next((line for line in reversed(lines) if line.strip(b" =-\t")), b"")
 
 
-def _last_line(tail: bytes) -> str:
-    """Return the log's last line that says something, such as the exception's, not a launcher's frame."""
-    lines = [line for line in re.split(rb"[\r\n]+", tail) if line.strip(b" =-\t")]
-    errors = [
-        line for line in lines if re.match(rb"\s*(\[rank\d+\]:\s*)?[\w.]*(Error|Exception|Exit)\b", line)
-    ]
-    chosen = errors or lines
-    return _readable(chosen[-1]) if chosen else ""
+def _quoted(line: bytes) -> str:
+    return f": {text}" if (text := _readable(line)) else ""
 
 
 def _readable(line: bytes) -> str:

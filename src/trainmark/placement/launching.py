@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainmark.placement.plan import Interpreter
+from trainmark.placement.plan import Interpreter, Machine
 from trainmark.suite import Case
 from trainmark.workload import Launcher, Workload, filled
 
@@ -56,6 +56,37 @@ def starting_nodes(case: Case, workload: Workload) -> range:
     return range(1 if workload.card.launcher is Launcher.MPIRUN else case.nodes)
 
 
+def by_hand(case: Case, workload: Workload, interpreter: Interpreter, meeting: Meeting) -> tuple[str, ...]:
+    """Return what somebody must see to before the commands of a plan can be typed; nothing on one node."""
+    if case.nodes == 1:
+        return ()
+    everywhere = "every node needs what is under 'before', the environment and the data, under the same paths"
+    if workload.card.launcher is not Launcher.MPIRUN:
+        return (everywhere,)
+    first, others = meeting.hosts[0], ", ".join(meeting.hosts[1:])
+    container = interpreter.container
+    if container is None:
+        return (
+            everywhere,
+            f"mpirun on {first} starts the ranks of {others} by ssh, which must let it in without a password",
+        )
+    return (
+        everywhere,
+        f"{container.engine} starts a container on {first} only, so this cannot be typed as it stands: on {others} a "
+        f"container of {container.image} with the same folders must be running, and an sshd in it that lets in the "
+        f"one on {first} without a password; where it listens on a port P of its own, mpirun needs "
+        "'-mca plm_rsh_args \"-p P\"'",
+    )
+
+
+def missing(case: Case, workload: Workload, interpreter: Interpreter, machine: Machine) -> str | None:
+    """Return why the ranks of a case cannot be started on this machine, or None; images have launchers of their own."""
+    inside = interpreter.container is not None
+    if workload.card.launcher is not Launcher.MPIRUN or case.world_size == 1 or inside:
+        return None
+    return machine.no_openmpi
+
+
 def places(case: Case, workload: Workload, node: int, meeting: Meeting) -> list[dict[str, str]]:
     """Return the variables of each process of a node by which it knows its place, in torchrun's names."""
     if workload.card.launcher is Launcher.SPAWN and meeting.devices:
@@ -103,18 +134,21 @@ def _multiproc(case: Case, node: int, meeting: Meeting) -> tuple[str, ...]:
 
 
 def _mpirun(case: Case, meeting: Meeting, variables: tuple[str, ...]) -> tuple[str, ...]:
-    """Return OpenMPI's words as Horovod's documentation has them (horovod.readthedocs.io, "Horovod with MPI").
+    """Return OpenMPI's words as horovodrun calls it (horovod.readthedocs.io, "Horovod with MPI").
 
-    Without ``--bind-to none`` OpenMPI binds each rank, its loader's threads with it, to one core or socket.
+    Without ``--bind-to none`` OpenMPI binds each rank, its loader's threads with it, to one core or socket. Without
+    ``--tag-output`` the ranks' lines run into one another. Without ``-H`` it starts no more ranks than there are
+    physical cores.
     """
-    words = ("mpirun", "--allow-run-as-root", "-np", str(case.world_size))
+    hosts = meeting.hosts if case.nodes > 1 else ("localhost",)
+    slots = ",".join(f"{host}:{case.devices_per_node}" for host in hosts)
+    count = ("--tag-output", "-np", str(case.world_size), "-H", slots)
+    words = ("mpirun", "--allow-run-as-root", *count, "--bind-to", "none", "--map-by", "slot")
     if case.nodes == 1:
-        return (*words, "--bind-to", "none")
-    hosts = ",".join(f"{host}:{case.devices_per_node}" for host in meeting.hosts)
+        return words
     # Only these variables reach the other nodes.
     names = ("PATH", "LD_LIBRARY_PATH", *variables)
-    handed = [word for name in names for word in ("-x", name)]
-    return (*words, "-H", hosts, "--bind-to", "none", "--map-by", "slot", *handed)
+    return (*words, *(word for name in names for word in ("-x", name)))
 
 
 def _paddle(case: Case, meeting: Meeting, log_folder: str) -> tuple[str, ...]:

@@ -2,7 +2,9 @@
 
 import os
 import random
+import shutil
 import socket
+import subprocess
 from contextlib import ExitStack
 from pathlib import Path
 
@@ -12,14 +14,13 @@ from trainmark.placement.plan import Machine
 
 
 def this_machine() -> Machine:
-    """Return the cores that this process may use and the number of GPUs that NVIDIA's library reports."""
+    """Return the cores that this process may use, the GPUs that NVIDIA's library reports, and if OpenMPI is here."""
     quota = read_cpu(Path("/proc"), Path("/sys")).quota_cpus
     cores = usable_cores(len(os.sched_getaffinity(0)), quota)
     visible = _visible()
     there = _gpus()
-    return Machine(
-        cores=cores, gpus=there if visible is None else min(there, len(visible)), visible=visible or ()
-    )
+    gpus = there if visible is None else min(there, len(visible))
+    return Machine(cores=cores, gpus=gpus, visible=visible or (), no_openmpi=_why_no_openmpi())
 
 
 def free_ports(count: int) -> int:
@@ -45,6 +46,27 @@ def usable_cores(allowed: int, quota_cpus: float | None) -> int:
     More threads than the quota's CPUs are stopped in the middle of a step until the next period begins.
     """
     return allowed if quota_cpus is None else max(1, min(allowed, int(quota_cpus)))
+
+
+def _why_no_openmpi() -> str | None:
+    """Return why OpenMPI's mpirun cannot be used here and what to do, or None; MPICH's has other flags."""
+    way_out = "install OpenMPI (Debian: apt install openmpi-bin)"
+    if (mpirun := shutil.which("mpirun")) is None:
+        return f"mpirun was not found on this machine; {way_out}"
+    try:
+        asked = subprocess.run(
+            (mpirun, "--version"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{mpirun} does not run ({getattr(error, 'strerror', None) or 'no answer'}); {way_out}"
+    if "Open MPI" not in asked.stdout:
+        return f"{mpirun} is not OpenMPI's; {way_out} and put it first on PATH"
+    return None
 
 
 def _visible() -> tuple[str, ...] | None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainmark.environment.engine import Engine
 from trainmark.placement.container import Surroundings, wrapped
-from trainmark.placement.launching import Meeting, launched, places, starting_nodes
+from trainmark.placement.launching import Meeting, by_hand, launched, missing, places, starting_nodes
 from trainmark.placement.plan import Command, Interpreter, Machine, Plan
 from trainmark.suite import Case, Device, Protocol
 from trainmark.workload import (
@@ -64,8 +64,9 @@ def place(
         events=run.events,
         log_format=workload.card.log_format,
         unit=workload.card.unit,
-        cannot_run=_what_is_missing(case, machine),
+        cannot_run=_what_is_missing(case, machine) or missing(case, workload, interpreter, machine),
         expects=tuple(run.directory / name for name in workload.card.expects),
+        by_hand=by_hand(case, workload, interpreter, _meeting(case, interpreter, machine, run)),
     )
 
 

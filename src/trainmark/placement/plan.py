@@ -12,14 +12,16 @@ from trainmark.workload import Image
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What placement must know of a node: the cores that may be used, and its GPUs.
+    """What placement must know of a node: the cores that may be used, its GPUs, and whether it has OpenMPI.
 
-    ``visible`` are the GPUs by the names of ``CUDA_VISIBLE_DEVICES`` where that is set.
+    ``visible`` are the GPUs by the names of ``CUDA_VISIBLE_DEVICES`` where that is set. ``no_openmpi`` says why
+    OpenMPI's mpirun cannot be used and what to do, or is None.
     """
 
     cores: int
     gpus: int
     visible: tuple[str, ...] = ()
+    no_openmpi: str | None = None
 
     def devices(self, count: int) -> tuple[str, ...]:
         """Return the names of the first ``count`` GPUs, whether or not there are so many."""
@@ -141,7 +143,7 @@ class Plan:
 
     ``events`` is the file that the program is told to write its events to. ``cannot_run`` says why this
     machine cannot carry the plan out (too few devices, more nodes than one), or is None. ``expects`` are files that
-    the run must leave.
+    the run must leave. ``by_hand`` are sentences on what no command of the plan does.
     """
 
     case: Case
@@ -153,6 +155,7 @@ class Plan:
     cannot_run: str | None
     preparation: Preparation | None = None
     expects: tuple[Path, ...] = ()
+    by_hand: tuple[str, ...] = ()
 
 
 def _assignment(word: str) -> str:
