@@ -1,11 +1,14 @@
 """How fast each loader decodes, crops and flips the same JPEG files, on one core, beside bare libjpeg-turbo.
 
-    python benchmarks/loaders.py [--images 512] [--seconds 4] [--rounds 3] [--json] [--dali PYTHON]
+    python benchmarks/loaders.py [--images 512] [--seconds 4] [--rounds 3] [--json]
 
 A data set is made and converted first. Every loader runs in its own framework's environment (``trainmark env create``),
-as a process of its own that is held on one core; the loaders take turns, round after round. The work is the same for
-all: read from the page cache, decode, random-resized crop to 224 pixels, flip; bytes come out. A loader whose
-environment is not there is named as absent. DALI is in no lock file: ``--dali`` names a Python with PyTorch and DALI.
+as a process of its own that is held on one core; the loaders take turns, round after round. What runs is the worker's
+own loader, with one loader process or thread, up to what it hands over in host memory. The work is the same for all:
+read from the page cache, decode, random-resized crop to 224 pixels, flip. Bytes come out; the loaders of MXNet and
+MindSpore also normalise, and floats come out. A loader whose environment is not there is named as absent; DALI is an
+extra of PyTorch's (``trainmark env create pytorch --extra dali``). Not here: ``nvjpeg``, which decodes on a GPU, and
+OneFlow's loader, for which there is no wheel to install.
 
 Speeds are images for each second of processor time, of all threads and processes of the loader, so that other work on
 the machine counts less; images/s by the clock stand beside them. The share is that of the limit, the whole pictures
@@ -16,6 +19,7 @@ from __future__ import annotations
 
 import argparse
 import datetime
+import importlib
 import json
 import os
 import random
@@ -24,7 +28,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -34,16 +38,31 @@ WARM_UP_S = 1.0
 WORKER = Path(__file__).resolve().parents[1] / "src" / "trainmark" / "worker"
 FOLDER, SHARDS, RECORDS = "photos", "photos.tfrecord", "photos.recordio"
 LIMIT = "simplejpeg, decoding alone"
+DALI = "nvidia.dali"
+
+# As inside an environment, and at module level: a spawned loader process imports this file before its work.
+sys.path.insert(0, str(WORKER))
+importlib.import_module("start")
+
+
+Counts = Generator[int, None, None]
+"""How many images came, batch after batch, without end; closing it ends the loader."""
 
 
 class Loader(NamedTuple):
-    """A loader: the environment in which it runs, and what makes its endless row of image counts."""
+    """A loader: its environment, what makes its endless row of image counts, and a module that it needs besides."""
 
     environment: str
-    images: Callable[[Path], Iterator[int]]
+    images: Callable[[Path], Counts]
+    needs: str | None = None
+
+    @property
+    def remedy(self) -> str:
+        """Return the command that makes what the loader needs."""
+        return f"trainmark env create {self.environment}" + (" --extra dali" if self.needs == DALI else "")
 
 
-def bare(data: Path) -> Iterator[int]:
+def bare(data: Path) -> Counts:
     import simplejpeg
 
     for file in endless_files(data):
@@ -58,12 +77,11 @@ def endless_files(data: Path) -> Iterator[str]:
         yield from files
 
 
-def with_decoder(name: str) -> Callable[[Path], Iterator[int]]:
+def with_decoder(name: str) -> Callable[[Path], Counts]:
     """Return trainmark's own decoding with one of its decoders, as a loader process does it."""
 
-    def images(data: Path) -> Iterator[int]:
-        package = worker()
-        decoding, pictures = package("decoding"), package("images")
+    def images(data: Path) -> Counts:
+        decoding, pictures = worker("decoding"), worker("images")
         decoding.single_threaded()
         decode, fit = {
             "simplejpeg": (decoding._decode_simplejpeg, decoding._fit_opencv),
@@ -78,100 +96,92 @@ def with_decoder(name: str) -> Callable[[Path], Iterator[int]]:
     return images
 
 
-def in_pytorch(loader: str, source: str) -> Callable[[Path], Iterator[int]]:
-    """Return a loader of the PyTorch worker, up to the bytes in host memory, with one loader process or thread."""
+def of_worker(framework: str, loader: str, source: str) -> Callable[[Path], Counts]:
+    """Return a loader of a framework's worker, up to the batches in host memory, with one loader process or thread."""
 
-    def images(data: Path) -> Iterator[int]:
-        package = worker()
-        import torch
-
-        torch.set_num_threads(1)
-        settings = settings_of(package, "pytorch", loader, data / source)
-        place = package("place").place_from({})
-        feed = package("pytorch.loaders").open_loader(settings, place, torch.device("cpu"), torch.float32)
-        for pixels, _ in feed._batches:
-            yield len(pixels)
-
-    return images
-
-
-def in_tensorflow(loader: str, source: str) -> Callable[[Path], Iterator[int]]:
-    """Return a source of the TensorFlow worker with its preparation of an image, in one thread of tf.data."""
-
-    def images(data: Path) -> Iterator[int]:
-        os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-        package = worker()
-        import tensorflow as tf
-
-        loaders, pipeline = package("tensorflow.loaders"), package("tensorflow.loaders.pipeline")
-        settings = settings_of(package, "tensorflow", loader, data / source)
-        found = loaders.LOADERS[loader](settings)
-        numbered = tf.data.Dataset.zip(
-            (tf.data.Dataset.counter(), found.examples(package("place").place_from({})))
-        )
-        batches = numbered.map(
-            lambda number, example: pipeline.prepare(found, settings, number, example), num_parallel_calls=1
-        ).batch(BATCH)
-        options = tf.data.Options()
-        options.threading.private_threadpool_size = 1
-        options.threading.max_intra_op_parallelism = 1
-        for pixels, _ in batches.with_options(options).prefetch(2):
-            yield int(pixels.shape[0])
+    def images(data: Path) -> Counts:
+        settings, place = settings_of(framework, loader, data / source), worker("place").place_from({})
+        feed = OPENED[framework](settings, place)
+        try:
+            for batch in feed._batches:
+                if isinstance(batch, Exception):
+                    raise batch
+                yield int(batch[0].shape[0])
+        finally:
+            feed.close()
 
     return images
 
 
-def in_mxnet(data: Path) -> Iterator[int]:
-    import mxnet as mx
+def open_pytorch(settings: Any, place: Any) -> Any:
+    loaders = worker("pytorch.loaders")
+    import torch
 
-    iterator = mx.io.ImageRecordUInt8Iter(
-        path_imgrec=str(data / RECORDS / "train.rec"),
-        path_imgidx=str(data / RECORDS / "train.idx"),
-        data_shape=(3, SIZE, SIZE),
-        batch_size=BATCH,
-        shuffle=True,
-        random_resized_crop=True,
-        min_random_area=0.08,
-        max_random_area=1.0,
-        min_aspect_ratio=3 / 4,
-        max_aspect_ratio=4 / 3,
-        rand_mirror=True,
-        preprocess_threads=1,
-        verbose=False,
-    )
-    while True:
-        for batch in iterator:
-            batch.data[0].wait_to_read()
-            yield BATCH
-        iterator.reset()
+    torch.set_num_threads(1)
+    return loaders.open_loader(settings, place, torch.device("cpu"), torch.float32)
 
+
+def open_tensorflow(settings: Any, place: Any) -> Any:
+    os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
+    loaders = worker("tensorflow.loaders")
+    device = worker("tensorflow.device").choose_device("cpu", place)
+    return loaders.open_loader(loaders.find_source(settings), settings, place, device)
+
+
+def open_mxnet(settings: Any, place: Any) -> Any:
+    return worker("mxnet.loaders").LOADERS[settings.loader](settings, place, lambda batch: batch)
+
+
+def open_paddle(settings: Any, place: Any) -> Any:
+    return worker("paddle.loader").open_native(settings, place)
+
+
+def open_jax(settings: Any, place: Any) -> Any:
+    group = worker("jax.ranks").Group(place, "cpu")
+    return worker("jax.loaders").open_loader(settings, group)
+
+
+def open_mindspore(settings: Any, place: Any) -> Any:
+    return worker("mindspore.loader").open_loader(settings, place)
+
+
+OPENED: dict[str, Callable[[Any, Any], Any]] = {
+    "pytorch": open_pytorch,
+    "tensorflow": open_tensorflow,
+    "mxnet": open_mxnet,
+    "paddle": open_paddle,
+    "jax": open_jax,
+    "mindspore": open_mindspore,
+}
+
+PICTURES = f"{FOLDER}/train"
 
 LOADERS: dict[str, Loader] = {
     LIMIT: Loader("pytorch", bare),
     "simplejpeg + OpenCV": Loader("pytorch", with_decoder("simplejpeg")),
     "OpenCV": Loader("pytorch", with_decoder("opencv")),
     "Pillow": Loader("pytorch", with_decoder("pillow")),
-    "PyTorch native (DataLoader)": Loader("pytorch", in_pytorch("native", f"{FOLDER}/train")),
-    "PyTorch dali-cpu (files)": Loader("dali", in_pytorch("dali-cpu", f"{FOLDER}/train")),
-    "PyTorch dali-cpu-tfrecord": Loader("dali", in_pytorch("dali-cpu-tfrecord", SHARDS)),
+    "PyTorch native (DataLoader)": Loader("pytorch", of_worker("pytorch", "native", PICTURES)),
+    "PyTorch dali-cpu (files)": Loader("pytorch", of_worker("pytorch", "dali-cpu", PICTURES), DALI),
+    "PyTorch dali-cpu-tfrecord": Loader("pytorch", of_worker("pytorch", "dali-cpu-tfrecord", SHARDS), DALI),
     "TensorFlow native-folder (tf.data)": Loader(
-        "tensorflow", in_tensorflow("native-folder", f"{FOLDER}/train")
+        "tensorflow", of_worker("tensorflow", "native-folder", PICTURES)
     ),
-    "TensorFlow native (tf.data, TFRecord)": Loader("tensorflow", in_tensorflow("native", SHARDS)),
-    "MXNet native (ImageRecordIter)": Loader("mxnet", in_mxnet),
+    "TensorFlow native (tf.data, TFRecord)": Loader("tensorflow", of_worker("tensorflow", "native", SHARDS)),
+    "MXNet native (ImageRecordIter), floats": Loader("mxnet", of_worker("mxnet", "native", RECORDS)),
+    "MXNet native-folder (Gluon), floats": Loader("mxnet", of_worker("mxnet", "native-folder", PICTURES)),
+    "Paddle native (paddle.io)": Loader("paddle", of_worker("paddle", "native", PICTURES)),
+    "JAX native (Grain)": Loader("jax", of_worker("jax", "native", PICTURES)),
+    "MindSpore native (dataset), floats": Loader("mindspore", of_worker("mindspore", "native", PICTURES)),
 }
 
 
-def worker() -> Callable[[str], Any]:
-    """Load trainmark's worker as it is loaded inside an environment; return what imports its modules."""
-    import importlib
-
-    sys.path.insert(0, str(WORKER))
-    importlib.import_module("start")
-    return lambda name: importlib.import_module(f"trainmark_worker.{name}")
+def worker(module: str) -> Any:
+    """Import a module of trainmark's worker, as it is called inside an environment."""
+    return importlib.import_module(f"trainmark_worker.{module}")
 
 
-def settings_of(package: Callable[[str], Any], framework: str, loader: str, source: Path) -> Any:
+def settings_of(framework: str, loader: str, source: Path) -> Any:
     words = {
         "framework": framework,
         "model": "resnet50_v1.5",
@@ -183,13 +193,14 @@ def settings_of(package: Callable[[str], Any], framework: str, loader: str, sour
         "events": "unused",
         "device": "cpu",
     }
-    return package("arguments").parse([f"--{name}={value}" for name, value in words.items()], 1)
+    return worker("arguments").parse([f"--{name}={value}" for name, value in words.items()], 1)
 
 
 def measure(name: str, data: Path, seconds: float, core: int) -> dict[str, float]:
     """Run one loader in this process, held on one core; return images/s by the clock and by processor time."""
     os.sched_setaffinity(0, {core})
     images = LOADERS[name].images(data)
+    next(images)
     until = time.perf_counter() + WARM_UP_S
     while time.perf_counter() < until:
         next(images)
@@ -197,17 +208,27 @@ def measure(name: str, data: Path, seconds: float, core: int) -> dict[str, float
     while time.perf_counter() - began < seconds:
         count += next(images)
     wall, cpu = time.perf_counter() - began, processor_s() - began_cpu
+    images.close()
     return {"images_per_s": count / wall, "images_per_processor_s": count / cpu}
 
 
 def processor_s() -> float:
-    """Return the seconds of processor time that this process and its children have used."""
-    ticks = 0
-    for children in Path("/proc/self/task").glob("*/children"):
-        for child in children.read_text().split():
-            fields = Path(f"/proc/{child}/stat").read_text().rpartition(")")[2].split()
-            ticks += int(fields[11]) + int(fields[12])
+    """Return the seconds of processor time that this process and those under it have used."""
+    ticks = sum(map(ticks_of, descendants("self")))
     return time.process_time() + ticks / os.sysconf("SC_CLK_TCK")
+
+
+def descendants(process: str) -> Iterator[str]:
+    """Yield the numbers of the processes that a process started, and of those that they did."""
+    for children in Path(f"/proc/{process}/task").glob("*/children"):
+        for child in children.read_text().split():
+            yield child
+            yield from descendants(child)
+
+
+def ticks_of(process: str) -> int:
+    fields = Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()
+    return int(fields[11]) + int(fields[12])
 
 
 def run_loader(python: str, name: str, data: Path, given: argparse.Namespace) -> dict[str, float]:
@@ -231,15 +252,32 @@ def run_loader(python: str, name: str, data: Path, given: argparse.Namespace) ->
     return found
 
 
-def pythons(dali: str) -> dict[str, str]:
+def pythons() -> dict[str, str]:
     """Return the Python of each environment that is there."""
     from trainmark.environment import default_home, folder_of
 
     home = default_home(os.environ)
-    paths = {name: folder_of(home, name) / "bin" / "python" for name in ("pytorch", "tensorflow", "mxnet")}
-    return {name: str(path) for name, path in paths.items() if path.exists()} | (
-        {"dali": dali} if dali else {}
-    )
+    names = {loader.environment for loader in LOADERS.values()}
+    paths = {name: folder_of(home, name) / "bin" / "python" for name in names}
+    return {name: str(path) for name, path in paths.items() if path.exists()}
+
+
+def usable(there: dict[str, str]) -> list[str]:
+    """Return the loaders whose environment is there and can import what they need."""
+    found: dict[tuple[str, str], bool] = {}
+
+    def imports(environment: str, module: str) -> bool:
+        key = (environment, module)
+        if key not in found:
+            words = [there[environment], "-c", f"import {module}"]
+            found[key] = not subprocess.run(words, capture_output=True, check=False).returncode
+        return found[key]
+
+    return [
+        name
+        for name, loader in LOADERS.items()
+        if loader.environment in there and (loader.needs is None or imports(loader.environment, loader.needs))
+    ]
 
 
 def make_data(folder: Path, images: int) -> None:
@@ -253,12 +291,10 @@ def make_data(folder: Path, images: int) -> None:
 
 def compare(data: Path, given: argparse.Namespace) -> list[dict[str, Any]]:
     """Let the loaders take turns; return a row for each, in the order of ``LOADERS``."""
-    there = pythons(given.dali)
+    there = pythons()
     if "pytorch" not in there:
         sys.exit("the limit is measured in the environment 'pytorch': trainmark env create pytorch")
-    runs: dict[str, list[dict[str, float]]] = {
-        name: [] for name, loader in LOADERS.items() if loader.environment in there
-    }
+    runs: dict[str, list[dict[str, float]]] = {name: [] for name in usable(there)}
     for number in range(given.rounds):
         for name, its in runs.items():
             its.append(run_loader(there[LOADERS[name].environment], name, data, given))
@@ -287,7 +323,7 @@ def show(rows: list[dict[str, Any]]) -> None:
                 f"{row['share_of_limit']:>13.0%}"
             )
         else:
-            print(f"{row['loader']:<40}absent: no environment '{row['environment']}'")
+            print(f"{row['loader']:<40}absent: {LOADERS[row['loader']].remedy}")
 
 
 def main() -> None:
@@ -298,7 +334,6 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=4.0, help="measured, of each loader in each round")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--core", type=int, default=max(os.sched_getaffinity(0)))
-    parser.add_argument("--dali", default="", metavar="PYTHON")
     parser.add_argument("--data", type=Path, help="keep the data set in this folder, and use it again")
     parser.add_argument("--json", action="store_true")
     parser.add_argument("--measure", help=argparse.SUPPRESS)

@@ -9,16 +9,13 @@ from typing import Any
 
 import pytest
 
-from frameworks import framework_python, needs_framework
+from frameworks import framework_python, needs_extra, needs_framework
 from trainmark.dataset import Form, ImageFolderSpec, convert, example, make_image_folder, recordio, tfrecord
 
 pytestmark = pytest.mark.training
 
 SPEC = ImageFolderSpec(images=26, val_images=5, classes=3, width=64, height=48)
 LABELS = {"0": 9, "1": 9, "2": 8}
-
-DALI = os.environ.get("TRAINMARK_TEST_DALI", "")
-"""The Python of an environment with PyTorch and DALI, which no lock file has."""
 
 
 @pytest.fixture(scope="module")
@@ -173,29 +170,39 @@ print(json.dumps(counts))
 """
 
 
-@pytest.mark.skipif(not DALI, reason="TRAINMARK_TEST_DALI names no Python with PyTorch and NVIDIA DALI")
+@needs_extra("pytorch", "dali")
 @pytest.mark.parametrize(
     ("loader", "data"), [("dali-cpu", "photos/train"), ("dali-cpu-tfrecord", "tfrecord")]
 )
 def test_dali_deals_every_picture_once_an_epoch_to_two_ranks(converted: Path, loader: str, data: str) -> None:
-    counts = run_inside(DALI, IN_DALI, str(WORKER), str(converted / data), loader)
+    counts = run_inside(framework_python("pytorch"), IN_DALI, str(WORKER), str(converted / data), loader)
     one, other = (Counter(its) for its in counts)
     assert one + other == LABELS
 
 
 @needs_framework("pytorch")
 @pytest.mark.parametrize("loader", ["dali-cpu", "dali-cpu-tfrecord"])
-def test_without_dali_its_loaders_are_unsupported_and_say_what_to_install(
-    tmp_path: Path, loader: str
-) -> None:
-    python = framework_python("pytorch")
-    if not subprocess.run([python, "-c", "import nvidia.dali"], capture_output=True, check=False).returncode:
-        pytest.skip("the environment 'pytorch' of this machine has NVIDIA DALI")
+def test_without_dali_its_loaders_are_unsupported_and_say_how_to_get_it(tmp_path: Path, loader: str) -> None:
+    # Where the environment has DALI, this one comes first and does not import.
+    package = tmp_path / "first/nvidia/dali"
+    package.mkdir(parents=True)
+    (package.parent / "__init__.py").touch()
+    (package / "__init__.py").write_text("raise ImportError('libdali.so: cannot open')\n")
     words = [f"--loader={loader}", "--data=anywhere", f"--events={tmp_path}/events", "--threads=1"]
-    command = [python, str(WORKER / "start.py"), "--framework=pytorch", "--model=mobilenet_v1"]
+    command = [
+        framework_python("pytorch"), str(WORKER / "start.py"), "--framework=pytorch", "--model=mobilenet_v1"
+    ]  # fmt: skip
     sizes = ["--batch-per-device=2", "--image-size=32", "--steps=4", "--warmup-steps=2", "--device=cpu"]
-    done = subprocess.run([*command, *sizes, *words], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [*command, *sizes, *words],
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "first")},
+    )
     assert done.returncode
-    assert "unsupported: NVIDIA DALI does not import here" in done.stderr
-    assert "'pip install nvidia-dali-cuda130' into this environment" in done.stderr
+    assert (
+        "unsupported: NVIDIA DALI does not import here (ImportError: libdali.so: cannot open)" in done.stderr
+    )
+    assert "trainmark env create pytorch --extra dali adds it" in done.stderr
     assert "Traceback" not in done.stderr

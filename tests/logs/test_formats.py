@@ -7,7 +7,7 @@ import pytest
 
 from trainmark.logs import FORMATS, Facts, Precision, Status, find_format, read_stream
 from trainmark.logs.synthetic import WRITERS, Run, synthetic_log
-from trainmark.measure.rules import measure_log
+from trainmark.measure.rules import find_rule, measure_log
 
 _INTERVALS = {
     "paddleclas": 10,
@@ -76,6 +76,12 @@ def test_precision_is_read(name: str, amp: bool) -> None:
             9360.806356242965,
         ),
         (
+            "DLL 2020-08-14 03:35:07.412316 - (0, 21) imgs_per_sec : 358.42310532 cross_entropy : 7.02 l2_loss : 0.78 "
+            "total_loss : 7.8 learning_rate : 0.0005",
+            "ngc-tensorflow-convnets",
+            358.42310532,
+        ),
+        (
             'DLLL {"timestamp": "1690784401.7", "datetime": "2023-07-31 06:20:01.765747", "elapsedtime": "5.0", '
             '"type": "LOG", "step": [0, 39], "data": {"train.loss": 7.0, "train.ips": 1502.2445}}',
             "ngc-mxnet-convnets",
@@ -124,6 +130,36 @@ def test_the_other_lines_of_a_format_are_read(line: str, format_name: str, rate:
 
     assert log.format == format_name
     assert [record.rate for record in log.records.rows()] == [rate]
+
+
+@pytest.mark.parametrize(
+    ("switches", "precision"),
+    [
+        ("precision : fp32  use_tf_amp : True", Precision.AMP_FP16),
+        ("precision : fp32  use_tf_amp : False", Precision.FP32),
+        ("precision : fp16  use_tf_amp : False", Precision.FP16),
+    ],
+)
+def test_the_tensorflow_program_of_container_20_03_is_read_in_its_mode_train(
+    switches: str, precision: Precision
+) -> None:
+    lines = [
+        f"DLL 2020-08-14 03:35:00.000000 - PARAMETER arch : resnet50  mode : train  iter_unit : batch  {switches} ",
+        "Num GPUs 8",
+        "Per-GPU Batch Size 128",
+        *(
+            f"DLL 2020-08-14 03:35:{second // 2:02d}.{second % 2 * 5}00000 - (0, {20 + second}) "
+            f"imgs_per_sec : {2048.25 + second % 3} cross_entropy : 7.02 l2_loss : 0.78 total_loss : 7.8 "
+            "learning_rate : 0.0005 "
+            for second in range(100)
+        ),
+        "DLL 2020-08-14 03:36:00.000000 - () train_throughput : 2049.24 ",
+    ]
+    log = read_stream(io.BytesIO("".join(f"{line}\n" for line in lines).encode()))
+    assert (log.format, log.facts.precision, log.facts.gpus) == ("ngc-tensorflow-convnets", precision, 8)
+    assert [record.step for record in log.records.rows()] == list(range(20, 120))
+    assert measure_log(log).value == pytest.approx(2048.0)
+    assert measure_log(log, find_rule("dlperf-speed")).value == pytest.approx(2049.24)
 
 
 def test_tracked_throughput_of_mlperf_is_read() -> None:

@@ -8,13 +8,14 @@ import os
 import re
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
 
 from trainmark.campaign import site
 from trainmark.cli.main import main
 from trainmark.placement import Machine
-from trainmark.suite import load_suite
+from trainmark.suite import load_suite, log_name
 
 SUITES = Path(__file__).parents[2] / "suites"
 GOLDEN = Path(__file__).with_name("golden") / "external"
@@ -71,7 +72,7 @@ def planned_in(capsys: pytest.CaptureFixture[str], tmp_path: Path, engine: str, 
     [
         ("external-ngc-pytorch-21.03", "precision=amp-fp16,devices_per_node=8,nodes=1"),
         ("external-pytorch-imagenet", "batch_per_device=128,devices_per_node=4"),
-        ("external-ngc-tensorflow", "compiler=xla,devices_per_node=4"),
+        ("external-ngc-tensorflow-xla", "devices_per_node=4"),
     ],
 )
 def test_the_same_case_in_apptainer_reads_as_its_golden_file(
@@ -94,110 +95,317 @@ def test_docker_is_an_environment_of_a_card_that_has_a_venv_too(
     assert "pytorch/pytorch:1.6.0-cuda10.1-cudnn7-runtime python " in line
 
 
-def test_the_logs_of_the_first_report_have_the_names_that_it_lists() -> None:
-    from trainmark.suite import log_name
-
-    suite = load_suite(SUITES / "external-ngc-pytorch-20.07.yaml")
-    names = {log_name(case, 1, suite.naming) for case in suite.cases}
-    listed = {
-        f"pytorch_gpu{gpus}_{precision}_bs{batch}.txt"
-        for gpus in (1, 8)
-        for precision in ("fp32", "amp")
-        for batch in (128, 256)
-    }
-    assert listed <= names
+def names_of_logs(suite: str) -> set[str]:
+    loaded = load_suite(SUITES / f"{suite}.yaml")
+    return {log_name(case, repeat, loaded.naming) for case in loaded.cases for repeat in (1, 2, 3, 4, 5)}
 
 
-NGC = "external-ngc-pytorch-20.07"
-TF = "external-ngc-tensorflow"
-DOCUMENTS: list[tuple[str, str, int, tuple[str, ...]]] = [
-    (NGC, "*-fp32-b128-1n1g-*", 1, ("git --git-dir", "docker build --tag nvidia_rn50_pytorch:99b1c898cead")),
-    (
-        NGC,
-        "*-fp32-b128-1n1g-*",
-        1,
-        ("--volume /imagenet:/imagenet:ro", "--ipc=host", "--prof 100", "-b 128 /imagenet"),
-    ),
-    (
-        NGC,
-        "*-amp-fp16-b256-1n8g-*",
-        1,
-        ("multiproc.py", "--nproc_per_node 8", "--amp --static-loss-scale 256 -b 256"),
-    ),
-    (
-        "external-ngc-pytorch-21.03",
-        "nodes=4,precision=amp-fp16",
-        4,
+NGC_LOGS = [
+    f"pytorch_gpu{gpus}_{precision}_bs{batch}.txt"
+    for gpus in (1, 8)
+    for precision in ("fp32", "amp")
+    for batch in (128, 256)
+]
+DLPERF_PLACES = ("1n1g", "1n4g", "1n8g", "2n8g", "4n8g")
+
+
+@pytest.mark.parametrize(
+    ("suite", "listed"),
+    [
+        ("external-ngc-pytorch-20.07", NGC_LOGS),
+        ("external-ngc-pytorch-21.03", [name for name in NGC_LOGS if "bs256" in name]),
         (
-            "multiproc.py --nnodes 4 --node_rank ",
-            "--master_addr NODE0 --master_port ",
-            "--nproc_per_node 8",
-            "--amp",
+            "external-ngc-tensorflow",
+            [f"{place}/r50_b128_fp32_{repeat}.log" for place in DLPERF_PLACES for repeat in (1, 2, 3, 4, 5)],
+        ),
+        ("external-ngc-tensorflow", [f"{place}/r50_b224_amp_1.log" for place in DLPERF_PLACES]),
+        ("external-ngc-tensorflow-xla", [f"{place}/r50_b224_amp_1.log" for place in DLPERF_PLACES]),
+        (
+            "external-gluon-cv",
+            ["clas_MobileNetV1_sp_bs64_fp32_1_speed", "clas_MobileNetV1_mp_bs64_fp32_8_speed"],
+        ),
+        ("dlperf-fp32", ["1n8g/r50_b128_fp32_1.log"]),
+        ("dlperf-amp", ["1n8g/r50_b224_amp_1.log"]),
+        ("dlperf-amp-compiled", ["1n8g/r50_b224_amp_1.log"]),
+    ],
+)
+def test_logs_have_the_names_that_the_document_lists(suite: str, listed: list[str]) -> None:
+    assert set(listed) <= names_of_logs(suite)
+
+
+class Command(NamedTuple):
+    """A command of an original document: the suite and cases that plan it, and what must stand in the plan.
+
+    ``words`` stand in every program that is started, ``absent`` in none; ``before`` stands somewhere in the plan.
+    """
+
+    document: str
+    suite: str
+    cases: str
+    programs: int
+    words: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
+    before: tuple[str, ...] = ()
+
+
+FIRST, SECOND = "external-ngc-pytorch-20.07", "external-ngc-pytorch-21.03"
+TF, XLA, DATA = "external-ngc-tensorflow", "external-ngc-tensorflow-xla", "external-ngc-tensorflow-data"
+GLUON = "external-gluon-cv"
+TEST_ALL = ("--arch resnet50", "--training-only -p 1 --raport-file ", "--epochs 1 --prof 100 ", " /imagenet")
+SCALE = "--static-loss-scale 256"
+DLPERF = (
+    "--mode=train ",
+    "--iter_unit=batch --num_iter=120 ",
+    "--use_cosine_lr --label_smoothing=0.1 --lr_init=0.256 --lr_warmup_epochs=8 --momentum=0.875 "
+    "--weight_decay=3.0517578125e-05 --weight_init=fan_in",
+    "--display_every=1",
+)
+DLPERF_AMP = (*DLPERF, "--use_tf_amp", "--use_static_loss_scaling --loss_scale=128")
+WITH_DALI = ("--data_dir=/data/tfrecords ", "--use_dali --data_idx_dir=/trainmark/prepared/")
+NOT_AMP = ("--use_tf_amp", "loss_scal", "--use_xla")
+RECIPE = (
+    "cosine",
+    "label_smoothing",
+    "loss_scal",
+    "lr_",
+    "momentum",
+    "weight_",
+    "--use_dali",
+    "--mode=train ",
+)
+CHECKOUT = "fetch --quiet --depth 1 --no-tags https://github.com/NVIDIA/DeepLearningExamples "
+
+COMMANDS: list[Command] = [
+    Command(
+        "000 git clone, docker build, nvidia-docker run",
+        *(FIRST, "*-fp32-b128-1n1g-*", 1),
+        words=("--volume /imagenet:/imagenet:ro", "--ipc=host"),
+        before=(
+            f"{CHECKOUT}99b1c898cead5603c945721162270c2fe077b4a2",
+            "docker build --tag nvidia_rn50_pytorch:99b1c898cead",
+            "FROM_IMAGE_NAME=nvcr.io/nvidia/pytorch:20.07-py3",
         ),
     ),
-    (
-        TF,
-        "nodes=1,precision=fp32",
-        3,
-        ("utils/dali_index.sh /data/tfrecords ", "--batch_size=128", "--use_dali"),
-    ),
-    (
-        TF,
-        "nodes=1,precision=amp-fp16,compiler=none",
-        3,
-        ("mpirun --allow-run-as-root -np 8 --bind-to none", "--batch_size=224", "--use_tf_amp"),
-    ),
-    (TF, "nodes=2,precision=amp-fp16,compiler=none", 1, ("-np 16 -H NODE0:8,NODE1:8 ",)),
-    (TF, "nodes=4,precision=amp-fp16,compiler=none", 1, ("-np 32 -H NODE0:8,NODE1:8,NODE2:8,NODE3:8 ",)),
-    (TF, "compiler=xla,nodes=1,devices_per_node=1", 1, ("--use_xla", "--use_dali --data_idx_dir=")),
     *(
-        (
-            "external-pytorch-imagenet",
-            f"nodes=1,devices_per_node={gpus},batch_per_device={batch}",
-            1,
-            (
+        Command(
+            f"000 test_all.sh: gpu{gpus} {precision} bs{batch}",
+            *(FIRST, f"precision={precision},batch_per_device={batch},nodes=1,devices_per_node={gpus}", 1),
+            words=(
+                *TEST_ALL,
+                f"-b {batch} ",
+                *(("--amp",) if precision == "amp-fp16" else ()),
+                *((SCALE,) if precision == "amp-fp16" else ()),
+                *(("multiproc.py ", "--nproc_per_node 8 ") if gpus == 8 else ()),
+            ),
+            absent=(
+                *(() if precision == "amp-fp16" else ("--amp", "loss-scale")),
+                *(() if gpus == 8 else ("multiproc",)),
+            ),
+        )
+        for gpus in (1, 8)
+        for precision in ("fp32", "amp-fp16")
+        for batch in (128, 256)
+    ),
+    *(
+        Command(
+            f"001 sh train.sh resnet50 {','.join(map(str, range(gpus)))} {batch}",
+            *("external-pytorch-imagenet", f"nodes=1,devices_per_node={gpus},batch_per_device={batch}", 1),
+            words=(
+                f"CUDA_VISIBLE_DEVICES={','.join(map(str, range(gpus)))} ",
+                "main.py /datasets/ImageNet/imagenet_1k --epochs 1 ",
+                "--arch resnet50",
                 f"--batch-size {batch * gpus}",
                 f"--lr {batch * gpus / 1000:g} ",
                 "--momentum 0.9 --print-freq 1",
             ),
+            absent=("--multiprocessing-distributed",),
         )
         for gpus in (1, 2, 4, 8)
         for batch in (32, 64, 128, 160)
     ),
-    (
-        "external-gluon-cv",
-        "loader=native,batch_per_device=64",
-        2,
-        (
-            "docker pull registry.baidubce.com/paddlepaddle/paddle:2.1.2-gpu-cuda10.2-cudnn7",
-            *(
-                "mxnet-cu102==1.8.0",
-                "--num-gpus 8",
-                "--model mobilenet1.0",
-                "--batch-size 64",
-                "--mode hybrid",
-            ),
-            "--shm-size=1g",
+    Command(
+        "002 git clone, docker build, docker run, dali_index.sh",
+        *(TF, "nodes=1,devices_per_node=1,precision=fp32", 1),
+        words=(
+            *("--shm-size=16g --ulimit memlock=-1", "--network host"),
+            "--volume /data/tfrecords:/data/tfrecords:ro",
         ),
+        absent=("--privileged",),
+        before=(
+            f"{CHECKOUT}fed7ba99cde958fda12c9e81d12b3d7e738e0590",
+            "docker build --tag nvidia_rn50_tf:fed7ba99cde9",
+            "FROM_IMAGE_NAME=nvcr.io/nvidia/tensorflow:20.03-tf1-py3",
+            "utils/dali_index.sh /data/tfrecords /trainmark/prepared/",
+        ),
+    ),
+    *(
+        Command(
+            f"002 {script}{arguments}",
+            *(TF, f"{cases},precision={precision}", programs),
+            words=(*words, *WITH_DALI, *ranks),
+            absent=NOT_AMP if precision == "fp32" else ("--use_xla",),
+        )
+        for script, cases, programs, ranks in (
+            ("run_single_node.sh (1)", "nodes=1,devices_per_node=1", 1, ("python3 /results",)),
+            (
+                "run_single_node.sh (4)",
+                "nodes=1,devices_per_node=4",
+                1,
+                ("mpirun --allow-run-as-root", " -np 4 "),
+            ),
+            (
+                "run_single_node.sh (8)",
+                "nodes=1,devices_per_node=8",
+                1,
+                ("mpirun --allow-run-as-root", " -np 8 "),
+            ),
+            ("run_two_node.sh", "nodes=2", 1, (" -np 16 ", "NODE0:8,NODE1:8")),
+            ("run_multi_node.sh", "nodes=4", 1, (" -np 32 ", "NODE0:8,NODE1:8,NODE2:8,NODE3:8")),
+        )
+        for arguments, precision, words in (
+            ("", "fp32", (*DLPERF, "--precision=fp32", "--batch_size=128 ")),
+            (" 224 amp", "amp-fp16", (*DLPERF_AMP, "--batch_size=224 ")),
+        )
+    ),
+    *(
+        Command(
+            f"002 USE_DALI=1 USE_XLA=1 on {gpus}",
+            *(XLA, f"nodes={nodes},devices_per_node={gpus // nodes}", 1),
+            words=(*DLPERF_AMP, "--batch_size=224 ", "--use_xla", *WITH_DALI),
+        )
+        for nodes, gpus in ((1, 1), (1, 4), (1, 8), (2, 16), (4, 32))
+    ),
+    Command(
+        "002 real data, XLA",
+        *(DATA, "data=imagenet,loader=native", 3),
+        words=(*DLPERF_AMP, "--batch_size=224 ", "--use_xla", "--data_dir=/data/tfrecords "),
+        absent=("--use_dali", "data_idx_dir"),
+    ),
+    Command(
+        "002 real data, XLA, DALI",
+        *(DATA, "data=imagenet,loader=dali", 3),
+        words=(*DLPERF_AMP, "--batch_size=224 ", "--use_xla", *WITH_DALI),
+    ),
+    Command(
+        # The program refuses --mode=train without data, so the mode is not the document's.
+        "002 without --data_dir",
+        *(DATA, "data=synthetic", 3),
+        words=(
+            "--mode=training_benchmark",
+            *(words for words in DLPERF_AMP if "--mode" not in words),
+            "--use_xla",
+        ),
+        absent=("--data_dir", "--use_dali", "/data/tfrecords"),
+    ),
+    *(
+        Command(
+            f"002 NVIDIA's own script: {precision}, {compiler}",
+            *("external-ngc-tensorflow-published", f"precision={precision},compiler={compiler}", 2),
+            words=(
+                "--mode=training_benchmark",
+                "--warmup_steps=200 ",
+                f"--batch_size={batch} ",
+                "--data_dir=/data/tfrecords",
+                *(("--use_tf_amp",) if precision == "amp-fp16" else ()),
+                *(("--use_xla",) if compiler == "xla" else ()),
+            ),
+            absent=RECIPE,
+        )
+        for precision, batch, compiler in (
+            ("fp32", 128, "none"),
+            ("amp-fp16", 256, "none"),
+            ("amp-fp16", 256, "xla"),
+        )
+    ),
+    Command(
+        "003 git clone, docker build, nvidia-docker run",
+        *(SECOND, "precision=fp32,nodes=1,devices_per_node=1", 1),
+        words=("--volume /imagenet:/imagenet:ro", "--ipc=host"),
+        before=(
+            f"{CHECKOUT}fc9c09b08d6d39fb13c79c8a7e08f85b03dbf3d1",
+            "docker build --tag nvidia_rn50_pytorch:fc9c09b08d6d",
+            "FROM_IMAGE_NAME=nvcr.io/nvidia/pytorch:21.03-py3",
+        ),
+    ),
+    *(
+        Command(
+            f"003 pytorch_test_all.sh: gpu{gpus} {precision}",
+            *(SECOND, f"precision={precision},nodes=1,devices_per_node={gpus}", 1),
+            words=(
+                *TEST_ALL,
+                "-b 256 ",
+                *(("--amp", SCALE) if precision == "amp-fp16" else ()),
+                *(("multiproc.py ", "--nproc_per_node 8 ") if gpus == 8 else ()),
+            ),
+            absent=() if precision == "amp-fp16" else ("--amp", "loss-scale"),
+        )
+        for gpus in (1, 8)
+        for precision in ("fp32", "amp-fp16")
+    ),
+    *(
+        Command(
+            f'003 mpirun run_benchmark.sh 256 8 "{amp}"',
+            *(SECOND, f"nodes=4,precision={precision}", 4),
+            words=(
+                "multiproc.py --nnodes 4 --node_rank ",
+                *("--master_addr NODE0 --master_port ", "--nproc_per_node 8 "),
+                *TEST_ALL,
+                "-b 256 ",
+                *((f"{amp} -b 256 ",) if amp else ()),
+            ),
+            absent=("loss-scale", *(() if amp else ("--amp",))),
+        )
+        for precision, amp in (("fp32", ""), ("amp-fp16", "--amp"))
+    ),
+    *(
+        Command(
+            f"004 run_mxnet.sh: {mode}, batch {batch}",
+            *(GLUON, f"devices_per_node={gpus},batch_per_device={batch}", 1),
+            words=(
+                "--network host",
+                "--shm-size=1g",
+                "train_imagenet.py ",
+                "--data-dir /datasets/ImageNet/imagenet_1k",
+                "--model mobilenet1.0",
+                f"--batch-size {batch} ",
+                "--mode hybrid",
+                f"--num-gpus {gpus} ",
+                *workers,
+            ),
+            absent=() if workers else (" -j ",),
+            before=(
+                "docker pull registry.baidubce.com/paddlepaddle/paddle:2.1.2-gpu-cuda10.2-cudnn7",
+                "mxnet-cu102==1.8.0",
+            ),
+        )
+        for mode, gpus, workers in (("sp", 1, ()), ("mp", 8, (" -j 32",)))
+        for batch in (64, 768)
     ),
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "cases", "programs", "words"), DOCUMENTS, ids=[f"{d[0]}:{d[1]}" for d in DOCUMENTS]
-)
-def test_a_documents_command_is_planned(
-    capsys: pytest.CaptureFixture[str], name: str, cases: str, programs: int, words: tuple[str, ...]
-) -> None:
-    assert main(["plan", str(SUITES / f"{name}.yaml"), "--out", "/results", "--only", cases]) == 0
+@pytest.mark.parametrize("command", COMMANDS, ids=[command.document for command in COMMANDS])
+def test_a_documents_command_is_planned(capsys: pytest.CaptureFixture[str], command: Command) -> None:
+    suite = SUITES / f"{command.suite}.yaml"
+    assert main(["plan", str(suite), "--out", "/results", "--only", command.cases]) == 0
     text = capsys.readouterr().out
-    started = [line for line in commands(text) if "/source/" in line and "/results/runs/" in line]
-    assert len([line for line in started if "worktree" not in line]) == programs
-    for word in words:
-        assert word in text
+    started = [
+        line
+        for line in commands(text)
+        if "/source/" in line and "/results/runs/" in line and "worktree" not in line
+    ]
+    assert len(started) == command.programs
+    for line in started:
+        assert not [word for word in command.words if word not in f"{line} "]
+        assert not [word for word in command.absent if word in f"{line} "]
+    assert not [word for word in command.before if word not in text]
 
 
-def test_no_data_is_named_where_the_document_leaves_data_out(capsys: pytest.CaptureFixture[str]) -> None:
-    suite = SUITES / "external-ngc-tensorflow-data.yaml"
-    assert main(["plan", str(suite), "--out", "/results", "--only", "data=synthetic"]) == 0
-    assert not re.search(r"--data_dir|--use_dali|/data/tfrecords", capsys.readouterr().out)
+def test_oneflows_real_images_are_a_folder_of_ofrecord(capsys: pytest.CaptureFixture[str]) -> None:
+    suite = SUITES / "external-oneflow.yaml"
+    assert main(["plan", str(suite), "--out", "/results", "--only", "data=imagenet,devices_per_node=8"]) == 0
+    started = [line for line in commands(capsys.readouterr().out) if "of_cnn_train_val.py" in line]
+    assert len(started) == 3
+    for line in started:
+        assert "--train_data_dir=/datasets/ImageNet/ofrecord/train" in line
+        assert "--volume /datasets/ImageNet/ofrecord:/datasets/ImageNet/ofrecord:ro" in line

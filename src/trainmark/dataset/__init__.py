@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from trainmark.dataset.indexing import Indexed, index
     from trainmark.dataset.jpeg import Depth
     from trainmark.dataset.make import FolderState, folder_state, make_image_folder
+    from trainmark.dataset.ofrecord import require_ofrecord
     from trainmark.dataset.problems import Problem, ProblemKind, VerifyReport
     from trainmark.dataset.processes import Progress, available_cores
     from trainmark.dataset.spec import ImageFolderSpec, Sizes, spec_from
@@ -42,6 +43,7 @@ __all__ = [
     "index",
     "make_image_folder",
     "recognise",
+    "require_ofrecord",
     "spec_from",
     "verify",
     "verify_image_folder",
@@ -55,6 +57,7 @@ _HOMES = {
     "jpeg": ("Depth",),
     "indexing": ("Indexed", "index"),
     "make": ("FolderState", "folder_state", "make_image_folder"),
+    "ofrecord": ("require_ofrecord",),
     "problems": ("Problem", "ProblemKind", "VerifyReport"),
     "processes": ("Progress", "available_cores"),
     "spec": ("ImageFolderSpec", "Sizes", "spec_from"),

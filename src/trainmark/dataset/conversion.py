@@ -73,6 +73,10 @@ def convert(
     """
     if to is Form.IMAGE_FOLDER:
         raise InputError("an image folder is what conversions begin with; convert to tfrecord or recordio")
+    if to is Form.OFRECORD:
+        raise InputError(
+            "nothing converts to ofrecord; OneFlow-Benchmark's own tools do (imagenet_ofrecord.py)"
+        )
     found = read_source(source)
     inside = destination.resolve()
     if inside == found.directory.resolve() or found.directory.resolve() in inside.parents:

@@ -10,11 +10,12 @@ from trainmark.errors import InputError
 
 
 class Form(StrEnum):
-    """How a data set lies on the disk."""
+    """How a data set lies on the disk; OFRecord is OneFlow's, which is neither made nor checked."""
 
     IMAGE_FOLDER = "image-folder"
     TFRECORD = "tfrecord"
     RECORDIO = "recordio"
+    OFRECORD = "ofrecord"
 
 
 INDEX_FOLDER = "idx"

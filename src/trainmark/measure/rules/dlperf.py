@@ -86,8 +86,8 @@ def _iterations(log: ParsedLog) -> tuple[np.ndarray[tuple[int], np.dtype[np.floa
     if log.records.step is None:
         raise NoNumberError("no-steps", "the rule needs iteration numbers")
     steps = log.records.step.array(0, 4 * LAST)
-    # Programs that count from 0 print iteration 20 as their 21st.
-    from_zero = len(steps) > 0 and steps[0] == 0
+    # Programs that count from 0 print iteration 20 as their 21st; one that hides its warm-up begins with that.
+    from_zero = len(steps) > 0 and (steps[0] == 0 or (steps[0] == FIRST and log.step_interval == 1))
     numbers = steps + 1 if from_zero else steps
     before = int(np.count_nonzero(numbers <= FIRST))
     inside = numbers[(numbers > FIRST) & (numbers <= LAST)]
