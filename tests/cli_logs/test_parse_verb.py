@@ -227,6 +227,14 @@ def test_a_tree_becomes_both_formats(tmp_path: Path, form: str) -> None:
         assert {row["UNIT"] for row in document} == {"images/s"}
 
 
+@pytest.mark.parametrize("words", [("--gpus", "8"), ("--precision", "fp32"), ("--model", "r50")])
+def test_a_flag_that_a_tree_would_not_heed_is_refused(tmp_path: Path, words: tuple[str, str]) -> None:
+    code, stdout, stderr = _trainmark("parse", "--tree", tmp_path, *words)
+
+    assert (code, stdout) == (2, "")
+    assert stderr == f"trainmark parse: --tree takes no {words[0]}: the names in its directory say these\n"
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [

@@ -103,5 +103,5 @@ def test_an_axis_without_a_field_of_its_own_keeps_cases_apart() -> None:
         results((Case(), (Outcome.FAILED,)), (Case(layout=Layout.NHWC), (Outcome.FAILED,)))
     )
 
-    assert [row.variant for row in rows] == ["nchw", "nhwc"]
+    assert [row.variant for row in rows] == [(("layout", "nchw"),), (("layout", "nhwc"),)]
     assert sorted(dlperf_json(rows)) == ["ResNet50V1.5_b32_fp32_nchw", "ResNet50V1.5_b32_fp32_nhwc"]

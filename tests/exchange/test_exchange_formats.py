@@ -12,6 +12,7 @@ from trainmark.report.exchange import (
     FIELDS,
     SpeedRow,
     dlperf_json,
+    list_rows,
     load_directions,
     load_missions,
     mission_for,
@@ -143,7 +144,9 @@ def test_two_precisions_stay_apart() -> None:
 
 
 def test_two_variants_stay_apart() -> None:
-    result = dlperf_json([row(100.0, variant="nchw"), row(190.0, variant="nhwc")])
+    result = dlperf_json(
+        [row(100.0, variant=(("layout", "nchw"),)), row(190.0, variant=(("layout", "nhwc"),))]
+    )
 
     assert sorted(result) == ["r50_b128_fp32_nchw", "r50_b128_fp32_nhwc"]
 
@@ -203,6 +206,41 @@ def test_later_repeats_have_their_own_log_name() -> None:
         paddle_row(row(1.0, repeat=3), mission_for("resnet50"))["log_file"]
         == "clas_r50_sp_bs128_fp32_1_speed_r3"
     )
+
+
+def test_runs_of_two_frameworks_that_would_share_a_name_are_refused_and_told_apart() -> None:
+    runs = [row(1.0, variant=(("framework", name), ("data", "photos"))) for name in ("pytorch", "jax")]
+
+    with pytest.raises(
+        InputError,
+        match=r"2 runs would be 'clas_r50_sp_bs128_fp32_1_speed': a row has no place for framework .pytorch, jax.; x",
+    ):
+        list_rows(runs, None, "x")
+
+
+def test_equal_devices_on_more_nodes_are_refused_because_a_row_has_no_place_for_nodes() -> None:
+    with pytest.raises(InputError, match=r"no place for nodes \(1, 2\)"):
+        list_rows([row(1.0, devices=8), row(1.0, devices=8, nodes=2)], None, "x")
+
+
+def test_two_runs_with_nothing_between_them_are_refused() -> None:
+    with pytest.raises(InputError, match="nothing tells them apart"):
+        list_rows([row(1.0), row(2.0)], None, "x")
+
+
+def test_a_model_of_no_mission_is_left_out_with_a_sentence_and_the_others_stay() -> None:
+    listing = list_rows([row(1.0), row(2.0, model="my-own")], None, "x")
+
+    assert [found["model_name"] for found in listing.rows] == ["clas_r50_bs128_fp32"]
+    assert listing.left_out == (
+        "x: no mission is known for the model 'my-own': name one (--mission, or --model)",
+    )
+
+
+def test_a_mission_that_is_named_takes_in_every_model() -> None:
+    listing = list_rows([row(2.0, model="my-own")], "image classification", "x")
+
+    assert ([found["mission_name"] for found in listing.rows], listing.left_out) == (["图像分类"], ())
 
 
 def test_directions_are_those_of_the_template() -> None:

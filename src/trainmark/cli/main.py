@@ -10,13 +10,13 @@ from trainmark.errors import TrainmarkError, nearest
 VERBS = {
     "run": "Run a suite: measure every case, keep everything, print the table.",
     "plan": "Print what a suite would run, as commands; run nothing.",
-    "report": "Write a finished run as Markdown, HTML, CSV or JSON.",
+    "report": "Write a run's or a database's results: Markdown, HTML, CSV, JSON, rows for others.",
     "parse": "Read training logs of any known format; one number a log, or why not.",
     "audit": "Check published values against the logs behind them.",
     "explain": "Say why a number is not a published one: what differs, and the evidence.",
     "reference": "List published figures; show one with its recipe and source.",
     "env": "Create, check and list the frameworks' environments.",
-    "data": "Make and verify data sets.",
+    "data": "Make, convert, index and verify data sets.",
 }
 """Each verb is the module ``trainmark.cli.<verb>`` with a ``typer.Typer`` named ``app``."""
 

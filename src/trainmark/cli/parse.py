@@ -85,6 +85,7 @@ def parse(
     if tree is not None:
         if paths:
             raise InputError("give either --tree DIR or paths, not both")
+        _refuse_facts_of_logs(gpus, nodes, batch, precision, model if to is None else None)
         if to is not None:
             raise typer.Exit(_exchange_tree(tree, chosen, to, model, mission))
         raise typer.Exit(_print_tree(tree, chosen, as_json=as_json))
@@ -203,23 +204,17 @@ def _write_exchange(rows: "list[SpeedRow]", to: Exchange, model: str | None, mis
     """Print ``rows``; return whether all of them have a place in the format."""
     from dataclasses import replace
 
-    from trainmark.errors import InputError
     from trainmark.files import to_json
-    from trainmark.report.exchange import dlperf_json, find_mission, mission_for, paddle_row
+    from trainmark.report.exchange import dlperf_json, list_rows
 
     named = [replace(row, model=model) for row in rows] if model else rows
     if to is Exchange.DLPERF_JSON:
         sys.stdout.write(to_json(dlperf_json(named)))
         return True
-    chosen = find_mission(mission) if mission is not None else None
-    found = []
-    for row in named:
-        try:
-            found.append(paddle_row(row, chosen or mission_for(row.model)))
-        except InputError as unknown:
-            sys.stderr.write(f"left out: {row.log}: {unknown} (--mission, or --model)\n")
-    sys.stdout.write(to_json(found))
-    return len(found) == len(named)
+    listing = list_rows(named, mission, "name the logs of one of them")
+    sys.stderr.write("".join(f"left out: {sentence}\n" for sentence in listing.left_out))
+    sys.stdout.write(to_json(listing.rows))
+    return not listing.left_out
 
 
 def _print_tree(folder: str, rule: "Rule | None", *, as_json: bool) -> int:
@@ -291,6 +286,17 @@ def _tree_cells(row: "Row") -> list[str]:
         f"{summary.speedup:.2f}" if summary and summary.speedup is not None else "-",
         ", ".join(f"{repeat}: {status}" for repeat, status in row.outcomes) or "-",
     ]
+
+
+def _refuse_facts_of_logs(
+    gpus: int | None, nodes: int | None, batch: int | None, precision: str | None, model: str | None
+) -> None:
+    from trainmark.errors import InputError
+
+    flags = {"--gpus": gpus, "--nodes": nodes, "--batch": batch, "--precision": precision, "--model": model}
+    given = [flag for flag, value in flags.items() if value is not None]
+    if given:
+        raise InputError(f"--tree takes no {' or '.join(given)}: the names in its directory say these")
 
 
 def _rule(name: str | None, skip: int | None) -> "Rule | None":

@@ -1,4 +1,4 @@
-"""``trainmark report``: a finished run as Markdown, HTML, CSV or JSON."""
+"""``trainmark report``: a finished run as Markdown, HTML, CSV or JSON, or as rows for databases."""
 
 import os
 import sys
@@ -24,6 +24,9 @@ class Format(StrEnum):
     CSV = "csv"
     PADDLE_JSON = "paddle-json"
     DLPERF_JSON = "dlperf-json"
+
+
+_EXCHANGED = (Format.PADDLE_JSON, Format.DLPERF_JSON)
 
 
 class Lang(StrEnum):
@@ -56,9 +59,24 @@ def report(
             "--campaign", help="Of a database with several campaigns: the suite's name or the directory."
         ),
     ] = None,
+    only: Annotated[
+        str | None,
+        typer.Option(
+            "--only", help="For rows: these cases only, as in run (axis=value|value, or a pattern)."
+        ),
+    ] = None,
+    model: Annotated[str | None, typer.Option(help="For rows: the model's name in them.")] = None,
+    mission: Annotated[
+        str | None,
+        typer.Option(help="For paddle-json: the mission, where the model's name does not tell it."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --to json.")] = False,
 ) -> None:
-    """Write a run's results as a report: what was run on what, tables, speedups, charts, outcomes, environment."""
+    """Write a run's results as a report: what was run on what, tables, speedups, charts, outcomes, environment.
+
+    With --to paddle-json or dlperf-json: rows for the databases of others (docs/exchange.md).
+    Exit code 1: some run has no place in them, or there is none.
+    """
     from trainmark.campaign import stored_results
     from trainmark.errors import InputError
     from trainmark.files import write_atomically
@@ -68,8 +86,7 @@ def report(
     if as_json and to not in (None, Format.JSON):
         raise InputError(f"--json and --to {to} contradict each other; give one of them")
     wanted = Format.JSON if as_json else to
-    if wanted is None and output is not None:
-        raise InputError("--output needs --to: which format shall the file have?")
+    _refuse_unheeded(wanted, output, only, model, mission)
     language = Language(lang)
     if Path(source).is_dir():
         folder = Path(source)
@@ -86,13 +103,32 @@ def report(
             for path in write_reports(folder, results, language):
                 sys.stderr.write(f"wrote {path}\n")
             return
-        text = _render(results, folder, wanted, language, output)
+        whole = True
+        if wanted in _EXCHANGED:
+            text, whole = _exchanged(results, wanted, only, model, mission)
+        else:
+            text = _render(results, folder, wanted, language, output)
         if output is None:
             sys.stdout.write(text)
         else:
             write_atomically(output, text)
+        if not whole:
+            raise typer.Exit(1)
     except OSError as error:
         raise InputError(f"{error.filename or source}: cannot be written: {error.strerror}") from None
+
+
+def _refuse_unheeded(
+    wanted: Format | None, output: Path | None, only: str | None, model: str | None, mission: str | None
+) -> None:
+    from trainmark.errors import InputError
+
+    if wanted is None and output is not None:
+        raise InputError("--output needs --to: which format shall the file have?")
+    if wanted not in _EXCHANGED and (only is not None or model is not None):
+        raise InputError("--only and --model are for --to paddle-json and dlperf-json")
+    if wanted is not Format.PADDLE_JSON and mission is not None:
+        raise InputError("--mission is for --to paddle-json")
 
 
 def _results(source: Path) -> "Results":
@@ -133,18 +169,40 @@ def _render(
             plots = f"{output.stem}-plots"
             write_plots(output.parent / plots, results, source, language)
             return render_markdown(results, source, language, _way(source, output), plots)
-        case Format.PADDLE_JSON | Format.DLPERF_JSON:
-            return _exchanged(results, wanted)
+        case _:
+            raise AssertionError(wanted)
 
 
-def _exchanged(results: "Results", wanted: Format) -> str:
+def _exchanged(
+    results: "Results", wanted: Format, only: str | None, model: str | None, mission: str | None
+) -> tuple[str, bool]:
+    """Return the rows as JSON, and whether there are any and all runs are among them; say which are not."""
+    from dataclasses import replace
+
+    from trainmark.errors import InputError
     from trainmark.files import to_json
-    from trainmark.report.exchange import dlperf_json, mission_for, paddle_row, rows_from_results
+    from trainmark.report.exchange import dlperf_json, list_rows, rows_from_results
+    from trainmark.suite import select
 
-    rows = rows_from_results(results)
+    if only is not None:
+        chosen = {case.id for case in select([result.case for result in results.cases], only)}
+        cases = tuple(result for result in results.cases if result.case.id in chosen)
+        results = results.model_copy(update={"cases": cases})
+    runs = rows_from_results(results)
+    if model is not None:
+        names = sorted({run.model for run in runs})
+        if len(names) > 1:
+            raise InputError(
+                f"--model {model}: the results are of {', '.join(names)}; choose one with --only"
+            )
+        runs = tuple(replace(run, model=model) for run in runs)
+    if not runs:
+        sys.stderr.write("no run of these cases was started: there is no row\n")
     if wanted is Format.DLPERF_JSON:
-        return to_json(dlperf_json(rows))
-    return to_json([paddle_row(row, mission_for(row.model)) for row in rows])
+        return to_json(dlperf_json(runs)), bool(runs)
+    listing = list_rows(runs, mission, "choose with --only AXIS=VALUE,…")
+    sys.stderr.write("".join(f"left out: {sentence}\n" for sentence in listing.left_out))
+    return to_json(listing.rows), bool(listing.rows) and not listing.left_out
 
 
 def _way(source: Path, output: Path | None) -> str:

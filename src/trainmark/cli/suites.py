@@ -6,10 +6,8 @@ from pathlib import Path
 from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.engine import ENGINES
 from trainmark.errors import InputError
-from trainmark.suite import Suite, load_suite, read_document
+from trainmark.suite import EACH_ITS_OWN, Suite, load_suite, read_document
 from trainmark.workload import NoCardError, load_workloads
-
-_EACH_ITS_OWN = "auto"
 
 
 def read_suite(path: Path) -> Suite:
@@ -25,10 +23,13 @@ def read_suite(path: Path) -> Suite:
         except NoCardError as error:
             document = read_document(path)
             raise document.error(document.find(error.axis, getattr(case, error.axis)), str(error)) from None
-    name = suite.environment
-    if name not in (_EACH_ITS_OWN, SYSTEM, *ENGINES) and os.sep not in name:
-        try:
-            find_entry(name)
-        except InputError as error:
-            raise read_document(path).error(("environment",), str(error)) from None
+    asked = suite.environment
+    names = {"": asked} if isinstance(asked, str) else asked
+    for framework, name in names.items():
+        if name not in (EACH_ITS_OWN, SYSTEM, *ENGINES) and os.sep not in name:
+            try:
+                find_entry(name)
+            except InputError as error:
+                key = ("environment", framework) if framework else ("environment",)
+                raise read_document(path).error(key, str(error)) from None
     return suite

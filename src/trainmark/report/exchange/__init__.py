@@ -2,6 +2,7 @@
 
 from trainmark.report.exchange.adapters import numbered, row_from_log, rows_from_results, rows_from_tree
 from trainmark.report.exchange.dlperf import BASELINE, DlperfResult, dlperf_json
+from trainmark.report.exchange.listing import Listing, list_rows
 from trainmark.report.exchange.paddle import (
     FIELDS,
     DatabaseRow,
@@ -22,12 +23,14 @@ __all__ = [
     "FIELDS",
     "DatabaseRow",
     "DlperfResult",
+    "Listing",
     "Mission",
     "RunMode",
     "SpeedRow",
     "case_name",
     "dlperf_json",
     "find_mission",
+    "list_rows",
     "load_directions",
     "load_missions",
     "log_file_name",

@@ -49,7 +49,7 @@ def _case_rows(result: CaseResult, axes: Sequence[str], unit: str | None) -> Ite
             speed=measured.throughput if measured else None,
             unit=measured.unit if measured else result.unit or unit,
             repeat=run.repeat,
-            variant="_".join(str(getattr(case, axis)) for axis in axes),
+            variant=tuple((axis, str(getattr(case, axis))) for axis in axes),
         )
 
 

@@ -36,7 +36,7 @@ def dlperf_json(rows: Iterable[SpeedRow]) -> DlperfResult:
 
 
 def _suffix(row: SpeedRow) -> str:
-    words = (f"b{row.batch_per_device}", row.precision, row.variant)
+    words = (f"b{row.batch_per_device}", row.precision, *(value for _, value in row.variant))
     return "_".join(word for word in words if word)
 
 

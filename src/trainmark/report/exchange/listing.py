@@ -1,0 +1,55 @@
+"""The database rows of several runs: what cannot be named is left out and told, and no two rows share a name."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trainmark.errors import InputError
+from trainmark.report.exchange.paddle import DatabaseRow, find_mission, log_file_name, mission_for, paddle_row
+from trainmark.report.exchange.rows import SpeedRow
+
+
+@dataclass(frozen=True, slots=True)
+class Listing:
+    """``rows`` for the database; ``left_out`` has one sentence a run that has no place in it."""
+
+    rows: tuple[DatabaseRow, ...]
+    left_out: tuple[str, ...]
+
+
+def list_rows(runs: Iterable[SpeedRow], mission: str | None, way_out: str) -> Listing:
+    """Return the rows of ``runs``, all of ``mission`` (Chinese or English), or each of the one its model belongs to.
+
+    A run whose model belongs to no mission is left out. Raises ``InputError`` for a mission that the registry does
+    not know, and when two runs would have one name, because a row has no field for the axis on which they
+    differ; ``way_out`` then ends the sentence with how to choose among them.
+    """
+    chosen = find_mission(mission) if mission is not None else None
+    named, rows, left_out = [], [], []
+    for run in runs:
+        try:
+            rows.append(paddle_row(run, chosen or mission_for(run.model)))
+            named.append(run)
+        except InputError as unknown:
+            left_out.append(f"{run.log}: {unknown} (--mission, or --model)")
+    _refuse_shared_names(named, way_out)
+    return Listing(tuple(rows), tuple(left_out))
+
+
+def _refuse_shared_names(runs: Sequence[SpeedRow], way_out: str) -> None:
+    by_name: dict[str, list[SpeedRow]] = {}
+    for run in runs:
+        by_name.setdefault(log_file_name(run), []).append(run)
+    for name, members in by_name.items():
+        if len(members) > 1:
+            raise InputError(f"{len(members)} runs would be '{name}': {_difference(members)}; {way_out}")
+
+
+def _difference(runs: Sequence[SpeedRow]) -> str:
+    values: dict[str, list[str]] = {}
+    for run in runs:
+        for axis, value in (("nodes", str(run.nodes)), *run.variant):
+            seen = values.setdefault(axis, [])
+            if value not in seen:
+                seen.append(value)
+    apart = [f"{axis} ({', '.join(seen)})" for axis, seen in values.items() if len(seen) > 1]
+    return f"a row has no place for {', '.join(apart)}" if apart else "nothing tells them apart"
