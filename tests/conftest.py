@@ -1,5 +1,6 @@
 """Fixtures of all rooms; what they need is imported when a test asks for it."""
 
+import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,7 +17,11 @@ settings.load_profile("trainmark")
 
 
 def pytest_configure() -> None:
-    """Refuse to skip the tests of frameworks that must be there."""
+    """Refuse to skip the tests of frameworks that must be there, and let Ctrl-C be tested in the background too.
+
+    A shell that starts a command in the background has it ignore SIGINT, and its children inherit that.
+    """
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from frameworks import what_is_required_and_missing
 
     if missing := what_is_required_and_missing():
