@@ -5,14 +5,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 if TYPE_CHECKING:
     from fakes import Bench
 
 
 # How long an example takes says more of what else the machine does than of the code.
-settings.register_profile("trainmark", deadline=None)
+settings.register_profile("trainmark", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("trainmark")
 
 
