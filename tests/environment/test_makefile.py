@@ -1,5 +1,6 @@
 """The developer's commands, with stand-ins for what they call: what they go on without, and what they remove."""
 
+import os
 import shutil
 import subprocess
 from pathlib import Path
@@ -44,7 +45,11 @@ def checkout(tmp_path: Path) -> Path:
 
 
 def make(checkout: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    return subprocess.run(["make", *words], cwd=checkout, capture_output=True, text=True, check=False)
+    # These tests are often run by a make themselves, whose flags this one is not to take over.
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    return subprocess.run(
+        ["make", *words], cwd=checkout, env=own, capture_output=True, text=True, check=False
+    )
 
 
 def test_an_environment_that_cannot_be_made_does_not_stop_the_tests(checkout: Path) -> None:
