@@ -1,5 +1,6 @@
 """The same promises with PyTorch really training: small images, few steps, on the CPU."""
 
+import contextlib
 import os
 import signal
 import time
@@ -100,11 +101,13 @@ class KillsRankOne(Silent):
         if pulse.step is None or self.killed:
             return
         for process in psutil.Process().children(recursive=True):
-            if process.environ().get("RANK") == "1":
-                self.seen = processes_of(self.folder)
-                self.killed = process.pid
-                os.kill(process.pid, signal.SIGKILL)
-                return
+            # One that has just ended has no environment any more.
+            with contextlib.suppress(psutil.Error):
+                if process.environ().get("RANK") == "1":
+                    self.seen = processes_of(self.folder)
+                    self.killed = process.pid
+                    os.kill(process.pid, signal.SIGKILL)
+                    return
 
 
 def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(trained: Bench) -> None:
