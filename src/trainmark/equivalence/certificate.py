@@ -1,6 +1,6 @@
 """The certificate: what was compared between frameworks, at which tolerances, and how close they are."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from enum import StrEnum
 from typing import Literal
@@ -139,18 +139,3 @@ class Certificate(_Frozen):
             and all(party.holds for party in self.parties)
             and all(pair.holds for pair in self.pairs)
         )
-
-    def covers(self, frameworks: set[str]) -> bool:
-        """Return whether the certificate shows that these frameworks do equal work."""
-        found = {party.framework for party in self.parties}
-        failing = {name for names, _ in self.failures() for name in names}
-        failing |= {party.framework for party in self.parties if not party.holds}
-        return frameworks <= found and not (frameworks & failing)
-
-    def failures(self) -> Iterator[tuple[tuple[str, ...], Check]]:
-        """Yield the checks that do not hold, with the framework or the two that they are about."""
-        for party in self.parties:
-            checks = [*party.checks, *(check for found in party.variants for check in found.checks)]
-            yield from (((party.framework,), check) for check in checks if not check.holds)
-        for pair in self.pairs:
-            yield from ((pair.frameworks, check) for check in pair.checks if not check.holds)

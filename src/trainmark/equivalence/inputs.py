@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from trainmark.worker.architectures import ARCHITECTURES
 from trainmark.worker.arguments import Recipe
-from trainmark.worker.equivalence import STEPS
+from trainmark.worker.equivalence import OBSERVED, STEPS
 
 CLASSES = 1000
 IMAGE_SIZE = 96
@@ -33,7 +33,7 @@ EPOCH_IMAGES = BATCH * 3 // 2
 """An epoch is a step and a half: two steps of warm-up, then the first step of the cosine (rates 1/2, 1 and 3/4)."""
 
 
-def worker_flags(model: str, inputs: Path, compiler: str = "none") -> tuple[str, ...]:
+def worker_flags(model: str, inputs: Path, compiler: str = OBSERVED) -> tuple[str, ...]:
     """Return the words that make a worker train the three steps on ``inputs`` and tell what they computed.
 
     With a compiler the steps are done and not looked into.
