@@ -1,0 +1,1 @@
+"""The ground floor: enums and frozen documents that every room speaks in, and nothing else."""
