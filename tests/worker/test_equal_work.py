@@ -11,7 +11,7 @@ from worker_process import START, read_events
 
 from frameworks import framework_python, needs_framework
 from trainmark.campaign.certifying import Question, observed_case
-from trainmark.campaign.site import Site
+from trainmark.campaign.planning import Site
 from trainmark.environment import find_entry
 from trainmark.equivalence import (
     Followed,
@@ -24,8 +24,9 @@ from trainmark.equivalence import (
     worker_flags,
     write_inputs,
 )
-from trainmark.placement import Machine
+from trainmark.node import LocalHost
 from trainmark.suite import Case, Device, Layout, Suite
+from trainmark.words.plan import Machine
 from trainmark.worker.arguments import FRAMEWORKS
 from trainmark.workload import find_gap, load_workloads
 
@@ -36,7 +37,12 @@ MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
 RUN_HERE = [name for name in FRAMEWORKS if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
-SITE = Site(Suite(name="s", cases=(Case(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
+SITE = Site(
+    Suite(name="s", cases=(Case(),)),
+    load_workloads(),
+    (LocalHost(machine=Machine(cores=2, gpus=0)),),
+    Path("/nowhere"),
+)
 
 Events = list[dict[str, object]]
 Observe = Callable[..., tuple[Observation, Party]]

@@ -20,6 +20,10 @@ from trainmark.suite import Case, Outcome, Protocol
 SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
 
 
+SPOILING = frozenset({"cpu-shared", "gpu-shared", "gpu-throttled"})
+"""The doubts about a machine for which a run is repeated and kept out of its case's estimate."""
+
+
 class _Frozen(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -45,6 +49,11 @@ class RunResult(_Frozen):
     parameters: Mapping[str, Any]
     telemetry: Mapping[str, Any] | None
     manifest: str | None
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether its machine spoiled it; such a run is not pooled with sound ones."""
+        return any(doubt.about is About.MACHINE and doubt.code in SPOILING for doubt in self.suspicions)
 
 
 class CaseResult(_Frozen):
