@@ -25,7 +25,7 @@ from trainmark.equivalence import (
     write_inputs,
 )
 from trainmark.placement import Machine
-from trainmark.suite import Case, Device, Layout, Suite
+from trainmark.suite import Device, Layout, Suite, case_of
 from trainmark.worker.arguments import FRAMEWORKS
 from trainmark.workload import find_gap, load_workloads
 
@@ -36,7 +36,7 @@ MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
 RUN_HERE = [name for name in FRAMEWORKS if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
-SITE = Site(Suite(name="s", cases=(Case(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
+SITE = Site(Suite(name="s", cases=(case_of(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
 
 Events = list[dict[str, object]]
 Observe = Callable[..., tuple[Observation, Party]]
@@ -49,7 +49,7 @@ def with_framework(*names: str) -> object:
 
 def observed_layout(framework: str) -> str:
     """Return the layout in which the framework's step is looked into, by its card."""
-    return observed_case(Question(MODELS[1], (framework,), Device.CPU), framework, SITE).layout.value
+    return str(observed_case(Question(MODELS[1], (framework,), Device.CPU), framework, SITE).value("layout"))
 
 
 def other_ways() -> list[object]:

@@ -144,7 +144,7 @@ def _throughputs(runs: Sequence[RunResult]) -> list[float]:
 
 
 def _speedup(case: Case, throughputs: Mapping[str, Sequence[float]]) -> Speedup | None:
-    one = case.model_copy(update={"nodes": 1, "devices_per_node": 1})
+    one = case.varied(nodes=1, devices_per_node=1)
     return speedup(case.id, case.world_size, throughputs, one.id if one.id in throughputs else None)
 
 

@@ -64,7 +64,7 @@ class Work:
             case.model,
             case.device,
             _device(result),
-            case.layout.value,
+            str(case.value("layout")) if "layout" in case.axes else "-",
             case.compiler,
         )
 
