@@ -10,9 +10,9 @@ from typing import Sequence
 import mindspore as ms
 from mindspore import communication, nn
 
-from ..outcomes import FAILED, RunError
-from ..peers import Peers
-from ..place import Place
+from ..core.outcomes import FAILED, RunError
+from ..core.peers import Peers
+from ..core.place import Place
 
 BUILD_SECONDS = 300
 """How long the ranks wait for each other at the start."""
