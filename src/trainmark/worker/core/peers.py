@@ -38,6 +38,7 @@ class Peers(Ranks):
         self._links: Dict[int, _Link] = {}
         if place.world_size == 1:
             return
+        self.backend = "tcp"
         deadline = time.monotonic() + MEET_S
         try:
             if place.rank == 0:
@@ -49,6 +50,10 @@ class Peers(Ranks):
             raise RunError(
                 FAILED, f"lost contact with another rank: they did not meet ({error})", peer_lost=True
             ) from error
+
+    def counted(self) -> int:
+        """Return the ranks that answer."""
+        return len(self.gather(None))
 
     def gather(self, value: Any) -> List[Any]:
         """Return what every rank gave, by rank; anything that JSON can hold."""

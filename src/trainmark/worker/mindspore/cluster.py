@@ -48,11 +48,10 @@ class Cluster(Peers):
 
     def __init__(self, place: Place) -> None:
         """Meet the other ranks; raise ``RunError`` when MindSpore gives this process another number."""
-        self.backend = None
         if place.distributed:
-            self.backend = "mccl"
             self._meet(place)
         super().__init__(place, _end)
+        self.backend = "mccl" if place.distributed else None
 
     def _meet(self, place: Place) -> None:
         os.environ.update(
