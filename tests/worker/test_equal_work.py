@@ -26,14 +26,14 @@ from trainmark.equivalence import (
 )
 from trainmark.placement import Machine
 from trainmark.suite import Device, Layout, Suite, case_of
-from trainmark.worker.arguments import FRAMEWORKS
+from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
 
 pytestmark = pytest.mark.training
 
 MODELS = ("resnet50_v1.5", "mobilenet_v1")
 MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
-RUN_HERE = [name for name in FRAMEWORKS if name != "oneflow"]
+RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
 SITE = Site(Suite(name="s", cases=(case_of(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))

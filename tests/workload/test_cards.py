@@ -11,7 +11,7 @@ from trainmark.errors import InputError
 from trainmark.logs.formats import find_format
 from trainmark.measure.rules import find_rule
 from trainmark.suite import Case, Device, Precision, case_of
-from trainmark.worker.arguments import parse
+from trainmark.worker.core.arguments import parse
 from trainmark.workload import (
     BuiltinSource,
     Launcher,
@@ -201,7 +201,7 @@ def test_the_built_in_worker_takes_every_word_that_its_card_gives_it(folder: Pat
         settings = parse(words[1:], world_size=1)
         assert all(getattr(settings, axis) == value for axis, value in point.items() if axis != "options")
         if "options" in point:
-            recipe = settings.recipe
+            recipe: Any = settings.recipe
             assert (recipe.schedule, recipe.bn_weight_decay, recipe.loss_scale) == ("step", True, 128)
             assert (recipe.epochs, recipe.warmup_epochs, recipe.momentum) == (1, 1, 1.0)
 

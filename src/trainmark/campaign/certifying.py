@@ -29,7 +29,7 @@ from trainmark.errors import InputError, nearest
 from trainmark.files import write_atomically
 from trainmark.placement import device_of, this_machine
 from trainmark.suite import Case, Device, Layout, Limits, Precision, Suite, case_of
-from trainmark.worker.architectures import ARCHITECTURES
+from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
 FOLDER = "equivalence"
