@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainmark.dataset.folder import require_folder
-from trainmark.dataset.form import Form, recognise
-from trainmark.dataset.jpeg import Depth, find_fault
-from trainmark.dataset.labels import find_mislabelled, labels_by_folder, labels_of_made
-from trainmark.dataset.layout import (
+from trainmark.dataset.form import Form
+from trainmark.dataset.images.folder import require_folder
+from trainmark.dataset.images.jpeg import find_fault
+from trainmark.dataset.images.labels import find_mislabelled, labels_by_folder, labels_of_made
+from trainmark.dataset.images.layout import (
     Listed,
     ListFile,
     class_in_name,
@@ -21,17 +21,12 @@ from trainmark.dataset.layout import (
     is_picture,
     read_list,
 )
-from trainmark.dataset.manifest import (
-    MANIFEST_NAME,
-    SUMS_NAME,
-    DatasetManifest,
-    read_manifest,
-    read_sums,
-    sha256,
-)
-from trainmark.dataset.problems import Problem, ProblemKind, VerifyReport
+from trainmark.dataset.images.manifest import read_manifest
+from trainmark.dataset.images.record_verification import verify_records
+from trainmark.dataset.images.shards import recognise
+from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256, trusted_sums
+from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
 from trainmark.dataset.processes import Progress, spread
-from trainmark.dataset.record_verification import verify_records
 from trainmark.errors import InputError
 
 _BATCH = 64
@@ -80,7 +75,7 @@ def verify_image_folder(
         raise InputError(f"{directory}: holds no pictures")
 
     problems: list[Problem] = []
-    sums = _trusted_sums(directory, manifest, problems) if manifest else {}
+    sums = trusted_sums(directory, manifest.sums_sha256, problems) if manifest else {}
     found -= {MANIFEST_NAME, SUMS_NAME} if manifest else set()
     wanted = {**dict.fromkeys((entry.path for entry in listed), ""), **sums}
     checked = _check_files(directory, sorted(found | wanted.keys()), depth, jobs, progress)
@@ -150,22 +145,6 @@ def _check(directory: Path, path: str, depth: Depth) -> _Checked:
     fault = find_fault(data, depth) if is_picture(path) else None
     kind, detail = (ProblemKind(fault[0].value), fault[1]) if fault else (None, "")
     return _Checked(path, len(data), sha256(data), kind, detail)
-
-
-def _trusted_sums(directory: Path, manifest: DatasetManifest, problems: list[Problem]) -> dict[str, str]:
-    """Return the recorded checksums; a damaged record is a problem, and is then used as far as it goes."""
-    try:
-        text = (directory / SUMS_NAME).read_bytes()
-        sums = read_sums(directory)
-    except OSError as error:
-        kind = ProblemKind.MISSING if isinstance(error, FileNotFoundError) else ProblemKind.UNREADABLE
-        problems.append(Problem(SUMS_NAME, kind, "without it no checksum can be compared"))
-        return {}
-    if sha256(text) != manifest.sums_sha256:
-        problems.append(
-            Problem(SUMS_NAME, ProblemKind.CORRUPTED, f"is not the one that {MANIFEST_NAME} names")
-        )
-    return sums
 
 
 def _missing(

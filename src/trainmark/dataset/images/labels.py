@@ -3,8 +3,8 @@
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 
-from trainmark.dataset.layout import Listed, class_of
-from trainmark.dataset.spec import ImageFolderSpec, class_folder
+from trainmark.dataset.images.layout import Listed, class_of
+from trainmark.dataset.images.spec import ImageFolderSpec, class_folder
 
 
 def labels_of_made(spec: ImageFolderSpec) -> dict[str, int]:

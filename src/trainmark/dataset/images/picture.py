@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from PIL import Image, ImageDraw, ImageFilter
 
-from trainmark.dataset.spec import ImageFolderSpec, Picture, Split, picture_size
+from trainmark.dataset.images.spec import ImageFolderSpec, Picture, Split, picture_size
 
 GENERATOR_VERSION = 1
 """Raised whenever the same spec would give other pixels."""

@@ -1,33 +1,26 @@
 """``dataset.json`` of a converted data set, and the short check that one is there and can be read by a program."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
-from trainmark.dataset.form import Form, Shard, find_shards, recognise, shard_of
-from trainmark.dataset.manifest import (
-    CONVERTED_SCHEMA,
-    MADE_SCHEMA,
-    MANIFEST_NAME,
-    SUMS_NAME,
-    read_sums,
-    sha256,
-)
-from trainmark.dataset.spec import Split
+from trainmark.dataset.form import Form
+from trainmark.dataset.images.manifest import CONVERTED_SCHEMA, MADE_SCHEMA
+from trainmark.dataset.images.shards import Shard, find_shards, recognise, shard_of
+from trainmark.dataset.images.spec import Split
+from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, read_manifest, read_sums, sha256
 from trainmark.errors import InputError
+from trainmark.words.frozen import Frozen
 
 WRITER_VERSION = 1
 """It rises whenever the same source and options would give other bytes."""
 
 
-class ConversionRecipe(BaseModel):
+class ConversionRecipe(Frozen):
     """Everything that decides the bytes of a converted data set, beside the pictures themselves."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     writer: int = Field(description="version of the writer")
     form: Literal[Form.TFRECORD, Form.RECORDIO]
@@ -38,10 +31,10 @@ class ConversionRecipe(BaseModel):
     shards: int = Field(ge=1, description="files of the training split")
 
 
-class ConvertedManifest(BaseModel):
+class ConvertedManifest(Frozen):
     """The content of ``dataset.json``."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+    model_config = ConfigDict(populate_by_name=True)
 
     schema_: Literal["trainmark.converted/1"] = Field(default=CONVERTED_SCHEMA, alias="schema")
     recipe: ConversionRecipe
@@ -75,22 +68,8 @@ class Converted:
 
 def read_converted(directory: Path) -> ConvertedManifest | None:
     """Return the manifest of a converted data set, None where there is none; raises ``InputError`` if unusable."""
-    path = directory / MANIFEST_NAME
-    try:
-        values = json.loads(path.read_bytes())
-        if isinstance(values, dict) and values.get("schema") == MADE_SCHEMA:
-            raise InputError(f"{directory}: holds an image folder, and a converted data set is needed here")
-        return ConvertedManifest.model_validate(values)
-    except FileNotFoundError:
-        return None
-    except OSError as error:
-        raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        raise InputError(f"{path}: {key}: {first['msg']}; convert the data set again") from None
-    except ValueError:
-        raise InputError(f"{path}: is not JSON; convert the data set again") from None
+    others: dict[str, str] = {MADE_SCHEMA: "holds an image folder, and a converted data set is needed here"}
+    return read_manifest(directory, ConvertedManifest, others, "convert the data set again")
 
 
 def describe_converted(directory: Path) -> Converted:

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import Field, ValidationError, model_validator
 
 from trainmark.errors import InputError, nearest
+from trainmark.words.frozen import Frozen
 
 
 class Sizes(StrEnum):
@@ -26,10 +27,8 @@ class Split(StrEnum):
     VAL = "val"
 
 
-class ImageFolderSpec(BaseModel):
+class ImageFolderSpec(Frozen):
     """A made image folder, completely: equal specs give equal pixels, whatever the machine."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     images: int = Field(default=1000, ge=1, le=100_000_000, description="training pictures")
     val_images: int = Field(default=0, ge=0, le=100_000_000, description="validation pictures")

@@ -5,17 +5,17 @@ destination when it is whole.
 """
 
 import errno
-import fcntl
 import json
 import shutil
 from collections.abc import Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainmark.dataset.converted import (
+from trainmark.dataset.form import Form
+from trainmark.dataset.images.converted import (
     WRITER_VERSION,
     ConversionRecipe,
     Converted,
@@ -23,15 +23,23 @@ from trainmark.dataset.converted import (
     describe_converted,
     read_converted,
 )
-from trainmark.dataset.example import FIRST_LABEL
-from trainmark.dataset.form import Form, Shard, tfrecord_split
-from trainmark.dataset.join import join_parts
-from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, format_sums, sha256, sha256_of_file
-from trainmark.dataset.parts import Part, kept_part, write_part
+from trainmark.dataset.images.features import FIRST_LABEL
+from trainmark.dataset.images.join import join_parts
+from trainmark.dataset.images.parts import Part, kept_part, write_part
+from trainmark.dataset.images.shards import Shard, tfrecord_split
+from trainmark.dataset.images.source import Source, read_source, shuffled
+from trainmark.dataset.images.spec import Split
+from trainmark.dataset.manifest import (
+    MANIFEST_NAME,
+    SUMS_NAME,
+    format_sums,
+    sha256,
+    sha256_of_file,
+    write_manifest,
+)
 from trainmark.dataset.processes import Progress, spread
-from trainmark.dataset.source import Source, read_source, shuffled
-from trainmark.dataset.spec import Split
-from trainmark.errors import InputError, TrainmarkError
+from trainmark.dataset.work import Counter, cannot_write, held
+from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
 
 _IMAGES_PER_SHARD = 1251
@@ -91,13 +99,14 @@ def convert(
     there = _complete(destination, recipe)
     work = destination.parent / f".{destination.name}.converting"
     if there is None:
-        done = _Counter(progress, sum(len(pictures) for pictures in found.splits.values()))
+        done = Counter("pictures", sum(len(pictures) for pictures in found.splits.values()), progress)
         try:
-            with _working(work, destination):
+            with held(work, f"{destination}: another process is converting to it; wait for it"):
+                (work / "data").mkdir(exist_ok=True)
                 _convert(found, recipe, work, jobs, done)
                 _publish(work / "data", destination)
         except OSError as error:
-            raise _sentence(error, destination, done) from None
+            raise cannot_write(error, destination, done) from None
     shutil.rmtree(work, ignore_errors=True)
     converted = describe_converted(destination)
     assert converted.manifest is not None
@@ -128,7 +137,7 @@ def _complete(destination: Path, recipe: ConversionRecipe) -> ConvertedManifest 
     return manifest
 
 
-def _convert(source: Source, recipe: ConversionRecipe, work: Path, jobs: int, done: "_Counter") -> None:
+def _convert(source: Source, recipe: ConversionRecipe, work: Path, jobs: int, done: Counter) -> None:
     _begin(work, recipe)
     parts = _plan(source, recipe, work)
     written = {part.name: kept for part in parts if (kept := kept_part(part))}
@@ -160,8 +169,7 @@ def _convert(source: Source, recipe: ConversionRecipe, work: Path, jobs: int, do
         encoded_anew=tuple(sorted(path for done in written.values() for path in done.encoded_anew)),
         sums_sha256=sha256(text.encode()),
     )
-    content = to_json(manifest.model_dump(mode="json", by_alias=True))
-    write_atomically(work / "data" / MANIFEST_NAME, content)
+    write_manifest(work / "data", manifest)
 
 
 def _plan(source: Source, recipe: ConversionRecipe, work: Path) -> list[Part]:
@@ -190,20 +198,6 @@ def _spans(images: int, count: int) -> Iterator[tuple[int, int]]:
         yield images * number // count, images * (number + 1) // count
 
 
-@dataclass(slots=True)
-class _Counter:
-    """How many pictures are written, so that a failure can say so."""
-
-    progress: Progress | None
-    total: int
-    count: int = 0
-
-    def add(self, more: int) -> None:
-        self.count += more
-        if self.progress:
-            self.progress(self.count, self.total)
-
-
 def _begin(work: Path, recipe: ConversionRecipe) -> None:
     """Put the recipe into the work folder, or see that the one there is this one."""
     path = work / "recipe.json"
@@ -230,18 +224,6 @@ def _require_same(where: Path, there: ConversionRecipe, asked: ConversionRecipe)
         )
 
 
-@contextmanager
-def _working(work: Path, destination: Path) -> Iterator[None]:
-    """Hold the work folder against other converters; it stays behind unless the conversion succeeds."""
-    (work / "data").mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TrainmarkError(f"{destination}: another process is converting to it; wait for it") from None
-        yield
-
-
 def _publish(data: Path, destination: Path) -> None:
     """Turn the finished folder into the destination, in one step; an empty one that is there gives way."""
     for stale in data.rglob(".*.tmp"):
@@ -254,12 +236,3 @@ def _publish(data: Path, destination: Path) -> None:
                 f"{destination}: is a disk of its own, which cannot be put in place at once; name a folder in it"
             ) from None
         raise
-
-
-def _sentence(error: OSError, destination: Path, done: _Counter) -> TrainmarkError:
-    if error.errno in (errno.ENOSPC, errno.EDQUOT):
-        return TrainmarkError(
-            f"{destination}: the disk is full after {done.count} of {done.total} pictures; "
-            "free some space and run the same command again: it goes on from there"
-        )
-    return TrainmarkError(f"{error.filename or destination}: cannot be written ({error.strerror})")

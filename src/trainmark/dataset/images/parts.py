@@ -12,11 +12,14 @@ from typing import Any, BinaryIO
 
 from PIL import Image
 
-from trainmark.dataset import example, recordio, tfrecord
-from trainmark.dataset.form import INDEX_FOLDER, Form
-from trainmark.dataset.jpeg import Depth, find_fault
-from trainmark.dataset.source import SourcePicture
-from trainmark.dataset.spec import Split
+from trainmark.dataset import example, tfrecord
+from trainmark.dataset.form import Form
+from trainmark.dataset.images import features, recordio
+from trainmark.dataset.images.jpeg import find_fault
+from trainmark.dataset.images.shards import INDEX_FOLDER
+from trainmark.dataset.images.source import SourcePicture
+from trainmark.dataset.images.spec import Split
+from trainmark.dataset.problems import Depth
 from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
 
@@ -187,8 +190,8 @@ def _features(picture: _Picture) -> dict[str, example.Value]:
     name = _bytes(picture.source.class_name)
     grey = picture.mode == "L"
     return {
-        example.ENCODED: picture.data,
-        example.LABEL: picture.source.label + example.FIRST_LABEL,
+        features.ENCODED: picture.data,
+        features.LABEL: picture.source.label + features.FIRST_LABEL,
         "image/class/synset": name,
         "image/class/text": name,
         "image/filename": _bytes(PurePosixPath(picture.source.path).name),

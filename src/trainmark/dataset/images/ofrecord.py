@@ -6,7 +6,7 @@ Source of the names: OneFlow-Benchmark, Classification/cnns/tools/imagenet_ofrec
 import re
 from pathlib import Path
 
-from trainmark.dataset.spec import Split
+from trainmark.dataset.images.spec import Split
 from trainmark.errors import InputError
 
 _PART = re.compile(r"part-\d{5}")

@@ -6,7 +6,8 @@ from enum import StrEnum
 
 from PIL import Image, UnidentifiedImageError, features
 
-from trainmark.dataset.picture import Pixels
+from trainmark.dataset.images.picture import Pixels
+from trainmark.dataset.problems import Depth
 
 _START = b"\xff\xd8"
 _END = b"\xff\xd9"
@@ -29,18 +30,6 @@ def encode(pixels: Pixels, quality: int) -> bytes:
     return file.getvalue()
 
 
-class Depth(StrEnum):
-    """How far a file is read to tell whether it is whole."""
-
-    STRUCTURE = "structure"
-    """The markers of a JPEG up to its pixels, and its end marker; for other formats, Pillow's own verification."""
-    DECODE = "decode"
-    """The structure, and then every pixel, with Pillow: finds the headers and tables that a decoder refuses.
-
-    Pillow fills in, without a word, what it cannot make out among the compressed pixels.
-    """
-
-
 class Fault(StrEnum):
     """Why the bytes of a file are no whole picture."""
 
@@ -52,8 +41,9 @@ def find_fault(data: bytes, depth: Depth) -> tuple[Fault, str] | None:
     """Return what is wrong with a picture's file and a sentence about it, or None.
 
     A JPEG without its end marker is truncated even where a decoder would fill the rest with grey; bytes after
-    the marker are allowed, as in some of ImageNet's files. A changed byte among the compressed pixels is no
-    fault of the structure, and mostly decodes without complaint: only a checksum finds it.
+    the marker are allowed, as in some of ImageNet's files. Of other formats, the structure is what Pillow's own
+    verification looks at. A changed byte among the compressed pixels is no fault of the structure, and mostly decodes
+    without complaint, since Pillow fills in what it cannot make out: only a checksum finds it.
     """
     if not data:
         return Fault.TRUNCATED, "the file is empty"

@@ -5,13 +5,13 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from trainmark.dataset.converted import ConvertedManifest, missing_shards, read_converted
-from trainmark.dataset.examination import Examined, examine
-from trainmark.dataset.form import INDEX_FOLDER, Form, find_records, find_shards, shard_of, tfrecord_split
-from trainmark.dataset.jpeg import Depth
-from trainmark.dataset.layout import files_in
-from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, read_sums, sha256
-from trainmark.dataset.problems import Problem, ProblemKind, VerifyReport
+from trainmark.dataset.form import Form
+from trainmark.dataset.images.converted import ConvertedManifest, missing_shards, read_converted
+from trainmark.dataset.images.examination import Examined, examine
+from trainmark.dataset.images.layout import files_in
+from trainmark.dataset.images.shards import INDEX_FOLDER, find_records, find_shards, shard_of, tfrecord_split
+from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256, trusted_sums
+from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
 from trainmark.dataset.processes import Progress, spread
 
 
@@ -28,7 +28,7 @@ def verify_records(
     shards = [shard.name for shard in find_shards(directory)]
     names = shards if form is Form.TFRECORD else find_records(directory)
     problems: list[Problem] = []
-    sums = _trusted_sums(directory, manifest, problems) if manifest else {}
+    sums = trusted_sums(directory, manifest.sums_sha256, problems) if manifest else {}
     examined: dict[str, Examined] = {}
     with closing(spread(partial(examine, directory, form, depth), names, jobs)) as results:
         for result in results:
@@ -54,19 +54,6 @@ def verify_records(
         limits=_limits(form, sums, depth, bool(indices)),
         problems=tuple(sorted(set(problems))),
     )
-
-
-def _trusted_sums(directory: Path, manifest: ConvertedManifest, problems: list[Problem]) -> dict[str, str]:
-    try:
-        text, sums = (directory / SUMS_NAME).read_bytes(), read_sums(directory)
-    except OSError as error:
-        kind = ProblemKind.MISSING if isinstance(error, FileNotFoundError) else ProblemKind.UNREADABLE
-        problems.append(Problem(SUMS_NAME, kind, "without it no checksum can be compared"))
-        return {}
-    if sha256(text) != manifest.sums_sha256:
-        detail = f"is not the one that {MANIFEST_NAME} names"
-        problems.append(Problem(SUMS_NAME, ProblemKind.CORRUPTED, detail))
-    return sums
 
 
 def _absent(directory: Path, form: Form, sums: Mapping[str, str], names: Sequence[str]) -> Iterator[Problem]:

@@ -5,8 +5,8 @@ import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
-from trainmark.dataset.parts import WrittenPart
-from trainmark.dataset.spec import Split
+from trainmark.dataset.images.parts import WrittenPart
+from trainmark.dataset.images.spec import Split
 from trainmark.files import write_atomically
 
 

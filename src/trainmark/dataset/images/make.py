@@ -1,34 +1,32 @@
 """Making an image folder: in parallel, the same bytes every time, and never looking complete before it is."""
 
-import errno
-import fcntl
 import json
 import os
 import shutil
 from collections.abc import Iterator, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainmark.dataset.folder import WORK_NAME, ImageFolder, describe
-from trainmark.dataset.jpeg import Depth, encode, encoder_name, find_fault
+from trainmark.dataset.images.folder import WORK_NAME, ImageFolder, describe
+from trainmark.dataset.images.jpeg import encode, encoder_name, find_fault
+from trainmark.dataset.images.manifest import DatasetManifest, Recipe, read_manifest
+from trainmark.dataset.images.picture import GENERATOR_VERSION, paint
+from trainmark.dataset.images.spec import ImageFolderSpec, Picture, counts, pictures
 from trainmark.dataset.manifest import (
     MANIFEST_NAME,
     SUMS_NAME,
-    DatasetManifest,
-    Recipe,
     format_sums,
-    read_manifest,
     read_sums,
     sha256,
     write_manifest,
 )
-from trainmark.dataset.picture import GENERATOR_VERSION, paint
+from trainmark.dataset.problems import Depth
 from trainmark.dataset.processes import Progress, spread
-from trainmark.dataset.spec import ImageFolderSpec, Picture, counts, pictures
+from trainmark.dataset.work import Counter, cannot_write, held
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import to_json, write_atomically
 
@@ -90,25 +88,22 @@ def make_image_folder(
     """
     if folder_state(directory, spec) is FolderState.COMPLETE:
         return describe(directory)
-    done = _Counter(progress)
+    done = Counter("pictures", spec.images + spec.val_images, progress)
+    work = directory / WORK_NAME
     try:
-        with _working(directory):
+        with held(work, f"{directory}: another process is making this data set; wait for it"):
             state = folder_state(directory, spec)
             if state is FolderState.DAMAGED:
                 _mend(directory, spec, jobs, done)
             elif state is not FolderState.COMPLETE:
                 _make(directory, spec, jobs, done)
+            shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
-        if error.errno in (errno.ENOSPC, errno.EDQUOT):
-            raise TrainmarkError(
-                f"{directory}: the disk is full after {done.count} of {spec.images + spec.val_images} pictures; "
-                "free some space and run the same command again: it goes on from there"
-            ) from None
-        raise TrainmarkError(f"{error.filename or directory}: cannot be written ({error.strerror})") from None
+        raise cannot_write(error, directory, done) from None
     return describe(directory)
 
 
-def _make(directory: Path, spec: ImageFolderSpec, jobs: int, done: "_Counter") -> None:
+def _make(directory: Path, spec: ImageFolderSpec, jobs: int, done: Counter) -> None:
     recipe = Recipe(generator=GENERATOR_VERSION, encoder=encoder_name(), spec=spec)
     begun = _read_recipe(directory)
     if begun and begun.encoder != recipe.encoder:
@@ -136,7 +131,7 @@ def _make(directory: Path, spec: ImageFolderSpec, jobs: int, done: "_Counter") -
     write_manifest(directory, manifest)
 
 
-def _mend(directory: Path, spec: ImageFolderSpec, jobs: int, done: "_Counter") -> None:
+def _mend(directory: Path, spec: ImageFolderSpec, jobs: int, done: Counter) -> None:
     """Make the lost files of a finished data set again; its manifest says what they must be."""
     manifest = read_manifest(directory)
     remedy = "remove the folder and make the data set anew"
@@ -147,6 +142,7 @@ def _mend(directory: Path, spec: ImageFolderSpec, jobs: int, done: "_Counter") -
     if not (directory / SUMS_NAME).is_file():
         raise InputError(f"{directory / SUMS_NAME}: is missing; {remedy}")
     todo = list(_missing(directory, spec))
+    done.total = len(todo)
     for picture in todo:
         (directory / picture.path).parent.mkdir(parents=True, exist_ok=True)
     written = _write_pictures(directory, spec, todo, jobs, done)
@@ -174,19 +170,6 @@ def _list_texts(spec: ImageFolderSpec) -> dict[str, str]:
     return {name: "".join(parts) for name, parts in lines.items()}
 
 
-@dataclass(slots=True)
-class _Counter:
-    """How many pictures are there, so that a failure can say so."""
-
-    progress: Progress | None
-    count: int = 0
-
-    def add(self, more: int, total: int) -> None:
-        self.count += more
-        if self.progress:
-            self.progress(self.count, total)
-
-
 @dataclass(frozen=True, slots=True)
 class _Batch:
     directory: Path
@@ -202,7 +185,7 @@ class _Written:
 
 
 def _write_pictures(
-    directory: Path, spec: ImageFolderSpec, todo: Sequence[Picture], jobs: int, done: _Counter
+    directory: Path, spec: ImageFolderSpec, todo: Sequence[Picture], jobs: int, done: Counter
 ) -> dict[str, _Written]:
     size = max(1, min(_BATCH, len(todo) // max(1, jobs)))
     batches = [_Batch(directory, spec, todo[at : at + size]) for at in range(0, len(todo), size)]
@@ -210,7 +193,7 @@ def _write_pictures(
     with closing(spread(_write_batch, batches, jobs)) as results:
         for result in results:
             written.update((file.path, file) for file in result)
-            done.add(len(result), len(todo))
+            done.add(len(result))
     return written
 
 
@@ -242,22 +225,6 @@ def _write_picture(directory: Path, path: str, data: bytes) -> None:
     except OSError:
         temporary.unlink(missing_ok=True)
         raise
-
-
-@contextmanager
-def _working(directory: Path) -> Iterator[None]:
-    """Hold the folder against other makers; its work folder stays behind unless the making succeeds."""
-    work = directory / WORK_NAME
-    work.mkdir(parents=True, exist_ok=True)
-    with (work / "lock").open("w") as lock:
-        try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise TrainmarkError(
-                f"{directory}: another process is making this data set; wait for it"
-            ) from None
-        yield
-        shutil.rmtree(work, ignore_errors=True)
 
 
 def _read_recipe(directory: Path) -> Recipe | None:

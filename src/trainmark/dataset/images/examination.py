@@ -6,10 +6,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import BinaryIO
 
-from trainmark.dataset import example, recordio, tfrecord
+from trainmark.dataset import example, tfrecord
 from trainmark.dataset.form import Form
-from trainmark.dataset.jpeg import Depth, find_fault
-from trainmark.dataset.problems import Problem, ProblemKind
+from trainmark.dataset.images import recordio
+from trainmark.dataset.images.features import ENCODED, LABEL
+from trainmark.dataset.images.jpeg import find_fault
+from trainmark.dataset.problems import Depth, Problem, ProblemKind
 
 _SENTENCES = {
     tfrecord.Break.LENGTH_CRC: (ProblemKind.BROKEN, "the checksum of its length is wrong"),
@@ -80,16 +82,16 @@ def _examine_example(data: bytes, where: str, result: Examined, found: _Found, d
     except ValueError:
         found.setdefault((ProblemKind.UNDECODABLE, "is no tf.train.Example"), []).append(where)
         return
-    picture, label = features.get(example.ENCODED), features.get(example.LABEL)
+    picture, label = features.get(ENCODED), features.get(LABEL)
     if isinstance(label, int):
         result.labels[label] += 1
     else:
-        what = (ProblemKind.MISLABELLED, f"has no integer in {example.LABEL}")
+        what = (ProblemKind.MISLABELLED, f"has no integer in {LABEL}")
         found.setdefault(what, []).append(where)
     if isinstance(picture, bytes):
         _examine_picture(picture, where, found, depth)
     else:
-        found.setdefault((ProblemKind.UNDECODABLE, f"has no {example.ENCODED}"), []).append(where)
+        found.setdefault((ProblemKind.UNDECODABLE, f"has no {ENCODED}"), []).append(where)
 
 
 def _read_recordio(file: BinaryIO, result: Examined, found: _Found, depth: Depth) -> None:

@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.dataset.folder import require_folder
-from trainmark.dataset.layout import Listed, class_of, find_lists, read_list
-from trainmark.dataset.manifest import read_manifest
-from trainmark.dataset.spec import Split
+from trainmark.dataset.images.folder import require_folder
+from trainmark.dataset.images.layout import Listed, class_of, find_lists, read_list
+from trainmark.dataset.images.manifest import read_manifest
+from trainmark.dataset.images.spec import Split
 from trainmark.errors import InputError
 
 SUFFIXES = (".jpg", ".jpeg")

@@ -4,9 +4,10 @@ import hashlib
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.dataset.layout import class_of, files_in, find_lists, is_picture, read_list
-from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, DatasetManifest, read_manifest, sha256
-from trainmark.dataset.spec import ImageFolderSpec
+from trainmark.dataset.images.layout import class_of, files_in, find_lists, is_picture, read_list
+from trainmark.dataset.images.manifest import DatasetManifest, read_manifest
+from trainmark.dataset.images.spec import ImageFolderSpec
+from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256
 from trainmark.errors import InputError
 
 WORK_NAME = ".making"
