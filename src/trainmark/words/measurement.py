@@ -6,10 +6,11 @@ from trainmark.words.frozen import Frozen
 
 
 class About(StrEnum):
-    """What a suspicion is about: the work that was done, or the machine that did it."""
+    """What a doubt is about: the work that was done, the machine that did it, or when the measuring began."""
 
     WORK = "work"
     MACHINE = "machine"
+    WINDOW = "window"
 
 
 class Suspicion(Frozen):

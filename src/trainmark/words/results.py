@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from trainmark.suite import Case, Outcome, Protocol
 from trainmark.words.certificate import Certificate
+from trainmark.words.findings import Findings
 from trainmark.words.frozen import Frozen
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 
@@ -60,7 +61,7 @@ class Results(Frozen):
     """A suite's results, with a case for each of its cases. ``complete`` is false when runs are still to come.
 
     ``certificates`` show which frameworks did equal work, one a model and device; none where one framework
-    was run alone.
+    was run alone. ``findings`` is what was judged of all this; null in what an older trainmark wrote.
     """
 
     schema_name: Literal["trainmark.results/1"] = SCHEMA
@@ -74,6 +75,7 @@ class Results(Frozen):
     cases: tuple[CaseResult, ...]
     manifests: Mapping[str, Mapping[str, Any]]
     certificates: tuple[Certificate, ...] = ()
+    findings: Findings | None = None
 
     @property
     def holds(self) -> bool:
