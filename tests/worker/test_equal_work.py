@@ -60,7 +60,7 @@ def other_ways() -> list[object]:
         card = SITE.workload(base).card
         for layout in Layout:
             for compiler in card.axes["compiler"].values or ():
-                case = base.model_copy(update={"layout": layout, "compiler": compiler})
+                case = base.varied(layout=layout, compiler=compiler)
                 # A search for the fastest kernels takes minutes, and computes what torch.compile does.
                 if (
                     case != base

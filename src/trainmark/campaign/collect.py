@@ -16,6 +16,7 @@ from trainmark.environment import Manifest, fingerprint
 from trainmark.equivalence import Certificate
 from trainmark.execution import OutcomeRecord, ResultDirectory
 from trainmark.execution.telemetry import TelemetrySummary, summarise
+from trainmark.insight import judged
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import Measurement, NotMeasurable, Speedup, Suspicion, estimate, speedup
 from trainmark.store import CaseResult, Results, RunResult
@@ -46,7 +47,7 @@ def collect(
     """
     throughputs = {case.id: _throughputs(runs) for case, runs in finished}
     results = tuple(_case_result(case, runs, _speedup(case, throughputs)) for case, runs in finished)
-    return Results(
+    document = Results(
         trainmark_version=trainmark.__version__,
         generated_at=datetime.now(UTC),
         suite=suite.name,
@@ -58,6 +59,7 @@ def collect(
         manifests=manifests,
         certificates=tuple(certificates),
     )
+    return judged(document)
 
 
 def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:

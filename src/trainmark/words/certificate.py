@@ -5,13 +5,9 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from pydantic import BaseModel, ConfigDict
+from trainmark.words.frozen import Frozen
 
 SCHEMA: Literal["trainmark.certificate/1"] = "trainmark.certificate/1"
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Subject(StrEnum):
@@ -35,7 +31,7 @@ class Subject(StrEnum):
     DECAY = "decay"
 
 
-class Check(_Frozen):
+class Check(Frozen):
     """One comparison: the largest ``deviation`` found, where, and whether it is within ``tolerance``.
 
     A tolerance of 0 asks for equality. ``remark`` says in words what differs, or which convention was allowed for.
@@ -53,7 +49,7 @@ class Check(_Frozen):
         return self.deviation <= self.tolerance
 
 
-class Variant(_Frozen):
+class Variant(Frozen):
     """Another layout or compiler of a framework: whether its three steps are those of the step that was observed.
 
     ``absent`` is why it could not be looked at.
@@ -70,7 +66,7 @@ class Variant(_Frozen):
         return self.absent is None and all(check.holds for check in self.checks)
 
 
-class Party(_Frozen):
+class Party(Frozen):
     """One framework: what its step was seen to be, against the common description and recipe.
 
     ``layout`` and ``compiler`` are those of the step that was observed; ``variants`` are the others that the cases
@@ -98,7 +94,7 @@ class Party(_Frozen):
         return all(check.holds for check in self.checks) and all(found.holds for found in self.variants)
 
 
-class Pair(_Frozen):
+class Pair(Frozen):
     """Two frameworks side by side."""
 
     frameworks: tuple[str, str]
@@ -110,7 +106,7 @@ class Pair(_Frozen):
         return all(check.holds for check in self.checks)
 
 
-class Certificate(_Frozen):
+class Certificate(Frozen):
     """Whether the frameworks train one model by the same step, in FP32, on the same weights and batch.
 
     ``absent`` are the frameworks that could not be looked at, with the reason. With fewer than two parties there
