@@ -11,9 +11,10 @@ from pathlib import Path
 
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution.processes import end_all
-from trainmark.execution.record import FILE, OutcomeRecord, read_record
+from trainmark.execution.record import FILE, read_record
 from trainmark.files import write_atomically
 from trainmark.suite import Case, Suite, dump_suite, load_suite
+from trainmark.words.outcome import OutcomeRecord
 
 SUITE = "suite.yaml"
 _LOCK = ".lock"

@@ -1,6 +1,12 @@
-"""The lines of ``telemetry.jsonl``: a header, then one sample a line. Shares are of all logical CPUs, 0 to 1."""
+"""Telemetry: the lines of ``telemetry.jsonl`` (a header, then samples), and what they say about a window.
 
+Shares are of all logical CPUs of a node, 0 to 1.
+"""
+
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from trainmark.words.frozen import Frozen
 
 SCHEMA_VERSION = 1
 
@@ -82,3 +88,47 @@ class Sample:
     cpu: CpuSample
     memory: MemorySample
     gpus: tuple[GpuSample, ...]
+
+
+class GpuSummary(Frozen):
+    """One GPU over a window; None is what was never sampled.
+
+    ``reason_shares`` gives for each clock reason the share of samples that show it; ``throttled_share`` is that of
+    samples with any of ``SLOWDOWNS`` (heat, a hardware slowdown, a power brake; not the power limit).
+    """
+
+    index: int
+    uuid: str | None
+    name: str | None
+    sm_clock_mhz_mean: float | None
+    sm_clock_mhz_min: int | None
+    power_w_mean: float | None
+    power_w_max: float | None
+    temperature_c_max: int | None
+    utilisation_mean: float | None
+    memory_used_bytes_max: int | None
+    throttled_share: float | None
+    reason_shares: Mapping[str, float]
+    foreign_pids: tuple[int, ...]
+    unseen_processes_max: int | None
+
+
+class TelemetrySummary(Frozen):
+    """A window of a run: means over time of the CPU shares (0 to 1, of all logical CPUs), extremes of memory.
+
+    It is of one node, and of its own ranks' window. ``unreadable_lines`` counts lines that are not samples; a last
+    line that was cut off is one of them.
+    """
+
+    node: int = 0
+    samples: int
+    unreadable_lines: int
+    seconds: float
+    cpu_busy_mean: float | None
+    cpu_tree_mean: float | None
+    cpu_other_mean: float | None
+    cpu_other_max: float | None
+    tree_rss_bytes_max: int | None
+    tree_pss_bytes_max: int | None
+    available_bytes_min: int | None
+    gpus: tuple[GpuSummary, ...]

@@ -1,10 +1,12 @@
-"""The facts that a manifest holds about a node: plain frozen records; None is a fact that could not be had.
-
-Standard library only, like the functions that collect them, so that they can run where trainmark is not installed.
-"""
+"""The manifest: what was really there when a run was measured, on every node; None is a fact that could not be had."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Literal
+
+from pydantic import AwareDatetime
+
+from trainmark.words.frozen import Frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,3 +115,42 @@ class HostFacts:
     container: ContainerFacts | None
     virtualisation: VirtualisationFacts
     variables: Mapping[str, str]
+
+
+class FrameworkVersions(Frozen):
+    """A framework's own word on what it is and runs on; null for what it does not have.
+
+    ``cudnn`` and ``nccl`` are as the framework gives them (PyTorch: ``"91002"``, ``"2.27.3"``).
+    """
+
+    framework: str
+    version: str | None
+    python: str
+    cuda: str | None = None
+    cudnn: str | None = None
+    nccl: str | None = None
+
+
+class Node(Frozen):
+    """One node. A fact that could not be had is null; ``variables`` are those of the allow-list only."""
+
+    hostname: str | None
+    collected: AwareDatetime
+    os: OsFacts
+    cpu: CpuFacts
+    memory: MemoryFacts
+    accelerators: AcceleratorFacts
+    virtualisation: VirtualisationFacts
+    container: ContainerFacts | None
+    framework: FrameworkVersions | None
+    environment_lock: str | None
+    git: GitFacts | None
+    variables: Mapping[str, str]
+    trainmark: str
+
+
+class Manifest(Frozen):
+    """The nodes of a run, that of rank 0 first. Written as ``manifest.json``."""
+
+    schema_version: Literal[1] = 1
+    nodes: tuple[Node, ...]
