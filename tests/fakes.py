@@ -177,7 +177,7 @@ class Bench:
 @contextmanager
 def usual_signals() -> Iterator[None]:
     """Let the signals that stop us do so, though ``nohup`` or a script's background job has them ignored."""
-    usual = {
+    usual: dict[signal.Signals, Any] = {
         signal.SIGINT: signal.default_int_handler,
         signal.SIGTERM: signal.SIG_DFL,
         signal.SIGHUP: signal.SIG_DFL,

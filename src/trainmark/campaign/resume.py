@@ -14,6 +14,7 @@ from trainmark.environment import fingerprint
 from trainmark.equivalence import Certificate
 from trainmark.errors import InputError
 from trainmark.execution import LOG, TELEMETRY, OutcomeRecord, ResultDirectory, name_on
+from trainmark.insight import judged
 from trainmark.logs import Facts, Severity, Status, read_log
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import (
@@ -57,7 +58,7 @@ def collect(
     """
     throughputs = {case.id: _throughputs(runs) for case, runs in finished}
     results = tuple(_case_result(case, runs, _speedup(case, throughputs)) for case, runs in finished)
-    return Results(
+    document = Results(
         trainmark_version=trainmark.__version__,
         generated_at=datetime.now(UTC),
         suite=suite.name,
@@ -69,6 +70,7 @@ def collect(
         manifests=manifests,
         certificates=tuple(certificates),
     )
+    return judged(document)
 
 
 def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:
@@ -121,7 +123,8 @@ def collect_run(
         measurement=measurement,
         suspicions=doubts,
         parameters=events.parameters,
-        telemetry=next((summary.model_dump(mode="json") for summary in telemetry if summary.node == 0), None),
+        telemetry=next((summary for summary in telemetry if summary.node == 0), None),
+        other_nodes=tuple(summary for summary in telemetry if summary.node),
         manifest=manifest[0] if manifest else None,
     )
 
@@ -162,7 +165,7 @@ def _throughputs(runs: Sequence[RunResult]) -> list[float]:
 
 
 def _speedup(case: Case, throughputs: Mapping[str, Sequence[float]]) -> Speedup | None:
-    one = case.model_copy(update={"nodes": 1, "devices_per_node": 1})
+    one = case.varied(nodes=1, devices_per_node=1)
     return speedup(case.id, case.world_size, throughputs, one.id if one.id in throughputs else None)
 
 

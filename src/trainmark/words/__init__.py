@@ -1,1 +1,1 @@
-"""The ground floor: enums and frozen documents that every room speaks in, and nothing else."""
+"""The ground floor: the words of the house, as enums and frozen documents, and nothing else."""

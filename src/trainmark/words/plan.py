@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.suite import Case
+from trainmark.words.case import Case
 
 
 @dataclass(frozen=True, slots=True)
