@@ -11,12 +11,12 @@ from insight_ngc_log import SETTINGS, ngc_log
 
 from trainmark.errors import InputError
 from trainmark.insight import run_from_log
-from trainmark.insight.dialects import recipe_from
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.models import model_word
-from trainmark.insight.parameters import Parameter, read_parameters
-from trainmark.insight.recipe import Place, Recipe
+from trainmark.insight.recipe import Recipe, recipe_from
+from trainmark.logs.parameters import Parameter, read_parameters
 from trainmark.reference import Axis, AxisValue
+from trainmark.words.recipe import Place
 
 WHOLE = ngc_log()
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"

@@ -13,9 +13,10 @@ import pytest
 from conftest_logs import Reader, rates, sample
 
 from trainmark.errors import InputError
-from trainmark.logs import Facts, ParsedLog, Precision, Severity, Status, find_logs, read_log
-from trainmark.logs.synthetic import WRITERS, Run, synthetic_log
+from trainmark.logs import Facts, ParsedLog, Precision, Severity, Status, find_logs
+from trainmark.logs.synthetic import Run
 from trainmark.measure.rules import find_rule, measure_log
+from trainmark.programs import read_log, samples, synthetic_log
 
 
 def _codes(log: ParsedLog) -> set[str]:
@@ -311,7 +312,7 @@ def test_runs_of_two_programs_in_one_file_are_told(read: Reader) -> None:
 
 
 def test_a_log_of_one_program_has_records_of_one_format(read: Reader) -> None:
-    for name in WRITERS:
+    for name in samples():
         assert "several-formats" not in _codes(read(sample(name)))
 
 
@@ -380,7 +381,8 @@ def test_a_folder_without_permission_is_told_and_the_walk_goes_on(tmp_path: Path
     tmp_path.chmod(0o755)
     program = (
         "import json, os, sys\n"
-        "from trainmark.logs import find_logs, read_log\n"  # imported before the user changes
+        "from trainmark.logs import find_logs\n"
+        "from trainmark.programs import read_log\n"  # imported before the user changes
         "read_log('/dev/null')\n"
         "if os.getuid() == 0:\n    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "os.chdir(sys.argv[1])\n"

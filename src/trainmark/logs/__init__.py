@@ -1,4 +1,4 @@
-"""Reading logs: every known format, one registry; ranks, colours, cuts and archives are handled once, for all.
+"""Reading logs, of the formats of ``trainmark.programs``: ranks, colours, cuts and archives are handled once, for all.
 
 Names are loaded when they are first used, so that ``trainmark.logs.events`` alone stays light.
 """
@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainmark.logs.discover import find_logs
     from trainmark.logs.format import Context, Format
-    from trainmark.logs.formats import FORMATS, find_format
     from trainmark.logs.hints import Hints, read_hints
     from trainmark.logs.model import (
         Ending,
@@ -30,7 +29,6 @@ if TYPE_CHECKING:
 _HOMES = {
     "Context": "format",
     "Ending": "model",
-    "FORMATS": "formats",
     "Facts": "model",
     "Format": "format",
     "Hints": "hints",
@@ -44,7 +42,6 @@ _HOMES = {
     "Severity": "model",
     "Status": "model",
     "Unit": "model",
-    "find_format": "formats",
     "find_logs": "discover",
     "read_hints": "hints",
     "read_log": "read",
@@ -52,7 +49,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "FORMATS",
     "Context",
     "Ending",
     "Facts",
@@ -68,7 +64,6 @@ __all__ = [
     "Severity",
     "Status",
     "Unit",
-    "find_format",
     "find_logs",
     "read_hints",
     "read_log",

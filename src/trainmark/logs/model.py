@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from trainmark.logs.columns import Column
@@ -149,6 +149,14 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
+class RunWords:
+    """What a run of our own says of itself: its parameters, and what holds for the whole run."""
+
+    parameters: Mapping[str, Any]
+    summary: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class ParsedLog:
     """One log, read.
 
@@ -157,14 +165,15 @@ class ParsedLog:
     the format's default window leaves out. ``clock_resolution_s`` is the grain of ``records.clock_s``.
     ``step_interval`` is the usual number of steps a record; with ``accumulates`` a printed step is several
     micro-batches, ``facts.accumulation`` of them. ``contested`` names the facts on which the reader
-    of the log contradicts the log; no number may be built on them.
+    of the log contradicts the log; no number may be built on them. ``run_words`` are there for a run of our own, which
+    says its measured window itself.
     """
 
     log: str
     status: Status
     format: str | None = None
     framework: str | None = None
-    unit: Unit | None = None
+    unit: str | None = None
     scope: Scope = Scope.GLOBAL
     meaning: Meaning = Meaning.INTERVAL
     ending: Ending = Ending.UNKNOWABLE
@@ -178,6 +187,7 @@ class ParsedLog:
     accumulates: bool = False
     contested: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
+    run_words: RunWords | None = None
 
     @property
     def global_batch(self) -> int | None:

@@ -3,11 +3,11 @@
 from trainmark.measure.measurement import (
     About,
     Measurement,
-    NotMeasurable,
     StepTimes,
     Suspicion,
     measure_events,
 )
+from trainmark.measure.own_window import NotMeasurable
 from trainmark.measure.scaling import Speedup, speedup
 from trainmark.measure.statistics import Estimate, Interval, IntervalMethod, Ratio, estimate, ratio, scaled
 from trainmark.measure.steadiness import Steadiness, judge_steadiness
