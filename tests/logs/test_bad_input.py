@@ -13,10 +13,11 @@ import pytest
 from conftest_logs import Reader, rates, sample
 
 from trainmark.errors import InputError
-from trainmark.logs import Facts, ParsedLog, Precision, Severity, Status, find_logs
+from trainmark.logs import Facts, ParsedLog, Severity, Status, find_logs
 from trainmark.logs.synthetic import Run
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import read_log, samples, synthetic_log
+from trainmark.words.case import Precision
 
 
 def _codes(log: ParsedLog) -> set[str]:

@@ -5,10 +5,11 @@ import random
 
 import pytest
 
-from trainmark.logs import Facts, Precision, Status
+from trainmark.logs import Facts, Status
 from trainmark.logs.synthetic import Run
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import find_format, formats, read_stream, samples, synthetic_log
+from trainmark.words.case import Precision
 
 _INTERVALS = {
     "paddleclas": 10,

@@ -312,7 +312,8 @@ def _given(
     gpus: int | None, nodes: int | None, batch: int | None, precision: str | None, model: str | None
 ) -> "Facts":
     from trainmark.errors import InputError, nearest
-    from trainmark.logs import Facts, Precision
+    from trainmark.logs import Facts
+    from trainmark.words.case import Precision
 
     if precision is not None and precision not in set(Precision):
         known = ", ".join(Precision)

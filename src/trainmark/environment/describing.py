@@ -13,25 +13,10 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainmark.environment.entry import Entry, find_entry
 from trainmark.environment.resolving import UnusableEnvironment, environ_inside
+from trainmark.words.manifest import FrameworkVersions
 
 _MARK = "TRAINMARK "
 _DESCRIBE = Path(__file__).parent / "inside" / "describe_environment.py"
-
-
-class FrameworkVersions(BaseModel):
-    """A framework's own word on what it is and runs on; null for what it does not have.
-
-    ``cudnn`` and ``nccl`` are as the framework gives them (PyTorch: ``"91002"``, ``"2.27.3"``).
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    framework: str
-    version: str | None
-    python: str
-    cuda: str | None = None
-    cudnn: str | None = None
-    nccl: str | None = None
 
 
 class Inside(BaseModel):

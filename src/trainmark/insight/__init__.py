@@ -1,4 +1,4 @@
-"""Compare, audit, explain, predict: what a number means beside other numbers.
+"""Compare, audit, explain, predict, judge: what a number means beside other numbers.
 
 Names are loaded when they are first used: the command line imports this room on its way to one verb.
 """
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
     from trainmark.insight.evidence import Effect, load_effects
     from trainmark.insight.explanation import Difference, Explanation, Run, explain
+    from trainmark.insight.findings import find, judged
     from trainmark.insight.from_log import run_from_log
     from trainmark.insight.recipe import Reading, Recipe, recipe_from, recipe_of
     from trainmark.insight.render import render_text, to_document
@@ -23,6 +24,8 @@ _HOMES = {
     "Run": "explanation",
     "choose_reference": "choose",
     "explain": "explanation",
+    "find": "findings",
+    "judged": "findings",
     "load_effects": "evidence",
     "recipe_from": "recipe",
     "recipe_of": "recipe",
@@ -40,6 +43,8 @@ __all__ = [
     "Run",
     "choose_reference",
     "explain",
+    "find",
+    "judged",
     "load_effects",
     "recipe_from",
     "recipe_of",

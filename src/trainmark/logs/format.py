@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from trainmark.logs import dllogger
 from trainmark.logs.columns import Floats
-from trainmark.logs.model import Ending, Facts, Meaning, Precision, Problem, RunWords, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Meaning, Problem, RunWords, Scope, Unit
+from trainmark.words.case import Precision
 
 
 @dataclass(frozen=True, slots=True)

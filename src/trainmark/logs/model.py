@@ -6,6 +6,8 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
+from trainmark.words.case import Precision
+
 if TYPE_CHECKING:
     from trainmark.logs.columns import Column
 
@@ -28,17 +30,6 @@ class Severity(StrEnum):
 
     NOTE = "note"
     DOUBT = "doubt"
-
-
-class Precision(StrEnum):
-    """Arithmetic of the training step. ``fp32`` claims that TF32 was off."""
-
-    FP32 = "fp32"
-    TF32 = "tf32"
-    AMP_FP16 = "amp-fp16"
-    AMP_BF16 = "amp-bf16"
-    FP16 = "fp16"
-    BF16 = "bf16"
 
 
 class Unit(StrEnum):

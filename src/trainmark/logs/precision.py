@@ -1,6 +1,6 @@
 """From the words that programs print to the precisions that trainmark knows; shared by the formats."""
 
-from trainmark.logs.model import Precision
+from trainmark.words.case import Precision
 
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no", "none")
 

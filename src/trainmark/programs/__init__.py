@@ -13,14 +13,14 @@ from trainmark.extensions import folders
 __path__ = [*__path__, *map(str, folders("programs"))]
 
 if TYPE_CHECKING:
-    from trainmark.programs.dialects import Dialect, Parameters, Said
+    from trainmark.programs.options import Dialect, Parameters, Said
     from trainmark.programs.reading import read_log, read_stream
     from trainmark.programs.registry import cards, dialects, find_format, formats, samples, synthetic_log
 
 _HOMES = {
-    "Dialect": "dialects",
-    "Parameters": "dialects",
-    "Said": "dialects",
+    "Dialect": "options",
+    "Parameters": "options",
+    "Said": "options",
     "cards": "registry",
     "dialects": "registry",
     "find_format": "registry",

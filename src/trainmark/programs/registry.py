@@ -12,7 +12,7 @@ from trainmark.errors import InputError, nearest
 if TYPE_CHECKING:
     from trainmark.logs.format import Format
     from trainmark.logs.synthetic import Run
-    from trainmark.programs.dialects import Dialect
+    from trainmark.programs.options import Dialect
 
 
 def cards() -> tuple[Path, ...]:

@@ -7,7 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from trainmark.dataset.form import Form
-from trainmark.suite import AXES, Word
+from trainmark.suite import Word, axes_of
+from trainmark.words.case import task_of_model
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source
 
@@ -126,7 +127,7 @@ class Step(_Frozen):
 
 
 class Card(_Frozen):
-    """One training program, for one ``task``.
+    """One training program, for one ``task``; where it names none, the one that documents without a task mean.
 
     ``command`` is the program and its constant words, after the interpreter; ``axes`` says which axes it has and how
     each is passed. An axis that is not listed can only have the one value that ``fixed`` gives it, or the default of a
@@ -148,7 +149,7 @@ class Card(_Frozen):
     name: Word
     description: str
     framework: Word
-    task: Word = "image-classification"
+    task: Word = Field(default_factory=lambda: task_of_model(None))
     environment: Word
     source: Source
     launcher: Launcher
@@ -177,7 +178,7 @@ class Card(_Frozen):
 
     def unknown_axes(self) -> list[str]:
         """Return the names under ``axes`` and ``fixed`` that are no axes of a case."""
-        return [name for name in (*self.axes, *self.fixed) if name not in AXES]
+        return [name for name in (*self.axes, *self.fixed) if name not in axes_of()]
 
     def data_format(self, loader: str) -> Form:
         """Return the form in which a loader of this program takes real images."""

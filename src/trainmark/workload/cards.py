@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
 from trainmark.programs import cards
-from trainmark.suite import AXES, Case, Document, read_document
+from trainmark.suite import Case, Document, axes_of, read_document
 from trainmark.workload.card import Card
 from trainmark.workload.parts import built_in_cards
 from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
@@ -52,13 +52,12 @@ class Workloads:
     def find(self, case: Case) -> Workload:
         """Return the workload of a case; raise ``NoCardError`` when no card has its workload, framework and task."""
         if of_tasks := self._by_key.get((case.workload, case.framework)):
-            task = getattr(case, "task", "image-classification")
-            if task in of_tasks:
-                return of_tasks[task]
+            if case.task in of_tasks:
+                return of_tasks[case.task]
             raise NoCardError(
                 "task",
-                f"workload '{case.workload}' ({case.framework}) does not train {task}"
-                f"{nearest(task, of_tasks)} (it trains: {', '.join(sorted(of_tasks))})",
+                f"workload '{case.workload}' ({case.framework}) does not train {case.task}"
+                f"{nearest(case.task, of_tasks)} (it trains: {', '.join(sorted(of_tasks))})",
             )
         names = sorted({name for name, _ in self._by_key})
         if case.workload not in names:
@@ -105,7 +104,7 @@ def _workload(document: Document) -> Workload:
         raise document.error(_place(first["loc"]), _sentence(first["msg"])) from None
     for name in card.unknown_axes():
         section = "axes" if name in card.axes else "fixed"
-        raise document.error((section, name), f"is not an axis{nearest(name, AXES)}")
+        raise document.error((section, name), f"is not an axis{nearest(name, axes_of())}")
     _check_conditions(document, card)
     _check_placeholders(document, card)
     return Workload(card, _source_of(document, card))
@@ -127,8 +126,10 @@ def _source_of(document: Document, card: Card) -> Path:
 def _check_conditions(document: Document, card: Card) -> None:
     for (section, number), when in card.conditions().items():
         for name in when:
-            if name not in AXES:
-                raise document.error((section, number, "when", name), f"is not an axis{nearest(name, AXES)}")
+            if name not in axes_of():
+                raise document.error(
+                    (section, number, "when", name), f"is not an axis{nearest(name, axes_of())}"
+                )
     if card.launcher.needs_starter is not (card.starter is not None):
         need = "needs a 'starter'" if card.starter is None else "has no use for a 'starter'"
         raise document.error(("launcher",), f"'{card.launcher}' {need}")

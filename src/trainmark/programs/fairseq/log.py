@@ -11,8 +11,9 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, ends_with, integer, namespace, search_integer
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Precision, Scope, Unit
+from trainmark.logs.model import Facts, Scope, Unit
 from trainmark.logs.precision import by_switch
+from trainmark.words.case import Precision
 
 
 def facts(context: Context) -> Facts:

@@ -10,7 +10,8 @@ import re
 
 from trainmark.logs.format import Context, Format, integer, listed, namespace, unknowable
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Precision, Scope, Unit
+from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.words.case import Precision
 
 
 def facts(context: Context) -> Facts:

@@ -12,7 +12,8 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, dll_parameters, integer, listed
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Precision, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Scope, Unit
+from trainmark.words.case import Precision
 
 _TABLE = re.compile(rb"train\.ips\s*\n *\| *\d+ *\| *\n-+ *\n *\d+ *\| *([\d.]+) *\|")
 _SUMMARY = re.compile(rb'(?:Summary: [^\n]*train\.ips : |"step": ?\[\][^\n]*"train\.ips": )([^\s,}]+)[\s,}]')

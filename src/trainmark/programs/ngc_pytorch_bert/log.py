@@ -11,8 +11,9 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, dll_parameters, ends_with, integer, namespace
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Precision, Scope, Unit
+from trainmark.logs.model import Facts, Scope, Unit
 from trainmark.logs.precision import by_switch
+from trainmark.words.case import Precision
 
 
 def parameters(context: Context) -> dict[str, str]:

@@ -20,8 +20,9 @@ from trainmark.logs.format import (
     search_word,
 )
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Precision, Scope, Unit
+from trainmark.logs.model import Facts, Scope, Unit
 from trainmark.logs.precision import by_switch
+from trainmark.words.case import Precision
 
 
 def facts(context: Context) -> Facts:

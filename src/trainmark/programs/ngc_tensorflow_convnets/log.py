@@ -22,8 +22,9 @@ from trainmark.logs.format import (
     search_integer,
 )
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Meaning, Precision, Scope, Unit
+from trainmark.logs.model import Facts, Meaning, Scope, Unit
 from trainmark.logs.precision import by_switch
+from trainmark.words.case import Precision
 
 
 def facts(context: Context) -> Facts:

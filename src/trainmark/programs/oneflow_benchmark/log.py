@@ -11,8 +11,9 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, config_lines, integer, unknowable
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Precision, Scope, Unit
+from trainmark.logs.model import Facts, Scope, Unit
 from trainmark.logs.precision import by_switch
+from trainmark.words.case import Precision
 
 _ARGUMENT = re.compile(rb"\n?([a-z_]\w*) = ([^\n]+)\n")
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainmark.programs.dialects import Dialect, Parameters, Said, flag, typed, words
+from trainmark.programs.options import Dialect, Parameters, Said, flag, typed, words
 from trainmark.words.recipe import Axis
 
 

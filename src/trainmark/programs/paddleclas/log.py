@@ -13,8 +13,9 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, config_lines, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Meaning, Precision, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Meaning, Scope, Unit
 from trainmark.logs.paddle import paddle_devices
+from trainmark.words.case import Precision
 
 _CONFIG = re.compile(rb"\w+ INFO: +(\w[\w.]*) *: ([^\n]*)\n")
 

@@ -12,7 +12,8 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, ends_with, listed, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Meaning, Precision, Scope, Unit
+from trainmark.logs.model import Facts, Meaning, Scope, Unit
+from trainmark.words.case import Precision
 
 
 def facts(context: Context) -> Facts:

@@ -12,7 +12,8 @@ import re
 from trainmark.logs.columns import Floats
 from trainmark.logs.events import RunEvents, parse_events
 from trainmark.logs.format import Context, Format, Published, dll_parameters, ends_with, integer
-from trainmark.logs.model import Facts, Precision, Problem, RunWords, Scope, Unit
+from trainmark.logs.model import Facts, Problem, RunWords, Scope, Unit
+from trainmark.words.case import Precision
 
 
 def facts(context: Context) -> Facts:
