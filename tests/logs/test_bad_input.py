@@ -437,6 +437,7 @@ def _events(*, loss: object = 6.9, last: dict[str, object]) -> str:
         "device_name": "NVIDIA H200",
         "world_size": 1,
         "batch_per_device": 256,
+        "global_batch": 256,
         "actual": {"tf32_matmul": False},
     }
     lost: dict[str, object] = {} if loss is not None else {"loss_finite": False}
@@ -448,7 +449,7 @@ def _events(*, loss: object = 6.9, last: dict[str, object]) -> str:
     return "".join(f"DLLL {json.dumps(event)}\n" for event in events)
 
 
-_ENDED = {"outcome": "ok", "throughput": 1024.0, "suspect": []}
+_ENDED = {"outcome": "ok", "throughput": 1024.0, "window_s": 10.0, "samples": 10240, "suspect": []}
 
 
 def test_events_of_our_own_say_whether_tf32_was_on(read: Reader) -> None:

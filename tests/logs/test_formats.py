@@ -46,7 +46,7 @@ def test_a_synthetic_log_gives_back_what_was_put_in(name: str) -> None:
     result = measure_log(log)
 
     assert (log.format, log.status) == (name, Status.OK)
-    assert log.unit is find_format(name).unit
+    assert log.unit == find_format(name).unit
     assert result.value == pytest.approx(run.global_batch * 400 / sum(run.step_times_s), rel=0.01)
     if log.facts.gpus is not None:
         assert log.facts.gpus == 8

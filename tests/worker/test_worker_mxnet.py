@@ -9,7 +9,7 @@ from worker_process import train
 
 from frameworks import needs_framework
 from trainmark.equivalence import Followed, Observation, follows, party, worker_flags, write_inputs
-from trainmark.suite import Case
+from trainmark.suite import case_of
 from trainmark.workload import load_workloads
 
 pytestmark = [pytest.mark.training, needs_framework("mxnet")]
@@ -287,7 +287,7 @@ def test_the_compiled_step_is_the_uncompiled_one(tmp_path: Path) -> None:
 
 
 def test_the_card_says_beforehand_what_mxnet_lacks() -> None:
-    card = load_workloads().find(Case(framework="mxnet")).card
+    card = load_workloads().find(case_of(framework="mxnet")).card
 
     assert set(card.axes["precision"].choices or ()) == {"fp32", "amp-bf16", "amp-fp16"}
     lacking = [gap.when for gap in card.gaps]

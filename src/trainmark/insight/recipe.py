@@ -20,7 +20,7 @@ class Reading:
 class Recipe:
     """What is known of how something was measured; an axis that is not in ``readings`` was not stated.
 
-    ``program`` is the training program's name (its folder in ``programs/``), where it is known.
+    ``program`` is the training program's name (of its folder in ``programs/``), where it is known.
     """
 
     readings: Mapping[AnyAxis, Reading] = field(default_factory=dict)

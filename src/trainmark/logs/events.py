@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.dllogger import PARAMETER, PREFIX, stream_event
+from trainmark.logs.dllogger import PARAMETER, stream_event
 
 SCHEMA = "trainmark.events/1"
 
@@ -53,7 +53,7 @@ def parse_events(lines: Iterable[str]) -> RunEvents:
     steps: list[dict[str, Any]] = []
     damaged = 0
     for line in lines:
-        event = stream_event(line) if line.startswith(PREFIX) else None
+        event = stream_event(line)
         if event is None:
             damaged += bool(line.strip())
         elif event["step"] == PARAMETER:

@@ -28,8 +28,8 @@ def formats() -> "tuple[Format, ...]":
 
 @cache
 def dialects() -> "Mapping[str, Dialect]":
-    """Return what is known of the options of each program that prints them, by the program's folder."""
-    return {module.__name__.split(".")[-2]: module.DIALECT for module in _modules("dialect")}
+    """Return what is known of the options of each program that prints them, by the program's name."""
+    return {_folder(module).replace("_", "-"): module.DIALECT for module in _modules("dialect")}
 
 
 def find_format(name: str) -> "Format":
@@ -44,11 +44,11 @@ def find_format(name: str) -> "Format":
 @cache
 def samples() -> "Mapping[str, Callable[[Run], Iterator[str]]]":
     """Return the writers of made-up logs by the name of the format that they write."""
-    written = {module.__name__.split(".")[-2]: module.sample for module in _modules("sample")}
+    written = {_folder(module): module.sample for module in _modules("sample")}
     return {
-        module.FORMAT.name: written[folder]
+        module.FORMAT.name: written[_folder(module)]
         for module in _modules("log")
-        if (folder := module.__name__.split(".")[-2]) in written
+        if _folder(module) in written
     }
 
 
@@ -58,6 +58,10 @@ def synthetic_log(format_name: str, run: "Run") -> str:
     Nothing in it is a measurement. Raises ``KeyError`` for a format without a writer.
     """
     return "".join(line + "\n" for line in samples()[format_name](run))
+
+
+def _folder(module: Any) -> str:
+    return str(module.__name__).split(".")[-2]
 
 
 def _modules(name: str) -> Iterator[Any]:
