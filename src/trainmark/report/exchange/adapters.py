@@ -76,7 +76,7 @@ def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> Spee
         devices=facts.gpus,
         nodes=facts.nodes or 1,
         speed=result.value,
-        unit=parsed.unit.value if parsed.unit else None,
+        unit=parsed.unit,
         repeat=repeat,
     )
 
