@@ -43,7 +43,7 @@ def test_chinese_sentences_are_chinese() -> None:
     }
     assert untranslated == {
         "space", "aspect_is", "outcome_oom", "fact_gpus", "fact_python", "fact_cuda", "fact_cudnn", "fact_nccl",
-        "processors", "batch_in_cell",
+        "processors", "batch_in_cell", "work",
     }  # fmt: skip
 
 
