@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 import trainmark
 from trainmark.campaign.reading import measure_run
 from trainmark.campaign.schedule import Attempt, wants_another
@@ -26,8 +24,6 @@ from trainmark.workload import Workloads
 EVENTS = "events.jsonl"
 MANIFEST = "manifest.json"
 TELEMETRY = "telemetry.jsonl"
-
-_SUMMARY = TypeAdapter(TelemetrySummary)
 
 Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""
@@ -107,7 +103,7 @@ def collect_run(
         measurement=measurement,
         suspicions=doubts,
         parameters=events.parameters,
-        telemetry=_SUMMARY.dump_python(telemetry, mode="json") if telemetry else None,
+        telemetry=telemetry.model_dump(mode="json") if telemetry else None,
         manifest=manifest[0] if manifest else None,
     )
 
@@ -146,7 +142,7 @@ def _throughputs(runs: Sequence[RunResult]) -> list[float]:
 
 
 def _speedup(case: Case, throughputs: Mapping[str, Sequence[float]]) -> Speedup | None:
-    one = case.model_copy(update={"nodes": 1, "devices_per_node": 1})
+    one = case.varied(nodes=1, devices_per_node=1)
     return speedup(case.id, case.world_size, throughputs, one.id if one.id in throughputs else None)
 
 

@@ -14,8 +14,12 @@ from trainmark.equivalence.conventions import Conventions, ratio, solve
 from trainmark.equivalence.inputs import BATCH, EPOCH_IMAGES, IMAGE_SIZE, RECIPE
 from trainmark.equivalence.observation import Followed, Observation, SeenConvolution, Sketch
 from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
-from trainmark.worker.architectures import ARCHITECTURES, Convolution, is_batch_norm
-from trainmark.worker.schedule import learning_rates
+from trainmark.worker.core.schedule import learning_rates
+from trainmark.worker.tasks.image_classification.architectures import (
+    ARCHITECTURES,
+    Convolution,
+    is_batch_norm,
+)
 
 TOLERANCES: Mapping[Subject, float] = {
     Subject.PARAMETERS: 0,

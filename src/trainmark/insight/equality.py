@@ -24,7 +24,12 @@ class _Work:
     @classmethod
     def of(cls, result: CaseResult) -> "_Work":
         case = result.case
-        return cls(case.workload, case.framework, _device(result), (case.layout.value, case.compiler))
+        return cls(
+            case.workload,
+            case.framework,
+            _device(result),
+            (str(case.value("layout")) if "layout" in case.axes else "-", case.compiler),
+        )
 
     @property
     def name(self) -> str:

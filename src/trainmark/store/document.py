@@ -4,6 +4,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+import trainmark.tasks  # noqa: F401 (the cases of a document are read by their tasks)
 from trainmark.errors import InputError
 from trainmark.files import write_atomically
 from trainmark.words.results import SCHEMA, Results

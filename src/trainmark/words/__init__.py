@@ -1,1 +1,1 @@
-"""The ground floor: the enums and the frozen documents that every other room speaks in, and nothing else."""
+"""The ground floor: the words of the house, as enums and frozen documents, and nothing else."""

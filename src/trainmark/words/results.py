@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from trainmark.suite import Case, Outcome, Protocol
+from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.findings import Findings
 from trainmark.words.frozen import Frozen
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
+from trainmark.words.outcome import Outcome
+from trainmark.words.suite import Protocol
 
 SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
 
