@@ -39,7 +39,8 @@ class Task:
     in. ``repository`` is the word of the framework-benchmark template for programs of this task (``clas``).
     ``unnamed`` is true of the one task that documents mean which name none. ``loose_units`` are other words that
     programs use for the headline's unit. ``make`` are the values by which a data set of this task can be made, and
-    ``forms`` those in which it can lie besides its first one.
+    ``forms`` those in which it can lie besides its first one. ``ways`` are the axes in which frameworks differ by
+    nature: another value is another way to do the same work.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Task:
     loose_units: frozenset[str] = frozenset()
     make: type[Frozen] | None = None
     forms: tuple[str, ...] = ()
+    ways: tuple[str, ...] = ()
 
     @property
     def unit(self) -> str:

@@ -61,6 +61,11 @@ class Variant(Frozen):
     absent: str | None = None
 
     @property
+    def way(self) -> tuple[str, ...]:
+        """How it trains, as cases word it."""
+        return (self.layout, self.compiler)
+
+    @property
     def holds(self) -> bool:
         """Whether it could be looked at, and every check holds."""
         return self.absent is None and all(check.holds for check in self.checks)
@@ -87,6 +92,11 @@ class Party(Frozen):
     losses: tuple[float, ...]
     checks: tuple[Check, ...]
     variants: tuple[Variant, ...] = ()
+
+    @property
+    def way(self) -> tuple[str, ...]:
+        """How the observed step trains, as cases word it."""
+        return (self.layout, self.compiler)
 
     @property
     def holds(self) -> bool:
@@ -125,6 +135,11 @@ class Certificate(Frozen):
     pairs: tuple[Pair, ...]
     absent: Mapping[str, str]
     basis: str = ""
+
+    @property
+    def inputs(self) -> dict[str, int]:
+        """The size of the inputs, by the axes of the model's task."""
+        return {"image_size": self.image_size}
 
     @property
     def holds(self) -> bool:

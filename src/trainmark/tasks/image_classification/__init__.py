@@ -25,4 +25,5 @@ TASK = Task(
     loose_units=frozenset({"samples/s"}),
     make=MakeImages,
     forms=FORMS,
+    ways=("layout",),
 )
