@@ -8,8 +8,9 @@ from mxnet_process import in_mxnet
 from worker_process import train
 
 from frameworks import needs_framework
-from trainmark.equivalence import Followed, Observation, follows, party, worker_flags, write_inputs
+from trainmark.equivalence import Followed, follows, party, worker_flags, write_inputs
 from trainmark.suite import case_of
+from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.workload import load_workloads
 
 pytestmark = [pytest.mark.training, needs_framework("mxnet")]
@@ -277,9 +278,9 @@ def test_the_compiled_step_is_the_uncompiled_one(tmp_path: Path) -> None:
         assert ran.code == 0, ran.stderr
         told.append(ran.last["equivalence"])
 
-    base, compiled = Observation.model_validate(told[0]), Followed.model_validate(told[1])
-    assert [check for check in party(base, "nchw", None, None).checks if not check.holds] == []
-    variant = follows(base, compiled, "nchw", "hybridize")
+    base, compiled = ImageObservation.model_validate(told[0]), Followed.model_validate(told[1])
+    assert [check for check in party(base, {"layout": "nchw"}, None, None).checks if not check.holds] == []
+    variant = follows(base, compiled, {"layout": "nchw"}, "hybridize")
     assert [check for check in variant.checks if not check.holds] == []
 
 

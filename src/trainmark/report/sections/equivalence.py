@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainmark.equivalence import Certificate, Check, Party, Subject
+from trainmark.equivalence.render import said_axes
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
 from trainmark.suite import Precision
@@ -134,7 +135,7 @@ def _parties(context: Context, certificate: Certificate) -> Table:
         what=_subject_matter(context, certificate.model, devices),
         steps=certificate.steps,
         batch=certificate.batch,
-        size=certificate.image_size,
+        size=said_axes(certificate),
     )
     return Table(heading, columns, tuple(rows))
 
@@ -143,7 +144,7 @@ def _party(context: Context, party: Party) -> tuple[Cell, ...]:
     say = context.say
     return (
         cell(party.framework, party.version or ""),
-        cell(party.layout),
+        cell(", ".join(map(str, party.axes.values()))),
         cell(f"{party.parameters:,}"),
         cell(f"{party.multiply_adds:,}"),
         cell(say.joined([f"{rate:.4g}" for rate in party.learning_rates])),
@@ -179,7 +180,7 @@ def _variants(context: Context, certificate: Certificate) -> Table:
     rows = [
         (
             cell(name),
-            cell(found.layout),
+            cell(", ".join(map(str, found.axes.values()))),
             cell(found.compiler),
             *_deviations(found.checks, subjects),
             cell(say("not_looked_at"), found.absent)
