@@ -57,7 +57,7 @@ class Values:
         known = {name: str(getattr(self, name)) for name in _OWN}
         known |= {
             name: str(getattr(case, name))
-            for name in ("framework", "world_size", "nodes", "devices_per_node")
+            for name in ("framework", "task", "world_size", "nodes", "devices_per_node")
         }
         known |= {
             "source": str(self.directory / workload.source),

@@ -43,6 +43,8 @@ def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, A
             joined[key] = laid_over(under, value)
         elif key in ("gaps", "combinations", "prepare"):
             joined[key] = [*value, *(under or ())]
+        elif key == "command":
+            joined[key] = [*(under or ()), *value]
         else:
             joined[key] = value
     return joined
