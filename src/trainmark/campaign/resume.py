@@ -15,7 +15,7 @@ from trainmark.equivalence import Certificate
 from trainmark.errors import InputError
 from trainmark.execution import LOG, TELEMETRY, OutcomeRecord, ResultDirectory, name_on
 from trainmark.insight import judged
-from trainmark.logs import Facts, Severity, Status, read_log
+from trainmark.logs import Facts, Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import (
     About,
@@ -31,7 +31,8 @@ from trainmark.measure import (
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.placement import EVENTS
-from trainmark.store import CaseResult, Results, RunResult, Store, sqlite_url
+from trainmark.programs import read_log
+from trainmark.store import CaseResult, Results, RunResult, existing_store
 from trainmark.suite import Case, NamingScheme, Outcome, Suite, log_name, parse_suite
 from trainmark.words.manifest import Manifest
 from trainmark.words.telemetry import TelemetrySummary
@@ -238,7 +239,7 @@ def _measure_log(case: Case, card: Card, log: Path) -> Measurement:
         reasons = "; ".join(problem.message for problem in problems) or result.status.value
         raise NotMeasurable(f"{log.name} gives no number by the rule '{result.rule}': {reasons}")
     return Measurement(
-        unit=read.unit.value if read.unit else card.unit,
+        unit=read.unit or card.unit,
         rule=result.rule,
         throughput=result.value,
         samples=None,
@@ -275,19 +276,18 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> R
 def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     """Return the results of one campaign in a database, and the directory that its runs were kept in.
 
-    ``address`` is a SQLite file or one of SQLAlchemy's URLs; ``campaign`` is a suite's name or a directory, and may
-    be None when there is one campaign only. Raises ``InputError`` when no database or not exactly one campaign is
-    meant.
+    ``address`` is a SQLite file or one of SQLAlchemy's URLs; ``campaign`` is a number, a suite's name or a directory,
+    and may be None when there is one campaign only. Raises ``InputError`` when no database or not exactly one campaign
+    is meant; no database is made.
     """
-    is_url = "://" in address
-    if not is_url and not Path(address).is_file():
+    if "://" not in address and not Path(address).is_file():
         raise InputError(f"{address}: neither a result directory nor a database of runs")
-    store = Store(address if is_url else sqlite_url(Path(address)))
+    store = existing_store(address)
     try:
         campaigns = store.campaigns()
-        meant = [one for one in campaigns if campaign in (None, one.suite, one.directory)]
+        meant = [one for one in campaigns if campaign in (None, str(one.id), one.suite, one.directory)]
         if len(meant) != 1:
-            there = ", ".join(f"{one.suite} in {one.directory}" for one in campaigns) or "nothing"
+            there = ", ".join(f"{one.id}: {one.suite} in {one.directory}" for one in campaigns) or "nothing"
             raise InputError(
                 f"{len(meant)} campaigns are meant; choose one by --campaign (there is: {there})"
             )
@@ -296,7 +296,7 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
         store.close()
     suite = parse_suite(stored.suite_yaml, f"suite '{meant[0].suite}' of the database")
     finished = [(case, stored.runs.get(case.id, ())) for case in suite.cases]
-    folder = Path(meant[0].directory) if is_url else Path(address).parent / meant[0].directory
+    folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
     command = f"trainmark run {suite.name}.yaml --out {folder}"
     # A database of an earlier version has none; its directory may.
     shown = stored.certificates or kept_certificates(folder)

@@ -76,7 +76,7 @@ def _short(case: Case) -> dict[str, Any]:
     said, defaults = case.model_dump(mode="json"), case_of(task=case.task).model_dump(mode="json")
     always = ("framework", "model", "precision", "batch_per_device")
     found = {axis: value for axis, value in said.items() if axis in always or value != defaults[axis]}
-    return found if case.task == task_of_model(case.model) else {"task": case.task} | found
+    return found if case.task == task_of_model(None) else {"task": case.task} | found
 
 
 def _listed(document: Document) -> list[Case]:
