@@ -236,10 +236,11 @@ def _checked_dataset(document: Document, key: Key, dataset: Dataset) -> Dataset:
     except InputError as error:
         raise document.error((*key, "task"), str(error)) from None
     for form in dataset.formats:
-        if form not in task.forms:
-            known = ", ".join(task.forms)
+        if form not in task.forms[1:]:
+            known = ", ".join(task.forms[1:])
             raise document.error(
-                (*key, "formats", form), f"'{form}' is not known{nearest(form, task.forms)} (known: {known})"
+                (*key, "formats", form),
+                f"'{form}' is not known{nearest(form, task.forms[1:])} (known: {known})",
             )
     if dataset.make is None:
         return dataset
