@@ -11,7 +11,7 @@ from worker_process import START, read_events
 
 from frameworks import framework_python, needs_framework
 from trainmark.campaign.certifying import Question, observed_case
-from trainmark.campaign.site import Site
+from trainmark.campaign.planning import Site
 from trainmark.environment import find_entry
 from trainmark.equivalence import (
     Followed,
@@ -24,9 +24,10 @@ from trainmark.equivalence import (
     worker_flags,
     write_inputs,
 )
-from trainmark.placement import Machine
+from trainmark.node import LocalHost
 from trainmark.suite import Device, Layout, Suite, case_of
 from trainmark.tasks.image_classification.equal_work import ImageObservation
+from trainmark.words.plan import Machine
 from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
 
@@ -37,7 +38,12 @@ MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
 RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
-SITE = Site(Suite(name="s", cases=(case_of(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
+SITE = Site(
+    Suite(name="s", cases=(case_of(),)),
+    load_workloads(),
+    (LocalHost(machine=Machine(cores=2, gpus=0)),),
+    Path("/nowhere"),
+)
 
 Events = list[dict[str, object]]
 Observe = Callable[..., tuple[Observation, Party]]

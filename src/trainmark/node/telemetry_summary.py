@@ -8,7 +8,7 @@ from typing import TypeVar
 from pydantic import TypeAdapter, ValidationError
 
 from trainmark.errors import InputError
-from trainmark.execution.telemetry.gpu import SLOWDOWNS
+from trainmark.node.telemetry import SLOWDOWNS
 from trainmark.words.telemetry import (
     SCHEMA_VERSION,
     GpuSample,

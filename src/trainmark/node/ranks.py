@@ -2,10 +2,11 @@
 
     python -I -S ranks.py RANKS.json STUB
 
-RANKS.json is a list of ``{"words": […], "variables": {…}, "without": […]}``, one a rank. All of them write to this
-process's own output; what rank n writes to its standard error is also kept by itself, as ``stderr.rankN`` beside
-RANKS.json. It ends with 0 when all ranks have. When one fails, the others get some seconds to say what they saw of
-it; then they are ended, the last line names the rank that failed first, and the exit code is 1.
+RANKS.json is a list of ``{"rank": N, "words": […], "variables": {…}, "without": […]}``, one a rank. All of them write
+to this process's own output; what rank N writes to its standard error is also kept by itself, as ``stderr.rankN``
+beside RANKS.json, and the ranks' exit codes as RANKS.ended.json. It ends with 0 when all ranks have. When one fails,
+the others get some seconds to say what they saw of it; then they are ended, the last line names the rank that failed
+first, and the exit code is 1.
 """
 
 import json
@@ -30,12 +31,14 @@ POLL_S = 0.05
 def main() -> int:
     """Start the ranks, wait for them, and return the exit code."""
     ranks_file, stub = Path(sys.argv[1]), sys.argv[2]
-    ranks = [_start(rank, stub) for rank in json.loads(ranks_file.read_text(encoding="utf-8"))]
+    described = json.loads(ranks_file.read_text(encoding="utf-8"))
+    numbers = [rank["rank"] for rank in described]
+    ranks = [_start(rank, stub) for rank in described]
     copies = [
         threading.Thread(
             target=_copy_stderr, args=(rank, ranks_file.with_name(f"stderr.rank{number}")), daemon=True
         )
-        for number, rank in enumerate(ranks)
+        for number, rank in zip(numbers, ranks, strict=True)
     ]
     for copy in copies:
         copy.start()
@@ -56,10 +59,13 @@ def main() -> int:
     deadline = time.monotonic() + LAST_WORDS_S
     for copy in copies:
         copy.join(max(0.0, deadline - time.monotonic()))
+    codes = {number: rank.returncode for number, rank in zip(numbers, ranks, strict=True)}
+    ranks_file.with_suffix(".ended.json").write_text(json.dumps(codes), encoding="utf-8")
     if failed is None:
         return 0
-    code = ranks[failed].returncode
-    sys.stdout.write(f"\ntrainmark-ranks: rank {failed} ended with exit code {code}\n")
+    sys.stdout.write(
+        f"\ntrainmark-ranks: rank {numbers[failed]} ended with exit code {ranks[failed].returncode}\n"
+    )
     return 1
 
 

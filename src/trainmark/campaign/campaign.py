@@ -1,36 +1,41 @@
 """The main job: run every case of a suite as often as its protocol wants, and keep everything."""
 
 import shlex
-from contextlib import ExitStack, suppress
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol as Interface
 
+from trainmark.campaign.batch_search import largest_fitting, next_batch
 from trainmark.campaign.certifying import certificates, kept_certificates
-from trainmark.campaign.collect import TELEMETRY, as_attempts, collect, read_manifests
-from trainmark.campaign.disk import full_disk_is_told, require_space
-from trainmark.campaign.fitting import largest_fitting, next_batch
-from trainmark.campaign.keeping import RESULTS, Keeper, write_manifest
-from trainmark.campaign.pooling import require_same_environment
-from trainmark.campaign.preparing import NotReady, Preparer, with_expected
-from trainmark.campaign.schedule import Schedule, Standing
-from trainmark.campaign.site import CannotStart, Site, plan_run, probe_protocol
-from trainmark.environment import Manifest, Nvml, open_nvml
+from trainmark.campaign.persist import (
+    RESULTS,
+    Persistence,
+    full_disk_is_told,
+    require_same_environment,
+    require_space,
+    write_manifest,
+)
+from trainmark.campaign.planning import CannotStart, Site, load_programs, plan_run, probe_protocol
+from trainmark.campaign.resume import as_attempts, collect, read_manifests
+from trainmark.campaign.schedule import Progress, Schedule
 from trainmark.execution import (
+    NotReady,
     OutcomeRecord,
+    Preparer,
     Pulse,
     ResultDirectory,
     carry_out,
-    held,
     opened,
     read_record,
+    with_expected,
     write_record,
 )
-from trainmark.execution.telemetry import Telemetry
-from trainmark.placement import Plan, Run, free_ports, this_machine
+from trainmark.node import Host, LocalHost, free_ports, held
 from trainmark.store import Results, RunResult, write_results
 from trainmark.suite import MAX_BATCH, Case, Outcome, Protocol, Suite
-from trainmark.workload import load_workloads
+from trainmark.words.manifest import Manifest
+from trainmark.words.plan import Plan
 
 PORTS_BESIDE_RANKS = 4
 """Ports that a run may need besides one a rank: the rendezvous, and a framework's scheduler and servers."""
@@ -48,19 +53,19 @@ class Audience(Interface):
     def probing(self, batch: int) -> None:
         """A short run is about to tell whether a batch of this size fits."""
 
-    def run_begins(self, case: Case, repeat: int, standing: Standing) -> None:
+    def run_begins(self, case: Case, repeat: int, progress: Progress) -> None:
         """A run is about to start."""
 
     def pulse(self, pulse: Pulse) -> None:
         """The run shows a sign of life."""
 
-    def run_ended(self, result: RunResult, standing: Standing) -> None:
+    def run_ended(self, result: RunResult, progress: Progress) -> None:
         """A run has ended and is on disk."""
 
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """What is to be run: a suite, which of its cases, where the results go, and whether to go on there."""
+    """What is to be run: a suite, which of its cases, on which hosts, where the results go, and whether to go on."""
 
     suite: Suite
     cases: tuple[Case, ...]
@@ -68,6 +73,7 @@ class Order:
     resume: bool
     home: Path
     command: tuple[str, ...]
+    hosts: tuple[Host, ...] = field(default_factory=lambda: (LocalHost(),))
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,19 +91,23 @@ def run_campaign(order: Order, audience: Audience) -> Ending:
     are written. Raises ``InputError`` before anything runs when the suite names a workload or an environment
     that does not exist, or the directory cannot be used, and ``TrainmarkError`` when the disk is full.
     """
-    workloads = load_workloads(Path(card) for card in order.suite.cards)
-    site = Site(order.suite, workloads, this_machine(), order.home)
+    workloads = load_programs(order.suite)
+    site = Site(order.suite, workloads, order.hosts, order.home)
     for case in order.cases:
         site.workload(case)
         site.expected_interpreter(case)
-    with full_disk_is_told(order.out), opened(order.out, order.suite, order.resume) as directory:
-        keeper = Keeper(directory, order.suite, workloads)
+    with (
+        full_disk_is_told(order.out),
+        opened(order.out, order.suite, order.resume, order.hosts) as directory,
+    ):
+        for damage in directory.set_damaged_aside():
+            audience.readying(damage)
+        persistence = Persistence(directory, order.suite, workloads)
         try:
-            with open_nvml() as nvml:
-                campaign = _Campaign(order, directory, site, keeper, audience, nvml)
-                return _to_its_end(campaign, order, directory)
+            campaign = _Campaign(order, directory, site, persistence, audience)
+            return _to_its_end(campaign, order, directory)
         finally:
-            keeper.close()
+            persistence.close()
 
 
 def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Ending:
@@ -135,39 +145,43 @@ class _Campaign:
         order: Order,
         directory: ResultDirectory,
         site: Site,
-        keeper: Keeper,
+        persistence: Persistence,
         audience: Audience,
-        nvml: Nvml | None,
     ) -> None:
         self._order = order
         self._directory = directory
         self._site = site
         self._audience = audience
-        self._keeper = keeper
-        self._nvml = nvml
-        self._preparer = Preparer(audience.readying)
+        self._persistence = persistence
+        self._preparer = Preparer(audience.readying, order.hosts, order.suite.limits)
         # A run that could not even be started measured nothing: what it lacked may be there now.
         self.runs = [[run for run in self.read(case) if run.started_at] for case in order.cases]
 
     def read(self, case: Case) -> list[RunResult]:
         """Return the case's finished runs from their folders."""
-        return [self._keeper.result(case, record) for record in self._directory.finished(case).values()]
+        return [self._persistence.result(case, record) for record in self._directory.finished(case).values()]
 
     def go(self) -> None:
         """Run until no case wants another run."""
         if self._order.suite.equivalence:
             limits = self._order.suite.limits
             certificates(self._site, self._order.cases, self._order.out, limits, self._audience.readying)
-        self._keeper.certify(kept_certificates(self._order.out))
-        self._keeper.catch_up(zip(self._order.cases, self.runs, strict=True))
+        self._persistence.certify(kept_certificates(self._order.out))
+        if self._persistence.said is not None:
+            self._audience.readying(self._persistence.said)
+        chosen = {case.id: runs for case, runs in zip(self._order.cases, self.runs, strict=True)}
+        every = self._order.suite.cases if self._persistence.said is not None else self._order.cases
+        self._persistence.catch_up(
+            (case, chosen[case.id] if case.id in chosen else self.read(case)) for case in every
+        )
         schedule = Schedule(self._order.suite.protocol, [as_attempts(runs) for runs in self.runs])
         while (index := schedule.next()) is not None:
             case, runs = self._order.cases[index], self.runs[index]
             repeat = 1 + max((run.repeat for run in runs), default=0)
-            self._audience.run_begins(case, repeat, schedule.standing)
+            self._audience.run_begins(case, repeat, schedule.progress)
             runs.append(self._run(case, repeat))
             schedule.add(*as_attempts(runs[-1:]))
-            self._audience.run_ended(runs[-1], schedule.standing)
+            self._audience.run_ended(runs[-1], schedule.progress)
 
     def _run(self, case: Case, repeat: int) -> RunResult:
         folder = self._directory.run(case, repeat)
@@ -179,12 +193,12 @@ class _Campaign:
             record = self._execute(sized, self._order.suite.protocol, repeat, folder)
         # Held: what has been measured is not lost to a Ctrl-C at its last moment.
         with held():
-            result = self._keeper.result(case, record)
+            result = self._persistence.result(case, record)
             _require_space(folder, result.outcome)
             # A run that leaves no measurement is "invalid", which shows only when it is read.
             said = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
             write_record(folder, record.model_copy(update=said))
-            self._keeper.keep(case, result)
+            self._persistence.keep(case, result)
         return result
 
     def _sized(self, case: Case) -> Case | CannotStart:
@@ -214,40 +228,40 @@ class _Campaign:
         return record
 
     def _execute(self, case: Case, protocol: Protocol, repeat: int, folder: Path) -> OutcomeRecord:
-        # A case with more ranks than this machine can hold is not started, and needs none.
-        ranks = min(case.world_size, max(self._site.machine.cores, self._site.machine.gpus))
-        port = free_ports(PORTS_BESIDE_RANKS + ranks)
-        found = self._find(case, protocol, Run(repeat, folder.absolute(), self._site.data(case), port))
+        found = self._find(case, protocol, repeat, folder.absolute())
         self._directory.begin(folder)
         if isinstance(found, CannotStart):
             return _not_started(case, repeat, found)
         plan, manifest = found
         write_manifest(folder, manifest)
-        with ExitStack() as stack:
-            stack.callback(self._preparer.clear, plan)
+        try:
             try:
                 if plan.cannot_run is None:
                     self._preparer.make_ready(plan, folder)
             except NotReady as why:
                 return _not_started(case, repeat, CannotStart(why.outcome, str(why)))
+            limits, watch = self._order.suite.limits, self._audience.pulse
+            return with_expected(carry_out(plan, folder, limits, self._order.hosts, watch), plan)
+        finally:
+            self._preparer.clear(plan, folder)
 
-            def sample(pid: int) -> None:
-                stack.enter_context(Telemetry(folder / TELEMETRY, pid, nvml=self._nvml))
-
-            record = carry_out(plan, folder, self._order.suite.limits, self._audience.pulse, sample)
-            return with_expected(record, plan)
-
-    def _find(self, case: Case, protocol: Protocol, run: Run) -> tuple[Plan, Manifest] | CannotStart:
-        place = self._site.place(case)
-        if isinstance(place, CannotStart):
-            return place
-        require_same_environment(self._directory, case, place.manifest)
-        plan = plan_run(self._site, protocol, case, run, place.interpreter)
+    def _find(
+        self, case: Case, protocol: Protocol, repeat: int, folder: Path
+    ) -> tuple[Plan, Manifest] | CannotStart:
+        setting = self._site.setting(case)
+        if isinstance(setting, CannotStart):
+            return setting
+        manifest = self._site.manifest(case, setting.manifest)
+        require_same_environment(self._directory, case, manifest)
+        # A case with more ranks than a machine can hold is not started, and needs none.
+        ranks = min(case.world_size, max(self._site.machine.cores, self._site.machine.gpus))
+        port = free_ports(PORTS_BESIDE_RANKS + ranks, self._site.hosts_of(case))
+        plan = plan_run(self._site, case, protocol, setting.interpreter, repeat, folder, port=port)
         if isinstance(plan, CannotStart):
             return plan
         # Data is made only for a run that can use it.
         missing = None if plan.cannot_run else self._site.make_data(case, self._audience.preparing)
-        return missing or (plan, place.manifest)
+        return missing or (plan, manifest)
 
 
 def _require_space(folder: Path, outcome: Outcome) -> None:

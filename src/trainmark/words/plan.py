@@ -1,13 +1,11 @@
-"""A plan: the commands of one run, one a node, readable before anything is started."""
+"""A plan: the commands of one run by node and rank, readable before anything is started."""
 
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.environment.engine import Engine
-from trainmark.suite import Case
-from trainmark.workload import Image
+from trainmark.words.case import Case
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,45 +27,26 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
-class Container:
-    """An image and the engine that starts containers of it.
+class PlannedNode:
+    """One node of a plan: the host that it is, the address at which the others reach it, and the run's folder there."""
 
-    ``image`` is what the engine is given: an image's name, or the file of an Apptainer image. ``user`` owns what a
-    container writes, as ``uid:gid``.
-    """
-
-    engine: Engine
-    image: str
-    description: Image
-    user: str
-
-
-@dataclass(frozen=True, slots=True)
-class Interpreter:
-    """The Python of the framework's environment.
-
-    ``variables`` are added to the process's environment; an isolated interpreter does not see the caller's
-    ``PYTHONPATH`` or user site, because its packages are all its own. With a ``container`` the interpreter is the
-    one inside.
-    """
-
-    python: Path
-    isolated: bool
-    variables: Mapping[str, str] = field(default_factory=dict)
-    container: Container | None = None
+    host: str
+    address: str
+    directory: Path
 
 
 @dataclass(frozen=True, slots=True)
 class Command:
     """One process to start on one node: its words, the variables to add and those to take away.
 
-    A node has one of them, or one a rank where nothing else starts its ranks.
+    A node has one of them, or one a rank where nothing else starts its ranks; then ``rank`` is that rank.
     """
 
     node: int
     words: tuple[str, ...]
     variables: Mapping[str, str]
     without: tuple[str, ...] = ()
+    rank: int | None = None
 
     def text(self) -> str:
         """Return the command as one line for a POSIX shell."""
@@ -115,7 +94,7 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What must be there before the run: the program's source, and what the tasks make in ``folder``.
+    """What must be there before the run on its ``node``: the program's source, and what the tasks make in ``folder``.
 
     ``source`` is the run's own working tree, ``workshop`` the tasks' one; ``inside`` is where in it the program is.
     """
@@ -125,6 +104,7 @@ class Preparation:
     source: Checkout | None = None
     workshop: Checkout | None = None
     tasks: tuple[Task, ...] = ()
+    node: int = 0
 
     def lines(self) -> Iterator[tuple[str, str]]:
         """Give a description and a command line for each thing to be done, in order, to be read or typed."""
@@ -141,19 +121,21 @@ class Preparation:
 class Plan:
     """One run as it would be started.
 
-    ``events`` is the file that the program is told to write its events to. ``cannot_run`` says why this
-    machine cannot carry the plan out (too few devices, more nodes than one), or is None. ``expects`` are files that
-    the run must leave. ``by_hand`` are sentences on what no command of the plan does.
+    ``nodes`` are its nodes in order, ``commands`` what is started on them. ``events`` is the file that the program's
+    first rank is told to write its events to. ``cannot_run`` says why these hosts cannot carry the plan out (too few
+    devices, fewer hosts than nodes), or is None. ``preparations`` are what must be there before the run, by node.
+    ``expects`` are files that the run must leave. ``by_hand`` are sentences on what no command of the plan does.
     """
 
     case: Case
     repeat: int
+    nodes: tuple[PlannedNode, ...]
     commands: tuple[Command, ...]
     events: Path
     log_format: str
     unit: str
     cannot_run: str | None
-    preparation: Preparation | None = None
+    preparations: tuple[Preparation, ...] = ()
     expects: tuple[Path, ...] = ()
     by_hand: tuple[str, ...] = ()
 

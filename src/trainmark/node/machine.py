@@ -5,12 +5,14 @@ import random
 import shutil
 import socket
 import subprocess
+from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from trainmark.environment.host import read_cpu
 from trainmark.errors import TrainmarkError
-from trainmark.placement.plan import Machine
+from trainmark.node.facts import read_cpu
+from trainmark.node.host import Host
+from trainmark.words.plan import Machine
 
 
 def this_machine() -> Machine:
@@ -23,21 +25,33 @@ def this_machine() -> Machine:
     return Machine(cores=cores, gpus=gpus, visible=visible or (), no_openmpi=_why_no_openmpi())
 
 
-def free_ports(count: int) -> int:
-    """Return the first of ``count`` ports in a row on which nobody listens; below those that the kernel hands out.
+def free_ports(count: int, hosts: Sequence[Host] = ()) -> int:
+    """Return the first of ``count`` ports in a row that are free here, or on all of ``hosts``.
 
-    Another program may take one of them before the ranks do; the run then fails and says so.
+    They are below those that kernels hand out. Another program may take one of them before the ranks do; the run then
+    fails and says so.
     """
     for _ in range(100):
         first = random.randrange(20_000, 32_000 - count)  # noqa: S311 (no secret)
-        with ExitStack() as stack:
-            try:
-                for port in range(first, first + count):
-                    stack.enter_context(socket.socket()).bind(("", port))
-            except OSError:
-                continue
+        if (
+            all(host.has_free_ports(first, count) for host in hosts)
+            if hosts
+            else ports_are_free(first, count)
+        ):
             return first
-    raise TrainmarkError(f"no {count} free ports in a row between 20000 and 32000 on this machine")
+    names = ", ".join(host.name for host in hosts) or "this machine"
+    raise TrainmarkError(f"no {count} free ports in a row between 20000 and 32000 on {names}")
+
+
+def ports_are_free(first: int, count: int) -> bool:
+    """Tell whether nobody listens on ``count`` ports from ``first`` on; another program may take one afterwards."""
+    with ExitStack() as stack:
+        try:
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("", port))
+        except OSError:
+            return False
+    return True
 
 
 def usable_cores(allowed: int, quota_cpus: float | None) -> int:

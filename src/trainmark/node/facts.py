@@ -1,15 +1,24 @@
-"""Reading what a node is from /proc, /sys and /etc: pure functions of these roots, standard library only."""
+"""What this node is, read from /proc, /sys and /etc, as a manifest holds it."""
 
+import os
+import platform
+import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 
-from trainmark.environment.variables import allowed_variables
+from trainmark import __version__
+from trainmark.node.accelerators import Nvml, open_nvml, read_accelerators
+from trainmark.node.git import read_git
 from trainmark.words.manifest import (
     ContainerFacts,
     CpuFacts,
+    FrameworkVersions,
     HostFacts,
+    Manifest,
     MemoryFacts,
+    Node,
     OsFacts,
     VirtualisationFacts,
 )
@@ -171,3 +180,93 @@ def _text(path: Path) -> str | None:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\n") or None
     except OSError:
         return None
+
+
+_NAMES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_VERSION", "CUBLAS_WORKSPACE_CONFIG",
+    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE", "NVIDIA_PYTORCH_VERSION", "NVIDIA_TENSORFLOW_VERSION",
+    "NVIDIA_MXNET_VERSION", "NVIDIA_BUILD_ID", "CUDNN_VERSION", "NCCL_VERSION", "TF32_OVERRIDE", "TF_XLA_FLAGS",
+    "TF_ENABLE_ONEDNN_OPTS", "TF_CUDNN_DETERMINISTIC", "TF_GPU_THREAD_MODE", "TF_GPU_THREAD_COUNT",
+    "TF_FORCE_GPU_ALLOW_GROWTH", "TF_ENABLE_AUTO_MIXED_PRECISION", "TF_AUTOTUNE_THRESHOLD", "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "JAX_PLATFORMS", "JAX_ENABLE_X64",
+    "LD_PRELOAD", "MALLOC_CONF", "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS", "PYTHONHASHSEED", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE", "MKLDNN_VERBOSE", "MS_WORKER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT", "GLOG_v",
+    "GLOG_minloglevel", "TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND", "PJRT_NPROC",
+)  # fmt: skip
+
+_PREFIXES = (
+    "OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "NCCL_", "GLOO_", "UCX_", "TORCH_", "TORCHINDUCTOR_",
+    "TORCHDYNAMO_", "MXNET_", "FLAGS_", "HOROVOD_", "DALI_", "OMPI_MCA_",
+)  # fmt: skip
+
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that change how a framework runs, by name.
+
+    Left out although on the list: names that sound like a secret (a key, a token). Credentials in an address
+    within a value are cut out.
+    """
+    return {
+        name: _USERINFO.sub("", value)
+        for name, value in sorted(environ.items())
+        if (name in _NAMES or name.startswith(_PREFIXES)) and not _SECRET.search(name)
+    }
+
+
+def collect(
+    framework: FrameworkVersions | None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    environment_lock: str | None = None,
+    git_dir: Path | None = None,
+) -> Manifest:
+    """Return the manifest of this node alone, now.
+
+    ``framework`` comes from ``describe`` (None when no framework is concerned); ``environ`` is what the run's
+    processes are given (this process' own by default); ``git_dir`` is the tree whose state is to be kept.
+    """
+    with open_nvml() as nvml:
+        node = collect_node(
+            framework,
+            roots=Roots(),
+            environ=os.environ if environ is None else environ,
+            nvml=nvml,
+            now=datetime.now(UTC),
+            environment_lock=environment_lock,
+            git_dir=git_dir,
+        )
+    return Manifest(nodes=(node,))
+
+
+def collect_node(
+    framework: FrameworkVersions | None,
+    *,
+    roots: Roots,
+    environ: Mapping[str, str],
+    nvml: Nvml | None,
+    now: datetime,
+    environment_lock: str | None = None,
+    git_dir: Path | None = None,
+) -> Node:
+    """Return the facts of a node out of its trees (``roots``), its variables and its NVML."""
+    host = read_host(roots, environ, platform.machine())
+    return Node(
+        hostname=host.hostname,
+        collected=now,
+        os=host.os,
+        cpu=host.cpu,
+        memory=host.memory,
+        accelerators=read_accelerators(nvml),
+        virtualisation=host.virtualisation,
+        container=host.container,
+        framework=framework,
+        environment_lock=environment_lock,
+        git=None if git_dir is None else read_git(git_dir),
+        variables=host.variables,
+        trainmark=__version__,
+    )
