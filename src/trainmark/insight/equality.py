@@ -139,9 +139,7 @@ def _as_party(work: _Work, party: Party) -> tuple[Verdict, list[Check]]:
     """Return how a work stands to its framework's observed step, with the checks that do not hold."""
     if _is_observed(work, party):
         return Verdict.EQUAL, []
-    variant = next(
-        (found for found in party.variants if (*found.axes.values(), found.compiler) == work.way), None
-    )
+    variant = next((found for found in party.variants if found.way == work.way), None)
     if variant is None:
         return Verdict.VARIANT, []
     if variant.absent is not None:
@@ -159,7 +157,7 @@ def _without(work: _Work, certificate: Certificate | None = None) -> Verdict:
 
 
 def _is_observed(work: _Work, party: Party) -> bool:
-    return work.way == (*party.axes.values(), party.compiler)
+    return work.way == party.way
 
 
 def _party(certificate: Certificate, work: _Work) -> Party | None:

@@ -60,6 +60,11 @@ class Variant(OfTask):
     absent: str | None = None
 
     @property
+    def way(self) -> tuple[str, ...]:
+        """How it trains, as cases word it."""
+        return (*map(str, self.axes.values()), self.compiler)
+
+    @property
     def holds(self) -> bool:
         """Whether it could be looked at, and every check holds."""
         return self.absent is None and all(check.holds for check in self.checks)
@@ -68,9 +73,9 @@ class Variant(OfTask):
 class Party(OfTask):
     """One framework: what its step was seen to be, against the common description and recipe.
 
-    ``layout`` and ``compiler`` are those of the step that was observed; ``variants`` are the others that the cases
-    use. ``multiply_adds`` are those of a forward pass of one image at the check's size. ``learning_rates`` and
-    ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay.
+    ``axes`` (of the task's ways) and ``compiler`` are those of the step that was observed; ``variants`` are the
+    others that the cases use. ``multiply_adds`` are those of a forward pass of one sample of the check's inputs.
+    ``learning_rates`` and ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay.
     """
 
     framework: str
@@ -85,6 +90,11 @@ class Party(OfTask):
     losses: tuple[float, ...]
     checks: tuple[Check, ...]
     variants: tuple[Variant, ...] = ()
+
+    @property
+    def way(self) -> tuple[str, ...]:
+        """How the observed step trains, as cases word it."""
+        return (*map(str, self.axes.values()), self.compiler)
 
     @property
     def holds(self) -> bool:
