@@ -26,10 +26,10 @@ from trainmark.dataset import (
     describe_converted,
     example,
     make_image_folder,
-    recordio,
     tfrecord,
     verify,
 )
+from trainmark.dataset.images import recordio
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.worker.tasks.image_classification.images import read_images
 

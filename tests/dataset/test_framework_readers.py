@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from frameworks import framework_python, needs_extra, needs_framework
-from trainmark.dataset import Form, ImageFolderSpec, convert, example, make_image_folder, recordio, tfrecord
+from trainmark.dataset import Form, ImageFolderSpec, convert, example, make_image_folder, tfrecord
+from trainmark.dataset.images import recordio
 
 pytestmark = pytest.mark.training
 

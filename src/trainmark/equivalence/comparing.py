@@ -10,10 +10,10 @@ from datetime import datetime
 from itertools import combinations
 
 import trainmark
-from trainmark.equivalence.certificate import Certificate, Check, Pair, Party, Subject, Variant
 from trainmark.equivalence.conventions import Conventions, ratio, solve
 from trainmark.equivalence.inputs import BATCH, EPOCH_IMAGES, IMAGE_SIZE, RECIPE
 from trainmark.equivalence.observation import Followed, Observation, SeenConvolution, Sketch
+from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
 from trainmark.worker.core.schedule import learning_rates
 from trainmark.worker.tasks.image_classification.architectures import (
     ARCHITECTURES,
