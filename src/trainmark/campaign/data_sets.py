@@ -98,5 +98,5 @@ def _folder_name(name: str, dataset: Dataset) -> str:
     """Return a name that no other data set has: by what it is made from, or by where its pictures lie."""
     if dataset.path:
         return f"{name}-{hashlib.sha256(dataset.path.encode()).hexdigest()[:12]}"
-    made: Mapping[str, object] = dataset.make.model_dump() if dataset.make else {}
+    made: Mapping[str, object] = dataset.make.model_dump(exclude_none=True) if dataset.make else {}
     return "-".join([name, *(f"{key[0]}{value}" for key, value in made.items())])

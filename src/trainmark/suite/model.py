@@ -43,7 +43,10 @@ class Limits(BaseModel):
 
 
 class MakeImages(BaseModel):
-    """A data set that trainmark makes itself when it is not there: see ``trainmark data make``."""
+    """A data set that trainmark makes itself when it is not there: see ``trainmark data make``.
+
+    ``validation`` is the number of validation pictures, 0 for none; None is the number that goes with ``images``.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -52,6 +55,7 @@ class MakeImages(BaseModel):
     seed: Annotated[int, Field(strict=True, ge=0)] = 0
     width: Count = 500
     height: Count = 375
+    validation: Annotated[int, Field(strict=True, ge=0)] | None = None
 
 
 class RecordForm(StrEnum):
