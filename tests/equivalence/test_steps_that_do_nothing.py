@@ -3,8 +3,8 @@
 from datetime import UTC, datetime
 
 from trainmark.equivalence import Certificate, Followed, Observation, Subject, certify, follows, party
-from trainmark.worker.architectures import ARCHITECTURES, is_trainable
-from trainmark.worker.equivalence import STEPS
+from trainmark.worker.core.equivalence import STEPS
+from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES, is_trainable
 
 MODEL = "mobilenet_v1"
 SHAPES = ARCHITECTURES[MODEL].shapes(1000)

@@ -17,7 +17,7 @@ from trainmark.measure import (
     speedup,
 )
 from trainmark.store import CaseResult, Results, RunResult
-from trainmark.suite import Case, Layout, Outcome, Protocol
+from trainmark.suite import Case, Layout, Outcome, Protocol, case_of
 
 START = datetime(2026, 11, 3, 8, 0, tzinfo=UTC)
 SPREAD = (1.0, 1.004, 0.995, 1.002, 0.998, 1.006, 0.991)
@@ -176,7 +176,7 @@ def two_sizes() -> Results:
     """FP32 on 1 and on 8 devices, three runs each."""
     figures = {1: 370.194, 8: 2791.98}
     cases = [
-        (Case(devices_per_node=n), ok_runs(Case(devices_per_node=n), figure, 3))
+        (case_of(devices_per_node=n), ok_runs(case_of(devices_per_node=n), figure, 3))
         for n, figure in figures.items()
     ]
     return results(cases)
@@ -212,7 +212,7 @@ def two_frameworks() -> Results:
 
 def only_failures() -> Results:
     """Nothing ended ok."""
-    one, many = Case(), Case(devices_per_node=8)
+    one, many = case_of(), case_of(devices_per_node=8)
     return results(
         [
             (
@@ -227,7 +227,7 @@ def only_failures() -> Results:
                 many,
                 (failed_run(many, Outcome.UNSUPPORTED, "8 devices are asked for, and this machine has 0"),),
             ),
-            (Case(batch_per_device=64), ()),
+            (case_of(batch_per_device=64), ()),
         ],
         complete=False,
         manifests={},
@@ -236,13 +236,13 @@ def only_failures() -> Results:
 
 def one_case(n: int = 1) -> Results:
     """A single case with ``n`` runs."""
-    case = Case()
+    case = case_of()
     return results([(case, ok_runs(case, 1404.55, n))])
 
 
 def no_baseline() -> Results:
     """8 devices without the same case on one: the one-device case ran out of memory."""
-    one, many = Case(batch_per_device=512), Case(batch_per_device=512, devices_per_node=8)
+    one, many = case_of(batch_per_device=512), case_of(batch_per_device=512, devices_per_node=8)
     return results(
         [(one, (failed_run(one, Outcome.OOM, "out of memory"),)), (many, ok_runs(many, 2791.98, 3))]
     )
@@ -277,7 +277,7 @@ def real_and_synthetic() -> Results:
 
 def hostile() -> Results:
     """Text with everything that Markdown, HTML, a terminal or a spreadsheet could take for its own."""
-    case = Case(options={"note": "</script><b>|`x`"})
+    case = case_of(options={"note": "</script><b>|`x`"})
     reason = "=cmd|'/c calc'!A1 <script>alert(1)</script> `code` | *bold* [link](javascript:x) \x1b[31mred\x1b[0m &amp;"
     runs = (
         *ok_runs(case, 100.0, 3),
@@ -320,11 +320,14 @@ def _events(step_s: float, warmup: int, steps: int, repeat: int) -> str:
 def with_certificate(equal: bool = True) -> Results:
     """The two frameworks on GPUs, TensorFlow in its own layout and by its compiler, with their certificate."""
     compared = two_frameworks()
-    ways = {"tensorflow": {"layout": Layout.NHWC, "compiler": "graph"}, "pytorch": {}}
+    ways: dict[str, dict[str, object]] = {
+        "tensorflow": {"layout": Layout.NHWC, "compiler": "graph"},
+        "pytorch": {},
+    }
     cases = tuple(
         found.model_copy(
             update={
-                "case": found.case.model_copy(update=ways[found.case.framework]),
+                "case": found.case.varied(**ways[found.case.framework]),
                 "runs": tuple(on_device(run, "cuda") for run in found.runs),
             }
         )

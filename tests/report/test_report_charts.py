@@ -16,7 +16,7 @@ from trainmark.report.charts import on_white, svg
 from trainmark.report.charts.steps import MOST_POINTS, thinned
 from trainmark.report.compose import compose
 from trainmark.store import Results
-from trainmark.suite import Case
+from trainmark.suite import case_of
 
 
 def charts(results: Results, folder: Path, language: Language = Language.EN) -> dict[str, Chart]:
@@ -61,7 +61,7 @@ def test_an_interval_far_wider_than_its_runs_does_not_flatten_the_picture(tmp_pa
     results = sample.results(
         [
             (case, tuple(sample.run(case, i + 1, throughput=rate) for i, rate in enumerate(rates)))
-            for case in (Case(), Case(devices_per_node=2))
+            for case in (case_of(), case_of(devices_per_node=2))
         ]
     )
     assert all(c.estimate and c.estimate.interval and c.estimate.interval.high > 500 for c in results.cases)
@@ -106,7 +106,7 @@ def test_no_series_is_drawn_where_no_events_are(tmp_path: Path) -> None:
 
 
 def test_more_cases_than_panels_are_said_to_be_left_out(tmp_path: Path) -> None:
-    cases = [Case(batch_per_device=i + 1) for i in range(14)]
+    cases = [case_of(batch_per_device=i + 1) for i in range(14)]
     results = sample.results([(case, sample.ok_runs(case, 100.0, 1)) for case in cases])
     assert "The first 12 of 14 cases." in charts(results, tmp_path)["steps"].caption
 

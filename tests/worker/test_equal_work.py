@@ -25,18 +25,18 @@ from trainmark.equivalence import (
     write_inputs,
 )
 from trainmark.placement import Machine
-from trainmark.suite import Case, Device, Layout, Suite
-from trainmark.worker.arguments import FRAMEWORKS
+from trainmark.suite import Device, Layout, Suite, case_of
+from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
 
 pytestmark = pytest.mark.training
 
 MODELS = ("resnet50_v1.5", "mobilenet_v1")
 MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
-RUN_HERE = [name for name in FRAMEWORKS if name != "oneflow"]
+RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
-SITE = Site(Suite(name="s", cases=(Case(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
+SITE = Site(Suite(name="s", cases=(case_of(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
 
 Events = list[dict[str, object]]
 Observe = Callable[..., tuple[Observation, Party]]
@@ -49,7 +49,7 @@ def with_framework(*names: str) -> object:
 
 def observed_layout(framework: str) -> str:
     """Return the layout in which the framework's step is looked into, by its card."""
-    return observed_case(Question(MODELS[1], (framework,), Device.CPU), framework, SITE).layout.value
+    return str(observed_case(Question(MODELS[1], (framework,), Device.CPU), framework, SITE).value("layout"))
 
 
 def other_ways() -> list[object]:
@@ -60,7 +60,7 @@ def other_ways() -> list[object]:
         card = SITE.workload(base).card
         for layout in Layout:
             for compiler in card.axes["compiler"].values or ():
-                case = base.model_copy(update={"layout": layout, "compiler": compiler})
+                case = base.varied(layout=layout, compiler=compiler)
                 # A search for the fastest kernels takes minutes, and computes what torch.compile does.
                 if (
                     case != base

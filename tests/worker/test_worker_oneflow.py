@@ -18,7 +18,7 @@ from worker_process import SMALL, START, Ran, make_images, rank_variables, read_
 from frameworks import framework_python, needs_framework
 from trainmark.equivalence import Observation, compare, party, worker_flags, write_inputs
 from trainmark.suite import Case, Device
-from trainmark.worker.architectures import ARCHITECTURES
+from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES
 from trainmark.workload import find_gap, load_workloads
 
 PYTORCH = framework_python("pytorch")

@@ -36,10 +36,10 @@ OPENED = f"""
 import json, os, sys
 sys.path.insert(0, {str(WORKER)!r})
 import start
-from trainmark_worker.arguments import parse
-from trainmark_worker.outcomes import RunError
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.paddle import stopped_by, train
-from trainmark_worker.place import place_from
+from trainmark_worker.core.place import place_from
 
 def opened(*flags):
     small = ["--model=mobilenet_v1", "--batch-per-device=2", "--image-size=32", "--threads=1", "--device=cpu"]
@@ -141,7 +141,7 @@ def test_on_a_gpu_cudnns_algorithms_are_searched_for_and_a_rank_has_its_own() ->
     told, searched = in_paddle("""
 import paddle
 from trainmark_worker.paddle.device import algorithm_search, choose_device
-from trainmark_worker.place import Place
+from trainmark_worker.core.place import Place
 # What PaddlePaddle for CPUs lacks: its flag, and devices.
 flags, chosen = {"FLAGS_cudnn_exhaustive_search": False}, []
 paddle.set_flags, paddle.get_flags = flags.update, lambda names: flags
@@ -232,7 +232,7 @@ def test_a_network_computes_the_same_in_both_layouts() -> None:
     apart = in_paddle("""
 import paddle
 from trainmark_worker.paddle import observing
-from trainmark_worker.paddle.networks import Options, build_network
+from trainmark_worker.paddle.image_classification.networks import Options, build_network
 images, apart = paddle.randn([2, 3, 96, 96]), []
 for model in ("resnet50_v1.5", "mobilenet_v1"):
     nchw, nhwc = (build_network(model, 10, Options(layout, False)) for layout in ("nchw", "nhwc"))

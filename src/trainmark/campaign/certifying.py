@@ -28,8 +28,8 @@ from trainmark.equivalence import (
 from trainmark.errors import InputError, nearest
 from trainmark.files import write_atomically
 from trainmark.placement import device_of, this_machine
-from trainmark.suite import Case, Device, Layout, Limits, Precision, Suite
-from trainmark.worker.architectures import ARCHITECTURES
+from trainmark.suite import Case, Device, Layout, Limits, Precision, Suite, case_of
+from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
 FOLDER = "equivalence"
@@ -109,7 +109,7 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
                 if way.framework == framework and way != _way(base)
             ]
             observations.append(told.steps)
-            parties.append(party(told.steps, base.layout.value, told.version, told.device, variants))
+            parties.append(party(told.steps, str(base.value("layout")), told.version, told.device, variants))
     finally:
         # A hundred megabytes that a seed makes anew.
         inputs.unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def _variant(
 ) -> Variant:
     """Return whether a framework's step in another layout or by a compiler is the one that was observed."""
     announce(f"{way.framework}: the same in {way.layout.value}, compiler {way.compiler}?")
-    case = case.model_copy(update={"layout": way.layout, "compiler": way.compiler})
+    case = case.varied(layout=way.layout, compiler=way.compiler)
     place = folder / f"{way.framework}-{way.layout.value}-{way.compiler}"
     told = tell(case, site, place, folder.absolute() / INPUTS, limits, Followed)
     if isinstance(told, str):
@@ -171,7 +171,7 @@ def certify_environments(
         named = f"only {asked[0]} is named; " if frameworks else ""
         raise InputError(f"equal work is between two frameworks at least; {named}ready here: {there}")
     cases = tuple(
-        Case(framework=framework, model=model, device=Device.CPU)
+        case_of(framework=framework, model=model, device=Device.CPU)
         for model in models or ARCHITECTURES
         for framework in asked
     )
@@ -202,14 +202,16 @@ def _basis(question: Question, site: Site) -> str:
 
 def observed_case(question: Question, framework: str, site: Site) -> Case:
     """Return the case in which a framework's step is looked into: FP32, no compiler, NCHW where there is one."""
-    case = Case(framework=framework, model=question.model, precision=Precision.FP32, device=question.device)
-    return case.model_copy(update={"layout": _layout(case, site)})
+    case = case_of(
+        framework=framework, model=question.model, precision=Precision.FP32, device=question.device
+    )
+    return case.varied(layout=_layout(case, site))
 
 
 def _layout(case: Case, site: Site) -> Layout:
     known = site.workload(case).card.axes.get("layout")
     there = Layout if known is None or known.values is None else [Layout(value) for value in known.values]
-    fitting = (layout for layout in there if _is_there(case.model_copy(update={"layout": layout}), site))
+    fitting = (layout for layout in there if _is_there(case.varied(layout=layout), site))
     return next(fitting, Layout.NCHW)
 
 
@@ -218,4 +220,4 @@ def _is_there(case: Case, site: Site) -> bool:
 
 
 def _way(case: Case) -> Way:
-    return Way(case.framework, case.layout, case.compiler)
+    return Way(case.framework, case.value("layout"), case.compiler)

@@ -5,7 +5,6 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from trainmark.environment.describing import (
-    FrameworkVersions,
     Inside,
     framework_versions,
     look_inside,
@@ -23,6 +22,7 @@ from trainmark.environment.resolving import (
     resolve,
 )
 from trainmark.environment.stamp import read_stamp
+from trainmark.words.manifest import FrameworkVersions
 
 
 class CheckReport(BaseModel):

@@ -13,24 +13,9 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainmark.environment.entry import CATALOG, INSIDE, Entry, find_entry
 from trainmark.environment.resolving import UnusableEnvironment, environ_inside
+from trainmark.words.manifest import FrameworkVersions
 
 _MARK = "TRAINMARK "
-
-
-class FrameworkVersions(BaseModel):
-    """A framework's own word on what it is and runs on; null for what it does not have.
-
-    ``cudnn`` and ``nccl`` are as the framework gives them (PyTorch: ``"91002"``, ``"2.27.3"``).
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    framework: str
-    version: str | None
-    python: str
-    cuda: str | None = None
-    cudnn: str | None = None
-    nccl: str | None = None
 
 
 class Inside(BaseModel):

@@ -8,7 +8,6 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from trainmark.environment.describing import (
-    FrameworkVersions,
     Inside,
     describe,
     framework_versions,
@@ -19,6 +18,7 @@ from trainmark.environment.lock import Pin, canonical
 from trainmark.environment.places import python_of
 from trainmark.environment.resolving import Environment, Kind, UnusableEnvironment
 from trainmark.environment.stamp import Stamp, read_stamp
+from trainmark.words.manifest import FrameworkVersions
 
 _INTERPRETER = re.compile(r"/[^\n'\"]*/bin/python[0-9.]*")
 

@@ -10,12 +10,16 @@ from datetime import datetime
 from itertools import combinations
 
 import trainmark
-from trainmark.equivalence.certificate import Certificate, Check, Pair, Party, Subject, Variant
 from trainmark.equivalence.conventions import Conventions, ratio, solve
 from trainmark.equivalence.inputs import BATCH, EPOCH_IMAGES, IMAGE_SIZE, RECIPE
 from trainmark.equivalence.observation import Followed, Observation, SeenConvolution, Sketch
-from trainmark.worker.architectures import ARCHITECTURES, Convolution, is_batch_norm
-from trainmark.worker.schedule import learning_rates
+from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.worker.core.schedule import learning_rates
+from trainmark.worker.tasks.image_classification.architectures import (
+    ARCHITECTURES,
+    Convolution,
+    is_batch_norm,
+)
 
 TOLERANCES: Mapping[Subject, float] = {
     Subject.PARAMETERS: 0,

@@ -6,9 +6,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.worker.architectures import ARCHITECTURES
-from trainmark.worker.arguments import Recipe
-from trainmark.worker.equivalence import OBSERVED, STEPS
+from trainmark.worker.core.equivalence import OBSERVED, STEPS
+from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES
+from trainmark.worker.tasks.image_classification.settings import ImageRecipe
 
 CLASSES = 1000
 IMAGE_SIZE = 96
@@ -16,7 +16,7 @@ IMAGE_SIZE = 96
 
 BATCH = 8
 
-RECIPE = Recipe(
+RECIPE = ImageRecipe(
     learning_rate=0.03,
     momentum=0.875,
     weight_decay=0.01,

@@ -46,7 +46,7 @@ class DoneStep(_Frozen):
 class ObservedStep(DoneStep):
     """One step that was looked into before it was done: what the forward and backward pass gave.
 
-    ``moments`` holds inner products, see ``trainmark.worker.equivalence``.
+    ``moments`` holds inner products, see ``trainmark.worker.core.equivalence``.
     """
 
     loss: float

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator
 
-from trainmark.equivalence.certificate import Certificate, Check
+from trainmark.words.certificate import Certificate, Check
 
 
 def render_certificate(certificate: Certificate) -> str:

@@ -1,4 +1,4 @@
-"""Compare, audit, explain, predict: what a number means beside other numbers.
+"""Compare, audit, explain, predict, judge: what a number means beside other numbers.
 
 Names are loaded when they are first used: the command line imports this room on its way to one verb.
 """
@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
     from trainmark.insight.evidence import Effect, load_effects
     from trainmark.insight.explanation import Difference, Explanation, Run, explain
+    from trainmark.insight.findings import find, judged
     from trainmark.insight.from_log import run_from_log
     from trainmark.insight.programs import Programs, load_programs
     from trainmark.insight.recipe import Place, Reading, Recipe, recipe_of
@@ -26,6 +27,8 @@ _HOMES = {
     "Run": "explanation",
     "choose_reference": "choose",
     "explain": "explanation",
+    "find": "findings",
+    "judged": "findings",
     "load_effects": "evidence",
     "load_programs": "programs",
     "recipe_of": "recipe",
@@ -45,6 +48,8 @@ __all__ = [
     "Run",
     "choose_reference",
     "explain",
+    "find",
+    "judged",
     "load_effects",
     "load_programs",
     "recipe_of",

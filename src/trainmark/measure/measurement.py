@@ -1,7 +1,6 @@
 """One run's measurement, out of what the run itself wrote down."""
 
 import math
-from enum import StrEnum
 from typing import Annotated
 
 import numpy as np
@@ -9,65 +8,8 @@ from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from trainmark.logs.events import RunEvents
-from trainmark.measure.steadiness import Steadiness, judge_steadiness
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class About(StrEnum):
-    """What a suspicion is about: the work that was done, or the machine that did it."""
-
-    WORK = "work"
-    MACHINE = "machine"
-
-
-class Suspicion(_Frozen):
-    """A reason to doubt a result that is kept all the same: a code for programs, a sentence for people."""
-
-    code: str
-    sentence: str
-    about: About
-
-
-class StepTimes(_Frozen):
-    """The distribution of the measured steps' times, in seconds."""
-
-    mean: float
-    minimum: float
-    p50: float
-    p90: float
-    p99: float
-    maximum: float
-
-
-class Measurement(_Frozen):
-    """What one run gave.
-
-    ``throughput`` (unit/s) is ``samples / window_s``: the samples of all ranks over the time from the
-    barrier at the window's start to the slowest rank's end. Of another program's log it is what the named
-    ``rule`` gives, ``samples`` and ``window_s`` are null, and steps are its records.
-    ``first_step_s`` holds the compilation.
-    ``data_wait`` is the share of the window that rank 0 waited for its loader. ``peak_memory_bytes`` has
-    one value a rank.
-    """
-
-    unit: str
-    rule: str
-    throughput: float
-    samples: int | None
-    window_s: float | None
-    measured_steps: int
-    warmup_steps: int
-    first_step_s: float | None
-    compile_s: float | None
-    step_times: StepTimes | None
-    data_wait: float | None
-    peak_memory_bytes: tuple[int, ...]
-    final_loss: float | None
-    steadiness: Steadiness
-    suspicions: tuple[Suspicion, ...]
+from trainmark.measure.steadiness import judge_steadiness
+from trainmark.words.measurement import About, Measurement, StepTimes, Suspicion
 
 
 class _Doubt(BaseModel):

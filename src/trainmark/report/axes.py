@@ -91,7 +91,7 @@ class Axes:
         shown = [a for a in Aspect if (a in self.varying or a in always) and a not in set(without)]
         words = {
             Aspect.BATCH: f"b{case.batch_per_device}",
-            Aspect.IMAGE_SIZE: f"{case.image_size}px",
+            Aspect.IMAGE_SIZE: self.value(case, Aspect.IMAGE_SIZE).replace(" ", ""),
             Aspect.DEVICES: case.topology,
         }
         return " ".join(word for a in shown if (word := words.get(a, self.value(case, a))) != NOTHING)
@@ -159,10 +159,10 @@ def _value(case: Case, aspect: Aspect, several_loaders: bool) -> str:
         case Aspect.DEVICES:
             return str(case.world_size) if case.nodes == 1 else f"{case.world_size} ({case.topology})"
         case Aspect.IMAGE_SIZE:
-            return f"{case.image_size} px"
+            return f"{case.value('image_size')} px" if "image_size" in case.axes else NOTHING
         case Aspect.BATCH:
             return str(case.batch_per_device)
         case Aspect.OPTIONS:
             return ", ".join(f"{name}={value}" for name, value in sorted(case.options.items())) or NOTHING
         case _:
-            return str(getattr(case, aspect.value))
+            return str(case.value(aspect.value)) if aspect.value in case.axes else NOTHING

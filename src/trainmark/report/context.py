@@ -4,17 +4,24 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from trainmark.insight import judged
 from trainmark.report.axes import Axes
 from trainmark.report.blocks import Span
 from trainmark.report.language import Catalogue, Language, catalogue
 from trainmark.store import CaseResult, Results, RunResult
+from trainmark.words.findings import Findings
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``base`` leads from the report's folder to the results' folder: empty, or a path that ends in ``/``."""
+    """``findings`` are those of ``results``, ``doubted`` the ids of the cases whose number is in doubt by them.
+
+    ``base`` leads from the report's folder to the results' folder: empty, or a path that ends in ``/``.
+    """
 
     results: Results
+    findings: Findings
+    doubted: frozenset[str]
     directory: Path
     say: Catalogue
     axes: Axes
@@ -37,4 +44,8 @@ class Context:
 
 def context(results: Results, directory: Path, language: Language, base: str = "") -> Context:
     """Return the context of a report in ``language``."""
-    return Context(results, directory, catalogue(language), Axes.of(results.cases), base)
+    results = judged(results)
+    assert results.findings is not None
+    doubted = frozenset(doubt.case for doubt in results.findings.doubts)
+    axes = Axes.of(results.cases)
+    return Context(results, results.findings, doubted, directory, catalogue(language), axes, base)

@@ -1,11 +1,14 @@
 """The signs that a number can carry in a table, and the footnotes that say what they mean."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 from trainmark.measure.statistics import LEAST_RUNS
+from trainmark.report.context import Context
 from trainmark.report.language import Catalogue
-from trainmark.store import CaseResult, RunResult
+from trainmark.store import CaseResult
 from trainmark.suite import Outcome
+from trainmark.words.findings import RatioFinding
 
 
 class Mark(StrEnum):
@@ -15,24 +18,19 @@ class Mark(StrEnum):
     SOME_RUNS_NOT_OK = "‡"
 
 
-def doubtful(result: CaseResult) -> bool:
-    """Say whether a successful run of the case is suspect, or was not steady in its measured window."""
-    return any(run.outcome is Outcome.OK and (run.suspicions or unsteady(run)) for run in result.runs)
-
-
-def unsteady(run: RunResult) -> bool:
-    """Say whether the warm-up test found that the run's window began too early."""
-    return run.measurement is not None and run.measurement.steadiness.steady is False
-
-
-def marks(result: CaseResult) -> tuple[Mark, ...]:
+def marks(context: Context, result: CaseResult) -> tuple[Mark, ...]:
     """Return the signs of a case that has a number."""
     found = []
-    if doubtful(result):
+    if result.id in context.doubted:
         found.append(Mark.DOUBT)
     if any(run.outcome is not Outcome.OK for run in result.runs):
         found.append(Mark.SOME_RUNS_NOT_OK)
     return tuple(found)
+
+
+def marks_of_ratio(found: RatioFinding) -> tuple[Mark, ...]:
+    """Return the signs of a ratio: a doubt of either side is one of the ratio."""
+    return (Mark.DOUBT,) if found.doubtful else ()
 
 
 def shown(result: CaseResult, say: Catalogue) -> str | None:
@@ -42,16 +40,22 @@ def shown(result: CaseResult, say: Catalogue) -> str | None:
     return say.outcome(result.outcome) if result.runs else "-"
 
 
-def footnotes(results: list[CaseResult], say: Catalogue, blanks: bool) -> list[str]:
-    """Return the footnotes that a table of ``results`` needs; ``blanks``: it has cells without a case."""
-    notes = []
+def footnotes(
+    context: Context, results: list[CaseResult], blanks: bool, ratios: Iterable[RatioFinding] = ()
+) -> list[str]:
+    """Return the footnotes that a table of ``results`` and ``ratios`` needs.
+
+    ``blanks`` says that it has cells without a case.
+    """
+    say, notes = context.say, []
     numbers = [result for result in results if result.estimate is not None]
     few = [result for result in numbers if result.estimate and result.estimate.n < LEAST_RUNS]
     if few:
         notes.append(
             say("no_interval_any" if len(few) == len(numbers) else "no_interval_some", least=LEAST_RUNS)
         )
-    signs = {mark for result in numbers for mark in marks(result)}
+    signs = {mark for result in numbers for mark in marks(context, result)}
+    signs |= {mark for found in ratios for mark in marks_of_ratio(found)}
     notes += [f"{mark.value} {say(f'mark_{mark.name.lower()}')}" for mark in Mark if mark in signs]
     if blanks or any(not result.runs for result in results):
         notes.append(say("blank_cell"))

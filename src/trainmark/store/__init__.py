@@ -3,7 +3,8 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trainmark.store.document import SCHEMA, CaseResult, Results, RunResult, read_results, write_results
+from trainmark.store.document import read_results, write_results
+from trainmark.words.results import SCHEMA, CaseResult, Results, RunResult
 
 if TYPE_CHECKING:
     from trainmark.store.database import Store, StoredCampaign, sqlite_url

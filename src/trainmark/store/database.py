@@ -11,11 +11,11 @@ from pydantic import ValidationError
 from sqlalchemy import URL, Connection, Engine, create_engine, delete, event, insert, select, text
 from sqlalchemy.exc import ArgumentError, DBAPIError
 
-from trainmark.equivalence import Certificate
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.store.document import RunResult
 from trainmark.store.tables import campaigns, certificates, manifests, runs
 from trainmark.suite import Case, Suite, dump_suite
+from trainmark.words.certificate import Certificate
+from trainmark.words.results import RunResult
 
 HEAD = "0002"
 """The newest migration (``migrations/versions``)."""

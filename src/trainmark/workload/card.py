@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from trainmark.dataset.form import Form
-from trainmark.suite import AXES, Word
+from trainmark.suite import Word, axes_of
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source
 
@@ -166,7 +166,7 @@ class Card(_Frozen):
 
     def unknown_axes(self) -> list[str]:
         """Return the names under ``axes`` and ``fixed`` that are no axes of a case."""
-        return [name for name in (*self.axes, *self.fixed) if name not in AXES]
+        return [name for name in (*self.axes, *self.fixed) if name not in axes_of()]
 
     def data_format(self, loader: str) -> Form:
         """Return the form in which a loader of this program takes real images."""

@@ -8,7 +8,7 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
-from trainmark.suite import AXES, Case, Document, read_document
+from trainmark.suite import Case, Document, axes_of, read_document
 from trainmark.workload.card import Card
 from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
 from trainmark.workload.source import BuiltinSource, FolderSource, GitSource
@@ -93,7 +93,7 @@ def read_card(path: Path) -> Workload:
         raise document.error(_place(first["loc"]), _sentence(first["msg"])) from None
     for name in card.unknown_axes():
         section = "axes" if name in card.axes else "fixed"
-        raise document.error((section, name), f"is not an axis{nearest(name, AXES)}")
+        raise document.error((section, name), f"is not an axis{nearest(name, axes_of())}")
     _check_conditions(document, card)
     _check_placeholders(document, card)
     return Workload(card, _source_of(document, card))
@@ -115,8 +115,10 @@ def _source_of(document: Document, card: Card) -> Path:
 def _check_conditions(document: Document, card: Card) -> None:
     for (section, number), when in card.conditions().items():
         for name in when:
-            if name not in AXES:
-                raise document.error((section, number, "when", name), f"is not an axis{nearest(name, AXES)}")
+            if name not in axes_of():
+                raise document.error(
+                    (section, number, "when", name), f"is not an axis{nearest(name, axes_of())}"
+                )
     if card.launcher.needs_starter is not (card.starter is not None):
         need = "needs a 'starter'" if card.starter is None else "has no use for a 'starter'"
         raise document.error(("launcher",), f"'{card.launcher}' {need}")

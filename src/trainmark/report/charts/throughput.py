@@ -108,7 +108,7 @@ def _panel(context: Context, cases: list[CaseResult], size: int, datasets: dict[
 def _text(context: Context, case: CaseResult, places: int) -> str:
     if case.estimate is None:
         return shown(case, context.say) or "-"
-    return number(case.estimate.median, places) + "".join(marks(case))
+    return number(case.estimate.median, places) + "".join(marks(context, case))
 
 
 def _whisker(case: CaseResult, reach: float) -> dict[str, float | None]:

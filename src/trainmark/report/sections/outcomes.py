@@ -48,15 +48,15 @@ def not_ok(context: Context) -> Section:
 def doubts(context: Context) -> Section:
     """Return the section of the runs whose number stands, marked as suspect."""
     say = context.say
+    names = {result.id: context.axes.label(result.case) for result in context.results.cases}
     rows = tuple(
         (
-            cell(context.axes.label(result.case)),
-            cell(str(run.repeat)),
+            cell(names[doubt.case]),
+            cell(str(doubt.repeat)),
             cell(say(f"about_{doubt.about.value}")),
             Cell((*plain(doubt.sentence), *plain(f" ({doubt.code})"))),
         )
-        for result, run in context.runs()
-        for doubt in run.suspicions
+        for doubt in context.findings.doubts
     )
     if not rows:
         return Section("suspect", say("suspect_title"), (Paragraph(plain(say("none_suspect"))),))

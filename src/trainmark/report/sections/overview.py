@@ -9,7 +9,6 @@ from trainmark.report.axes import NOTHING
 from trainmark.report.blocks import Block, Bullets, Paragraph, Section, plain
 from trainmark.report.context import Context
 from trainmark.report.facts import framework, hardware, nodes
-from trainmark.report.marks import doubtful
 from trainmark.suite import Outcome
 
 
@@ -51,8 +50,7 @@ def section(context: Context) -> Section:
     if protocol.target_half_width is not None and protocol.min_repeats < protocol.max_repeats:
         repeats += say("protocol_target", target=f"{protocol.target_half_width * 100:g} %")
     facts = [steps, repeats + say("stop"), *_constant(context)]
-    doubts = sum(doubtful(case) for case in results.cases)
-    if doubts:
+    if doubts := len(context.doubted):
         facts.append(say.count("doubts_above", doubts))
     blocks.append(Bullets(tuple(plain(fact) for fact in facts)))
     return Section("overview", say("overview_title"), tuple(blocks))

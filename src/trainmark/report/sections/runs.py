@@ -20,12 +20,15 @@ def section(context: Context) -> Section | None:
     places = [
         decimals(value for value in column if value is not None) for column in zip(*figures, strict=True)
     ]
+    doubted = {(doubt.case, doubt.repeat) for doubt in context.findings.doubts}
     rows = []
     for (case, run), values in zip(runs, figures, strict=True):
         cells = [
             cell("-" if value is None else number(value, p)) for value, p in zip(values, places, strict=True)
         ]
-        cells[0] = _throughput(context, run, places[0], several_units=len(found) > 1)
+        cells[0] = _throughput(
+            context, run, places[0], several_units=len(found) > 1, doubted=(case.id, run.repeat) in doubted
+        )
         name, wait, log = context.axes.label(case.case), _wait(run), Cell(context.log(run, "train.log"))
         rows.append((cell(name), cell(str(run.repeat)), *cells, wait, log))
     columns = (
@@ -56,11 +59,11 @@ def _figures(run: RunResult) -> Iterator[float | None]:
     yield max(measured.peak_memory_bytes) / GIB if measured and any(measured.peak_memory_bytes) else None
 
 
-def _throughput(context: Context, run: RunResult, places: int, several_units: bool) -> Cell:
+def _throughput(context: Context, run: RunResult, places: int, several_units: bool, doubted: bool) -> Cell:
     if run.measurement is None:
         return cell(context.say.outcome(run.outcome))
     unit = f" {run.measurement.unit}" if several_units else ""
-    sign = Mark.DOUBT.value if run.suspicions else ""
+    sign = Mark.DOUBT.value if doubted else ""
     return cell(f"{number(run.measurement.throughput, places)}{unit}{sign}")
 
 

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable
 
-from trainmark.measure import Ratio
 from trainmark.report.axes import Aspect
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts.scaling import scaling_chart
 from trainmark.report.context import Context
-from trainmark.report.marks import marks, shown
+from trainmark.report.marks import footnotes, marks, marks_of_ratio, shown
 from trainmark.report.numbers import decimals, interval, number
 from trainmark.store import CaseResult
+from trainmark.words.findings import RatioFinding, RatioKind
 
 
 def section(context: Context) -> Section | None:
@@ -34,7 +34,7 @@ def _table(context: Context) -> Table:
     rows = [
         (*(cell(word) for word in key), *_row(context, case, places))
         for key, cases in groups.items()
-        if any(case.case.world_size > 1 for case in cases)
+        if _is_scaled(cases)
         for case in sorted(cases, key=lambda c: (c.case.world_size, c.case.nodes))
     ]
     columns = [Column(say(f"aspect_{aspect}"), numeric=False) for aspect in aspects]
@@ -47,7 +47,15 @@ def _table(context: Context) -> Table:
         Column(say("column_efficiency")),
     ]
     missing = any(c.estimate and not c.speedup and c.case.world_size > 1 for c in context.results.cases)
-    return Table("", tuple(columns), tuple(rows), (say("no_baseline"),) if missing else ())
+    kinds = (RatioKind.SPEEDUP, RatioKind.EFFICIENCY)
+    ratios = [found for found in context.findings.ratios if found.kind in kinds]
+    in_table = [case for cases in groups.values() if _is_scaled(cases) for case in cases]
+    notes = footnotes(context, in_table, blanks=False, ratios=ratios)
+    return Table("", tuple(columns), tuple(rows), (*notes, *([say("no_baseline")] if missing else [])))
+
+
+def _is_scaled(cases: Iterable[CaseResult]) -> bool:
+    return any(case.case.world_size > 1 for case in cases)
 
 
 def _row(context: Context, result: CaseResult, places: int) -> Iterable[Cell]:
@@ -56,18 +64,19 @@ def _row(context: Context, result: CaseResult, places: int) -> Iterable[Cell]:
     if result.estimate is None:
         yield cell(shown(result, context.say) or "-")
     else:
-        yield cell(number(result.estimate.median, places) + "".join(marks(result)))
+        yield cell(number(result.estimate.median, places) + "".join(marks(context, result)))
     if result.speedup is not None and result.speedup.baseline == result.id:
         yield cell("1", context.say("is_baseline"))
         yield cell("100 %")
         return
-    yield _ratio(result.speedup.speedup if result.speedup else None)
-    yield _ratio(result.speedup.efficiency if result.speedup else None, percent=True)
+    yield _ratio(context.findings.ratio(RatioKind.SPEEDUP, result.id))
+    yield _ratio(context.findings.ratio(RatioKind.EFFICIENCY, result.id))
 
 
-def _ratio(value: Ratio | None, percent: bool = False) -> Cell:
-    if value is None:
+def _ratio(found: RatioFinding | None) -> Cell:
+    if found is None:
         return cell("-")
-    if percent:
-        return cell(f"{number(value.value * 100, 1)} %", interval(value.interval, 1, 100))
-    return cell(number(value.value, 2), interval(value.interval, 2))
+    value, bounds, signs = found.ratio.value, found.ratio.interval, "".join(marks_of_ratio(found))
+    if found.kind is RatioKind.EFFICIENCY:
+        return cell(f"{number(value * 100, 1)} %{signs}", interval(bounds, 1, 100))
+    return cell(f"{number(value, 2)}{signs}", interval(bounds, 2))

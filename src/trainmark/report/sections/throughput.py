@@ -1,12 +1,9 @@
 """The main tables: devices by precision and batch, or by framework, as published tables of this field have them."""
 
-from collections.abc import Collection
-
 from trainmark.report.axes import NOTHING, Aspect, Grid, Key, actual_batch
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts.throughput import throughput_chart
 from trainmark.report.context import Context
-from trainmark.report.equality import Work, marked
 from trainmark.report.language import Catalogue
 from trainmark.report.marks import footnotes, marks, shown
 from trainmark.report.numbers import decimals, interval, number
@@ -59,12 +56,12 @@ def _table(context: Context, grid: Grid) -> Table:
     else:
         sides = [say(f"aspect_{aspect}") for aspect in grid.row_aspects]
     columns = [Column(side, numeric=by_devices) for side in sides]
-    doubted = marked(grid, context.results.certificates)
+    against = _spoken_against(context, grid)
     contents = []
     for column in grid.columns:
         held = [grid.cells.get((row, column)) for row in grid.rows]
-        columns.append(Column(_column_title(context, grid, column, held, doubted)))
-        contents.append(_column_cells(say, held))
+        columns.append(Column(_column_title(context, grid, column, held, against)))
+        contents.append(_column_cells(context, held))
     rows = []
     for i, row in enumerate(grid.rows):
         case = in_row[row].case
@@ -77,20 +74,20 @@ def _table(context: Context, grid: Grid) -> Table:
         [say("aspect_is", aspect=say(f"aspect_{a}"), value=v) for a, v in grid.of.items() if v != NOTHING]
     )
     blanks = len(grid.cells) < len(grid.rows) * len(grid.columns)
-    notes = list(footnotes(list(grid.cells.values()), say, blanks))
+    notes = footnotes(context, list(grid.cells.values()), blanks)
     if any(column.title.endswith(NOT_EQUAL) for column in columns):
         notes.append(say("not_equal_note", mark=NOT_EQUAL))
     return Table(heading, tuple(columns), tuple(rows), tuple(notes))
 
 
 def _column_title(
-    context: Context, grid: Grid, column: Key, held: list[CaseResult | None], doubted: Collection[Work]
+    context: Context, grid: Grid, column: Key, held: list[CaseResult | None], against: frozenset[str]
 ) -> str:
     say = context.say
     if grid.column_aspects == (Aspect.FRAMEWORK,):
         first = next(result.case for result in held if result is not None)
-        against = any(Work.of(result) in doubted for result in held if result is not None)
-        return context.axes.framework(first) + (f" {NOT_EQUAL}" if against else "")
+        sign = any(result.id in against for result in held if result is not None)
+        return context.axes.framework(first) + (f" {NOT_EQUAL}" if sign else "")
     precision, batch = column
     became = {actual_batch(result) for result in held if result is not None} - {None}
     if len(became) == 1:
@@ -98,20 +95,38 @@ def _column_title(
     return say("column_precision_batch", precision=precision, batch=batch)
 
 
-def _column_cells(say: Catalogue, held: list[CaseResult | None]) -> list[Cell]:
+def _column_cells(context: Context, held: list[CaseResult | None]) -> list[Cell]:
     places = decimals(result.estimate.median for result in held if result and result.estimate)
     batches = {actual_batch(result) for result in held if result is not None} - {None}
-    return [_cell(say, result, places, say_batch=len(batches) > 1) for result in held]
+    return [_cell(context, result, places, say_batch=len(batches) > 1) for result in held]
 
 
-def _cell(say: Catalogue, result: CaseResult | None, places: int, say_batch: bool) -> Cell:
+def _cell(context: Context, result: CaseResult | None, places: int, say_batch: bool) -> Cell:
     if result is None:
         return cell("-")
-    instead = shown(result, say)
-    if instead is not None or result.estimate is None:
-        return cell(instead or "-")
-    text = number(result.estimate.median, places) + "".join(marks(result))
-    details = [interval(result.estimate.interval, places)]
-    if say_batch and (batch := actual_batch(result)):
-        details.append(say("batch_in_cell", batch=batch))
-    return cell(text, " ".join(detail for detail in details if detail))
+    found = throughput(context, result, places)
+    if say_batch and result.estimate and (batch := actual_batch(result)):
+        said = context.say("batch_in_cell", batch=batch)
+        return Cell(found.spans, f"{found.detail} {said}".strip())
+    return found
+
+
+def throughput(context: Context, result: CaseResult, places: int) -> Cell:
+    """Return a case's number with its signs and its interval, or the outcome that it has instead."""
+    if result.estimate is None:
+        return cell(shown(result, context.say) or "-")
+    text = number(result.estimate.median, places) + "".join(marks(context, result))
+    return cell(text, interval(result.estimate.interval, places))
+
+
+def _spoken_against(context: Context, grid: Grid) -> frozenset[str]:
+    """Return the ids of the table's cases against whose work a certificate speaks, where others stand beside them."""
+    shown = {result.id: result.case for result in grid.cells.values() if result.estimate}
+    return frozenset(
+        case
+        for found in context.findings.equality
+        if len({shown[case].framework for work in found.works for case in work.cases if case in shown}) > 1
+        for work in found.works
+        if work.verdict.speaks_against
+        for case in work.cases
+    )

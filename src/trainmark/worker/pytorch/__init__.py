@@ -1,6 +1,5 @@
 """Trains in PyTorch, 2.4 or later."""
 
 from .failures import stopped_by
-from .train import open_training
 
-__all__ = ["open_training", "stopped_by"]
+__all__ = ["stopped_by"]
