@@ -275,6 +275,30 @@ def real_and_synthetic() -> Results:
     return results(cases, suite="real-against-synthetic")
 
 
+def two_units() -> Results:
+    """A suite of pictures and of sentences: PyTorch's network beside another program's language model."""
+    figures: dict[tuple[str, str, str], tuple[float, float]] = {
+        ("trainmark", "resnet50_v1.5", "images/s"): (370.194, 2791.98),
+        ("ngc-bert", "bert_base", "sequences/s"): (52.31, 398.7),
+    }
+    cases = []
+    for (workload, model, unit), pair in figures.items():
+        for devices, figure in zip((1, 8), pair, strict=True):
+            for data, share in (("synthetic", 1.0), ("corpus", 0.94)):
+                case = case_of(workload=workload, model=model, data=data, **topology(devices))
+                runs = tuple(in_unit(one, unit) for one in ok_runs(case, figure * share, 3))
+                if (model, devices, data) == ("bert_base", 8, "corpus"):
+                    runs = (failed_run(case, Outcome.OOM, "CUDA out of memory"),)
+                cases.append((case, runs))
+    return results(cases, suite="two-units")
+
+
+def in_unit(made: RunResult, unit: str) -> RunResult:
+    """Return the run as one that counts its work in ``unit``."""
+    assert made.measurement is not None
+    return made.model_copy(update={"measurement": made.measurement.model_copy(update={"unit": unit})})
+
+
 def hostile() -> Results:
     """Text with everything that Markdown, HTML, a terminal or a spreadsheet could take for its own."""
     case = case_of(options={"note": "</script><b>|`x`"})
@@ -356,7 +380,7 @@ def certificate(equal: bool) -> Certificate:
         model="resnet50_v1.5",
         made_at=START,
         batch=8,
-        image_size=96,
+        axes={"image_size": 96},
         steps=3,
         parties=(
             party("pytorch", "2.13.0+cu130", "nchw"),
@@ -373,7 +397,7 @@ def party(framework: str, version: str, layout: str, *checks: Check) -> Party:
         framework=framework,
         version=version,
         device="cuda",
-        layout=layout,
+        axes={"layout": layout},
         parameters=25_557_032,
         multiply_adds=752_715_776,
         learning_rates=(0.01, 0.02, 0.03),
@@ -398,7 +422,7 @@ def variant(loss: float = 1.7e-07) -> Variant:
         Check(subject=subject, deviation=deviation, tolerance=tolerance, where="step 2")
         for subject, (deviation, tolerance) in found.items()
     )
-    return Variant(layout="nhwc", compiler="graph", checks=checks)
+    return Variant(axes={"layout": "nhwc"}, compiler="graph", checks=checks)
 
 
 def pair(activations: float) -> Pair:

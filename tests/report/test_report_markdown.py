@@ -42,6 +42,7 @@ EXAMPLES = {
     "no-baseline": sample.no_baseline,
     "real-and-synthetic": sample.real_and_synthetic,
     "hostile": sample.hostile,
+    "two-units": sample.two_units,
 }
 
 
@@ -353,3 +354,22 @@ def test_any_command_stays_a_listing(text: str) -> None:
     listing = Code("how", text)
     tokens = [token for token in PARSER.parse(page(listing)) if token.type == "fence"]
     assert [token.content.strip("\n") for token in tokens] == [printable(text).strip("\n")]
+
+
+def test_two_units_never_share_a_table(tmp_path: Path) -> None:
+    text = rendered(sample.two_units(), tmp_path)
+    sections = {part.split("\n")[0]: part for part in text.split("\n## ")}
+    for name in ("Throughput", "Scaling", "Real data against synthetic data", "All runs"):
+        tables = sections[name].split("\n### ")[1:]
+        units = [
+            unit for table in tables for unit in ("images/s", "sequences/s") if unit in table.split("|")[0]
+        ]
+        assert set(units) == {"images/s", "sequences/s"}, name
+        for table, unit in zip(tables, units, strict=True):
+            shown = set(re.findall(r"[a-z]+/s\b", table))
+            assert shown == {unit}, (name, table)
+
+
+def test_a_case_without_a_number_stands_with_those_of_its_model(tmp_path: Path) -> None:
+    text = rendered(sample.two_units(), tmp_path)
+    assert re.search(r"### [^\n]*sequences/s\n\n[^#]*OOM", text.split("## Throughput")[1].split("\n## ")[0])

@@ -26,6 +26,7 @@ from trainmark.equivalence import (
 )
 from trainmark.placement import Machine
 from trainmark.suite import Device, Layout, Suite, case_of
+from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
 
@@ -113,8 +114,10 @@ def observe(train: Train) -> Observe:
     def run(framework: str, model: str, mistake: str = "", *flags: str) -> tuple[Observation, Party]:
         layout = observed_layout(framework)
         told = train(framework, model, mistake, layout, "none", *flags)
-        observation = Observation.model_validate(told["steps"])
-        return observation, party(observation, layout, str(told["framework_version"]), str(told["device"]))
+        observation = ImageObservation.model_validate(told["steps"])
+        return observation, party(
+            observation, {"layout": layout}, str(told["framework_version"]), str(told["device"])
+        )
 
     return run
 
@@ -144,7 +147,7 @@ def test_another_layout_or_compiler_does_the_step_that_was_looked_into(
 ) -> None:
     base, _ = observe(framework, "mobilenet_v1")
     told = train(framework, "mobilenet_v1", "", layout, compiler)
-    variant = follows(base, Followed.model_validate(told["steps"]), layout, compiler)
+    variant = follows(base, Followed.model_validate(told["steps"]), {"layout": layout}, compiler)
     assert failing(variant.checks) == {}
 
 
@@ -160,7 +163,7 @@ def test_a_mistake_is_found_in_every_framework(observe: Observe, framework: str)
 def test_a_compiled_step_that_differs_is_found(observe: Observe, train: Train) -> None:
     base, _ = observe("pytorch", "mobilenet_v1")
     told = train("pytorch", "mobilenet_v1", "momentum", "nhwc", "none")
-    wrong = follows(base, Followed.model_validate(told["steps"]), "nhwc", "none")
+    wrong = follows(base, Followed.model_validate(told["steps"]), {"layout": "nhwc"}, "none")
     assert {Subject.UPDATE_NORM, Subject.LOSS} <= set(failing(wrong.checks))
 
 

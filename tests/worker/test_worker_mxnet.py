@@ -8,9 +8,10 @@ from mxnet_process import in_mxnet
 from worker_process import train
 
 from frameworks import needs_framework
-from trainmark.equivalence import Followed, Observation, follows, party, worker_flags, write_inputs
-from trainmark.workload import read_card
-from trainmark.workload.cards import CATALOG
+from trainmark.equivalence import Followed, follows, party, worker_flags, write_inputs
+from trainmark.suite import case_of
+from trainmark.tasks.image_classification.equal_work import ImageObservation
+from trainmark.workload import load_workloads
 
 pytestmark = [pytest.mark.training, needs_framework("mxnet")]
 
@@ -277,9 +278,9 @@ def test_the_compiled_step_is_the_uncompiled_one(tmp_path: Path) -> None:
         assert ran.code == 0, ran.stderr
         told.append(ran.last["equivalence"])
 
-    base, compiled = Observation.model_validate(told[0]), Followed.model_validate(told[1])
-    assert [check for check in party(base, "nchw", None, None).checks if not check.holds] == []
-    variant = follows(base, compiled, "nchw", "hybridize")
+    base, compiled = ImageObservation.model_validate(told[0]), Followed.model_validate(told[1])
+    assert [check for check in party(base, {"layout": "nchw"}, None, None).checks if not check.holds] == []
+    variant = follows(base, compiled, {"layout": "nchw"}, "hybridize")
     assert [check for check in variant.checks if not check.holds] == []
 
 
@@ -287,9 +288,9 @@ def test_the_compiled_step_is_the_uncompiled_one(tmp_path: Path) -> None:
 
 
 def test_the_card_says_beforehand_what_mxnet_lacks() -> None:
-    card = read_card(CATALOG / "trainmark-mxnet.yaml").card
+    card = load_workloads().find(case_of(framework="mxnet")).card
 
-    assert set(card.axes["precision"].values or {}) == {"fp32", "amp-bf16", "amp-fp16"}
-    lacking = [gap.when for gap in card.gaps if gap.when["device"] == "cpu"]
+    assert set(card.axes["precision"].choices or ()) == {"fp32", "amp-bf16", "amp-fp16"}
+    lacking = [gap.when for gap in card.gaps]
     assert {"precision": "amp-fp16", "device": "cpu"} in lacking
     assert {"layout": "nhwc", "device": "cpu"} in lacking

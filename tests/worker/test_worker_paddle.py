@@ -25,6 +25,7 @@ from worker_process import (
 from frameworks import framework_python, needs_framework
 from trainmark.equivalence import Followed, Observation, compare, follows, party, worker_flags, write_inputs
 from trainmark.placement import free_ports
+from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.workload import read_card
 
 PADDLE = "paddle"
@@ -424,7 +425,7 @@ def observe(tmp_path: Path, framework: str, model: str, compiler: str = "none", 
 
 def seen_in(ran: Ran) -> Observation:
     assert ran.code == 0, ran.stderr
-    return Observation.model_validate(ran.last["equivalence"])
+    return ImageObservation.model_validate(ran.last["equivalence"])
 
 
 @pytest.fixture(scope="module")
@@ -445,7 +446,9 @@ def test_a_compiled_step_is_the_one_that_is_not(tmp_path: Path, observed: Observ
     ran = observe(tmp_path, PADDLE, "mobilenet_v1", "to_static")
 
     assert ran.code == 0, ran.stderr
-    variant = follows(observed, Followed.model_validate(ran.last["equivalence"]), "nchw", "to_static")
+    variant = follows(
+        observed, Followed.model_validate(ran.last["equivalence"]), {"layout": "nchw"}, "to_static"
+    )
     assert [check for check in variant.checks if not check.holds] == []
 
 
@@ -455,7 +458,7 @@ def test_a_step_is_that_of_pytorch(tmp_path: Path, observed: Observation, model:
     mine = observed if model == observed.model else seen_in(observe(tmp_path, PADDLE, model))
     theirs = seen_in(observe(tmp_path, "pytorch", model))
 
-    checks = [*party(mine, "nchw", None, None).checks, *compare(mine, theirs).checks]
+    checks = [*party(mine, {"layout": "nchw"}, None, None).checks, *compare(mine, theirs).checks]
     assert [check for check in checks if not check.holds] == []
     # Closer than the certificate asks of any pair: what these two were seen to reach, with a margin.
     first, other = mine.steps[0], theirs.steps[0]

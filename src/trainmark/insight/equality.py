@@ -4,6 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainmark.suite import Case, Device
+from trainmark.tasks import task_of
 from trainmark.words.certificate import Certificate, Check, Party
 from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
 from trainmark.words.results import CaseResult
@@ -28,7 +29,7 @@ class _Work:
             case.workload,
             case.framework,
             _device(result),
-            (str(case.value("layout")) if "layout" in case.axes else "-", case.compiler),
+            (*(str(case.value(axis)) for axis in task_of(case).ways), case.compiler),
         )
 
     @property
@@ -138,7 +139,7 @@ def _as_party(work: _Work, party: Party) -> tuple[Verdict, list[Check]]:
     """Return how a work stands to its framework's observed step, with the checks that do not hold."""
     if _is_observed(work, party):
         return Verdict.EQUAL, []
-    variant = next((found for found in party.variants if (found.layout, found.compiler) == work.way), None)
+    variant = next((found for found in party.variants if found.way == work.way), None)
     if variant is None:
         return Verdict.VARIANT, []
     if variant.absent is not None:
@@ -156,7 +157,7 @@ def _without(work: _Work, certificate: Certificate | None = None) -> Verdict:
 
 
 def _is_observed(work: _Work, party: Party) -> bool:
-    return work.way == (party.layout, party.compiler)
+    return work.way == party.way
 
 
 def _party(certificate: Certificate, work: _Work) -> Party | None:

@@ -65,8 +65,9 @@ class Verdict(StrEnum):
 class Work(Frozen):
     """What some cases did: a program's training step, in one of its ways, and the verdict on it.
 
-    ``name`` is the framework, or of another program its name and the framework. ``way`` is in which layout and by
-    which compiler. ``device`` is the one that the runs say they computed on.
+    ``name`` is the framework, or of another program its name and the framework. ``way`` is how it trains: the values
+    of the axes in which frameworks differ by nature, and the compiler. ``device`` is the one that the runs say they
+    computed on.
     """
 
     name: str
@@ -92,7 +93,7 @@ class EqualityFinding(Frozen):
     """Works of one model on one device, and what the best certificate says of each.
 
     ``observed`` are the frameworks whose eager steps were compared with each other and are equal; ``by_variant``
-    says whether a work is shown because its layout and compiler do the same steps as its framework's eager one.
+    says whether a work is shown because it does the same steps as its framework's eager one in another way.
     """
 
     model: str

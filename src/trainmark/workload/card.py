@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from trainmark.dataset.form import Form
 from trainmark.suite import Word, axes_of
+from trainmark.words.case import task_of_model
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source
 
@@ -55,14 +56,21 @@ class Counts(StrEnum):
 class Axis(_Frozen):
     """How one axis of a case reaches the program.
 
-    ``flags`` are words of the command; ``{value}`` in them is the axis's value. ``values`` gives the flags
-    of single values instead, and then lists every value that the program can do. ``counts`` says for a
-    batch whether the program wants it per device, for a node's devices or for all devices together.
+    ``flags`` are words of the command; ``{value}`` in them is the axis's value; ``only`` lists every value that the
+    program can do, where it cannot do all. ``values`` gives the flags of single values instead, and then lists every
+    value. ``counts`` says for a batch whether the program wants it per device, for a node's devices or for all
+    devices together.
     """
 
     flags: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
     values: Mapping[str, tuple[str, ...]] | None = None
     counts: Counts = Counts.PER_DEVICE
+
+    @property
+    def choices(self) -> tuple[str, ...] | None:
+        """Every value that the program can do; None where it takes any."""
+        return self.only if self.values is None else tuple(self.values)
 
 
 When = Annotated[Mapping[str, str], Field(min_length=1)]
@@ -119,7 +127,7 @@ class Step(_Frozen):
 
 
 class Card(_Frozen):
-    """One training program.
+    """One training program, for one ``task``; where it names none, the one that documents without a task mean.
 
     ``command`` is the program and its constant words, after the interpreter; ``axes`` says which axes it has and how
     each is passed. An axis that is not listed can only have the one value that ``fixed`` gives it, or the default of a
@@ -127,6 +135,8 @@ class Card(_Frozen):
     set, with the words for any value or those for each. ``log_format`` names the reader of its output in ``logs/``,
     ``rule`` the one that makes a number of it. ``gaps`` are combinations of values that the program lacks.
     ``data_formats`` says for a loader in which form it takes real images; one that is not named takes an image folder.
+
+    ``unlogged_steps`` are those that the program takes and its log has no record of.
 
     ``image`` is there for programs that can run in a container; ``environment`` is the one that the suite's ``auto``
     takes, ``docker`` and ``apptainer`` among them. ``starter`` is the script that starts the ranks, for the launchers
@@ -139,12 +149,14 @@ class Card(_Frozen):
     name: Word
     description: str
     framework: Word
+    task: Word = Field(default_factory=lambda: task_of_model(None))
     environment: Word
     source: Source
     launcher: Launcher
     log_format: str
     rule: str | None = None
     unit: str = "images/s"
+    unlogged_steps: Annotated[int, Field(strict=True, ge=0)] = 0
     image: Image | None = None
     starter: str | None = None
     prepare: tuple[Step, ...] = ()

@@ -9,6 +9,7 @@ from trainmark.logs.hints import read_hints
 from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import Row as Placement
+from trainmark.report.axes import by_unit
 from trainmark.report.exchange.rows import SpeedRow
 from trainmark.store import CaseResult, Results
 from trainmark.suite import Case, Outcome, axes_of
@@ -26,8 +27,12 @@ def rows_from_results(results: Results) -> tuple[SpeedRow, ...]:
     cases = [result.case for result in results.cases]
     every = axes_of(*dict.fromkeys(case.task for case in cases)) if cases else ()
     axes = [axis for axis in every if axis not in _OWN_FIELDS and _differs(axis, cases)]
-    unit = next((result.unit for result in results.cases if result.unit), None)
-    return tuple(row for result in results.cases for row in _case_rows(result, axes, unit))
+    units = {
+        result.id: unit if any(other.unit for other in found) else None
+        for unit, found in by_unit(results.cases).items()
+        for result in found
+    }
+    return tuple(row for result in results.cases for row in _case_rows(result, axes, units[result.id]))
 
 
 def _differs(axis: str, cases: Sequence[Case]) -> bool:
@@ -52,7 +57,7 @@ def _case_rows(result: CaseResult, axes: Sequence[str], unit: str | None) -> Ite
             devices=case.world_size,
             nodes=case.nodes,
             speed=measured.throughput if measured else None,
-            unit=measured.unit if measured else result.unit or unit,
+            unit=measured.unit if measured else unit,
             repeat=run.repeat,
             variant=tuple((axis, _word(case, axis)) for axis in axes),
         )
@@ -76,7 +81,7 @@ def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> Spee
         devices=facts.gpus,
         nodes=facts.nodes or 1,
         speed=result.value,
-        unit=parsed.unit.value if parsed.unit else None,
+        unit=parsed.unit,
         repeat=repeat,
     )
 

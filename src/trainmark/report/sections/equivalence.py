@@ -3,9 +3,12 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainmark.equivalence import Certificate, Check, Party, Subject
+from trainmark.report.axes import COMPILER
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
 from trainmark.suite import Precision
+from trainmark.tasks import TASKS, AxisLabel
+from trainmark.words.case import task_of_model
 from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
 
 NOT_EQUAL = "≠"
@@ -115,7 +118,7 @@ def _parties(context: Context, certificate: Certificate) -> Table:
     say = context.say
     columns = (
         Column(say("aspect_framework"), numeric=False),
-        Column(say("aspect_layout"), numeric=False),
+        Column(_way(context, certificate)[0], numeric=False),
         Column(say("column_parameters")),
         Column(say("column_multiply_adds")),
         Column(say("column_rates")),
@@ -134,7 +137,7 @@ def _parties(context: Context, certificate: Certificate) -> Table:
         what=_subject_matter(context, certificate.model, devices),
         steps=certificate.steps,
         batch=certificate.batch,
-        size=certificate.image_size,
+        size=_inputs(certificate),
     )
     return Table(heading, columns, tuple(rows))
 
@@ -143,7 +146,7 @@ def _party(context: Context, party: Party) -> tuple[Cell, ...]:
     say = context.say
     return (
         cell(party.framework, party.version or ""),
-        cell(party.layout),
+        cell(", ".join(map(str, party.axes.values()))),
         cell(f"{party.parameters:,}"),
         cell(f"{party.multiply_adds:,}"),
         cell(say.joined([f"{rate:.4g}" for rate in party.learning_rates])),
@@ -171,7 +174,7 @@ def _pairs(context: Context, certificate: Certificate) -> Table:
 
 
 def _variants(context: Context, certificate: Certificate) -> Table:
-    """Return how far other layouts and compilers are from the step of their framework that was observed."""
+    """Return how far other ways to train are from the step of their framework that was observed."""
     say = context.say
     variants = [(party.framework, found) for party in certificate.parties for found in party.variants]
     checks = [check for _, found in variants for check in found.checks]
@@ -179,8 +182,7 @@ def _variants(context: Context, certificate: Certificate) -> Table:
     rows = [
         (
             cell(name),
-            cell(found.layout),
-            cell(found.compiler),
+            *(cell(word) for word in found.way),
             *_deviations(found.checks, subjects),
             cell(say("not_looked_at"), found.absent)
             if found.absent is not None
@@ -188,10 +190,25 @@ def _variants(context: Context, certificate: Certificate) -> Table:
         )
         for name, found in variants
     ]
-    sides = (say("aspect_framework"), say("aspect_layout"), say("aspect_compiler"))
+    sides = (say("aspect_framework"), *_way(context, certificate))
     columns = (*(Column(side, numeric=False) for side in sides), *_deviation_columns(context, subjects))
     rows.append((cell(say("tolerance")), cell(""), cell(""), *_tolerances(checks, subjects), cell("")))
     return Table("", columns, tuple(rows))
+
+
+def _way(context: Context, certificate: Certificate) -> tuple[str, ...]:
+    """Return the words for the axes of a way to train."""
+    task = TASKS[task_of_model(certificate.model)]
+    labels = (task.labels.get(axis, AxisLabel(axis, axis)) for axis in task.ways)
+    return (*(getattr(label, context.say.language.value) for label in labels), context.aspect(COMPILER))
+
+
+def _inputs(certificate: Certificate) -> str:
+    labels = TASKS[task_of_model(certificate.model)].labels
+    return " ".join(
+        labels.get(axis, AxisLabel(axis, axis)).value.format(value)
+        for axis, value in certificate.axes.items()
+    )
 
 
 def _among(subjects: Iterable[Subject], checks: Iterable[Check]) -> list[Subject]:
