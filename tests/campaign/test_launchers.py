@@ -47,7 +47,11 @@ WAYS: Mapping[str, Way] = {
 
 openmpi = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun (apt install openmpi-bin)")
 marks = {
-    name: [needs_framework(way.environment), *([openmpi] if name == "mpirun" else [])]
+    name: [
+        needs_framework(way.environment),
+        pytest.mark.xdist_group(f"launcher-{name}"),
+        *([openmpi] if name == "mpirun" else []),
+    ]
     for name, way in WAYS.items()
 }
 every_launcher = pytest.mark.parametrize(
@@ -161,7 +165,14 @@ class TestEveryLauncher:
         assert [pid for pid in bench.pids() if alive(pid)] == []
 
 
-@every_launcher
+@pytest.mark.parametrize(
+    "launcher",
+    [
+        # What is deaf takes its whole time; one launcher stands for the others, but where everything is run.
+        pytest.param(name, marks=[*marks[name], *([] if name == "multiproc" else [pytest.mark.rare])])
+        for name in WAYS
+    ],
+)
 class TestTimeouts:
     pytestmark = pytest.mark.training
 
