@@ -5,6 +5,7 @@ import are saved. That it also starts as a user starts it is shown once for each
 """
 
 import array
+import atexit
 import contextlib
 import json
 import os
@@ -17,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import IO, Any
 
 from frameworks import framework_python
@@ -110,13 +112,17 @@ class Preloaded:
 
     def __init__(self, framework: str) -> None:
         preload = PRELOADS[framework]
-        self._variables = preload.variables
+        # XLA takes most of the time of a short run. What starts anew compiles for itself.
+        compiled = TemporaryDirectory(prefix="trainmark-tests-")
+        atexit.register(compiled.cleanup)
+        cache = {"JAX_COMPILATION_CACHE_DIR": compiled.name} if framework == "jax" else {}
+        self._variables = {**preload.variables, **cache}
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [framework_python(framework), str(PRELOADED), *preload.modules],
             stdin=theirs.fileno(),
             # OpenMP reads it while a framework is loaded, and all tests but those that start anew have one thread.
-            env={**os.environ, **preload.variables, "OMP_NUM_THREADS": "1"},
+            env={**os.environ, **self._variables, "OMP_NUM_THREADS": "1"},
             start_new_session=True,
         )
         theirs.close()

@@ -144,12 +144,13 @@ def members(group: int) -> list[int]:
     return found
 
 
-def test_killed_at_twenty_random_moments_no_finished_run_is_lost_and_none_repeated(bench: Bench) -> None:
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.rare)])
+def test_killed_at_random_moments_no_finished_run_is_lost_and_none_repeated(bench: Bench, kills: int) -> None:
     moments = random.Random(20261121)
-    protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 22}
+    protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": kills + 2}
     bench.write(*({"batch_per_device": batch} for batch in (1, 2, 3)), protocol=protocol)
     finished: dict[Path, tuple[int, int]] = {}
-    for kill in range(20):
+    for kill in range(kills):
         process = bench.start("--resume")
         # Somewhere in the next runs: at once after a run has ended, or up to about two runs later.
         until(lambda: len(outcomes(bench)) > len(finished), process)  # noqa: B023
@@ -163,12 +164,12 @@ def test_killed_at_twenty_random_moments_no_finished_run_is_lost_and_none_repeat
     results = bench.run(resume=True)
     now = outcomes(bench)
     assert now.items() >= finished.items()
-    assert [len(case.runs) for case in results.cases] == [22, 22, 22]
-    assert (len(now), results.complete, results.holds) == (66, True, True)
+    assert [len(case.runs) for case in results.cases] == 3 * [kills + 2]
+    assert (len(now), results.complete, results.holds) == (3 * (kills + 2), True, True)
     with sqlite3.connect(bench.out / DATABASE) as connection:
         rows = connection.execute("SELECT case_id, repeat FROM runs").fetchall()
     connection.close()
-    assert len(rows) == len(set(rows)) == 66
+    assert len(rows) == len(set(rows)) == 3 * (kills + 2)
     assert not any(alive(pid) for pid in bench.pids())
 
 
