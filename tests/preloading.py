@@ -115,8 +115,11 @@ class Preloaded:
         # XLA takes most of the time of a short run. What starts anew compiles for itself.
         compiled = TemporaryDirectory(prefix="trainmark-tests-")
         atexit.register(compiled.cleanup)
-        cache = {"JAX_COMPILATION_CACHE_DIR": compiled.name} if framework == "jax" else {}
-        self._variables = {**preload.variables, **cache}
+        cache = {
+            "JAX_COMPILATION_CACHE_DIR": compiled.name,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        self._variables = {**preload.variables, **(cache if framework == "jax" else {})}
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [framework_python(framework), str(PRELOADED), *preload.modules],
