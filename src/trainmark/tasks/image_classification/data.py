@@ -7,8 +7,8 @@ from pydantic import Field
 from trainmark.words.case import Count
 from trainmark.words.frozen import Frozen
 
-FORMS = ("tfrecord", "recordio", "ofrecord")
-"""The forms other than an image folder in which pictures can lie; see ``trainmark data convert``.
+FORMS = ("image-folder", "tfrecord", "recordio", "ofrecord")
+"""The forms in which pictures can lie; from the first one the others are made: see ``trainmark data convert``.
 
 OneFlow's ``ofrecord`` can only be given: nothing of ours makes it.
 """
