@@ -157,7 +157,7 @@ training = open_training(settings("--compiler", sys.argv[1]), ALONE)
 training.step(0)
 training.synchronize()
 gate = threading.Event()
-tf.py_function(lambda: gate.wait(60) and None, [], [])
+tf.py_function(lambda: gate.wait(300) and None, [], [])
 training.mark(0)
 for step in range(1, 4):
     training.step(step)
