@@ -105,7 +105,7 @@ def test_a_run_writes_parameters_then_every_step_then_the_summary(whole: Ran, id
     assert [step["phase"] for step in whole.steps] == phases
     assert whole.parameters["schema"] == "trainmark.events/1"
     assert (whole.parameters["global_batch"], whole.parameters["threads"]) == (BATCH, 1)
-    assert (whole.parameters["task"], whole.parameters["unit"]) == ("image_classification", "images/s")
+    assert (whole.parameters["task"], whole.parameters["unit"]) == ("image-classification", "images/s")
     assert whole.parameters["work"] == {"images": BATCH}
     assert whole.parameters["framework_version"].startswith(idiom.version)
     assert whole.parameters["backend"] is None

@@ -57,7 +57,7 @@ def test_a_process_that_is_forked_in_the_workers_last_moment_ends_with_it() -> N
         check=False,
     )
     assert done.returncode == 3, done.stderr
-    assert not alive(int(done.stdout))
+    wait_for_the_end_of([int(done.stdout)])
 
 
 def test_processes_that_a_pool_forks_while_the_worker_leaves_end_with_it() -> None:
@@ -71,7 +71,11 @@ def test_processes_that_a_pool_forks_while_the_worker_leaves_end_with_it() -> No
         )
         children = [int(word) for word in done.stdout.split()]
         assert len(children) == 2, done.stderr
-        deadline = time.monotonic() + LONG_S
-        while any(alive(child) for child in children) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not [child for child in children if alive(child)]
+        wait_for_the_end_of(children)
+
+
+def wait_for_the_end_of(children: list[int]) -> None:
+    deadline = time.monotonic() + LONG_S
+    while any(alive(child) for child in children) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not [child for child in children if alive(child)]
