@@ -370,7 +370,7 @@ def start_converting(source: Path, destination: Path, form: Form) -> "subprocess
         start_new_session=True,
     )
     done = destination.parent / f".{destination.name}.converting" / "done"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not any(done.glob("*.json")):
         assert time.monotonic() < deadline
         assert converter.poll() is None, converter.communicate()
@@ -389,7 +389,7 @@ def test_an_interrupted_conversion_is_not_there_and_goes_on(
         os.killpg(converter.pid, stop)
     else:
         converter.kill()
-    out, err = converter.communicate(timeout=60)
+    out, err = converter.communicate(timeout=300)
     assert converter.returncode == (130 if stop is signal.SIGINT else -signal.SIGKILL), (out, err)
     assert "Traceback" not in err
     assert not destination.exists()
