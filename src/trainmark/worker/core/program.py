@@ -134,6 +134,7 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         compiled_in_window=report.UNSEEN
         if timeline.compiled_in_window is None
         else timeline.compiled_in_window,
+        window_at_us=int(timeline.window_at * 1e6),
     )
     ranks = [report.RankTotals(*values) for values in training.gather(own)]
     if events is not None:
