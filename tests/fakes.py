@@ -162,7 +162,7 @@ class Bench:
             text=True,
             env=self.environment(),
             check=False,
-            timeout=120,
+            timeout=600,
         )
 
     def environment(self) -> dict[str, str]:

@@ -32,13 +32,13 @@ def python(code: str) -> Iterator["subprocess.Popen[str]"]:
         yield process
     finally:
         process.stdin.close()
-        process.wait(timeout=30)
+        process.wait(timeout=300)
         process.stdout.close()
 
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition, for as long as a slow machine may need."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)

@@ -237,7 +237,7 @@ def _measure_log(case: Case, card: Card, log: Path) -> Measurement:
         reasons = "; ".join(problem.message for problem in problems) or result.status.value
         raise NotMeasurable(f"{log.name} gives no number by the rule '{result.rule}': {reasons}")
     return Measurement(
-        unit=read.unit or card.unit,
+        unit=read.unit or card.counted_in,
         rule=result.rule,
         throughput=result.value,
         samples=None,

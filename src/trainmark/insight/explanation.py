@@ -15,6 +15,7 @@ from trainmark.insight.evidence import Effect, Match, Nearness, Strength, matche
 from trainmark.insight.programs import Change, change_of
 from trainmark.insight.recipe import Reading, Recipe, recipe_of
 from trainmark.reference import Axis, AxisValue, Reference
+from trainmark.tasks import TASKS
 from trainmark.words.recipe import ALL_AXES, AnyAxis, Place
 
 NO_GAP = 0.01
@@ -147,9 +148,8 @@ def _check_same_work(run: Run, reference: Reference) -> None:
 
 
 def same_unit(one: str, other: str) -> bool:
-    """Return whether the two count the same things: pictures are called images or samples."""
-    pictures = {"images/s", "samples/s"}
-    return one == other or {one, other} <= pictures
+    """Return whether the two count the same things: a task's samples may go by a looser word."""
+    return one == other or any({one, other} <= {task.unit, *task.loose_units} for task in TASKS.values())
 
 
 def same_model(one: AxisValue, other: AxisValue) -> bool:

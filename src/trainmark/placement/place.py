@@ -49,7 +49,7 @@ def place(spec: RunSpec) -> Plan:
         commands=tuple(_commands(spec)),
         events=spec.directory / EVENTS,
         log_format=spec.card.log_format,
-        unit=spec.card.unit,
+        unit=spec.card.counted_in,
         cannot_run=_what_is_missing(spec) or missing(spec),
         expects=tuple(spec.directory / name for name in spec.card.expects),
         by_hand=by_hand(spec),

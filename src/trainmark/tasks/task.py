@@ -44,7 +44,8 @@ class Task:
     ``repository`` is the word of the framework-benchmark template for programs of this task (``clas``). ``unnamed``
     is true of the one task that documents mean which name none. ``loose_units`` are other words that programs use
     for the headline's unit. ``make`` are the values by which a data set of this task can be made, and ``forms`` those
-    in which it can lie besides its first one. ``equal_work`` loads the task's part of the check of equal work.
+    in which it can lie, the first of them by the ``path`` of a suite. ``equal_work`` loads the task's part of the
+    check of equal work.
     """
 
     name: str

@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from trainmark.dataset.form import Form
 from trainmark.suite import Word, axes_of
+from trainmark.tasks import TASKS
 from trainmark.words.case import task_of_model
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source
@@ -134,7 +135,8 @@ class Card(_Frozen):
     case. ``combinations`` are words that depend on several axes. ``options`` are the further names that a case may
     set, with the words for any value or those for each. ``log_format`` names the reader of its output in ``logs/``,
     ``rule`` the one that makes a number of it. ``gaps`` are combinations of values that the program lacks.
-    ``data_formats`` says for a loader in which form it takes real images; one that is not named takes an image folder.
+    ``data_formats`` says for a loader in which form it takes real data; one that is not named takes the task's first.
+    ``unit`` is the one that its log counts in, where that is not the task's.
 
     ``unlogged_steps`` are those that the program takes and its log has no record of.
 
@@ -155,7 +157,7 @@ class Card(_Frozen):
     launcher: Launcher
     log_format: str
     rule: str | None = None
-    unit: str = "images/s"
+    unit: str | None = None
     unlogged_steps: Annotated[int, Field(strict=True, ge=0)] = 0
     image: Image | None = None
     starter: str | None = None
@@ -181,8 +183,13 @@ class Card(_Frozen):
         return [name for name in (*self.axes, *self.fixed) if name not in axes_of()]
 
     def data_format(self, loader: str) -> Form:
-        """Return the form in which a loader of this program takes real images."""
-        return self.data_formats.get(loader, Form.IMAGE_FOLDER)
+        """Return the form in which a loader of this program takes real data."""
+        return self.data_formats.get(loader) or Form(TASKS[self.task].forms[0])
+
+    @property
+    def counted_in(self) -> str:
+        """The unit of the program's throughput."""
+        return self.unit or TASKS[self.task].unit
 
     def conditions(self) -> dict[tuple[str, int], Mapping[str, str]]:
         """Return every ``when`` of the card, by the section and the position in it at which it stands."""

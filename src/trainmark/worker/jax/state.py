@@ -9,11 +9,13 @@ import jax.numpy as jnp
 import optax
 from flax import struct
 from flax.training.dynamic_scale import DynamicScale
+from jax.sharding import PartitionSpec as P
 
-from ...tasks.image_classification.settings import ImageRecipe
+from ..core.settings import Recipe
+from .ranks import RANKS
 
-Batch = Tuple[Any, Any]
-"""Images (batch, size, size, 3), either normalised in the compute type or bytes, and labels (batch,) in int32."""
+Batch = Tuple[Any, ...]
+"""This rank's part of global arrays."""
 
 
 class TrainState(struct.PyTreeNode):
@@ -26,39 +28,14 @@ class TrainState(struct.PyTreeNode):
     scale: Optional[DynamicScale]
 
 
-def optimizer(recipe: ImageRecipe) -> optax.GradientTransformation:
+def optimizer(recipe: Recipe, decays: Optional[Callable[[Any], Any]] = None) -> optax.GradientTransformation:
     """Return SGD with momentum without its learning rate: from gradients to ``v = m v + (g + d w)``.
 
     The rate is multiplied in afterwards, so that the momentum holds none, as in torch: with a rate that changes,
-    that is another optimizer than one that keeps ``rate * gradient``. Batch norm does not decay unless asked.
+    that is another optimizer than one that keeps ``rate * gradient``. ``decays`` maps a tree of parameters to one of
+    truths; without it all of them decay.
     """
-    mask = None if recipe.bn_weight_decay else _decays
-    return optax.chain(optax.add_decayed_weights(recipe.weight_decay, mask), optax.trace(recipe.momentum))
-
-
-def _decays(params: Any) -> Any:
-    return jax.tree_util.tree_map_with_path(
-        lambda path, _: all(getattr(part, "key", None) != "bn" for part in path), params
-    )
-
-
-def make_loss(model: Any, recipe: ImageRecipe, normalise: Callable[[Any], Any]) -> Callable[..., Any]:
-    """Return ``loss(params, batch_stats, batch, **apply)``, which gives (loss, (logits, what the layers changed)).
-
-    The logits are in FP32 before the softmax. ``apply`` goes to Flax: what else to collect from the layers.
-    """
-
-    def loss_of(
-        params: Any, batch_stats: Any, batch: Batch, mutable: Tuple[str, ...] = ("batch_stats",), **apply: Any
-    ) -> Tuple[Any, Tuple[Any, Any]]:
-        images, labels = batch
-        variables = {"params": params, "batch_stats": batch_stats}
-        logits, changed = model.apply(variables, normalise(images), mutable=list(mutable), **apply)
-        logits = logits.astype(jnp.float32)
-        targets = optax.smooth_labels(jax.nn.one_hot(labels, logits.shape[-1]), recipe.label_smoothing)
-        return optax.softmax_cross_entropy(logits, targets).mean(), (logits, changed)
-
-    return loss_of
+    return optax.chain(optax.add_decayed_weights(recipe.weight_decay, decays), optax.trace(recipe.momentum))
 
 
 def make_step(
@@ -105,3 +82,19 @@ def make_step(
         ), loss
 
     return step
+
+
+def over_ranks(step: Callable[[TrainState, Batch], Any], mesh: Any) -> Callable[[TrainState, Batch], Any]:
+    """Return the step over all ranks' devices, each with its part of the batch and its own running statistics.
+
+    Weights are declared equal on all ranks, and JAX proves at tracing time that the step leaves them so.
+    """
+
+    def own_part(state: TrainState, batch: Batch) -> Any:
+        batch_stats = jax.tree.map(lambda s: s[0], state.batch_stats)
+        state, loss = step(state.replace(batch_stats=batch_stats), batch)
+        return state.replace(batch_stats=jax.tree.map(lambda s: s[None], state.batch_stats)), loss[None]
+
+    whole, part = P(), P(RANKS)
+    specs = TrainState(step=whole, params=whole, batch_stats=part, opt_state=whole, scale=whole)
+    return jax.shard_map(own_part, mesh=mesh, in_specs=(specs, part), out_specs=(specs, part))
