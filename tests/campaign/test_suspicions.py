@@ -6,10 +6,10 @@ import pytest
 from pydantic import BaseModel
 
 from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
-from trainmark.execution.telemetry import GpuSummary, TelemetrySummary
 from trainmark.logs.events import parse_events
 from trainmark.measure import About, Measurement, Steadiness
 from trainmark.suite import Protocol, case_of
+from trainmark.words.telemetry import GpuSummary, TelemetrySummary
 from trainmark.workload import load_workloads
 
 GPU = GpuSummary(
