@@ -411,7 +411,7 @@ def certificate(equal: bool) -> Certificate:
         model="resnet50_v1.5",
         made_at=START,
         batch=8,
-        image_size=96,
+        axes={"image_size": 96},
         steps=3,
         parties=(
             party("pytorch", "2.13.0+cu130", "nchw"),
@@ -428,7 +428,7 @@ def party(framework: str, version: str, layout: str, *checks: Check) -> Party:
         framework=framework,
         version=version,
         device="cuda",
-        layout=layout,
+        axes={"layout": layout},
         parameters=25_557_032,
         multiply_adds=752_715_776,
         learning_rates=(0.01, 0.02, 0.03),
@@ -453,7 +453,7 @@ def variant(loss: float = 1.7e-07) -> Variant:
         Check(subject=subject, deviation=deviation, tolerance=tolerance, where="step 2")
         for subject, (deviation, tolerance) in found.items()
     )
-    return Variant(layout="nhwc", compiler="graph", checks=checks)
+    return Variant(axes={"layout": "nhwc"}, compiler="graph", checks=checks)
 
 
 def pair(activations: float) -> Pair:

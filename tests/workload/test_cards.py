@@ -8,8 +8,8 @@ import pytest
 import yaml
 
 from trainmark.errors import InputError
-from trainmark.logs.formats import find_format
 from trainmark.measure.rules import find_rule
+from trainmark.programs import find_format
 from trainmark.suite import Case, Device, Precision, case_of
 from trainmark.worker.core.arguments import parse
 from trainmark.workload import (
@@ -17,13 +17,14 @@ from trainmark.workload import (
     Launcher,
     UnsupportedByCard,
     Values,
+    Workload,
     commit_of,
     find_gap,
     load_workloads,
     program_words,
     read_card,
 )
-from trainmark.workload.cards import CATALOG
+from trainmark.workload.cards import shipped
 
 CARD: dict[str, Any] = {
     "name": "mine",
@@ -58,15 +59,13 @@ def values(folder: Path) -> Values:
     return Values(20, 5, 2, 1, 1, folder / "events.jsonl", "synthetic")
 
 
-@pytest.mark.parametrize("path", sorted(CATALOG.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_card_that_is_shipped_reads(path: Path) -> None:
-    workload = read_card(path)
+@pytest.mark.parametrize("workload", shipped(), ids=lambda found: f"{found.card.name}-{found.card.framework}")
+def test_every_card_that_is_shipped_reads(workload: Workload) -> None:
     assert find_format(workload.card.log_format)
     assert workload.card.rule is None or find_rule(workload.card.rule)
     if isinstance(workload.card.source, BuiltinSource):
         assert Path(workload.card.command[0].replace("{source}", str(workload.source))).exists()
     else:
-        assert path.stem == workload.card.name
         assert not workload.source.is_absolute()
 
 
@@ -194,7 +193,7 @@ def test_the_built_in_worker_takes_every_word_that_its_card_gives_it(folder: Pat
     card, said = workload.card, {"schedule": "step", "bn_weight_decay": True, "loss_scale": 128}
     options = {name: said.get(name, 1) for name in card.options}
     points: list[dict[str, Any]] = [
-        {axis: value} for axis, rule in card.axes.items() for value in rule.values or ()
+        {axis: value} for axis, rule in card.axes.items() for value in rule.choices or ()
     ]
     for point in [*points, *({"precision": precision} for precision in Precision), {"options": options}]:
         words = program_words(Case.model_validate(point), workload, values(folder))
@@ -284,21 +283,18 @@ def test_a_programs_gap_is_told_for_the_device_that_it_would_compute_on() -> Non
     assert find_gap(case, card, Device.CUDA) is None
 
 
-EXTERNAL = sorted(
-    {path.stem for path in CATALOG.glob("*.yaml")} - {p.stem for p in CATALOG.glob("trainmark-*")}
-)
+EXTERNAL = [found for found in shipped() if not isinstance(found.card.source, BuiltinSource)]
 
 
-@pytest.mark.parametrize("name", EXTERNAL)
+@pytest.mark.parametrize("workload", EXTERNAL, ids=lambda found: found.card.name)
 def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
-    tmp_path: Path, name: str
+    tmp_path: Path, workload: Workload
 ) -> None:
-    workload = read_card(CATALOG / f"{name}.yaml")
     card = workload.card
     plain: dict[str, Any] = {"workload": card.name, "framework": card.framework, "data": "imagenet"}
-    plain |= {axis: next(iter(rule.values)) for axis, rule in card.axes.items() if rule.values}
+    plain |= {axis: rule.choices[0] for axis, rule in card.axes.items() if rule.choices}
     points: list[dict[str, Any]] = [
-        {axis: value} for axis, rule in card.axes.items() for value in rule.values or ()
+        {axis: value} for axis, rule in card.axes.items() for value in rule.choices or ()
     ]
     choices = {name: tuple(said) if isinstance(said, dict) else (1,) for name, said in card.options.items()}
     points += [{"options": {option: value}} for option, values in choices.items() for value in values]

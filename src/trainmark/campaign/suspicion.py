@@ -1,9 +1,10 @@
 """Doubts about a run that is kept all the same: what it did is not what was asked, or its machine was not quiet."""
 
-from trainmark.execution.telemetry import SLOWDOWNS, TelemetrySummary
 from trainmark.logs.events import RunEvents
 from trainmark.measure import About, Measurement, Suspicion
+from trainmark.node.telemetry import SLOWDOWNS
 from trainmark.suite import MAX_BATCH, Case, Protocol
+from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card
 
 _OF_THE_MACHINE = ("workload", "nodes", "devices_per_node", "data", "loader", "device", "options")
@@ -21,10 +22,9 @@ def work_suspicions(
     """Return a doubt for each axis on which the run says that it was another than the case asks, and for its events."""
     doubts = []
     # A program that cannot be told how many steps to take does as many as its data give.
-    if card.takes_steps and measurement.measured_steps != protocol.measured_steps:
-        sentence = (
-            f"{protocol.measured_steps} steps were to be measured, and {measurement.measured_steps} were"
-        )
+    expected = protocol.measured_steps - card.unlogged_steps
+    if card.takes_steps and measurement.measured_steps != expected:
+        sentence = f"{expected} steps were to be measured, and {measurement.measured_steps} were"
         doubts.append(Suspicion(code="steps-differ", sentence=sentence, about=About.WORK))
     if events.damaged_lines:
         sentence = f"{events.damaged_lines} lines of its events cannot be read and were left out"

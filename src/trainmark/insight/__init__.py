@@ -12,16 +12,13 @@ if TYPE_CHECKING:
     from trainmark.insight.explanation import Difference, Explanation, Run, explain
     from trainmark.insight.findings import find, judged
     from trainmark.insight.from_log import run_from_log
-    from trainmark.insight.programs import Programs, load_programs
-    from trainmark.insight.recipe import Place, Reading, Recipe, recipe_of
+    from trainmark.insight.recipe import Reading, Recipe, recipe_from, recipe_of
     from trainmark.insight.render import render_text, to_document
 
 _HOMES = {
     "Difference": "explanation",
     "Effect": "evidence",
     "Explanation": "explanation",
-    "Place": "recipe",
-    "Programs": "programs",
     "Reading": "recipe",
     "Recipe": "recipe",
     "Run": "explanation",
@@ -30,7 +27,7 @@ _HOMES = {
     "find": "findings",
     "judged": "findings",
     "load_effects": "evidence",
-    "load_programs": "programs",
+    "recipe_from": "recipe",
     "recipe_of": "recipe",
     "render_text": "render",
     "run_from_log": "from_log",
@@ -41,8 +38,6 @@ __all__ = [
     "Difference",
     "Effect",
     "Explanation",
-    "Place",
-    "Programs",
     "Reading",
     "Recipe",
     "Run",
@@ -51,7 +46,7 @@ __all__ = [
     "find",
     "judged",
     "load_effects",
-    "load_programs",
+    "recipe_from",
     "recipe_of",
     "render_text",
     "run_from_log",

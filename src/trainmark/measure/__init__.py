@@ -1,6 +1,7 @@
 """From logs to numbers: one run's measurement, the warm-up test, statistics over runs, speedups."""
 
-from trainmark.measure.measurement import NotMeasurable, measure_events
+from trainmark.measure.measurement import measure_events
+from trainmark.measure.own_window import NotMeasurable
 from trainmark.measure.scaling import speedup
 from trainmark.measure.statistics import estimate, ratio, scaled
 from trainmark.measure.steadiness import judge_steadiness

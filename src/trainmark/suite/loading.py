@@ -76,7 +76,7 @@ def _short(case: Case) -> dict[str, Any]:
     said, defaults = case.model_dump(mode="json"), case_of(task=case.task).model_dump(mode="json")
     always = ("framework", "model", "precision", "batch_per_device")
     found = {axis: value for axis, value in said.items() if axis in always or value != defaults[axis]}
-    return found if case.task == task_of_model(case.model) else {"task": case.task} | found
+    return found if case.task == task_of_model(None) else {"task": case.task} | found
 
 
 def _listed(document: Document) -> list[Case]:
@@ -236,10 +236,11 @@ def _checked_dataset(document: Document, key: Key, dataset: Dataset) -> Dataset:
     except InputError as error:
         raise document.error((*key, "task"), str(error)) from None
     for form in dataset.formats:
-        if form not in task.forms:
-            known = ", ".join(task.forms)
+        if form not in task.forms[1:]:
+            known = ", ".join(task.forms[1:])
             raise document.error(
-                (*key, "formats", form), f"'{form}' is not known{nearest(form, task.forms)} (known: {known})"
+                (*key, "formats", form),
+                f"'{form}' is not known{nearest(form, task.forms[1:])} (known: {known})",
             )
     if dataset.make is None:
         return dataset
@@ -249,7 +250,7 @@ def _checked_dataset(document: Document, key: Key, dataset: Dataset) -> Dataset:
         made = task.make.model_validate(dataset.make)
     except ValidationError as error:
         raise _explained(document, (*key, "make"), error, tuple(task.make.model_fields)) from None
-    return dataset.model_copy(update={"make": made.model_dump()})
+    return dataset.model_copy(update={"make": made.model_dump(exclude_none=True)})
 
 
 def _check_names(document: Document, suite: Suite) -> None:

@@ -9,7 +9,17 @@ from trainmark.extensions import folders
 from trainmark.tasks.task import AxisLabel, Model, Task
 from trainmark.words.case import Case, declare_axes
 
-__all__ = ["TASKS", "AxisLabel", "Model", "Task", "case_of", "find_task", "published_name", "task_of"]
+__all__ = [
+    "TASKS",
+    "AxisLabel",
+    "EqualWork",
+    "Model",
+    "Task",
+    "case_of",
+    "find_task",
+    "published_name",
+    "task_of",
+]
 
 __path__ = [*__path__, *map(str, folders("tasks"))]
 

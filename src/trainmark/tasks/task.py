@@ -1,10 +1,14 @@
 """What a task is: its axes, its models, and what a step's work is counted in."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from trainmark.words.case import TaskAxes
 from trainmark.words.frozen import Frozen
+
+if TYPE_CHECKING:
+    from trainmark.tasks.equal_work import EqualWork
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,11 +40,12 @@ class Task:
     """A kind of training whose cases have axes of their own and whose work is counted in units of its own.
 
     A step's work is an amount of each of ``counters``; the first of them is the headline, which a throughput is told
-    in. ``repository`` is the word of the framework-benchmark template for programs of this task (``clas``).
-    ``unnamed`` is true of the one task that documents mean which name none. ``loose_units`` are other words that
-    programs use for the headline's unit. ``make`` are the values by which a data set of this task can be made, and
-    ``forms`` those in which it can lie besides its first one. ``ways`` are the axes in which frameworks differ by
-    nature: another value is another way to do the same work.
+    in. ``ways`` are the axes, with enumerated values, that change how a step is computed and not what it computes.
+    ``repository`` is the word of the framework-benchmark template for programs of this task (``clas``). ``unnamed``
+    is true of the one task that documents mean which name none. ``loose_units`` are other words that programs use
+    for the headline's unit. ``make`` are the values by which a data set of this task can be made, and ``forms`` those
+    in which it can lie, the first of them by the ``path`` of a suite. ``equal_work`` loads the task's part of the
+    check of equal work.
     """
 
     name: str
@@ -54,8 +59,9 @@ class Task:
     unnamed: bool = False
     loose_units: frozenset[str] = frozenset()
     make: type[Frozen] | None = None
-    forms: tuple[str, ...] = ()
     ways: tuple[str, ...] = ()
+    forms: tuple[str, ...] = ()
+    equal_work: Callable[[], "EqualWork"] | None = None
 
     @property
     def unit(self) -> str:

@@ -5,7 +5,7 @@ from datetime import datetime
 from enum import StrEnum
 from typing import Literal
 
-from trainmark.words.frozen import Frozen
+from trainmark.words.frozen import Frozen, OfTask
 
 SCHEMA: Literal["trainmark.certificate/1"] = "trainmark.certificate/1"
 
@@ -49,13 +49,12 @@ class Check(Frozen):
         return self.deviation <= self.tolerance
 
 
-class Variant(Frozen):
+class Variant(OfTask):
     """Another layout or compiler of a framework: whether its three steps are those of the step that was observed.
 
     ``absent`` is why it could not be looked at.
     """
 
-    layout: str
     compiler: str
     checks: tuple[Check, ...] = ()
     absent: str | None = None
@@ -63,7 +62,7 @@ class Variant(Frozen):
     @property
     def way(self) -> tuple[str, ...]:
         """How it trains, as cases word it."""
-        return (self.layout, self.compiler)
+        return (*map(str, self.axes.values()), self.compiler)
 
     @property
     def holds(self) -> bool:
@@ -71,18 +70,17 @@ class Variant(Frozen):
         return self.absent is None and all(check.holds for check in self.checks)
 
 
-class Party(Frozen):
+class Party(OfTask):
     """One framework: what its step was seen to be, against the common description and recipe.
 
-    ``layout`` and ``compiler`` are those of the step that was observed; ``variants`` are the others that the cases
-    use. ``multiply_adds`` are those of a forward pass of one image at the check's size. ``learning_rates`` and
-    ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay.
+    ``axes`` (of the task's ways) and ``compiler`` are those of the step that was observed; ``variants`` are the
+    others that the cases use. ``multiply_adds`` are those of a forward pass of one sample of the check's inputs.
+    ``learning_rates`` and ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay.
     """
 
     framework: str
     version: str | None
     device: str | None
-    layout: str
     compiler: str = "none"
     parameters: int
     multiply_adds: int
@@ -96,7 +94,7 @@ class Party(Frozen):
     @property
     def way(self) -> tuple[str, ...]:
         """How the observed step trains, as cases word it."""
-        return (self.layout, self.compiler)
+        return (*map(str, self.axes.values()), self.compiler)
 
     @property
     def holds(self) -> bool:
@@ -116,7 +114,7 @@ class Pair(Frozen):
         return all(check.holds for check in self.checks)
 
 
-class Certificate(Frozen):
+class Certificate(OfTask):
     """Whether the frameworks train one model by the same step, in FP32, on the same weights and batch.
 
     ``absent`` are the frameworks that could not be looked at, with the reason. With fewer than two parties there
@@ -129,17 +127,11 @@ class Certificate(Frozen):
     model: str
     made_at: datetime
     batch: int
-    image_size: int
     steps: int
     parties: tuple[Party, ...]
     pairs: tuple[Pair, ...]
     absent: Mapping[str, str]
     basis: str = ""
-
-    @property
-    def inputs(self) -> dict[str, int]:
-        """The size of the inputs, by the axes of the model's task."""
-        return {"image_size": self.image_size}
 
     @property
     def holds(self) -> bool:

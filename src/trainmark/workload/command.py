@@ -55,7 +55,10 @@ class Values:
     def placeholders(self, case: Case, workload: Workload) -> dict[str, str]:
         """Return the text of each placeholder."""
         known = {name: str(getattr(self, name)) for name in _OWN}
-        known |= {name: str(getattr(case, name)) for name in ("world_size", "nodes", "devices_per_node")}
+        known |= {
+            name: str(getattr(case, name))
+            for name in ("framework", "task", "world_size", "nodes", "devices_per_node")
+        }
         known |= {
             "source": str(self.directory / workload.source),
             "run": str(self.directory),
@@ -171,16 +174,12 @@ def _axis_words(case: Case, axis: str, workload: Workload, known: Mapping[str, s
         if text != only:
             raise UnsupportedByCard(f"workload '{card.name}' can only do {axis} {only}, not {text}")
         return []
-    if rule.values is not None:
-        if text not in rule.values:
-            choices = ", ".join(rule.values)
-            raise UnsupportedByCard(
-                f"workload '{card.name}' ({card.framework}) has no {axis} '{text}'"
-                f"{nearest(text, rule.values)} (it has: {choices})"
-            )
-        words = rule.values[text]
-    else:
-        words = rule.flags
+    if (choices := rule.choices) is not None and text not in choices:
+        raise UnsupportedByCard(
+            f"workload '{card.name}' ({card.framework}) has no {axis} '{text}'"
+            f"{nearest(text, choices)} (it has: {', '.join(choices)})"
+        )
+    words = rule.flags if rule.values is None else rule.values[text]
     if axis == "data":
         text = known["data"]
     if axis == "batch_per_device":

@@ -146,7 +146,7 @@ def _party(context: Context, party: Party) -> tuple[Cell, ...]:
     say = context.say
     return (
         cell(party.framework, party.version or ""),
-        cell(party.way[0]),
+        cell(", ".join(map(str, party.axes.values()))),
         cell(f"{party.parameters:,}"),
         cell(f"{party.multiply_adds:,}"),
         cell(say.joined([f"{rate:.4g}" for rate in party.learning_rates])),
@@ -207,7 +207,7 @@ def _inputs(certificate: Certificate) -> str:
     labels = TASKS[task_of_model(certificate.model)].labels
     return " ".join(
         labels.get(axis, AxisLabel(axis, axis)).value.format(value)
-        for axis, value in certificate.inputs.items()
+        for axis, value in certificate.axes.items()
     )
 
 

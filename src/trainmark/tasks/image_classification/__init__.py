@@ -1,10 +1,22 @@
 """Image classification: a batch of pictures, a label for each, and a network of convolutions."""
 
+from typing import TYPE_CHECKING
+
 from trainmark.tasks.image_classification.axes import ImageAxes, Layout
 from trainmark.tasks.image_classification.data import FORMS, MakeImages
 from trainmark.tasks.task import AxisLabel, Model, Task
 
+if TYPE_CHECKING:
+    from trainmark.tasks.equal_work import EqualWork
+
 __all__ = ["TASK", "ImageAxes", "Layout"]
+
+
+def _equal_work() -> "EqualWork":
+    from trainmark.tasks.image_classification.equal_work import ImageEqualWork
+
+    return ImageEqualWork()
+
 
 TASK = Task(
     name="image-classification",
@@ -23,7 +35,8 @@ TASK = Task(
     repository="clas",
     unnamed=True,
     loose_units=frozenset({"samples/s"}),
+    ways=("layout",),
     make=MakeImages,
     forms=FORMS,
-    ways=("layout",),
+    equal_work=_equal_work,
 )

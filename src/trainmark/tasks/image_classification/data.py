@@ -7,18 +7,22 @@ from pydantic import Field
 from trainmark.words.case import Count
 from trainmark.words.frozen import Frozen
 
-FORMS = ("tfrecord", "recordio", "ofrecord")
-"""The forms other than an image folder in which pictures can lie; see ``trainmark data convert``.
+FORMS = ("image-folder", "tfrecord", "recordio", "ofrecord")
+"""The forms in which pictures can lie; from the first one the others are made: see ``trainmark data convert``.
 
 OneFlow's ``ofrecord`` can only be given: nothing of ours makes it.
 """
 
 
 class MakeImages(Frozen):
-    """A data set that trainmark makes itself when it is not there: see ``trainmark data make``."""
+    """A data set that trainmark makes itself when it is not there: see ``trainmark data make``.
+
+    ``validation`` is the number of validation pictures, 0 for none; None is the number that goes with ``images``.
+    """
 
     images: Count
     classes: Count = 10
     seed: Annotated[int, Field(strict=True, ge=0)] = 0
     width: Count = 500
     height: Count = 375
+    validation: Annotated[int, Field(strict=True, ge=0)] | None = None
