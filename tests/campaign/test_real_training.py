@@ -12,7 +12,7 @@ import pytest
 
 from fakes import Bench, Silent, alive
 from frameworks import framework_python
-from trainmark.campaign import Standing
+from trainmark.campaign import Progress
 from trainmark.dataset import ImageFolderSpec, make_image_folder
 from trainmark.execution import Pulse
 from trainmark.store import Results
@@ -128,7 +128,7 @@ def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(trained: Bench) 
 class StopsAtOnce(Silent):
     """Presses Ctrl-C when the first run is about to begin."""
 
-    def run_begins(self, case: Case, repeat: int, standing: Standing) -> None:
+    def run_begins(self, case: Case, repeat: int, standing: Progress) -> None:
         raise KeyboardInterrupt
 
 

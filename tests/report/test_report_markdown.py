@@ -29,6 +29,7 @@ from trainmark.report.blocks import (
 from trainmark.report.markdown import to_markdown
 from trainmark.store import Results
 from trainmark.suite import Case, Outcome, Precision, case_of
+from trainmark.words.telemetry import TelemetrySummary
 
 Golden = Callable[[str, str], None]
 
@@ -254,11 +255,9 @@ def test_telemetry_is_shown_as_a_range_over_the_runs_of_a_case(tmp_path: Path) -
     runs = tuple(
         run.model_copy(
             update={
-                "telemetry": {
-                    "samples": 9 + run.repeat,
-                    "cpu_other_mean": 0.01 * run.repeat,
-                    "tree_rss_bytes_max": 2**31,
-                }
+                "telemetry": TelemetrySummary(
+                    samples=9 + run.repeat, cpu_other_mean=0.01 * run.repeat, tree_rss_bytes_max=2**31
+                )
             }
         )
         for run in sample.ok_runs(case, 80.0, 3)

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from trainmark.execution.telemetry.node import read_node
-from trainmark.execution.telemetry.process_tree import ProcessTree
+from trainmark.node.usage import ProcessTree, read_node
 
 SPIN = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass\n"
 

@@ -12,20 +12,9 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from trainmark.errors import InputError
-from trainmark.execution.telemetry import (
-    Clock,
-    CpuSample,
-    GpuSample,
-    Header,
-    MemorySample,
-    Sample,
-    Sampler,
-    Telemetry,
-    read_telemetry,
-    summarise,
-)
-from trainmark.execution.telemetry.sampler import to_line
-from trainmark.words.telemetry import GpuName
+from trainmark.node.telemetry import Clock, Sampler, Telemetry, to_line
+from trainmark.node.telemetry_summary import read_telemetry, summarise
+from trainmark.words.telemetry import CpuSample, GpuName, GpuSample, Header, MemorySample, Sample
 
 
 def gpu(**facts: object) -> GpuSample:

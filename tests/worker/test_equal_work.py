@@ -15,7 +15,7 @@ from worker_process import LONG_S, START, ended, rank_variables
 from frameworks import needs_framework
 from preloading import preloaded
 from trainmark.campaign.certifying import Question, observed_case
-from trainmark.campaign.site import Site
+from trainmark.campaign.planning import Site
 from trainmark.environment import find_entry
 from trainmark.equivalence import (
     Followed,
@@ -28,9 +28,11 @@ from trainmark.equivalence import (
     worker_flags,
     write_inputs,
 )
-from trainmark.placement import Machine, free_ports
+from trainmark.node import LocalHost
+from trainmark.placement import free_ports
 from trainmark.suite import Device, Layout, Suite, case_of
 from trainmark.tasks.image_classification.equal_work import ImageObservation
+from trainmark.words.plan import Machine
 from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
 
@@ -41,7 +43,12 @@ MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
 RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
-SITE = Site(Suite(name="s", cases=(case_of(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
+SITE = Site(
+    Suite(name="s", cases=(case_of(),)),
+    load_workloads(),
+    (LocalHost(machine=Machine(cores=2, gpus=0)),),
+    Path("/nowhere"),
+)
 
 Events = list[dict[str, object]]
 Observe = Callable[..., tuple[Observation, Party]]

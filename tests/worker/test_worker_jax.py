@@ -106,7 +106,7 @@ def test_an_overflow_leaves_weights_and_momentum_and_halves_the_scale() -> None:
 import json, jax, jax.numpy as jnp
 from flax.training.dynamic_scale import DynamicScale
 from trainmark_worker.core.arguments import parse
-from trainmark_worker.jax.image_classification.state import TrainState, make_step, optimizer
+from trainmark_worker.jax.state import TrainState, make_step, optimizer
 recipe = parse(["--framework", "jax"], 1).recipe
 update, params = optimizer(recipe), {"classifier": {"kernel": jnp.ones(4)}}
 def loss_of(params, batch_stats, batch):
@@ -155,7 +155,7 @@ def test_the_compiled_program_says_what_became_of_the_forward_convolutions() -> 
         "jax",
         """
 import json
-from trainmark_worker.jax.compiling import compiled_convolutions
+from trainmark_worker.jax.image_classification.witness import compiled_convolutions
 cpu = '%a = f32[8,16,16,64]{3,2,1,0} convolution(%p, %q), dim_labels=b01f_01io->b01f, metadata={op_name="jvp(M)/conv"}'
 back = '%b = f16[3,3,3,64]{3,2,1,0} convolution(%p), dim_labels=f01b_i01o->01bf, metadata={op_name="transpose(jvp(M))"}'
 gpu = '%c = (bf16[8,64,16,16]{3,2,1,0}, u8[0]{0}) custom-call(), dim_labels=bf01_oi01->bf01, metadata={op_name="M"}'

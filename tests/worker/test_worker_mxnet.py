@@ -71,7 +71,7 @@ print(json.dumps([seen.activation_layout, seen.weight_layout, seen.batch_per_dev
 def test_two_ranks_never_share_a_gpu_unless_each_is_shown_its_own() -> None:
     shared, own, two = in_mxnet("""
 import os
-from trainmark_worker.mxnet.image_classification.train import choose_context
+from trainmark_worker.mxnet.device import choose_context
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import Place
 second, told = Place(1, 2, 1, 2, "127.0.0.1", 1), []

@@ -76,7 +76,7 @@ def test_a_graph_sums_the_gradients_in_packs_as_they_come_and_xla_at_its_end(
     told = in_tensorflow_together(
         """
 training = open_training(settings(*sys.argv[1:]), place_from())
-graph = training._train.get_concrete_function(*training.batch, training._rates[0]).graph
+graph = training._train.get_concrete_function(training._rates[0], *training.batch).graph
 graphs = [graph, *graph._functions.values()]
 sums = [node for part in graphs for node in getattr(part, "graph", part).get_operations()
         if node.type.startswith("CollectiveReduce")]

@@ -45,7 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     if settings.threads:
         # OpenMP reads it once, when a framework loads it; some frameworks have no other way.
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
-    framework: Any = None
+    # What knows the framework's failures.
+    knows: Any = None
     events: Optional[EventWriter] = None
     ending = threading.Lock()
 
@@ -62,15 +63,16 @@ def main(arguments: Sequence[str]) -> int:
     _let_threads_end_the_run(end)
     try:
         events = _open_events(settings.events) if place.rank == 0 else None
-        framework = import_framework(settings.framework)
+        framework = knows = import_framework(settings.framework)
         trainer = import_trainer(framework, settings.framework, settings.task)
+        knows = trainer if hasattr(trainer, "stopped_by") else framework
         if settings.memory_limit is not None:
             limit_memory(settings.memory_limit)
         collectives = getattr(framework, "COLLECTIVES", (NATIVE,))
         one_of(settings.framework, "collective", settings.collective, collectives)
         _run(settings, place, trainer, events)
     except Exception as error:
-        end(_stopped_by(error, framework))
+        end(_stopped_by(error, knows))
     return 0
 
 
@@ -167,10 +169,10 @@ def _open_events(path: Optional[str]) -> EventWriter:
         raise RunError(FAILED, f"cannot write the events to {path}: {error.strerror}") from error
 
 
-def _stopped_by(error: Exception, framework: Any) -> RunError:
+def _stopped_by(error: Exception, knows: Any) -> RunError:
     if isinstance(error, RunError):
         return error
-    known = framework.stopped_by(error) if framework is not None else None
+    known = knows.stopped_by(error) if knows is not None else None
     if known is not None:
         return known
     traceback.print_exc()
