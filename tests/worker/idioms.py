@@ -32,6 +32,9 @@ class Idiom:
     drawn_crops: bool = True
     """Whether an image's crop is drawn for the image, whichever thread or rank of the framework's makes it."""
 
+    deals_batches: bool = True
+    """Whether ranks take turns by whole batches of the one row of images, and not by single images."""
+
     workers: tuple[int, int] = (0, 2)
     """The loader workers that it says it has, asked for 0 and for 2."""
 
@@ -93,6 +96,9 @@ IDIOMS: Mapping[str, Idiom] = {
         backend="ring",
         decoder="tf.io.decode_and_crop_jpeg",
         images=flags(loader="native-folder"),
+        deals_batches=False,
+        # One thread of the pipeline at least.
+        workers=(1, 2),
         unseen=("weight_layout",),
         said=flags(compiler_mode="tf.function", step_marks="done"),
         precisions=(
