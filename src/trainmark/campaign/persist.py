@@ -41,7 +41,11 @@ class Persistence:
         self._workloads = workloads
         self._store, self.said = _open_store(directory.path.resolve() / DATABASE)
         # Relative to the database: the directory may be moved and remains the same campaign.
-        self._campaign = self._store.campaign(suite, ".", trainmark.__version__)
+        try:
+            self._campaign = self._store.campaign(suite, ".", trainmark.__version__)
+        except BaseException:
+            self._store.close()
+            raise
 
     def result(self, case: Case, record: OutcomeRecord) -> RunResult:
         """Return a finished run's result, read from its folder."""
