@@ -15,7 +15,7 @@ SCHEDULES = ("cosine", "step", "constant")
 SYNTHETIC = "synthetic"
 
 NATIVE = "native"
-"""The collective that every framework has: its own."""
+"""The collective and the exchange of gradients that every framework has: its own."""
 
 IMAGENET_IMAGES = 1_281_167
 """The training images of ImageNet-1k: the epoch of synthetic data."""
@@ -62,6 +62,7 @@ class Settings:
     events: Optional[str]
     memory_limit: Optional[int]
     collective: str
+    gradients: str
     equivalence: Optional[str]
     epoch_images: int
     recipe: Recipe
@@ -109,6 +110,7 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
         events=given.events,
         memory_limit=given.memory_limit,
         collective=given.collective,
+        gradients=given.gradients,
         equivalence=given.equivalence,
         epoch_images=given.epoch_images,
         recipe=Recipe(
@@ -148,6 +150,9 @@ def _parser() -> argparse.ArgumentParser:
     case.add_argument("--classes", type=_positive, default=1000, metavar="N", help="outputs of the network")
     case.add_argument(
         "--collective", default=NATIVE, help="what the ranks talk through; native: the framework's"
+    )
+    case.add_argument(
+        "--gradients", default=NATIVE, help="how the ranks exchange them; native: the framework's usual way"
     )
     protocol = parser.add_argument_group("protocol")
     protocol.add_argument("--steps", type=_positive, default=120, metavar="N", help="all, the first included")

@@ -97,6 +97,9 @@ def _run(settings: Settings, place: Place, framework: Any, events: Optional[Even
     one_of(
         settings.framework, "collective", settings.collective, getattr(framework, "COLLECTIVES", (NATIVE,))
     )
+    one_of(
+        settings.framework, "gradients", settings.gradients, getattr(framework, "GRADIENTS", (NATIVE,))
+    )
     training: Training = framework.open_training(settings, place)
     if settings.equivalence is not None:
         _observe(training, settings, events)

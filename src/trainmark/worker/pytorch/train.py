@@ -19,6 +19,7 @@ from .compilers import MODES, NONE, cache_hits, check_compiler, compilations, co
 from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
 from .feed import ToDevice, memory_format
+from .gradients import check_gradients, choose_exchange
 from .models import build_model, count_parameters
 from .precision import Precision, autocast, choose_precision, convert_weights, loss_scaler
 from .witness import Witness
@@ -36,6 +37,7 @@ def open_training(settings: Settings, place: Place) -> PyTorchTraining:
     device = choose_device(settings.device, place)
     precision = choose_precision(settings.precision, device)
     check_compiler(settings.compiler, device)
+    check_gradients(settings.gradients, precision)
     feed = _open_feed(settings, place, device, precision)
     return PyTorchTraining(settings, Group(place, device), device, precision, feed)
 
@@ -63,7 +65,9 @@ class PyTorchTraining(Training):
         self.model.to(memory_format=memory_format(settings.layout))
         self._witness = Witness(self.model)
         static_graph = settings.compiler == NONE
-        self.network = compile_model(group.wrap(self.model, static_graph), settings.compiler, settings.layout)
+        self.exchange = choose_exchange(settings.gradients, group, device, precision)
+        network = self.exchange.wrap(self.model, static_graph)
+        self.network = compile_model(network, settings.compiler, settings.layout)
         self.loss = nn.CrossEntropyLoss(label_smoothing=settings.recipe.label_smoothing)
         self.optimizer = make_optimizer(self.model, settings)
         self.scaler = loss_scaler(precision, settings.recipe, device)
@@ -78,6 +82,7 @@ class PyTorchTraining(Training):
             parameters["lr"] = self.rates[index]
         _, loss = self._forward()
         self.scaler.scale(loss).backward()
+        self.exchange.average()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
@@ -118,6 +123,7 @@ class PyTorchTraining(Training):
                 "cuda": torch.version.cuda if cuda else None,
                 "cudnn": torch.backends.cudnn.version() if cuda else None,
                 "algorithm_search": "measured" if cuda else None,
+                "gradient_exchange": self.exchange.name,
             },
         )
 
@@ -158,7 +164,8 @@ class PyTorchTraining(Training):
 
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the step's own model and loss."""
-        return observing.observe(self.model, self.settings.model, self._layers, self._forward)
+        name, average = self.settings.model, self.exchange.average
+        return observing.observe(self.model, name, self._layers, self._forward, average)
 
 
 def make_optimizer(model: nn.Module, settings: Settings) -> torch.optim.Optimizer:
