@@ -81,7 +81,10 @@ def with_decoder(name: str) -> Callable[[Path], Counts]:
     """Return trainmark's own decoding with one of its decoders, as a loader process does it."""
 
     def images(data: Path) -> Counts:
-        decoding, pictures = worker("decoding"), worker("images")
+        decoding, pictures = (
+            worker("tasks.image_classification.decoding"),
+            worker("tasks.image_classification.images"),
+        )
         decoding.single_threaded()
         decode, fit = {
             "simplejpeg": (decoding._decode_simplejpeg, decoding._fit_opencv),
@@ -100,7 +103,7 @@ def of_worker(framework: str, loader: str, source: str) -> Callable[[Path], Coun
     """Return a loader of a framework's worker, up to the batches in host memory, with one loader process or thread."""
 
     def images(data: Path) -> Counts:
-        settings, place = settings_of(framework, loader, data / source), worker("place").place_from({})
+        settings, place = settings_of(framework, loader, data / source), worker("core.place").place_from({})
         feed = OPENED[framework](settings, place)
         try:
             for batch in feed._batches:
@@ -114,7 +117,7 @@ def of_worker(framework: str, loader: str, source: str) -> Callable[[Path], Coun
 
 
 def open_pytorch(settings: Any, place: Any) -> Any:
-    loaders = worker("pytorch.loaders")
+    loaders = worker("pytorch.image_classification.loaders")
     import torch
 
     torch.set_num_threads(1)
@@ -123,26 +126,28 @@ def open_pytorch(settings: Any, place: Any) -> Any:
 
 def open_tensorflow(settings: Any, place: Any) -> Any:
     os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-    loaders = worker("tensorflow.loaders")
+    loaders = worker("tensorflow.image_classification.loaders")
     device = worker("tensorflow.device").choose_device("cpu", place)
     return loaders.open_loader(loaders.find_source(settings), settings, place, device)
 
 
 def open_mxnet(settings: Any, place: Any) -> Any:
-    return worker("mxnet.loaders").LOADERS[settings.loader](settings, place, lambda batch: batch)
+    return worker("mxnet.image_classification.loaders").LOADERS[settings.loader](
+        settings, place, lambda batch: batch
+    )
 
 
 def open_paddle(settings: Any, place: Any) -> Any:
-    return worker("paddle.loader").open_native(settings, place)
+    return worker("paddle.image_classification.loader").open_native(settings, place)
 
 
 def open_jax(settings: Any, place: Any) -> Any:
     group = worker("jax.ranks").Group(place, "cpu")
-    return worker("jax.loaders").open_loader(settings, group)
+    return worker("jax.image_classification.loaders").open_loader(settings, group)
 
 
 def open_mindspore(settings: Any, place: Any) -> Any:
-    return worker("mindspore.loader").open_loader(settings, place)
+    return worker("mindspore.image_classification.loader").open_loader(settings, place)
 
 
 OPENED: dict[str, Callable[[Any, Any], Any]] = {
@@ -193,7 +198,7 @@ def settings_of(framework: str, loader: str, source: Path) -> Any:
         "events": "unused",
         "device": "cpu",
     }
-    return worker("arguments").parse([f"--{name}={value}" for name, value in words.items()], 1)
+    return worker("core.arguments").parse([f"--{name}={value}" for name, value in words.items()], 1)
 
 
 def measure(name: str, data: Path, seconds: float, core: int) -> dict[str, float]:

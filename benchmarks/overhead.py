@@ -45,11 +45,13 @@ def main() -> int:
     own.block_steps = own.block_steps or (1 if on_cpu else 20)
 
     runpy.run_path(str(START))
-    arguments = importlib.import_module("trainmark_worker.arguments")
-    place = importlib.import_module("trainmark_worker.place").place_from({})
+    arguments = importlib.import_module("trainmark_worker.core.arguments")
+    place = importlib.import_module("trainmark_worker.core.place").place_from({})
     flags = ["--framework=pytorch", *worker_flags, f"--steps={own.block_steps + 1}", "--warmup-steps=1"]
     settings = arguments.parse(flags, 1)
-    training = importlib.import_module("trainmark_worker.pytorch").open_training(settings, place)
+    training = importlib.import_module("trainmark_worker.pytorch.image_classification").open_training(
+        settings, place
+    )
     device = training.describe()["device"]
 
     for _ in range(2):
@@ -73,7 +75,7 @@ def main() -> int:
 
 def measured_block(training: Any, steps: int) -> float:
     """Return the seconds of ``steps`` steps of the worker's own loop, the very code of its window."""
-    window = importlib.import_module("trainmark_worker.window")
+    window = importlib.import_module("trainmark_worker.core.window")
     training.synchronize()
     started = time.perf_counter()
     window.run_steps(training, 0, steps, heartbeat, time.perf_counter_ns)

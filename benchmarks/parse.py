@@ -2,7 +2,7 @@
 
     python benchmarks/parse.py [--size-mb 256] [--large-mb 2048] [--format paddleclas ...]
 
-Each log is written first (synthetic, ``trainmark.logs.synthetic``) and read once to have it in the page cache. Each
+Each log is written first (synthetic, ``sample.py`` of its program) and read once to have it in the page cache. Each
 reading is a process of its own, so that its peak memory is its own; speeds are by processor time of that process, the
 best of ``--repeats``, because other work on the machine must not count. The budget is 200 MB/s on one core and memory
 that does not grow with the log: the peak at ``--large-mb`` is set beside the peak at ``--size-mb``.
@@ -54,7 +54,8 @@ _SEARCHED = {
 
 def write_log(path: Path, name: str, size: int) -> None:
     """Write a log of about ``size`` bytes: one block of 20 000 steps an epoch, again and again."""
-    from trainmark.logs.synthetic import Run, synthetic_log
+    from trainmark.logs.synthetic import Run
+    from trainmark.programs import synthetic_log
 
     format_name, _, tagged = name.partition("+")
     text = synthetic_log(
@@ -96,8 +97,8 @@ def _is_record(line: bytes) -> bool:
 def read_once(path: str, format_name: str, reader: str) -> dict[str, float]:
     """Read ``path`` in this process; return megabytes, seconds of processor time and peak memory."""
     if reader == "trainmark":
-        from trainmark.logs import read_log
         from trainmark.measure.rules import measure_log
+        from trainmark.programs import read_log
 
         start_wall, start = time.perf_counter(), time.process_time()
         log = read_log(path)

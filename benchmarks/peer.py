@@ -35,13 +35,15 @@ def main() -> int:
     own, worker_flags = parser.parse_known_args()
 
     runpy.run_path(str(START))
-    arguments = importlib.import_module("trainmark_worker.arguments")
-    place = importlib.import_module("trainmark_worker.place").place_from({})
+    arguments = importlib.import_module("trainmark_worker.core.arguments")
+    place = importlib.import_module("trainmark_worker.core.place").place_from({})
     flags = ["--framework=pytorch", *worker_flags, f"--steps={own.block_steps + 1}", "--warmup-steps=1"]
     settings = arguments.parse(flags, 1)
     if settings.model != "resnet50_v1.5":
         raise SystemExit("peer: torchvision has the same network for --model resnet50_v1.5 alone")
-    training = importlib.import_module("trainmark_worker.pytorch").open_training(settings, place)
+    training = importlib.import_module("trainmark_worker.pytorch.image_classification").open_training(
+        settings, place
+    )
     step_of_peer = open_peer(training, settings)
 
     for _ in range(2):

@@ -3,7 +3,8 @@
 import pytest
 
 from fakes import Bench
-from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.logs.synthetic import Run
+from trainmark.programs import synthetic_log
 from trainmark.store import RunResult
 from trainmark.suite import Outcome
 

@@ -1,8 +1,9 @@
 """Doubts about the machine, from what was sampled beside a run."""
 
-from dataclasses import replace
+from typing import TypeVar
 
 import pytest
+from pydantic import BaseModel
 
 from trainmark.campaign.suspicion import machine_suspicions
 from trainmark.execution.telemetry import GpuSummary, TelemetrySummary
@@ -18,6 +19,14 @@ QUIET = TelemetrySummary(
     samples=20, unreadable_lines=0, seconds=20.0, cpu_busy_mean=0.5, cpu_tree_mean=0.48, cpu_other_mean=0.01,
     cpu_other_max=0.03, tree_rss_bytes_max=1 << 30, tree_pss_bytes_max=None, available_bytes_min=1 << 33, gpus=(GPU,),
 )  # fmt: skip
+
+
+D = TypeVar("D", bound=BaseModel)
+
+
+def replace(document: D, **changes: object) -> D:
+    """Return a document with some fields changed."""
+    return document.model_copy(update=changes)
 
 
 def test_a_quiet_machine_raises_no_doubt() -> None:

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.logs.synthetic import Run
+from trainmark.programs import synthetic_log
 
 
 def _trainmark(*words: str | Path) -> tuple[int, str, str]:

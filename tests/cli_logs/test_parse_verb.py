@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.logs.synthetic import Run
+from trainmark.programs import synthetic_log
 
 _KEYS = [
     *("log", "format", "framework", "model", "precision", "nodes", "gpus", "batch_per_device", "unit"),
@@ -142,13 +143,13 @@ def test_flags_fill_what_the_log_does_not_say(tmp_path: Path) -> None:
 
 
 def test_the_lists_name_every_rule_and_format() -> None:
-    from trainmark.logs import FORMATS
-    from trainmark.measure.rules import CATALOGUE
+    from trainmark.measure.rules import catalogue
+    from trainmark.programs import formats
 
-    rules, formats = _trainmark("parse", "--list-rules"), _trainmark("parse", "--list-formats", "--json")
+    rules, listed = _trainmark("parse", "--list-rules"), _trainmark("parse", "--list-formats", "--json")
 
-    assert all(rule.name in rules[1] for rule in CATALOGUE)
-    assert [row["format"] for row in _rows(formats[1])] == [known.name for known in FORMATS]
+    assert all(rule.name in rules[1] for rule in catalogue())
+    assert [row["format"] for row in _rows(listed[1])] == [known.name for known in formats()]
 
 
 def test_a_tree_prints_what_the_script_would_have_corrected(tmp_path: Path) -> None:

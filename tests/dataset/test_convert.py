@@ -26,12 +26,12 @@ from trainmark.dataset import (
     describe_converted,
     example,
     make_image_folder,
-    recordio,
     tfrecord,
     verify,
 )
+from trainmark.dataset.images import recordio
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.worker.images import read_images
+from trainmark.worker.tasks.image_classification.images import read_images
 
 SPEC = ImageFolderSpec(images=22, val_images=6, classes=3, seed=5, width=64, height=48)
 FORMS = (Form.TFRECORD, Form.RECORDIO)

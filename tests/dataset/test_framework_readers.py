@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from frameworks import framework_python, needs_extra, needs_framework
-from trainmark.dataset import Form, ImageFolderSpec, convert, example, make_image_folder, recordio, tfrecord
+from trainmark.dataset import Form, ImageFolderSpec, convert, example, make_image_folder, tfrecord
+from trainmark.dataset.images import recordio
 
 pytestmark = pytest.mark.training
 
@@ -149,9 +150,9 @@ IN_DALI = """
 import collections, json, sys
 sys.path.insert(0, sys.argv[1])
 import start, torch
-from trainmark_worker.arguments import parse
-from trainmark_worker.place import Place
-from trainmark_worker.pytorch.loaders import open_loader
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.core.place import Place
+from trainmark_worker.pytorch.image_classification.loaders import open_loader
 settings = parse(["--framework=pytorch", "--model=mobilenet_v1", "--batch-per-device=1", "--image-size=32",
     "--steps=5", "--warmup-steps=2", "--classes=3", "--loader-workers=1", "--data=" + sys.argv[2],
     "--loader=" + sys.argv[3], "--events=unused"], 2)

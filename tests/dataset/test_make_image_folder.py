@@ -25,8 +25,8 @@ from trainmark.dataset import (
     make_image_folder,
     spec_from,
 )
-from trainmark.dataset.picture import paint
-from trainmark.dataset.spec import pictures
+from trainmark.dataset.images.picture import paint
+from trainmark.dataset.images.spec import pictures
 from trainmark.errors import InputError, TrainmarkError
 
 SMALL = ImageFolderSpec(images=13, val_images=4, classes=3, seed=5, width=64, height=48)

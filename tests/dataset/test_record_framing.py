@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.dataset import example, recordio, tfrecord
+from trainmark.dataset import example, tfrecord
+from trainmark.dataset.images import recordio
 
 MAGIC = struct.pack("<I", recordio.MAGIC)
 PAYLOADS = st.lists(st.binary(max_size=200), max_size=6)

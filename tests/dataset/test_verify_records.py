@@ -17,10 +17,11 @@ from trainmark.dataset import (
     convert,
     example,
     make_image_folder,
-    recordio,
     tfrecord,
     verify,
 )
+from trainmark.dataset.images import recordio
+from trainmark.dataset.images.features import ENCODED, LABEL
 from trainmark.errors import InputError
 
 SPEC = ImageFolderSpec(images=12, val_images=4, classes=2, width=64, height=48)
@@ -172,15 +173,15 @@ def test_shards_of_two_conversions_in_one_folder_are_said(shards: Path) -> None:
 
 
 def test_records_that_are_no_pictures_are_found(shards: Path) -> None:
-    label: dict[str, bytes | int] = {example.LABEL: 1}
+    label: dict[str, bytes | int] = {LABEL: 1}
     png = b"\x89PNG\r\n\x1a\n" + bytes(8)
     rewrite(
         shards / SHARD,
         {
             0: b"no example",
             1: example.encode_example(label),
-            2: example.encode_example({**label, example.ENCODED: png}),
-            3: example.encode_example({example.ENCODED: (b"\xff\xd8" + bytes(9))}),
+            2: example.encode_example({**label, ENCODED: png}),
+            3: example.encode_example({ENCODED: (b"\xff\xd8" + bytes(9))}),
         },
     )
     kinds = {(kind, detail.split(": ", 1)[1]) for kind, _, detail in found(verify(shards))}
@@ -197,7 +198,7 @@ def test_another_kind_of_picture_is_no_jpeg(shards: Path, tmp_path: Path) -> Non
     from PIL import Image
 
     Image.new("RGB", (8, 8)).save(tmp_path / "a.png")
-    features: dict[str, bytes | int] = {example.LABEL: 1, example.ENCODED: (tmp_path / "a.png").read_bytes()}
+    features: dict[str, bytes | int] = {LABEL: 1, ENCODED: (tmp_path / "a.png").read_bytes()}
     rewrite(shards / SHARD, {2: example.encode_example(features)})
     ((kind, path, detail),) = found(verify(shards))
     assert (kind, path) == ("undecodable", SHARD)

@@ -7,9 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from trainmark.dataset.jpeg import Depth, Fault, encode, find_fault
-from trainmark.dataset.picture import paint
-from trainmark.dataset.spec import ImageFolderSpec, pictures
+from trainmark.dataset import Depth
+from trainmark.dataset.images.jpeg import Fault, encode, find_fault
+from trainmark.dataset.images.picture import paint
+from trainmark.dataset.images.spec import ImageFolderSpec, pictures
 
 SPEC = ImageFolderSpec(images=1, classes=1, width=64, height=48)
 PIXELS = paint(SPEC, next(pictures(SPEC)))

@@ -8,11 +8,7 @@ import pytest
 from trainmark.environment import entries
 
 ROOT = Path(__file__).parents[2]
-PAGES = sorted(
-    page
-    for page in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
-    if (ROOT / "docs" / "results") not in page.parents or page.name == "README.md"
-)
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
 LINK = re.compile(r"\]\((?!https?:)([^)#\s]*)(?:#([^)\s]*))?\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 

@@ -13,28 +13,26 @@ import tinyframework
 print("TRAINMARK " + json.dumps({"device": "cpu", "loss_before": 2.0, "loss_after": tinyframework.step(2.0)}))
 """
 
-CATALOGUE = """
-framework: tinyframework
+ENVIRONMENT = """
 import_name: tinyframework
 imports: [tinyframework]
 python: ["3.11", "3.12", "3.13"]
-smoke: {smoke}
-env_vars: {{TINY_THREADS: "2"}}
-versions: {{version: tinyframework.__version__, cuda: tinyframework.cuda, nccl: tinyframework.nccl}}
+env_vars: {TINY_THREADS: "2"}
+versions: {version: tinyframework.__version__, cuda: tinyframework.cuda, nccl: tinyframework.nccl}
 variants:
-  cpu: {{requirements: [tinyframework==1.0], hint: "it is nowhere"}}
+  cpu: {requirements: [tinyframework==1.0], hint: "it is nowhere"}
 """
 
 
 @pytest.fixture
 def catalog(tmp_path: Path) -> Path:
-    folder = tmp_path / "catalog"
-    folder.mkdir()
-    smoke = folder / "smoke.py"
-    smoke.write_text(SMOKE)
-    (folder / "tinyframework.yaml").write_text(CATALOGUE.format(smoke=smoke))
-    (folder / "tinyframework.cpu.lock").write_text("# a lock\ntinyframework==1.0\n")
-    return folder
+    catalog = tmp_path / "catalog"
+    folder = catalog / "tinyframework"
+    folder.mkdir(parents=True)
+    (folder / "smoke.py").write_text(SMOKE)
+    (folder / "environment.yaml").write_text(ENVIRONMENT)
+    (folder / "cpu.lock").write_text("# a lock\ntinyframework==1.0\n")
+    return catalog
 
 
 @pytest.fixture

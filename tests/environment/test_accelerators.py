@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from trainmark.environment.accelerators import cuda_version, read_accelerators
-from trainmark.environment.facts import AcceleratorFacts
 from trainmark.environment.nvml import Nvml, open_nvml
+from trainmark.words.manifest import AcceleratorFacts
 
 
 class FakeError(Exception):

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from trainmark.environment.entry import INSIDE, Entry, entries, find_entry, lock_of
+from trainmark.environment.entry import Entry, entries, find_entry, lock_of
 from trainmark.environment.lock import canonical
 from trainmark.errors import InputError
 
@@ -14,7 +14,7 @@ from trainmark.errors import InputError
 def test_every_framework_has_a_smoke_test_and_a_lock_for_each_variant_with_all_it_asks_for(
     entry: Entry,
 ) -> None:
-    assert (INSIDE / entry.smoke).is_file()
+    assert entry.smoke.is_file()
     assert entry.import_name in entry.imports
     assert {"version", "cuda", "cudnn", "nccl"} >= set(entry.versions) >= {"version"}
     for variant, wanted in entry.variants.items():
@@ -55,13 +55,13 @@ def test_an_unknown_name_gets_the_nearest_one() -> None:
 
 def test_a_name_is_never_a_path_out_of_the_catalogue() -> None:
     with pytest.raises(InputError):
-        find_entry("../catalog/pytorch")
+        find_entry("../frameworks/pytorch")
 
 
 def test_an_unknown_key_in_an_entry_is_named(catalog: Path) -> None:
-    path = catalog / "tinyframework.yaml"
+    path = catalog / "tinyframework" / "environment.yaml"
     path.write_text(path.read_text() + "smokes: x\n")
-    with pytest.raises(InputError, match=r"tinyframework\.yaml: smokes: "):
+    with pytest.raises(InputError, match=r"environment\.yaml: smokes: "):
         find_entry("tinyframework", catalog)
 
 

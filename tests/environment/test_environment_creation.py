@@ -102,7 +102,7 @@ def test_an_environment_is_made_once_checked_and_found_wrong_in_every_way_that_i
     assert state_of(request_tiny.entry, home) is State.READY
 
     # A newer trainmark has another lock.
-    (catalog / "tinyframework.cpu.lock").write_text("tinyframework==1.0\nnewcomer==1.0\n")
+    (catalog / "tinyframework" / "cpu.lock").write_text("tinyframework==1.0\nnewcomer==1.0\n")
     assert state_of(request_tiny.entry, home) is State.STALE
     with pytest.raises(UnusableEnvironment, match="another lock"):
         resolve("tinyframework", home=home, catalog=catalog)
@@ -115,7 +115,7 @@ def test_an_environment_is_made_once_checked_and_found_wrong_in_every_way_that_i
 def test_a_wheel_of_another_build_takes_the_place_of_the_frameworks_pin(
     catalog: Path, tmp_path: Path, request_tiny: Request
 ) -> None:
-    path = catalog / "tinyframework.yaml"
+    path = catalog / "tinyframework" / "environment.yaml"
     path.write_text(path.read_text() + "stands_for: {tinyframework-gpu: tinyframework}\n")
     body = request_tiny.wheels[0].with_name("gpu")
     wheel = make_wheel(
@@ -133,7 +133,7 @@ def test_a_wheel_of_another_build_takes_the_place_of_the_frameworks_pin(
 def test_libraries_that_come_as_packages_of_their_own_are_linked_beside_the_framework(
     request_tiny: Request, catalog: Path, tmp_path: Path
 ) -> None:
-    path = catalog / "tinyframework.yaml"
+    path = catalog / "tinyframework" / "environment.yaml"
     links = 'hint: "it is nowhere", links: {into: "tinyframework-1.0.dist-info", files: "tiny*.py"}}'
     path.write_text(path.read_text().replace('hint: "it is nowhere"}', links))
     request = replace(request_tiny, entry=find_entry("tinyframework", catalog))
@@ -190,7 +190,7 @@ def test_a_creation_that_is_killed_is_found_half_made_and_done_again(
     request_tiny: Request, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    wheel, catalog = request_tiny.wheels[0], request_tiny.entry.folder
+    wheel, catalog = request_tiny.wheels[0], request_tiny.entry.folder.parent
     code = f"""
 from pathlib import Path
 from trainmark.environment import Request, Variant, create, find_entry

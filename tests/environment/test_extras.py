@@ -31,7 +31,7 @@ def with_extra(catalog: Path, **build: object) -> Entry:
 
 
 def with_extras(catalog: Path, extras: dict[str, dict[str, object]]) -> Entry:
-    path = catalog / "tinyframework.yaml"
+    path = catalog / "tinyframework" / "environment.yaml"
     document = yaml.safe_load(path.read_text())
     document["extras"] = extras
     path.write_text(yaml.safe_dump(document))
@@ -114,7 +114,7 @@ def test_an_extra_of_wheels_is_added_at_its_pins_and_checked(
 def test_an_extra_never_changes_what_the_lock_pins(
     request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (catalog / "tinyframework.cpu.lock").write_text("tinyframework==1.0\ntinytool==2.0\n")
+    (catalog / "tinyframework" / "cpu.lock").write_text("tinyframework==1.0\ntinytool==2.0\n")
     for version in ("2.0", "3.0"):
         make_wheel(tmp_path / "index" / "tinytool", version, "", "tinytool")
     make_wheel(tmp_path / "index" / "tinyextra", "1.0", "", "tinyextra")

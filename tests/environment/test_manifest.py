@@ -18,7 +18,7 @@ from trainmark.environment import (
     differences,
     fingerprint,
 )
-from trainmark.environment.facts import AcceleratorFacts, ContainerFacts, GpuFacts
+from trainmark.words.manifest import AcceleratorFacts, ContainerFacts, GpuFacts
 
 VM = Path(__file__).parent / "recorded" / "linux-vm"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

@@ -3,8 +3,9 @@
 from datetime import UTC, datetime
 
 from trainmark.equivalence import Certificate, Followed, Observation, Subject, certify, follows, party
-from trainmark.worker.architectures import ARCHITECTURES, is_trainable
-from trainmark.worker.equivalence import STEPS
+from trainmark.tasks.image_classification.equal_work import ImageObservation
+from trainmark.worker.core.equivalence import STEPS
+from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES, is_trainable
 
 MODEL = "mobilenet_v1"
 SHAPES = ARCHITECTURES[MODEL].shapes(1000)
@@ -27,7 +28,7 @@ def observation(framework: str, update: float) -> Observation:
         }
         for index in range(STEPS)
     ]
-    return Observation.model_validate(
+    return ImageObservation.model_validate(
         {
             "framework": framework,
             "model": MODEL,
@@ -41,14 +42,14 @@ def observation(framework: str, update: float) -> Observation:
 
 
 def test_steps_that_update_nothing_fail_by_rate_momentum_and_decay() -> None:
-    still = party(observation("still", 0.0), "nchw", "1", "cpu")
+    still = party(observation("still", 0.0), {"layout": "nchw"}, "1", "cpu")
     failing = {check.subject for check in still.checks if not check.holds}
     assert {Subject.LEARNING_RATE, Subject.MOMENTUM, Subject.DECAY} <= failing
 
 
 def test_their_certificate_does_not_hold_and_is_still_read_after_it_was_written() -> None:
     both = [observation("still", 0.0), observation("other", 0.01)]
-    parties = [party(seen, "nchw", "1", "cpu") for seen in both]
+    parties = [party(seen, {"layout": "nchw"}, "1", "cpu") for seen in both]
     written = certify(MODEL, both, parties, {}, datetime.now(UTC), "sha256:0")
     read = Certificate.model_validate_json(written.model_dump_json())
     assert read == written
@@ -59,7 +60,7 @@ def test_a_variant_that_updates_nothing_is_not_the_step_that_was_looked_into() -
     variant = follows(
         observation("one", 0.01),
         Followed.model_validate(observation("one", 0.0).model_dump()),
-        "nhwc",
+        {"layout": "nhwc"},
         "graph",
     )
     assert {check.subject for check in variant.checks if not check.holds} == {

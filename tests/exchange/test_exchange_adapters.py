@@ -6,11 +6,12 @@ from datetime import UTC, datetime
 import pytest
 
 from trainmark.errors import InputError
-from trainmark.logs import Facts, ParsedLog, Precision, Status, Unit
+from trainmark.logs import Facts, ParsedLog, Status, Unit
 from trainmark.measure.rules import RuleResult
 from trainmark.report.exchange import dlperf_json, row_from_log, rows_from_results
 from trainmark.store import CaseResult, Results, RunResult
-from trainmark.suite import Case, Layout, Outcome, Protocol, ProtocolName
+from trainmark.suite import Case, Layout, Outcome, Protocol, ProtocolName, case_of
+from trainmark.words.case import Precision
 
 FACTS = Facts(model="resnet50_v1.5", precision=Precision.AMP_FP16, nodes=4, gpus=32, batch_per_device=224)
 LOG = ParsedLog("4n8g/r50_b224_amp_1.log", Status.OK, unit=Unit.IMAGES, facts=FACTS)
@@ -86,21 +87,23 @@ def results(*cases: tuple[Case, tuple[Outcome, ...]]) -> Results:
 
 
 def test_a_failed_run_of_a_suite_is_a_row_without_a_number() -> None:
-    rows = rows_from_results(results((Case(batch_per_device=64), (Outcome.OOM, Outcome.FAILED))))
+    rows = rows_from_results(results((case_of(batch_per_device=64), (Outcome.OOM, Outcome.FAILED))))
 
     assert [(row.repeat, row.speed, row.unit) for row in rows] == [(1, None, None), (2, None, None)]
 
 
 def test_a_run_that_was_never_started_is_no_row() -> None:
     assert (
-        rows_from_results(results((Case(), (Outcome.UNSUPPORTED,)), (Case(nodes=2), (Outcome.SKIPPED,))))
+        rows_from_results(
+            results((case_of(), (Outcome.UNSUPPORTED,)), (case_of(nodes=2), (Outcome.SKIPPED,)))
+        )
         == ()
     )
 
 
 def test_an_axis_without_a_field_of_its_own_keeps_cases_apart() -> None:
     rows = rows_from_results(
-        results((Case(), (Outcome.FAILED,)), (Case(layout=Layout.NHWC), (Outcome.FAILED,)))
+        results((case_of(), (Outcome.FAILED,)), (case_of(layout=Layout.NHWC), (Outcome.FAILED,)))
     )
 
     assert [row.variant for row in rows] == [(("layout", "nchw"),), (("layout", "nhwc"),)]

@@ -15,13 +15,13 @@ from trainmark.insight import (
     choose_reference,
     explain,
     load_effects,
-    load_programs,
     render_text,
     run_from_log,
 )
 from trainmark.insight.explanation import Basis
-from trainmark.insight.recipe import AnyAxis, Place, Reading, Recipe
+from trainmark.insight.recipe import Reading, Recipe
 from trainmark.reference import Axis, find_reference, load_references
+from trainmark.words.recipe import AnyAxis, Place
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"
 CORPUS_LOG = CORPUS / "ResNet50V1.5" / "OtherReports" / "PyTorch" / "V100-LOG" / "pytorch_gpu1_amp_bs256.txt"
@@ -32,7 +32,7 @@ runner = CliRunner()
 
 
 def explained(run: Run, name: str = DGX1_32GB_AMP) -> Explanation:
-    return explain(run, find_reference(name), load_effects(), load_programs(), load_references())
+    return explain(run, find_reference(name), load_effects(), load_references())
 
 
 def write(tmp_path: Path, text: str) -> Path:

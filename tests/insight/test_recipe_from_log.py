@@ -11,12 +11,12 @@ from insight_ngc_log import SETTINGS, ngc_log
 
 from trainmark.errors import InputError
 from trainmark.insight import run_from_log
-from trainmark.insight.dialects import recipe_from
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.models import model_word
-from trainmark.insight.parameters import Parameter, read_parameters
-from trainmark.insight.recipe import Place, Recipe
+from trainmark.insight.recipe import Recipe, recipe_from
+from trainmark.logs.parameters import Parameter, read_parameters
 from trainmark.reference import Axis, AxisValue
+from trainmark.words.recipe import Place
 
 WHOLE = ngc_log()
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"
@@ -203,7 +203,7 @@ REAL: dict[str, tuple[str, dict[Axis, AxisValue]]] = {
         {Axis.COMPILER: "xla", Axis.LAYOUT: "nhwc", Axis.LOADER: "native", Axis.LOSS_SCALE: 128},
     ),
     "ResNet50V1.5/OtherReports/MxNet/V100_LOG/mxnet_gpu8_fp32_bs128.txt": (
-        "ngc-mxnet-rn50",
+        "ngc-mxnet-convnets",
         {Axis.LOADER: "dali-gpu", Axis.LAYOUT: "nchw", Axis.FUSED_BATCH_NORM: False},
     ),
     "ResNet50V1.5/V100-LOG/PaddleClas_ResNet50_bs256_fp32_DP_N1C8_log": (
@@ -236,6 +236,7 @@ def test_the_directory_of_a_run_is_read_by_its_events(tmp_path: Path) -> None:
         "data": "synthetic",
         "loader": None,
         "batch_per_device": 256,
+        "global_batch": 256,
         "world_size": 1,
         "image_size": 224,
         "framework_version": "2.13.0",

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 from conftest_logs import Reader
 
-from trainmark.logs import Facts, ParsedLog, read_stream
+from trainmark.logs import Facts, ParsedLog
+from trainmark.programs import read_stream
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 

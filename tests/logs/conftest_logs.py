@@ -3,7 +3,8 @@
 from collections.abc import Callable
 
 from trainmark.logs import ParsedLog
-from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.logs.synthetic import Run
+from trainmark.programs import synthetic_log
 
 Reader = Callable[..., ParsedLog]
 """Reads text or bytes as a log: ``read(text, name="-", given=None)``."""

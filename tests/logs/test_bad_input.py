@@ -13,9 +13,11 @@ import pytest
 from conftest_logs import Reader, rates, sample
 
 from trainmark.errors import InputError
-from trainmark.logs import Facts, ParsedLog, Precision, Severity, Status, find_logs, read_log
-from trainmark.logs.synthetic import WRITERS, Run, synthetic_log
+from trainmark.logs import Facts, ParsedLog, Severity, Status, find_logs
+from trainmark.logs.synthetic import Run
 from trainmark.measure.rules import find_rule, measure_log
+from trainmark.programs import read_log, samples, synthetic_log
+from trainmark.words.case import Precision
 
 
 def _codes(log: ParsedLog) -> set[str]:
@@ -311,7 +313,7 @@ def test_runs_of_two_programs_in_one_file_are_told(read: Reader) -> None:
 
 
 def test_a_log_of_one_program_has_records_of_one_format(read: Reader) -> None:
-    for name in WRITERS:
+    for name in samples():
         assert "several-formats" not in _codes(read(sample(name)))
 
 
@@ -380,7 +382,8 @@ def test_a_folder_without_permission_is_told_and_the_walk_goes_on(tmp_path: Path
     tmp_path.chmod(0o755)
     program = (
         "import json, os, sys\n"
-        "from trainmark.logs import find_logs, read_log\n"  # imported before the user changes
+        "from trainmark.logs import find_logs\n"
+        "from trainmark.programs import read_log\n"  # imported before the user changes
         "read_log('/dev/null')\n"
         "if os.getuid() == 0:\n    os.setgroups([]); os.setgid(65534); os.setuid(65534)\n"
         "os.chdir(sys.argv[1])\n"
@@ -434,6 +437,7 @@ def _events(*, loss: object = 6.9, last: dict[str, object]) -> str:
         "device_name": "NVIDIA H200",
         "world_size": 1,
         "batch_per_device": 256,
+        "global_batch": 256,
         "actual": {"tf32_matmul": False},
     }
     lost: dict[str, object] = {} if loss is not None else {"loss_finite": False}
@@ -445,7 +449,7 @@ def _events(*, loss: object = 6.9, last: dict[str, object]) -> str:
     return "".join(f"DLLL {json.dumps(event)}\n" for event in events)
 
 
-_ENDED = {"outcome": "ok", "throughput": 1024.0, "suspect": []}
+_ENDED = {"outcome": "ok", "throughput": 1024.0, "window_s": 10.0, "samples": 10240, "suspect": []}
 
 
 def test_events_of_our_own_say_whether_tf32_was_on(read: Reader) -> None:

@@ -9,11 +9,12 @@ from conftest_logs import Reader, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmark.logs import FORMATS, Status
+from trainmark.logs import Status
 from trainmark.logs.bulk import _VARYING, regular_fields
 from trainmark.logs.fields import _searched, extract
-from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.logs.synthetic import Run
 from trainmark.logs.transport import clean, uncoloured
+from trainmark.programs import formats, synthetic_log
 
 _LINE = re.compile(rb"step (?P<step>\d+), rate: (?P<rate>\S+) img")
 _REGULAR = {
@@ -42,9 +43,9 @@ def _same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
     )
 
 
-@pytest.mark.parametrize("name", [known.name for known in FORMATS if known.records])
+@pytest.mark.parametrize("name", [known.name for known in formats() if known.records])
 def test_bulk_and_expression_agree_on_every_format(name: str) -> None:
-    pattern = next(f for f in FORMATS if f.name == name).records[0]
+    pattern = next(f for f in formats() if f.name == name).records[0]
     text = _records(name, pattern)
 
     found = regular_fields(pattern, text)
@@ -100,7 +101,7 @@ def test_one_odd_word_among_regular_numbers_is_read_as_the_expression_reads_it(w
 def test_noise_anywhere_changes_no_more_than_it_does_for_the_expression(
     name: str, noise: list[tuple[float, bytes]]
 ) -> None:
-    pattern = next(f for f in FORMATS if f.name == name).records[0]
+    pattern = next(f for f in formats() if f.name == name).records[0]
     text = _records(name, pattern)
     for share, insert in noise:
         at = int(share * len(text))

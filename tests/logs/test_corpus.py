@@ -4,7 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.logs import Status, read_log
+from trainmark.logs import Status
+from trainmark.programs import read_log
 
 _PERF = {
     "ResNet50V1.5/V100-LOG/PaddleClas_ResNet50_bs256_fp32_DP_N1C8_log": (

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from trainmark.logs import Facts, ParsedLog, Precision, Status, Unit, read_stream
+from trainmark.logs import Facts, ParsedLog, Status, Unit
 from trainmark.measure.rules import measure_log
+from trainmark.programs import read_stream
+from trainmark.words.case import Precision
 
 
 @dataclass(frozen=True)

@@ -5,9 +5,11 @@ import random
 
 import pytest
 
-from trainmark.logs import FORMATS, Facts, Precision, Status, find_format, read_stream
-from trainmark.logs.synthetic import WRITERS, Run, synthetic_log
+from trainmark.logs import Facts, Status
+from trainmark.logs.synthetic import Run
 from trainmark.measure.rules import find_rule, measure_log
+from trainmark.programs import find_format, formats, read_stream, samples, synthetic_log
+from trainmark.words.case import Precision
 
 _INTERVALS = {
     "paddleclas": 10,
@@ -32,10 +34,10 @@ def _run(name: str, *, amp: bool = False) -> Run:
 
 
 def test_every_format_has_a_writer_and_every_writer_a_format() -> None:
-    assert set(WRITERS) == {known.name for known in FORMATS}
+    assert set(samples()) == {known.name for known in formats()}
 
 
-@pytest.mark.parametrize("name", sorted(WRITERS))
+@pytest.mark.parametrize("name", sorted(samples()))
 def test_a_synthetic_log_gives_back_what_was_put_in(name: str) -> None:
     run = _run(name)
     given = Facts(gpus=8, batch_per_device=64) if name in _SILENT else None
@@ -44,7 +46,7 @@ def test_a_synthetic_log_gives_back_what_was_put_in(name: str) -> None:
     result = measure_log(log)
 
     assert (log.format, log.status) == (name, Status.OK)
-    assert log.unit is find_format(name).unit
+    assert log.unit == find_format(name).unit
     assert result.value == pytest.approx(run.global_batch * 400 / sum(run.step_times_s), rel=0.01)
     if log.facts.gpus is not None:
         assert log.facts.gpus == 8
@@ -52,7 +54,7 @@ def test_a_synthetic_log_gives_back_what_was_put_in(name: str) -> None:
         assert log.facts.batch_per_device * (log.facts.accumulation or 1) == 64
 
 
-@pytest.mark.parametrize("name", sorted(set(WRITERS) - _NO_PRECISION))
+@pytest.mark.parametrize("name", sorted(set(samples()) - _NO_PRECISION))
 @pytest.mark.parametrize("amp", [False, True])
 def test_precision_is_read(name: str, amp: bool) -> None:
     log = read_stream(io.BytesIO(synthetic_log(name, _run(name, amp=amp)).encode()))

@@ -9,12 +9,12 @@ from conftest_logs import rates, sample
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from trainmark.logs import Facts, ParsedLog, Status, read_stream
-from trainmark.logs.synthetic import WRITERS
+from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.measure.rules import measure_log
 from trainmark.measure.rules.row import reading_row
+from trainmark.programs import read_stream, samples
 
-FORMATS = sorted(WRITERS)
+FORMATS = sorted(samples())
 _GIVEN = Facts(gpus=8, batch_per_device=64)
 _SAMPLES = {name: sample(name, steps=60).encode() for name in FORMATS}
 _EVERY = dict.fromkeys(FORMATS)

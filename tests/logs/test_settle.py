@@ -2,8 +2,9 @@
 
 import pytest
 
-from trainmark.logs import Facts, Hints, Precision, Severity
+from trainmark.logs import Facts, Hints, Severity
 from trainmark.logs.settle import settle
+from trainmark.words.case import Precision
 
 _SINGLE = frozenset({Precision.FP32, Precision.TF32})
 

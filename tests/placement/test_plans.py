@@ -26,7 +26,7 @@ from trainmark.placement import (
     this_machine,
 )
 from trainmark.placement.machine import usable_cores
-from trainmark.suite import Case, Protocol
+from trainmark.suite import Case, Protocol, case_of
 from trainmark.workload import Axis, Card, Counts, Image, UnsupportedByCard, Workload, load_workloads
 
 GOLDEN = Path(__file__).with_name("golden")
@@ -83,13 +83,13 @@ def test_a_plan_reads_as_its_golden_file(name: str) -> None:
 
 def test_the_cores_of_a_node_are_shared_out_among_its_ranks() -> None:
     for devices, threads in ((1, 16), (2, 8), (3, 5), (16, 1), (17, 1)):
-        found = plan(Case(devices_per_node=devices), HOST, VENV)
+        found = plan(case_of(devices_per_node=devices), HOST, VENV)
         assert found.commands[0].variables["OMP_NUM_THREADS"] == str(threads)
         assert f"--threads={threads}" in found.commands[0].words
 
 
 def test_every_run_of_a_case_has_a_seed_of_its_own() -> None:
-    assert "--seed=2" in plan(Case(), HOST, VENV).commands[0].words
+    assert "--seed=2" in plan(case_of(), HOST, VENV).commands[0].words
 
 
 @pytest.mark.parametrize(
@@ -150,7 +150,7 @@ def words(workload: Workload, case: Case) -> tuple[str, ...]:
 def test_a_program_that_counts_the_global_batch_is_given_it() -> None:
     flags = Axis(flags=("-b", "{value}"), counts=Counts.GLOBAL)
     workload = fake(axes={"batch_per_device": flags, "devices_per_node": Axis()})
-    assert words(workload, Case(framework="fake", batch_per_device=32, devices_per_node=4)) == (
+    assert words(workload, case_of(framework="fake", batch_per_device=32, devices_per_node=4)) == (
         "/programs/train.py",
         "-b",
         "128",
@@ -159,14 +159,14 @@ def test_a_program_that_counts_the_global_batch_is_given_it() -> None:
 
 def test_a_value_with_braces_stays_as_it_is() -> None:
     workload = fake(axes={"data": Axis(flags=("--data={value}",))})
-    assert words(workload, Case(framework="fake", data="x"))[1] == "--data=/data/{events}"
+    assert words(workload, case_of(framework="fake", data="x"))[1] == "--data=/data/{events}"
 
 
 def test_an_axis_that_the_card_fixes_can_have_that_value_alone() -> None:
     workload = fake(fixed={"precision": "amp-fp16"})
-    assert words(workload, Case(framework="fake", precision="amp-fp16"))  # type: ignore[arg-type]
+    assert words(workload, case_of(framework="fake", precision="amp-fp16"))
     with pytest.raises(UnsupportedByCard, match="can only do precision amp-fp16, not fp32"):
-        words(workload, Case(framework="fake"))
+        words(workload, case_of(framework="fake"))
 
 
 awkward = st.text(st.characters(codec="utf-8", exclude_characters="\0"), max_size=12)
@@ -200,7 +200,7 @@ def test_a_shell_reads_a_printed_command_as_it_was_meant(
 
 
 def test_a_printed_command_can_be_split_again() -> None:
-    text = plan(Case(), HOST, VENV).commands[0].text()
+    text = plan(case_of(), HOST, VENV).commands[0].text()
     assert shlex.split(text)[:5] == ["env", "-u", "PYTHONPATH", "-u", "PYTHONHOME"]
 
 
@@ -238,5 +238,5 @@ def test_what_is_visible_is_read_as_the_names_that_it_has(monkeypatch: pytest.Mo
 def test_an_image_pinned_by_its_digest_is_run_as_it_is_named() -> None:
     reference = f"registry.example.org:5000/a/image@sha256:{'0a' * 32}"
     card = fake(image={"reference": reference}).card
-    inside = containerised(Case(framework="fake"), card, Engine.DOCKER, Path("/prepared"), "1:1")
+    inside = containerised(case_of(framework="fake"), card, Engine.DOCKER, Path("/prepared"), "1:1")
     assert inside.container == Container(Engine.DOCKER, reference, Image(reference=reference), "1:1")

@@ -11,7 +11,7 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"))
 start = importlib.import_module("start")
-architectures: Any = importlib.import_module("trainmark_worker.architectures")
+architectures: Any = importlib.import_module("trainmark_worker.tasks.image_classification.architectures")
 
 
 def replace(owner: Any, name: str, by: Any) -> None:
@@ -43,7 +43,7 @@ def padding_on_one_side() -> None:
     """As TensorFlow's SAME pads a stride of 2: all of it at the bottom and on the right."""
     from torch import nn
 
-    units: Any = importlib.import_module("trainmark_worker.pytorch.models.units")
+    units: Any = importlib.import_module("trainmark_worker.pytorch.image_classification.models.units")
     whole = units.nn.Conv2d
 
     class Padded(whole):  # type: ignore[misc, valid-type]
@@ -60,7 +60,7 @@ def padding_on_one_side() -> None:
 def batch_norm_momentum() -> None:
     """As Keras' default has it."""
     # The module that looks at the statistics keeps the right one.
-    observing: Any = importlib.import_module("trainmark_worker.equivalence")
+    observing: Any = importlib.import_module("trainmark_worker.tasks.image_classification.task")
     assert observing.BATCH_NORM_MOMENTUM == 0.9
     architectures.BATCH_NORM_MOMENTUM = 0.99
 
@@ -111,7 +111,7 @@ def a_relu_is_missing() -> None:
 
 def convolutions_with_biases() -> None:
     """As Keras' ResNet-50 has them: zero at first, and more parameters than the network has."""
-    units: Any = importlib.import_module("trainmark_worker.pytorch.models.units")
+    units: Any = importlib.import_module("trainmark_worker.pytorch.image_classification.models.units")
     whole = units.nn.Conv2d
 
     class Biased(whole):  # type: ignore[misc, valid-type]
@@ -142,5 +142,5 @@ MISTAKES: dict[str, Callable[[], None]] = {
 
 if __name__ == "__main__":
     MISTAKES[sys.argv[1]]()
-    program: Any = importlib.import_module("trainmark_worker.program")
+    program: Any = importlib.import_module("trainmark_worker.core.program")
     sys.exit(program.main(sys.argv[2:]))

@@ -17,7 +17,7 @@ from trainmark.measure import (
     speedup,
 )
 from trainmark.store import CaseResult, Results, RunResult
-from trainmark.suite import Case, Layout, Outcome, Protocol
+from trainmark.suite import Case, Layout, Outcome, Protocol, case_of
 
 START = datetime(2026, 11, 3, 8, 0, tzinfo=UTC)
 SPREAD = (1.0, 1.004, 0.995, 1.002, 0.998, 1.006, 0.991)
@@ -176,7 +176,7 @@ def two_sizes() -> Results:
     """FP32 on 1 and on 8 devices, three runs each."""
     figures = {1: 370.194, 8: 2791.98}
     cases = [
-        (Case(devices_per_node=n), ok_runs(Case(devices_per_node=n), figure, 3))
+        (case_of(devices_per_node=n), ok_runs(case_of(devices_per_node=n), figure, 3))
         for n, figure in figures.items()
     ]
     return results(cases)
@@ -212,7 +212,7 @@ def two_frameworks() -> Results:
 
 def only_failures() -> Results:
     """Nothing ended ok."""
-    one, many = Case(), Case(devices_per_node=8)
+    one, many = case_of(), case_of(devices_per_node=8)
     return results(
         [
             (
@@ -227,7 +227,7 @@ def only_failures() -> Results:
                 many,
                 (failed_run(many, Outcome.UNSUPPORTED, "8 devices are asked for, and this machine has 0"),),
             ),
-            (Case(batch_per_device=64), ()),
+            (case_of(batch_per_device=64), ()),
         ],
         complete=False,
         manifests={},
@@ -236,13 +236,13 @@ def only_failures() -> Results:
 
 def one_case(n: int = 1) -> Results:
     """A single case with ``n`` runs."""
-    case = Case()
+    case = case_of()
     return results([(case, ok_runs(case, 1404.55, n))])
 
 
 def no_baseline() -> Results:
     """8 devices without the same case on one: the one-device case ran out of memory."""
-    one, many = Case(batch_per_device=512), Case(batch_per_device=512, devices_per_node=8)
+    one, many = case_of(batch_per_device=512), case_of(batch_per_device=512, devices_per_node=8)
     return results(
         [(one, (failed_run(one, Outcome.OOM, "out of memory"),)), (many, ok_runs(many, 2791.98, 3))]
     )
@@ -275,9 +275,33 @@ def real_and_synthetic() -> Results:
     return results(cases, suite="real-against-synthetic")
 
 
+def two_units() -> Results:
+    """A suite of pictures and of sentences: PyTorch's network beside another program's language model."""
+    figures: dict[tuple[str, str, str], tuple[float, float]] = {
+        ("trainmark", "resnet50_v1.5", "images/s"): (370.194, 2791.98),
+        ("ngc-bert", "bert_base", "sequences/s"): (52.31, 398.7),
+    }
+    cases = []
+    for (workload, model, unit), pair in figures.items():
+        for devices, figure in zip((1, 8), pair, strict=True):
+            for data, share in (("synthetic", 1.0), ("corpus", 0.94)):
+                case = case_of(workload=workload, model=model, data=data, **topology(devices))
+                runs = tuple(in_unit(one, unit) for one in ok_runs(case, figure * share, 3))
+                if (model, devices, data) == ("bert_base", 8, "corpus"):
+                    runs = (failed_run(case, Outcome.OOM, "CUDA out of memory"),)
+                cases.append((case, runs))
+    return results(cases, suite="two-units")
+
+
+def in_unit(made: RunResult, unit: str) -> RunResult:
+    """Return the run as one that counts its work in ``unit``."""
+    assert made.measurement is not None
+    return made.model_copy(update={"measurement": made.measurement.model_copy(update={"unit": unit})})
+
+
 def hostile() -> Results:
     """Text with everything that Markdown, HTML, a terminal or a spreadsheet could take for its own."""
-    case = Case(options={"note": "</script><b>|`x`"})
+    case = case_of(options={"note": "</script><b>|`x`"})
     reason = "=cmd|'/c calc'!A1 <script>alert(1)</script> `code` | *bold* [link](javascript:x) \x1b[31mred\x1b[0m &amp;"
     runs = (
         *ok_runs(case, 100.0, 3),
@@ -320,11 +344,14 @@ def _events(step_s: float, warmup: int, steps: int, repeat: int) -> str:
 def with_certificate(equal: bool = True) -> Results:
     """The two frameworks on GPUs, TensorFlow in its own layout and by its compiler, with their certificate."""
     compared = two_frameworks()
-    ways = {"tensorflow": {"layout": Layout.NHWC, "compiler": "graph"}, "pytorch": {}}
+    ways: dict[str, dict[str, object]] = {
+        "tensorflow": {"layout": Layout.NHWC, "compiler": "graph"},
+        "pytorch": {},
+    }
     cases = tuple(
         found.model_copy(
             update={
-                "case": found.case.model_copy(update=ways[found.case.framework]),
+                "case": found.case.varied(**ways[found.case.framework]),
                 "runs": tuple(on_device(run, "cuda") for run in found.runs),
             }
         )
@@ -353,7 +380,7 @@ def certificate(equal: bool) -> Certificate:
         model="resnet50_v1.5",
         made_at=START,
         batch=8,
-        image_size=96,
+        axes={"image_size": 96},
         steps=3,
         parties=(
             party("pytorch", "2.13.0+cu130", "nchw"),
@@ -370,7 +397,7 @@ def party(framework: str, version: str, layout: str, *checks: Check) -> Party:
         framework=framework,
         version=version,
         device="cuda",
-        layout=layout,
+        axes={"layout": layout},
         parameters=25_557_032,
         multiply_adds=752_715_776,
         learning_rates=(0.01, 0.02, 0.03),
@@ -395,7 +422,7 @@ def variant(loss: float = 1.7e-07) -> Variant:
         Check(subject=subject, deviation=deviation, tolerance=tolerance, where="step 2")
         for subject, (deviation, tolerance) in found.items()
     )
-    return Variant(layout="nhwc", compiler="graph", checks=checks)
+    return Variant(axes={"layout": "nhwc"}, compiler="graph", checks=checks)
 
 
 def pair(activations: float) -> Pair:

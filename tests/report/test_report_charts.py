@@ -1,5 +1,6 @@
 """The charts: honest axes, nothing where there is no number, long series thinned without losing their peaks."""
 
+import json
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -13,10 +14,12 @@ from hypothesis import strategies as st
 from trainmark.report import Language, write_plots
 from trainmark.report.blocks import Chart
 from trainmark.report.charts import on_white, svg
-from trainmark.report.charts.steps import MOST_POINTS, thinned
-from trainmark.report.compose import compose
+from trainmark.report.charts.steps import MOST_POINTS, steps_chart, thinned
+from trainmark.report.context import context
+from trainmark.report.series import read_series
+from trainmark.report.writing import compose
 from trainmark.store import Results
-from trainmark.suite import Case
+from trainmark.suite import case_of
 
 
 def charts(results: Results, folder: Path, language: Language = Language.EN) -> dict[str, Chart]:
@@ -61,7 +64,7 @@ def test_an_interval_far_wider_than_its_runs_does_not_flatten_the_picture(tmp_pa
     results = sample.results(
         [
             (case, tuple(sample.run(case, i + 1, throughput=rate) for i, rate in enumerate(rates)))
-            for case in (Case(), Case(devices_per_node=2))
+            for case in (case_of(), case_of(devices_per_node=2))
         ]
     )
     assert all(c.estimate and c.estimate.interval and c.estimate.interval.high > 500 for c in results.cases)
@@ -106,7 +109,7 @@ def test_no_series_is_drawn_where_no_events_are(tmp_path: Path) -> None:
 
 
 def test_more_cases_than_panels_are_said_to_be_left_out(tmp_path: Path) -> None:
-    cases = [Case(batch_per_device=i + 1) for i in range(14)]
+    cases = [case_of(batch_per_device=i + 1) for i in range(14)]
     results = sample.results([(case, sample.ok_runs(case, 100.0, 1)) for case in cases])
     assert "The first 12 of 14 cases." in charts(results, tmp_path)["steps"].caption
 
@@ -137,3 +140,30 @@ def test_the_ids_of_two_pictures_in_one_page_differ(tmp_path: Path) -> None:
     chart = charts(sample.one_case(1), tmp_path)["steps"]
     assert 'id="steps-0"' in svg(chart.specification, chart.name)
     assert on_white("<svg a='1'><g/></svg>").startswith("<svg a='1'><rect ")
+
+
+def test_each_unit_has_a_chart_whose_axis_is_labelled_with_it(tmp_path: Path) -> None:
+    drawn = charts(sample.two_units(), tmp_path)
+    assert {
+        "throughput-images-s",
+        "throughput-sequences-s",
+        "scaling-images-s",
+        "scaling-sequences-s",
+    } <= set(drawn)
+    for unit, other in (("images", "sequences"), ("sequences", "images")):
+        specification = drawn[f"throughput-{unit}-s"].specification
+        text = json.dumps({name: value for name, value in specification.items() if name != "datasets"})
+        assert f"throughput ({unit}/s)" in text
+        assert f"{other}/s" not in text
+        cases = [row["case"] for rows in specification["datasets"].values() for row in rows]
+        assert len({"bert" in case for case in cases}) == 1
+
+
+def test_drawing_reads_no_file(tmp_path: Path) -> None:
+    results = sample.one_case(2)
+    sample.write_runs(tmp_path, results)
+    series = read_series(results, tmp_path)
+    about = context(results, Path("/nowhere"), Language.EN, series=series)
+    drawn = steps_chart(about)
+    assert drawn is not None
+    assert {row["repeat"] for row in drawn.specification["datasets"]["case-0"]} == {1, 2}

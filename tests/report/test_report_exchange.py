@@ -8,7 +8,7 @@ import sample_results as sample
 
 from trainmark.cli.main import main
 from trainmark.store import Results, write_results
-from trainmark.suite import Case, Outcome
+from trainmark.suite import Outcome, case_of
 
 
 def kept(results: Results, folder: Path) -> str:
@@ -59,7 +59,7 @@ def test_frameworks_stay_apart_in_the_result_of_dlperf(
 
 
 def two_models() -> Results:
-    cases = [Case(model=model) for model in ("resnet50_v1.5", "my-own")]
+    cases = [case_of(model=model) for model in ("resnet50_v1.5", "my-own")]
     return sample.results([(case, sample.ok_runs(case, 300.0, 1)) for case in cases])
 
 
@@ -97,7 +97,7 @@ def test_rows_that_are_left_out_do_not_keep_the_file_from_being_written(tmp_path
 def test_results_without_a_run_that_was_started_are_no_rows_and_exit_1(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    case = Case(nodes=2)
+    case = case_of(nodes=2)
     results = sample.results([(case, (sample.failed_run(case, Outcome.UNSUPPORTED, "one host today"),))])
     assert main(["report", kept(results, tmp_path / "out"), "--to", "paddle-json"]) == 1
 

@@ -13,7 +13,7 @@ import sample_results as sample
 
 from trainmark.report import Language, render_html
 from trainmark.store import Results
-from trainmark.suite import Case
+from trainmark.suite import case_of
 
 CHROMIUM = shutil.which("chromium")
 VOID = {"meta", "br", "hr", "img", "input", "link"}
@@ -118,8 +118,8 @@ def test_hostile_text_stays_text(tmp_path: Path) -> None:
 
 
 def test_a_case_named_like_the_end_of_a_script_does_not_end_the_charts_data(tmp_path: Path) -> None:
-    one = Case(options={"note": "</script><b>"})
-    cases = [(case, sample.ok_runs(case, 100.0, 3)) for case in (one, Case())]
+    one = case_of(options={"note": "</script><b>"})
+    cases = [(case, sample.ok_runs(case, 100.0, 3)) for case in (one, case_of())]
     text = rendered(sample.results(cases), tmp_path)
     page = Page(text)
     specifications = [data for tag, data in page.words if tag == "script" and data.startswith("{")]

@@ -28,7 +28,7 @@ from trainmark.report.blocks import (
 )
 from trainmark.report.markdown import to_markdown
 from trainmark.store import Results
-from trainmark.suite import Case, Outcome, Precision
+from trainmark.suite import Case, Outcome, Precision, case_of
 
 Golden = Callable[[str, str], None]
 
@@ -42,6 +42,7 @@ EXAMPLES = {
     "no-baseline": sample.no_baseline,
     "real-and-synthetic": sample.real_and_synthetic,
     "hostile": sample.hostile,
+    "two-units": sample.two_units,
 }
 
 
@@ -166,22 +167,22 @@ def test_a_window_that_was_not_steady_is_in_doubt_and_says_by_how_much(tmp_path:
 
 def test_a_window_that_never_settled_says_so(tmp_path: Path) -> None:
     drifting = Steadiness(steady=False, settled_after=None, bias=0.002)
-    runs = sample.ok_runs(Case(), 80.0, 3)
-    late = sample.measurement(79.0, Case(), steadiness=drifting)
+    runs = sample.ok_runs(case_of(), 80.0, 3)
+    late = sample.measurement(79.0, case_of(), steadiness=drifting)
     runs = (*runs[:2], runs[2].model_copy(update={"measurement": late}))
-    text = rendered(sample.results([(Case(), runs)]), tmp_path)
+    text = rendered(sample.results([(case_of(), runs)]), tmp_path)
     assert "no, in 1 of 3 runs: the steps did not settle in the window" in text
 
 
 def test_only_work_that_was_done_on_several_devices_is_in_the_scaling_table(tmp_path: Path) -> None:
-    alone, one, two = Case(precision=Precision.BF16), Case(), Case(devices_per_node=2)
+    alone, one, two = case_of(precision=Precision.BF16), case_of(), case_of(devices_per_node=2)
     results = sample.results([(case, sample.ok_runs(case, 80.0, 3)) for case in (alone, one, two)])
     table = rows(rendered(results, tmp_path).split("## Scaling")[1], "precision")
     assert [row[:3] for row in table[2:]] == [["fp32", "1", "1"], ["fp32", "1", "2"]]
 
 
 def test_a_case_without_options_has_no_sign_for_them_in_its_name(tmp_path: Path) -> None:
-    cases = [Case(), Case(options={"workers": 4})]
+    cases = [case_of(), case_of(options={"workers": 4})]
     text = rendered(sample.results([(case, sample.ok_runs(case, 80.0, 3)) for case in cases]), tmp_path)
     assert "| fp32 b32 1n1g | 20 |" in text
     assert "| workers=4 fp32 b32 1n1g | 20 |" in text
@@ -192,13 +193,13 @@ def test_real_data_is_set_against_synthetic_data_of_the_same_case(tmp_path: Path
     assert [(row[0], row[1], row[4].split(" [")[0]) for row in table[2:]] == [
         ("1", "imagenet (native)", "99.7 %"),
         ("8", "imagenet (native)", "85.1 %"),
-        ("1", "imagenet (dali-gpu)", "97.2 %"),
-        ("8", "imagenet (dali-gpu)", "92.6 %"),
+        ("1", "imagenet (dali-gpu)", "97.2 %†"),
+        ("8", "imagenet (dali-gpu)", "92.6 %†"),
     ]
 
 
 def test_the_largest_batch_is_shown_with_the_number_that_it_became(tmp_path: Path) -> None:
-    case = Case(batch_per_device="max")
+    case = case_of(batch_per_device="max")
     runs = tuple(
         run.model_copy(update={"parameters": {"batch_per_device": 144}})
         for run in sample.ok_runs(case, 368.9, 3)
@@ -226,7 +227,7 @@ def test_only_files_that_exist_are_linked(tmp_path: Path) -> None:
 
 
 def test_environments_that_differ_stand_side_by_side_with_their_cases(tmp_path: Path) -> None:
-    one, other = Case(), Case(batch_per_device=64)
+    one, other = case_of(), case_of(batch_per_device=64)
     moved = tuple(run.model_copy(update={"manifest": "sha256:2"}) for run in sample.ok_runs(other, 90.0, 3))
     manifests = {
         "sha256:1": sample.MANIFEST,
@@ -241,7 +242,7 @@ def test_environments_that_differ_stand_side_by_side_with_their_cases(tmp_path: 
 
 def test_a_manifest_of_another_shape_shows_what_it_has(tmp_path: Path) -> None:
     results = sample.results(
-        [(Case(), ())], manifests={"x": {"host": {"chip": "M9", "gone": None}, "nodes": 7}}
+        [(case_of(), ())], manifests={"x": {"host": {"chip": "M9", "gone": None}, "nodes": 7}}
     )
     text = rendered(results, tmp_path)
     assert "| `host.chip` | M9 |" in text
@@ -249,7 +250,7 @@ def test_a_manifest_of_another_shape_shows_what_it_has(tmp_path: Path) -> None:
 
 
 def test_telemetry_is_shown_as_a_range_over_the_runs_of_a_case(tmp_path: Path) -> None:
-    case = Case()
+    case = case_of()
     runs = tuple(
         run.model_copy(
             update={
@@ -273,15 +274,15 @@ def test_commands_that_differ_in_seed_and_folder_alone_are_shown_once(tmp_path: 
         run.model_copy(
             update={"commands": (f"train.py --steps=2 --seed={run.repeat} --to={run.directory}/x",)}
         )
-        for run in sample.ok_runs(Case(), 80.0, 3)
+        for run in sample.ok_runs(case_of(), 80.0, 3)
     )
-    text = rendered(sample.results([(Case(), runs)]), tmp_path)
+    text = rendered(sample.results([(case_of(), runs)]), tmp_path)
     assert "fp32 b32 1n1g, repeat 1; its 3 repeats differ at most in seed and output folder:" in text
     assert text.count("train.py --steps=2") == 1
 
 
 def test_commands_that_differ_in_more_than_their_folder_are_all_shown(tmp_path: Path) -> None:
-    case = Case()
+    case = case_of()
     first, second = sample.ok_runs(case, 80.0, 2)
     second = second.model_copy(update={"commands": ("python train.py --seed 2",)})
     text = rendered(sample.results([(case, (first, second))]), tmp_path)
@@ -291,7 +292,7 @@ def test_commands_that_differ_in_more_than_their_folder_are_all_shown(tmp_path: 
 
 def test_every_outcome_has_its_own_word_in_every_language(tmp_path: Path) -> None:
     bad = [outcome for outcome in Outcome if outcome is not Outcome.OK]
-    cases = [Case(batch_per_device=i + 1) for i in range(len(bad))]
+    cases = [case_of(batch_per_device=i + 1) for i in range(len(bad))]
     results = sample.results(
         [(c, (sample.failed_run(c, o, "why"),)) for c, o in zip(cases, bad, strict=True)]
     )
@@ -353,3 +354,22 @@ def test_any_command_stays_a_listing(text: str) -> None:
     listing = Code("how", text)
     tokens = [token for token in PARSER.parse(page(listing)) if token.type == "fence"]
     assert [token.content.strip("\n") for token in tokens] == [printable(text).strip("\n")]
+
+
+def test_two_units_never_share_a_table(tmp_path: Path) -> None:
+    text = rendered(sample.two_units(), tmp_path)
+    sections = {part.split("\n")[0]: part for part in text.split("\n## ")}
+    for name in ("Throughput", "Scaling", "Real data against synthetic data", "All runs"):
+        tables = sections[name].split("\n### ")[1:]
+        units = [
+            unit for table in tables for unit in ("images/s", "sequences/s") if unit in table.split("|")[0]
+        ]
+        assert set(units) == {"images/s", "sequences/s"}, name
+        for table, unit in zip(tables, units, strict=True):
+            shown = set(re.findall(r"[a-z]+/s\b", table))
+            assert shown == {unit}, (name, table)
+
+
+def test_a_case_without_a_number_stands_with_those_of_its_model(tmp_path: Path) -> None:
+    text = rendered(sample.two_units(), tmp_path)
+    assert re.search(r"### [^\n]*sequences/s\n\n[^#]*OOM", text.split("## Throughput")[1].split("\n## ")[0])

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.report import Language
-from trainmark.report.axes import Aspect
+from trainmark.report.axes import COMMON
 from trainmark.report.language import catalogue
 from trainmark.report.numbers import MOST_DECIMALS, decimals, number
 from trainmark.suite import Outcome
@@ -43,7 +43,7 @@ def test_chinese_sentences_are_chinese() -> None:
     }
     assert untranslated == {
         "space", "aspect_is", "outcome_oom", "fact_gpus", "fact_python", "fact_cuda", "fact_cudnn", "fact_nccl",
-        "processors", "batch_in_cell",
+        "processors", "batch_in_cell", "work",
     }  # fmt: skip
 
 
@@ -51,7 +51,7 @@ def test_chinese_sentences_are_chinese() -> None:
 def test_every_outcome_and_every_aspect_has_a_word(language: Language) -> None:
     say = catalogue(language)
     assert all(say.outcome(outcome) for outcome in Outcome)
-    assert all(say(f"aspect_{aspect}") for aspect in Aspect)
+    assert all(say(f"aspect_{aspect}") for aspect in COMMON)
 
 
 @pytest.mark.parametrize(

@@ -9,19 +9,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.errors import InputError
-from trainmark.logs import read_log
-from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.logs.synthetic import Run
 from trainmark.measure.rules import (
-    CATALOGUE,
     Claim,
     Verdict,
     audit,
+    catalogue,
     judge,
     measure_log,
     read_claims,
     rules_for,
 )
 from trainmark.measure.rules.audit import parse_published, reproduces, summarise_findings
+from trainmark.programs import read_log, synthetic_log
 
 _CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 _RULES = {
@@ -122,7 +122,7 @@ def test_few_digits_are_said_to_be_weak_evidence(noisy_log: Path) -> None:
 
 def test_rules_that_agree_are_all_named(noisy_log: Path) -> None:
     log = read_log(noisy_log)
-    mean = next(rule for rule in CATALOGUE if rule.name == "summary").compute(log).value
+    mean = next(rule for rule in catalogue() if rule.name == "summary").compute(log).value
 
     finding = judge(Claim("x", f"{mean:.2f}"), log)
 
@@ -189,13 +189,13 @@ def test_a_broken_table_is_an_input_error_with_its_line(tmp_path: Path, text: st
 
 
 def test_every_rule_of_the_catalogue_says_who_publishes_by_it() -> None:
-    assert all(rule.formula and rule.published_by for rule in CATALOGUE)
-    assert len({rule.name for rule in CATALOGUE}) == len(CATALOGUE)
+    assert all(rule.formula and rule.published_by for rule in catalogue())
+    assert len({rule.name for rule in catalogue()}) == len(catalogue())
 
 
 def test_digits_that_were_cut_off_are_told_from_rounded_ones(noisy_log: Path) -> None:
     log = read_log(noisy_log)
-    value = next(rule for rule in CATALOGUE if rule.name == "mean-skip-9").compute(log).value
+    value = next(rule for rule in catalogue() if rule.name == "mean-skip-9").compute(log).value
     assert value is not None
     rounded = Decimal(f"{value:.3f}")
     cut = Decimal(str(value)).quantize(Decimal("0.001"), ROUND_DOWN)

@@ -6,8 +6,9 @@ import pytest
 
 from trainmark.errors import InputError
 from trainmark.logs.model import Severity, Status
-from trainmark.logs.synthetic import Run, synthetic_log
+from trainmark.logs.synthetic import Run
 from trainmark.measure.rules import Row, read_tree, summarise
+from trainmark.programs import synthetic_log
 
 # NVIDIA TensorFlow ResNet-50 v1.5, FP32, batch 128 (Oneflow-Inc/DLPerf): the speeds of the runs, in the printed order.
 _SPEEDS = {

@@ -10,6 +10,7 @@ from trainmark.errors import InputError
 from trainmark.store import SCHEMA, read_results, write_results
 from trainmark.suite import Outcome
 
+OLD = Path(__file__).with_name("old") / "results-0.1.json"
 TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 
 
@@ -78,3 +79,15 @@ def test_a_case_that_was_not_run_yet_does_not_hold(bench: Bench) -> None:
     results = bench.run()
     waiting = results.cases[0].model_copy(update={"outcome": Outcome.SKIPPED, "runs": ()})
     assert not results.model_copy(update={"cases": (waiting,)}).holds
+
+
+@pytest.mark.parametrize("lacking", [(), ("certificates",)])
+def test_results_of_every_earlier_version_still_read(tmp_path: Path, lacking: tuple[str, ...]) -> None:
+    """The first version had no certificates, the second no findings (docs/file-formats.md, history)."""
+    document = json.loads(OLD.read_text())
+    for field in lacking:
+        del document[field]
+    (tmp_path / "results.json").write_text(json.dumps(document))
+    results = read_results(tmp_path / "results.json")
+    assert [len(case.runs) for case in results.cases] == [3, 3]
+    assert (results.findings, len(results.certificates)) == (None, 0 if lacking else 1)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.errors import InputError
-from trainmark.suite import AXES, Case, Precision, Suite, dump_suite, load_suite, select
+from trainmark.suite import Case, Precision, Suite, axes_of, case_of, dump_suite, load_suite, select
 from trainmark.suite.matrix import Matrix, expand
 
 SUITE = """\
@@ -38,7 +38,7 @@ def load(tmp_path: Path, text: str) -> Suite:
 
 def test_the_matrix_is_the_product_less_the_excluded_plus_the_included(tmp_path: Path) -> None:
     cases = load(tmp_path, SUITE).cases
-    assert [(c.precision.value, c.batch_per_device, c.topology, c.layout.value) for c in cases] == [
+    assert [(c.precision.value, c.batch_per_device, c.topology, c.value("layout").value) for c in cases] == [
         ("fp32", 8, "1n1g", "nchw"),
         ("fp32", 8, "1n2g", "nchw"),
         ("fp32", 8, "4n8g", "nchw"),
@@ -236,8 +236,31 @@ def test_two_cases_that_differ_on_any_axis_have_different_ids() -> None:
         "nodes": 2, "devices_per_node": 3, "data": "photos", "layout": "nhwc", "compiler": "xla", "image_size": 64,
         "device": "cpu", "options": {"momentum": 0.5},
     }  # fmt: skip
-    ids = [Case().id, *(Case.model_validate({axis: value}).id for axis, value in other.items())]
+    ids = [case_of().id, *(Case.model_validate({axis: value}).id for axis, value in other.items())]
     assert len(set(ids)) == len(ids)
-    assert set(AXES) - set(other) == {"loader"}
-    photos = [Case(data="photos", loader=loader).id for loader in ("native", "dali-cpu")]
+    assert set(axes_of()) - set(other) == {"loader", "task"}
+    photos = [case_of(data="photos", loader=loader).id for loader in ("native", "dali-cpu")]
     assert len(set(photos)) == 2
+
+
+def test_a_million_cases_with_options_have_a_million_ids() -> None:
+    assert len(case_of(options={"momentum": 0.5}).id.rpartition("-o")[2]) == 16
+
+
+def test_an_axis_that_only_another_task_has_is_told_with_the_nearest_one_of_its_own(tmp_path: Path) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text("name: s\naxes:\n  layuot: [nchw]\n")
+    with pytest.raises(InputError, match="layuot: is not an axis; did you mean 'layout'"):
+        load_suite(path)
+
+
+def test_a_data_set_is_checked_by_the_task_whose_data_it_is(tmp_path: Path) -> None:
+    path = tmp_path / "suite.yaml"
+    path.write_text("name: s\ndatasets:\n  photos: {make: {images: 10, sides: 3}}\naxes: {data: photos}\n")
+    with pytest.raises(InputError, match=r"suite.yaml:3: datasets.photos.make.sides: is not a key here"):
+        load_suite(path)
+    path.write_text(
+        "name: s\ndatasets:\n  photos: {path: x, formats: {tfrecords: y}}\naxes: {data: photos}\n"
+    )
+    with pytest.raises(InputError, match="'tfrecords' is not known; did you mean 'tfrecord'"):
+        load_suite(path)

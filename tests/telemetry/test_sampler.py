@@ -25,7 +25,7 @@ from trainmark.execution.telemetry import (
     summarise,
 )
 from trainmark.execution.telemetry.sampler import to_line
-from trainmark.execution.telemetry.samples import GpuName
+from trainmark.words.telemetry import GpuName
 
 
 def gpu(**facts: object) -> GpuSample:

@@ -10,7 +10,7 @@ from PIL import Image
 from worker_process import WORKER
 
 from frameworks import framework_python
-from trainmark.dataset.recordio import frame, index_line, pack
+from trainmark.dataset.images.recordio import frame, index_line, pack
 
 
 def in_mxnet(code: str) -> Any:

@@ -18,10 +18,10 @@ LOADED = f"""
 import sys; sys.path.insert(0, {str(WORKER)!r}); import start, json
 import trainmark_worker.tensorflow
 import numpy as np, tensorflow as tf
-from trainmark_worker.arguments import parse
-from trainmark_worker.outcomes import RunError
-from trainmark_worker.place import Place, place_from
-from trainmark_worker.tensorflow import open_training
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.core.outcomes import RunError
+from trainmark_worker.core.place import Place, place_from
+from trainmark_worker.tensorflow.image_classification import open_training
 
 ALONE = place_from({{}})
 SMALL = "--framework tensorflow --model mobilenet_v1 --batch-per-device 2 --image-size 32 --layout nhwc --threads 1"

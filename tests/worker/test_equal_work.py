@@ -25,18 +25,19 @@ from trainmark.equivalence import (
     write_inputs,
 )
 from trainmark.placement import Machine
-from trainmark.suite import Case, Device, Layout, Suite
-from trainmark.worker.arguments import FRAMEWORKS
+from trainmark.suite import Device, Layout, Suite, case_of
+from trainmark.tasks.image_classification.equal_work import ImageObservation
+from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
 
 pytestmark = pytest.mark.training
 
 MODELS = ("resnet50_v1.5", "mobilenet_v1")
 MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
-RUN_HERE = [name for name in FRAMEWORKS if name != "oneflow"]
+RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
-SITE = Site(Suite(name="s", cases=(Case(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
+SITE = Site(Suite(name="s", cases=(case_of(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
 
 Events = list[dict[str, object]]
 Observe = Callable[..., tuple[Observation, Party]]
@@ -49,7 +50,7 @@ def with_framework(*names: str) -> object:
 
 def observed_layout(framework: str) -> str:
     """Return the layout in which the framework's step is looked into, by its card."""
-    return observed_case(Question(MODELS[1], (framework,), Device.CPU), framework, SITE).layout.value
+    return str(observed_case(Question(MODELS[1], (framework,), Device.CPU), framework, SITE).value("layout"))
 
 
 def other_ways() -> list[object]:
@@ -60,7 +61,7 @@ def other_ways() -> list[object]:
         card = SITE.workload(base).card
         for layout in Layout:
             for compiler in card.axes["compiler"].values or ():
-                case = base.model_copy(update={"layout": layout, "compiler": compiler})
+                case = base.varied(layout=layout, compiler=compiler)
                 # A search for the fastest kernels takes minutes, and computes what torch.compile does.
                 if (
                     case != base
@@ -113,8 +114,10 @@ def observe(train: Train) -> Observe:
     def run(framework: str, model: str, mistake: str = "", *flags: str) -> tuple[Observation, Party]:
         layout = observed_layout(framework)
         told = train(framework, model, mistake, layout, "none", *flags)
-        observation = Observation.model_validate(told["steps"])
-        return observation, party(observation, layout, str(told["framework_version"]), str(told["device"]))
+        observation = ImageObservation.model_validate(told["steps"])
+        return observation, party(
+            observation, {"layout": layout}, str(told["framework_version"]), str(told["device"])
+        )
 
     return run
 
@@ -144,7 +147,7 @@ def test_another_layout_or_compiler_does_the_step_that_was_looked_into(
 ) -> None:
     base, _ = observe(framework, "mobilenet_v1")
     told = train(framework, "mobilenet_v1", "", layout, compiler)
-    variant = follows(base, Followed.model_validate(told["steps"]), layout, compiler)
+    variant = follows(base, Followed.model_validate(told["steps"]), {"layout": layout}, compiler)
     assert failing(variant.checks) == {}
 
 
@@ -160,7 +163,7 @@ def test_a_mistake_is_found_in_every_framework(observe: Observe, framework: str)
 def test_a_compiled_step_that_differs_is_found(observe: Observe, train: Train) -> None:
     base, _ = observe("pytorch", "mobilenet_v1")
     told = train("pytorch", "mobilenet_v1", "momentum", "nhwc", "none")
-    wrong = follows(base, Followed.model_validate(told["steps"]), "nhwc", "none")
+    wrong = follows(base, Followed.model_validate(told["steps"]), {"layout": "nhwc"}, "none")
     assert {Subject.UPDATE_NORM, Subject.LOSS} <= set(failing(wrong.checks))
 
 

@@ -130,8 +130,8 @@ def test_whole_shards_are_trained_on(whole: Path, tmp_path: Path) -> None:
 
 COUNTS_RECORDS = """
 from pathlib import Path
-from trainmark_worker.place import Place
-from trainmark_worker.pytorch.loaders import shards
+from trainmark_worker.core.place import Place
+from trainmark_worker.pytorch.image_classification.loaders import shards
 folder, sample_bytes = Path({folder!r}), {sample_bytes}
 shards.SAMPLE_BYTES = sample_bytes or shards.SAMPLE_BYTES
 read = [[], []]

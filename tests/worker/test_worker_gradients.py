@@ -1,51 +1,76 @@
 """The exchanges of gradients in the PyTorch worker: they train the same weights, on all ranks."""
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from worker_process import (
-    PYTORCH,
-    START,
-    WORKER,
-    command,
-    in_pytorch,
-    needs_pytorch,
-    rank_variables,
-    read_events,
-    start_rank,
-    train,
-    train_together,
-)
-
-from trainmark.placement import free_ports
+from three_steps import three_steps
+from worker_process import needs_pytorch, train, train_together
 
 pytestmark = [pytest.mark.training, needs_pytorch]
 
 
-@pytest.mark.parametrize("compiler", ["none", "torch.compile"])
-def test_one_all_reduce_trains_as_ddp_does(tmp_path: Path, compiler: str) -> None:
-    # Each rank has its own images, so that a rank which kept its own gradients would soon differ.
-    runs = {
-        name: train_together(tmp_path, gradients=name, compiler=compiler)[0] for name in ("ddp", "flat")
-    }
+def test_one_all_reduce_trains_as_ddp_does(tmp_path: Path) -> None:
+    # Each rank has images of its own, so that a rank which kept its own gradients would soon have other losses.
+    ddp, flat = (train_together(tmp_path, gradients=name, layout="nhwc")[0] for name in ("ddp", "flat"))
 
-    for name, ran in runs.items():
+    for name, ran in (("ddp", ddp), ("flat", flat)):
         assert ran.code == 0, ran.stderr
         assert ran.parameters["gradient_exchange"] == name
         assert ran.last["ranks_agree"] is True
-    ddp, flat = ([step["loss"] for step in ran.steps] for ran in runs.values())
-    assert flat == pytest.approx(ddp, rel=1e-5)
+    assert [step["loss"] for step in flat.steps] == pytest.approx(
+        [step["loss"] for step in ddp.steps], rel=1e-5
+    )
 
 
-@pytest.mark.parametrize("precision", ["amp-bf16", "amp-fp16", "fp16"])
-@pytest.mark.parametrize("exchange", ["flat", "flat-16"])
-def test_ranks_hold_the_same_parameters_in_mixed_precision(
-    tmp_path: Path, precision: str, exchange: str
+def test_one_all_reduce_updates_the_weights_as_ddp_does(tmp_path: Path) -> None:
+    ddp, flat = (
+        three_steps(tmp_path, "pytorch", "mobilenet_v1", world_size=2, gradients=name)["steps"]
+        for name in ("ddp", "flat")
+    )
+
+    for expected, found in zip(ddp, flat, strict=True):
+        for kind in ("gradients", "updates"):
+            for name, sketch in expected[kind].items():
+                assert found[kind][name] == pytest.approx(sketch, rel=1e-4, abs=1e-6), (kind, name)
+
+
+@pytest.mark.parametrize("precision", ["amp-bf16", "fp16"])
+def test_gradients_that_travel_in_16_bits_leave_the_ranks_with_the_same_parameters(
+    tmp_path: Path, precision: str
 ) -> None:
-    first, second = train_together(tmp_path, gradients=exchange, precision=precision, steps=4)
+    ddp, narrow = (
+        train_together(tmp_path, gradients=name, precision=precision, loss_scale="128", steps=4)[0]
+        for name in ("ddp", "flat-16")
+    )
 
-    assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
-    assert first.parameters["gradient_exchange"] == exchange
-    assert first.last["ranks_agree"] is True
-    assert all(step["loss"] is not None for step in first.steps)
+    assert narrow.code == 0, narrow.stderr
+    assert narrow.parameters["gradient_exchange"] == "flat-16"
+    assert narrow.last["ranks_agree"] is True
+    assert [step["loss"] for step in narrow.steps] == pytest.approx(
+        [step["loss"] for step in ddp.steps], rel=2e-2
+    )
+
+
+def test_a_step_whose_gradients_overflow_is_skipped_by_all_ranks(tmp_path: Path) -> None:
+    # So large that the scaled gradients are infinite in FP16: by the mean of the ranks, so is each one's.
+    ran = train_together(tmp_path, gradients="flat-16", precision="fp16", loss_scale="1e30", steps=3)[0]
+
+    assert ran.code == 0, ran.stderr
+    assert ran.last["ranks_agree"] is True
+    first, *later = (step["loss"] for step in ran.steps)
+    assert later == [first, first]
+
+
+def test_16_bits_want_a_precision_that_has_them(tmp_path: Path) -> None:
+    ran = train(tmp_path, gradients="flat-16", precision="fp32")
+
+    assert ran.code == 3
+    assert ran.last["outcome"] == "unsupported"
+    assert "computes in 16 bits" in ran.last["reason"]
+
+
+def test_a_rank_on_its_own_exchanges_nothing(tmp_path: Path) -> None:
+    ran = train(tmp_path, gradients="flat", steps=3)
+
+    assert ran.code == 0, ran.stderr
+    assert ran.parameters["gradient_exchange"] is None

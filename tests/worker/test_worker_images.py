@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from PIL import Image
 
-from trainmark.worker.decoding import choose_decoder, decode_whole, load_image
-from trainmark.worker.images import Dealer, Draw, random_resized_crop, read_images
-from trainmark.worker.outcomes import RunError
+from trainmark.worker.core.outcomes import RunError
+from trainmark.worker.tasks.image_classification.decoding import choose_decoder, decode_whole, load_image
+from trainmark.worker.tasks.image_classification.images import Dealer, Draw, random_resized_crop, read_images
 
 
 def jpeg(width: int = 60, height: int = 40) -> bytes:

@@ -50,10 +50,10 @@ def test_compiling_is_counted_and_happens_in_the_first_step_alone(plain: Ran) ->
 def test_a_program_that_is_compiled_in_the_window_makes_the_run_suspect() -> None:
     said = in_jax("""
 import json, jax, jax.numpy as jnp
-from trainmark_worker.arguments import parse
-from trainmark_worker.jax import open_training
-from trainmark_worker.place import place_from
-from trainmark_worker.window import measure
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.jax.image_classification import open_training
+from trainmark_worker.core.place import place_from
+from trainmark_worker.core.window import measure
 flags = "--framework jax --model mobilenet_v1 --compiler xla --layout nhwc --classes 3 --steps 4 --warmup-steps 2"
 settings = parse([*flags.split(), "--batch-per-device=2", "--image-size=32", "--device=cpu"], 1)
 training = open_training(settings, place_from({}))
@@ -176,11 +176,11 @@ print(json.dumps([*shown, _gpus_shown()]))
 def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
     said = in_jax("""
 import jax.numpy as jnp
-from trainmark_worker.arguments import parse
-from trainmark_worker.outcomes import RunError
-from trainmark_worker.place import place_from
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.core.outcomes import RunError
+from trainmark_worker.core.place import place_from
 from trainmark_worker.jax.precision import PRECISIONS
-from trainmark_worker.jax import train
+from trainmark_worker.jax.image_classification import train
 flags = "--framework jax --model mobilenet_v1 --compiler xla --layout nhwc --precision amp-bf16 --classes 3"
 settings = parse([*flags.split(), "--batch-per-device=1", "--image-size=32", "--device=cpu"], 1)
 real = train.build_model
@@ -200,8 +200,8 @@ def test_an_overflow_leaves_weights_and_momentum_and_halves_the_scale() -> None:
     said = in_jax("""
 import json, jax, jax.numpy as jnp
 from flax.training.dynamic_scale import DynamicScale
-from trainmark_worker.arguments import parse
-from trainmark_worker.jax.state import TrainState, make_step, optimizer
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.jax.image_classification.state import TrainState, make_step, optimizer
 recipe = parse(["--framework", "jax"], 1).recipe
 update, params = optimizer(recipe), {"classifier": {"kernel": jnp.ones(4)}}
 def loss_of(params, batch_stats, batch):

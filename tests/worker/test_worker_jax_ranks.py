@@ -16,8 +16,9 @@ from worker_process import (
 )
 
 from frameworks import needs_framework
-from trainmark.equivalence import Followed, Observation, follows
+from trainmark.equivalence import Followed, follows
 from trainmark.placement import free_ports
+from trainmark.tasks.image_classification.equal_work import ImageObservation
 
 pytestmark = [pytest.mark.training, needs_framework("jax")]
 
@@ -70,7 +71,9 @@ def test_two_ranks_with_one_batch_make_the_update_of_one(tmp_path: Path) -> None
     alone = three_steps(tmp_path, "jax", "mobilenet_v1", layout="nhwc")
     together = three_steps(tmp_path, "jax", "mobilenet_v1", 2, layout="nhwc", compiler="xla")
 
-    variant = follows(Observation.model_validate(alone), Followed.model_validate(together), "nhwc", "xla")
+    variant = follows(
+        ImageObservation.model_validate(alone), Followed.model_validate(together), {"layout": "nhwc"}, "xla"
+    )
     assert [check for check in variant.checks if not check.holds] == []
 
 

@@ -18,6 +18,7 @@ from worker_process import (
 from frameworks import needs_framework
 from trainmark.equivalence import Followed, Observation, compare, follows, worker_flags, write_inputs
 from trainmark.placement import free_ports
+from trainmark.tasks.image_classification.equal_work import ImageObservation
 
 pytestmark = [pytest.mark.training, needs_framework("mindspore")]
 
@@ -32,7 +33,7 @@ def observation_flags(folder: Path) -> dict[str, Any]:
 
 def seen_in(ran: Ran) -> Observation:
     assert ran.code == 0, ran.stderr
-    return Observation.model_validate(ran.last["equivalence"])
+    return ImageObservation.model_validate(ran.last["equivalence"])
 
 
 @pytest.fixture(scope="module")
@@ -103,7 +104,7 @@ def test_a_compiled_step_is_the_same_step(tmp_path: Path, observed: Observation)
     ran = train(tmp_path, framework=MINDSPORE, **{**observation_flags(tmp_path), "compiler": "graph"})
 
     assert ran.code == 0, ran.stderr
-    variant = follows(observed, Followed.model_validate(ran.last["equivalence"]), "nchw", "graph")
+    variant = follows(observed, Followed.model_validate(ran.last["equivalence"]), {"layout": "nchw"}, "graph")
     assert [check for check in variant.checks if not check.holds] == []
 
 

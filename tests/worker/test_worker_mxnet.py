@@ -8,9 +8,10 @@ from mxnet_process import in_mxnet
 from worker_process import train
 
 from frameworks import needs_framework
-from trainmark.equivalence import Followed, Observation, follows, party, worker_flags, write_inputs
-from trainmark.workload import read_card
-from trainmark.workload.cards import CATALOG
+from trainmark.equivalence import Followed, follows, party, worker_flags, write_inputs
+from trainmark.suite import case_of
+from trainmark.tasks.image_classification.equal_work import ImageObservation
+from trainmark.workload import load_workloads
 
 pytestmark = [pytest.mark.training, needs_framework("mxnet")]
 
@@ -57,11 +58,11 @@ def test_mixed_precision_computes_in_bf16_and_keeps_its_weights_in_fp32(
 
 def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
     told = in_mxnet("""
-from trainmark_worker.arguments import parse
-from trainmark_worker.mxnet import open_training
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.mxnet.image_classification import open_training
 from trainmark_worker.mxnet.precision import PRECISIONS
-from trainmark_worker.outcomes import RunError
-from trainmark_worker.place import place_from
+from trainmark_worker.core.outcomes import RunError
+from trainmark_worker.core.place import place_from
 flags = "--framework mxnet --model mobilenet_v1 --batch-per-device 2 --image-size 32"
 training = open_training(parse(flags.split(), 1), place_from({}))
 training._precision = PRECISIONS["amp-bf16"]
@@ -100,9 +101,9 @@ def test_what_cannot_be_done_here_is_unsupported_before_any_step(
 
 def test_a_network_that_is_traced_again_is_counted_and_one_that_is_not_compiled_never() -> None:
     counts = in_mxnet("""
-from trainmark_worker.arguments import parse
-from trainmark_worker.mxnet import open_training
-from trainmark_worker.place import place_from
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.mxnet.image_classification import open_training
+from trainmark_worker.core.place import place_from
 flags = "--framework mxnet --model mobilenet_v1 --batch-per-device 2 --image-size 32 --compiler"
 counts = []
 for compiler in ("none", "hybridize"):
@@ -123,8 +124,8 @@ print(json.dumps(counts))
 
 def test_the_layout_that_is_told_is_the_one_that_was_computed_in_and_not_the_one_asked_for() -> None:
     told = in_mxnet("""
-from trainmark_worker.mxnet.network import build_model
-from trainmark_worker.mxnet.witness import Witness
+from trainmark_worker.mxnet.image_classification.network import build_model
+from trainmark_worker.mxnet.image_classification.witness import Witness
 model = build_model("mobilenet_v1", 10, "NHWC", mx.cpu())
 witness = Witness(model, "mobilenet_v1")
 # MXNet has no NHWC on a CPU: the hook is given what a GPU would have computed.
@@ -139,9 +140,9 @@ print(json.dumps([seen.activation_layout, seen.weight_layout, seen.batch_per_dev
 def test_two_ranks_never_share_a_gpu_unless_each_is_shown_its_own() -> None:
     shared, own, two = in_mxnet("""
 import os
-from trainmark_worker.mxnet.train import choose_context
-from trainmark_worker.outcomes import RunError
-from trainmark_worker.place import Place
+from trainmark_worker.mxnet.image_classification.train import choose_context
+from trainmark_worker.core.outcomes import RunError
+from trainmark_worker.core.place import Place
 second, told = Place(1, 2, 1, 2, "127.0.0.1", 1), []
 for seen, visible in ((1, None), (1, "7"), (2, None)):
     mx.context.num_gpus = lambda: seen
@@ -196,7 +197,7 @@ def test_a_loss_that_becomes_nan_is_said_and_the_run_is_kept(tmp_path: Path) -> 
 
 def test_the_networks_fit_both_layouts() -> None:
     shapes = in_mxnet("""
-from trainmark_worker.mxnet.network import build_model
+from trainmark_worker.mxnet.image_classification.network import build_model
 shapes = []
 for layout, images in (("NCHW", (1, 3, 224, 224)), ("NHWC", (1, 224, 224, 3))):
     model = build_model("resnet50_v1.5", 1000, layout, mx.cpu())
@@ -240,7 +241,7 @@ print(json.dumps(out))
 def test_waiting_for_the_engine_ends_when_an_operator_fails_or_a_rank_is_lost() -> None:
     told = in_mxnet("""
 from trainmark_worker.mxnet.progress import Progress
-from trainmark_worker.outcomes import FAILED, RunError
+from trainmark_worker.core.outcomes import FAILED, RunError
 progress = Progress(2, [mx.nd.ones((4, 4)) * 2])
 for slot in range(2):
     progress.mark(slot)
@@ -277,9 +278,9 @@ def test_the_compiled_step_is_the_uncompiled_one(tmp_path: Path) -> None:
         assert ran.code == 0, ran.stderr
         told.append(ran.last["equivalence"])
 
-    base, compiled = Observation.model_validate(told[0]), Followed.model_validate(told[1])
-    assert [check for check in party(base, "nchw", None, None).checks if not check.holds] == []
-    variant = follows(base, compiled, "nchw", "hybridize")
+    base, compiled = ImageObservation.model_validate(told[0]), Followed.model_validate(told[1])
+    assert [check for check in party(base, {"layout": "nchw"}, None, None).checks if not check.holds] == []
+    variant = follows(base, compiled, {"layout": "nchw"}, "hybridize")
     assert [check for check in variant.checks if not check.holds] == []
 
 
@@ -287,9 +288,9 @@ def test_the_compiled_step_is_the_uncompiled_one(tmp_path: Path) -> None:
 
 
 def test_the_card_says_beforehand_what_mxnet_lacks() -> None:
-    card = read_card(CATALOG / "trainmark-mxnet.yaml").card
+    card = load_workloads().find(case_of(framework="mxnet")).card
 
-    assert set(card.axes["precision"].values or {}) == {"fp32", "amp-bf16", "amp-fp16"}
-    lacking = [gap.when for gap in card.gaps if gap.when["device"] == "cpu"]
+    assert set(card.axes["precision"].choices or ()) == {"fp32", "amp-bf16", "amp-fp16"}
+    lacking = [gap.when for gap in card.gaps]
     assert {"precision": "amp-fp16", "device": "cpu"} in lacking
     assert {"layout": "nhwc", "device": "cpu"} in lacking

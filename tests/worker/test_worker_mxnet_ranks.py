@@ -91,9 +91,9 @@ def test_the_ranks_share_out_the_images_without_overlap_and_shuffle_them_each_ep
     data = write_colours(tmp_path / "data", list(range(7)) * 2)
 
     parts = in_mxnet(f"""
-from trainmark_worker.arguments import parse
-from trainmark_worker.mxnet.loaders import open_loader
-from trainmark_worker.place import Place
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.mxnet.image_classification.loaders import open_loader
+from trainmark_worker.core.place import Place
 flags = "--framework mxnet --batch-per-device 3 --image-size 32 --classes 7 --data {data}".split()
 parts = []
 for rank in range(2):
@@ -114,9 +114,9 @@ def test_an_image_gets_another_crop_in_another_epoch(tmp_path: Path) -> None:
     data = write_records(tmp_path / "data", [(0, jpeg.read_bytes())])
 
     sums = in_mxnet(f"""
-from trainmark_worker.arguments import parse
-from trainmark_worker.mxnet.loaders import open_loader
-from trainmark_worker.place import place_from
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.mxnet.image_classification.loaders import open_loader
+from trainmark_worker.core.place import place_from
 flags = "--framework mxnet --batch-per-device 1 --image-size 32 --classes 1 --data {data}".split()
 feed = open_loader(parse(flags, 1), place_from({{}}), mx.cpu())
 print(json.dumps([float(feed.next()[0].sum().asscalar()) for _ in range(6)]))

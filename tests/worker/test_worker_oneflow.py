@@ -16,9 +16,10 @@ import pytest
 from worker_process import SMALL, START, Ran, make_images, rank_variables, read_events
 
 from frameworks import framework_python, needs_framework
-from trainmark.equivalence import Observation, compare, party, worker_flags, write_inputs
+from trainmark.equivalence import compare, party, worker_flags, write_inputs
 from trainmark.suite import Case, Device
-from trainmark.worker.architectures import ARCHITECTURES
+from trainmark.tasks.image_classification.equal_work import ImageObservation
+from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES
 from trainmark.workload import find_gap, load_workloads
 
 PYTORCH = framework_python("pytorch")
@@ -101,8 +102,8 @@ def test_its_steps_are_those_of_the_description_and_of_the_pytorch_worker(
     for framework in ("oneflow", "pytorch"):
         ran = train(tmp_path, stand_in, {**flags, "device": "cpu"}, framework)
         assert ran.code == 0, ran.stderr
-        seen.append(Observation.model_validate(ran.last["equivalence"]))
-    alone = party(seen[0], "nchw", None, "cpu")
+        seen.append(ImageObservation.model_validate(ran.last["equivalence"]))
+    alone = party(seen[0], {"layout": "nchw"}, None, "cpu")
     beside = compare(*seen)
     assert [check for check in (*alone.checks, *beside.checks) if not check.holds] == []
 

@@ -25,6 +25,7 @@ from worker_process import (
 from frameworks import framework_python, needs_framework
 from trainmark.equivalence import Followed, Observation, compare, follows, party, worker_flags, write_inputs
 from trainmark.placement import free_ports
+from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.workload import read_card
 
 PADDLE = "paddle"
@@ -36,10 +37,10 @@ OPENED = f"""
 import json, os, sys
 sys.path.insert(0, {str(WORKER)!r})
 import start
-from trainmark_worker.arguments import parse
-from trainmark_worker.outcomes import RunError
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.paddle import stopped_by, train
-from trainmark_worker.place import place_from
+from trainmark_worker.core.place import place_from
 
 def opened(*flags):
     small = ["--model=mobilenet_v1", "--batch-per-device=2", "--image-size=32", "--threads=1", "--device=cpu"]
@@ -141,7 +142,7 @@ def test_on_a_gpu_cudnns_algorithms_are_searched_for_and_a_rank_has_its_own() ->
     told, searched = in_paddle("""
 import paddle
 from trainmark_worker.paddle.device import algorithm_search, choose_device
-from trainmark_worker.place import Place
+from trainmark_worker.core.place import Place
 # What PaddlePaddle for CPUs lacks: its flag, and devices.
 flags, chosen = {"FLAGS_cudnn_exhaustive_search": False}, []
 paddle.set_flags, paddle.get_flags = flags.update, lambda names: flags
@@ -232,7 +233,7 @@ def test_a_network_computes_the_same_in_both_layouts() -> None:
     apart = in_paddle("""
 import paddle
 from trainmark_worker.paddle import observing
-from trainmark_worker.paddle.networks import Options, build_network
+from trainmark_worker.paddle.image_classification.networks import Options, build_network
 images, apart = paddle.randn([2, 3, 96, 96]), []
 for model in ("resnet50_v1.5", "mobilenet_v1"):
     nchw, nhwc = (build_network(model, 10, Options(layout, False)) for layout in ("nchw", "nhwc"))
@@ -424,7 +425,7 @@ def observe(tmp_path: Path, framework: str, model: str, compiler: str = "none", 
 
 def seen_in(ran: Ran) -> Observation:
     assert ran.code == 0, ran.stderr
-    return Observation.model_validate(ran.last["equivalence"])
+    return ImageObservation.model_validate(ran.last["equivalence"])
 
 
 @pytest.fixture(scope="module")
@@ -445,7 +446,9 @@ def test_a_compiled_step_is_the_one_that_is_not(tmp_path: Path, observed: Observ
     ran = observe(tmp_path, PADDLE, "mobilenet_v1", "to_static")
 
     assert ran.code == 0, ran.stderr
-    variant = follows(observed, Followed.model_validate(ran.last["equivalence"]), "nchw", "to_static")
+    variant = follows(
+        observed, Followed.model_validate(ran.last["equivalence"]), {"layout": "nchw"}, "to_static"
+    )
     assert [check for check in variant.checks if not check.holds] == []
 
 
@@ -455,7 +458,7 @@ def test_a_step_is_that_of_pytorch(tmp_path: Path, observed: Observation, model:
     mine = observed if model == observed.model else seen_in(observe(tmp_path, PADDLE, model))
     theirs = seen_in(observe(tmp_path, "pytorch", model))
 
-    checks = [*party(mine, "nchw", None, None).checks, *compare(mine, theirs).checks]
+    checks = [*party(mine, {"layout": "nchw"}, None, None).checks, *compare(mine, theirs).checks]
     assert [check for check in checks if not check.holds] == []
     # Closer than the certificate asks of any pair: what these two were seen to reach, with a margin.
     first, other = mine.steps[0], theirs.steps[0]

@@ -8,15 +8,17 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.worker.architectures import ARCHITECTURES
-from trainmark.worker.arguments import parse
-from trainmark.worker.events import EventWriter
-from trainmark.worker.place import place_from
-from trainmark.worker.report import RankTotals, step_events, summary
-from trainmark.worker.window import Timeline
+from trainmark.worker.core.arguments import parse
+from trainmark.worker.core.events import EventWriter
+from trainmark.worker.core.place import place_from
+from trainmark.worker.core.report import RankTotals, step_events, summary
+from trainmark.worker.core.window import Timeline
+from trainmark.worker.tasks.image_classification import TASK
+from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES
 
 START = Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker" / "start.py"
 
+SETTINGS = parse(["--framework", "pytorch"], world_size=1)
 TIMELINE = Timeline(
     first_step_s=5.0,
     step_s=[5.0, 0.5, 0.25, 0.25],
@@ -90,7 +92,7 @@ def test_an_event_has_the_shape_of_dlloggers_stream() -> None:
 
 
 def test_throughput_is_all_samples_over_the_slowest_ranks_window() -> None:
-    told = summary(TIMELINE, [rank(), rank(window_ns=800_000_000)], [7.0] * 4, "process")
+    told = summary(SETTINGS, TASK, TIMELINE, [rank(), rank(window_ns=800_000_000)], [7.0] * 4, "process")
 
     assert told["window_s"] == 0.8
     assert told["samples"] == 128
@@ -99,7 +101,7 @@ def test_throughput_is_all_samples_over_the_slowest_ranks_window() -> None:
 
 
 def test_ranks_that_hold_different_parameters_are_suspect() -> None:
-    told = summary(TIMELINE, [rank(), rank(digest=2)], [7.0] * 4, "process")
+    told = summary(SETTINGS, TASK, TIMELINE, [rank(), rank(digest=2)], [7.0] * 4, "process")
 
     assert told["ranks_agree"] is False
     assert [entry["code"] for entry in told["suspect"]] == ["ranks-disagree"]
@@ -109,8 +111,8 @@ def test_a_loss_that_is_not_finite_is_null_in_its_step_and_suspect_in_the_end() 
     losses = [7.0, 6.9, float("nan"), float("inf")]
     settings = parse(["--framework", "pytorch", "--steps", "4", "--warmup-steps", "2"], world_size=1)
 
-    events = step_events(settings, TIMELINE, losses, [0.0] * 4, epoch_images=100, global_batch=40)
-    told = summary(TIMELINE, [rank()], losses, "process")
+    events = step_events(settings, TIMELINE, losses, [0.0] * 4, epoch_samples=100, global_batch=40)
+    told = summary(SETTINGS, TASK, TIMELINE, [rank()], losses, "process")
 
     assert [data["loss"] for _, data, _ in events] == [7.0, 6.9, None, None]
     assert events[2][1]["loss_finite"] is False
@@ -121,7 +123,7 @@ def test_a_loss_that_is_not_finite_is_null_in_its_step_and_suspect_in_the_end() 
 def test_steps_have_their_phase_their_epoch_and_the_time_at_which_they_ended() -> None:
     settings = parse(["--framework", "pytorch", "--steps", "4", "--warmup-steps", "2"], world_size=1)
 
-    events = step_events(settings, TIMELINE, [7.0] * 4, [0.0] * 4, epoch_images=100, global_batch=40)
+    events = step_events(settings, TIMELINE, [7.0] * 4, [0.0] * 4, epoch_samples=100, global_batch=40)
 
     assert [step for step, _, _ in events] == [[0, 0], [0, 1], [0, 2], [1, 3]]
     assert [data["phase"] for _, data, _ in events] == ["first_step", "warmup", "measured", "measured"]
@@ -129,7 +131,7 @@ def test_steps_have_their_phase_their_epoch_and_the_time_at_which_they_ended() -
 
 
 def test_compiling_in_the_window_is_suspect() -> None:
-    told = summary(TIMELINE, [rank(), rank(compiled=1)], [7.0] * 4, "process")
+    told = summary(SETTINGS, TASK, TIMELINE, [rank(), rank(compiled=1)], [7.0] * 4, "process")
 
     assert [entry["code"] for entry in told["suspect"]] == ["compiled-in-window"]
 

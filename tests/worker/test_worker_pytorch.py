@@ -78,10 +78,10 @@ def test_a_run_says_which_layout_weights_and_activations_really_had(tmp_path: Pa
 
 def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
     told = in_pytorch("""
-from trainmark_worker.arguments import parse
-from trainmark_worker.outcomes import RunError
-from trainmark_worker.place import place_from
-from trainmark_worker.pytorch import open_training
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.core.outcomes import RunError
+from trainmark_worker.core.place import place_from
+from trainmark_worker.pytorch.image_classification import open_training
 flags = "--framework pytorch --model mobilenet_v1 --precision amp-bf16 --batch-per-device 2 --image-size 32"
 training = open_training(parse(flags.split(), 1), place_from({}))
 training.autocast = torch.autocast("cpu", enabled=False)
@@ -124,7 +124,7 @@ def test_what_cannot_be_done_here_is_unsupported_before_any_step(
 
 def test_resnet50_has_its_parameters_and_strides_in_the_3x3() -> None:
     count, strided, shape = in_pytorch("""
-from trainmark_worker.pytorch.models import build_model, count_parameters
+from trainmark_worker.pytorch.image_classification.models import build_model, count_parameters
 model = build_model("resnet50_v1.5", 1000)
 strided = [name for name, m in model.named_modules() if isinstance(m, torch.nn.Conv2d) and m.stride == (2, 2)]
 model.eval()
@@ -141,9 +141,9 @@ print(json.dumps([count_parameters(model), strided, shape]))
 
 def test_batch_norm_does_not_decay_unless_asked() -> None:
     groups = in_pytorch("""
-from trainmark_worker.arguments import parse
-from trainmark_worker.pytorch.models import build_model
-from trainmark_worker.pytorch.train import make_optimizer
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.pytorch.image_classification.models import build_model
+from trainmark_worker.pytorch.image_classification.train import make_optimizer
 model = build_model("mobilenet_v1", 1000)
 out = []
 for extra in ([], ["--bn-weight-decay"]):
@@ -165,8 +165,8 @@ print(json.dumps(out))
 
 def test_a_skipped_first_step_leaves_no_rubbish_in_the_momentum() -> None:
     finite = in_pytorch("""
-from trainmark_worker.arguments import parse
-from trainmark_worker.pytorch.train import make_optimizer
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.pytorch.image_classification.train import make_optimizer
 model = torch.nn.Linear(64, 64)
 optimizer = make_optimizer(model, parse(["--framework", "pytorch"], 1))
 scaler = torch.amp.GradScaler("cpu")
@@ -185,9 +185,9 @@ print(json.dumps([bool(torch.isfinite(model.weight).all()), moved]))
 
 def test_label_smoothing_changes_the_loss_by_its_formula() -> None:
     loss, expected = in_pytorch("""
-from trainmark_worker.arguments import parse
-from trainmark_worker.place import place_from
-from trainmark_worker.pytorch import open_training
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.core.place import place_from
+from trainmark_worker.pytorch.image_classification import open_training
 flags = "--framework pytorch --model mobilenet_v1 --batch-per-device 2 --image-size 32 --label-smoothing 0.3"
 training = open_training(parse(flags.split(), 1), place_from({}))
 logits, labels = torch.randn(5, 10), torch.arange(5)
@@ -245,10 +245,10 @@ def test_what_nvjpeg_refuses_is_given_to_pillow_and_what_is_cut_off_is_named(tmp
     shapes, alone, said = in_pytorch(f"""
 # There is no GPU here: in its place stands a decoder that refuses what nvJPEG does, everything but a JPEG.
 from pathlib import Path
-from trainmark_worker.decoding import choose_decoder
-from trainmark_worker.images import Draw, ImageList
-from trainmark_worker.outcomes import RunError
-from trainmark_worker.pytorch.loaders.nvjpeg import NvjpegFeed
+from trainmark_worker.tasks.image_classification.decoding import choose_decoder
+from trainmark_worker.tasks.image_classification.images import Draw, ImageList
+from trainmark_worker.core.outcomes import RunError
+from trainmark_worker.pytorch.image_classification.loaders.nvjpeg import NvjpegFeed
 class OnCpu(NvjpegFeed):
     def __init__(self):
         self._device, self.batches = torch.device("cpu"), []

@@ -68,10 +68,13 @@ def test_torchrun_starts_it(tmp_path: Path) -> None:
     assert read_events(events)[-1]["data"]["world_size"] == 2
 
 
-def test_a_rank_that_is_killed_ends_the_other_one_which_says_that_it_lost_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("gradients", ["ddp", "flat"])
+def test_a_rank_that_is_killed_ends_the_other_one_which_says_that_it_lost_it(
+    tmp_path: Path, gradients: str
+) -> None:
     events = tmp_path / "events.jsonl"
     port = free_ports(1)
-    endless = {"steps": "100000"}
+    endless = {"steps": "100000", "gradients": gradients}
     first, second = (start_rank(endless, events, rank_variables(rank, 2, port)) for rank in range(2))
     try:
         assert first.stdout is not None

@@ -6,10 +6,10 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.worker.arguments import Recipe
-from trainmark.worker.schedule import learning_rates
+from trainmark.worker.core.schedule import learning_rates
+from trainmark.worker.tasks.image_classification.settings import ImageRecipe
 
-RECIPE = Recipe(
+RECIPE = ImageRecipe(
     learning_rate=0.8,
     momentum=0.875,
     weight_decay=0.0,
@@ -23,13 +23,13 @@ RECIPE = Recipe(
 
 
 def test_the_warm_up_rises_by_the_same_amount_each_step_to_the_full_rate() -> None:
-    rates = learning_rates(RECIPE, steps=8, epoch_images=40, global_batch=10)
+    rates = learning_rates(RECIPE, steps=8, epoch_samples=40, global_batch=10)
 
     assert rates == [0.8 * (step / 8) for step in range(1, 9)]
 
 
 def test_cosine_is_half_way_down_in_the_middle_and_zero_at_the_end() -> None:
-    rates = learning_rates(RECIPE, steps=50, epoch_images=40, global_batch=10)
+    rates = learning_rates(RECIPE, steps=50, epoch_samples=40, global_batch=10)
 
     assert rates[8] == 0.8
     assert math.isclose(rates[24], 0.4)
@@ -40,7 +40,7 @@ def test_cosine_is_half_way_down_in_the_middle_and_zero_at_the_end() -> None:
 def test_the_step_schedule_divides_by_ten_at_epochs_30_60_and_80() -> None:
     recipe = replace(RECIPE, schedule="step", warmup_epochs=0, epochs=90)
 
-    rates = learning_rates(recipe, steps=90, epoch_images=10, global_batch=10)
+    rates = learning_rates(recipe, steps=90, epoch_samples=10, global_batch=10)
 
     assert [rates[epoch] for epoch in (0, 29, 30, 60, 80)] == [0.8, 0.8, 0.08, 0.008, 0.0008]
 

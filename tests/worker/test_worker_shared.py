@@ -4,6 +4,7 @@ import math
 import re
 import threading
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,26 +13,38 @@ import pytest
 from worker_process import make_images
 
 from trainmark.placement import free_ports
-from trainmark.worker.arguments import Settings, parse
-from trainmark.worker.choices import one_of, own_gpu, require_version
-from trainmark.worker.facts import Expected, Facts, Seen, as_asked, layout_by_axes
-from trainmark.worker.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
-from trainmark.worker.feed import LoadedFeed, noise
-from trainmark.worker.images import Draw
-from trainmark.worker.loading import Photos, collate
-from trainmark.worker.outcomes import FAILED, OOM, RunError
-from trainmark.worker.peers import Peers
-from trainmark.worker.place import Place
-from trainmark.worker.ranks import Ranks
-from trainmark.worker.training import Training
-from trainmark.worker.window import EventMarks, HostMarks
+from trainmark.worker.core.arguments import parse
+from trainmark.worker.core.choices import one_of, own_gpu, require_version
+from trainmark.worker.core.facts import Expected, Facts, as_asked
+from trainmark.worker.core.failures import (
+    LOST_PEER,
+    OUT_OF_MEMORY,
+    Known,
+    first_known,
+    lost_peer,
+    out_of_memory,
+)
+from trainmark.worker.core.feed import LoadedFeed
+from trainmark.worker.core.outcomes import FAILED, OOM, RunError
+from trainmark.worker.core.peers import Peers
+from trainmark.worker.core.place import Place
+from trainmark.worker.core.ranks import Ranks
+from trainmark.worker.core.window import EventMarks, HostMarks
+from trainmark.worker.tasks.image_classification import TASK
+from trainmark.worker.tasks.image_classification.facts import Seen, layout_by_axes
+from trainmark.worker.tasks.image_classification.images import Draw
+from trainmark.worker.tasks.image_classification.loading import Photos, collate
+from trainmark.worker.tasks.image_classification.settings import ImageSettings
+from trainmark.worker.tasks.image_classification.training import ImageTraining
 
 ALONE = Place(0, 1, 0, 1, None, None)
 FLAGS = ["--framework=pytorch", "--batch-per-device=4", "--image-size=16", "--classes=10", "--steps=3"]
 
 
-def settings(*more: str) -> Settings:
-    return parse([*FLAGS, "--warmup-steps=1", *more], 1)
+def settings(*more: str) -> ImageSettings:
+    parsed = parse([*FLAGS, "--warmup-steps=1", *more], 1)
+    assert isinstance(parsed, ImageSettings)
+    return parsed
 
 
 # Which GPU is whose.
@@ -91,7 +104,7 @@ def test_a_version_that_is_too_old_is_said_to_be_so(version: str) -> None:
 
 # What was seen against what was asked.
 
-SEEN = Seen("float32", "float32", "nchw", "either", 4, tf32_matmul=False, tf32_convolution=False)
+SEEN = Seen("float32", "float32", 4, False, False, activation_layout="nchw", weight_layout="either")
 ASKED = {
     "compute_dtype": "float32",
     "weight_dtype": "float32",
@@ -109,21 +122,21 @@ def test_every_key_that_differs_from_what_was_asked_is_invalid(name: str) -> Non
     other: Any = "float64" if isinstance(ASKED[name], str) else not ASKED[name]
 
     with pytest.raises(RunError, match=f"invalid: {name} of the first step was {other}, not {ASKED[name]}"):
-        as_asked(SEEN._replace(**{name: other}), ASKED, "cuda")
+        as_asked(replace(SEEN, **{name: other}), ASKED, "cuda")
 
 
 def test_what_cannot_be_seen_is_declared_or_the_run_is_invalid() -> None:
-    blind = SEEN._replace(compute_dtype=None, tf32_matmul=None)
+    blind = replace(SEEN, compute_dtype=None, tf32_matmul=None)
 
     with pytest.raises(RunError, match="invalid: compute_dtype of the first step was not seen"):
         as_asked(blind, ASKED, "cuda")
-    declared = as_asked(blind._replace(unseen=("tf32_matmul", "compute_dtype")), ASKED, "cuda")
+    declared = as_asked(replace(blind, unseen=("tf32_matmul", "compute_dtype")), ASKED, "cuda")
     assert declared["compute_dtype"] is None
     assert declared["unseen"] == ["compute_dtype", "tf32_matmul"]
 
 
 def test_a_cpu_has_no_tf32() -> None:
-    found = as_asked(SEEN._replace(tf32_matmul=None, tf32_convolution=None), ASKED, "cpu")
+    found = as_asked(replace(SEEN, tf32_matmul=None, tf32_convolution=None), ASKED, "cpu")
 
     assert (found["tf32_matmul"], found["tf32_convolution"], found.get("unseen")) == (False, False, None)
 
@@ -144,10 +157,10 @@ def test_a_layout_is_told_by_where_the_channels_are(shape: tuple[int, ...], layo
 # The training that is the same for all.
 
 
-class Mean(Training):
+class Mean(ImageTraining):
     """Trains nothing: its batch is its input, and its loss the mean of the images."""
 
-    def __init__(self, asked: Settings, ranks: Ranks) -> None:
+    def __init__(self, asked: ImageSettings, ranks: Ranks) -> None:
         super().__init__(asked, ranks, HostMarks(asked.steps + 1), lambda images, labels: (images, labels))
         self.seen_losses: list[float] = []
         self.weight = np.ones(3, np.float32)
@@ -180,7 +193,7 @@ class TwoRanks(Ranks):
 
 
 def test_the_synthetic_batch_is_each_ranks_own_and_always_the_same() -> None:
-    first, again, other = (noise(settings(), rank) for rank in (0, 0, 1))
+    first, again, other = (TASK.synthetic(settings(), rank) for rank in (0, 0, 1))
 
     assert first[0].shape == (4, 3, 16, 16)
     assert (first[0].dtype, first[1].dtype) == (np.float32, np.int64)

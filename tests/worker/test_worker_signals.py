@@ -12,7 +12,7 @@ POOL_THAT_REPLACES_ITS_PROCESSES = f"""
 import multiprocessing, os, sys, time
 sys.path.insert(0, {str(WORKER)!r})
 import start
-from trainmark_worker.signals import exit_when_told
+from trainmark_worker.core.signals import exit_when_told
 
 exit_when_told(rank=0)
 pool = multiprocessing.get_context("fork").Pool(2)

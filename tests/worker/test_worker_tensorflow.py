@@ -11,6 +11,7 @@ from worker_process import Ran, make_images, train
 
 from frameworks import needs_framework
 from trainmark.equivalence import Followed, Observation, compare, follows, party
+from trainmark.tasks.image_classification.equal_work import ImageObservation
 
 pytestmark = [pytest.mark.training, needs_framework(TENSORFLOW)]
 
@@ -249,7 +250,7 @@ def failing(checks: Any) -> list[Any]:
 def observed(tmp_path_factory: pytest.TempPathFactory) -> Observation:
     """Three steps of MobileNetV1, eager."""
     folder = tmp_path_factory.mktemp("observed")
-    return Observation.model_validate(three_steps(folder, TENSORFLOW, "mobilenet_v1", layout="nhwc"))
+    return ImageObservation.model_validate(three_steps(folder, TENSORFLOW, "mobilenet_v1", layout="nhwc"))
 
 
 @pytest.mark.parametrize(("compiler", "layout"), [("graph", "nchw"), ("xla", "nhwc")])
@@ -258,23 +259,25 @@ def test_a_compiled_step_is_the_eager_one(
 ) -> None:
     done = three_steps(tmp_path, TENSORFLOW, "mobilenet_v1", compiler=compiler, layout=layout)
 
-    assert failing(follows(observed, Followed.model_validate(done), layout, compiler).checks) == []
+    assert (
+        failing(follows(observed, Followed.model_validate(done), {"layout": layout}, compiler).checks) == []
+    )
 
 
 def test_two_ranks_with_one_batch_make_the_update_of_one(tmp_path: Path, observed: Observation) -> None:
     done = three_steps(tmp_path, TENSORFLOW, "mobilenet_v1", 2, layout="nhwc", compiler="graph")
 
-    assert failing(follows(observed, Followed.model_validate(done), "nhwc", "graph").checks) == []
+    assert failing(follows(observed, Followed.model_validate(done), {"layout": "nhwc"}, "graph").checks) == []
 
 
 @needs_framework("pytorch")
 def test_a_step_is_pytorchs(tmp_path: Path) -> None:
     mine, theirs = (
-        Observation.model_validate(three_steps(tmp_path, framework, "resnet50_v1.5", layout=layout))
+        ImageObservation.model_validate(three_steps(tmp_path, framework, "resnet50_v1.5", layout=layout))
         for framework, layout in ((TENSORFLOW, "nhwc"), ("pytorch", "nchw"))
     )
 
-    assert failing([*party(mine, "nhwc", None, None).checks, *compare(mine, theirs).checks]) == []
+    assert failing([*party(mine, {"layout": "nhwc"}, None, None).checks, *compare(mine, theirs).checks]) == []
     # Closer than the certificate asks of any pair.
     for one, other in zip(mine.steps, theirs.steps, strict=True):
         assert one.loss == pytest.approx(other.loss, rel=1e-5)

@@ -120,7 +120,7 @@ def test_a_rank_that_is_killed_ends_the_other_one_which_says_that_it_lost_it(tmp
 def test_ranks_share_out_the_images_and_see_each_once_an_epoch(data: Path) -> None:
     rows = in_tensorflow(
         """
-from trainmark_worker.tensorflow.loaders import find_source
+from trainmark_worker.tensorflow.image_classification.loaders import find_source
 told = []
 for flags in json.loads(sys.argv[1]):
     source = find_source(settings(*flags))
@@ -150,7 +150,7 @@ def test_threads_of_the_loader_change_nothing_in_what_is_trained(data: Path) -> 
     sums = in_tensorflow(
         """
 from trainmark_worker.tensorflow.device import Device
-from trainmark_worker.tensorflow.loaders import find_source, open_loader
+from trainmark_worker.tensorflow.image_classification.loaders import find_source, open_loader
 told = []
 for flags in json.loads(sys.argv[1]):
     for workers in ("0", "3"):
@@ -252,7 +252,7 @@ def _end_of_feeds(flags: list[list[str]]) -> Any:
     return in_tensorflow(
         """
 from trainmark_worker.tensorflow.device import Device
-from trainmark_worker.tensorflow.loaders import find_source, open_loader
+from trainmark_worker.tensorflow.image_classification.loaders import find_source, open_loader
 
 def two_epochs(own):
     feed = open_loader(find_source(own), own, ALONE, Device("cpu", None))

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.worker.window import HostMarks, Steps, measure, slots_for
+from trainmark.worker.core.window import HostMarks, Steps, measure, slots_for
 
 
 class Clock:

@@ -8,22 +8,23 @@ import pytest
 import yaml
 
 from trainmark.errors import InputError
-from trainmark.logs.formats import find_format
 from trainmark.measure.rules import find_rule
-from trainmark.suite import Case, Device, Precision
-from trainmark.worker.arguments import parse
+from trainmark.programs import find_format
+from trainmark.suite import Case, Device, Precision, case_of
+from trainmark.worker.core.arguments import parse
 from trainmark.workload import (
     BuiltinSource,
     Launcher,
     UnsupportedByCard,
     Values,
+    Workload,
     commit_of,
     find_gap,
     load_workloads,
     program_words,
     read_card,
 )
-from trainmark.workload.cards import CATALOG
+from trainmark.workload.cards import shipped
 
 CARD: dict[str, Any] = {
     "name": "mine",
@@ -58,15 +59,13 @@ def values(folder: Path) -> Values:
     return Values(20, 5, 2, 1, 1, folder / "events.jsonl", "synthetic")
 
 
-@pytest.mark.parametrize("path", sorted(CATALOG.glob("*.yaml")), ids=lambda path: path.stem)
-def test_every_card_that_is_shipped_reads(path: Path) -> None:
-    workload = read_card(path)
+@pytest.mark.parametrize("workload", shipped(), ids=lambda found: f"{found.card.name}-{found.card.framework}")
+def test_every_card_that_is_shipped_reads(workload: Workload) -> None:
     assert find_format(workload.card.log_format)
     assert workload.card.rule is None or find_rule(workload.card.rule)
     if isinstance(workload.card.source, BuiltinSource):
         assert Path(workload.card.command[0].replace("{source}", str(workload.source))).exists()
     else:
-        assert path.stem == workload.card.name
         assert not workload.source.is_absolute()
 
 
@@ -77,19 +76,19 @@ def test_a_folder_counts_from_the_cards_own_file(folder: Path) -> None:
 
 def test_a_case_gets_the_card_of_its_workload_and_framework(folder: Path) -> None:
     workloads = load_workloads([written(folder)])
-    assert workloads.find(Case(workload="mine", framework="jax")).source == folder / "code"
-    assert workloads.find(Case()).card.name == "trainmark"
+    assert workloads.find(case_of(workload="mine", framework="jax")).source == folder / "code"
+    assert workloads.find(case_of()).card.name == "trainmark"
     with pytest.raises(
         InputError, match=r"workload 'mine' has no card for framework 'pytorch' \(it has: jax\)"
     ):
-        workloads.find(Case(workload="mine"))
+        workloads.find(case_of(workload="mine"))
     with pytest.raises(InputError, match="no workload 'mien'; did you mean 'mine'"):
-        workloads.find(Case(workload="mien", framework="jax"))
+        workloads.find(case_of(workload="mien", framework="jax"))
 
 
 def test_a_card_of_the_users_takes_the_place_of_a_built_in_one(folder: Path) -> None:
     path = written(folder, name="trainmark", framework="pytorch")
-    assert load_workloads([path]).find(Case()).source == folder / "code"
+    assert load_workloads([path]).find(case_of()).source == folder / "code"
 
 
 def test_two_cards_of_one_suite_for_the_same_case_are_refused(folder: Path) -> None:
@@ -173,7 +172,7 @@ def test_a_card_that_is_no_mapping_is_told(folder: Path) -> None:
 
 def test_the_values_of_an_axis_are_all_that_the_program_can_do(folder: Path) -> None:
     workload = read_card(written(folder))
-    case = Case(workload="mine", framework="jax", precision=Precision.BF16)
+    case = case_of(workload="mine", framework="jax", precision=Precision.BF16)
     assert program_words(case, workload, values(folder))[1:] == ("--steps", "20", "--bf16")
     with pytest.raises(
         UnsupportedByCard, match=r"has no precision 'tf32' \(it has: fp32, bf16\)|did you mean"
@@ -183,25 +182,25 @@ def test_the_values_of_an_axis_are_all_that_the_program_can_do(folder: Path) -> 
 
 def test_options_are_passed_in_the_words_of_the_card(folder: Path) -> None:
     workload = read_card(written(folder))
-    case = Case(workload="mine", framework="jax", options={"deep": True})
+    case = case_of(workload="mine", framework="jax", options={"deep": True})
     assert program_words(case, workload, values(folder))[-1] == "--deep=true"
     with pytest.raises(UnsupportedByCard, match="has no option 'deap'; did you mean 'deep'"):
         program_words(case.model_copy(update={"options": {"deap": 1}}), workload, values(folder))
 
 
 def test_the_built_in_worker_takes_every_word_that_its_card_gives_it(folder: Path) -> None:
-    workload = load_workloads().find(Case())
+    workload = load_workloads().find(case_of())
     card, said = workload.card, {"schedule": "step", "bn_weight_decay": True, "loss_scale": 128}
     options = {name: said.get(name, 1) for name in card.options}
     points: list[dict[str, Any]] = [
-        {axis: value} for axis, rule in card.axes.items() for value in rule.values or ()
+        {axis: value} for axis, rule in card.axes.items() for value in rule.choices or ()
     ]
     for point in [*points, *({"precision": precision} for precision in Precision), {"options": options}]:
         words = program_words(Case.model_validate(point), workload, values(folder))
         settings = parse(words[1:], world_size=1)
         assert all(getattr(settings, axis) == value for axis, value in point.items() if axis != "options")
         if "options" in point:
-            recipe = settings.recipe
+            recipe: Any = settings.recipe
             assert (recipe.schedule, recipe.bn_weight_decay, recipe.loss_scale) == ("step", True, 128)
             assert (recipe.epochs, recipe.warmup_epochs, recipe.momentum) == (1, 1, 1.0)
 
@@ -210,7 +209,7 @@ def test_an_option_can_list_its_values(folder: Path) -> None:
     workload = read_card(
         written(folder, options={"checkpoints": {"true": [], "false": ["--no-checkpoints"]}})
     )
-    case = Case(workload="mine", framework="jax", options={"checkpoints": False})
+    case = case_of(workload="mine", framework="jax", options={"checkpoints": False})
     assert program_words(case, workload, values(folder))[-1] == "--no-checkpoints"
     assert "--no-checkpoints" not in program_words(
         case.model_copy(update={"options": {"checkpoints": True}}), workload, values(folder)
@@ -251,14 +250,14 @@ def test_a_program_is_given_the_batch_that_it_counts(folder: Path, counts: str, 
     }
     scaling = {"learning_rate": 0.256, "batch": 256}
     workload = read_card(written(folder, axes=axes, scaling=scaling, command=["{learning_rate}"]))
-    case = Case(workload="mine", framework="jax", batch_per_device=32, nodes=2, devices_per_node=4)
+    case = case_of(workload="mine", framework="jax", batch_per_device=32, nodes=2, devices_per_node=4)
     assert program_words(case, workload, values(folder)) == ("0.256", "-b", batch)
 
 
 def test_a_card_without_a_commit_wants_one_from_the_case(folder: Path) -> None:
     source = {name: value for name, value in GIT.items() if name != "commit"}
     workload = read_card(written(folder, source=source))
-    case = Case(workload="mine", framework="jax")
+    case = case_of(workload="mine", framework="jax")
     with pytest.raises(
         UnsupportedByCard,
         match=r"does not say which commit of https://example\.org/code; give the",
@@ -272,33 +271,30 @@ def test_a_card_without_a_commit_wants_one_from_the_case(folder: Path) -> None:
 
 def test_a_case_can_name_another_commit_than_its_card(folder: Path) -> None:
     card = read_card(written(folder, source=GIT)).card
-    case = Case(workload="mine", framework="jax", options={"commit": "c" * 40})
+    case = case_of(workload="mine", framework="jax", options={"commit": "c" * 40})
     assert commit_of(case.model_copy(update={"options": {}}), card) == GIT["commit"]
     assert commit_of(case, card) == "c" * 40
 
 
 def test_a_programs_gap_is_told_for_the_device_that_it_would_compute_on() -> None:
-    card = load_workloads().find(Case(workload="oneflow-benchmark", framework="oneflow")).card
-    case = Case(workload="oneflow-benchmark", framework="oneflow")
+    card = load_workloads().find(case_of(workload="oneflow-benchmark", framework="oneflow")).card
+    case = case_of(workload="oneflow-benchmark", framework="oneflow")
     assert find_gap(case, card, Device.CPU) == "the program trains on NVIDIA GPUs only"
     assert find_gap(case, card, Device.CUDA) is None
 
 
-EXTERNAL = sorted(
-    {path.stem for path in CATALOG.glob("*.yaml")} - {p.stem for p in CATALOG.glob("trainmark-*")}
-)
+EXTERNAL = [found for found in shipped() if not isinstance(found.card.source, BuiltinSource)]
 
 
-@pytest.mark.parametrize("name", EXTERNAL)
+@pytest.mark.parametrize("workload", EXTERNAL, ids=lambda found: found.card.name)
 def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
-    tmp_path: Path, name: str
+    tmp_path: Path, workload: Workload
 ) -> None:
-    workload = read_card(CATALOG / f"{name}.yaml")
     card = workload.card
     plain: dict[str, Any] = {"workload": card.name, "framework": card.framework, "data": "imagenet"}
-    plain |= {axis: next(iter(rule.values)) for axis, rule in card.axes.items() if rule.values}
+    plain |= {axis: rule.choices[0] for axis, rule in card.axes.items() if rule.choices}
     points: list[dict[str, Any]] = [
-        {axis: value} for axis, rule in card.axes.items() for value in rule.values or ()
+        {axis: value} for axis, rule in card.axes.items() for value in rule.choices or ()
     ]
     choices = {name: tuple(said) if isinstance(said, dict) else (1,) for name, said in card.options.items()}
     points += [{"options": {option: value}} for option, values in choices.items() for value in values]

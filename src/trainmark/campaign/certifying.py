@@ -5,6 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -21,6 +22,7 @@ from trainmark.equivalence import (
     Party,
     Variant,
     certify,
+    equal_work_of,
     follows,
     party,
     write_inputs,
@@ -28,8 +30,8 @@ from trainmark.equivalence import (
 from trainmark.errors import InputError, nearest
 from trainmark.files import write_atomically
 from trainmark.placement import device_of, this_machine
-from trainmark.suite import Case, Device, Layout, Limits, Precision, Suite
-from trainmark.worker.architectures import ARCHITECTURES
+from trainmark.suite import Case, Device, Limits, Precision, Suite, case_of
+from trainmark.tasks import TASKS, task_of
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
 FOLDER = "equivalence"
@@ -42,10 +44,10 @@ Announce = Callable[[str], None]
 
 @dataclass(frozen=True, slots=True)
 class Way:
-    """In which layout, and by which compiler, a framework trains."""
+    """By which of its ways, and by which compiler, a framework trains; ``axes`` are the task's, with their values."""
 
     framework: str
-    layout: Layout
+    axes: tuple[tuple[str, str], ...]
     compiler: str
 
 
@@ -67,7 +69,7 @@ def questions(site: Site, cases: Iterable[Case]) -> list[Question]:
     """
     found: dict[tuple[str, Device], list[Case]] = {}
     for case in cases:
-        if isinstance(site.workload(case).card.source, BuiltinSource):
+        if task_of(case).equal_work and isinstance(site.workload(case).card.source, BuiltinSource):
             found.setdefault((case.model, case.device), []).append(case)
     asked = []
     for (model, device), together in found.items():
@@ -85,7 +87,7 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
     framework that cannot be looked at is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError when
     nothing can be written.
     """
-    basis = _basis(question, site)
+    basis, form = _basis(question, site), equal_work_of(question.model).observation
     kept = read_certificate(folder / CERTIFICATE)
     if kept is not None and kept.basis == basis:
         return kept
@@ -99,7 +101,7 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
         for framework in question.frameworks:
             announce(f"{framework}: is its {question.model} the same work?")
             base = observed_case(question, framework, site)
-            told = tell(base, site, folder / framework, inputs, limits, Observation)
+            told = tell(base, site, folder / framework, inputs, limits, form)
             if isinstance(told, str):
                 absent[framework] = told
                 continue
@@ -109,7 +111,7 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
                 if way.framework == framework and way != _way(base)
             ]
             observations.append(told.steps)
-            parties.append(party(told.steps, base.layout.value, told.version, told.device, variants))
+            parties.append(party(told.steps, _axes(base), told.version, told.device, variants))
     finally:
         # A hundred megabytes that a seed makes anew.
         inputs.unlink(missing_ok=True)
@@ -121,14 +123,15 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
 def _variant(
     base: Observation, case: Case, way: Way, site: Site, folder: Path, limits: Limits, announce: Announce
 ) -> Variant:
-    """Return whether a framework's step in another layout or by a compiler is the one that was observed."""
-    announce(f"{way.framework}: the same in {way.layout.value}, compiler {way.compiler}?")
-    case = case.model_copy(update={"layout": way.layout, "compiler": way.compiler})
-    place = folder / f"{way.framework}-{way.layout.value}-{way.compiler}"
+    """Return whether a framework's step in another of its ways is the one that was observed."""
+    axes = dict(way.axes)
+    announce(f"{way.framework}: the same in {', '.join((*axes.values(), f'compiler {way.compiler}'))}?")
+    case = case.varied(**axes, compiler=way.compiler)
+    place = folder / "-".join((way.framework, *axes.values(), way.compiler))
     told = tell(case, site, place, folder.absolute() / INPUTS, limits, Followed)
     if isinstance(told, str):
-        return Variant(layout=way.layout.value, compiler=way.compiler, absent=told)
-    return follows(base, told.steps, way.layout.value, way.compiler)
+        return Variant(axes=axes, compiler=way.compiler, absent=told)
+    return follows(base, told.steps, axes, way.compiler)
 
 
 def certificates(
@@ -161,9 +164,10 @@ def certify_environments(
 
     It is about their workers on a CPU. Raises ``InputError`` for an unknown name, and when there are not two.
     """
+    there_are = [model for task in TASKS.values() if task.equal_work for model in task.models]
     for model in models:
-        if model not in ARCHITECTURES:
-            raise InputError(f"--model {model}: no such model{nearest(model, ARCHITECTURES)}")
+        if model not in there_are:
+            raise InputError(f"--model {model}: no such model{nearest(model, there_are)}")
     known = [entry for entry in entries() if state_of(entry, home) is State.READY]
     asked = list(dict.fromkeys(frameworks)) or [entry.framework for entry in known]
     if len(asked) < 2:
@@ -171,8 +175,8 @@ def certify_environments(
         named = f"only {asked[0]} is named; " if frameworks else ""
         raise InputError(f"equal work is between two frameworks at least; {named}ready here: {there}")
     cases = tuple(
-        Case(framework=framework, model=model, device=Device.CPU)
-        for model in models or ARCHITECTURES
+        case_of(framework=framework, model=model, device=Device.CPU)
+        for model in models or there_are
         for framework in asked
     )
     suite = Suite(name=FOLDER, cases=cases)
@@ -201,16 +205,21 @@ def _basis(question: Question, site: Site) -> str:
 
 
 def observed_case(question: Question, framework: str, site: Site) -> Case:
-    """Return the case in which a framework's step is looked into: FP32, no compiler, NCHW where there is one."""
-    case = Case(framework=framework, model=question.model, precision=Precision.FP32, device=question.device)
-    return case.model_copy(update={"layout": _layout(case, site)})
+    """Return the case in which a framework's step is looked into: FP32, no compiler, the first way that there is."""
+    case = case_of(
+        framework=framework, model=question.model, precision=Precision.FP32, device=question.device
+    )
+    ways = task_of(case).ways
+    values = [[value.value for value in type(case.value(axis))] for axis in ways]
+    cases = [case.varied(**dict(zip(ways, chosen, strict=True))) for chosen in product(*values)]
+    return next((found for found in cases if _can_do(found, site)), case)
 
 
-def _layout(case: Case, site: Site) -> Layout:
-    known = site.workload(case).card.axes.get("layout")
-    there = Layout if known is None or known.values is None else [Layout(value) for value in known.values]
-    fitting = (layout for layout in there if _is_there(case.model_copy(update={"layout": layout}), site))
-    return next(fitting, Layout.NCHW)
+def _can_do(case: Case, site: Site) -> bool:
+    known = site.workload(case).card.axes
+    listed = [(axis, known[axis].values) for axis in task_of(case).ways if axis in known]
+    there = all(values is None or str(case.value(axis)) in values for axis, values in listed)
+    return there and _is_there(case, site)
 
 
 def _is_there(case: Case, site: Site) -> bool:
@@ -218,4 +227,8 @@ def _is_there(case: Case, site: Site) -> bool:
 
 
 def _way(case: Case) -> Way:
-    return Way(case.framework, case.layout, case.compiler)
+    return Way(case.framework, tuple(_axes(case).items()), case.compiler)
+
+
+def _axes(case: Case) -> dict[str, str]:
+    return {axis: str(case.value(axis)) for axis in task_of(case).ways}

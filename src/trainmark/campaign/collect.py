@@ -6,8 +6,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import TypeAdapter
-
 import trainmark
 from trainmark.campaign.reading import measure_run
 from trainmark.campaign.schedule import Attempt, wants_another
@@ -16,6 +14,7 @@ from trainmark.environment import Manifest, fingerprint
 from trainmark.equivalence import Certificate
 from trainmark.execution import OutcomeRecord, ResultDirectory
 from trainmark.execution.telemetry import TelemetrySummary, summarise
+from trainmark.insight import judged
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import Measurement, NotMeasurable, Speedup, Suspicion, estimate, speedup
 from trainmark.store import CaseResult, Results, RunResult
@@ -25,8 +24,6 @@ from trainmark.workload import Workloads
 EVENTS = "events.jsonl"
 MANIFEST = "manifest.json"
 TELEMETRY = "telemetry.jsonl"
-
-_SUMMARY = TypeAdapter(TelemetrySummary)
 
 Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""
@@ -46,7 +43,7 @@ def collect(
     """
     throughputs = {case.id: _throughputs(runs) for case, runs in finished}
     results = tuple(_case_result(case, runs, _speedup(case, throughputs)) for case, runs in finished)
-    return Results(
+    document = Results(
         trainmark_version=trainmark.__version__,
         generated_at=datetime.now(UTC),
         suite=suite.name,
@@ -58,6 +55,7 @@ def collect(
         manifests=manifests,
         certificates=tuple(certificates),
     )
+    return judged(document)
 
 
 def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:
@@ -105,7 +103,7 @@ def collect_run(
         measurement=measurement,
         suspicions=doubts,
         parameters=events.parameters,
-        telemetry=_SUMMARY.dump_python(telemetry, mode="json") if telemetry else None,
+        telemetry=telemetry.model_dump(mode="json") if telemetry else None,
         manifest=manifest[0] if manifest else None,
     )
 
@@ -144,7 +142,7 @@ def _throughputs(runs: Sequence[RunResult]) -> list[float]:
 
 
 def _speedup(case: Case, throughputs: Mapping[str, Sequence[float]]) -> Speedup | None:
-    one = case.model_copy(update={"nodes": 1, "devices_per_node": 1})
+    one = case.varied(nodes=1, devices_per_node=1)
     return speedup(case.id, case.world_size, throughputs, one.id if one.id in throughputs else None)
 
 

@@ -81,7 +81,7 @@ class DataSets:
             known = ", ".join(_forms(dataset))
             raise InputError(f"is there as {known} only; give the 'path' of its pictures to have other forms")
         if dataset.make is not None:
-            spec = datasets.spec_from(dataset.make.model_dump(), f"datasets.{name}.make")
+            spec = datasets.spec_from(dict(dataset.make), f"datasets.{name}.make")
             what = f"making data set '{name}'"
             datasets.make_image_folder(
                 location, spec, self._cores, lambda done, total: preparing(what, done, total)
@@ -91,12 +91,12 @@ class DataSets:
 
 
 def _forms(dataset: Dataset) -> dict[Form, str]:
-    return {Form(form.value): folder for form, folder in dataset.formats.items()}
+    return {Form(form): folder for form, folder in dataset.formats.items()}
 
 
 def _folder_name(name: str, dataset: Dataset) -> str:
     """Return a name that no other data set has: by what it is made from, or by where its pictures lie."""
     if dataset.path:
         return f"{name}-{hashlib.sha256(dataset.path.encode()).hexdigest()[:12]}"
-    made: Mapping[str, object] = dataset.make.model_dump() if dataset.make else {}
+    made: Mapping[str, object] = dataset.make or {}
     return "-".join([name, *(f"{key[0]}{value}" for key, value in made.items())])

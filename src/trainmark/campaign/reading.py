@@ -3,7 +3,7 @@
 from pathlib import Path
 
 from trainmark.execution import LOG
-from trainmark.logs import Facts, Severity, Status, read_log
+from trainmark.logs import Facts, Severity, Status
 from trainmark.logs.events import RunEvents
 from trainmark.measure import (
     About,
@@ -14,6 +14,7 @@ from trainmark.measure import (
     measure_events,
 )
 from trainmark.measure.rules import find_rule, measure_log
+from trainmark.programs import read_log
 from trainmark.suite import Case
 from trainmark.workload import Card
 
@@ -44,7 +45,7 @@ def _measure_log(case: Case, card: Card, log: Path) -> Measurement:
         reasons = "; ".join(problem.message for problem in problems) or result.status.value
         raise NotMeasurable(f"{log.name} gives no number by the rule '{result.rule}': {reasons}")
     return Measurement(
-        unit=read.unit.value if read.unit else card.unit,
+        unit=read.unit or card.counted_in,
         rule=result.rule,
         throughput=result.value,
         samples=None,

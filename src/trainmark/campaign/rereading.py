@@ -6,7 +6,7 @@ from trainmark.campaign.certifying import kept_certificates
 from trainmark.campaign.collect import collect, collect_run, read_manifests
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
-from trainmark.store import Results, Store, sqlite_url
+from trainmark.store import Results, existing_store
 from trainmark.suite import Suite, parse_suite
 from trainmark.workload import load_workloads
 
@@ -26,19 +26,18 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> R
 def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     """Return the results of one campaign in a database, and the directory that its runs were kept in.
 
-    ``address`` is a SQLite file or one of SQLAlchemy's URLs; ``campaign`` is a suite's name or a directory, and may
-    be None when there is one campaign only. Raises ``InputError`` when no database or not exactly one campaign is
-    meant.
+    ``address`` is a SQLite file or one of SQLAlchemy's URLs; ``campaign`` is a number, a suite's name or a directory,
+    and may be None when there is one campaign only. Raises ``InputError`` when no database or not exactly one campaign
+    is meant; no database is made.
     """
-    is_url = "://" in address
-    if not is_url and not Path(address).is_file():
+    if "://" not in address and not Path(address).is_file():
         raise InputError(f"{address}: neither a result directory nor a database of runs")
-    store = Store(address if is_url else sqlite_url(Path(address)))
+    store = existing_store(address)
     try:
         campaigns = store.campaigns()
-        meant = [one for one in campaigns if campaign in (None, one.suite, one.directory)]
+        meant = [one for one in campaigns if campaign in (None, str(one.id), one.suite, one.directory)]
         if len(meant) != 1:
-            there = ", ".join(f"{one.suite} in {one.directory}" for one in campaigns) or "nothing"
+            there = ", ".join(f"{one.id}: {one.suite} in {one.directory}" for one in campaigns) or "nothing"
             raise InputError(
                 f"{len(meant)} campaigns are meant; choose one by --campaign (there is: {there})"
             )
@@ -47,7 +46,7 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
         store.close()
     suite = parse_suite(stored.suite_yaml, f"suite '{meant[0].suite}' of the database")
     finished = [(case, stored.runs.get(case.id, ())) for case in suite.cases]
-    folder = Path(meant[0].directory) if is_url else Path(address).parent / meant[0].directory
+    folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
     command = f"trainmark run {suite.name}.yaml --out {folder}"
     # A database of an earlier version has none; its directory may.
     shown = stored.certificates or kept_certificates(folder)

@@ -6,16 +6,8 @@ from trainmark.measure import About, Measurement, Suspicion
 from trainmark.suite import MAX_BATCH, Case, Protocol
 from trainmark.workload import Card
 
-_SAME = (
-    "framework",
-    "model",
-    "precision",
-    "layout",
-    "compiler",
-    "batch_per_device",
-    "world_size",
-    "image_size",
-)
+_OF_THE_MACHINE = ("workload", "nodes", "devices_per_node", "data", "loader", "device", "options")
+"""Axes that a run may word in its own way, or say nothing of."""
 
 THROTTLED_SHARE = 0.01
 """The share of a window's samples with a throttled clock from which a result is in doubt."""
@@ -29,16 +21,16 @@ def work_suspicions(
     """Return a doubt for each axis on which the run says that it was another than the case asks, and for its events."""
     doubts = []
     # A program that cannot be told how many steps to take does as many as its data give.
-    if card.takes_steps and measurement.measured_steps != protocol.measured_steps:
-        sentence = (
-            f"{protocol.measured_steps} steps were to be measured, and {measurement.measured_steps} were"
-        )
+    expected = protocol.measured_steps - card.unlogged_steps
+    if card.takes_steps and measurement.measured_steps != expected:
+        sentence = f"{expected} steps were to be measured, and {measurement.measured_steps} were"
         doubts.append(Suspicion(code="steps-differ", sentence=sentence, about=About.WORK))
     if events.damaged_lines:
         sentence = f"{events.damaged_lines} lines of its events cannot be read and were left out"
         doubts.append(Suspicion(code="events-damaged", sentence=sentence, about=About.WORK))
-    for axis in _SAME:
-        asked, said = getattr(case, axis), events.parameters.get(axis)
+    asked_for = {axis: case.value(axis) for axis in case.axes if axis not in _OF_THE_MACHINE}
+    for axis, asked in {**asked_for, "world_size": case.world_size}.items():
+        said = events.parameters.get(axis)
         if said is None or asked == MAX_BATCH or str(said) == str(asked):
             continue
         sentence = f"{axis} {asked} was asked for, and the run says that it was {said}"

@@ -35,14 +35,13 @@ def explain(
     from trainmark.insight.evidence import load_effects
     from trainmark.insight.explanation import explain as explain_run
     from trainmark.insight.from_log import run_from_log
-    from trainmark.insight.programs import load_programs
     from trainmark.insight.render import render_text, to_document
     from trainmark.reference import find_reference, load_references
 
     named = find_reference(reference) if reference else None
     run = run_from_log(log, rule, device)
     figure = named or choose_reference(run, load_references())
-    explanation = explain_run(run, figure, load_effects(), load_programs(), load_references())
+    explanation = explain_run(run, figure, load_effects(), load_references())
     sys.stdout.write(to_json(to_document(explanation)) if as_json else render_text(explanation))
     if run.throughput is None:
         reasons = "; ".join(run.doubts) or "no rule gives a number"

@@ -15,6 +15,7 @@ VERBS = {
     "audit": "Check published values against the logs behind them.",
     "explain": "Say why a number is not a published one: what differs, and the evidence.",
     "reference": "List published figures; show one with its recipe and source.",
+    "store": "Put result directories into a database; list what it holds.",
     "env": "Create, check and list the frameworks' environments.",
     "data": "Make, convert, index and verify data sets.",
 }

@@ -126,8 +126,9 @@ def _print_logs(paths: list[str], rule: "Rule | None", given: "Facts", *, as_jso
 
 
 def _readings(paths: list[str], rule: "Rule | None", given: "Facts") -> "Any":
-    from trainmark.logs import ParsedLog, Problem, Status, find_logs, read_log, read_stream
+    from trainmark.logs import ParsedLog, Problem, Status, find_logs
     from trainmark.measure.rules import measure_log
+    from trainmark.programs import read_log, read_stream
 
     for found in find_logs(paths):
         log: ParsedLog
@@ -311,7 +312,8 @@ def _given(
     gpus: int | None, nodes: int | None, batch: int | None, precision: str | None, model: str | None
 ) -> "Facts":
     from trainmark.errors import InputError, nearest
-    from trainmark.logs import Facts, Precision
+    from trainmark.logs import Facts
+    from trainmark.words.case import Precision
 
     if precision is not None and precision not in set(Precision):
         known = ", ".join(Precision)
@@ -326,7 +328,7 @@ def _given(
 
 
 def _rules(*, as_json: bool) -> str:
-    from trainmark.measure.rules import CATALOGUE
+    from trainmark.measure.rules import catalogue
 
     if as_json:
         return "".join(
@@ -340,10 +342,10 @@ def _rules(*, as_json: bool) -> str:
                 ensure_ascii=False,
             )
             + "\n"
-            for rule in CATALOGUE
+            for rule in catalogue()
         )
     lines = []
-    for rule in CATALOGUE:
+    for rule in catalogue():
         lines += [rule.name, f"    {rule.formula}", f"    published by: {rule.published_by}"]
         lines += [f"    for: {', '.join(sorted(rule.formats)) or 'every format'}"]
     lines += [
@@ -354,7 +356,7 @@ def _rules(*, as_json: bool) -> str:
 
 
 def _formats(*, as_json: bool) -> str:
-    from trainmark.logs import FORMATS
+    from trainmark.programs import formats
 
     if as_json:
         return "".join(
@@ -368,9 +370,9 @@ def _formats(*, as_json: bool) -> str:
                 }
             )
             + "\n"
-            for f in FORMATS
+            for f in formats()
         )
     from trainmark.cli.tables import table
 
     headings = ("format", "framework", "unit", "printed rate is of", "and averages over")
-    return table(headings, [[f.name, f.framework or "-", f.unit, f.scope, f.meaning] for f in FORMATS])
+    return table(headings, [[f.name, f.framework or "-", f.unit, f.scope, f.meaning] for f in formats()])

@@ -61,7 +61,7 @@ class Progress:
 
     def preparing(self, what: str, done: int, total: int) -> None:
         """Say how far the making or converting of a data set is, about ten times in all without a terminal."""
-        text = f"{what}: {done} of {total} images"
+        text = f"{what}: {done} of {total}"
         tenth = done * 10 // max(1, total)
         if self._live:
             self._live.update(Text(text))

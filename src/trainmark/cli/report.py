@@ -78,6 +78,7 @@ def report(
     Exit code 1: some run has no place in them, or there is none.
     """
     from trainmark.campaign import stored_results
+    from trainmark.cli.results import results_of
     from trainmark.errors import InputError
     from trainmark.files import write_atomically
     from trainmark.report import Language, write_reports
@@ -90,7 +91,7 @@ def report(
     language = Language(lang)
     if Path(source).is_dir():
         folder = Path(source)
-        results = _results(folder)
+        results = results_of(folder)
     else:
         results, folder = stored_results(source, campaign)
         if wanted is None:
@@ -129,26 +130,6 @@ def _refuse_unheeded(
         raise InputError("--only and --model are for --to paddle-json and dlperf-json")
     if wanted is not Format.PADDLE_JSON and mission is not None:
         raise InputError("--mission is for --to paddle-json")
-
-
-def _results(source: Path) -> "Results":
-    """Return a directory's results: read from its runs, or from ``results.json`` where that is all there is.
-
-    A trainmark that was killed leaves runs and no ``results.json``.
-    """
-    from trainmark.campaign import collect_results
-    from trainmark.errors import InputError
-    from trainmark.execution import SUITE, ResultDirectory, read_suite
-    from trainmark.store import read_results
-
-    document = source / "results.json"
-    if not ((source / SUITE).is_file() and (source / "runs").is_dir()):
-        return read_results(document)
-    try:
-        command = read_results(document).command
-    except InputError:
-        command = f"trainmark run {source / SUITE} --out {source}"
-    return collect_results(read_suite(source), ResultDirectory(source), command)
 
 
 def _render(

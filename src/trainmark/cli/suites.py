@@ -22,7 +22,7 @@ def read_suite(path: Path) -> Suite:
             workloads.find(case)
         except NoCardError as error:
             document = read_document(path)
-            raise document.error(document.find(error.axis, getattr(case, error.axis)), str(error)) from None
+            raise document.error(document.find(error.axis, case.value(error.axis)), str(error)) from None
     asked = suite.environment
     names = {"": asked} if isinstance(asked, str) else asked
     for framework, name in names.items():

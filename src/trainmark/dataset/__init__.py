@@ -1,4 +1,4 @@
-"""Making, describing and verifying the data sets that runs train on.
+"""Making, describing and verifying the data sets that runs train on: a folder a kind, and what all kinds share.
 
 The names are loaded when they are first asked for: numpy, pydantic and Pillow are slow to import.
 """
@@ -7,18 +7,18 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainmark.dataset.conversion import Conversion, convert
-    from trainmark.dataset.converted import Converted, ConvertedManifest, describe_converted
-    from trainmark.dataset.folder import ImageFolder, describe
-    from trainmark.dataset.form import Form, recognise
-    from trainmark.dataset.indexing import Indexed, index
-    from trainmark.dataset.jpeg import Depth
-    from trainmark.dataset.make import FolderState, folder_state, make_image_folder
-    from trainmark.dataset.ofrecord import require_ofrecord
-    from trainmark.dataset.problems import Problem, ProblemKind, VerifyReport
+    from trainmark.dataset.form import Form
+    from trainmark.dataset.images.conversion import Conversion, convert
+    from trainmark.dataset.images.converted import Converted, ConvertedManifest, describe_converted
+    from trainmark.dataset.images.folder import ImageFolder, describe
+    from trainmark.dataset.images.indexing import Indexed, index
+    from trainmark.dataset.images.make import FolderState, folder_state, make_image_folder
+    from trainmark.dataset.images.ofrecord import require_ofrecord
+    from trainmark.dataset.images.shards import recognise
+    from trainmark.dataset.images.spec import ImageFolderSpec, Sizes, spec_from
+    from trainmark.dataset.images.verification import verify, verify_image_folder
+    from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
     from trainmark.dataset.processes import Progress, available_cores
-    from trainmark.dataset.spec import ImageFolderSpec, Sizes, spec_from
-    from trainmark.dataset.verification import verify, verify_image_folder
 
 __all__ = [
     "Conversion",
@@ -50,18 +50,18 @@ __all__ = [
 ]
 
 _HOMES = {
-    "conversion": ("Conversion", "convert"),
-    "converted": ("Converted", "ConvertedManifest", "describe_converted"),
-    "folder": ("ImageFolder", "describe"),
-    "form": ("Form", "recognise"),
-    "jpeg": ("Depth",),
-    "indexing": ("Indexed", "index"),
-    "make": ("FolderState", "folder_state", "make_image_folder"),
-    "ofrecord": ("require_ofrecord",),
-    "problems": ("Problem", "ProblemKind", "VerifyReport"),
+    "form": ("Form",),
+    "problems": ("Depth", "Problem", "ProblemKind", "VerifyReport"),
     "processes": ("Progress", "available_cores"),
-    "spec": ("ImageFolderSpec", "Sizes", "spec_from"),
-    "verification": ("verify", "verify_image_folder"),
+    "images.conversion": ("Conversion", "convert"),
+    "images.converted": ("Converted", "ConvertedManifest", "describe_converted"),
+    "images.folder": ("ImageFolder", "describe"),
+    "images.indexing": ("Indexed", "index"),
+    "images.make": ("FolderState", "folder_state", "make_image_folder"),
+    "images.ofrecord": ("require_ofrecord",),
+    "images.shards": ("recognise",),
+    "images.spec": ("ImageFolderSpec", "Sizes", "spec_from"),
+    "images.verification": ("verify", "verify_image_folder"),
 }
 
 

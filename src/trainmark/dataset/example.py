@@ -1,4 +1,4 @@
-"""A picture as ``tf.train.Example`` with ImageNet's feature keys: encoded, and read back, without TensorFlow.
+"""``tf.train.Example``, what TFRecord files usually hold: encoded, and read back, without TensorFlow.
 
 The messages are those of tensorflow/core/example/{example,feature}.proto: an Example holds (1) Features, which hold (1)
 a map entry for each feature: (1) its key and (2) a Feature, which is (1) a BytesList, (2) a FloatList or (3) an
@@ -8,12 +8,6 @@ Int64List, whose values have the number 1. The wire format: https://protobuf.dev
 from collections.abc import Iterator, Mapping
 
 Value = bytes | int
-
-FIRST_LABEL = 1
-"""The label of the first class in ImageNet's TFRecord files: 0 is kept for "background", and readers subtract 1."""
-
-ENCODED = "image/encoded"
-LABEL = "image/class/label"
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _BYTES_LIST, _INT64_LIST = 1, 3

@@ -1,65 +1,51 @@
-"""``dataset.json`` and ``SHA256SUMS``: what a made data set is, and the checksum of each of its files."""
+"""What every data set of ours has: a manifest, ``dataset.json``, and ``SHA256SUMS``, the checksum of each file."""
 
 import hashlib
 import json
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import TypeVar
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, ValidationError
 
-from trainmark.dataset.spec import ImageFolderSpec
+from trainmark.dataset.problems import Problem, ProblemKind
 from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
 
 MANIFEST_NAME = "dataset.json"
 SUMS_NAME = "SHA256SUMS"
-MADE_SCHEMA: Literal["trainmark.dataset/1"] = "trainmark.dataset/1"
-CONVERTED_SCHEMA: Literal["trainmark.converted/1"] = "trainmark.converted/1"
+
+Manifest = TypeVar("Manifest", bound=BaseModel)
 
 
-class Recipe(BaseModel):
-    """Everything that decides the bytes of a made data set."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    generator: int = Field(description="version of the picture generator")
-    encoder: str
-    spec: ImageFolderSpec
+def manifest_text(manifest: BaseModel) -> str:
+    """Return the content of ``dataset.json``; a fact that is not there has no key."""
+    return to_json(manifest.model_dump(mode="json", by_alias=True, exclude_none=True))
 
 
-class DatasetManifest(BaseModel):
-    """The content of ``dataset.json``; it is written last, so a folder that has one was finished."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
-
-    schema_: Literal["trainmark.dataset/1"] = Field(default=MADE_SCHEMA, alias="schema")
-    recipe: Recipe
-    images: int = Field(ge=1, description="pictures of all splits")
-    bytes: int = Field(ge=1, description="bytes of all pictures")
-    sums_sha256: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file SHA256SUMS")
+def write_manifest(directory: Path, manifest: BaseModel) -> None:
+    """Write ``dataset.json``, and so declare the data set finished; raises ``OSError``."""
+    write_atomically(directory / MANIFEST_NAME, manifest_text(manifest))
 
 
-def write_manifest(directory: Path, manifest: DatasetManifest) -> None:
-    """Write ``dataset.json``; raises ``OSError``."""
-    write_atomically(directory / MANIFEST_NAME, to_json(manifest.model_dump(mode="json", by_alias=True)))
+def read_manifest(
+    directory: Path, model: type[Manifest], others: Mapping[str, str], remedy: str
+) -> Manifest | None:
+    """Return the manifest of ``directory`` as ``model``, or None where there is none.
 
-
-def read_manifest(directory: Path) -> DatasetManifest | None:
-    """Return the manifest of a made data set, None where there is none; raises ``InputError`` if unusable."""
+    ``others`` says by schema what is to be said of data sets of another kind, ``remedy`` what to do about a file that
+    cannot be used. Raises ``InputError`` in both cases.
+    """
     path = directory / MANIFEST_NAME
     try:
-        text = path.read_bytes()
+        values = json.loads(path.read_bytes())
+        if isinstance(values, dict) and values.get("schema") in others:
+            raise InputError(f"{directory}: {others[values['schema']]}")
+        return model.model_validate(values)
     except FileNotFoundError:
         return None
     except OSError as error:
         raise InputError(f"{path}: cannot be read ({error.strerror})") from None
-    remedy = "remove the folder and make the data set again"
-    try:
-        values = json.loads(text)
-        if isinstance(values, dict) and values.get("schema") == CONVERTED_SCHEMA:
-            raise InputError(f"{directory}: holds a converted data set, and an image folder is needed here")
-        return DatasetManifest.model_validate(values)
     except ValidationError as error:
         first = error.errors()[0]
         key = ".".join(str(part) for part in first["loc"])
@@ -78,6 +64,20 @@ def read_sums(directory: Path) -> dict[str, str]:
     text = (directory / SUMS_NAME).read_text(encoding="utf-8", errors="surrogateescape")
     pairs = (line.partition("  ") for line in text.split("\n"))
     return {path: digest for digest, mark, path in pairs if mark and len(digest) == 64}
+
+
+def trusted_sums(directory: Path, sums_sha256: str, problems: list[Problem]) -> dict[str, str]:
+    """Return the recorded checksums; a damaged record is added to ``problems``, and used as far as it goes."""
+    try:
+        text, sums = (directory / SUMS_NAME).read_bytes(), read_sums(directory)
+    except OSError as error:
+        kind = ProblemKind.MISSING if isinstance(error, FileNotFoundError) else ProblemKind.UNREADABLE
+        problems.append(Problem(SUMS_NAME, kind, "without it no checksum can be compared"))
+        return {}
+    if sha256(text) != sums_sha256:
+        detail = f"is not the one that {MANIFEST_NAME} names"
+        problems.append(Problem(SUMS_NAME, ProblemKind.CORRUPTED, detail))
+    return sums
 
 
 def sha256(data: bytes) -> str:

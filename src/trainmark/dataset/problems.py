@@ -5,7 +5,15 @@ from enum import StrEnum
 from pathlib import Path
 
 from trainmark.dataset.form import Form
-from trainmark.dataset.jpeg import Depth
+
+
+class Depth(StrEnum):
+    """How far a file is read to tell whether it is whole."""
+
+    STRUCTURE = "structure"
+    """What can be told without decoding: of a JPEG its markers up to its pixels and its end marker."""
+    DECODE = "decode"
+    """The structure, and then all that a decoder makes of it: finds what a decoder refuses."""
 
 
 class ProblemKind(StrEnum):

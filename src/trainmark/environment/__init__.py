@@ -3,11 +3,11 @@
 from trainmark.environment.checking import CheckReport, check
 from trainmark.environment.collecting import collect, collect_node
 from trainmark.environment.creation import Created, Request, create, remove
-from trainmark.environment.describing import FrameworkVersions, describe
+from trainmark.environment.describing import describe
 from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
 from trainmark.environment.host import Roots
 from trainmark.environment.inspecting import Finding, Inspection, examine, inspect
-from trainmark.environment.manifest import Manifest, Node, differences, fingerprint
+from trainmark.environment.manifest import differences, fingerprint
 from trainmark.environment.nvml import Nvml, open_nvml
 from trainmark.environment.overview import Row, overview
 from trainmark.environment.places import default_home, folder_of, log_of
@@ -23,6 +23,7 @@ from trainmark.environment.resolving import (
     state_of,
 )
 from trainmark.environment.stamp import Stamp, read_stamp
+from trainmark.words.manifest import FrameworkVersions, Manifest, Node
 
 __all__ = [
     "SYSTEM",

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from trainmark.environment.facts import AcceleratorFacts, GpuFacts
 from trainmark.environment.nvml import Nvml
+from trainmark.words.manifest import AcceleratorFacts, GpuFacts
 
 _COMMON_POINTS = (
     ("NVML_TOPOLOGY_INTERNAL", "PIX"),

@@ -5,13 +5,12 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from trainmark.environment.describing import (
-    FrameworkVersions,
     Inside,
     framework_versions,
     look_inside,
     run_script,
 )
-from trainmark.environment.entry import CATALOG, Entry, find_entry
+from trainmark.environment.entry import Entry, find_entry
 from trainmark.environment.inspecting import Finding, import_findings, inspect
 from trainmark.environment.places import folder_of
 from trainmark.environment.resolving import (
@@ -23,6 +22,7 @@ from trainmark.environment.resolving import (
     resolve,
 )
 from trainmark.environment.stamp import read_stamp
+from trainmark.words.manifest import FrameworkVersions
 
 
 class CheckReport(BaseModel):
@@ -52,7 +52,7 @@ def check(
     python: Path | None = None,
     framework: str | None = None,
     timeout_s: float = 600,
-    catalog: Path = CATALOG,
+    catalog: Path | None = None,
 ) -> CheckReport:
     """Look at the environment ``name`` from outside and inside, and train one step in it.
 

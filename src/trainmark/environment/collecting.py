@@ -8,11 +8,10 @@ from pathlib import Path
 
 from trainmark import __version__
 from trainmark.environment.accelerators import read_accelerators
-from trainmark.environment.describing import FrameworkVersions
 from trainmark.environment.git import read_git
 from trainmark.environment.host import Roots, read_host
-from trainmark.environment.manifest import Manifest, Node
 from trainmark.environment.nvml import Nvml, open_nvml
+from trainmark.words.manifest import FrameworkVersions, Manifest, Node
 
 
 def collect(

@@ -11,26 +11,12 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from trainmark.environment.entry import CATALOG, INSIDE, Entry, find_entry
+from trainmark.environment.entry import Entry, find_entry
 from trainmark.environment.resolving import UnusableEnvironment, environ_inside
+from trainmark.words.manifest import FrameworkVersions
 
 _MARK = "TRAINMARK "
-
-
-class FrameworkVersions(BaseModel):
-    """A framework's own word on what it is and runs on; null for what it does not have.
-
-    ``cudnn`` and ``nccl`` are as the framework gives them (PyTorch: ``"91002"``, ``"2.27.3"``).
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    framework: str
-    version: str | None
-    python: str
-    cuda: str | None = None
-    cudnn: str | None = None
-    nccl: str | None = None
+_DESCRIBE = Path(__file__).parent / "inside" / "describe_environment.py"
 
 
 class Inside(BaseModel):
@@ -58,7 +44,7 @@ def describe(
     *,
     env_vars: Mapping[str, str] | None = None,
     timeout_s: float = 300,
-    catalog: Path = CATALOG,
+    catalog: Path | None = None,
 ) -> FrameworkVersions:
     """Return the versions that ``framework`` reports when ``python`` imports it (seconds: it really imports it).
 
@@ -87,7 +73,7 @@ def look_inside(
 ) -> Inside:
     """Run the describing script with ``python``; raise ``UnusableEnvironment`` when it gives no answer."""
     question = json.dumps({"imports": imports, "versions": dict(entry.versions)})
-    result = run_script(python, "describe_environment.py", [question], env_vars, timeout_s)
+    result = run_script(python, _DESCRIBE, [question], env_vars, timeout_s)
     if result.problem is not None:
         raise UnusableEnvironment(f"{python}: {result.problem}")
     try:
@@ -97,12 +83,12 @@ def look_inside(
 
 
 def run_script(
-    python: Path, script: str, arguments: list[str], env_vars: Mapping[str, str], timeout_s: float
+    python: Path, script: Path, arguments: list[str], env_vars: Mapping[str, str], timeout_s: float
 ) -> ScriptResult:
-    """Run a script of ``inside/`` with ``python`` and read the JSON line that it ends with."""
+    """Run a script with ``python`` and read the JSON line that it ends with."""
     try:
         done = subprocess.run(
-            [os.fspath(python), str(INSIDE / script), *arguments],
+            [os.fspath(python), str(script), *arguments],
             env={**environ_inside(python, os.environ), **env_vars},
             stdin=subprocess.DEVNULL,
             capture_output=True,

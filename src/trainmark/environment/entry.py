@@ -1,4 +1,4 @@
-"""The catalogue: one YAML file a framework says how its environment is made; one lock a variant says of what."""
+"""The frameworks: each one's ``environment.yaml`` says how its environment is made; one lock a variant says of what."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -11,9 +11,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 
 from trainmark.environment.lock import Lock, Pin, read_lock, read_pin
 from trainmark.errors import InputError, nearest
+from trainmark.extensions import folders
 
-CATALOG = Path(__file__).parent / "catalog"
-INSIDE = Path(__file__).parent / "inside"
+FRAMEWORKS = Path(__file__).parent.parent / "frameworks"
+"""The folder of our own frameworks, a folder each; extensions have more."""
+
+
+_ENVIRONMENT = "environment.yaml"
 
 
 class Variant(StrEnum):
@@ -112,12 +116,12 @@ class Entry(BaseModel):
     """A framework of the catalogue.
 
     ``imports`` must all succeed in a made environment; ``import_name`` is the framework itself. ``python`` are the
-    versions (``"3.11"``) that the locks fit, best first. ``smoke`` is a script of ``inside/`` that trains one step.
-    ``env_vars`` are set for every run. ``versions`` names attribute paths (``torch.version.cuda``; functions are
-    called) by which the framework reports its own ``version``, ``cuda``, ``cudnn`` and ``nccl``. ``placeholder``
-    is there for a framework that the public index does not have; the locks then hold its dependencies alone.
-    ``stands_for`` maps the name of another build of a package to the pin whose place a wheel of it takes, when the
-    user gives one. ``extras`` are added on demand. ``folder`` is where the entry and its locks stand.
+    versions (``"3.11"``) that the locks fit, best first. ``env_vars`` are set for every run. ``versions`` names
+    attribute paths (``torch.version.cuda``; functions are called) by which the framework reports its own ``version``,
+    ``cuda``, ``cudnn`` and ``nccl``. ``placeholder`` is there for a framework that the public index does not have; the
+    locks then hold its dependencies alone. ``stands_for`` maps the name of another build of a package to the pin whose
+    place a wheel of it takes, when the user gives one. ``extras`` are added on demand. ``folder``, which has the
+    framework's name, is where the entry, its locks and ``smoke.py`` stand.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -126,14 +130,18 @@ class Entry(BaseModel):
     import_name: str
     imports: tuple[str, ...]
     python: tuple[str, ...] = Field(min_length=1)
-    smoke: str
     env_vars: Mapping[str, str] = {}
     versions: Mapping[str, str]
-    variants: Mapping[Variant, VariantRequirements] = Field(min_length=1)
+    variants: Mapping[Variant, VariantRequirements]
     placeholder: Placeholder | None = None
     stands_for: Mapping[str, str] = {}
     extras: Mapping[str, Extra] = {}
-    folder: Path = CATALOG
+    folder: Path
+
+    @property
+    def smoke(self) -> Path:
+        """The script that trains one step inside the environment."""
+        return self.folder / "smoke.py"
 
     def fits(self, version: str) -> bool:
         """Tell whether the locks fit a Python (``"3.11.7"``)."""
@@ -155,18 +163,18 @@ def minor_of(version: str) -> str:
     return ".".join(version.split(".")[:2])
 
 
-def entries(catalog: Path = CATALOG) -> tuple[Entry, ...]:
-    """Return every framework of the catalogue, by name."""
-    return tuple(_read(path) for path in sorted(catalog.glob("*.yaml")))
+def entries(catalog: Path | None = None) -> tuple[Entry, ...]:
+    """Return every framework, by name: ours and those of extensions, or those in the folder ``catalog`` alone."""
+    return tuple(_read(folder) for _, folder in sorted(_folders(catalog).items()))
 
 
-def find_entry(name: str, catalog: Path = CATALOG) -> Entry:
+def find_entry(name: str, catalog: Path | None = None) -> Entry:
     """Return the framework ``name``; raise ``InputError`` with the known names otherwise."""
-    known = sorted(path.stem for path in catalog.glob("*.yaml"))
+    known = _folders(catalog)
     if name not in known:
-        words = ", ".join([*known, "system"])
+        words = ", ".join([*sorted(known), "system"])
         raise InputError(f"no environment '{name}'{nearest(name, known)} (there are: {words})")
-    return _read(catalog / f"{name}.yaml")
+    return _read(known[name])
 
 
 def lock_of(entry: Entry, variant: Variant) -> Lock:
@@ -174,7 +182,7 @@ def lock_of(entry: Entry, variant: Variant) -> Lock:
     if variant not in entry.variants:
         has = ", ".join(entry.variants)
         raise InputError(f"'{entry.framework}' has no variant '{variant}' (it has: {has})")
-    return read_lock(entry.folder / f"{entry.framework}.{variant}.lock")
+    return read_lock(entry.folder / f"{variant}.lock")
 
 
 def digest_of(entry: Entry, variant: Variant, wheels: Mapping[str, str], extras: Iterable[str]) -> str:
@@ -186,10 +194,20 @@ def digest_of(entry: Entry, variant: Variant, wheels: Mapping[str, str], extras:
     return lock.digest(wheels, lines)
 
 
-def _read(path: Path) -> Entry:
+def _folders(catalog: Path | None) -> dict[str, Path]:
+    rooms = (FRAMEWORKS, *folders("frameworks")) if catalog is None else (catalog,)
+    found: dict[str, Path] = {}
+    for room in rooms:
+        for path in room.glob(f"*/{_ENVIRONMENT}"):
+            found.setdefault(path.parent.name, path.parent)
+    return found
+
+
+def _read(folder: Path) -> Entry:
+    path = folder / _ENVIRONMENT
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
-        return Entry.model_validate({**document, "folder": path.parent})
+        return Entry.model_validate({**document, "framework": folder.name, "folder": folder})
     except yaml.YAMLError as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error
     except ValidationError as error:

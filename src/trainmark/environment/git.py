@@ -5,7 +5,7 @@ import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
-from trainmark.environment.facts import GitFacts
+from trainmark.words.manifest import GitFacts
 
 
 def read_git(directory: Path) -> GitFacts | None:

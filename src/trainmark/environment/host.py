@@ -4,7 +4,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.environment.facts import (
+from trainmark.environment.variables import allowed_variables
+from trainmark.words.manifest import (
     ContainerFacts,
     CpuFacts,
     HostFacts,
@@ -12,7 +13,6 @@ from trainmark.environment.facts import (
     OsFacts,
     VirtualisationFacts,
 )
-from trainmark.environment.variables import allowed_variables
 
 _FLAGS = (
     "sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni",

@@ -8,17 +8,17 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict
 
 from trainmark.environment.describing import (
-    FrameworkVersions,
     Inside,
     describe,
     framework_versions,
     look_inside,
 )
-from trainmark.environment.entry import CATALOG, Entry, entries, find_entry, lock_of, minor_of
+from trainmark.environment.entry import Entry, entries, find_entry, lock_of, minor_of
 from trainmark.environment.lock import Pin, canonical
 from trainmark.environment.places import python_of
 from trainmark.environment.resolving import Environment, Kind, UnusableEnvironment
 from trainmark.environment.stamp import Stamp, read_stamp
+from trainmark.words.manifest import FrameworkVersions
 
 _INTERPRETER = re.compile(r"/[^\n'\"]*/bin/python[0-9.]*")
 
@@ -60,7 +60,9 @@ def inspect(entry: Entry, folder: Path, stamp: Stamp, *, timeout_s: float = 600)
     return Inspection(tuple(findings), inside)
 
 
-def examine(environment: Environment, framework: str, *, catalog: Path = CATALOG) -> FrameworkVersions | None:
+def examine(
+    environment: Environment, framework: str, *, catalog: Path | None = None
+) -> FrameworkVersions | None:
     """Return what ``framework`` says of itself in an environment; None for one that the catalogue does not have.
 
     An environment that trainmark made is inspected first. Raises ``UnusableEnvironment`` with the reason when it is

@@ -1,51 +1,11 @@
-"""The manifest: what was really there when a run was measured, on every node; its digest and its differences."""
+"""A manifest's digest, and in what two manifests differ."""
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Any
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict
-
-from trainmark.environment.describing import FrameworkVersions
-from trainmark.environment.facts import (
-    AcceleratorFacts,
-    ContainerFacts,
-    CpuFacts,
-    GitFacts,
-    MemoryFacts,
-    OsFacts,
-    VirtualisationFacts,
-)
-
-
-class Node(BaseModel):
-    """One node. A fact that could not be had is null; ``variables`` are those of the allow-list only."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    hostname: str | None
-    collected: AwareDatetime
-    os: OsFacts
-    cpu: CpuFacts
-    memory: MemoryFacts
-    accelerators: AcceleratorFacts
-    virtualisation: VirtualisationFacts
-    container: ContainerFacts | None
-    framework: FrameworkVersions | None
-    environment_lock: str | None
-    git: GitFacts | None
-    variables: Mapping[str, str]
-    trainmark: str
-
-
-class Manifest(BaseModel):
-    """The nodes of a run, that of rank 0 first. Written as ``manifest.json``."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    schema_version: Literal[1] = 1
-    nodes: tuple[Node, ...]
+from trainmark.words.manifest import Manifest, Node
 
 
 def fingerprint(manifest: Manifest) -> str:

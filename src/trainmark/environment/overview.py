@@ -5,7 +5,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from trainmark.environment.entry import CATALOG, Entry, Variant, entries
+from trainmark.environment.entry import Entry, Variant, entries
 from trainmark.environment.interpreter import find
 from trainmark.environment.places import folder_of
 from trainmark.environment.resolving import SYSTEM, state_of
@@ -35,7 +35,7 @@ class Row(BaseModel):
     note: str | None = None
 
 
-def overview(home: Path, catalog: Path = CATALOG) -> tuple[Row, ...]:
+def overview(home: Path, catalog: Path | None = None) -> tuple[Row, ...]:
     """Return one row for each framework of the catalogue, and one for the system's own Python."""
     version = ".".join(str(part) for part in sys.version_info[:3])
     system = Row(environment=SYSTEM, state="the Python in use", python=version, path=sys.executable)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from trainmark.environment.entry import CATALOG, Entry, digest_of, find_entry
+from trainmark.environment.entry import Entry, digest_of, find_entry
 from trainmark.environment.interpreter import clean_environ
 from trainmark.environment.places import CREATING, STAMP, folder_of, python_of
 from trainmark.environment.stamp import Stamp, read_stamp
@@ -57,7 +57,7 @@ class Environment:
     lock_digest: str | None = None
 
 
-def resolve(name: str, *, home: Path, python: Path | None = None, catalog: Path = CATALOG) -> Environment:
+def resolve(name: str, *, home: Path, python: Path | None = None, catalog: Path | None = None) -> Environment:
     """Return the environment called ``name``, without starting anything in it.
 
     ``name`` is a framework of the catalogue (its venv under ``home``), ``system`` (the Python that runs trainmark,

@@ -1,10 +1,10 @@
 """Did two frameworks do the same training step? What goes into each, what came out, and the certificate."""
 
-from trainmark.equivalence.certificate import Certificate, Check, Pair, Party, Subject, Variant
 from trainmark.equivalence.comparing import certify, compare, follows, party
-from trainmark.equivalence.inputs import worker_flags, write_inputs
-from trainmark.equivalence.observation import Followed, Observation
+from trainmark.equivalence.inputs import equal_work_of, worker_flags, write_inputs
 from trainmark.equivalence.render import render_certificate
+from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.words.observation import Followed, Observation
 
 __all__ = [
     "Certificate",
@@ -17,6 +17,7 @@ __all__ = [
     "Variant",
     "certify",
     "compare",
+    "equal_work_of",
     "follows",
     "party",
     "render_certificate",

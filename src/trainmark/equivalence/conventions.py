@@ -15,7 +15,7 @@ from statistics import median
 
 import numpy as np
 
-from trainmark.equivalence.observation import Observation
+from trainmark.words.observation import Observation
 
 
 @dataclass(frozen=True, slots=True)

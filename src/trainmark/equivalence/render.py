@@ -2,7 +2,9 @@
 
 from collections.abc import Iterator
 
-from trainmark.equivalence.certificate import Certificate, Check
+from trainmark.tasks import find_task
+from trainmark.words.case import task_of_model
+from trainmark.words.certificate import Certificate, Check
 
 
 def render_certificate(certificate: Certificate) -> str:
@@ -13,7 +15,7 @@ def render_certificate(certificate: Certificate) -> str:
 def _lines(certificate: Certificate) -> Iterator[str]:
     yield (
         f"{certificate.model}: {certificate.steps} training steps in FP32, batch {certificate.batch}, "
-        f"{certificate.image_size} px"
+        f"{said_axes(certificate)}"
     )
     for party in certificate.parties:
         rates = ", ".join(f"{rate:.4g}" for rate in party.learning_rates)
@@ -25,7 +27,8 @@ def _lines(certificate: Certificate) -> Iterator[str]:
         )
         yield from (f"      {_told(check)}" for check in party.checks if not check.holds)
         for variant in party.variants:
-            way = f"{party.framework} in {variant.layout}, compiler {variant.compiler}"
+            words = (*map(str, variant.axes.values()), f"compiler {variant.compiler}")
+            way = f"{party.framework} in {', '.join(words)}"
             if variant.absent is not None:
                 yield f"      {way}: not looked at: {variant.absent}"
                 continue
@@ -41,6 +44,12 @@ def _lines(certificate: Certificate) -> Iterator[str]:
         yield from (f"      {_told(check)}" for check in pair.checks if not check.holds)
     yield from (f"  {name:<11} not looked at: {reason}" for name, reason in certificate.absent.items())
     yield f"  {'equal work' if certificate.holds else 'NOT shown to be equal work'}"
+
+
+def said_axes(certificate: Certificate) -> str:
+    """Return the shape of the check's inputs as the task says it: ``96 px``."""
+    labels = find_task(task_of_model(certificate.model)).labels
+    return ", ".join(labels[axis].value.format(value) for axis, value in certificate.axes.items())
 
 
 def _told(check: Check) -> str:

@@ -11,9 +11,10 @@ from pathlib import Path
 
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution.processes import end_all
-from trainmark.execution.record import FILE, OutcomeRecord, read_record
+from trainmark.execution.record import FILE, read_record
 from trainmark.files import write_atomically
 from trainmark.suite import Case, Suite, dump_suite, load_suite
+from trainmark.words.outcome import OutcomeRecord
 
 SUITE = "suite.yaml"
 _LOCK = ".lock"
@@ -28,11 +29,16 @@ class ResultDirectory:
 
     def run(self, case: Case, repeat: int) -> Path:
         """Return the folder of one run; repeats count from 1."""
-        return self.path / "runs" / case.id / str(repeat)
+        return self._of(case) / str(repeat)
+
+    def _of(self, case: Case) -> Path:
+        """Return the folder of a case: by its id, or by the shorter one that an earlier version gave it."""
+        ours, earlier = self.path / "runs" / case.id, self.path / "runs" / case.earlier_id
+        return earlier if case.options and not ours.exists() and earlier.exists() else ours
 
     def finished(self, case: Case) -> dict[int, OutcomeRecord]:
         """Return the records of the case's finished runs, by repeat."""
-        folder = self.path / "runs" / case.id
+        folder = self._of(case)
         if not folder.is_dir():
             return {}
         repeats = sorted(
@@ -43,7 +49,7 @@ class ResultDirectory:
 
     def probe(self, case: Case, batch_per_device: int) -> Path:
         """Return the folder of the short run that tells whether a batch fits."""
-        return self.path / "runs" / case.id / f"probe-b{batch_per_device}"
+        return self._of(case) / f"probe-b{batch_per_device}"
 
     def begin(self, folder: Path) -> None:
         """Make the folder of a run that is to start; what an interrupted attempt left there is set aside."""

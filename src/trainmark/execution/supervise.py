@@ -12,11 +12,11 @@ from pathlib import Path
 from trainmark.errors import TrainmarkError
 from trainmark.execution.classify import Exit, classify, last_step
 from trainmark.execution.processes import MARK, end_all, kernel_oom_kills, private_bytes
-from trainmark.execution.record import OutcomeRecord
 from trainmark.execution.signals import held
 from trainmark.files import to_json, write_atomically
 from trainmark.placement import Command, Plan
 from trainmark.suite import Limits, Outcome
+from trainmark.words.outcome import OutcomeRecord
 
 LOG = "train.log"
 RANKS = "ranks.json"

@@ -1,4 +1,4 @@
-"""Compare, audit, explain, predict: what a number means beside other numbers.
+"""Compare, audit, explain, predict, judge: what a number means beside other numbers.
 
 Names are loaded when they are first used: the command line imports this room on its way to one verb.
 """
@@ -10,24 +10,24 @@ if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
     from trainmark.insight.evidence import Effect, load_effects
     from trainmark.insight.explanation import Difference, Explanation, Run, explain
+    from trainmark.insight.findings import find, judged
     from trainmark.insight.from_log import run_from_log
-    from trainmark.insight.programs import Programs, load_programs
-    from trainmark.insight.recipe import Place, Reading, Recipe, recipe_of
+    from trainmark.insight.recipe import Reading, Recipe, recipe_from, recipe_of
     from trainmark.insight.render import render_text, to_document
 
 _HOMES = {
     "Difference": "explanation",
     "Effect": "evidence",
     "Explanation": "explanation",
-    "Place": "recipe",
-    "Programs": "programs",
     "Reading": "recipe",
     "Recipe": "recipe",
     "Run": "explanation",
     "choose_reference": "choose",
     "explain": "explanation",
+    "find": "findings",
+    "judged": "findings",
     "load_effects": "evidence",
-    "load_programs": "programs",
+    "recipe_from": "recipe",
     "recipe_of": "recipe",
     "render_text": "render",
     "run_from_log": "from_log",
@@ -38,15 +38,15 @@ __all__ = [
     "Difference",
     "Effect",
     "Explanation",
-    "Place",
-    "Programs",
     "Reading",
     "Recipe",
     "Run",
     "choose_reference",
     "explain",
+    "find",
+    "judged",
     "load_effects",
-    "load_programs",
+    "recipe_from",
     "recipe_of",
     "render_text",
     "run_from_log",

@@ -4,8 +4,9 @@ from collections.abc import Iterable
 
 from trainmark.errors import InputError
 from trainmark.insight.explanation import Run, same_model, same_unit
-from trainmark.insight.recipe import Place, recipe_of
+from trainmark.insight.recipe import recipe_of
 from trainmark.reference import Reference, Statistic
+from trainmark.words.recipe import Place
 
 _MUST_AGREE = (Place.FRAMEWORK, Place.PRECISION, Place.DEVICES, Place.DEVICE)
 _MAY_BE_UNSAID = (Place.DEVICE_MEMORY_GB, Place.BATCH_PER_DEVICE, Place.NODES)

@@ -10,8 +10,9 @@ from typing import Annotated
 import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
 
-from trainmark.insight.recipe import AnyAxis, Place, Recipe
+from trainmark.insight.recipe import Recipe
 from trainmark.reference import Axis, AxisValue, find_peak, find_reference
+from trainmark.words.recipe import AnyAxis, Place
 
 
 def _axis(name: str) -> AnyAxis:

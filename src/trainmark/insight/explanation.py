@@ -12,9 +12,11 @@ from enum import StrEnum
 
 from trainmark.errors import InputError
 from trainmark.insight.evidence import Effect, Match, Nearness, Strength, matches
-from trainmark.insight.programs import Change, Programs
-from trainmark.insight.recipe import ALL_AXES, AnyAxis, Place, Reading, Recipe, recipe_of
+from trainmark.insight.programs import Change, change_of
+from trainmark.insight.recipe import Reading, Recipe, recipe_of
 from trainmark.reference import Axis, AxisValue, Reference
+from trainmark.tasks import TASKS
+from trainmark.words.recipe import ALL_AXES, AnyAxis, Place
 
 NO_GAP = 0.01
 """Two numbers that differ by less than this share are not told apart: nothing is to be explained."""
@@ -102,7 +104,7 @@ class Explanation:
 
 
 def explain(
-    run: Run, reference: Reference, effects: Sequence[Effect], programs: Programs, others: Iterable[Reference]
+    run: Run, reference: Reference, effects: Sequence[Effect], others: Iterable[Reference]
 ) -> Explanation:
     """Lay ``run`` beside ``reference`` and rank their differences.
 
@@ -118,7 +120,7 @@ def explain(
     device = str(named) if named else None
     both = [axis for axis in ALL_AXES if axis in run.recipe.readings and axis in there.readings]
     differing = [axis for axis in both if not _equal(axis, run.recipe, there)]
-    found = (_difference(axis, run, there, ratio, device, effects, programs) for axis in differing)
+    found = (_difference(axis, run, there, ratio, device, effects) for axis in differing)
     differences = sorted(found, key=_weight)
     accounted = _accounted(differences)
     return Explanation(
@@ -146,9 +148,8 @@ def _check_same_work(run: Run, reference: Reference) -> None:
 
 
 def same_unit(one: str, other: str) -> bool:
-    """Return whether the two count the same things: pictures are called images or samples."""
-    pictures = {"images/s", "samples/s"}
-    return one == other or {one, other} <= pictures
+    """Return whether the two count the same things: a task's samples may go by a looser word."""
+    return one == other or any({one, other} <= {task.unit, *task.loose_units} for task in TASKS.values())
 
 
 def same_model(one: AxisValue, other: AxisValue) -> bool:
@@ -176,7 +177,6 @@ def _difference(
     ratio: float | None,
     device: str | None,
     effects: Sequence[Effect],
-    programs: Programs,
 ) -> Difference:
     found = matches(effects, axis, run.recipe, there, device)
     basis, span = _basis(axis, found, run.data_wait)
@@ -190,7 +190,7 @@ def _difference(
         high=span[1] if span else None,
         share=_share(span, ratio) if span and counts else None,
         evidence=found,
-        change=programs.change(axis, run.recipe, there),
+        change=change_of(axis, run.recipe, there),
     )
 
 

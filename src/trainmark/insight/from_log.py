@@ -7,16 +7,17 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainmark.errors import InputError
-from trainmark.insight.dialects import recipe_from
 from trainmark.insight.explanation import Run
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.models import model_word
-from trainmark.insight.parameters import read_parameters
-from trainmark.insight.recipe import AnyAxis, Place, Reading
-from trainmark.logs import ParsedLog, Severity, read_log
+from trainmark.insight.recipe import Reading, recipe_from
+from trainmark.logs import ParsedLog, Severity
+from trainmark.logs.parameters import read_parameters
 from trainmark.logs.transport import clean
 from trainmark.measure.rules import find_rule, measure_log
+from trainmark.programs import read_log
 from trainmark.reference import AxisValue
+from trainmark.words.recipe import AnyAxis, Place
 
 HEAD_BYTES = 4 << 20
 """How much of a log is searched for settings and for the time that it waited for data."""
@@ -51,7 +52,7 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
         name=path.name,
         recipe=recipe,
         throughput=result.value,
-        unit=parsed.unit.value if parsed.unit else None,
+        unit=parsed.unit,
         rule=result.rule,
         data_wait=data_wait(lines),
         doubts=tuple(problem.message for problem in problems if problem.severity is Severity.DOUBT),

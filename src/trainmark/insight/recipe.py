@@ -2,37 +2,10 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from enum import StrEnum
 
-from trainmark.reference import Axis, AxisValue, Reference
-
-
-class Place(StrEnum):
-    """An axis that is not the recipe's but the machine's or the software's, or the size of the run."""
-
-    FRAMEWORK = "framework"
-    MODEL = "model"
-    PRECISION = "precision"
-    BATCH_PER_DEVICE = "batch_per_device"
-    DEVICES = "devices"
-    NODES = "nodes"
-    DEVICE = "device"
-    DEVICE_MEMORY_GB = "device_memory_gb"
-    SYSTEM = "system"
-    HOST_CPU = "host_cpu"
-    FRAMEWORK_VERSION = "framework_version"
-    CONTAINER = "container"
-    CUDA = "cuda"
-    CUDNN = "cudnn"
-    NCCL = "nccl"
-    DRIVER = "driver"
-    OS = "os"
-
-
-AnyAxis = Axis | Place
-
-ALL_AXES: tuple[AnyAxis, ...] = (*Axis, *Place)
-"""Every axis on which two measurements are laid side by side, in the order in which lists name them."""
+from trainmark.programs import Parameters, dialects
+from trainmark.reference import Reference
+from trainmark.words.recipe import AnyAxis, AxisValue, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +20,7 @@ class Reading:
 class Recipe:
     """What is known of how something was measured; an axis that is not in ``readings`` was not stated.
 
-    ``program`` is the training program's name in ``insight/evidence/programs.yaml``, where it is known.
+    ``program`` is the training program's name (of its folder in ``programs/``), where it is known.
     """
 
     readings: Mapping[AnyAxis, Reading] = field(default_factory=dict)
@@ -61,6 +34,19 @@ class Recipe:
     def with_readings(self, more: Mapping[AnyAxis, Reading]) -> "Recipe":
         """Return this recipe with ``more`` laid over it."""
         return Recipe({**self.readings, **more}, self.program)
+
+
+def recipe_from(parameters: Parameters) -> Recipe:
+    """Return the recipe that a program's printed settings say, and the program that prints such settings.
+
+    What a program leaves at its default and prints is read like anything else; what it does not print is
+    not stated.
+    """
+    for program, dialect in dialects().items():
+        if dialect.speaks(parameters):
+            said = dialect.read(parameters)
+            return Recipe({axis: Reading(value, parameter.where) for axis, value, parameter in said}, program)
+    return Recipe()
 
 
 def recipe_of(reference: Reference) -> Recipe:

@@ -6,7 +6,7 @@ from typing import Any
 
 from trainmark.insight.evidence import Effect, Match, Nearness
 from trainmark.insight.explanation import NO_GAP, Basis, Difference, Explanation, Nearer
-from trainmark.insight.recipe import AnyAxis
+from trainmark.words.recipe import AnyAxis
 
 _SAME = "same architecture, framework, model and precision"
 _BASIS = {

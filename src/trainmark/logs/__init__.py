@@ -1,4 +1,4 @@
-"""Reading logs: every known format, one registry; ranks, colours, cuts and archives are handled once, for all.
+"""Reading logs, of the formats of ``trainmark.programs``: ranks, colours, cuts and archives are handled once, for all.
 
 Names are loaded when they are first used, so that ``trainmark.logs.events`` alone stays light.
 """
@@ -9,14 +9,12 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainmark.logs.discover import find_logs
     from trainmark.logs.format import Context, Format
-    from trainmark.logs.formats import FORMATS, find_format
     from trainmark.logs.hints import Hints, read_hints
     from trainmark.logs.model import (
         Ending,
         Facts,
         Meaning,
         ParsedLog,
-        Precision,
         Problem,
         Record,
         Records,
@@ -30,13 +28,11 @@ if TYPE_CHECKING:
 _HOMES = {
     "Context": "format",
     "Ending": "model",
-    "FORMATS": "formats",
     "Facts": "model",
     "Format": "format",
     "Hints": "hints",
     "Meaning": "model",
     "ParsedLog": "model",
-    "Precision": "model",
     "Problem": "model",
     "Record": "model",
     "Records": "model",
@@ -44,7 +40,6 @@ _HOMES = {
     "Severity": "model",
     "Status": "model",
     "Unit": "model",
-    "find_format": "formats",
     "find_logs": "discover",
     "read_hints": "hints",
     "read_log": "read",
@@ -52,7 +47,6 @@ _HOMES = {
 }
 
 __all__ = [
-    "FORMATS",
     "Context",
     "Ending",
     "Facts",
@@ -60,7 +54,6 @@ __all__ = [
     "Hints",
     "Meaning",
     "ParsedLog",
-    "Precision",
     "Problem",
     "Record",
     "Records",
@@ -68,7 +61,6 @@ __all__ = [
     "Severity",
     "Status",
     "Unit",
-    "find_format",
     "find_logs",
     "read_hints",
     "read_log",

@@ -4,7 +4,6 @@ Each line is ``DLLL`` and a JSON object, the DLLogger JSON-stream convention: ``
 what the run was, ``[epoch, step]`` for one step, and ``[]`` for what holds for the whole run.
 """
 
-import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,20 +12,22 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.logs.dllogger import PARAMETER, stream_event
+
 SCHEMA = "trainmark.events/1"
-PREFIX = "DLLL "
 
 
 @dataclass(frozen=True, slots=True)
 class RunEvents:
     """What one run said of itself.
 
-    ``step_times_s`` (seconds), ``losses`` and ``data_waits_s`` (seconds) have one value a step, NaN where it
-    was not said; ``measured`` is true for the steps of the measured window. ``parameters`` and ``summary``
-    are the run's own words; an absent line leaves an empty mapping.
+    ``steps`` are each step's number of epoch and of step. ``step_times_s`` (seconds), ``losses`` and ``data_waits_s``
+    (seconds) have one value a step, NaN where it was not said; ``measured`` is true for the steps of the measured
+    window. ``parameters`` and ``summary`` are the run's own words; an absent line leaves an empty mapping.
     """
 
     parameters: Mapping[str, Any]
+    steps: NDArray[np.float64]
     step_times_s: NDArray[np.float64]
     losses: NDArray[np.float64]
     data_waits_s: NDArray[np.float64]
@@ -48,20 +49,23 @@ def parse_events(lines: Iterable[str]) -> RunEvents:
     """Turn lines into ``RunEvents``; lines that are not events or are damaged are counted and left out."""
     parameters: dict[str, Any] = {}
     summary: dict[str, Any] = {}
+    numbers: list[Any] = []
     steps: list[dict[str, Any]] = []
     damaged = 0
     for line in lines:
-        event = _event(line)
+        event = stream_event(line)
         if event is None:
             damaged += bool(line.strip())
-        elif event["step"] == "PARAMETER":
+        elif event["step"] == PARAMETER:
             parameters |= event["data"]
         elif event["step"] == []:
             summary |= event["data"]
         else:
+            numbers.append(event["step"])
             steps.append(event["data"])
     return RunEvents(
         parameters=parameters,
+        steps=np.array([_step_numbers(step) for step in numbers], dtype=np.float64).reshape(-1, 2),
         step_times_s=_column(steps, "step_time_s"),
         losses=_column(steps, "loss"),
         data_waits_s=_column(steps, "data_wait_s"),
@@ -71,22 +75,9 @@ def parse_events(lines: Iterable[str]) -> RunEvents:
     )
 
 
-def _event(line: str) -> dict[str, Any] | None:
-    if not line.startswith(PREFIX):
-        return None
-    try:
-        event = json.loads(line[len(PREFIX) :], parse_constant=_refuse)
-        if "\\u" in line:
-            # Half a surrogate pair is JSON, but no text that could be written again.
-            json.dumps(event, ensure_ascii=False).encode()
-    except (ValueError, RecursionError):
-        return None
-    whole = isinstance(event, dict) and "step" in event and isinstance(event.get("data"), dict)
-    return event if whole else None
-
-
-def _refuse(constant: str) -> None:
-    raise ValueError(f"{constant} is not JSON")
+def _step_numbers(step: Any) -> tuple[float, float]:
+    words = step if isinstance(step, list) else [step]
+    return (_number(words[0]), _number(words[-1])) if words else (np.nan, np.nan)
 
 
 def _column(steps: list[dict[str, Any]], name: str) -> NDArray[np.float64]:

@@ -4,8 +4,10 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from trainmark.logs import dllogger
 from trainmark.logs.columns import Floats
-from trainmark.logs.model import Ending, Facts, Meaning, Precision, Problem, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Meaning, Problem, RunWords, Scope, Unit
+from trainmark.words.case import Precision
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,8 +29,16 @@ class Context:
 
 
 @dataclass(frozen=True, slots=True)
+class Published:
+    """One way in which figures of a program are published: the ``rule``, by its name, and by whom."""
+
+    rule: str
+    by: str
+
+
+@dataclass(frozen=True, slots=True)
 class Format:
-    """One log format.
+    """One log format; ``title`` is the program's short name for readers.
 
     ``records`` match a training record each; the one that matches most is used. Their groups are named
     ``epoch``, ``step``, ``rate`` (units/s), ``step_time_s``, ``samples`` (of a record, or of a step where
@@ -38,10 +48,13 @@ class Format:
     than a pattern. ``figures`` are the tool's own results, looked for in the tail. ``header`` is what every whole
     log begins with. With ``accumulates`` a printed step is one of the optimizer, of several micro-batches.
     ``doubts`` reads what the program itself holds against its result. ``fp16`` is what the word means in a log's
-    name, where the program has one kind of it only.
+    name, where the program has one kind of it only. ``run_words`` is there for a program that says its own measured
+    window. ``published`` are the rules by which figures of this program are published, in the order in which an audit
+    tries them.
     """
 
     name: str
+    title: str
     framework: str | None
     unit: Unit
     scope: Scope
@@ -54,12 +67,14 @@ class Format:
     parameters: Callable[[Context], dict[str, str]] | None = None
     extract: Callable[[bytes], dict[str, Floats]] | None = None
     doubts: Callable[[Context], tuple[Problem, ...]] | None = None
+    run_words: Callable[[Context], RunWords] | None = None
     samples_of_step: bool = False
     accumulates: bool = False
     header: re.Pattern[bytes] | None = None
     fp16: Precision | None = None
     warmup_steps: int = 20
     without_records: str = "the log has no training record"
+    published: tuple[Published, ...] = ()
 
 
 def unknowable(_: Context) -> Ending:
@@ -77,32 +92,8 @@ def ends_with(pattern: re.Pattern[bytes]) -> Callable[[Context], Ending]:
 
 
 def dll_parameters(context: Context) -> dict[str, str]:
-    """Return the ``PARAMETER`` lines of NVIDIA's DLLogger as words, from text (``DLL …``) or JSON (``DLLL {…}``).
-
-    Source: https://github.com/NVIDIA/dllogger (StdOutBackend, JSONStreamBackend).
-    """
-    found: dict[str, str] = {}
-    for body in re.findall(rb"DLL \S+ \S+ - PARAMETER ([^\n]*)\n", context.text):
-        for item in body.split(b"  "):
-            key, colon, value = item.partition(b" : ")
-            if colon:
-                found.setdefault(_word(key), _word(value))
-    for body in re.findall(rb'DLLL (\{[^\n]*"step": ?"PARAMETER"[^\n]*\})\s*\n', context.text):
-        for key, value in json_data(body).items():
-            found.setdefault(key, str(value))
-    return found
-
-
-def json_data(body: bytes) -> dict[str, object]:
-    """Return the ``data`` object of one DLLogger JSON event; empty where it is damaged."""
-    import json
-
-    try:
-        event = json.loads(body)
-    except ValueError:
-        return {}
-    data = event.get("data") if isinstance(event, dict) else None
-    return data if isinstance(data, dict) else {}
+    """Return the ``PARAMETER`` lines of NVIDIA's DLLogger as words."""
+    return dllogger.dll_parameters(context.text)
 
 
 def namespace(context: Context) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """What is kept of a log while it streams by: its head, its tail, and the columns of each rank."""
 
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -8,7 +9,6 @@ import numpy as np
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import Extract, extract
 from trainmark.logs.format import Format
-from trainmark.logs.formats import FORMATS
 from trainmark.logs.transport import Demultiplexer, Rank, uncoloured
 from trainmark.logs.trouble import loss_is_lost
 
@@ -19,8 +19,9 @@ _RECOGNISED_BYTES = 1 << 15
 
 @dataclass(slots=True)
 class Gathering:
-    """Takes in a log piece by piece; recognises its format from the first records."""
+    """Takes in a log piece by piece; recognises which of ``formats`` it is from the first records."""
 
+    formats: Sequence[Format]
     total_bytes: int = 0
     text_bytes: int = 0
     head: bytearray = field(default_factory=bytearray)
@@ -64,7 +65,7 @@ class Gathering:
         """Choose the format whose records are most in the first lines; in all of ``text`` if there are none."""
         for sample in (text[:_RECOGNISED_BYTES], text[_RECOGNISED_BYTES:]):
             most = 0
-            for known in FORMATS:
+            for known in self.formats:
                 if known.extract and known.mark.search(sample) and known.extract(sample):
                     self.format = known
                     return
@@ -75,7 +76,7 @@ class Gathering:
             if most:
                 return
         if self.format is None:
-            self.format = next((known for known in FORMATS if known.mark.search(text)), None)
+            self.format = next((known for known in self.formats if known.mark.search(text)), None)
 
     def _append(self, rank: Rank, found: dict[str, Floats]) -> None:
         columns = self.columns.setdefault(rank, {})

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from trainmark.logs.model import Precision
+from trainmark.words.case import Precision
 
 _WORD = r"(?:(?<=[\W_])|^)"  # a token starts at the name's start or after a separator
 _END = r"(?=[\W_]|$)"

@@ -4,7 +4,9 @@ import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
+
+from trainmark.words.case import Precision
 
 if TYPE_CHECKING:
     from trainmark.logs.columns import Column
@@ -28,17 +30,6 @@ class Severity(StrEnum):
 
     NOTE = "note"
     DOUBT = "doubt"
-
-
-class Precision(StrEnum):
-    """Arithmetic of the training step. ``fp32`` claims that TF32 was off."""
-
-    FP32 = "fp32"
-    TF32 = "tf32"
-    AMP_FP16 = "amp-fp16"
-    AMP_BF16 = "amp-bf16"
-    FP16 = "fp16"
-    BF16 = "bf16"
 
 
 class Unit(StrEnum):
@@ -149,6 +140,14 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
+class RunWords:
+    """What a run of our own says of itself: its parameters, and what holds for the whole run."""
+
+    parameters: Mapping[str, Any]
+    summary: Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
 class ParsedLog:
     """One log, read.
 
@@ -157,14 +156,15 @@ class ParsedLog:
     the format's default window leaves out. ``clock_resolution_s`` is the grain of ``records.clock_s``.
     ``step_interval`` is the usual number of steps a record; with ``accumulates`` a printed step is several
     micro-batches, ``facts.accumulation`` of them. ``contested`` names the facts on which the reader
-    of the log contradicts the log; no number may be built on them.
+    of the log contradicts the log; no number may be built on them. ``run_words`` are there for a run of our own, which
+    says its measured window itself.
     """
 
     log: str
     status: Status
     format: str | None = None
     framework: str | None = None
-    unit: Unit | None = None
+    unit: str | None = None
     scope: Scope = Scope.GLOBAL
     meaning: Meaning = Meaning.INTERVAL
     ending: Ending = Ending.UNKNOWABLE
@@ -178,6 +178,7 @@ class ParsedLog:
     accumulates: bool = False
     contested: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
+    run_words: RunWords | None = None
 
     @property
     def global_batch(self) -> int | None:

@@ -3,6 +3,7 @@
 import gzip
 import re
 import zlib
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -13,7 +14,6 @@ from trainmark.logs.columns import Column
 from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.format import Context, Format
-from trainmark.logs.formats import FORMATS
 from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
 from trainmark.logs.hints import Hints, read_hints
 from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
@@ -27,8 +27,8 @@ _OTHERS_BYTES = 1 << 15
 _FEWEST_OTHERS = 3
 
 
-def read_log(path: str | Path, given: Facts | None = None) -> ParsedLog:
-    """Read the log at ``path`` (text or gzip; any known format), with facts ``given`` by its reader.
+def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = None) -> ParsedLog:
+    """Read the log at ``path`` (text or gzip; one of ``formats``), with facts ``given`` by its reader.
 
     Never raises for what is in the file: a file that cannot be opened, is no text, or has no known format
     comes back with that status.
@@ -36,14 +36,16 @@ def read_log(path: str | Path, given: Facts | None = None) -> ParsedLog:
     name = str(path)
     try:
         with Path(path).open("rb") as file:
-            return read_stream(file, name, given)
+            return read_stream(file, formats, name, given)
     except OSError as error:
         return _unreadable(name, f"cannot be read: {error.strerror or error}")
 
 
-def read_stream(stream: BinaryIO, name: str = "-", given: Facts | None = None) -> ParsedLog:
+def read_stream(
+    stream: BinaryIO, formats: Sequence[Format], name: str = "-", given: Facts | None = None
+) -> ParsedLog:
     """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
-    gathering = Gathering()
+    gathering = Gathering(formats)
     damage: str | None = None
     _keep_freed_memory()
     try:
@@ -126,7 +128,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     trouble = find_trouble(_after_last_record(known, seen))
     status, verdict = _status(known, records, counters, ending, trouble, figures)
     problems += verdict
-    problems += _about_other_formats(known, seen.tail[-_OTHERS_BYTES:])
+    problems += _about_other_formats(known, seen.formats, seen.tail[-_OTHERS_BYTES:])
     problems += _about_the_end(ending, trouble, seen, damage, status)
     problems += _about_the_start(known, context, records) if status is Status.OK else []
     if seen.loss_not_finite:
@@ -140,7 +142,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         status=status,
         format=known.name,
         framework=known.framework or words.get("framework"),
-        unit=known.unit,
+        unit=words.get("unit", known.unit) if known.run_words else known.unit,
         scope=known.scope,
         meaning=known.meaning,
         ending=ending,
@@ -154,6 +156,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         accumulates=known.accumulates,
         contested=settled.contested,
         problems=tuple(problems),
+        run_words=known.run_words(context) if known.run_words else None,
     )
 
 
@@ -204,9 +207,9 @@ def _status(
     return Status.OK, problems
 
 
-def _about_other_formats(known: Format, end: bytes) -> list[Problem]:
+def _about_other_formats(known: Format, formats: Sequence[Format], end: bytes) -> list[Problem]:
     """Tell records of another program at the log's end: the file then holds more than the run that is read."""
-    for other in FORMATS:
+    for other in formats:
         if other is not known and any(
             len(pattern.findall(end)) >= _FEWEST_OTHERS for pattern in other.records
         ):

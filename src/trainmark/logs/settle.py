@@ -4,7 +4,8 @@ from dataclasses import dataclass, replace
 
 from trainmark.logs.hardware import has_tf32
 from trainmark.logs.hints import Hints
-from trainmark.logs.model import Facts, Precision, Problem, Severity
+from trainmark.logs.model import Facts, Problem, Severity
+from trainmark.words.case import Precision
 
 _COUNTS = ("nodes", "gpus", "batch_per_device")
 _FLAG = {"nodes": "--nodes", "gpus": "--gpus", "batch_per_device": "--batch", "precision": "--precision"}

@@ -1,16 +1,22 @@
 """From logs to numbers: one run's measurement, the warm-up test, statistics over runs, speedups."""
 
-from trainmark.measure.measurement import (
+from trainmark.measure.measurement import measure_events
+from trainmark.measure.own_window import NotMeasurable
+from trainmark.measure.scaling import speedup
+from trainmark.measure.statistics import estimate, ratio, scaled
+from trainmark.measure.steadiness import judge_steadiness
+from trainmark.words.measurement import (
     About,
+    Estimate,
+    Interval,
+    IntervalMethod,
     Measurement,
-    NotMeasurable,
+    Ratio,
+    Speedup,
+    Steadiness,
     StepTimes,
     Suspicion,
-    measure_events,
 )
-from trainmark.measure.scaling import Speedup, speedup
-from trainmark.measure.statistics import Estimate, Interval, IntervalMethod, Ratio, estimate, ratio, scaled
-from trainmark.measure.steadiness import Steadiness, judge_steadiness
 
 __all__ = [
     "About",

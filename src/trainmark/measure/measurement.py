@@ -1,129 +1,29 @@
 """One run's measurement, out of what the run itself wrote down."""
 
-import math
-from enum import StrEnum
-from typing import Annotated
-
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
 from trainmark.logs.events import RunEvents
-from trainmark.measure.steadiness import Steadiness, judge_steadiness
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class About(StrEnum):
-    """What a suspicion is about: the work that was done, or the machine that did it."""
-
-    WORK = "work"
-    MACHINE = "machine"
-
-
-class Suspicion(_Frozen):
-    """A reason to doubt a result that is kept all the same: a code for programs, a sentence for people."""
-
-    code: str
-    sentence: str
-    about: About
-
-
-class StepTimes(_Frozen):
-    """The distribution of the measured steps' times, in seconds."""
-
-    mean: float
-    minimum: float
-    p50: float
-    p90: float
-    p99: float
-    maximum: float
-
-
-class Measurement(_Frozen):
-    """What one run gave.
-
-    ``throughput`` (unit/s) is ``samples / window_s``: the samples of all ranks over the time from the
-    barrier at the window's start to the slowest rank's end. Of another program's log it is what the named
-    ``rule`` gives, ``samples`` and ``window_s`` are null, and steps are its records.
-    ``first_step_s`` holds the compilation.
-    ``data_wait`` is the share of the window that rank 0 waited for its loader. ``peak_memory_bytes`` has
-    one value a rank.
-    """
-
-    unit: str
-    rule: str
-    throughput: float
-    samples: int | None
-    window_s: float | None
-    measured_steps: int
-    warmup_steps: int
-    first_step_s: float | None
-    compile_s: float | None
-    step_times: StepTimes | None
-    data_wait: float | None
-    peak_memory_bytes: tuple[int, ...]
-    final_loss: float | None
-    steadiness: Steadiness
-    suspicions: tuple[Suspicion, ...]
-
-
-class _Doubt(BaseModel):
-    model_config = ConfigDict(frozen=True, strict=True)
-
-    code: str
-    sentence: str
-
-
-class _Summary(BaseModel):
-    """What is read of the event that holds for the whole run; other keys are for people."""
-
-    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
-
-    window_s: PositiveFloat
-    samples: PositiveInt
-    first_step_s: float | None = None
-    compile_s: float | None = None
-    peak_memory_bytes: Annotated[tuple[int, ...], Field(strict=False)] = ()
-    suspect: Annotated[tuple[_Doubt, ...], Field(strict=False)] = ()
-
-
-class NotMeasurable(Exception):  # noqa: N818 - it is an outcome with a reason, not a program's error
-    """The run left no measurement; the message is the reason, for the outcome ``invalid``."""
+from trainmark.logs.model import RunWords
+from trainmark.measure.own_window import own_window
+from trainmark.measure.steadiness import judge_steadiness
+from trainmark.words.measurement import About, Measurement, StepTimes, Suspicion
 
 
 def measure_events(events: RunEvents) -> Measurement:
     """Return the measurement of a run of a built-in worker by the window rule.
 
-    Raises ``NotMeasurable`` when the events do not hold a whole window: no summary, no measured steps, or
-    numbers that contradict each other.
+    Raises ``NotMeasurable`` when the events do not hold a whole window.
     """
-    if not events.parameters:
-        raise NotMeasurable("the run wrote no parameters: nothing says what it did")
-    if not {"window_s", "samples"} <= events.summary.keys():
-        raise NotMeasurable("the run wrote no measured window")
-    summary, global_batch, unit = _summary(events)
     times = events.step_times_s[events.measured]
-    if times.size == 0:
-        raise NotMeasurable("the run wrote no measured step: it had no more steps than its warm-up")
-    if (times <= 0).any():
-        raise NotMeasurable(f"a step cannot have taken {times.min()} s")
-    if summary.samples != global_batch * times.size:
-        raise NotMeasurable(
-            f"the window counts {summary.samples} samples, but {times.size} steps of the global batch make "
-            f"{global_batch * times.size}"
-        )
-    throughput = summary.samples / summary.window_s
-    if not math.isfinite(throughput):
-        raise NotMeasurable(f"{summary.samples} samples cannot have taken {summary.window_s} s")
+    window = own_window(RunWords(events.parameters, events.summary), times)
+    summary = window.summary
     waits = events.data_waits_s[events.measured]
     losses = events.losses[np.isfinite(events.losses)]
     return Measurement(
-        unit=unit,
+        unit=window.unit,
         rule="window",
-        throughput=throughput,
+        throughput=window.throughput,
         samples=summary.samples,
         window_s=summary.window_s,
         measured_steps=int(times.size),
@@ -139,20 +39,6 @@ def measure_events(events: RunEvents) -> Measurement:
             Suspicion(code=doubt.code, sentence=doubt.sentence, about=About.WORK) for doubt in summary.suspect
         ),
     )
-
-
-def _summary(events: RunEvents) -> tuple[_Summary, int, str]:
-    """Return the summary, the global batch and the unit of the throughput."""
-    batch, unit = events.parameters.get("global_batch"), events.parameters.get("unit", "samples/s")
-    if not isinstance(batch, int) or not isinstance(unit, str):
-        raise NotMeasurable("the run's parameters name no global batch")
-    try:
-        return _Summary.model_validate(events.summary), batch, unit
-    except ValidationError as error:
-        first = error.errors()[0]
-        place = ".".join(str(part) for part in first["loc"])
-        said = f"{first['msg'][0].lower()}{first['msg'][1:]}"
-        raise NotMeasurable(f"the run's summary cannot be used: {place}: {said}") from None
 
 
 def _step_times(times: NDArray[np.float64]) -> StepTimes | None:

@@ -2,19 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from pydantic import BaseModel, ConfigDict
-
-from trainmark.measure.statistics import Ratio, ratio, scaled
-
-
-class Speedup(BaseModel):
-    """How much faster than one device, and what share of the ideal that is (``speedup / world_size``)."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    baseline: str
-    speedup: Ratio
-    efficiency: Ratio
+from trainmark.measure.statistics import ratio, scaled
+from trainmark.words.measurement import Ratio, Speedup
 
 
 def speedup(

@@ -18,60 +18,14 @@ is widened to it, so that it never denies the value that it stands beside.
 
 import math
 from collections.abc import Sequence
-from enum import StrEnum
 
 import numpy as np
-from pydantic import BaseModel, ConfigDict
+
+from trainmark.words.measurement import Estimate, Interval, IntervalMethod, Ratio
 
 CONFIDENCE = 0.95
 LEAST_RUNS = 3
 LEAST_RUNS_FOR_ORDER_STATISTICS = 6
-
-
-class IntervalMethod(StrEnum):
-    """How an interval was computed; the module's text gives the formulas."""
-
-    STUDENT_T_LOG = "student-t-log"
-    ORDER_STATISTICS = "order-statistics"
-    WELCH_LOG = "welch-log"
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class Interval(_Frozen):
-    """A 95 % interval in the unit of what it stands beside."""
-
-    low: float
-    high: float
-    method: IntervalMethod
-
-
-class Estimate(_Frozen):
-    """The throughput of a case over its runs (unit/s), and how sure it is; ``std`` is the sample's (n-1)."""
-
-    n: int
-    median: float
-    mean: float
-    minimum: float
-    maximum: float
-    std: float | None
-    interval: Interval | None
-
-    @property
-    def half_width(self) -> float | None:
-        """Half the interval's width as a fraction of the median."""
-        if self.interval is None:
-            return None
-        return (self.interval.high - self.interval.low) / 2 / self.median
-
-
-class Ratio(_Frozen):
-    """A quotient of two cases' medians, with its interval where both sides have at least 3 runs."""
-
-    value: float
-    interval: Interval | None
 
 
 def estimate(throughputs: Sequence[float]) -> Estimate | None:

@@ -10,28 +10,13 @@ twice ``TOLERANCE``. Neither is said of differences below Student's 97.5 % quant
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict
 
 from trainmark.measure.statistics import student_t
+from trainmark.words.measurement import Steadiness
 
 TOLERANCE = 0.01
 BATCH = 5
 LEAST_STEPS = 20
-
-
-class Steadiness(BaseModel):
-    """The verdict of the warm-up test.
-
-    ``steady`` is null for a window of fewer than 20 steps, which says too little. ``settled_after`` is the
-    number of steps of the window before it settled, null where it never did; ``bias`` is the window's mean
-    step time over the settled steps' mean, less 1.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    steady: bool | None
-    settled_after: int | None
-    bias: float | None
 
 
 def judge_steadiness(step_times_s: NDArray[np.float64]) -> Steadiness:

@@ -63,7 +63,7 @@ def place(
         commands=tuple(_commands(case, workload, interpreter, machine, protocol, run)),
         events=run.events,
         log_format=workload.card.log_format,
-        unit=workload.card.unit,
+        unit=workload.card.counted_in,
         cannot_run=_what_is_missing(case, machine) or missing(case, workload, interpreter, machine),
         expects=tuple(run.directory / name for name in workload.card.expects),
         by_hand=by_hand(case, workload, interpreter, _meeting(case, interpreter, machine, run)),

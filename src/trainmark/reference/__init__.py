@@ -9,8 +9,6 @@ from trainmark.reference.catalog import (
     select,
 )
 from trainmark.reference.model import (
-    Axis,
-    AxisValue,
     Hardware,
     Peak,
     Reference,
@@ -19,6 +17,7 @@ from trainmark.reference.model import (
     Statistic,
     Status,
 )
+from trainmark.words.recipe import Axis, AxisValue
 
 __all__ = [
     "Axis",

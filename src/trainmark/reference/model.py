@@ -16,6 +16,7 @@ from pydantic import (
 )
 
 from trainmark.suite import Precision
+from trainmark.words.recipe import Axis, AxisValue
 
 ReferenceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=80)]
 """A figure's stable name: lower-case letters, digits, ``.`` and ``-``."""
@@ -41,34 +42,6 @@ class Statistic(StrEnum):
     MEAN_OVER_EPOCH = "mean-over-epoch"
     HARMONIC_MEAN_OF_EPOCHS = "harmonic-mean-of-epochs"
     EXAMPLE = "example"
-
-
-class Axis(StrEnum):
-    """One way in which two training recipes can differ; a value's meaning stands beside each axis."""
-
-    LAYOUT = "layout"  # nchw, nhwc
-    COMPILER = "compiler"  # none, xla, torchscript, static-graph
-    DATA = "data"  # imagenet, tfrecord, recordio, synthetic
-    LOADER = "loader"  # native, dali-cpu, dali-gpu
-    WORKERS = "workers"  # loader processes or threads per device
-    PREFETCH = "prefetch"  # batches prepared ahead
-    LOSS_SCALING = "loss_scaling"  # static, dynamic
-    LOSS_SCALE = "loss_scale"  # the static scale, or the first dynamic one
-    ACCUMULATION_STEPS = "accumulation_steps"  # forward-backward passes for each optimizer step
-    LABEL_SMOOTHING = "label_smoothing"
-    MIXUP = "mixup"
-    LR_SCHEDULE = "lr_schedule"  # step, cosine
-    OPTIMIZER = "optimizer"
-    MOMENTUM = "momentum"
-    WEIGHT_DECAY = "weight_decay"
-    IMAGE_SIZE = "image_size"  # side in pixels
-    DISTRIBUTION = "distribution"  # ddp, data-parallel, horovod, parameter-server
-    FUSED_BATCH_NORM = "fused_batch_norm"  # true where batch norm is fused with ReLU and addition
-    AFFINITY = "affinity"  # how processes are bound to cores
-    CHECKPOINT_IN_RUN = "checkpoint_in_run"  # true where the measured run also writes a checkpoint
-
-
-AxisValue = bool | int | float | str
 
 
 class Source(BaseModel):

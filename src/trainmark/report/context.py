@@ -1,24 +1,70 @@
-"""What every section is written from: the results, their folder, the language, and what varies among the cases."""
+"""What every section is written from: results, findings, language, what varies, and the signs of numbers."""
 
-from dataclasses import dataclass
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
 from pathlib import Path
 from urllib.parse import quote
 
-from trainmark.report.axes import Axes
+from trainmark.insight import judged
+from trainmark.measure.statistics import LEAST_RUNS
+from trainmark.report.axes import COMMON, Aspect, Axes, axis_label, by_unit
 from trainmark.report.blocks import Span
 from trainmark.report.language import Catalogue, Language, catalogue
+from trainmark.report.series import StepSeries
 from trainmark.store import CaseResult, Results, RunResult
+from trainmark.suite import Outcome
+from trainmark.words.findings import Findings, RatioFinding
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """The cases of one unit: what a table or a chart can hold together. ``alone``: the results have no other unit."""
+
+    unit: str
+    axes: Axes
+    alone: bool
+
+    @property
+    def cases(self) -> tuple[CaseResult, ...]:
+        """The part's cases."""
+        return self.axes.cases
+
+    def name(self, chart: str) -> str:
+        """Return a chart's name, which is its file's: with the unit where there are several."""
+        return chart if self.alone else f"{chart}-{re.sub(r'[^a-z0-9]+', '-', self.unit.lower()).strip('-')}"
 
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """``base`` leads from the report's folder to the results' folder: empty, or a path that ends in ``/``."""
+    """``findings`` are those of ``results``, ``doubted`` the ids of the cases whose number is in doubt by them.
+
+    ``parts`` are the cases by unit. ``series`` are the step times of the runs that are drawn, by the case's id.
+    ``base`` leads from the report's folder to the results' folder: empty, or a path that ends in ``/``.
+    """
 
     results: Results
+    findings: Findings
+    doubted: frozenset[str]
     directory: Path
     say: Catalogue
     axes: Axes
+    parts: tuple[Part, ...]
+    series: Mapping[str, Sequence[StepSeries]] = field(default_factory=dict)
     base: str = ""
+
+    def aspect(self, name: Aspect) -> str:
+        """Return the word for an aspect; that of a task's own axis comes from the task."""
+        if name in COMMON:
+            return self.say(f"aspect_{name}")
+        labels = (axis_label(found.case, name) for found in self.results.cases)
+        label = next((label for label in labels if label is not None), None)
+        return getattr(label, self.say.language.value) if label else name
+
+    def units(self) -> list[str]:
+        """Return the units of the throughputs that were measured, as a rule one."""
+        return list(dict.fromkeys(case.unit for case in self.results.cases if case.unit))
 
     def link(self, path: str, text: str) -> tuple[Span, ...]:
         """Return a link to a file of the results' folder, or the bare text when the file is not there."""
@@ -35,6 +81,76 @@ class Context:
         return [(case, run) for case in self.results.cases for run in case.runs]
 
 
-def context(results: Results, directory: Path, language: Language, base: str = "") -> Context:
-    """Return the context of a report in ``language``."""
-    return Context(results, directory, catalogue(language), Axes.of(results.cases), base)
+def context(
+    results: Results,
+    directory: Path,
+    language: Language,
+    base: str = "",
+    series: Mapping[str, Sequence[StepSeries]] | None = None,
+) -> Context:
+    """Return the context of a report in ``language``; see ``Context``."""
+    results = judged(results)
+    assert results.findings is not None
+    groups = by_unit(results.cases)
+    return Context(
+        results=results,
+        findings=results.findings,
+        doubted=frozenset(doubt.case for doubt in results.findings.doubts),
+        directory=directory,
+        say=catalogue(language),
+        axes=Axes.of(results.cases),
+        parts=tuple(Part(unit, Axes.of(cases), len(groups) == 1) for unit, cases in groups.items()),
+        series=series or {},
+        base=base,
+    )
+
+
+class Mark(StrEnum):
+    """A sign behind a number, in the order in which they are written; the name is the footnote's key."""
+
+    DOUBT = "†"
+    SOME_RUNS_NOT_OK = "‡"
+
+
+def marks(context: Context, result: CaseResult) -> tuple[Mark, ...]:
+    """Return the signs of a case that has a number."""
+    found = []
+    if result.id in context.doubted:
+        found.append(Mark.DOUBT)
+    if any(run.outcome is not Outcome.OK for run in result.runs):
+        found.append(Mark.SOME_RUNS_NOT_OK)
+    return tuple(found)
+
+
+def marks_of_ratio(found: RatioFinding) -> tuple[Mark, ...]:
+    """Return the signs of a ratio: a doubt of either side is one of the ratio."""
+    return (Mark.DOUBT,) if found.doubtful else ()
+
+
+def shown(result: CaseResult, say: Catalogue) -> str | None:
+    """Return what stands in a table where ``result`` has no number: its outcome, ``-`` for no run at all."""
+    if result.estimate is not None:
+        return None
+    return say.outcome(result.outcome) if result.runs else "-"
+
+
+def footnotes(
+    context: Context, results: list[CaseResult], blanks: bool, ratios: Iterable[RatioFinding] = ()
+) -> list[str]:
+    """Return the footnotes that a table of ``results`` and ``ratios`` needs.
+
+    ``blanks`` says that it has cells without a case.
+    """
+    say, notes = context.say, []
+    numbers = [result for result in results if result.estimate is not None]
+    few = [result for result in numbers if result.estimate and result.estimate.n < LEAST_RUNS]
+    if few:
+        notes.append(
+            say("no_interval_any" if len(few) == len(numbers) else "no_interval_some", least=LEAST_RUNS)
+        )
+    signs = {mark for result in numbers for mark in marks(context, result)}
+    signs |= {mark for found in ratios for mark in marks_of_ratio(found)}
+    notes += [f"{mark.value} {say(f'mark_{mark.name.lower()}')}" for mark in Mark if mark in signs]
+    if blanks or any(not result.runs for result in results):
+        notes.append(say("blank_cell"))
+    return notes

@@ -7,17 +7,17 @@ from typing import Any
 
 from trainmark.measure import Interval
 from trainmark.store import CaseResult, Results, RunResult
-from trainmark.suite import AXES, Case
+from trainmark.suite import Case, axes_of
 
-CASE_COLUMNS = (
-    "case", *AXES, "world_size", "outcome", "reason", "unit", "runs", "runs_ok", "throughput_median",
+_OF_CASE = (
+    "world_size", "outcome", "reason", "unit", "runs", "runs_ok", "throughput_median",
     "interval_low", "interval_high", "interval_method", "throughput_mean", "throughput_std", "throughput_min",
     "throughput_max", "baseline", "speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low",
     "efficiency_high", "suspicions",
 )  # fmt: skip
 
-RUN_COLUMNS = (
-    "case", *AXES, "world_size", "repeat", "outcome", "reason", "started_at", "duration_s", "unit", "rule",
+_OF_RUN = (
+    "world_size", "repeat", "outcome", "reason", "started_at", "duration_s", "unit", "rule",
     "throughput", "samples", "window_s", "measured_steps", "warmup_steps", "first_step_s", "compile_s",
     "step_mean_s", "step_min_s", "step_p50_s", "step_p90_s", "step_p99_s", "step_max_s", "data_wait",
     "peak_memory_bytes", "final_loss", "steady", "settled_after", "suspicions", "directory", "log", "manifest",
@@ -26,12 +26,19 @@ RUN_COLUMNS = (
 
 def render_csv(results: Results) -> str:
     """Return a line a case: its axes, outcome, throughput over the runs with its interval, and speedup."""
-    return _csv(CASE_COLUMNS, map(_case_row, results.cases))
+    return _csv(_columns(results, _OF_CASE), map(_case_row, results.cases))
 
 
 def render_runs_csv(results: Results) -> str:
     """Return a line a run: its case's axes, outcome and measurement. Times are in seconds."""
-    return _csv(RUN_COLUMNS, (_run_row(case, run) for case in results.cases for run in case.runs))
+    return _csv(
+        _columns(results, _OF_RUN), (_run_row(case, run) for case in results.cases for run in case.runs)
+    )
+
+
+def _columns(results: Results, others: tuple[str, ...]) -> tuple[str, ...]:
+    """Return the columns: the case, the axes of the tasks that the results have, and the others."""
+    return ("case", *axes_of(*dict.fromkeys(result.case.task for result in results.cases)), *others)
 
 
 def _csv(columns: tuple[str, ...], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -104,7 +111,7 @@ def _run_row(result: CaseResult, run: RunResult) -> dict[str, Any]:
 
 
 def _axes(name: str, case: Case) -> dict[str, Any]:
-    axes = {axis: getattr(case, axis) for axis in AXES}
+    axes = {axis: case.value(axis) for axis in case.axes}
     options = " ".join(f"{option}={value}" for option, value in sorted(case.options.items()))
     return {"case": name, **axes, "options": options, "world_size": case.world_size}
 

@@ -17,7 +17,7 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
     """Return the tables of throughputs with what is known of equal work, and a line a case that gave no number."""
     about = context(results, Path(), language)
     say = about.say
-    parts = [lead(about), caption(results, say), *(text for text, _ in said_of_work(about))]
+    parts = [lead(about), caption(about), *(text for text, _ in said_of_work(about))]
     parts += [_table(table) for table in tables(about)]
     missing = [
         f"{about.axes.label(case.case)}: {say.outcome(case.outcome)}: {case.reason or '-'}"

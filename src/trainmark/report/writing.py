@@ -1,19 +1,62 @@
-"""Rendering a report in each format, and writing all of its files into the results' folder."""
+"""The whole report, its sections in the order in which a reader needs them; rendered in each format, and written."""
 
 from collections.abc import Mapping
 from pathlib import Path
 
 from trainmark.files import write_atomically
-from trainmark.report.blocks import Report
+from trainmark.report.blocks import Report, Section
 from trainmark.report.charts import on_white, svg
-from trainmark.report.compose import compose
+from trainmark.report.context import Context, context
 from trainmark.report.csvfile import render_csv, render_runs_csv
 from trainmark.report.html import to_html
 from trainmark.report.language import Language
 from trainmark.report.markdown import to_markdown
+from trainmark.report.sections import environment, equivalence, overview, ratios, runs, steps, throughput
+from trainmark.report.series import read_series
 from trainmark.store import Results
 
 PLOTS = "plots"
+
+
+def compose(results: Results, directory: Path, language: Language, base: str = "") -> Report:
+    """Return the report on ``results``, whose runs' files lie under ``directory``.
+
+    ``base`` leads from the folder that the report will stand in to ``directory`` (empty, or ending in ``/``).
+    """
+    about = context(results, directory, language, base, read_series(results, directory))
+    say = about.say
+    return Report(
+        language=language.tag,
+        title=say("title", suite=results.suite),
+        lead=overview.lead(about),
+        sections=tuple(section for section in _sections(about) if section is not None),
+        colophon=say(
+            "colophon",
+            version=results.trainmark_version,
+            when=results.generated_at.strftime("%Y-%m-%d %H:%M %Z").strip(),
+        ),
+    )
+
+
+def _sections(about: Context) -> list[Section | None]:
+    return [
+        overview.section(about),
+        throughput.section(about),
+        equivalence.section(about),
+        ratios.scaling(about),
+        ratios.data(about),
+        runs.not_ok(about),
+        runs.doubts(about),
+        steps.section(about),
+        runs.every_run(about),
+        runs.commands(about),
+        environment.environment(about),
+        environment.every_fact(about),
+        environment.recipe(about),
+        environment.telemetry(about),
+        overview.method(about),
+        overview.reproduce(about),
+    ]
 
 
 def render_markdown(

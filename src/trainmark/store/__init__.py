@@ -3,18 +3,31 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from trainmark.store.document import SCHEMA, CaseResult, Results, RunResult, read_results, write_results
+from trainmark.store.document import read_results, write_results
+from trainmark.words.results import SCHEMA, CaseResult, Results, RunResult
 
 if TYPE_CHECKING:
-    from trainmark.store.database import Store, StoredCampaign, sqlite_url
+    from trainmark.store.database import (
+        Added,
+        CampaignSummary,
+        Store,
+        StoredCampaign,
+        database_url,
+        existing_store,
+        sqlite_url,
+    )
 
 __all__ = [
     "SCHEMA",
+    "Added",
+    "CampaignSummary",
     "CaseResult",
     "Results",
     "RunResult",
     "Store",
     "StoredCampaign",
+    "database_url",
+    "existing_store",
     "read_results",
     "sqlite_url",
     "write_results",
@@ -23,6 +36,6 @@ __all__ = [
 
 def __getattr__(name: str) -> Any:
     """Load the database's module when it is first asked for: SQLAlchemy is heavy."""
-    if name in ("Store", "StoredCampaign", "sqlite_url"):
+    if name in __all__:
         return getattr(import_module("trainmark.store.database"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -1,24 +1,41 @@
 """Every run in a database, the moment it ends: SQLite by default, anything that SQLAlchemy reaches by URL."""
 
+import hashlib
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
-from sqlalchemy import URL, Connection, Engine, create_engine, delete, event, insert, select, text
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    case,
+    create_engine,
+    delete,
+    event,
+    func,
+    insert,
+    make_url,
+    select,
+    text,
+    update,
+)
+from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
-from trainmark.equivalence import Certificate
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.store.document import RunResult
 from trainmark.store.tables import campaigns, certificates, manifests, runs
-from trainmark.suite import Case, Suite, dump_suite
+from trainmark.suite import Case, Outcome, Suite, dump_suite
+from trainmark.words.certificate import Certificate
+from trainmark.words.results import Results, RunResult
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration (``migrations/versions``)."""
+_NO_URL = "the database's address is no URL like postgresql://user@host/name"
 _MIGRATIONS = Path(__file__).with_name("migrations")
 
 
@@ -44,28 +61,97 @@ class StoredRuns:
     certificates: tuple[Certificate, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class CampaignSummary:
+    """A campaign in a list: how many cases and runs of it are here, how many ended ok, and when the first started."""
+
+    id: int
+    suite: str
+    directory: str
+    cases: int
+    runs: int
+    ok: int
+    started_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """What adding a result directory did: the campaign's number, and its runs by what became of them.
+
+    ``changed`` runs were here with another result.
+    """
+
+    campaign: int
+    new: int
+    changed: int
+    known: int
+
+
 def sqlite_url(path: Path) -> URL:
     """Return the URL of a SQLite file, whatever characters its path has."""
     return URL.create("sqlite", database=str(path))
 
 
+def database_url(address: str) -> URL:
+    """Return the URL of a database, given as one of SQLAlchemy's URLs or as the path of a SQLite file.
+
+    Raises ``InputError`` for a URL that is none.
+    """
+    if "://" not in address:
+        return sqlite_url(Path(address))
+    try:
+        url = make_url(address)
+    except (ArgumentError, ValueError):
+        raise InputError(_NO_URL) from None
+    # SQLAlchemy's default for PostgreSQL is another driver than the one that trainmark's extra installs.
+    return url.set(drivername="postgresql+psycopg") if url.drivername == "postgresql" else url
+
+
+def existing_store(address: str) -> "Store":
+    """Open a database to read what is in it; raise ``InputError`` where there is none, or none of trainmark's.
+
+    ``address`` is a URL or a SQLite file's path. Nothing is made.
+    """
+    url = database_url(address)
+    if url.get_backend_name() == "sqlite" and not (url.database and Path(url.database).is_file()):
+        raise InputError(f"{url.database or address}: there is no such database")
+    return Store(url, _of_trainmark)
+
+
+def identity(results: Results) -> str:
+    """Return what a campaign goes by wherever its directory lies: its suite's name, and its first run's start.
+
+    The start is known to the microsecond, the run's length to the nanosecond; both stay when the directory is moved
+    and when it grows. Raises ``InputError`` when no run was started: there is nothing to go by, and nothing to add.
+    """
+    runs = [run for found in results.cases for run in found.runs]
+    started = [(run.started_at.astimezone(UTC), run.duration_s) for run in runs if run.started_at is not None]
+    if not started:
+        raise InputError("no run of it was started: there is nothing to add")
+    moment, length = min(started, key=lambda pair: pair[0])
+    words = (results.suite, moment.isoformat(timespec="microseconds"), repr(length))
+    return f"sha256:{hashlib.sha256(chr(10).join(words).encode()).hexdigest()}"
+
+
 class Store:
     """An open database of runs. Each method is one transaction; what it raises is a ``TrainmarkError``.
 
-    ``url`` is one of SQLAlchemy's. Raises ``InputError`` when it is none, or its driver is not installed.
+    ``url`` is one of SQLAlchemy's. ``ready`` is called with the engine before an older database is brought up to
+    date. Raises ``InputError`` when the URL is none, or its driver is not installed.
     """
 
-    def __init__(self, url: str | URL) -> None:
+    def __init__(self, url: str | URL, ready: Callable[[Engine], None] = lambda _: None) -> None:
         try:
-            self._engine = create_engine(url)
+            self._engine = create_engine(database_url(url) if isinstance(url, str) else url)
         except ArgumentError:
-            raise InputError("the database's address is no URL like postgresql://user@host/name") from None
+            raise InputError(_NO_URL) from None
         except ImportError as error:
             raise InputError(f"the database needs a driver that is not installed: {error.name}") from None
         if self._engine.dialect.name == "sqlite":
             event.listen(self._engine, "connect", _prepare_sqlite)
             event.listen(self._engine, "begin", _begin_sqlite)
         with self._told():
+            ready(self._engine)
             _migrate(self._engine)
 
     def close(self) -> None:
@@ -110,18 +196,42 @@ class Store:
 
     def certify(self, campaign: StoredCampaign, shown: Iterable[Certificate]) -> None:
         """Keep the certificates of a campaign, in place of those that it had."""
-        rows = [
-            {
-                "campaign_id": campaign.id,
-                "model": certificate.model,
-                "document": json.loads(certificate.model_dump_json()),
-            }
-            for certificate in shown
-        ]
         with self._transaction() as connection:
-            connection.execute(delete(certificates).where(certificates.c.campaign_id == campaign.id))
-            if rows:
-                connection.execute(insert(certificates), rows)
+            _certify(connection, campaign, shown)
+
+    def put(self, results: Results, suite_yaml: str, directory: str) -> Added:
+        """Add what a result directory holds and the database does not; adding it again changes nothing.
+
+        ``suite_yaml`` is the suite as resolved, ``directory`` absolute. A directory that was moved is the campaign
+        that it was. Raises ``InputError`` when it holds no run that was started.
+        """
+        name = identity(results)
+        with self._told():
+            for attempt in range(_ATTEMPTS):
+                try:
+                    with self._engine.begin() as connection:
+                        number = _campaign(connection, name, results, suite_yaml, directory)
+                        return _put(connection, number, results)
+                except IntegrityError:
+                    # Somebody else added the same campaign or manifest at the same moment: now it is known.
+                    if attempt == _ATTEMPTS - 1:
+                        raise
+        raise AssertionError
+
+    def summaries(self) -> tuple[CampaignSummary, ...]:
+        """Return the campaigns that are here, with how much there is of each, oldest entry first."""
+        ok = func.sum(case((runs.c.outcome == Outcome.OK.value, 1), else_=0))
+        counts = (
+            select(campaigns.c.id, campaigns.c.suite, campaigns.c.directory)
+            .add_columns(func.count(runs.c.case_id.distinct()), func.count(runs.c.id), ok)
+            .add_columns(func.min(runs.c.started_at))
+            .outerjoin_from(campaigns, runs, runs.c.campaign_id == campaigns.c.id)
+            .group_by(campaigns.c.id, campaigns.c.suite, campaigns.c.directory)
+            .order_by(campaigns.c.id)
+        )
+        with self._transaction() as connection:
+            rows = connection.execute(counts).all()
+        return tuple(replace(CampaignSummary(*row), started_at=_with_zone(row[-1])) for row in rows)
 
     def campaigns(self) -> tuple[StoredCampaign, ...]:
         """Return the campaigns that are here, oldest first."""
@@ -172,11 +282,91 @@ class Store:
         try:
             yield
         except DBAPIError as error:
-            url = self._engine.url
-            name = url.database if url.get_backend_name() == "sqlite" else url.render_as_string()
-            raise TrainmarkError(
-                f"{name}: the database cannot be used: {str(error.orig).splitlines()[0]}"
-            ) from None
+            told = str(error.orig).splitlines()[0]
+            raise TrainmarkError(f"{_name(self._engine.url)}: the database cannot be used: {told}") from None
+
+
+_ATTEMPTS = 3
+
+
+def _of_trainmark(engine: Engine) -> None:
+    """Raise ``InputError`` for a database that is not one of trainmark's, before anything is written into it."""
+    with engine.connect() as connection:
+        has = engine.dialect.has_table
+        if not (has(connection, "alembic_version") and has(connection, "campaigns")):
+            raise InputError(f"{_name(engine.url)}: holds no results of trainmark")
+
+
+def _campaign(
+    connection: Connection, name: str, results: Results, suite_yaml: str, directory: str
+) -> StoredCampaign:
+    """Return the campaign of an identity, made when it is new, with the directory in which it lies now."""
+    ours = campaigns.c.identity == name
+    # A write comes first: SQLite lets no reader become a writer when another one has written meanwhile.
+    connection.execute(update(campaigns).where(ours).values(directory=directory))
+    found = connection.scalar(select(campaigns.c.id).where(ours))
+    if found is None:
+        row = {
+            "suite": results.suite,
+            "directory": directory,
+            "suite_yaml": suite_yaml,
+            "trainmark_version": results.trainmark_version,
+            "identity": name,
+        }
+        found = connection.scalar(insert(campaigns).values(row).returning(campaigns.c.id))
+    assert found is not None
+    return StoredCampaign(found)
+
+
+def _put(connection: Connection, campaign: StoredCampaign, results: Results) -> Added:
+    ours = runs.c.campaign_id == campaign.id
+    rows = connection.execute(select(runs.c.case_id, runs.c.repeat, runs.c.result).where(ours))
+    here = {(case_id, repeat): result for case_id, repeat, result in rows}
+    new = changed = known = 0
+    for found in results.cases:
+        for run in found.runs:
+            before = here.get((found.case.id, run.repeat))
+            row = _row(campaign, found.case, run)
+            if before == row["result"]:
+                known += 1
+                continue
+            new, changed = (new + 1, changed) if before is None else (new, changed + 1)
+            connection.execute(
+                delete(runs).where(ours, runs.c.case_id == found.case.id, runs.c.repeat == run.repeat)
+            )
+            if run.manifest is not None:
+                _add_manifest(connection, run.manifest, results.manifests.get(run.manifest, {}))
+            connection.execute(insert(runs).values(row))
+    _certify(connection, campaign, results.certificates)
+    return Added(campaign.id, new, changed, known)
+
+
+def _certify(connection: Connection, campaign: StoredCampaign, shown: Iterable[Certificate]) -> None:
+    rows = [
+        {
+            "campaign_id": campaign.id,
+            "model": certificate.model,
+            "document": json.loads(certificate.model_dump_json()),
+        }
+        for certificate in shown
+    ]
+    ours = certificates.c.campaign_id == campaign.id
+    before = connection.scalars(select(certificates.c.document).where(ours).order_by(certificates.c.id))
+    if list(before) == [row["document"] for row in rows]:
+        return
+    connection.execute(delete(certificates).where(ours))
+    if rows:
+        connection.execute(insert(certificates), rows)
+
+
+def _with_zone(moment: datetime | None) -> datetime | None:
+    """Return a stored time with its zone: SQLite keeps none, and all of ours are UTC."""
+    return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+
+
+def _name(url: URL) -> str:
+    """Return a database's address for a message, without its password."""
+    return str(url.database) if url.get_backend_name() == "sqlite" else url.render_as_string()
 
 
 def _row(campaign: StoredCampaign, case: Case, result: RunResult) -> dict[str, Any]:
@@ -222,7 +412,7 @@ def _prepare_sqlite(connection: Any, _record: Any) -> None:
     connection.isolation_level = None
     cursor = connection.cursor()
     # FULL: a run that was reported as stored survives a power cut.
-    for pragma in ("foreign_keys=ON", "journal_mode=WAL", "synchronous=FULL", "busy_timeout=10000"):
+    for pragma in ("foreign_keys=ON", "synchronous=FULL", "busy_timeout=10000"):
         cursor.execute(f"PRAGMA {pragma}")
     cursor.close()
 
@@ -244,11 +434,27 @@ def _migrate(engine: Engine) -> None:
 
     configuration = Config()
     configuration.set_main_option("script_location", str(_MIGRATIONS).replace("%", "%%"))
-    with engine.begin() as connection:
+    with engine.connect() as connection, _table_by_table(connection), connection.begin():
         configuration.attributes["connection"] = connection
         try:
             command.upgrade(configuration, "head")
         except CommandError as error:
             raise TrainmarkError(
-                f"{engine.url.database}: made by another version of trainmark: {error}"
+                f"{_name(engine.url)}: made by another version of trainmark: {error}"
             ) from None
+
+
+@contextmanager
+def _table_by_table(connection: Connection) -> Iterator[None]:
+    """Let SQLite replace a table: that drops it, and with foreign keys the rows that belong to its own would go too."""
+    driver = connection.connection.dbapi_connection
+    if connection.dialect.name != "sqlite" or driver is None:
+        yield
+        return
+    # The journal's mode stays with the file; neither can be changed inside a transaction.
+    for pragma in ("journal_mode=WAL", "foreign_keys=OFF"):
+        driver.cursor().execute(f"PRAGMA {pragma}")
+    try:
+        yield
+    finally:
+        driver.cursor().execute("PRAGMA foreign_keys=ON")

@@ -1,96 +1,13 @@
-"""``results.json``: everything that a suite's runs gave, in one versioned document.
+"""``results.json`` on disk: written in one piece, read with one line of complaint."""
 
-The schema's name is ``trainmark.results/1``; docs/file-formats.md describes every field. A later version
-only adds fields, or gets another number.
-"""
-
-from collections.abc import Mapping
-from datetime import datetime
 from pathlib import Path
-from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import ValidationError
 
-from trainmark.equivalence import Certificate
+import trainmark.tasks  # noqa: F401 (the cases of a document are read by their tasks)
 from trainmark.errors import InputError
 from trainmark.files import write_atomically
-from trainmark.measure import About, Estimate, Measurement, Speedup, Suspicion
-from trainmark.suite import Case, Outcome, Protocol
-
-SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class RunResult(_Frozen):
-    """One run: what became of it and, where it is ``ok``, its measurement.
-
-    ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
-    suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
-    is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
-    """
-
-    repeat: int
-    outcome: Outcome
-    reason: str | None
-    started_at: datetime | None
-    duration_s: float | None
-    directory: str
-    log: str | None
-    commands: tuple[str, ...]
-    measurement: Measurement | None
-    suspicions: tuple[Suspicion, ...]
-    parameters: Mapping[str, Any]
-    telemetry: Mapping[str, Any] | None
-    manifest: str | None
-
-
-class CaseResult(_Frozen):
-    """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those."""
-
-    id: str
-    case: Case
-    outcome: Outcome
-    reason: str | None
-    estimate: Estimate | None
-    speedup: Speedup | None
-    runs: tuple[RunResult, ...]
-
-    @property
-    def unit(self) -> str | None:
-        """The unit of the throughput, such as ``images/s``."""
-        return next((run.measurement.unit for run in self.runs if run.measurement), None)
-
-
-class Results(_Frozen):
-    """A suite's results, with a case for each of its cases. ``complete`` is false when runs are still to come.
-
-    ``certificates`` show which frameworks did equal work, one a model and device; none where one framework
-    was run alone.
-    """
-
-    schema_name: Literal["trainmark.results/1"] = SCHEMA
-    trainmark_version: str
-    generated_at: datetime
-    suite: str
-    description: str
-    protocol: Protocol
-    command: str
-    complete: bool
-    cases: tuple[CaseResult, ...]
-    manifests: Mapping[str, Mapping[str, Any]]
-    certificates: tuple[Certificate, ...] = ()
-
-    @property
-    def holds(self) -> bool:
-        """Whether every run is ``ok`` and did what was asked, and frameworks that are compared did equal work."""
-        runs = [run for case in self.cases for run in case.runs]
-        doubts = [doubt for run in runs for doubt in run.suspicions]
-        fine = all(run.outcome is Outcome.OK for run in runs)
-        equal = all(certificate.holds for certificate in self.certificates)
-        return bool(runs) and fine and equal and not any(doubt.about is About.WORK for doubt in doubts)
+from trainmark.words.results import SCHEMA, Results
 
 
 def write_results(path: Path, results: Results) -> None:

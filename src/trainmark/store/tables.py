@@ -29,13 +29,14 @@ campaigns = Table(
     metadata,
     Column("id", Integer, primary_key=True),
     Column("suite", String(64), nullable=False),
-    Column("directory", Text, nullable=False, unique=True),
+    Column("directory", Text, nullable=False),
     Column("suite_yaml", Text, nullable=False),
     Column("trainmark_version", String(64), nullable=False),
+    # 71 characters: "sha256:" and its hexadecimal digits.
+    Column("identity", String(71), unique=True),
 )
-"""One result directory each."""
+"""One result directory each; ``identity`` is null in the database that lies in the directory itself."""
 
-# 71 characters: "sha256:" and its hexadecimal digits.
 manifests = Table(
     "manifests",
     metadata,

@@ -1,8 +1,8 @@
 """From a suite's YAML file to a ``Suite``: checks every word and names the line of each mistake."""
 
 import os
+import re
 from collections.abc import Iterable, Sequence
-from enum import Enum
 from pathlib import Path
 from typing import Any, get_args, get_origin
 
@@ -11,15 +11,17 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from trainmark.errors import InputError, nearest
-from trainmark.suite.case import AXES, Case
 from trainmark.suite.document import Document, Key, parse_document, read_document
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
-from trainmark.suite.model import Dataset, Suite
 from trainmark.suite.naming import log_name
+from trainmark.tasks import TASKS, case_of, find_task
+from trainmark.words.case import Case, axes_of, task_of_model
+from trainmark.words.suite import Dataset, Suite
 
 MAX_CASES = 100_000
 """A matrix of more cases than this is taken for a mistake."""
 
+_MODEL = Case.model_fields["model"].default
 _MATRIX_KEYS = ("defaults", "axes", "zip", "include", "exclude")
 _SUITE_KEYS = tuple(name for name in Suite.model_fields if name != "cases")
 
@@ -55,19 +57,26 @@ def _checked(document: Document) -> Suite:
     _check_environments(document, suite)
     _check_data(document, suite)
     _check_names(document, suite)
+    suite = suite.model_copy(update={"datasets": _checked_datasets(document, suite)})
     return _with_absolute_paths(suite, path.resolve().parent)
 
 
 def dump_suite(suite: Suite) -> str:
     """Return the suite as resolved, as YAML that ``load_suite`` reads back to an equal suite."""
     values = suite.model_dump(mode="json")
-    defaults = Case().model_dump(mode="json")
-    always = ("framework", "model", "precision", "batch_per_device")
-    values["cases"] = [
-        {axis: value for axis, value in case.items() if axis in always or value != defaults[axis]}
-        for case in values["cases"]
-    ]
+    values["cases"] = [_short(case) for case in suite.cases]
+    for dataset in values["datasets"].values():
+        if dataset["task"] is None:
+            del dataset["task"]
     return yaml.safe_dump(values, sort_keys=False, allow_unicode=True, width=110)
+
+
+def _short(case: Case) -> dict[str, Any]:
+    """Return what a case says other than its task's defaults, and always what it is known by."""
+    said, defaults = case.model_dump(mode="json"), case_of(task=case.task).model_dump(mode="json")
+    always = ("framework", "model", "precision", "batch_per_device")
+    found = {axis: value for axis, value in said.items() if axis in always or value != defaults[axis]}
+    return found if case.task == task_of_model(None) else {"task": case.task} | found
 
 
 def _listed(document: Document) -> list[Case]:
@@ -82,7 +91,8 @@ def _listed(document: Document) -> list[Case]:
 
 def _expanded(document: Document) -> list[Case]:
     defaults = _mapping(document, ("defaults",))
-    _case(document, ("defaults",), defaults)
+    for axis, value in defaults.items():
+        _axis(document, ("defaults", axis), [value], one=True)
     axes = {
         axis: _axis(document, ("axes", axis), values)
         for axis, values in _mapping(document, ("axes",)).items()
@@ -93,7 +103,7 @@ def _expanded(document: Document) -> list[Case]:
     ]
     include = _mappings(document, ("include",))
     for i, point in enumerate(include):
-        _case(document, ("include", i), defaults | point)
+        _case(document, ("include", i), point, defaults)
     exclude = [
         {axis: _axis(document, ("exclude", i, axis), values) for axis, values in rule.items()}
         for i, rule in enumerate(_mappings(document, ("exclude",)))
@@ -108,31 +118,40 @@ def _expanded(document: Document) -> list[Case]:
         raise document.error(error.key, str(error)) from None
     if not points:
         raise document.error(("exclude",), "leaves no case: the matrix is empty")
-    return [_case(document, ("axes",), defaults | point) for point in points]
+    return [_case(document, ("axes",), point, defaults) for point in points]
 
 
-def _case(document: Document, key: Key, point: Point) -> Case:
+def _case(document: Document, key: Key, point: Point, defaults: Point | None = None) -> Case:
+    """Return the case of a point; of the defaults those count that the case's task has."""
+    defaults = defaults or {}
+    task = (defaults | point).get("task", task_of_model((defaults | point).get("model", _MODEL)))
+    axes = axes_of(task) if task in TASKS else axes_of()
     try:
-        return Case.model_validate(point)
+        return Case.model_validate({axis: value for axis, value in defaults.items() if axis in axes} | point)
     except ValidationError as error:
-        raise _explained(document, key, error, Case) from None
+        raise _explained(document, key, error, axes) from None
 
 
-def _axis(document: Document, key: Key, values: Any) -> list[Any]:
+def _axis(document: Document, key: Key, values: Any, one: bool = False) -> list[Any]:
     """Check one axis's values, each by itself, so that a mistake's own line is named."""
     axis = str(key[-1])
-    if axis not in AXES:
-        raise document.error(key, f"is not an axis{nearest(axis, AXES)} (the axes: {', '.join(AXES)})")
+    if axis not in axes_of():
+        raise document.error(
+            key, f"is not an axis{nearest(axis, axes_of())} (the axes: {', '.join(axes_of())})"
+        )
+    task = next((name for name in TASKS if axis in TASKS[name].axes.model_fields), None)
+    of_task = {} if task is None else {"task": task}
     if not isinstance(values, list):
-        _case(document, key[:-1], {axis: values})
+        _case(document, key[:-1], of_task | {axis: values})
         return [values]
     if not values:
         raise document.error(key, "has no values: a matrix with an empty axis has no cases")
     for i, value in enumerate(values):
         try:
-            Case.model_validate({axis: value})
+            Case.model_validate(of_task | {axis: value})
         except ValidationError as error:
-            raise _explained(document, (*key, i), error, Case, skip=1) from None
+            place = key if one else (*key, i)
+            raise _explained(document, place, error, axes_of(), skip=1) from None
     return values
 
 
@@ -205,6 +224,35 @@ def _check_data(document: Document, suite: Suite) -> None:
             raise document.error(("datasets", name), "needs a 'path', or 'make' to have it made")
 
 
+def _checked_datasets(document: Document, suite: Suite) -> dict[str, Dataset]:
+    """Check what is made, and in which forms, by the task whose data it is; return it with its defaults."""
+    return {name: _checked_dataset(document, ("datasets", name), one) for name, one in suite.datasets.items()}
+
+
+def _checked_dataset(document: Document, key: Key, dataset: Dataset) -> Dataset:
+    named = task_of_model(None) if dataset.task is None else dataset.task
+    try:
+        task = find_task(named)
+    except InputError as error:
+        raise document.error((*key, "task"), str(error)) from None
+    for form in dataset.formats:
+        if form not in task.forms[1:]:
+            known = ", ".join(task.forms[1:])
+            raise document.error(
+                (*key, "formats", form),
+                f"'{form}' is not known{nearest(form, task.forms[1:])} (known: {known})",
+            )
+    if dataset.make is None:
+        return dataset
+    if task.make is None:
+        raise document.error((*key, "make"), f"nothing makes data of the task '{task.name}'; give a 'path'")
+    try:
+        made = task.make.model_validate(dataset.make)
+    except ValidationError as error:
+        raise _explained(document, (*key, "make"), error, tuple(task.make.model_fields)) from None
+    return dataset.model_copy(update={"make": made.model_dump()})
+
+
 def _check_names(document: Document, suite: Suite) -> None:
     names: dict[str, Case] = {}
     for case in suite.cases:
@@ -219,12 +267,21 @@ def _check_names(document: Document, suite: Suite) -> None:
 
 
 def _explained(
-    document: Document, key: Key, error: ValidationError, model: type[BaseModel], skip: int = 0
+    document: Document,
+    key: Key,
+    error: ValidationError,
+    known: type[BaseModel] | tuple[str, ...],
+    skip: int = 0,
 ) -> InputError:
-    """Turn the first of pydantic's complaints into our one line; ``skip`` drops what ``key`` already names."""
+    """Turn the first of pydantic's complaints into our one line; ``skip`` drops what ``key`` already names.
+
+    ``known`` is the model that was read, or the names that may stand there.
+    """
     details = error.errors()[0]
-    place = tuple(part for part in details["loc"][skip:] if not _is_union_tag(part))
-    return document.error((*key, *place), _sentence(details, model))
+    # A task's own axes stand beside the common ones.
+    loc = tuple(part for part in details["loc"] if part != "task_axes")
+    place = tuple(part for part in loc[skip:] if not _is_union_tag(part))
+    return document.error((*key, *place), _sentence(details, loc, known))
 
 
 def _is_union_tag(part: str | int) -> bool:
@@ -233,41 +290,40 @@ def _is_union_tag(part: str | int) -> bool:
     )
 
 
-def _sentence(details: ErrorDetails, model: type[BaseModel]) -> str:
+def _sentence(
+    details: ErrorDetails, loc: tuple[str | int, ...], known: type[BaseModel] | tuple[str, ...]
+) -> str:
     given = details["input"]
-    owner, field = _owner(model, details["loc"])
     match details["type"]:
         case "extra_forbidden":
-            names = tuple(owner.model_fields)
-            return f"is not a key here{nearest(str(details['loc'][-1]), names)} (known: {', '.join(names)})"
+            names = known if isinstance(known, tuple) else tuple(_owner(known, loc).model_fields)
+            return f"is not a key here{nearest(str(loc[-1]), names)} (known: {', '.join(names)})"
         case "enum":
-            words = _words(field)
+            words = tuple(re.findall(r"'([^']+)'", details["ctx"]["expected"]))
             return f"'{given}' is not known{nearest(str(given), words)} (known: {', '.join(words)})"
         case "missing":
             return "is missing"
         case "value_error":
             return str(details["ctx"]["error"])
-        case _ if details["loc"][-1] == "memory":
+        case _ if loc[-1:] == ("memory",):
             return f"'{given}' is no amount of memory; write bytes, or for example 8GiB"
         case _:
             text = details["msg"].split(", unable to parse")[0]
             return f"{text[0].lower()}{text[1:]}, but it is {given!r}"
 
 
-def _owner(model: type[BaseModel], place: Sequence[str | int]) -> tuple[type[BaseModel], Any]:
-    """Follow ``place`` into nested models; return the model that holds its end, and the last field's type."""
-    annotation: Any = model
+def _owner(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
+    """Follow ``place`` into nested models; return the model that holds its end."""
     for part in place:
         field = model.model_fields.get(str(part))
         if field is None:
             continue
-        annotation = field.annotation
         nested = next(
-            (a for a in _flat(annotation) if isinstance(a, type) and issubclass(a, BaseModel)), None
+            (a for a in _flat(field.annotation) if isinstance(a, type) and issubclass(a, BaseModel)), None
         )
         if nested is not None:
             model = nested
-    return model, annotation
+    return model
 
 
 def _flat(annotation: Any) -> Iterable[Any]:
@@ -275,8 +331,3 @@ def _flat(annotation: Any) -> Iterable[Any]:
     if get_origin(annotation) is not None:
         for inner in get_args(annotation):
             yield from _flat(inner)
-
-
-def _words(annotation: Any) -> tuple[str, ...]:
-    enum = next((a for a in _flat(annotation) if isinstance(a, type) and issubclass(a, Enum)), None)
-    return tuple(str(member.value) for member in enum) if enum else ()

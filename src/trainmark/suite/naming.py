@@ -5,22 +5,9 @@ Sources: the log list of the NGC PyTorch report (``pytorch_gpu8_amp_bs256.txt``)
 (``1n8g/r50_b128_fp32_1.log``) and the framework-benchmark template (``clas_MobileNetV1_mp_bs64_fp32_8_speed``).
 """
 
-from enum import StrEnum
-
-from trainmark.suite.case import Case
-
-
-class NamingScheme(StrEnum):
-    """How published log files are called."""
-
-    CASE = "case"
-    NGC = "ngc"
-    DLPERF = "dlperf"
-    PADDLE = "paddle"
-
-
-_SHORT = {"resnet50_v1.5": "r50", "mobilenet_v1": "mbv1"}
-_CAMEL = {"resnet50_v1.5": "ResNet50V1.5", "mobilenet_v1": "MobileNetV1"}
+from trainmark.tasks import task_of
+from trainmark.words.case import Case
+from trainmark.words.suite import NamingScheme
 
 
 def log_name(case: Case, repeat: int, scheme: NamingScheme) -> str:
@@ -32,16 +19,19 @@ def log_name(case: Case, repeat: int, scheme: NamingScheme) -> str:
     precision = case.precision.value
     family = "amp" if precision.startswith("amp") else precision
     again = f"_r{repeat}" if repeat > 1 else ""
+    task = task_of(case)
+    published = task.models.get(case.model)
     match scheme:
         case NamingScheme.NGC:
             return f"{case.framework}_gpu{case.world_size}_{family}_bs{case.batch_per_device}{again}.txt"
         case NamingScheme.DLPERF:
-            short = _SHORT.get(case.model, case.model)
+            short = published.short if published else case.model
             return f"{case.topology}/{short}_b{case.batch_per_device}_{family}_{repeat}.log"
         case NamingScheme.PADDLE:
             mode = "sp" if case.world_size == 1 else "mp"
-            model = _CAMEL.get(case.model, case.model)
-            name = f"clas_{model}_{mode}_bs{case.batch_per_device}_{family}_{case.world_size}_speed"
+            model = published.published if published else case.model
+            words = (*filter(None, [task.repository]), model, mode, f"bs{case.batch_per_device}", family)
+            name = f"{'_'.join(words)}_{case.world_size}_speed"
             return f"{name}{again}"
         case NamingScheme.CASE:
             return f"{case.id}_{repeat}.log"

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from trainmark.errors import InputError, nearest
-from trainmark.suite.case import AXES, Case
+from trainmark.words.case import Case, axes_of
 
 
 def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
@@ -29,7 +29,8 @@ def _holds(case: Case, condition: str) -> bool:
         return fnmatchcase(case.id, condition)
     negated = axis.endswith("!")
     axis = axis.removesuffix("!").strip()
-    if axis not in AXES:
-        raise InputError(f"--only: '{axis}' is not an axis{nearest(axis, AXES)}")
-    value = str(getattr(case, axis))
+    if axis not in axes_of():
+        raise InputError(f"--only: '{axis}' is not an axis{nearest(axis, axes_of())}")
+    # A case of a task that lacks the axis has no value on it, and so none of these.
+    value = str(case.value(axis)) if axis in case.axes else None
     return (value in [word.strip() for word in text.split("|")]) is not negated

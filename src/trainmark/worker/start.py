@@ -3,14 +3,19 @@
 The folder of this file must not be on ``sys.path``: a folder in it that is called like a framework would be
 imported in the framework's place. So the folder is loaded as the package ``trainmark_worker``, and that at
 module level, because a spawned data-loading process imports this file anew before it unpickles its work.
+
+``TRAINMARK_EXTENSIONS`` names folders of others, separated as in ``PATH``. What lies in the ``worker`` folder of one
+belongs to the package too: a framework, or in ``tasks`` a task.
 """
 
 import importlib
 import importlib.util
+import os
 import sys
 from pathlib import Path
 
 PACKAGE = "trainmark_worker"
+EXTENSIONS = "TRAINMARK_EXTENSIONS"
 
 
 def load_package() -> None:
@@ -19,8 +24,10 @@ def load_package() -> None:
     sys.path[:] = [entry for entry in sys.path if not entry or Path(entry).resolve() != here]
     if PACKAGE in sys.modules:
         return
+    roots = [Path(entry).resolve() for entry in os.environ.get(EXTENSIONS, "").split(os.pathsep) if entry]
+    extensions = [str(root / "worker") for root in roots if (root / "worker").is_dir()]
     spec = importlib.util.spec_from_file_location(
-        PACKAGE, str(here / "__init__.py"), submodule_search_locations=[str(here)]
+        PACKAGE, str(here / "__init__.py"), submodule_search_locations=[str(here), *extensions]
     )
     assert spec is not None
     assert spec.loader is not None
@@ -32,5 +39,5 @@ def load_package() -> None:
 load_package()
 
 if __name__ == "__main__":
-    program = importlib.import_module(PACKAGE + ".program")
+    program = importlib.import_module(PACKAGE + ".core.program")
     sys.exit(program.main(sys.argv[1:]))

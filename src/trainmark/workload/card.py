@@ -7,7 +7,9 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from trainmark.dataset.form import Form
-from trainmark.suite import AXES, Word
+from trainmark.suite import Word, axes_of
+from trainmark.tasks import TASKS
+from trainmark.words.case import task_of_model
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source
 
@@ -55,14 +57,21 @@ class Counts(StrEnum):
 class Axis(_Frozen):
     """How one axis of a case reaches the program.
 
-    ``flags`` are words of the command; ``{value}`` in them is the axis's value. ``values`` gives the flags
-    of single values instead, and then lists every value that the program can do. ``counts`` says for a
-    batch whether the program wants it per device, for a node's devices or for all devices together.
+    ``flags`` are words of the command; ``{value}`` in them is the axis's value; ``only`` lists every value that the
+    program can do, where it cannot do all. ``values`` gives the flags of single values instead, and then lists every
+    value. ``counts`` says for a batch whether the program wants it per device, for a node's devices or for all
+    devices together.
     """
 
     flags: tuple[str, ...] = ()
+    only: tuple[str, ...] | None = None
     values: Mapping[str, tuple[str, ...]] | None = None
     counts: Counts = Counts.PER_DEVICE
+
+    @property
+    def choices(self) -> tuple[str, ...] | None:
+        """Every value that the program can do; None where it takes any."""
+        return self.only if self.values is None else tuple(self.values)
 
 
 When = Annotated[Mapping[str, str], Field(min_length=1)]
@@ -119,14 +128,17 @@ class Step(_Frozen):
 
 
 class Card(_Frozen):
-    """One training program.
+    """One training program, for one ``task``; where it names none, the one that documents without a task mean.
 
     ``command`` is the program and its constant words, after the interpreter; ``axes`` says which axes it has and how
     each is passed. An axis that is not listed can only have the one value that ``fixed`` gives it, or the default of a
     case. ``combinations`` are words that depend on several axes. ``options`` are the further names that a case may
     set, with the words for any value or those for each. ``log_format`` names the reader of its output in ``logs/``,
     ``rule`` the one that makes a number of it. ``gaps`` are combinations of values that the program lacks.
-    ``data_formats`` says for a loader in which form it takes real images; one that is not named takes an image folder.
+    ``data_formats`` says for a loader in which form it takes real data; one that is not named takes the task's first.
+    ``unit`` is the one that its log counts in, where that is not the task's.
+
+    ``unlogged_steps`` are those that the program takes and its log has no record of.
 
     ``image`` is there for programs that can run in a container; ``environment`` is the one that the suite's ``auto``
     takes, ``docker`` and ``apptainer`` among them. ``starter`` is the script that starts the ranks, for the launchers
@@ -139,12 +151,14 @@ class Card(_Frozen):
     name: Word
     description: str
     framework: Word
+    task: Word = Field(default_factory=lambda: task_of_model(None))
     environment: Word
     source: Source
     launcher: Launcher
     log_format: str
     rule: str | None = None
-    unit: str = "images/s"
+    unit: str | None = None
+    unlogged_steps: Annotated[int, Field(strict=True, ge=0)] = 0
     image: Image | None = None
     starter: str | None = None
     prepare: tuple[Step, ...] = ()
@@ -166,11 +180,16 @@ class Card(_Frozen):
 
     def unknown_axes(self) -> list[str]:
         """Return the names under ``axes`` and ``fixed`` that are no axes of a case."""
-        return [name for name in (*self.axes, *self.fixed) if name not in AXES]
+        return [name for name in (*self.axes, *self.fixed) if name not in axes_of()]
 
     def data_format(self, loader: str) -> Form:
-        """Return the form in which a loader of this program takes real images."""
-        return self.data_formats.get(loader, Form.IMAGE_FOLDER)
+        """Return the form in which a loader of this program takes real data."""
+        return self.data_formats.get(loader) or Form(TASKS[self.task].forms[0])
+
+    @property
+    def counted_in(self) -> str:
+        """The unit of the program's throughput."""
+        return self.unit or TASKS[self.task].unit
 
     def conditions(self) -> dict[tuple[str, int], Mapping[str, str]]:
         """Return every ``when`` of the card, by the section and the position in it at which it stands."""

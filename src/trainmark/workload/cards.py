@@ -1,6 +1,6 @@
-"""Finding and reading cards: the built-in ones from the catalogue, others from the files that a suite names."""
+"""Finding and reading cards: the built-in programs', those of all known programs, and the files that a suite names."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -8,12 +8,13 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
-from trainmark.suite import AXES, Case, Document, read_document
+from trainmark.programs import cards
+from trainmark.suite import Case, Document, axes_of, read_document
 from trainmark.workload.card import Card
+from trainmark.workload.parts import built_in_cards
 from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in
 from trainmark.workload.source import BuiltinSource, FolderSource, GitSource
 
-CATALOG = Path(__file__).with_name("catalog")
 CHECKOUT = "source"
 """The folder, in a run's own, of the working tree of a program that comes from a repository."""
 WORKER = Path(__file__).parent.parent / "worker"
@@ -32,7 +33,7 @@ class Workload:
 
 
 class NoCardError(InputError):
-    """No card has the workload or the framework of a case; ``axis`` says which of the two."""
+    """No card has the workload, the framework or the task of a case; ``axis`` says which of them."""
 
     def __init__(self, axis: str, message: str) -> None:
         super().__init__(message)
@@ -40,18 +41,24 @@ class NoCardError(InputError):
 
 
 class Workloads:
-    """The cards that a suite can use, by workload and framework."""
+    """The cards that a suite can use, by workload, framework and task."""
 
     def __init__(self, workloads: Iterable[Workload]) -> None:
-        self._by_key: Mapping[tuple[str, str], Workload] = {
-            (workload.card.name, workload.card.framework): workload for workload in workloads
-        }
+        self._by_key: dict[tuple[str, str], dict[str, Workload]] = {}
+        for workload in workloads:
+            card = workload.card
+            self._by_key.setdefault((card.name, card.framework), {})[card.task] = workload
 
     def find(self, case: Case) -> Workload:
-        """Return the workload of a case; raise ``NoCardError`` when no card has its workload and framework."""
-        workload = self._by_key.get((case.workload, case.framework))
-        if workload is not None:
-            return workload
+        """Return the workload of a case; raise ``NoCardError`` when no card has its workload, framework and task."""
+        if of_tasks := self._by_key.get((case.workload, case.framework)):
+            if case.task in of_tasks:
+                return of_tasks[case.task]
+            raise NoCardError(
+                "task",
+                f"workload '{case.workload}' ({case.framework}) does not train {case.task}"
+                f"{nearest(case.task, of_tasks)} (it trains: {', '.join(sorted(of_tasks))})",
+            )
         names = sorted({name for name, _ in self._by_key})
         if case.workload not in names:
             raise NoCardError("workload", f"no workload '{case.workload}'{nearest(case.workload, names)}")
@@ -64,28 +71,32 @@ class Workloads:
 
 
 def load_workloads(files: Iterable[Path] = ()) -> Workloads:
-    """Read the catalogue's cards and those in ``files``, which take the place of built-in ones of their name.
+    """Read the shipped cards and those in ``files``, which take the place of shipped ones of their name.
 
     Raises ``InputError`` for a card that cannot be used, and for two in ``files`` that name the same.
     """
-    named: dict[tuple[str, str], tuple[Path, Workload]] = {}
+    named: dict[tuple[str, str, str], tuple[Path, Workload]] = {}
     for path in files:
         workload = read_card(path)
-        key = (workload.card.name, workload.card.framework)
+        key = (workload.card.name, workload.card.framework, workload.card.task)
         if key in named:
             raise InputError(f"{path}: workload '{key[0]}' for {key[1]} has a card already: {named[key][0]}")
         named[key] = (path, workload)
-    return Workloads((*_built_in(), *(workload for _, workload in named.values())))
+    return Workloads((*shipped(), *(workload for _, workload in named.values())))
 
 
 @cache
-def _built_in() -> tuple[Workload, ...]:
-    return tuple(read_card(path) for path in sorted(CATALOG.glob("*.yaml")))
+def shipped() -> tuple[Workload, ...]:
+    """Return the cards of the built-in programs and of all known others, those of extensions among them."""
+    return (*map(_workload, built_in_cards()), *map(read_card, cards()))
 
 
 def read_card(path: Path) -> Workload:
     """Read one card; raise ``InputError`` naming file, line and key of what is wrong."""
-    document = read_document(path)
+    return _workload(read_document(path))
+
+
+def _workload(document: Document) -> Workload:
     try:
         card = Card.model_validate(document.values)
     except ValidationError as error:
@@ -93,7 +104,7 @@ def read_card(path: Path) -> Workload:
         raise document.error(_place(first["loc"]), _sentence(first["msg"])) from None
     for name in card.unknown_axes():
         section = "axes" if name in card.axes else "fixed"
-        raise document.error((section, name), f"is not an axis{nearest(name, AXES)}")
+        raise document.error((section, name), f"is not an axis{nearest(name, axes_of())}")
     _check_conditions(document, card)
     _check_placeholders(document, card)
     return Workload(card, _source_of(document, card))
@@ -115,8 +126,10 @@ def _source_of(document: Document, card: Card) -> Path:
 def _check_conditions(document: Document, card: Card) -> None:
     for (section, number), when in card.conditions().items():
         for name in when:
-            if name not in AXES:
-                raise document.error((section, number, "when", name), f"is not an axis{nearest(name, AXES)}")
+            if name not in axes_of():
+                raise document.error(
+                    (section, number, "when", name), f"is not an axis{nearest(name, axes_of())}"
+                )
     if card.launcher.needs_starter is not (card.starter is not None):
         need = "needs a 'starter'" if card.starter is None else "has no use for a 'starter'"
         raise document.error(("launcher",), f"'{card.launcher}' {need}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.errors import nearest
-from trainmark.suite import AXES, Case, Device
+from trainmark.suite import Case, Device, case_of
 from trainmark.workload.card import Card, Counts
 from trainmark.workload.cards import Workload
 from trainmark.workload.placeholders import filled
@@ -20,7 +20,7 @@ _OWN = (
     *("steps", "warmup_steps", "threads", "loader_workers", "seed", "events", "data", "dataset"),
     *("prepared", "python", "port", "node"),
 )
-_NOT_FLAGS = ("workload", "framework", "options")
+_NOT_FLAGS = ("workload", "framework", "task", "options")
 
 
 class UnsupportedByCard(Exception):  # noqa: N818 - it becomes the outcome "unsupported", with this reason
@@ -55,7 +55,10 @@ class Values:
     def placeholders(self, case: Case, workload: Workload) -> dict[str, str]:
         """Return the text of each placeholder."""
         known = {name: str(getattr(self, name)) for name in _OWN}
-        known |= {name: str(getattr(case, name)) for name in ("world_size", "nodes", "devices_per_node")}
+        known |= {
+            name: str(getattr(case, name))
+            for name in ("framework", "task", "world_size", "nodes", "devices_per_node")
+        }
         known |= {
             "source": str(self.directory / workload.source),
             "run": str(self.directory),
@@ -89,7 +92,7 @@ def program_words(
     card = workload.card
     known = values.placeholders(case, workload) if texts is None else texts
     words = [filled(word, known) for word in card.command]
-    for axis in AXES:
+    for axis in case.axes:
         if axis not in _NOT_FLAGS:
             words += _axis_words(case, axis, workload, known)
     for combination in card.combinations:
@@ -149,7 +152,9 @@ def matches(case: Case, when: Mapping[str, str], device: Device | None = None) -
     """
 
     def holds(axis: str, wanted: str) -> bool:
-        text = _text(device if axis == "device" and device is not None else getattr(case, axis))
+        if axis not in case.axes:
+            return False
+        text = _text(device if axis == "device" and device is not None else case.value(axis))
         return text != wanted[1:] if wanted.startswith("!") else text == wanted
 
     return all(holds(axis, wanted) for axis, wanted in when.items())
@@ -161,24 +166,20 @@ def find_gap(case: Case, card: Card, device: Device) -> str | None:
 
 
 def _axis_words(case: Case, axis: str, workload: Workload, known: Mapping[str, str]) -> list[str]:
-    card, value = workload.card, getattr(case, axis)
+    card, value = workload.card, case.value(axis)
     text = _text(value)
     rule = card.axes.get(axis)
     if rule is None:
-        only = _text(card.fixed.get(axis, Case.model_fields[axis].get_default(call_default_factory=True)))
+        only = _text(card.fixed.get(axis, case_of(task=case.task).value(axis)))
         if text != only:
             raise UnsupportedByCard(f"workload '{card.name}' can only do {axis} {only}, not {text}")
         return []
-    if rule.values is not None:
-        if text not in rule.values:
-            choices = ", ".join(rule.values)
-            raise UnsupportedByCard(
-                f"workload '{card.name}' ({card.framework}) has no {axis} '{text}'"
-                f"{nearest(text, rule.values)} (it has: {choices})"
-            )
-        words = rule.values[text]
-    else:
-        words = rule.flags
+    if (choices := rule.choices) is not None and text not in choices:
+        raise UnsupportedByCard(
+            f"workload '{card.name}' ({card.framework}) has no {axis} '{text}'"
+            f"{nearest(text, choices)} (it has: {', '.join(choices)})"
+        )
+    words = rule.flags if rule.values is None else rule.values[text]
     if axis == "data":
         text = known["data"]
     if axis == "batch_per_device":

@@ -6,6 +6,8 @@ from collections.abc import Mapping
 PLACEHOLDERS: Mapping[str, str] = {
     "value": "the axis's or the option's value",
     "source": "the program's folder",
+    "framework": "the framework's name",
+    "task": "the task's name",
     "run": "the run's folder, in which the program is started",
     "prepared": "the folder for what the prepare steps make",
     "python": "the interpreter of the environment (in prepare steps)",

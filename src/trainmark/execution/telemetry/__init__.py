@@ -2,13 +2,15 @@
 
 from trainmark.execution.telemetry.gpu import SLOWDOWNS
 from trainmark.execution.telemetry.sampler import Clock, Sampler, Telemetry
-from trainmark.execution.telemetry.samples import CpuSample, GpuSample, Header, MemorySample, Sample
-from trainmark.execution.telemetry.summary import (
+from trainmark.execution.telemetry.summary import Recording, read_telemetry, summarise
+from trainmark.words.telemetry import (
+    CpuSample,
+    GpuSample,
     GpuSummary,
-    Recording,
+    Header,
+    MemorySample,
+    Sample,
     TelemetrySummary,
-    read_telemetry,
-    summarise,
 )
 
 __all__ = [

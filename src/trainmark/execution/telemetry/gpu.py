@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.environment import Nvml
-from trainmark.execution.telemetry.samples import GpuName, GpuSample
+from trainmark.words.telemetry import GpuName, GpuSample
 
 CLOCK_REASONS = {
     0x001: "gpu_idle",

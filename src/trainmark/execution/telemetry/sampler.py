@@ -13,7 +13,7 @@ from trainmark.environment import Nvml
 from trainmark.execution.telemetry.gpu import name_gpus, sample_gpu
 from trainmark.execution.telemetry.node import NodeUsage, read_node
 from trainmark.execution.telemetry.process_tree import ProcessTree
-from trainmark.execution.telemetry.samples import (
+from trainmark.words.telemetry import (
     SCHEMA_VERSION,
     CpuSample,
     GpuSample,

@@ -1,6 +1,6 @@
 """Reading ``telemetry.jsonl`` back, and what it says about a window of a run."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -9,54 +9,17 @@ from pydantic import TypeAdapter, ValidationError
 
 from trainmark.errors import InputError
 from trainmark.execution.telemetry.gpu import SLOWDOWNS
-from trainmark.execution.telemetry.samples import SCHEMA_VERSION, GpuSample, Header, Sample
+from trainmark.words.telemetry import (
+    SCHEMA_VERSION,
+    GpuSample,
+    GpuSummary,
+    Header,
+    Sample,
+    TelemetrySummary,
+)
 
 _T = TypeVar("_T")
 _AS_HEADER, _AS_SAMPLE = TypeAdapter(Header), TypeAdapter(Sample)
-
-
-@dataclass(frozen=True, slots=True)
-class GpuSummary:
-    """One GPU over a window; None is what was never sampled.
-
-    ``reason_shares`` gives for each clock reason the share of samples that show it; ``throttled_share`` is that of
-    samples with any of ``SLOWDOWNS`` (heat, a hardware slowdown, a power brake; not the power limit).
-    """
-
-    index: int
-    uuid: str | None
-    name: str | None
-    sm_clock_mhz_mean: float | None
-    sm_clock_mhz_min: int | None
-    power_w_mean: float | None
-    power_w_max: float | None
-    temperature_c_max: int | None
-    utilisation_mean: float | None
-    memory_used_bytes_max: int | None
-    throttled_share: float | None
-    reason_shares: Mapping[str, float]
-    foreign_pids: tuple[int, ...]
-    unseen_processes_max: int | None
-
-
-@dataclass(frozen=True, slots=True)
-class TelemetrySummary:
-    """A window of a run: means over time of the CPU shares (0 to 1, of all logical CPUs), extremes of memory.
-
-    ``unreadable_lines`` counts lines that are not samples; a last line that was cut off is one of them.
-    """
-
-    samples: int
-    unreadable_lines: int
-    seconds: float
-    cpu_busy_mean: float | None
-    cpu_tree_mean: float | None
-    cpu_other_mean: float | None
-    cpu_other_max: float | None
-    tree_rss_bytes_max: int | None
-    tree_pss_bytes_max: int | None
-    available_bytes_min: int | None
-    gpus: tuple[GpuSummary, ...]
 
 
 @dataclass(frozen=True, slots=True)

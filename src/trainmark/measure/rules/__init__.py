@@ -9,13 +9,12 @@ from trainmark.measure.rules.audit import (
     read_claims,
     summarise_findings,
 )
-from trainmark.measure.rules.catalog import CATALOGUE, find_rule, measure_log, rules_for
+from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
 from trainmark.measure.rules.dlperf import PlacementSummary, summarise
 from trainmark.measure.rules.model import Kind, Rule, RuleResult
 from trainmark.measure.rules.tree import Group, Row, read_tree
 
 __all__ = [
-    "CATALOGUE",
     "Claim",
     "Finding",
     "Group",
@@ -26,6 +25,7 @@ __all__ = [
     "RuleResult",
     "Verdict",
     "audit",
+    "catalogue",
     "find_rule",
     "judge",
     "measure_log",

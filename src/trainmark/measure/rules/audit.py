@@ -10,9 +10,9 @@ from pathlib import Path
 
 from trainmark.errors import InputError, nearest
 from trainmark.logs.model import Facts, ParsedLog, Severity, Status
-from trainmark.logs.read import read_log
 from trainmark.measure.rules.catalog import rules_for
 from trainmark.measure.rules.model import RuleResult
+from trainmark.programs import read_log
 
 _COLUMNS = ("log", "published", "gpus", "batch", "unit")
 _REQUIRED = ("log", "published")

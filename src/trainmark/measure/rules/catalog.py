@@ -1,26 +1,27 @@
 """The fixed catalogue: every rule by name, its formula, its parameters, and who publishes by it.
 
-A parameter stands here because a publisher uses it, never because it makes a value fit: an audit only tries what is
-written here for the log's format. ``docs/add-a-rule.md`` says how to add one.
+Who publishes by which rule stands in the programs' folders. A parameter stands there because a publisher uses it,
+never because it makes a value fit: an audit only tries what is written for the log's format. ``docs/add-a-rule.md``
+says how to add one.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 
 from trainmark.errors import InputError, nearest
+from trainmark.logs.format import Format
 from trainmark.logs.model import ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules import formulas
 from trainmark.measure.rules.dlperf import dlperf_speed, dlperf_time
 from trainmark.measure.rules.model import Kind, Rule, RuleResult
 from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series
 from trainmark.measure.rules.window import window
+from trainmark.programs import formats
 
 _Outcome = tuple[float, int, list[Problem]]
 DEFAULT_SKIP = 10
 _SUMMARY_TOLERANCE = 0.03
-_PERF = "PaddlePaddle/Perf"
-_TIPC = frozenset({"paddleclas", "paddlenlp-bert", "paddlenlp-transformer"})
 
 
 def _mean(log: ParsedLog, skip: int) -> _Outcome:
@@ -86,7 +87,7 @@ def _compute(name: str, formula: Callable[[ParsedLog], _Outcome], log: ParsedLog
     try:
         value, skipped, problems = formula(log)
     except NoNumberError as refused:
-        contested = refused.problem.code.startswith("contested")
+        contested = refused.problem.code.startswith(("contested", "contradicted"))
         status = Status.INVALID if contested else Status.INCOMPLETE
         return RuleResult(name, None, status, problems=(refused.problem,))
     if not 0 < value < float("inf"):
@@ -99,148 +100,61 @@ def _rule(
     name: str,
     kind: Kind,
     formula: str,
-    published_by: str,
     compute: Callable[[ParsedLog], _Outcome],
-    formats: frozenset[str] = frozenset(),
     skip: int | None = None,
 ) -> Rule:
-    return Rule(name, kind, formula, published_by, partial(_compute, name, compute), formats, skip)
+    return Rule(name, kind, formula, partial(_compute, name, compute), skip=skip)
 
 
-def mean_rule(skip: int, published_by: str = "", formats: frozenset[str] = frozenset()) -> Rule:
+def mean_rule(skip: int) -> Rule:
     """Return the arithmetic mean of the printed rates after ``skip`` records."""
     name = f"mean-skip-{skip}" if skip else "mean-all"
     text = (
         f"mean of the printed rates after the first {skip} records" if skip else "mean of all printed rates"
     )
-    return _rule(name, Kind.MEAN, text, published_by, partial(_mean, skip=skip), formats, skip)
+    return _rule(name, Kind.MEAN, text, partial(_mean, skip=skip), skip)
 
 
-def last_rule(last: int, published_by: str = "", formats: frozenset[str] = frozenset()) -> Rule:
+def last_rule(last: int) -> Rule:
     """Return the arithmetic mean of the last ``last`` printed rates."""
     text = f"mean of the last {last} printed rates"
-    return _rule(f"mean-last-{last}", Kind.LAST, text, published_by, partial(_last, last=last), formats)
+    return _rule(f"mean-last-{last}", Kind.LAST, text, partial(_last, last=last))
 
 
-def trimmed_rule(skip: int, published_by: str = "", formats: frozenset[str] = frozenset()) -> Rule:
+def trimmed_rule(skip: int) -> Rule:
     """Return the mean after ``skip`` records without the max(5, 5 %) smallest and largest."""
     text = f"leave out {skip} records, sort, drop max(5, 5 %) at each end, mean"
-    return _rule(
-        f"trimmed-skip-{skip}", Kind.TRIMMED, text, published_by, partial(_trimmed, skip=skip), formats, skip
-    )
+    return _rule(f"trimmed-skip-{skip}", Kind.TRIMMED, text, partial(_trimmed, skip=skip), skip)
 
 
 def median_rule(skip: int) -> Rule:
     """Return the median of the printed rates after ``skip`` records."""
     text = f"median of the printed rates after the first {skip} records"
-    return _rule(f"median-skip-{skip}", Kind.MEDIAN, text, "", partial(_median, skip=skip), skip=skip)
+    return _rule(f"median-skip-{skip}", Kind.MEDIAN, text, partial(_median, skip=skip), skip)
 
 
-def harmonic_rule(skip: int, published_by: str = "", formats: frozenset[str] = frozenset()) -> Rule:
+def harmonic_rule(skip: int) -> Rule:
     """Return samples over time of the records after ``skip`` (their harmonic mean, weighed by samples)."""
     text = f"samples over time (harmonic mean of the rates) after the first {skip} records"
-    return _rule(
-        f"harmonic-skip-{skip}",
-        Kind.HARMONIC,
-        text,
-        published_by,
-        partial(_harmonic, skip=skip),
-        formats,
-        skip,
-    )
+    return _rule(f"harmonic-skip-{skip}", Kind.HARMONIC, text, partial(_harmonic, skip=skip), skip)
 
 
 def window_rule(skip: int | None = None) -> Rule:
     """Return our own rule; ``skip`` records instead of the format's warm-up."""
     text = "samples over time in the window after the warm-up (docs/logs.md)"
-    return _rule(
-        "window", Kind.WINDOW, text, "trainmark (the default)", partial(window, skip=skip), skip=skip
-    )
+    rule = _rule("window", Kind.WINDOW, text, partial(window, skip=skip), skip)
+    return replace(rule, published_by="trainmark (the default)")
 
 
-def _catalogue() -> tuple[Rule, ...]:
-    def tool(name: str, text: str, published_by: str, formats: set[str]) -> Rule:
-        return _rule(name, Kind(name), text, published_by, partial(_figure, name=name), frozenset(formats))
-
-    def dlperf(
-        name: str, text: str, rule: Callable[[ParsedLog], tuple[float, int]], formats: set[str]
-    ) -> Rule:
-        return _rule(
-            name, Kind(name), text, "Oneflow-Inc/DLPerf", partial(_dlperf, rule=rule), frozenset(formats)
-        )
-
-    return (
-        trimmed_rule(
-            10, f"{_PERF}: PaddleClas, PaddleNLP BERT (TIPC's analysis)", _TIPC - {"paddlenlp-transformer"}
-        ),
-        trimmed_rule(5, f"{_PERF}: PaddleNLP Transformer (TIPC's analysis)", _TIPC),
-        mean_rule(
-            9,
-            f"{_PERF}: NGC PyTorch ConvNets, NGC TensorFlow BERT",
-            frozenset({"ngc-pytorch-convnets", "ngc-tensorflow-bert"}),
-        ),
-        last_rule(90, f"{_PERF}: NGC PyTorch ConvNets", frozenset({"ngc-pytorch-convnets"})),
-        last_rule(25, f"{_PERF}: NGC TensorFlow ConvNets", frozenset({"ngc-tensorflow-convnets"})),
-        mean_rule(
-            5,
-            f"{_PERF}: PaddleSeg, NGC TensorFlow ConvNets",
-            frozenset({"paddleseg", "ngc-tensorflow-convnets"}),
-        ),
-        last_rule(350, f"{_PERF}: NGC PyTorch Transformer (fairseq)", frozenset({"fairseq"})),
-        harmonic_rule(2, f"{_PERF}: mmsegmentation", frozenset({"mmsegmentation"})),
-        tool(
-            "table",
-            "the table that the program's benchmark.py prints at its end",
-            f"{_PERF}: NGC MXNet; NVIDIA's own benchmark.py",
-            {"ngc-mxnet-convnets"},
-        ),
-        tool(
-            "summary",
-            "the result that the program itself prints at its end",
-            f"{_PERF}: NGC PyTorch BERT; NVIDIA's, Horovod's and TensorFlow's own reports",
-            {
-                "ngc-pytorch-bert",
-                "ngc-pytorch-convnets",
-                "ngc-tensorflow-convnets",
-                "ngc-mxnet-convnets",
-                "ngc-tensorflow-bert",
-                "horovod-synthetic",
-                "tf-cnn-benchmarks",
-                "trainmark",
-            },
-        ),
-        dlperf(
-            "dlperf-speed",
-            "mean of the printed speeds of iterations 21 to 120",
-            dlperf_speed,
-            {"ngc-tensorflow-convnets", "ngc-mxnet-convnets", "ngc-tensorflow-bert"},
-        ),
-        dlperf(
-            "dlperf-time",
-            "samples of iterations 21 to 120 over the time between their stamps",
-            dlperf_time,
-            {
-                "oneflow",
-                "ngc-pytorch-convnets",
-                "ngc-pytorch-bert",
-                "ngc-tensorflow-convnets",
-                "ngc-mxnet-convnets",
-            },
-        ),
-        mean_rule(0, f"{_PERF}: PaddleRec, over the epochs", frozenset({"paddlerec"})),
-        mean_rule(
-            10,
-            "PaddlePaddle/benchmark's template: the mean after the first, unsteady records",
-            frozenset({"paddleclas", "paddlenlp-bert"}),
-        ),
-        window_rule(),
-    )
-
-
-CATALOGUE: tuple[Rule, ...] = _catalogue()
-"""In the order in which an audit tries them: the publisher's own rule for a format first, ours last."""
-
-_BASES: dict[Kind, Callable[[int], Rule]] = {
+_TOOLS: Mapping[str, str] = {
+    "table": "the table that the program's benchmark.py prints at its end",
+    "summary": "the result that the program itself prints at its end",
+}
+_DLPERF: Mapping[str, tuple[str, Callable[[ParsedLog], tuple[float, int]]]] = {
+    "dlperf-speed": ("mean of the printed speeds of iterations 21 to 120", dlperf_speed),
+    "dlperf-time": ("samples of iterations 21 to 120 over the time between their stamps", dlperf_time),
+}
+_BASES: Mapping[Kind, Callable[[int], Rule]] = {
     Kind.MEAN: mean_rule,
     Kind.TRIMMED: trimmed_rule,
     Kind.MEDIAN: median_rule,
@@ -248,9 +162,27 @@ _BASES: dict[Kind, Callable[[int], Rule]] = {
 }
 
 
+@cache
+def catalogue() -> tuple[Rule, ...]:
+    """Return every rule by which somebody publishes, as the programs' folders say it, and ours last."""
+    used: dict[str, list[tuple[str, Format]]] = {}
+    for known in formats():
+        for published in known.published:
+            used.setdefault(published.rule, []).append((published.by, known))
+    found = []
+    for name, users in used.items():
+        titles: dict[str, list[str]] = {}
+        for by, known in users:
+            titles.setdefault(by, []).append(known.title)
+        said = "; ".join(f"{by}: {', '.join(programs)}" for by, programs in titles.items())
+        found.append(replace(_named(name), published_by=said, formats=frozenset(f.name for _, f in users)))
+    return (*found, window_rule())
+
+
 def rules_for(format_name: str | None) -> tuple[Rule, ...]:
-    """Return the catalogue's rules by which logs of this format are published; ours is always among them."""
-    return tuple(rule for rule in CATALOGUE if not rule.formats or format_name in rule.formats)
+    """Return the rules by which logs of this format are published, the publisher's own first; ours is always last."""
+    published = next((known.published for known in formats() if known.name == format_name), ())
+    return (*(find_rule(entry.rule) for entry in published), window_rule())
 
 
 def find_rule(name: str, skip: int | None = None) -> Rule:
@@ -259,34 +191,45 @@ def find_rule(name: str, skip: int | None = None) -> Rule:
 
     Raises ``InputError`` with the nearest name.
     """
+    if name == Kind.WINDOW:
+        return window_rule(skip)
+    if name in set(Kind) and Kind(name) in _BASES:
+        return _BASES[Kind(name)](DEFAULT_SKIP if skip is None else skip)
+    stem, _, number = name.rpartition("-")
+    if skip is not None and number.isdecimal():
+        raise InputError(
+            f"rule '{name}' names its own records to leave out; drop --skip or say --rule {stem}"
+        )
+    listed = next((rule for rule in catalogue() if rule.name == name), None)
+    rule = listed or _named(name)
+    if skip is not None:
+        raise InputError(f"rule '{name}' leaves out a fixed number of records: drop --skip")
+    return rule
+
+
+def _named(name: str) -> Rule:
     stem, _, number = name.rpartition("-")
     if number.isdecimal():
-        if skip is not None:
-            raise InputError(
-                f"rule '{name}' names its own records to leave out; drop --skip or say --rule {stem}"
-            )
         base = stem.removesuffix("-skip")
         if stem == "mean-last":
             return last_rule(int(number))
         if base in set(Kind) and Kind(base) in _BASES and stem.endswith("-skip"):
             return _BASES[Kind(base)](int(number))
-    if name == Kind.WINDOW:
-        return window_rule(skip)
-    if name in set(Kind) and Kind(name) in _BASES:
-        return _BASES[Kind(name)](DEFAULT_SKIP if skip is None else skip)
-    for rule in CATALOGUE:
-        if rule.name == name:
-            if skip is not None:
-                raise InputError(f"rule '{name}' leaves out a fixed number of records: drop --skip")
-            return rule
-    known = [rule.name for rule in CATALOGUE] + [kind.value for kind in _BASES]
+    if name == mean_rule(0).name:
+        return mean_rule(0)
+    if name in _TOOLS:
+        return _rule(name, Kind(name), _TOOLS[name], partial(_figure, name=name))
+    if name in _DLPERF:
+        text, rule = _DLPERF[name]
+        return _rule(name, Kind(name), text, partial(_dlperf, rule=rule))
+    known = [rule.name for rule in catalogue()] + [kind.value for kind in _BASES]
     raise InputError(f"no rule '{name}'{nearest(name, known)} (trainmark parse --list-rules)")
 
 
 def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
     """Apply ``rule`` to ``log``; by default our window, and where its records cannot give one, the tool's summary."""
     result = (rule or window_rule()).compute(log)
-    if rule is not None or log.status is not Status.OK or result.status is Status.INVALID:
+    if rule is not None or log.status is not Status.OK or result.status is Status.INVALID or log.run_words:
         return result
     if result.value is not None:
         return replace(result, problems=(*result.problems, *_against_summary(log, result.value)))

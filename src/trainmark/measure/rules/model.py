@@ -49,7 +49,7 @@ class Rule:
     name: str
     kind: Kind
     formula: str
-    published_by: str
     compute: Callable[[ParsedLog], RuleResult]
+    published_by: str = ""
     formats: frozenset[str] = frozenset()
     skip: int | None = None

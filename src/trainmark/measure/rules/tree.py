@@ -12,11 +12,11 @@ from pathlib import Path
 
 from trainmark.errors import InputError
 from trainmark.logs.hints import read_hints
-from trainmark.logs.model import ParsedLog, Problem, Status, Unit
-from trainmark.logs.read import read_log
+from trainmark.logs.model import ParsedLog, Problem, Status
 from trainmark.measure.rules.catalog import measure_log, rules_for
 from trainmark.measure.rules.dlperf import PlacementSummary, summarise, two_decimals
 from trainmark.measure.rules.model import Kind, Rule, RuleResult
+from trainmark.programs import read_log
 
 _FOLDER = re.compile(r"(\d+)n(\d+)[gc]", re.IGNORECASE)
 _NAME = re.compile(r"(?P<model>.+?)_b(?:s|z)?(?P<batch>\d+)(?:_(?P<variant>.+?))?_(?P<repeat>\d+)")
@@ -54,7 +54,7 @@ class Row:
     speeds: tuple[tuple[int, float], ...]
     outcomes: tuple[tuple[int, Status], ...]
     summary: PlacementSummary | None
-    unit: Unit | None
+    unit: str | None
     problems: tuple[Problem, ...]
 
 

@@ -7,6 +7,8 @@ What a printed rate averages over decides how the window's time is found:
   over the difference of the time stamps within each epoch; without stamps, differences of the running averages,
   or the harmonic mean of what was sampled, which is said;
 - there is no rate: the time stamps.
+
+A run of our own says its window itself, from a barrier at its start to the slowest rank's end.
 """
 
 from collections.abc import Iterator
@@ -15,7 +17,8 @@ from math import fsum
 import numpy as np
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.model import Meaning, ParsedLog, Problem, Severity
+from trainmark.logs.model import Meaning, ParsedLog, Problem, RunWords, Severity
+from trainmark.measure.own_window import NotMeasurable, NoWindow, own_window
 from trainmark.measure.rules.formulas import count, harmonic_mean, mean
 from trainmark.measure.rules.series import (
     NoNumberError,
@@ -37,6 +40,8 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
 
     ``skip`` records are left out; by default as many as cover the format's ``warmup_steps``.
     """
+    if log.run_words is not None and skip is None:
+        return _own(log, log.run_words), 0, []
     skipped = warmup_records(log) if skip is None else skip
     if log.records.count <= skipped:
         raise NoNumberError(
@@ -56,6 +61,16 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
     found = series(log)
     value, more = _by_rates(found, skipped)
     return value, skipped, problems + more
+
+
+def _own(log: ParsedLog, words: RunWords) -> float:
+    times = log.records.step_time_s
+    try:
+        return own_window(words, np.empty(0) if times is None else times.array()).throughput
+    except NoWindow as none:
+        raise NoNumberError("no-window", str(none)) from None
+    except NotMeasurable as refused:
+        raise NoNumberError("contradicted-window", str(refused)) from None
 
 
 def warmup_records(log: ParsedLog) -> int:

@@ -3,22 +3,21 @@
 from typing import Any
 
 from trainmark.measure import scaled
-from trainmark.report.axes import Aspect
+from trainmark.report.axes import DEVICES
 from trainmark.report.charts.theme import INK, MUTED, REACH, Rows, colours, themed
-from trainmark.report.context import Context
+from trainmark.report.context import Context, Part
 
 MOST_SERIES = 12
 """More lines than this cannot be told apart; the table has them all."""
 
 
-def scaling_chart(context: Context) -> dict[str, Any] | None:
+def scaling_chart(context: Context, part: Part) -> dict[str, Any] | None:
     """Return the chart, or None where no speedup is known on more than one device.
 
     Its left panel has the speedup, on logarithmic axes so that the ideal is a straight line; the right one has
     the efficiency, on an axis that shows the differences.
     """
-
-    rows = _rows(context)
+    rows = _rows(part)
     scaled = [row for row in rows if row["devices"] > 1]
     if not scaled or len({row["series"] for row in scaled}) > MOST_SERIES:
         return None
@@ -106,18 +105,18 @@ def _panel(
     return alt.layer(*layers).properties(width=330, height=280)
 
 
-def _rows(context: Context) -> Rows:
+def _rows(part: Part) -> Rows:
     """Return a row a case with a speedup; baselines are at 1 when something is compared with them."""
-    compared = {c.speedup.baseline for c in context.results.cases if c.speedup and c.speedup.baseline != c.id}
+    compared = {c.speedup.baseline for c in part.cases if c.speedup and c.speedup.baseline != c.id}
     rows: Rows = []
-    for case in context.results.cases:
+    for case in part.cases:
         if case.speedup is None or (case.speedup.baseline == case.id and case.id not in compared):
             continue
         speedup, efficiency = case.speedup.speedup, scaled(case.speedup.efficiency, 100)
         sure = None if case.speedup.baseline == case.id else speedup.interval
         rows.append(
             {
-                "series": context.axes.label(case.case, without=(Aspect.DEVICES,)),
+                "series": part.axes.label(case.case, without=(DEVICES,)),
                 "devices": case.case.world_size,
                 "speedup": speedup.value,
                 "low": sure.low if sure else None,

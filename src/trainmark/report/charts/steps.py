@@ -7,13 +7,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.events import RunEvents, read_events
 from trainmark.report.charts.theme import MUTED, Rows, colours, themed
 from trainmark.report.context import Context
+from trainmark.report.series import StepSeries
 from trainmark.store import CaseResult
-
-MOST_CASES = 12
-"""How many panels are drawn; further cases keep their series in their ``events.jsonl``."""
 
 MOST_POINTS = 240
 """How many points a run's line may have; a longer series keeps the extremes of each stretch."""
@@ -37,11 +34,10 @@ class _Panel:
 
 
 def steps_chart(context: Context) -> StepsChart | None:
-    """Return the chart of the first measured cases, or None when no run left a series."""
+    """Return the chart of the series that the context has, or None when it has none."""
     import altair as alt
 
-    measured = [case for case in context.results.cases if case.estimate]
-    panels = [panel for case in measured[:MOST_CASES] if (panel := _panel(context, case)) is not None]
+    panels = [panel for case in context.results.cases if (panel := _panel(context, case)) is not None]
     if not panels:
         return None
     repeats = sorted({row["repeat"] for panel in panels for row in panel.rows})
@@ -70,15 +66,12 @@ def thinned(times: NDArray[np.float64], most: int = MOST_POINTS) -> Iterator[int
 def _panel(context: Context, case: CaseResult) -> _Panel | None:
     rows: Rows = []
     tops, longest, warmup = [], 0.0, 0
-    for run in case.runs:
-        if run.measurement is None:
+    for run in context.series.get(case.id, ()):
+        series = list(_series(run))
+        if not series:
             continue
-        events = read_events(context.directory / run.directory / "events.jsonl")
-        series = list(_series(events))
-        if not series or not events.measured.any():
-            continue
-        warmup = int(np.argmax(events.measured))
-        tops.append(float(np.nanmax(events.step_times_s[events.measured])) * 1000)
+        warmup = int(np.argmax(run.measured))
+        tops.append(float(np.nanmax(run.times_s[run.measured])) * 1000)
         longest = max([longest, *(ms for _, ms in series)])
         rows += [{"repeat": run.repeat, "step": step, "ms": round(ms, 4)} for step, ms in series]
     if not rows:
@@ -88,11 +81,11 @@ def _panel(context: Context, case: CaseResult) -> _Panel | None:
     return _Panel(context.axes.label(case.case), rows, warmup, top, cut=longest > top)
 
 
-def _series(events: RunEvents) -> Iterator[tuple[int, float]]:
+def _series(run: StepSeries) -> Iterator[tuple[int, float]]:
     """Yield (number of the step from 1, its time in ms), without the first step and steps without a time."""
-    known = np.flatnonzero(np.isfinite(events.step_times_s))
+    known = np.flatnonzero(np.isfinite(run.times_s))
     known = known[known > 0]
-    times = events.step_times_s[known] * 1000
+    times = run.times_s[known] * 1000
     for place in thinned(times):
         yield int(known[place]) + 1, float(times[place])
 

@@ -2,10 +2,9 @@
 
 from typing import Any
 
-from trainmark.report.axes import Aspect
+from trainmark.report.axes import DEVICES, FRAMEWORK, PRECISION, Aspect
 from trainmark.report.charts.theme import INK, PALETTE, REACH, Rows, colours, themed
-from trainmark.report.context import Context
-from trainmark.report.marks import marks, shown
+from trainmark.report.context import Context, Part, marks, shown
 from trainmark.report.numbers import decimals, number
 from trainmark.store import CaseResult
 
@@ -13,36 +12,38 @@ MOST_CASES = 200
 """More bars than this nobody reads; the table has them all."""
 
 
-def throughput_chart(context: Context) -> dict[str, Any] | None:
+def throughput_chart(context: Context, part: Part) -> dict[str, Any] | None:
     """Return the chart, one panel a number of devices, or None when nothing was measured (or far too much)."""
     import altair as alt
 
-    cases = context.results.cases
+    cases = part.cases
     if not any(case.estimate for case in cases) or len(cases) > MOST_CASES:
         return None
     sizes = sorted({case.case.world_size for case in cases})
     datasets: dict[str, Rows] = {}
     panels = [
-        _panel(context, [c for c in cases if c.case.world_size == size], size, datasets) for size in sizes
+        _panel(context, part, [c for c in cases if c.case.world_size == size], size, datasets)
+        for size in sizes
     ]
     chart = alt.vconcat(*panels, spacing=14).resolve_scale(color="shared", x="independent")
     return themed(chart, datasets)
 
 
-def coloured(context: Context) -> Aspect | None:
+def coloured(part: Part) -> Aspect | None:
     """Return the aspect that colours tell apart: the framework, else the precision, else none."""
-    return next((a for a in (Aspect.FRAMEWORK, Aspect.PRECISION) if a in context.axes.varying), None)
+    return next((a for a in (FRAMEWORK, PRECISION) if a in part.axes.varying), None)
 
 
-def _panel(context: Context, cases: list[CaseResult], size: int, datasets: dict[str, Rows]) -> Any:
+def _panel(
+    context: Context, part: Part, cases: list[CaseResult], size: int, datasets: dict[str, Rows]
+) -> Any:
     import altair as alt
 
-    say, axes = context.say, context.axes
-    unit = next((case.unit for case in context.results.cases if case.unit), "")
+    say, axes, unit = context.say, part.axes, part.unit
     several_nodes = len({case.case.nodes for case in cases}) > 1
-    hidden = () if several_nodes else (Aspect.DEVICES,)
+    hidden = () if several_nodes else (DEVICES,)
     names = [axes.label(case.case, without=hidden) for case in cases]
-    aspect = coloured(context)
+    aspect = coloured(part)
     places = decimals(case.estimate.median for case in cases if case.estimate)
     reach = REACH * max((case.estimate.maximum for case in cases if case.estimate), default=0.0)
     datasets[f"cases-{size}"] = [
@@ -73,9 +74,9 @@ def _panel(context: Context, cases: list[CaseResult], size: int, datasets: dict[
     base = alt.Chart(alt.NamedData(f"cases-{size}")).encode(y=y)
     tooltip = [alt.Tooltip("case:N", title=say("column_case")), alt.Tooltip("text:N", title=unit)]
     if aspect:
-        order = list(dict.fromkeys(axes.value(case.case, aspect) for case in context.results.cases))
+        order = list(dict.fromkeys(axes.value(case.case, aspect) for case in part.cases))
         scale = alt.Scale(domain=order, range=colours(order))
-        colour: Any = alt.Color("colour:N", title=say(f"aspect_{aspect}"), scale=scale)
+        colour: Any = alt.Color("colour:N", title=context.aspect(aspect), scale=scale)
     else:
         colour = alt.value(PALETTE[0])
     bars = base.mark_bar(opacity=0.55, height={"band": 0.62}).encode(x=x, color=colour, tooltip=tooltip)
@@ -108,7 +109,7 @@ def _panel(context: Context, cases: list[CaseResult], size: int, datasets: dict[
 def _text(context: Context, case: CaseResult, places: int) -> str:
     if case.estimate is None:
         return shown(case, context.say) or "-"
-    return number(case.estimate.median, places) + "".join(marks(case))
+    return number(case.estimate.median, places) + "".join(marks(context, case))
 
 
 def _whisker(case: CaseResult, reach: float) -> dict[str, float | None]:

@@ -9,11 +9,12 @@ from trainmark.logs.hints import read_hints
 from trainmark.logs.model import ParsedLog
 from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import Row as Placement
+from trainmark.report.axes import by_unit
 from trainmark.report.exchange.rows import SpeedRow
 from trainmark.store import CaseResult, Results
-from trainmark.suite import Case, Outcome
+from trainmark.suite import Case, Outcome, axes_of
+from trainmark.tasks import published_name
 
-_NAMES = {"resnet50_v1.5": "ResNet50V1.5", "mobilenet_v1": "MobileNetV1"}
 _OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "devices_per_node"})
 
 
@@ -24,13 +25,22 @@ def rows_from_results(results: Results) -> tuple[SpeedRow, ...]:
     and have no field of their own in a row.
     """
     cases = [result.case for result in results.cases]
-    axes = [axis for axis in Case.model_fields if axis not in _OWN_FIELDS and _differs(axis, cases)]
-    unit = next((result.unit for result in results.cases if result.unit), None)
-    return tuple(row for result in results.cases for row in _case_rows(result, axes, unit))
+    every = axes_of(*dict.fromkeys(case.task for case in cases)) if cases else ()
+    axes = [axis for axis in every if axis not in _OWN_FIELDS and _differs(axis, cases)]
+    units = {
+        result.id: unit if any(other.unit for other in found) else None
+        for unit, found in by_unit(results.cases).items()
+        for result in found
+    }
+    return tuple(row for result in results.cases for row in _case_rows(result, axes, units[result.id]))
 
 
 def _differs(axis: str, cases: Sequence[Case]) -> bool:
-    return len({str(getattr(case, axis)) for case in cases}) > 1
+    return len({_word(case, axis) for case in cases}) > 1
+
+
+def _word(case: Case, axis: str) -> str:
+    return str(case.value(axis)) if axis in case.axes else "-"
 
 
 def _case_rows(result: CaseResult, axes: Sequence[str], unit: str | None) -> Iterator[SpeedRow]:
@@ -41,15 +51,15 @@ def _case_rows(result: CaseResult, axes: Sequence[str], unit: str | None) -> Ite
         measured = run.measurement if run.outcome is Outcome.OK else None
         yield SpeedRow(
             log=run.log or f"{run.directory}/train.log",
-            model=_NAMES.get(case.model, case.model),
+            model=published_name(case.model),
             precision=_precision_word(case.precision.value),
             batch_per_device=case.batch_per_device,
             devices=case.world_size,
             nodes=case.nodes,
             speed=measured.throughput if measured else None,
-            unit=measured.unit if measured else result.unit or unit,
+            unit=measured.unit if measured else unit,
             repeat=run.repeat,
-            variant=tuple((axis, str(getattr(case, axis))) for axis in axes),
+            variant=tuple((axis, _word(case, axis)) for axis in axes),
         )
 
 
@@ -65,13 +75,13 @@ def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> Spee
         raise InputError(f"{parsed.log}: the log does not say its {', '.join(missing)}; give it by flag")
     return SpeedRow(
         log=parsed.log,
-        model=_NAMES.get(facts.model, facts.model),
+        model=published_name(facts.model),
         precision=_precision_word(facts.precision.value),
         batch_per_device=facts.batch_per_device,
         devices=facts.gpus,
         nodes=facts.nodes or 1,
         speed=result.value,
-        unit=parsed.unit.value if parsed.unit else None,
+        unit=parsed.unit,
         repeat=repeat,
     )
 
@@ -96,7 +106,7 @@ def rows_from_tree(placements: Iterable[Placement]) -> list[SpeedRow]:
         for repeat, speed in sorted([*placement.speeds, *outcomes], key=lambda pair: pair[0]):
             row = SpeedRow(
                 log=f"{placement.placement}/{group.model}_b{group.batch_per_device}_{group.variant}_{repeat}.log",
-                model=_NAMES.get(group.model, group.model),
+                model=published_name(group.model),
                 precision=group.variant or "unknown",
                 batch_per_device=group.batch_per_device,
                 devices=placement.gpus,

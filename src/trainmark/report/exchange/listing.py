@@ -1,10 +1,10 @@
 """The database rows of several runs: what cannot be named is left out and told, and no two rows share a name."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmark.errors import InputError
-from trainmark.report.exchange.paddle import DatabaseRow, find_mission, log_file_name, mission_for, paddle_row
+from trainmark.report.exchange.paddle import DatabaseRow, find_mission, mission_for, paddle_row
 from trainmark.report.exchange.rows import SpeedRow
 
 
@@ -24,22 +24,22 @@ def list_rows(runs: Iterable[SpeedRow], mission: str | None, way_out: str) -> Li
     differ; ``way_out`` then ends the sentence with how to choose among them.
     """
     chosen = find_mission(mission) if mission is not None else None
-    named, rows, left_out = [], [], []
+    named: dict[str, list[SpeedRow]] = {}
+    rows, left_out = [], []
     for run in runs:
         try:
-            rows.append(paddle_row(run, chosen or mission_for(run.model)))
-            named.append(run)
+            row = paddle_row(run, chosen or mission_for(run.model))
         except InputError as unknown:
             left_out.append(f"{run.log}: {unknown} (--mission, or --model)")
+            continue
+        rows.append(row)
+        named.setdefault(str(row["log_file"]), []).append(run)
     _refuse_shared_names(named, way_out)
     return Listing(tuple(rows), tuple(left_out))
 
 
-def _refuse_shared_names(runs: Sequence[SpeedRow], way_out: str) -> None:
-    by_name: dict[str, list[SpeedRow]] = {}
-    for run in runs:
-        by_name.setdefault(log_file_name(run), []).append(run)
-    for name, members in by_name.items():
+def _refuse_shared_names(named: Mapping[str, Sequence[SpeedRow]], way_out: str) -> None:
+    for name, members in named.items():
         if len(members) > 1:
             raise InputError(f"{len(members)} runs would be '{name}': {_difference(members)}; {way_out}")
 

@@ -33,9 +33,6 @@ FIELDS = (
 SPEED_INDEX = 1
 """``index`` of a speed measurement, by the template."""
 
-REPOSITORY = "clas"
-"""The ``repoName`` of image classification, as the template's example has it."""
-
 
 class RunMode(StrEnum):
     """One device or more."""
@@ -45,7 +42,10 @@ class RunMode(StrEnum):
 
 
 class Mission(BaseModel):
-    """A task of the database, the direction that it belongs to, and the models that go to it by default."""
+    """A task of the database, the direction that it belongs to, and the models that go to it by default.
+
+    ``repository`` is the template's ``repoName``, which names begin with where it is known.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -53,6 +53,7 @@ class Mission(BaseModel):
     direction: int
     english: str
     models: tuple[str, ...] = ()
+    repository: str | None = None
 
 
 @cache
@@ -94,7 +95,7 @@ def find_mission(name: str) -> Mission:
     raise InputError(f"no mission '{name}'{nearest(name, known)}")
 
 
-def paddle_row(row: SpeedRow, mission: Mission, repository: str = REPOSITORY) -> DatabaseRow:
+def paddle_row(row: SpeedRow, mission: Mission) -> DatabaseRow:
     """Return the database row of one run.
 
     A run without a number has ``JOB_FAIL_FLAG`` 1 and ``FINAL_RESULT`` null: the field is there, as the
@@ -102,8 +103,8 @@ def paddle_row(row: SpeedRow, mission: Mission, repository: str = REPOSITORY) ->
     """
     mode = RunMode.SINGLE if row.devices == 1 else RunMode.MULTIPLE
     values: DatabaseRow = {
-        "log_file": log_file_name(row, repository),
-        "model_name": case_name(row, repository),
+        "log_file": log_file_name(row, mission.repository),
+        "model_name": case_name(row, mission.repository),
         "mission_name": mission.name,
         "direction_id": mission.direction,
         "run_mode": mode.value,
@@ -117,16 +118,21 @@ def paddle_row(row: SpeedRow, mission: Mission, repository: str = REPOSITORY) ->
     return values
 
 
-def case_name(row: SpeedRow, repository: str = REPOSITORY) -> str:
+def case_name(row: SpeedRow, repository: str | None) -> str:
     """Return ``repoName_model_bs${bs_item}_${fp_item}``, such as ``clas_MobileNetv1_bs32_fp32``."""
-    return f"{repository}_{row.model}_bs{row.batch_per_device}_{row.precision}"
+    return "_".join([*_first(repository), row.model, f"bs{row.batch_per_device}", row.precision])
 
 
-def log_file_name(row: SpeedRow, repository: str = REPOSITORY) -> str:
+def log_file_name(row: SpeedRow, repository: str | None) -> str:
     """Return the template's log name, such as ``clas_MobileNetV1_mp_bs64_fp32_8_speed``."""
     mode = RunMode.SINGLE if row.devices == 1 else RunMode.MULTIPLE
-    name = f"{repository}_{row.model}_{mode}_bs{row.batch_per_device}_{row.precision}_{row.devices}_speed"
+    words = (row.model, mode.value, f"bs{row.batch_per_device}", row.precision, str(row.devices), "speed")
+    name = "_".join([*_first(repository), *words])
     return name if row.repeat == 1 else f"{name}_r{row.repeat}"
+
+
+def _first(repository: str | None) -> tuple[str, ...]:
+    return (repository,) if repository else ()
 
 
 def _plain(text: str) -> str:

@@ -11,7 +11,7 @@ class SpeedRow:
     incomplete): an outcome is never a number. ``unit`` is null where no run said it. ``devices`` counts all
     devices over all ``nodes``. ``precision`` is the word for names, such as ``fp32``, ``fp16`` or ``amp``.
     ``repeat`` counts from 1. ``variant`` holds what else sets the case apart, as pairs of axis and value
-    (framework, layout, compiler, data, ...); empty where nothing does.
+    (framework, compiler, data, ...); empty where nothing does.
     """
 
     log: str

@@ -3,10 +3,13 @@
 from collections.abc import Iterable, Iterator, Sequence
 
 from trainmark.equivalence import Certificate, Check, Party, Subject
+from trainmark.report.axes import COMPILER
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
-from trainmark.report.equality import Comparison, Difference, Standing, Work, comparisons
 from trainmark.suite import Precision
+from trainmark.tasks import TASKS, AxisLabel
+from trainmark.words.case import task_of_model
+from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
 
 NOT_EQUAL = "≠"
 """The mark of a framework whose work was compared and found different."""
@@ -49,7 +52,7 @@ def equality(context: Context) -> Iterator[tuple[str, bool]]:
     For each model and device: that the work was equal, that it was not and where, or of which columns nothing
     shows either.
     """
-    found = comparisons(context.axes.grids(), context.results.certificates)
+    found = context.findings.equality
     for comparison in found:
         yield from _sentences(context, comparison, alone=len(found) == 1)
     precisions = {result.case.precision for result in context.results.cases if result.estimate}
@@ -58,14 +61,14 @@ def equality(context: Context) -> Iterator[tuple[str, bool]]:
         yield context.say("only_fp32_compared", precisions=context.say.joined(others)), False
 
 
-def _sentences(context: Context, comparison: Comparison, alone: bool) -> Iterator[tuple[str, bool]]:
+def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> Iterator[tuple[str, bool]]:
     say = context.say
     what = _subject_matter(context, comparison.model, comparison.devices)
     differences = [_difference(context, found) for found in comparison.differences]
     if differences:
         told = say("semicolon").join(dict.fromkeys(differences))
         yield say("certificate_fails", what=what, differences=told), True
-    unseen = comparison.with_standing(Standing.UNSEEN)
+    unseen = comparison.with_verdict(Verdict.UNSEEN)
     if unseen:
         yield say("certificate_lacks", what=what, names=_joined(context, unseen)), True
     if comparison.holds:
@@ -77,12 +80,12 @@ def _sentences(context: Context, comparison: Comparison, alone: bool) -> Iterato
         return
     if _claimed(comparison):
         yield say("certificate_observed", what=what, names=say.joined(list(comparison.observed))), False
-    for standing in (Standing.PROGRAM, Standing.FRAMEWORK, Standing.VARIANT):
-        if rest := comparison.with_standing(standing):
-            yield say(f"certificate_without_{standing}", what=what, names=_joined(context, rest)), False
+    for verdict in (Verdict.PROGRAM, Verdict.FRAMEWORK, Verdict.VARIANT):
+        if rest := comparison.with_verdict(verdict):
+            yield say(f"certificate_without_{verdict}", what=what, names=_joined(context, rest)), False
 
 
-def _claimed(comparison: Comparison) -> bool:
+def _claimed(comparison: EqualityFinding) -> bool:
     return len(comparison.observed) > 1
 
 
@@ -95,11 +98,12 @@ def _subject_matter(context: Context, model: str, devices: Sequence[str]) -> str
 
 def _difference(context: Context, found: Difference) -> str:
     say, subject = context.say, context.say(f"subject_{found.check.subject.value}")
-    if isinstance(found.about, Work):
-        return say("not_as_observed", name=_label(context, found.about), subject=subject)
-    if len(found.about) == 1:
-        return say("not_as_described", name=found.about[0], subject=subject)
-    return say("not_equal_at", names=say.joined(list(found.about)), subject=subject)
+    if found.way:
+        name = say("work", name=found.frameworks[0], way=say.joined(found.way))
+        return say("not_as_observed", name=name, subject=subject)
+    if len(found.frameworks) == 1:
+        return say("not_as_described", name=found.frameworks[0], subject=subject)
+    return say("not_equal_at", names=say.joined(found.frameworks), subject=subject)
 
 
 def _joined(context: Context, works: Iterable[Work]) -> str:
@@ -107,14 +111,14 @@ def _joined(context: Context, works: Iterable[Work]) -> str:
 
 
 def _label(context: Context, work: Work) -> str:
-    return context.say("work", name=work.name, layout=work.layout, compiler=work.compiler)
+    return context.say("work", name=work.name, way=context.say.joined(work.way))
 
 
 def _parties(context: Context, certificate: Certificate) -> Table:
     say = context.say
     columns = (
         Column(say("aspect_framework"), numeric=False),
-        Column(say("aspect_layout"), numeric=False),
+        Column(_way(context, certificate)[0], numeric=False),
         Column(say("column_parameters")),
         Column(say("column_multiply_adds")),
         Column(say("column_rates")),
@@ -133,7 +137,7 @@ def _parties(context: Context, certificate: Certificate) -> Table:
         what=_subject_matter(context, certificate.model, devices),
         steps=certificate.steps,
         batch=certificate.batch,
-        size=certificate.image_size,
+        size=_inputs(certificate),
     )
     return Table(heading, columns, tuple(rows))
 
@@ -142,7 +146,7 @@ def _party(context: Context, party: Party) -> tuple[Cell, ...]:
     say = context.say
     return (
         cell(party.framework, party.version or ""),
-        cell(party.layout),
+        cell(", ".join(map(str, party.axes.values()))),
         cell(f"{party.parameters:,}"),
         cell(f"{party.multiply_adds:,}"),
         cell(say.joined([f"{rate:.4g}" for rate in party.learning_rates])),
@@ -170,7 +174,7 @@ def _pairs(context: Context, certificate: Certificate) -> Table:
 
 
 def _variants(context: Context, certificate: Certificate) -> Table:
-    """Return how far other layouts and compilers are from the step of their framework that was observed."""
+    """Return how far other ways to train are from the step of their framework that was observed."""
     say = context.say
     variants = [(party.framework, found) for party in certificate.parties for found in party.variants]
     checks = [check for _, found in variants for check in found.checks]
@@ -178,8 +182,7 @@ def _variants(context: Context, certificate: Certificate) -> Table:
     rows = [
         (
             cell(name),
-            cell(found.layout),
-            cell(found.compiler),
+            *(cell(word) for word in found.way),
             *_deviations(found.checks, subjects),
             cell(say("not_looked_at"), found.absent)
             if found.absent is not None
@@ -187,10 +190,25 @@ def _variants(context: Context, certificate: Certificate) -> Table:
         )
         for name, found in variants
     ]
-    sides = (say("aspect_framework"), say("aspect_layout"), say("aspect_compiler"))
+    sides = (say("aspect_framework"), *_way(context, certificate))
     columns = (*(Column(side, numeric=False) for side in sides), *_deviation_columns(context, subjects))
     rows.append((cell(say("tolerance")), cell(""), cell(""), *_tolerances(checks, subjects), cell("")))
     return Table("", columns, tuple(rows))
+
+
+def _way(context: Context, certificate: Certificate) -> tuple[str, ...]:
+    """Return the words for the axes of a way to train."""
+    task = TASKS[task_of_model(certificate.model)]
+    labels = (task.labels.get(axis, AxisLabel(axis, axis)) for axis in task.ways)
+    return (*(getattr(label, context.say.language.value) for label in labels), context.aspect(COMPILER))
+
+
+def _inputs(certificate: Certificate) -> str:
+    labels = TASKS[task_of_model(certificate.model)].labels
+    return " ".join(
+        labels.get(axis, AxisLabel(axis, axis)).value.format(value)
+        for axis, value in certificate.axes.items()
+    )
 
 
 def _among(subjects: Iterable[Subject], checks: Iterable[Check]) -> list[Subject]:

@@ -1,4 +1,4 @@
-"""The opening: one sentence that says what was run on what, and what a reader must know before any number."""
+"""The opening, what a reader must know before any number; and the end: how the numbers came about, and again."""
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -6,10 +6,9 @@ from datetime import UTC, datetime
 from typing import Any
 
 from trainmark.report.axes import NOTHING
-from trainmark.report.blocks import Block, Bullets, Paragraph, Section, plain
+from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, code, plain
 from trainmark.report.context import Context
-from trainmark.report.facts import framework, hardware, nodes
-from trainmark.report.marks import doubtful
+from trainmark.report.sections.environment import framework, hardware, nodes
 from trainmark.suite import Outcome
 
 
@@ -51,8 +50,7 @@ def section(context: Context) -> Section:
     if protocol.target_half_width is not None and protocol.min_repeats < protocol.max_repeats:
         repeats += say("protocol_target", target=f"{protocol.target_half_width * 100:g} %")
     facts = [steps, repeats + say("stop"), *_constant(context)]
-    doubts = sum(doubtful(case) for case in results.cases)
-    if doubts:
+    if doubts := len(context.doubted):
         facts.append(say.count("doubts_above", doubts))
     blocks.append(Bullets(tuple(plain(fact) for fact in facts)))
     return Section("overview", say("overview_title"), tuple(blocks))
@@ -61,7 +59,7 @@ def section(context: Context) -> Section:
 def _constant(context: Context) -> list[str]:
     say = context.say
     constant = [
-        say("aspect_is", aspect=say(f"aspect_{aspect}"), value=value)
+        say("aspect_is", aspect=context.aspect(aspect), value=value)
         for aspect, value in context.axes.constant().items()
         if value != NOTHING
     ]
@@ -109,3 +107,28 @@ def _day(moment: datetime) -> str:
 
 def _distinct(words: Iterable[str]) -> list[str]:
     return list(dict.fromkeys(words))
+
+
+def method(context: Context) -> Section:
+    """Return the rules behind the numbers, each in a sentence or two."""
+    say = context.say
+    used = [
+        plain(say(f"method_{name}")) for name in ("throughput", "interval", "speedup", "outcome", "warmup")
+    ]
+    more = Paragraph((*plain(say("method_more")), *code("docs/concepts.md"), *plain(say("stop"))))
+    return Section("method", say("method_title"), (Bullets(tuple(used)), more))
+
+
+def reproduce(context: Context) -> Section:
+    """Return the command that made the results, and the files to read them from."""
+    say = context.say
+    blocks: list[Block] = [Code(say("reproduce_command"), context.results.command)]
+    names = ("suite.yaml", "results.json", "results.csv", "runs.csv")
+    held = [
+        (*context.link(name, name), *plain(say("colon") + say(f"file_{name.replace('.', '_')}")))
+        for name in names
+        if (context.directory / name).is_file()
+    ]
+    if held:
+        blocks.append(Bullets(tuple(held)))
+    return Section("reproduce", say("reproduce_title"), tuple(blocks))

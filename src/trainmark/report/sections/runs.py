@@ -1,37 +1,110 @@
-"""Every run by itself: the numbers that the results above were made from, and its log."""
+"""Run by run: what did not end ok and what is doubted, with the reasons; all figures; the commands."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
-from trainmark.report.blocks import Cell, Column, Paragraph, Section, Table, cell, plain
-from trainmark.report.context import Context
-from trainmark.report.marks import Mark
+from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Section, Table, cell, plain
+from trainmark.report.context import Context, Mark, Part
 from trainmark.report.numbers import GIB, decimals, number, percent
-from trainmark.report.sections.throughput import units
-from trainmark.store import RunResult
+from trainmark.store import CaseResult, RunResult
+from trainmark.suite import Outcome
 
 
-def section(context: Context) -> Section | None:
+def not_ok(context: Context) -> Section:
+    """Return the section of the runs that gave no number."""
+    say = context.say
+    rows = []
+    for result in context.results.cases:
+        name = context.axes.label(result.case)
+        if not result.runs:
+            rows.append(
+                (
+                    cell(name),
+                    cell("-"),
+                    cell(say.outcome(result.outcome)),
+                    cell(result.reason or "-"),
+                    cell("-"),
+                )
+            )
+        rows += [
+            (
+                cell(name),
+                cell(str(run.repeat)),
+                cell(say.outcome(run.outcome)),
+                cell(run.reason or "-"),
+                Cell(context.log(run, "train.log")),
+            )
+            for run in result.runs
+            if run.outcome is not Outcome.OK
+        ]
+    if not rows:
+        return Section("outcomes", say("outcomes_title"), (Paragraph(plain(say("all_ok"))),))
+    columns = (
+        Column(say("column_case"), numeric=False),
+        Column(say("column_repeat")),
+        Column(say("column_outcome"), numeric=False),
+        Column(say("column_reason"), numeric=False),
+        Column(say("column_log"), numeric=False),
+    )
+    blocks = (Paragraph(plain(say("outcomes_caption"))), Table("", columns, tuple(rows)))
+    return Section("outcomes", say("outcomes_title"), blocks)
+
+
+def doubts(context: Context) -> Section:
+    """Return the section of the runs whose number stands, marked as suspect."""
+    say = context.say
+    names = {result.id: context.axes.label(result.case) for result in context.results.cases}
+    rows = tuple(
+        (
+            cell(names[doubt.case]),
+            cell(str(doubt.repeat)),
+            cell(say(f"about_{doubt.about.value}")),
+            Cell((*plain(doubt.sentence), *plain(f" ({doubt.code})"))),
+        )
+        for doubt in context.findings.doubts
+    )
+    if not rows:
+        return Section("suspect", say("suspect_title"), (Paragraph(plain(say("none_suspect"))),))
+    columns = (
+        Column(say("column_case"), numeric=False),
+        Column(say("column_repeat")),
+        Column(say("column_about"), numeric=False),
+        Column(say("column_doubt"), numeric=False),
+    )
+    blocks = (Paragraph(plain(say("suspect_caption"))), Table("", columns, rows))
+    return Section("suspect", say("suspect_title"), blocks)
+
+
+def every_run(context: Context) -> Section | None:
     """Return the section, or None when nothing ran."""
-    runs = context.runs()
-    if not runs:
+    runs = {case.id: case.runs for case in context.results.cases}
+    if not any(runs.values()):
         return None
-    say, found = context.say, units(context.results)
+    tables = [_runs(context, part) for part in context.parts if any(case.runs for case in part.cases)]
+    caption = Paragraph(plain(context.say("runs_caption")))
+    return Section("runs", context.say("runs_title"), (caption, *tables), folded=True)
+
+
+def _runs(context: Context, part: Part) -> Table:
+    say = context.say
+    runs = [(case, run) for case in part.cases for run in case.runs]
     figures = [list(_figures(run)) for _, run in runs]
     places = [
         decimals(value for value in column if value is not None) for column in zip(*figures, strict=True)
     ]
+    doubted = {(doubt.case, doubt.repeat) for doubt in context.findings.doubts}
     rows = []
     for (case, run), values in zip(runs, figures, strict=True):
         cells = [
             cell("-" if value is None else number(value, p)) for value, p in zip(values, places, strict=True)
         ]
-        cells[0] = _throughput(context, run, places[0], several_units=len(found) > 1)
+        cells[0] = _throughput(context, run, places[0], doubted=(case.id, run.repeat) in doubted)
         name, wait, log = context.axes.label(case.case), _wait(run), Cell(context.log(run, "train.log"))
         rows.append((cell(name), cell(str(run.repeat)), *cells, wait, log))
+    measured = any(run.measurement for _, run in runs)
     columns = (
         Column(say("column_case"), numeric=False),
         Column(say("column_repeat")),
-        Column(say("column_throughput", unit=found[0]) if len(found) == 1 else say("throughput_title")),
+        Column(say("column_throughput", unit=part.unit) if measured else say("throughput_title")),
         Column(say("column_window")),
         Column(say("column_step_p50")),
         Column(say("column_step_p99")),
@@ -40,8 +113,7 @@ def section(context: Context) -> Section | None:
         Column(say("column_data_wait")),
         Column(say("column_log"), numeric=False),
     )
-    caption = Paragraph(plain(say("runs_caption")))
-    return Section("runs", say("runs_title"), (caption, Table("", columns, tuple(rows))), folded=True)
+    return Table("" if part.alone else part.unit, columns, tuple(rows))
 
 
 def _figures(run: RunResult) -> Iterator[float | None]:
@@ -56,14 +128,57 @@ def _figures(run: RunResult) -> Iterator[float | None]:
     yield max(measured.peak_memory_bytes) / GIB if measured and any(measured.peak_memory_bytes) else None
 
 
-def _throughput(context: Context, run: RunResult, places: int, several_units: bool) -> Cell:
+def _throughput(context: Context, run: RunResult, places: int, doubted: bool) -> Cell:
     if run.measurement is None:
         return cell(context.say.outcome(run.outcome))
-    unit = f" {run.measurement.unit}" if several_units else ""
-    sign = Mark.DOUBT.value if run.suspicions else ""
-    return cell(f"{number(run.measurement.throughput, places)}{unit}{sign}")
+    sign = Mark.DOUBT.value if doubted else ""
+    return cell(f"{number(run.measurement.throughput, places)}{sign}")
 
 
 def _wait(run: RunResult) -> Cell:
     share = run.measurement.data_wait if run.measurement else None
     return cell("-" if share is None else percent(share))
+
+
+def commands(context: Context) -> Section | None:
+    """Return the section, or None when nothing was started."""
+    blocks = [block for case in context.results.cases for block in _blocks(context, case)]
+    if not blocks:
+        return None
+    caption: Block = Paragraph(plain(context.say("commands_caption")))
+    return Section("commands", context.say("commands_title"), (caption, *blocks), folded=True)
+
+
+def _blocks(context: Context, case: CaseResult) -> list[Block]:
+    name, say = context.axes.label(case.case), context.say
+    started = [run for run in case.runs if run.commands]
+    if not started:
+        return []
+    first = started[0]
+    if len(started) > 1 and _differ_in_repeat_alone(started):
+        heading = say("commands_of_all", case=name, n=len(started), repeat=first.repeat)
+        return [Code(heading, "\n".join(first.commands))]
+    return [
+        Code(say("commands_of_one", case=name, repeat=run.repeat), "\n".join(run.commands)) for run in started
+    ]
+
+
+def _differ_in_repeat_alone(runs: Sequence[RunResult]) -> bool:
+    """Say whether the runs' commands are the same but for their folders, and for words that end in the repeat.
+
+    Such a word is the seed: ``--seed=3`` of the third repeat.
+    """
+    held = [_words(run) for run in runs]
+    if len({len(words) for words in held}) > 1:
+        return False
+    for column in zip(*held, strict=True):
+        stems = {word.removesuffix(str(run.repeat)) for word, run in zip(column, runs, strict=True)}
+        counted = all(word.endswith(str(run.repeat)) for word, run in zip(column, runs, strict=True))
+        if len(set(column)) > 1 and not (counted and len(stems) == 1):
+            return False
+    return True
+
+
+def _words(run: RunResult) -> list[str]:
+    """Return the commands' words, without what says where this repeat's files go."""
+    return [word for command in run.commands for word in command.replace(run.directory, "\0").split(" ")]

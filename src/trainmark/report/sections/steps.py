@@ -5,10 +5,10 @@ from statistics import median
 
 from trainmark.measure import Measurement
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
-from trainmark.report.charts.steps import MOST_CASES, steps_chart
+from trainmark.report.charts.steps import steps_chart
 from trainmark.report.context import Context
-from trainmark.report.marks import unsteady
 from trainmark.report.numbers import decimals, number, percent
+from trainmark.report.series import MOST_CASES
 from trainmark.store import CaseResult
 
 
@@ -69,7 +69,7 @@ def _verdict(context: Context, case: CaseResult) -> str:
     tested = [run for run in case.runs if run.measurement and run.measurement.steadiness.steady is not None]
     if not tested:
         return say("steady_unknown")
-    late = [run for run in tested if unsteady(run)]
+    late = [run for run in tested if run.measurement and run.measurement.steadiness.steady is False]
     if not late:
         return say("steady_yes")
     worst = max(

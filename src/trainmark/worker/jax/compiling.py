@@ -11,8 +11,8 @@ from typing import Any, NamedTuple, Optional, Set
 
 import jax
 
-from ..choices import one_of
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.choices import one_of
+from ..core.outcomes import UNSUPPORTED, RunError
 
 NONE = "none"
 XLA = "xla"

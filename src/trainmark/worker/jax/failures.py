@@ -7,8 +7,16 @@ from typing import Optional
 
 import jax
 
-from ..failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, loader_ended, lost_peer, out_of_memory
-from ..outcomes import OOM, RunError
+from ..core.failures import (
+    LOST_PEER,
+    OUT_OF_MEMORY,
+    Known,
+    first_known,
+    loader_ended,
+    lost_peer,
+    out_of_memory,
+)
+from ..core.outcomes import OOM, RunError
 
 WANTED = re.compile(r"(?:allocate|allocating) (\d[\d.]* ?(?:bytes|[KMGT]?i?B))")
 NO_PEER = re.compile(

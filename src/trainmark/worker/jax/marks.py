@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any, Callable
 
-from ..window import HostMarks
+from ..core.window import HostMarks
 
 
 class CompletionMarks(HostMarks):

@@ -8,9 +8,9 @@ import jax
 import jax.numpy as jnp
 from flax.training.dynamic_scale import DynamicScale
 
-from ..arguments import Recipe
-from ..choices import no_tf32_on_cpu, one_of
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.choices import no_tf32_on_cpu, one_of
+from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.settings import Recipe
 from .device import CPU
 
 

@@ -10,10 +10,12 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from ..place import Place
-from ..ranks import Ranks
+from ..core.place import Place
+from ..core.ranks import Ranks
 from .device import CPU
-from .state import RANKS
+
+RANKS = "ranks"
+"""The mesh axis over which the batch is split."""
 
 LOST_AFTER_S = 20
 """After how long without a sign of life JAX's own service gives a rank up, where no collective noticed it before."""

@@ -9,6 +9,5 @@ os.environ.setdefault("DNNL_MAX_CPU_ISA", "AVX2")
 os.environ.setdefault("GLOG_v", "3")
 
 from .failures import stopped_by
-from .train import open_training
 
-__all__ = ["open_training", "stopped_by"]
+__all__ = ["stopped_by"]

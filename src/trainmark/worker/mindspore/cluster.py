@@ -10,9 +10,9 @@ from typing import Sequence
 import mindspore as ms
 from mindspore import communication, nn
 
-from ..outcomes import FAILED, RunError
-from ..peers import Peers
-from ..place import Place
+from ..core.outcomes import FAILED, RunError
+from ..core.peers import Peers
+from ..core.place import Place
 
 BUILD_SECONDS = 300
 """How long the ranks wait for each other at the start."""
@@ -48,11 +48,10 @@ class Cluster(Peers):
 
     def __init__(self, place: Place) -> None:
         """Meet the other ranks; raise ``RunError`` when MindSpore gives this process another number."""
-        self.backend = None
         if place.distributed:
-            self.backend = "mccl"
             self._meet(place)
         super().__init__(place, _end)
+        self.backend = "mccl" if place.distributed else None
 
     def _meet(self, place: Place) -> None:
         os.environ.update(

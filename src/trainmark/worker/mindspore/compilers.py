@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import mindspore as ms
 
-from ..choices import one_of
+from ..core.choices import one_of
 
 NONE = "none"
 GRAPH = "graph"

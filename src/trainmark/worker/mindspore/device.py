@@ -9,8 +9,8 @@ from typing import Set
 
 import mindspore as ms
 
-from ..outcomes import UNSUPPORTED, RunError
-from ..place import Place
+from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.place import Place
 
 
 def check_device(asked: str) -> None:

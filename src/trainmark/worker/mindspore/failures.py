@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from ..failures import OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
-from ..outcomes import RunError
+from ..core.failures import OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
+from ..core.outcomes import RunError
 
 NO_MEMORY = re.compile(
     OUT_OF_MEMORY.pattern + r"|Memory isn't enough|Memory not enough|(allocate|malloc) .{0,60}fail",

@@ -7,8 +7,8 @@ from typing import Any, Dict, NamedTuple, Optional
 import mindspore as ms
 from mindspore import amp, nn
 
-from ..arguments import Recipe
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.settings import Recipe
 
 
 class Precision(NamedTuple):

@@ -12,10 +12,10 @@ from typing import Any, Callable, Dict, List, Sequence, Type
 import mxnet as mx
 from mxnet import gluon
 
-from ..outcomes import UNSUPPORTED, RunError, first_sentence
-from ..peers import Peers
-from ..place import Place
-from ..ranks import Ranks
+from ..core.outcomes import UNSUPPORTED, RunError, first_sentence
+from ..core.peers import Peers
+from ..core.place import Place
+from ..core.ranks import Ranks
 
 SERVER = Path(__file__).with_name("server.py")
 END_S = 10.0

@@ -7,8 +7,8 @@ from typing import Optional
 
 from mxnet.base import MXNetError
 
-from ..failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, lost_peer
-from ..outcomes import FAILED, OOM, RunError
+from ..core.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, lost_peer
+from ..core.outcomes import FAILED, OOM, RunError
 
 NO_MEMORY = re.compile(
     r"Failed to allocate CPU Memory|AlignedMallocPitch failed|could not (create|initialize) a memory object"

@@ -4,21 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Optional
 
-from mxnet.gluon import HybridBlock
-
-from ..arguments import Recipe
+from ..core.settings import Recipe
 
 _ALMOST_NOTHING = 1e-30
 """In place of a momentum of 0, for which MXNet would call its update without momentum."""
 
 
-def optimizer_parameters(model: HybridBlock, recipe: Recipe) -> Any:
-    """Return the arguments of MXNet's ``sgd``; scales and shifts of the batch norms do not decay unless asked.
-
-    Gluon itself lets every parameter decay, biases and batch norms too.
-    """
-    if not recipe.bn_weight_decay:
-        model.collect_params(".*_gamma|.*_beta").setattr("wd_mult", 0.0)
+def optimizer_parameters(recipe: Recipe) -> Any:
+    """Return the arguments of MXNet's ``sgd``. Gluon lets every parameter decay whose ``wd_mult`` is not 0."""
     return {"learning_rate": recipe.learning_rate, "momentum": recipe.momentum, "wd": recipe.weight_decay}
 
 

@@ -10,9 +10,9 @@ from typing import Any, Iterator, NamedTuple, Optional
 import numpy as np
 from mxnet.contrib import amp
 
-from ..arguments import Recipe
-from ..choices import one_of
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.choices import one_of
+from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.settings import Recipe
 
 
 class Precision(NamedTuple):

@@ -17,8 +17,8 @@ from typing import Any, Callable, List, Optional, Sequence
 
 from mxnet.base import _LIB, check_call
 
-from ..outcomes import RunError
-from ..window import HostMarks, Marks
+from ..core.outcomes import RunError
+from ..core.window import HostMarks, Marks
 
 _FUNCTION = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)
 _DELETER = ctypes.CFUNCTYPE(None, ctypes.c_void_p)

@@ -7,6 +7,5 @@ what PyTorch does not share: ``nn.Graph``, mixed precision, several ranks, CUDA,
 """
 
 from .failures import stopped_by
-from .train import open_training
 
-__all__ = ["open_training", "stopped_by"]
+__all__ = ["stopped_by"]

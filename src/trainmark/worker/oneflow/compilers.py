@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from ..choices import one_of
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.choices import one_of
+from ..core.outcomes import UNSUPPORTED, RunError
 
 NONE, GRAPH = "none", "graph"
 

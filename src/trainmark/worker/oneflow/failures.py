@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Optional
 
-from ..failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
-from ..outcomes import RunError
+from ..core.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, lost_peer, out_of_memory
+from ..core.outcomes import RunError
 
 # OneFlow's errors are RuntimeErrors whose text holds the C++ call stack.
 RULES = (

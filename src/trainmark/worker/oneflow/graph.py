@@ -12,9 +12,9 @@ import oneflow as flow
 from oneflow import nn
 from oneflow.optim import lr_scheduler
 
-from ..arguments import Recipe
-from ..outcomes import UNSUPPORTED, RunError
-from ..schedule import STEP_EPOCHS
+from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.schedule import STEP_EPOCHS
+from ..core.settings import Recipe
 
 
 class TrainGraph(nn.Graph):
@@ -62,12 +62,12 @@ class TrainGraph(nn.Graph):
         return loss
 
 
-def rates_in_graph(optimizer: Any, recipe: Recipe, epoch_images: int, global_batch: int) -> Any:
+def rates_in_graph(optimizer: Any, recipe: Recipe, epoch_samples: int, global_batch: int) -> Any:
     """Return the schedule of ``schedule.py`` as OneFlow's own schedulers, the only ones that a graph takes.
 
     The warm-up of step i is (i + 1) / W of the rate: from 1 / W to 1 in W - 1 steps.
     """
-    per_epoch = epoch_images / global_batch
+    per_epoch = epoch_samples / global_batch
     warmup = round(recipe.warmup_epochs * per_epoch)
     if recipe.schedule == "cosine":
         after = round(max(recipe.epochs - recipe.warmup_epochs, 1) * per_epoch)

@@ -8,8 +8,8 @@ from typing import Any, Dict, NamedTuple
 
 import oneflow as flow
 
-from ..choices import no_tf32_on_cpu, one_of
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.choices import no_tf32_on_cpu, one_of
+from ..core.outcomes import UNSUPPORTED, RunError
 from .compilers import GRAPH
 
 

@@ -6,8 +6,8 @@ from typing import Any, List, Sequence
 
 import oneflow as flow
 
-from ..place import Place
-from ..ranks import Ranks
+from ..core.place import Place
+from ..core.ranks import Ranks
 
 
 class Peers(Ranks):

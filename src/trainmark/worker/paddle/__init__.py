@@ -3,7 +3,7 @@
 import signal
 import warnings
 
-from ..signals import STOPPING
+from ..core.signals import STOPPING
 
 # Said by every import, and by every batch norm that trains: neither is news to anybody.
 warnings.filterwarnings("ignore", message="No ccache found")
@@ -19,6 +19,5 @@ for _number, _handler in _handlers.items():
     signal.signal(_number, _handler)
 
 from .failures import stopped_by  # noqa: E402
-from .train import open_training  # noqa: E402
 
-__all__ = ["open_training", "stopped_by"]
+__all__ = ["stopped_by"]

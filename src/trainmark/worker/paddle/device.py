@@ -9,10 +9,10 @@ from typing import Optional
 
 import paddle
 
-from ..choices import own_gpu
-from ..host import cpu_name, peak_resident_bytes
-from ..outcomes import UNSUPPORTED, RunError
-from ..place import Place
+from ..core.choices import own_gpu
+from ..core.host import cpu_name, peak_resident_bytes
+from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.place import Place
 
 SEARCH = "FLAGS_cudnn_exhaustive_search"
 

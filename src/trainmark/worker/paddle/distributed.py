@@ -11,8 +11,8 @@ from paddle import nn
 from paddle.distributed.fleet.utils.hybrid_parallel_util import fused_allreduce_gradients
 from paddle.distributed.parallel import sync_params_buffers
 
-from ..place import Place
-from ..ranks import Ranks
+from ..core.place import Place
+from ..core.ranks import Ranks
 from .device import device_index
 
 

@@ -5,8 +5,16 @@ from __future__ import annotations
 import re
 from typing import Optional
 
-from ..failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, loader_ended, lost_peer, out_of_memory
-from ..outcomes import OOM, RunError
+from ..core.failures import (
+    LOST_PEER,
+    OUT_OF_MEMORY,
+    Known,
+    first_known,
+    loader_ended,
+    lost_peer,
+    out_of_memory,
+)
+from ..core.outcomes import OOM, RunError
 
 WANTED_ON_HOST = re.compile(r"Fail to alloc memory of (\d+)")
 WANTED_ON_GPU = re.compile(r"Cannot allocate ([\d.]+[KMG]?B) memory on GPU")

@@ -7,7 +7,7 @@ from typing import Any, List, Sequence
 import paddle
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
-from ..arguments import Recipe
+from ..core.settings import Recipe
 
 
 def make_schedule(rates: Sequence[float]) -> LRScheduler:

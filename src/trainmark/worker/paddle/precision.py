@@ -7,9 +7,9 @@ from typing import Any, Dict, NamedTuple, Optional
 
 import paddle
 
-from ..arguments import Recipe
-from ..choices import no_tf32_on_cpu, one_of
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.choices import no_tf32_on_cpu, one_of
+from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.settings import Recipe
 
 FP32 = "float32"
 

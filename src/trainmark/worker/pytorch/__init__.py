@@ -2,6 +2,5 @@
 
 from .failures import stopped_by
 from .gradients import GRADIENTS
-from .train import open_training
 
-__all__ = ["GRADIENTS", "open_training", "stopped_by"]
+__all__ = ["GRADIENTS", "stopped_by"]

@@ -9,8 +9,8 @@ from typing import Any, Dict, Optional
 import torch
 from torch import nn
 
-from ..choices import one_of
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.choices import one_of
+from ..core.outcomes import UNSUPPORTED, RunError
 
 NONE = "none"
 MODES: Dict[str, Optional[str]] = {

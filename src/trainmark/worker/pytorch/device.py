@@ -6,9 +6,9 @@ from typing import Any
 
 import torch
 
-from ..choices import own_gpu
-from ..host import cpu_name, peak_resident_bytes
-from ..place import Place
+from ..core.choices import own_gpu
+from ..core.host import cpu_name, peak_resident_bytes
+from ..core.place import Place
 
 
 def choose_device(asked: str, place: Place) -> Any:

@@ -7,8 +7,8 @@ from typing import Any, List, Sequence
 import torch
 import torch.distributed as dist
 
-from ..place import Place
-from ..ranks import Ranks
+from ..core.place import Place
+from ..core.ranks import Ranks
 
 
 class Group(Ranks):

@@ -7,8 +7,16 @@ from typing import Optional
 
 import torch
 
-from ..failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known, loader_ended, lost_peer, out_of_memory
-from ..outcomes import OOM, RunError
+from ..core.failures import (
+    LOST_PEER,
+    OUT_OF_MEMORY,
+    Known,
+    first_known,
+    loader_ended,
+    lost_peer,
+    out_of_memory,
+)
+from ..core.outcomes import OOM, RunError
 
 WANTED = re.compile(r"Tried to allocate [^.]*?(?:bytes|[KMGT]iB)", re.IGNORECASE)
 LOADER_ENDED = re.compile(r"^DataLoader worker")

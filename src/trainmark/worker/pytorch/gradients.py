@@ -1,4 +1,4 @@
-"""How the gradients of all ranks become their mean: while they are computed (DDP), or in one piece afterwards (flat)."""
+"""How the gradients of all ranks become their mean: while they are computed (DDP), or in one piece afterwards."""
 
 from __future__ import annotations
 
@@ -9,9 +9,8 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from ..arguments import NATIVE
-from ..choices import one_of
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.arguments import NATIVE
+from ..core.outcomes import UNSUPPORTED, RunError
 from .distributed import Group
 from .precision import Precision
 
@@ -24,18 +23,23 @@ ALIGNMENT = 64
 
 
 def check_gradients(name: str, precision: Precision) -> None:
-    """Raise ``RunError`` if there is no such exchange, or the precision has no 16-bit type for it."""
-    one_of("PyTorch", "gradient exchange", name, GRADIENTS)
+    """Raise ``RunError`` if the precision has no 16-bit type in which gradients could travel."""
     if name == FLAT_16 and precision.compute.itemsize != 2:
         raise RunError(UNSUPPORTED, f"gradients {FLAT_16} needs a precision that computes in 16 bits")
 
 
-def choose_exchange(name: str, group: Group, device: Any, precision: Precision) -> Exchange:
-    """Return the exchange of that name; for a rank on its own one that does nothing."""
+def choose_exchange(
+    name: str, group: Group, device: Any, precision: Precision, static_graph: bool
+) -> Exchange:
+    """Return the exchange of that name; for a rank on its own one that does nothing.
+
+    ``static_graph`` promises DistributedDataParallel that every step is the same, which it cannot take of a compiled
+    network.
+    """
     if group.backend is None:
         return Exchange()
     if name in (NATIVE, DDP):
-        return WhileComputed(device)
+        return WhileComputed(device, static_graph)
     return InOnePiece(name, group.place.world_size, precision.compute if name == FLAT_16 else None)
 
 
@@ -44,7 +48,7 @@ class Exchange:
 
     name: Optional[str] = None
 
-    def wrap(self, model: nn.Module, static_graph: bool) -> nn.Module:
+    def wrap(self, model: nn.Module) -> nn.Module:
         """Give all ranks the weights of rank 0; return the network to train, before it is compiled."""
         return model
 
@@ -57,11 +61,11 @@ class WhileComputed(Exchange):
 
     name = DDP
 
-    def __init__(self, device: Any) -> None:
-        """Take the device of this rank."""
-        self._device = device
+    def __init__(self, device: Any, static_graph: bool) -> None:
+        """Take the device of this rank, and whether every step is the same."""
+        self._device, self._static_graph = device, static_graph
 
-    def wrap(self, model: nn.Module, static_graph: bool) -> nn.Module:
+    def wrap(self, model: nn.Module) -> nn.Module:
         """Return the model so that its gradients are averaged over the ranks while they are computed.
 
         Batch-norm statistics stay each rank's own, as in the usual recipes without SyncBN, and are not sent around.
@@ -73,7 +77,7 @@ class WhileComputed(Exchange):
             model,
             device_ids=[self._device.index] if self._device.type == "cuda" else None,
             gradient_as_bucket_view=True,
-            static_graph=static_graph,
+            static_graph=self._static_graph,
             **{"forward_sync_buffers" if renamed else "broadcast_buffers": False},
         )
 
@@ -90,7 +94,7 @@ class InOnePiece(Exchange):
         self.name, self._world_size, self._wire = name, world_size, wire
         self._parts: List[_Part] = []
 
-    def wrap(self, model: nn.Module, static_graph: bool) -> nn.Module:
+    def wrap(self, model: nn.Module) -> nn.Module:
         """Send rank 0's parameters and buffers to all ranks, and return the model as it is."""
         with torch.no_grad():
             for tensors in _by_type([*model.parameters(), *model.buffers()]):

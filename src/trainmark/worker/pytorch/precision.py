@@ -8,9 +8,9 @@ from typing import Any, Dict, NamedTuple, Optional
 import torch
 from torch import nn
 
-from ..arguments import Recipe
-from ..choices import no_tf32_on_cpu
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.choices import no_tf32_on_cpu
+from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.settings import Recipe
 
 
 class Precision(NamedTuple):

@@ -8,6 +8,5 @@ os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
 from .failures import stopped_by
-from .train import open_training
 
-__all__ = ["open_training", "stopped_by"]
+__all__ = ["stopped_by"]

@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, NamedTuple
 
 import tensorflow as tf
 
-from ..choices import one_of
+from ..core.choices import one_of
 
 Wrapper = Callable[[Callable[..., Any]], Callable[..., Any]]
 

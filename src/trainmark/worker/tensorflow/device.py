@@ -7,9 +7,9 @@ from typing import Any, NamedTuple, Optional
 
 import tensorflow as tf
 
-from ..choices import own_gpu
-from ..host import cpu_name, peak_resident_bytes
-from ..place import Place
+from ..core.choices import own_gpu
+from ..core.host import cpu_name, peak_resident_bytes
+from ..core.place import Place
 
 
 class Device(NamedTuple):

@@ -7,8 +7,8 @@ from typing import Optional
 
 import tensorflow as tf
 
-from ..failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known
-from ..outcomes import FAILED, OOM, UNSUPPORTED, RunError, first_sentence
+from ..core.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known
+from ..core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, first_sentence
 
 # "Status: 1" is oneDNN's dnnl_out_of_memory.
 NO_MEMORY = re.compile(

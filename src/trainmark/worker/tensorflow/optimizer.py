@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Sequence
 
 import tensorflow as tf
 
-from ..arguments import Recipe
+from ..core.settings import Recipe
 
 FIRST_SCALE = 65536.0
 GROWTH_STEPS = 2000

@@ -7,9 +7,8 @@ from typing import Dict, NamedTuple
 import keras
 import tensorflow as tf
 
-from ..arguments import Settings
-from ..choices import no_tf32_on_cpu, one_of
-from ..outcomes import UNSUPPORTED, RunError
+from ..core.choices import no_tf32_on_cpu, one_of
+from ..core.outcomes import UNSUPPORTED, RunError
 from .device import Device
 
 
@@ -34,19 +33,11 @@ PRECISIONS: Dict[str, Precision] = {
 }
 
 
-# IsDataTypeSupportedByOneDNNOnThisCPU in tensorflow/core/util/util.cc says which; seen to fail without them.
-NO_FP16_NCHW = "without XLA, TensorFlow computes nchw on a CPU through oneDNN, whose FP16 few of them have"
-
-
-def choose_precision(settings: Settings, device: Device) -> Precision:
+def choose_precision(name: str, device: Device) -> Precision:
     """Return the precision, made Keras' and TensorFlow's default; raise ``RunError`` if it cannot be had here."""
-    name = settings.precision
     one_of("TensorFlow", "precision", name, PRECISIONS)
     no_tf32_on_cpu(name, device.type)
     precision = PRECISIONS[name]
-    through_onednn = device.gpu is None and settings.layout == "nchw" and settings.compiler != "xla"
-    if through_onednn and precision.compute == "float16":
-        raise RunError(UNSUPPORTED, NO_FP16_NCHW)
     if device.gpu is not None and (precision.tf32 or precision.compute == "bfloat16"):
         capability = tf.config.experimental.get_device_details(device.gpu).get("compute_capability", (0, 0))
         if capability < (8, 0):

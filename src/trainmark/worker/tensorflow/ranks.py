@@ -7,8 +7,8 @@ from typing import Any, Callable, List, Sequence
 
 import tensorflow as tf
 
-from ..place import Place
-from ..ranks import Ranks
+from ..core.place import Place
+from ..core.ranks import Ranks
 from .device import Device
 
 ROLE = "worker"

@@ -1,0 +1,27 @@
+"""Where verbs read results from: a result directory, or a document of what it held."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from trainmark.store import Results
+
+
+def results_of(folder: Path) -> "Results":
+    """Return a directory's results: read from its runs, or from ``results.json`` where that is all there is.
+
+    A trainmark that was killed leaves runs and no ``results.json``.
+    """
+    from trainmark.campaign import collect_results
+    from trainmark.errors import InputError
+    from trainmark.execution import SUITE, ResultDirectory, read_suite
+    from trainmark.store import read_results
+
+    document = folder / "results.json"
+    if not ((folder / SUITE).is_file() and (folder / "runs").is_dir()):
+        return read_results(document)
+    try:
+        command = read_results(document).command
+    except InputError:
+        command = f"trainmark run {folder / SUITE} --out {folder}"
+    return collect_results(read_suite(folder), ResultDirectory(folder), command)

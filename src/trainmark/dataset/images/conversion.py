@@ -1,0 +1,238 @@
+"""Converting an image folder to TFRecord shards or RecordIO: in parallel, resumable, and there at once or not at all.
+
+Everything is written into a hidden folder beside the destination, ``.NAME.converting``, which one rename turns into the
+destination when it is whole.
+"""
+
+import errno
+import json
+import shutil
+from collections.abc import Iterator
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from trainmark.dataset.form import Form
+from trainmark.dataset.images.converted import (
+    WRITER_VERSION,
+    ConversionRecipe,
+    Converted,
+    ConvertedManifest,
+    describe_converted,
+    read_converted,
+)
+from trainmark.dataset.images.features import FIRST_LABEL
+from trainmark.dataset.images.join import join_parts
+from trainmark.dataset.images.parts import Part, kept_part, write_part
+from trainmark.dataset.images.shards import Shard, tfrecord_split
+from trainmark.dataset.images.source import Source, read_source, shuffled
+from trainmark.dataset.images.spec import Split
+from trainmark.dataset.manifest import (
+    MANIFEST_NAME,
+    SUMS_NAME,
+    format_sums,
+    sha256,
+    sha256_of_file,
+    write_manifest,
+)
+from trainmark.dataset.processes import Progress, spread
+from trainmark.dataset.work import Counter, cannot_write, held
+from trainmark.errors import InputError
+from trainmark.files import to_json, write_atomically
+
+_IMAGES_PER_SHARD = 1251
+"""ImageNet's 1 281 167 training pictures lie in 1024 shards."""
+_FEWEST_SHARDS, _MOST_SHARDS = 8, 1024
+_TRAINING_PER_VALIDATION_SHARD = 8
+"""ImageNet has 1024 training shards and 128 of validation."""
+
+
+@dataclass(frozen=True, slots=True)
+class Conversion:
+    """What came of a conversion: the data set, and sentences on what was left out or written in another way."""
+
+    converted: Converted
+    manifest: ConvertedManifest
+    notes: tuple[str, ...]
+    was_there: bool
+
+
+def convert(
+    source: Path,
+    destination: Path,
+    to: Form,
+    *,
+    shards: int | None = None,
+    seed: int = 0,
+    jobs: int = 1,
+    progress: Progress | None = None,
+) -> Conversion:
+    """Write the pictures of ``source`` (see ``read_source``) to ``destination`` in the form ``to``.
+
+    ``shards`` are the files of the training split of TFRecord: by default one for 1251 pictures, at least 8 and at most
+    1024. ``seed`` decides the order of the training pictures. The bytes depend on neither ``jobs`` nor interruptions.
+    A conversion that is complete is left as it is, an interrupted one is finished. ``progress`` is called with the
+    pictures done, of how many.
+
+    Raises ``InputError`` if the source cannot be used, a file of it is no whole picture, or the destination holds
+    anything else; ``TrainmarkError`` on a full disk or another failure to write, after which the same call goes on.
+    """
+    if to is Form.IMAGE_FOLDER:
+        raise InputError("an image folder is what conversions begin with; convert to tfrecord or recordio")
+    if to is Form.OFRECORD:
+        raise InputError(
+            "nothing converts to ofrecord; OneFlow-Benchmark's own tools do (imagenet_ofrecord.py)"
+        )
+    found = read_source(source)
+    inside = destination.resolve()
+    if inside == found.directory.resolve() or found.directory.resolve() in inside.parents:
+        raise InputError(f"{destination}: lies in {found.directory}; name a folder outside the pictures")
+    recipe = ConversionRecipe(
+        writer=WRITER_VERSION,
+        form=to,
+        source_digest=found.digest,
+        seed=seed,
+        shards=_shards(shards, len(found.splits[Split.TRAIN])) if to is Form.TFRECORD else 1,
+    )
+    there = _complete(destination, recipe)
+    work = destination.parent / f".{destination.name}.converting"
+    if there is None:
+        done = Counter("pictures", sum(len(pictures) for pictures in found.splits.values()), progress)
+        try:
+            with held(work, f"{destination}: another process is converting to it; wait for it"):
+                (work / "data").mkdir(exist_ok=True)
+                _convert(found, recipe, work, jobs, done)
+                _publish(work / "data", destination)
+        except OSError as error:
+            raise cannot_write(error, destination, done) from None
+    shutil.rmtree(work, ignore_errors=True)
+    converted = describe_converted(destination)
+    assert converted.manifest is not None
+    return Conversion(converted, converted.manifest, found.notes, there is not None)
+
+
+def _shards(asked: int | None, images: int) -> int:
+    if asked is None:
+        return min(images, max(_FEWEST_SHARDS, min(_MOST_SHARDS, -(-images // _IMAGES_PER_SHARD))))
+    if not 1 <= asked <= images:
+        raise InputError(f"{asked} shards: there must be at least 1, and no more than the {images} pictures")
+    return asked
+
+
+def _complete(destination: Path, recipe: ConversionRecipe) -> ConvertedManifest | None:
+    """Return the manifest if the conversion is already there, None if there is nothing yet."""
+    if not destination.exists():
+        return None
+    if not destination.is_dir():
+        raise InputError(f"{destination}: is a file; a data set is a folder")
+    if not any(destination.iterdir()):
+        return None
+    manifest = read_converted(destination)
+    if manifest is None:
+        raise InputError(f"{destination}: is not empty and has no {MANIFEST_NAME}; name a folder of its own")
+    _require_same(destination, manifest.recipe, recipe)
+    describe_converted(destination)
+    return manifest
+
+
+def _convert(source: Source, recipe: ConversionRecipe, work: Path, jobs: int, done: Counter) -> None:
+    _begin(work, recipe)
+    parts = _plan(source, recipe, work)
+    written = {part.name: kept for part in parts if (kept := kept_part(part))}
+    for kept in written.values():
+        done.add(kept.records)
+    todo = [part for part in parts if part.name not in written]
+    with closing(spread(write_part, todo, jobs)) as results:
+        for result in results:
+            written[result.name] = result
+            done.add(result.records)
+    sums: dict[str, str] = {}
+    if recipe.form is Form.TFRECORD:
+        for part in parts:
+            sums[part.name] = written[part.name].sha256
+            sums[part.index] = sha256((work / "data" / part.index).read_bytes())
+    else:
+        for split in source.splits:
+            pieces = [written[part.name] for part in parts if part.split is split]
+            names = join_parts(work, split, pieces)
+            sums |= {name: sha256_of_file(work / "data" / name) for name in names}
+    text = format_sums(sums)
+    write_atomically(work / "data" / SUMS_NAME, text)
+    manifest = ConvertedManifest(
+        recipe=recipe,
+        classes=source.classes,
+        first_label=FIRST_LABEL if recipe.form is Form.TFRECORD else 0,
+        records={split: len(pictures) for split, pictures in source.splits.items()},
+        bytes=sum(done.bytes for done in written.values()),
+        encoded_anew=tuple(sorted(path for done in written.values() for path in done.encoded_anew)),
+        sums_sha256=sha256(text.encode()),
+    )
+    write_manifest(work / "data", manifest)
+
+
+def _plan(source: Source, recipe: ConversionRecipe, work: Path) -> list[Part]:
+    """Return the parts to write, each one task: the shards, or equal pieces of what becomes one RecordIO file."""
+    parts = []
+    for split, found in source.splits.items():
+        pictures = shuffled(found, recipe.seed) if split is Split.TRAIN else list(found)
+        count = _parts(recipe, split, len(pictures))
+        for number, (begin, end) in enumerate(_spans(len(pictures), count)):
+            word = tfrecord_split(split) if recipe.form is Form.TFRECORD else split.value
+            name = Shard(word, number, count).name
+            parts.append(Part(work, source.directory, recipe.form, split, name, begin, pictures[begin:end]))
+    return parts
+
+
+def _parts(recipe: ConversionRecipe, split: Split, images: int) -> int:
+    if recipe.form is Form.RECORDIO:
+        return -(-images // _IMAGES_PER_SHARD)
+    if split is Split.TRAIN:
+        return recipe.shards
+    return max(1, min(images, recipe.shards // _TRAINING_PER_VALIDATION_SHARD))
+
+
+def _spans(images: int, count: int) -> Iterator[tuple[int, int]]:
+    for number in range(count):
+        yield images * number // count, images * (number + 1) // count
+
+
+def _begin(work: Path, recipe: ConversionRecipe) -> None:
+    """Put the recipe into the work folder, or see that the one there is this one."""
+    path = work / "recipe.json"
+    try:
+        begun = ConversionRecipe.model_validate(json.loads(path.read_bytes()))
+    except FileNotFoundError:
+        begun = recipe
+    except (ValueError, ValidationError):
+        raise InputError(f"{path}: cannot be read; remove {work} and convert anew") from None
+    _require_same(work, begun, recipe)
+    write_atomically(path, to_json(recipe.model_dump(mode="json")))
+
+
+def _require_same(where: Path, there: ConversionRecipe, asked: ConversionRecipe) -> None:
+    old, new = there.model_dump(mode="json"), asked.model_dump(mode="json")
+    differences = [
+        "other pictures" if key == "source_digest" else f"{key} {old[key]}, not {new[key]}"
+        for key in new
+        if old[key] != new[key]
+    ]
+    if differences:
+        raise InputError(
+            f"{where}: holds another conversion ({'; '.join(differences)}); name another folder, or remove it"
+        )
+
+
+def _publish(data: Path, destination: Path) -> None:
+    """Turn the finished folder into the destination, in one step; an empty one that is there gives way."""
+    for stale in data.rglob(".*.tmp"):
+        stale.unlink()
+    try:
+        data.rename(destination)
+    except OSError as error:
+        if error.errno in (errno.EBUSY, errno.EXDEV):
+            raise InputError(
+                f"{destination}: is a disk of its own, which cannot be put in place at once; name a folder in it"
+            ) from None
+        raise

@@ -1,0 +1,16 @@
+"""Tasks, frameworks and programs from outside: folders laid out like ours, named by an environment variable.
+
+``TRAINMARK_EXTENSIONS`` lists folders (separated as ``PATH`` is); in each, ``tasks/NAME``, ``frameworks/NAME``,
+``programs/NAME`` and ``worker/NAME`` are found beside our own. Every room may import this module.
+"""
+
+import os
+from pathlib import Path
+
+VARIABLE = "TRAINMARK_EXTENSIONS"
+
+
+def folders(room: str) -> tuple[Path, ...]:
+    """Return the folders of this name (``tasks``, ``frameworks``, …) that extensions have."""
+    roots = (Path(word) for word in os.environ.get(VARIABLE, "").split(os.pathsep) if word)
+    return tuple(folder.resolve() for root in roots if (folder := root / room).is_dir())

@@ -1,0 +1,1 @@
+"""OneFlow: its environment, its smoke test, its part of the built-in card."""

@@ -1,0 +1,1 @@
+"""PaddlePaddle: its environment, its smoke test, its part of the built-in card."""

@@ -1,0 +1,1 @@
+"""TensorFlow: its environment, its smoke test, its part of the built-in card."""

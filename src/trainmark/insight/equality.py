@@ -1,0 +1,175 @@
+"""Whether frameworks that stand side by side did equal work, as far as the results' certificates show it."""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from trainmark.suite import Case, Device
+from trainmark.tasks import task_of
+from trainmark.words.certificate import Certificate, Check, Party
+from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
+from trainmark.words.results import CaseResult
+
+BUILT_IN: str = Case.model_fields["workload"].default
+"""The workload of trainmark's own workers: no other program is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A program's training step in one of its ways, whatever the cases that did it."""
+
+    workload: str
+    framework: str
+    device: str | None
+    way: tuple[str, ...]
+
+    @classmethod
+    def of(cls, result: CaseResult) -> "_Work":
+        case = result.case
+        return cls(
+            case.workload,
+            case.framework,
+            _device(result),
+            (*(str(case.value(axis)) for axis in task_of(case).ways), case.compiler),
+        )
+
+    @property
+    def name(self) -> str:
+        return self.framework if self.workload == BUILT_IN else f"{self.workload}/{self.framework}"
+
+
+_Cases = dict[_Work, list[str]]
+"""The ids of the cases that did each work."""
+
+
+def judge_equality(
+    cases: Iterable[CaseResult], certificates: Sequence[Certificate]
+) -> tuple[EqualityFinding, ...]:
+    """Return one finding a model and device (as asked for) on which several frameworks have numbers."""
+    groups: dict[tuple[str, Device], _Cases] = {}
+    for result in cases:
+        if result.estimate is not None:
+            works = groups.setdefault((result.case.model, result.case.device), {})
+            works.setdefault(_Work.of(result), []).append(result.id)
+    return tuple(
+        _judged(model, works, certificates)
+        for (model, _), works in groups.items()
+        if len({work.framework for work in works}) > 1
+    )
+
+
+def _judged(model: str, works: _Cases, certificates: Sequence[Certificate]) -> EqualityFinding:
+    readings = [_read(model, works, certificate) for certificate in _speaking(model, works, certificates)]
+    verdicts = {work: _without(work) for work in works}
+    none = EqualityFinding(
+        model=model, works=_documents(works, verdicts), differences=(), observed=(), by_variant=False
+    )
+    # Of two for the same question, the one that speaks against somebody; else the one that shows more.
+    return max(readings, key=_weight, default=none)
+
+
+def _weight(finding: EqualityFinding) -> tuple[bool, int]:
+    against = any(work.verdict.speaks_against for work in finding.works)
+    return against, len(finding.with_verdict(Verdict.EQUAL))
+
+
+def _speaking(model: str, works: Iterable[_Work], certificates: Sequence[Certificate]) -> list[Certificate]:
+    """Return the certificates that are about these works: of their model, and of a framework on their device.
+
+    A certificate without any party does not say its device; it speaks where no other does.
+    """
+    of_model = [certificate for certificate in certificates if certificate.model == model]
+    seen = [found for found in of_model if any(_party(found, work) for work in works)]
+    return seen or [found for found in of_model if not found.parties]
+
+
+def _read(model: str, works: _Cases, certificate: Certificate) -> EqualityFinding:
+    """Return what one certificate says of the works; differences between others are not theirs."""
+    parties = {work: party for work in works if (party := _party(certificate, work)) is not None}
+    frameworks = {work.framework for work in parties}
+    pairs = [pair for pair in certificate.pairs if frameworks.issuperset(pair.frameworks)]
+    checks: dict[tuple[str, ...], tuple[Check, ...]] = {
+        **{(party.framework,): party.checks for party in parties.values()},
+        **{pair.frameworks: pair.checks for pair in pairs},
+    }
+    between = [
+        Difference(frameworks=names, check=check)
+        for names, made in checks.items()
+        for check in made
+        if not check.holds
+    ]
+    unequal = {name for difference in between for name in difference.frameworks}
+    own = {work: _as_party(work, party) for work, party in parties.items()}
+    verdicts = {
+        **{work: _without(work, certificate) for work in works},
+        **{work: verdict for work, (verdict, _) in own.items()},
+        **{work: Verdict.DIFFERENT for work in parties if work.framework in unequal},
+    }
+    by_variant = any(
+        verdicts[work] is Verdict.EQUAL and not _is_observed(work, party) for work, party in parties.items()
+    )
+    of_ways = (
+        Difference(frameworks=(work.framework,), way=work.way, check=check)
+        for work, (_, wrong) in own.items()
+        for check in wrong
+    )
+    return EqualityFinding(
+        model=model,
+        works=_documents(works, verdicts),
+        differences=(*between, *of_ways),
+        observed=tuple(sorted({name for pair in pairs for name in pair.frameworks} - unequal)),
+        by_variant=by_variant,
+    )
+
+
+def _documents(works: _Cases, verdicts: dict[_Work, Verdict]) -> tuple[Work, ...]:
+    return tuple(
+        Work(
+            name=work.name,
+            framework=work.framework,
+            way=work.way,
+            device=work.device,
+            cases=tuple(cases),
+            verdict=verdicts[work],
+        )
+        for work, cases in works.items()
+    )
+
+
+def _as_party(work: _Work, party: Party) -> tuple[Verdict, list[Check]]:
+    """Return how a work stands to its framework's observed step, with the checks that do not hold."""
+    if _is_observed(work, party):
+        return Verdict.EQUAL, []
+    variant = next((found for found in party.variants if found.way == work.way), None)
+    if variant is None:
+        return Verdict.VARIANT, []
+    if variant.absent is not None:
+        return Verdict.UNSEEN, []
+    wrong = [check for check in variant.checks if not check.holds]
+    return Verdict.DIFFERENT if wrong else Verdict.EQUAL, wrong
+
+
+def _without(work: _Work, certificate: Certificate | None = None) -> Verdict:
+    """Return the verdict on a work for which a certificate has no party."""
+    if work.workload != BUILT_IN:
+        return Verdict.PROGRAM
+    absent = certificate is not None and work.framework in certificate.absent
+    return Verdict.UNSEEN if absent else Verdict.FRAMEWORK
+
+
+def _is_observed(work: _Work, party: Party) -> bool:
+    return work.way == party.way
+
+
+def _party(certificate: Certificate, work: _Work) -> Party | None:
+    wanted = (work.framework, work.device)
+    found = (party for party in certificate.parties if (party.framework, party.device) == wanted)
+    return next(found, None) if work.workload == BUILT_IN else None
+
+
+def _device(result: CaseResult) -> str | None:
+    """Return what the case's ranks computed on, as the worker said; else as it was asked for."""
+    said = (run.parameters.get("device") for run in result.runs if run.measurement)
+    device = next((word for word in said if isinstance(word, str)), None)
+    if device is None and result.case.device is not Device.AUTO:
+        return result.case.device.value
+    return device

@@ -1,0 +1,29 @@
+"""What ``paddle.distributed.launch`` prints of nodes and devices; shared by Paddle's programs."""
+
+from dataclasses import dataclass
+
+from trainmark.logs.format import listed, search_integer, search_word
+
+
+@dataclass(frozen=True, slots=True)
+class PaddleDevices:
+    """Nodes, devices of all nodes, devices of the log's own node: as far as Paddle's launcher tells them."""
+
+    nodes: int | None
+    gpus: int | None
+    gpus_per_node: int | None
+
+
+def paddle_devices(text: bytes) -> PaddleDevices:
+    """Return what ``paddle.distributed.launch`` tells by its lines, its command or its variables."""
+    trainers = search_integer(rb"PADDLE_TRAINERS_NUM['\"]?\s*[:=]\s*['\"]?(\d+)", text)
+    devices = search_word(rb"LAUNCH INFO [^\n]*devices: ([\d,]+)\s", text) or search_word(
+        rb"paddle\.distributed\.(?:fleet\.)?launch [^\n]*--(?:gpus|selected_gpus|devices)[= ]['\"]?([\d,]+)",
+        text,
+    )
+    nodes = search_integer(rb"LAUNCH INFO [^\n]*nnodes: (\d+)\n", text) or listed(
+        search_word(
+            rb"paddle\.distributed\.(?:fleet\.)?launch [^\n]*--(?:ips|cluster_node_ips)[= ]([\d.,]+)", text
+        )
+    )
+    return PaddleDevices(nodes=nodes, gpus=trainers, gpus_per_node=listed(devices))

@@ -1,0 +1,71 @@
+"""What a training program printed of its own settings: names, words and the lines on which they stand.
+
+Read are: the ``PARAMETER`` lines of DLLogger (text and JSON stream), argparse's ``Namespace(...)``, a printed
+Python dictionary (one key a line), PaddleClas' ``ppcls INFO:   name : value`` and PaddleSeg's block of YAML.
+"""
+
+import re
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import islice
+
+from trainmark.logs.dllogger import parameter_pairs
+
+HEAD_LINES = 20_000
+"""Settings are printed before training starts; what stands further down is not searched."""
+
+_NAMESPACE = re.compile(r"\bNamespace\((.*)\)")
+_ASSIGNMENT = re.compile(r"(\w+)=('[^']*'|\"[^\"]*\"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|[^,]*)")
+_DICTIONARY_LINE = re.compile(r"^\s*\{?'(\w+)': (.*?)[,}]?$")
+_PPCLS = re.compile(r"ppcls INFO:\s+(\w+) : (.*)$")
+_PPSEG_START = "-Config Information-"
+_YAML_LINE = re.compile(r"^(\s*)([\w.]+):\s*(\S.*)?$")
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One printed setting; ``value`` is the word as printed, without quotes; ``line`` counts from 1."""
+
+    name: str
+    value: str
+    line: int
+
+    @property
+    def where(self) -> str:
+        """Where it stands, for a reader: ``line 3: memory_format : nchw``."""
+        return f"line {self.line}: {self.name} : {self.value}"
+
+
+def read_parameters(lines: Iterable[str]) -> dict[str, Parameter]:
+    """Return the settings in a log's head by name; where one is printed twice, the first one stands.
+
+    ``lines`` are lines without prefixes, colours and newlines, as ``trainmark.logs`` reads them.
+    """
+    found: dict[str, Parameter] = {}
+    in_yaml = False
+    for number, line in enumerate(islice(lines, HEAD_LINES), start=1):
+        if _PPSEG_START in line:
+            in_yaml = True
+            continue
+        if in_yaml and line.startswith("----"):
+            in_yaml = False
+        pairs = _yaml_pairs(line) if in_yaml else _pairs(line)
+        for name, value in pairs:
+            found.setdefault(name, Parameter(name, value.strip().strip("'\""), number))
+    return found
+
+
+def _pairs(line: str) -> Iterator[tuple[str, str]]:
+    if "PARAMETER" in line and (pairs := list(parameter_pairs(line))):
+        yield from pairs
+    elif match := _NAMESPACE.search(line):
+        yield from ((pair[1], pair[2]) for pair in _ASSIGNMENT.finditer(match[1]))
+    elif match := _PPCLS.search(line) or _DICTIONARY_LINE.match(line):
+        yield match[1], match[2]
+
+
+def _yaml_pairs(line: str) -> Iterator[tuple[str, str]]:
+    match = _YAML_LINE.match(line)
+    # Nested keys such as 'type' repeat with other meanings; only the outermost level is a setting of the run.
+    if match and match[3] and not match[1]:
+        yield match[2], match[3]

@@ -1,0 +1,91 @@
+"""The window that a run of our own says itself: one number for a campaign, for ``parse`` and for ``explain``."""
+
+import math
+from dataclasses import dataclass
+from typing import Annotated, Any
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+
+from trainmark.logs.model import RunWords
+
+
+class Doubt(BaseModel):
+    """What a run found suspect in itself."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    code: str
+    sentence: str
+
+
+class Summary(BaseModel):
+    """What is read of the event that holds for the whole run; other keys are for people."""
+
+    model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
+
+    window_s: PositiveFloat
+    samples: PositiveInt
+    first_step_s: float | None = None
+    compile_s: float | None = None
+    peak_memory_bytes: Annotated[tuple[int, ...], Field(strict=False)] = ()
+    suspect: Annotated[tuple[Doubt, ...], Field(strict=False)] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWindow:
+    """The measured window of a run: ``throughput`` (``unit``) is its summary's samples over its seconds."""
+
+    throughput: float
+    unit: str
+    summary: Summary
+
+
+class NotMeasurable(Exception):  # noqa: N818 - it is an outcome with a reason, not a program's error
+    """The run left no measurement; the message is the reason, for the outcome ``invalid``."""
+
+
+class NoWindow(NotMeasurable):
+    """The run did not come to the end of its window: it contradicts nothing, and there is no number."""
+
+
+def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
+    """Return the window that a run says; ``times`` are the seconds of its measured steps.
+
+    Raises ``NotMeasurable`` when there is no whole window: no summary, no measured steps, or numbers that contradict
+    each other.
+    """
+    if not words.parameters:
+        raise NoWindow("the run wrote no parameters: nothing says what it did")
+    if not {"window_s", "samples"} <= words.summary.keys():
+        raise NoWindow("the run wrote no measured window")
+    summary, global_batch, unit = _summary(words)
+    if times.size == 0:
+        raise NoWindow("the run wrote no measured step: it had no more steps than its warm-up")
+    if (times <= 0).any():
+        raise NotMeasurable(f"a step cannot have taken {times.min()} s")
+    if summary.samples != global_batch * times.size:
+        raise NotMeasurable(
+            f"the window counts {summary.samples} samples, but {times.size} steps of the global batch make "
+            f"{global_batch * times.size}"
+        )
+    throughput = summary.samples / summary.window_s
+    if not math.isfinite(throughput):
+        raise NotMeasurable(f"{summary.samples} samples cannot have taken {summary.window_s} s")
+    return OwnWindow(throughput, unit, summary)
+
+
+def _summary(words: RunWords) -> tuple[Summary, int, str]:
+    """Return the summary, the global batch and the unit of the throughput."""
+    batch: Any = words.parameters.get("global_batch")
+    unit: Any = words.parameters.get("unit", "samples/s")
+    if not isinstance(batch, int) or not isinstance(unit, str):
+        raise NotMeasurable("the run's parameters name no global batch")
+    try:
+        return Summary.model_validate(words.summary), batch, unit
+    except ValidationError as error:
+        first = error.errors()[0]
+        place = ".".join(str(part) for part in first["loc"])
+        said = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        raise NotMeasurable(f"the run's summary cannot be used: {place}: {said}") from None

@@ -1,0 +1,1 @@
+"""NGC PyTorch Transformer (fairseq)."""

@@ -1,0 +1,63 @@
+"""fairseq: NVIDIA's Transformer (``PyTorch/Translation/Transformer``), and fairseq's own ``train_inner`` lines.
+
+    Transformer | epoch 0 | step 3870 |avg loss 5.113 |avg tokens 36795.500 |tokens/s 210024.282 |walltime 680.313 |
+    2020-11-03 10:11:12 | INFO | train_inner | epoch 001:  100 / 1500 loss=9.1, … wps=30112.5, … wpb=3590.2, … wall=40
+
+``tokens/s`` (``wps``) is global; ``avg tokens`` (``wpb``) is of one step over the interval. The line ``| Translated …
+tokens/s`` is evaluation. ``max_tokens`` is of one device.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, Published, ends_with, integer, namespace, search_integer
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.precision import by_switch
+from trainmark.words.case import Precision
+
+
+def facts(context: Context) -> Facts:
+    """Read the printed Namespace; either of ``amp`` and ``fp16`` means mixed precision."""
+    words = namespace(context)
+    switches = [word for key in ("amp", "fp16") if (word := words.get(key)) is not None]
+    on = "True" if "True" in switches else switches[0] if switches else None
+    pure = words.get("memory_efficient_fp16") == "True"
+    bf16 = words.get("bf16") == "True"
+    mixed = Precision.FP16 if pure else Precision.AMP_FP16
+    return Facts(
+        model=words.get("arch"),
+        precision=Precision.AMP_BF16 if bf16 else by_switch(on, mixed),
+        gpus=integer(words, "distributed_world_size")
+        or search_integer(rb"training on (\d+) (?:GPUs|devices)", context.text),
+        batch_per_device=integer(words, "max_tokens"),
+        hardware=read_hardware(context.text),
+    )
+
+
+FORMAT = Format(
+    name="fairseq",
+    title="NGC PyTorch Transformer (fairseq)",
+    framework="pytorch",
+    unit=Unit.TOKENS,
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(
+            rb"Transformer \| epoch (?P<epoch>\d+) \| step (?P<step>\d+) \|avg loss \S+ \|avg tokens (?P<samples>\S+) "
+            rb"\|tokens/s (?P<rate>\S+) \|walltime (?P<clock_s>\S+) \|"
+        ),
+        re.compile(
+            rb"\| train_inner \| epoch (?P<epoch>\d+): +(?P<step>\d+) / \d+ [^\n]*\bwps=(?P<rate>[^,\s]+), "
+            rb"[^\n]*\bwpb=(?P<samples>[^,\s]+), [^\n]*\bwall=(?P<clock_s>[^,\s]+)\s"
+        ),
+    ),
+    mark=re.compile(
+        rb"Transformer \| epoch \d|\| train_inner \||\| distributed init done!|max tokens per GPU ="
+    ),
+    parameters=namespace,
+    facts=facts,
+    ending=ends_with(re.compile(rb"done training in ")),
+    samples_of_step=True,
+    header=re.compile(rb"Namespace\(|train_inner"),
+    fp16=Precision.AMP_FP16,
+    published=(Published("mean-last-350", "PaddlePaddle/Perf"),),
+)

@@ -1,0 +1,50 @@
+"""GluonCV ``scripts/classification/imagenet/train_imagenet.py`` and MXNet's ``Speedometer``.
+
+    INFO:root:Epoch[0] Batch [49]	Speed: 197.514000 samples/sec	accuracy=0.001	lr=0.4
+
+``Speed`` covers the steps since the record before and counts the whole batch of the process, all its devices. The
+Namespace's ``batch_size`` is of one device in GluonCV and global in MXNet's ``example/image-classification``.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, integer, listed, namespace, unknowable
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.words.case import Precision
+
+
+def facts(context: Context) -> Facts:
+    """Read the printed Namespace."""
+    words = namespace(context)
+    gpus, batch = integer(words, "num_gpus"), integer(words, "batch_size")
+    if "gpus" in words and gpus is None:
+        gpus = listed(words["gpus"])
+        batch = batch // gpus if batch and gpus and batch % gpus == 0 else None
+    precision = {"float16": Precision.AMP_FP16, "float32": Precision.FP32}.get(words.get("dtype", ""))
+    return Facts(
+        model=words.get("model") or words.get("network"),
+        precision=precision,
+        gpus=gpus,
+        batch_per_device=batch,
+        hardware=read_hardware(context.text),
+    )
+
+
+FORMAT = Format(
+    name="gluoncv",
+    title="gluon-cv",
+    framework="mxnet",
+    unit=Unit.IMAGES,
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(
+            rb"Epoch\[(?P<epoch>\d+)\] Batch ?\[(?:\d+-)?(?P<step>\d+)\]\s+Speed: *(?P<rate>\S+) samples/sec"
+        ),
+    ),
+    mark=re.compile(rb"Epoch\[\d+\] Batch ?\[|Namespace\([^\n]*(?:log_interval|kv_store)="),
+    parameters=namespace,
+    facts=facts,
+    ending=unknowable,
+    header=re.compile(rb"Namespace\("),
+)

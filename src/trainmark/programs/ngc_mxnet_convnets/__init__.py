@@ -1,0 +1,1 @@
+"""NGC MXNet ConvNets."""

@@ -1,0 +1,76 @@
+"""NVIDIA DeepLearningExamples, MXNet ConvNets (``MxNet/Classification/RN50v1.5``), usually under mpirun.
+
+    [1,0]<stdout>:DLL 2023-07-31 06:20:01.765747 - Epoch: 0 Iteration: 39  train.loss : 7.0 train.ips : 1502.24 …
+
+``train.ips`` is global (rank 0 prints) and covers the steps since the record before. ``batch_size`` in PARAMETER is
+global too, unlike the PyTorch examples. ``Summary:`` is the arithmetic mean of the epochs; the table at the end
+(``benchmark.py``) is the harmonic mean of the epochs after the first, printed with five digits. AMP runs print
+``amp : False`` and ``dtype : float16``: FP16 computation with FP32 master weights.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, Published, dll_parameters, integer, listed
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Ending, Facts, Scope, Unit
+from trainmark.words.case import Precision
+
+_TABLE = re.compile(rb"train\.ips\s*\n *\| *\d+ *\| *\n-+ *\n *\d+ *\| *([\d.]+) *\|")
+_SUMMARY = re.compile(rb'(?:Summary: [^\n]*train\.ips : |"step": ?\[\][^\n]*"train\.ips": )([^\s,}]+)[\s,}]')
+
+
+def facts(context: Context) -> Facts:
+    """Read PARAMETER; the global batch is divided by the devices."""
+    words = dll_parameters(context)
+    gpus, batch = listed(words.get("gpus")), integer(words, "batch_size")
+    if gpus and words.get("kv_store") == "horovod" and context.ranks > gpus and context.ranks % gpus == 0:
+        gpus = context.ranks  # Horovod starts one process a device; the list is of one node
+    arch, layers = words.get("arch"), words.get("num_layers")
+    dtype, amp = words.get("dtype"), words.get("amp")
+    precision = {"float16": Precision.AMP_FP16, "float32": Precision.FP32}.get(dtype or "")
+    return Facts(
+        model=f"{arch}-{layers}" if arch and layers else arch,
+        precision=Precision.AMP_FP16 if amp == "True" else precision,
+        gpus=gpus,
+        batch_per_device=batch // gpus if batch and gpus and batch % gpus == 0 else None,
+        hardware=read_hardware(context.text),
+    )
+
+
+def ending(context: Context) -> Ending:
+    """Expect the table where ``benchmark.py`` ran the training, else the summary."""
+    by_benchmark = b"dllogger_log : benchmark_report" in context.text
+    seen = (_TABLE if by_benchmark else _SUMMARY).search(context.tail)
+    return Ending.SEEN if seen else Ending.MISSING
+
+
+FORMAT = Format(
+    name="ngc-mxnet-convnets",
+    title="NGC MXNet ConvNets",
+    framework="mxnet",
+    unit=Unit.IMAGES,
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(
+            rb"DLL (?P<stamp>\d{4}-\S+ \S+) - Epoch: (?P<epoch>\d+) Iteration: (?P<step>\d+) "
+            rb"[^\n]*train\.ips : (?P<rate>\S+)\s"
+        ),
+        re.compile(
+            rb'DLLL \{[^\n]*?"datetime": "(?P<stamp>[^"]+)"[^\n]*?"step": ?\[(?P<epoch>\d+), ?(?P<step>\d+)\]'
+            rb'[^\n]*"train\.ips": (?P<rate>[^,}\s]+)[,}]'
+        ),
+    ),
+    mark=re.compile(rb"PARAMETER arch : [^\n]*kv_store : |train\.ips"),
+    figures={"summary": _SUMMARY, "table": _TABLE},
+    parameters=dll_parameters,
+    facts=facts,
+    ending=ending,
+    header=re.compile(rb"PARAMETER"),
+    fp16=Precision.AMP_FP16,
+    published=(
+        Published("table", "PaddlePaddle/Perf"),
+        Published("summary", "NVIDIA's own report"),
+        Published("dlperf-speed", "Oneflow-Inc/DLPerf"),
+        Published("dlperf-time", "Oneflow-Inc/DLPerf"),
+    ),
+)

@@ -1,0 +1,76 @@
+"""NVIDIA DeepLearningExamples, PyTorch BERT pre-training (``PyTorch/LanguageModeling/BERT``).
+
+    DLL 2023-07-28 15:23:04.992899 - Training Epoch: 0 Training Iteration: 11  average_loss : 9.11 …
+
+No line has a rate: an iteration is one optimizer step of ``gradient_accumulation_steps`` micro-batches, and the window
+is taken from the time stamps. The counter repeats where loss scaling skips a step; skipped steps did their work and
+count. ``training_sequences_per_second`` in the last line is global. A tqdm bar also says ``Iteration:``.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, Published, dll_parameters, ends_with, integer, namespace
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.precision import by_switch
+from trainmark.words.case import Precision
+
+
+def parameters(context: Context) -> dict[str, str]:
+    """Return the arguments (printed as a Namespace inside PARAMETER) and the PARAMETER lines."""
+    return namespace(context) | dll_parameters(context)
+
+
+def facts(context: Context) -> Facts:
+    """Read the arguments; ``train_batch_size`` is printed before or after its division by the accumulation."""
+    words = parameters(context)
+    accumulation = integer(words, "gradient_accumulation_steps")
+    batch, micro = integer(words, "train_batch_size"), integer(words, "batch_size_per_gpu")
+    if micro is None and batch is not None and accumulation:
+        divides = batch % accumulation == 0 and batch > accumulation
+        micro = batch // accumulation if divides else batch
+    fp16 = words.get("fp16", words.get("amp"))
+    return Facts(
+        model="bert",
+        precision=by_switch(fp16, Precision.AMP_FP16),
+        gpus=integer(words, "n_gpu_total") or integer(words, "world_size"),
+        batch_per_device=micro or batch,
+        accumulation=accumulation,
+        hardware=read_hardware(context.text),
+    )
+
+
+FORMAT = Format(
+    name="ngc-pytorch-bert",
+    title="NGC PyTorch BERT",
+    framework="pytorch",
+    unit=Unit.SEQUENCES,
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(
+            rb"DLL (?P<stamp>\d{4}-\S+ \S+) - Training Epoch: (?P<epoch>\d+) Training Iteration: (?P<step>\d+) "
+            rb" ?(?:average_loss|final_loss) : \S+\s"
+        ),
+        re.compile(
+            rb'DLLL \{[^\n]*?"datetime": "(?P<stamp>[^"]+)"[^\n]*?"step": ?\[(?P<epoch>\d+), ?(?P<step>\d+)\]'
+            rb'[^\n]*"(?:average_loss|final_loss)": [^,}\s]+[,}]'
+        ),
+    ),
+    mark=re.compile(
+        rb"Training Epoch: \d+ Training Iteration|training_sequences_per_second|max_predictions_per_seq=\d+"
+    ),
+    figures={"summary": re.compile(rb'training_sequences_per_second(?: : |": )([^\s,}]+)[\s,}]')},
+    parameters=parameters,
+    facts=facts,
+    ending=ends_with(
+        re.compile(rb"training_sequences_per_second[^\n]*raw_train_time(?: : |\": )[^\s,}]+[\s,}]")
+    ),
+    warmup_steps=2,
+    header=re.compile(rb'PARAMETER (?!checkpoint)|"PARAMETER"|Namespace\('),
+    fp16=Precision.AMP_FP16,
+    accumulates=True,
+    published=(
+        Published("summary", "PaddlePaddle/Perf"),
+        Published("dlperf-time", "Oneflow-Inc/DLPerf"),
+    ),
+)

@@ -1,0 +1,74 @@
+"""NVIDIA DeepLearningExamples, PyTorch ConvNets: ``main.py`` prints every option."""
+
+from collections.abc import Iterator
+
+from trainmark.programs.options import Dialect, Parameters, Said, backend, flag, typed, words
+from trainmark.words.recipe import Axis
+
+
+def read(parameters: Parameters) -> Iterator[Said]:
+    """Yield the axes that the program prints."""
+    yield from words(
+        parameters,
+        {
+            "memory_format": Axis.LAYOUT,
+            "workers": Axis.WORKERS,
+            "prefetch": Axis.PREFETCH,
+            "label_smoothing": Axis.LABEL_SMOOTHING,
+            "mixup": Axis.MIXUP,
+            "lr_schedule": Axis.LR_SCHEDULE,
+            "optimizer": Axis.OPTIMIZER,
+            "momentum": Axis.MOMENTUM,
+            "weight_decay": Axis.WEIGHT_DECAY,
+            "image_size": Axis.IMAGE_SIZE,
+            "gpu_affinity": Axis.AFFINITY,
+            "save_checkpoints": Axis.CHECKPOINT_IN_RUN,
+        },
+    )
+    yield from backend(parameters, "data_backend", "imagenet")
+    if "jit" in parameters:
+        jit = parameters["jit"]
+        yield Axis.COMPILER, "none" if jit.value == "no" else "torchscript", jit
+    if flag(parameters, "amp"):
+        dynamic = flag(parameters, "dynamic_loss_scale")
+        if "static_loss_scale" in parameters:
+            scale = parameters["static_loss_scale"]
+            yield Axis.LOSS_SCALING, "dynamic" if dynamic else "static", scale
+            yield Axis.LOSS_SCALE, typed(scale.value), scale
+    yield from _accumulation(parameters)
+
+
+def _accumulation(parameters: Parameters) -> Iterator[Said]:
+    """``main.py``: optimizer_batch_size / (world size x batch), 1 when it is negative."""
+    wanted = ("optimizer_batch_size", "batch_size", "world_size")
+    numbers = [typed(parameters[name].value) for name in wanted if name in parameters]
+    if len(numbers) < len(wanted) or not all(isinstance(number, int) for number in numbers):
+        return
+    optimizer, batch, world = (int(number) for number in numbers)
+    if batch > 0 and world > 0:
+        steps = 1 if optimizer < 0 else max(1, optimizer // (batch * world))
+        yield Axis.ACCUMULATION_STEPS, steps, parameters["optimizer_batch_size"]
+
+
+DIALECT = Dialect(
+    name="NVIDIA DeepLearningExamples PyTorch ConvNets main.py",
+    marks=(("memory_format", "data_backend", "arch"), ("data_backend", "static_loss_scale", "raport_file")),
+    read=read,
+    flags={
+        "layout": "--memory-format {value}",
+        "workers": "--workers {value}",
+        "prefetch": "--prefetch {value}",
+        "loader": "--data-backend {value}",
+        "label_smoothing": "--label-smoothing {value}",
+        "mixup": "--mixup {value}",
+        "lr_schedule": "--lr-schedule {value}",
+        "momentum": "--momentum {value}",
+        "weight_decay": "--weight-decay {value}",
+        "loss_scale": "--static-loss-scale {value}",
+        "accumulation_steps": "--optimizer-batch-size {optimizer_batch_size}",
+        "affinity": "--gpu-affinity {value}",
+        "batch_per_device": "--batch-size {value}",
+        "checkpoint_in_run": "--no-checkpoints",
+    },
+    values={"loader": {"native": "pytorch"}},
+)

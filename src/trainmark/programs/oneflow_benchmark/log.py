@@ -1,0 +1,62 @@
+"""OneFlow-Benchmark (``Classification/cnns``), and the later OneFlow models.
+
+    train: epoch 0, iter 20, loss: 7.087004, top_1: 0.000000, top_k: 0.000000, samples/s: 3988.891 1597933942.9863544
+    [rank:0] [train], epoch: 0/50, iter: 100/625, loss: 0.86, top1: 0.05, throughput: 1390.19 | …
+
+The rate is global and covers the steps since the record before; what may follow is the time in seconds since 1970.
+``validation:`` lines are evaluation. A rate of -1 stands for "not measured": then the clock is used.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, Published, config_lines, integer, unknowable
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.precision import by_switch
+from trainmark.words.case import Precision
+
+_ARGUMENT = re.compile(rb"\n?([a-z_]\w*) = ([^\n]+)\n")
+
+
+def parameters(context: Context) -> dict[str, str]:
+    """Return the printed arguments (``gpu_num_per_node = 8``)."""
+    return config_lines(context, _ARGUMENT)
+
+
+def facts(context: Context) -> Facts:
+    """Read the printed arguments."""
+    words = parameters(context)
+    nodes = integer(words, "num_nodes")
+    devices = integer(words, "gpu_num_per_node") or integer(words, "device_num_per_node")
+    return Facts(
+        model=words.get("model"),
+        precision=by_switch(words.get("use_fp16"), Precision.AMP_FP16),
+        nodes=nodes,
+        gpus=devices * (nodes or 1) if devices else None,
+        batch_per_device=integer(words, "batch_size_per_device") or integer(words, "train_batch_size"),
+        hardware=read_hardware(context.text),
+    )
+
+
+FORMAT = Format(
+    name="oneflow",
+    title="OneFlow-Benchmark",
+    framework="oneflow",
+    unit=Unit.SAMPLES,
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(
+            rb"train: epoch (?P<epoch>\d+), iter (?P<step>\d+), [^\n]*samples/s: (?P<rate>\S+)"
+            rb"(?: (?P<clock_s>\d{9,}\.\d+))?\s"
+        ),
+        re.compile(
+            rb"\[train\], epoch: (?P<epoch>\d+)/\d+, iter: (?P<step>\d+)/\d+, [^\n]*throughput: (?P<rate>[^\s|]+) "
+        ),
+    ),
+    mark=re.compile(rb"train: epoch \d+, iter \d+, loss|\[train\], epoch: \d+/\d+, iter|oneflow"),
+    parameters=parameters,
+    facts=facts,
+    ending=unknowable,
+    header=re.compile(rb"gpu_num_per_node"),
+    published=(Published("dlperf-time", "Oneflow-Inc/DLPerf"),),
+)

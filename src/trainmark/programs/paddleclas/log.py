@@ -1,0 +1,104 @@
+"""PaddleClas training, static (``ppcls/static/train.py``) and dynamic (``tools/train.py``).
+
+    [2023/07/28 06:51:13] ppcls INFO: epoch:0   train step:790  lr: 0.1, loss: 6.5 … batch_cost: 0.65067 s,
+    reader_cost: 0.00051 s, ips: 393.44360 samples/sec.
+    [2022/01/02 03:04:05] ppcls INFO: [Train][Epoch 1/2][Iter: 10/500]lr: 0.1, … ips: 165.2 samples/sec, eta: …
+
+``ips`` is of one device (rank 0 prints) and, like ``batch_cost``, a running average since the start of the epoch. The
+window is taken from the time stamps. ``ips: None`` of the launcher is a list of addresses. ``[Eval]`` lines have
+an ``ips`` too. After ``Terminating with signal 15`` lines of before may follow.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, Published, config_lines, search_integer, search_word
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Ending, Facts, Meaning, Scope, Unit
+from trainmark.logs.paddle import paddle_devices
+from trainmark.words.case import Precision
+
+_CONFIG = re.compile(rb"\w+ INFO: +(\w[\w.]*) *: ([^\n]*)\n")
+
+
+def parameters(context: Context) -> dict[str, str]:
+    """Return the printed configuration; of keys that occur in several sections the first stays."""
+    return config_lines(context, _CONFIG)
+
+
+def facts(context: Context) -> Facts:
+    """Read the configuration dump and the launcher's lines."""
+    text = context.text
+    devices = paddle_devices(text)
+    return Facts(
+        model=search_word(rb"INFO: Arch : *\n[^\n]*name : (\S+)", text),
+        precision=_precision(text),
+        nodes=devices.nodes,
+        gpus=devices.gpus,
+        gpus_per_node=devices.gpus_per_node,
+        batch_per_device=_batch(text),
+        hardware=read_hardware(text),
+    )
+
+
+def ending(context: Context) -> Ending:
+    """See the end of the last epoch; a run stopped by the harness's signal is told apart."""
+    epochs = search_integer(rb"INFO: +epochs : (\d+)\n", context.head)
+    if epochs:
+        last = rb"END epoch:%d |\[Train\]\[Epoch %d/%d\]\[Avg\]" % (epochs - 1, epochs, epochs)
+        if re.search(last, context.tail):
+            return Ending.SEEN
+    if b"Terminating with signal 15" in context.tail or b"KeyboardInterrupt" in context.tail:
+        return Ending.STOPPED
+    return Ending.MISSING if epochs else Ending.UNKNOWABLE
+
+
+def _batch(text: bytes) -> int | None:
+    train = re.search(rb"INFO: +Train : *\n((?:[^\n]*\n){1,80}?)[^\n]*INFO: +Eval : *\n", text)
+    within = train[1] if train else text
+    return search_integer(rb"INFO: +batch_size : (\d+)\n", within) or search_integer(
+        rb"sampler\.batch_size=(\d+)", text
+    )
+
+
+def _precision(text: bytes) -> Precision | None:
+    section = re.search(rb"INFO: AMP : *\n((?:[^\n]*\n){1,20})", text)
+    if section:
+        return (
+            Precision.FP16
+            if re.search(rb"level : .?O2|use_pure_fp16 : True", section[1])
+            else Precision.AMP_FP16
+        )
+    # The whole configuration is printed; where it is there and has no AMP section, there was no AMP.
+    whole = b"INFO: DataLoader : " in text and b"INFO: Optimizer : " in text
+    return Precision.FP32 if whole else None
+
+
+FORMAT = Format(
+    name="paddleclas",
+    title="PaddleClas",
+    framework="paddle",
+    unit=Unit.IMAGES,
+    scope=Scope.DEVICE,
+    meaning=Meaning.RUNNING,
+    records=(
+        re.compile(
+            rb"\[(?P<stamp>\d{4}/[^\]\n]+)\] ppcls INFO: epoch:(?P<epoch>\d+) +train step:(?P<step>\d+) "
+            rb"[^\n]*ips: *(?P<rate>[^\s,]+)[\s,]"
+        ),
+        re.compile(
+            rb"\[(?P<stamp>\d{4}/[^\]\n]+)\] (?:ppcls|root) INFO: \[Train\]\[Epoch (?P<epoch>\d+)/\d+\]"
+            rb"\[Iter: *(?P<step>\d+)/\d+\]"
+            rb"[^\n]*ips: *(?P<rate>[^\s,]+)[\s,]"
+        ),
+    ),
+    mark=re.compile(rb"\] ppcls INFO: |PaddleClas is powered by"),
+    parameters=parameters,
+    facts=facts,
+    ending=ending,
+    header=re.compile(rb"INFO: (?:Global|DataLoader)"),
+    published=(
+        Published("trimmed-skip-10", "PaddlePaddle/Perf (TIPC's analysis)"),
+        Published("trimmed-skip-5", "PaddlePaddle/Perf (TIPC's analysis)"),
+        Published("mean-skip-10", "PaddlePaddle/benchmark's template"),
+    ),
+)

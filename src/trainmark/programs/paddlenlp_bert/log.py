@@ -1,0 +1,66 @@
+"""PaddleNLP BERT pre-training, static graph (``examples/language_model/bert/static``).
+
+    total step: 20, epoch: 0, batch: 19, loss: 11.09, avg_reader_cost: 0.00011 sec, avg_batch_cost: 0.14243 sec,
+    avg_samples: 96.00000, ips: 673.51948 sequences/sec
+
+``ips`` is of one device and covers the micro-steps since the record before; with ``gradient_merge_steps`` the record
+that holds the optimizer's step is slower, and a trimmed mean deletes exactly those. There are no time stamps. Logs
+of several nodes say ``tobal step``.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, Published, integer, namespace
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Ending, Facts, Scope, Unit
+from trainmark.logs.paddle import paddle_devices
+from trainmark.logs.precision import of_paddle
+
+
+def facts(context: Context) -> Facts:
+    """Read the printed Namespace and the launch command."""
+    words = namespace(context)
+    devices = paddle_devices(context.text)
+    return Facts(
+        model=words.get("model_name_or_path"),
+        precision=of_paddle(words.get("use_amp"), words.get("use_pure_fp16")),
+        nodes=devices.nodes,
+        gpus=devices.gpus,
+        gpus_per_node=devices.gpus_per_node,
+        batch_per_device=integer(words, "batch_size"),
+        hardware=read_hardware(context.text),
+    )
+
+
+def ending(context: Context) -> Ending:
+    """Compare the last step with ``max_steps``."""
+    steps = integer(namespace(context), "max_steps")
+    if steps is None:
+        return Ending.UNKNOWABLE
+    reached = context.last_step is not None and context.last_step + context.step_interval > steps
+    return Ending.SEEN if reached else Ending.MISSING
+
+
+FORMAT = Format(
+    name="paddlenlp-bert",
+    title="PaddleNLP BERT",
+    framework="paddle",
+    unit=Unit.SEQUENCES,
+    scope=Scope.DEVICE,
+    records=(
+        re.compile(
+            rb"(?:total|tobal|global) step:? *(?P<step>\d+), epoch: *(?P<epoch>\d+), batch: *\d+, "
+            rb"[^\n]*ips: *(?P<rate>[^\s,]+)[\s,]"
+        ),
+    ),
+    mark=re.compile(rb"gradient_merge_steps=|(?:total|tobal|global) step:? *\d+, epoch: *\d+, batch"),
+    parameters=namespace,
+    facts=facts,
+    ending=ending,
+    header=re.compile(rb"Namespace\("),
+    published=(
+        Published("trimmed-skip-10", "PaddlePaddle/Perf (TIPC's analysis)"),
+        Published("trimmed-skip-5", "PaddlePaddle/Perf (TIPC's analysis)"),
+        Published("mean-skip-10", "PaddlePaddle/benchmark's template"),
+    ),
+)

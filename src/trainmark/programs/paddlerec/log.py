@@ -1,0 +1,41 @@
+"""PaddleRec with parameter servers (CtrDnn): CPU workers, several threads each.
+
+    2021-02-22 02:22:19,513 - INFO - Epoch: 0, using time 130.599303007 second, ips 84225.62561 example/sec.
+    2021-02-20 14:28:02,412 - INFO - Epoch: 0, Batch: 100, … avg_samples: 1000.00000, ips: 979.58359 example/sec
+
+The line of an epoch is the rate of one worker (node); it is read. The line of a batch is the rate of one thread of
+that worker and is not. ``trainers: N`` in the header is the number of workers; the others' logs are elsewhere, so
+a throughput of all takes them to be like this one, and says so.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, Published, search_integer, unknowable
+from trainmark.logs.model import Facts, Scope, Unit
+
+
+def facts(context: Context) -> Facts:
+    """Read the number of workers; devices, batch per device and precision are not said."""
+    return Facts(nodes=search_integer(rb"\] trainers: (\d+)\s", context.text))
+
+
+FORMAT = Format(
+    name="paddlerec",
+    title="PaddleRec",
+    framework="paddle",
+    unit=Unit.EXAMPLES,
+    scope=Scope.NODE,
+    records=(
+        re.compile(
+            rb" - INFO - Epoch: *(?P<epoch>\d+), using time (?P<seconds>\S+) second, "
+            rb"ips:? *(?P<rate>\S+) example"
+        ),
+    ),
+    mark=re.compile(rb"Epoch: \d+, Batch: \d+, [^\n]*ips: [^\n]*example/sec|Epoch: \d+, using time "),
+    facts=facts,
+    ending=unknowable,
+    warmup_steps=0,
+    without_records="no epoch came to its end; the lines of batches are rates of one thread of one worker",
+    header=re.compile(rb"trainers: "),
+    published=(Published("mean-all", "PaddlePaddle/Perf (over the epochs)"),),
+)

@@ -1,0 +1,86 @@
+"""PaddleSeg training (``train.py``).
+
+    2023-07-27 12:59:09 [INFO]	[TRAIN] epoch: 1, iter: 30/400, loss: 1.5, lr: 0.009345, batch_cost: 0.5374,
+    reader_cost: 0.02020, ips: 14.8861 samples/sec | ETA 00:03:18
+
+``ips`` is of one device and covers the steps since the record before. ``batch_size`` is of one device. ``GPUs used``
+counts what the program sees: all ranks, or those of its node where it was started otherwise. ``[EVAL]`` lines are
+not training.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, Published, config_lines, search_integer, search_word
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Ending, Facts, Scope, Unit
+from trainmark.logs.paddle import paddle_devices
+from trainmark.words.case import Precision
+
+_CONFIG = re.compile(rb"\n *([A-Za-z_][\w ]*): ([^\n]+)")
+
+
+def parameters(context: Context) -> dict[str, str]:
+    """Return the environment and configuration dumps."""
+    return config_lines(context, _CONFIG)
+
+
+def facts(context: Context) -> Facts:
+    """Read the environment (``GPUs used``) and the configuration."""
+    text = context.text
+    model = re.search(rb"\nmodel:\n(?:  [^\n]*\n)*?  type: (\w+)\n", text)
+    ranks = search_integer(rb"init nccl context nranks: (\d+)", text) or search_integer(
+        rb"dp_degree: (\d+)", text
+    )
+    devices = paddle_devices(text)
+    used = search_integer(rb"\nGPUs used: (\d+)", text)
+    if devices.nodes and devices.gpus_per_node:
+        ranks, used = ranks or devices.nodes * devices.gpus_per_node, None
+    elif devices.nodes:
+        ranks = ranks or used  # ranks are what it counts
+    return Facts(
+        model=model[1].decode() if model else None,
+        precision=_precision(text),
+        nodes=devices.nodes,
+        gpus=ranks or devices.gpus,
+        gpus_per_node=used or devices.gpus_per_node,
+        batch_per_device=search_integer(rb"\nbatch_size: (\d+)", text),
+        hardware=read_hardware(text),
+    )
+
+
+def _precision(text: bytes) -> Precision | None:
+    level = search_word(rb"(?:AMP level ?=|amp_level:) *'?(O[12])", text)
+    on = re.search(rb"use AMP to train|\nprecision: *'?fp16|\nfp16: *True|--precision +fp16", text)
+    if on or (level and b"amp_level" not in text):
+        return Precision.FP16 if level == "O2" else Precision.AMP_FP16
+    return Precision.FP32 if b"Config Information" in text else None
+
+
+def ending(context: Context) -> Ending:
+    """Compare the last step with the number of steps in the record itself."""
+    records = re.findall(rb"\[TRAIN\] epoch[:=] *\d+, iter[:=] *(\d+)/(\d+),", context.tail)
+    if not records:
+        return Ending.MISSING
+    step, steps = (int(word) for word in records[-1])
+    return Ending.SEEN if step + context.step_interval > steps else Ending.MISSING
+
+
+FORMAT = Format(
+    name="paddleseg",
+    title="PaddleSeg",
+    framework="paddle",
+    unit=Unit.SAMPLES,
+    scope=Scope.DEVICE,
+    records=(
+        re.compile(
+            rb"\[TRAIN\] epoch[:=] *(?P<epoch>\d+), "
+            rb"iter[:=] *(?P<step>\d+)/\d+, [^\n]*ips[:=] *(?P<rate>[^\s,]+)[\s,]"
+        ),
+    ),
+    mark=re.compile(rb"\[TRAIN\] epoch|PaddleSeg: "),
+    parameters=parameters,
+    facts=facts,
+    ending=ending,
+    header=re.compile(rb"Config Information"),
+    published=(Published("mean-skip-5", "PaddlePaddle/Perf"),),
+)

@@ -1,0 +1,50 @@
+"""PyTorch ``examples/imagenet/main.py``: the time of one step and no rate.
+
+    Epoch: [0][  20/5005]	Time  0.350 ( 0.450)	Data  0.001 ( 0.102)	Loss 6.98e+00 (7.01e+00)	Acc@1   0.00 …
+
+The first figure after ``Time`` is the last step's, the one in brackets the average since the epoch's start. With a
+print frequency above 1 a record is one step out of the interval. The batch is not printed: it comes from a flag or the
+name. ``Test:`` lines are evaluation. Several processes print the same lines, untagged.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, search_word
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Ending, Facts, Meaning, Scope, Unit
+
+
+def facts(context: Context) -> Facts:
+    """Read the model's name; devices, batch and precision are not printed."""
+    return Facts(
+        model=search_word(rb"=> (?:creating model|using pre-trained model) '([^']+)'", context.text),
+        hardware=read_hardware(context.text),
+    )
+
+
+def ending(context: Context) -> Ending:
+    """Say whether the last epoch is whole; how many epochs were wanted is not printed."""
+    records = re.findall(rb"Epoch: \[(\d+)\]\[ *(\d+)/(\d+)\]", context.tail)
+    if not records:
+        return Ending.MISSING
+    _, step, steps = (int(word) for word in records[-1])
+    whole = step + context.step_interval >= steps
+    return Ending.UNKNOWABLE if whole else Ending.MISSING
+
+
+FORMAT = Format(
+    name="pytorch-imagenet",
+    title="PyTorch examples/imagenet",
+    framework="pytorch",
+    unit=Unit.IMAGES,
+    scope=Scope.GLOBAL,
+    meaning=Meaning.SAMPLED,
+    records=(
+        re.compile(
+            rb"Epoch: \[(?P<epoch>\d+)\]\[ *(?P<step>\d+)/\d+\]\s+Time +(?P<step_time_s>[^\s(]+) \( *[^\s)]+\)"
+        ),
+    ),
+    mark=re.compile(rb"Epoch: \[\d+\]\[ *\d+/\d+\]\s+Time|=> creating model '"),
+    facts=facts,
+    ending=ending,
+)

@@ -1,0 +1,81 @@
+"""What there is of programs: found by looking into their folders, ours and those of extensions."""
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from trainmark import programs
+from trainmark.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from trainmark.logs.format import Format
+    from trainmark.logs.synthetic import Run
+    from trainmark.programs.options import Dialect
+
+
+def cards() -> tuple[Path, ...]:
+    """Return the cards of all programs, by folder and name."""
+    return tuple(card for folder in _folders() for card in sorted(folder.glob("card*.yaml")))
+
+
+@cache
+def formats() -> "tuple[Format, ...]":
+    """Return every log format, by the program's folder; content decides which a log has, order only breaks ties."""
+    return tuple(module.FORMAT for module in _modules("log"))
+
+
+@cache
+def dialects() -> "Mapping[str, Dialect]":
+    """Return what is known of the options of each program that prints them, by the program's name."""
+    return {_folder(module).replace("_", "-"): module.DIALECT for module in _modules("dialect")}
+
+
+def find_format(name: str) -> "Format":
+    """Return the format called ``name``; raise ``InputError`` with the nearest name when there is none."""
+    for known in formats():
+        if known.name == name:
+            return known
+    names = [known.name for known in formats()]
+    raise InputError(f"no log format '{name}'{nearest(name, names)} (trainmark parse --list-formats)")
+
+
+@cache
+def samples() -> "Mapping[str, Callable[[Run], Iterator[str]]]":
+    """Return the writers of made-up logs by the name of the format that they write."""
+    written = {_folder(module): module.sample for module in _modules("sample")}
+    return {
+        module.FORMAT.name: written[_folder(module)]
+        for module in _modules("log")
+        if _folder(module) in written
+    }
+
+
+def synthetic_log(format_name: str, run: "Run") -> str:
+    """Return a whole made-up log in a format: for tests, benchmarks, and to try one's own scripts on.
+
+    Nothing in it is a measurement. Raises ``KeyError`` for a format without a writer.
+    """
+    return "".join(line + "\n" for line in samples()[format_name](run))
+
+
+def _folder(module: Any) -> str:
+    return str(module.__name__).split(".")[-2]
+
+
+def _modules(name: str) -> Iterator[Any]:
+    for folder in _folders():
+        if (folder / f"{name}.py").is_file():
+            yield import_module(f"{programs.__name__}.{folder.name}.{name}")
+
+
+@cache
+def _folders() -> tuple[Path, ...]:
+    """Return each program's folder by name; of two that are called the same, the first on the path is meant."""
+    found: dict[str, Path] = {}
+    for room in programs.__path__:
+        for folder in Path(room).iterdir():
+            if folder.name.isidentifier() and folder.is_dir():
+                found.setdefault(folder.name, folder)
+    return tuple(found[name] for name in sorted(found))

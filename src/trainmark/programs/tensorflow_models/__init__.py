@@ -1,0 +1,1 @@
+"""TensorFlow official models."""

@@ -1,0 +1,51 @@
+"""timm ``train.py`` (pytorch-image-models).
+
+    Train: 0 [  50/1251 (  4%)]  Loss: 6.94 (6.95)  Time: 0.412s,  621.36/s  (0.530s,  483.02/s)  LR: 1.0e-06  Data: …
+
+The rate is global: the batch times the processes over the last step's time; the one in brackets is the average since
+the epoch's start. A record is one step out of the interval. ``Test:`` lines are evaluation.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, ends_with, search_integer, search_word
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Meaning, Scope, Unit
+from trainmark.words.case import Precision
+
+
+def facts(context: Context) -> Facts:
+    """Read the lines that the program starts with; the batch is not among them."""
+    text = context.text
+    single = 1 if re.search(rb"Training with a single process", text) else None
+    dtype = search_word(rb"AMP[^\n]*\(dtype=(?:torch\.)?(\w+)\)", text)
+    precision = None
+    if re.search(rb"Training in mixed precision", text):
+        precision = Precision.AMP_BF16 if dtype == "bfloat16" else Precision.AMP_FP16
+    elif re.search(rb"AMP not enabled\. Training in (?:torch\.)?float32", text):
+        precision = Precision.FP32
+    return Facts(
+        model=search_word(rb"Model (\S+) created", text),
+        precision=precision,
+        gpus=single or search_integer(rb"Process \d+, total (\d+)", text),
+        batch_per_device=search_integer(rb"batch_size[=: ]+(\d+)", text),
+        hardware=read_hardware(text),
+    )
+
+
+FORMAT = Format(
+    name="timm",
+    title="timm",
+    framework="pytorch",
+    unit=Unit.IMAGES,
+    scope=Scope.GLOBAL,
+    meaning=Meaning.SAMPLED,
+    records=(
+        re.compile(
+            rb"Train: (?P<epoch>\d+) \[ *(?P<step>\d+)/\d+ \([^)\n]*\)\][^\n]*?Time: *[^\s,]+s, *(?P<rate>[^\s/]+)/s"
+        ),
+    ),
+    mark=re.compile(rb"Train: \d+ \[ *\d+/\d+ \(|Model \S+ created, param count"),
+    facts=facts,
+    ending=ends_with(re.compile(rb"\*\*\* Best metric: ")),
+)

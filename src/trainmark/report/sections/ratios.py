@@ -1,0 +1,149 @@
+"""Ratios of cases: speedup and efficiency over devices, and what share of the speed real data leave.
+
+Each ratio has its interval, and the sign of a doubt of either side; where a side is missing there is none.
+"""
+
+from collections.abc import Iterable
+
+from trainmark.report.axes import DATA, DEVICES
+from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
+from trainmark.report.charts.scaling import scaling_chart
+from trainmark.report.context import Context, Part, footnotes, marks, marks_of_ratio, shown
+from trainmark.report.numbers import decimals, interval, number, percent
+from trainmark.report.sections.throughput import heading_of, throughput
+from trainmark.store import CaseResult
+from trainmark.words.findings import RatioFinding, RatioKind
+
+
+def scaling(context: Context) -> Section | None:
+    """Return the section, or None when no case runs on more than one device."""
+    if not _is_scaled(context.results.cases):
+        return None
+    say = context.say
+    blocks: list[Block] = [Paragraph(plain(say("scaling_caption")))]
+    for part in context.parts:
+        if not _is_scaled(part.cases):
+            continue
+        blocks.append(_scaling(context, part))
+        specification = scaling_chart(context, part)
+        if specification is not None:
+            text = say("scaling_chart_caption")
+            blocks.append(Chart(part.name("scaling"), say("scaling_chart"), text, specification))
+    return Section("scaling", say("scaling_title"), tuple(blocks))
+
+
+def _scaling(context: Context, part: Part) -> Table:
+    say, axes, unit = context.say, part.axes, part.unit
+    aspects = tuple(a for a in axes.varying if a != DEVICES)
+    groups: dict[tuple[str, ...], list[CaseResult]] = {}
+    for case in part.cases:
+        groups.setdefault(axes.key(case.case, aspects), []).append(case)
+    places = decimals(c.estimate.median for c in part.cases if c.estimate)
+    rows = [
+        (*(cell(word) for word in key), *_row(context, case, places))
+        for key, cases in groups.items()
+        if _is_scaled(cases)
+        for case in sorted(cases, key=lambda c: (c.case.world_size, c.case.nodes))
+    ]
+    columns = [Column(context.aspect(aspect), numeric=False) for aspect in aspects]
+    columns += [
+        Column(say("nodes")),
+        Column(say("aspect_devices")),
+        Column(say("column_throughput", unit=unit)),
+        Column(say("column_speedup")),
+        Column(say("column_efficiency")),
+    ]
+    missing = any(c.estimate and not c.speedup and c.case.world_size > 1 for c in part.cases)
+    kinds = (RatioKind.SPEEDUP, RatioKind.EFFICIENCY)
+    in_table = [case for cases in groups.values() if _is_scaled(cases) for case in cases]
+    ids = {case.id for case in in_table}
+    ratios = [found for found in context.findings.ratios if found.kind in kinds and found.case in ids]
+    notes = footnotes(context, in_table, blanks=False, ratios=ratios)
+    if missing:
+        notes.append(say("no_baseline"))
+    return Table(heading_of(context, part, {}), tuple(columns), tuple(rows), tuple(notes))
+
+
+def _is_scaled(cases: Iterable[CaseResult]) -> bool:
+    return any(case.case.world_size > 1 for case in cases)
+
+
+def _row(context: Context, result: CaseResult, places: int) -> Iterable[Cell]:
+    yield cell(str(result.case.nodes))
+    yield cell(str(result.case.world_size))
+    if result.estimate is None:
+        yield cell(shown(result, context.say) or "-")
+    else:
+        yield cell(number(result.estimate.median, places) + "".join(marks(context, result)))
+    if result.speedup is not None and result.speedup.baseline == result.id:
+        yield cell("1", context.say("is_baseline"))
+        yield cell("100 %")
+        return
+    yield _ratio(context.findings.ratio(RatioKind.SPEEDUP, result.id))
+    yield _ratio(context.findings.ratio(RatioKind.EFFICIENCY, result.id))
+
+
+def _ratio(found: RatioFinding | None) -> Cell:
+    if found is None:
+        return cell("-")
+    value, bounds, signs = found.ratio.value, found.ratio.interval, "".join(marks_of_ratio(found))
+    if found.kind is RatioKind.EFFICIENCY:
+        return cell(f"{number(value * 100, 1)} %{signs}", interval(bounds, 1, 100))
+    return cell(f"{number(value, 2)}{signs}", interval(bounds, 2))
+
+
+def data(context: Context) -> Section | None:
+    """Return the section, or None where no two cases differ in nothing but their data."""
+    found = [ratio for ratio in context.findings.ratios if ratio.kind is RatioKind.REAL_TO_SYNTHETIC]
+    if not found:
+        return None
+    tables = []
+    for part in context.parts:
+        ids = {case.id for case in part.cases}
+        if ours := [ratio for ratio in found if ratio.case in ids]:
+            tables.append(_data(context, part, ours))
+    return Section(
+        "data", context.say("data_title"), (Paragraph(plain(context.say("data_caption"))), *tables)
+    )
+
+
+def _data(context: Context, part: Part, found: list[RatioFinding]) -> Table:
+    say, axes, unit = context.say, part.axes, part.unit
+    cases = {case.id: case for case in part.cases}
+    pairs = [(cases[ratio.case], cases[ratio.against]) for ratio in found]
+    aspects = tuple(a for a in axes.varying if a != DATA)
+    places = decimals(side.estimate.median for pair in pairs for side in pair if side.estimate)
+    rows = tuple(
+        (
+            *(cell(word) for word in axes.key(real.case, aspects)),
+            cell(axes.value(real.case, DATA)),
+            *(throughput(context, side, places) for side in (real, synthetic)),
+            _share(ratio),
+            _wait(real),
+        )
+        for ratio, (real, synthetic) in zip(found, pairs, strict=True)
+    )
+    columns = (
+        *(Column(context.aspect(aspect), numeric=False) for aspect in (*aspects, DATA)),
+        Column(say("column_real", unit=unit)),
+        Column(say("column_synthetic", unit=unit)),
+        Column(say("column_real_share")),
+        Column(say("column_data_wait")),
+    )
+    notes = footnotes(context, [side for pair in pairs for side in pair], blanks=False, ratios=found)
+    return Table(heading_of(context, part, {}), columns, rows, tuple(notes))
+
+
+def _share(found: RatioFinding) -> Cell:
+    text = percent(found.ratio.value) + "".join(marks_of_ratio(found))
+    return cell(text, interval(found.ratio.interval, 1, 100))
+
+
+def _wait(real: CaseResult) -> Cell:
+    waits = [
+        r.measurement.data_wait for r in real.runs if r.measurement and r.measurement.data_wait is not None
+    ]
+    if not waits:
+        return cell("-")
+    low, high = percent(min(waits)), percent(max(waits))
+    return cell(low if low == high else f"{low} – {high}")

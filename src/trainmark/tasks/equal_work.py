@@ -1,0 +1,117 @@
+"""What a task adds to the check of equal work: its inputs, and what its layers and outputs must have in common."""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.words.certificate import Check, Subject
+from trainmark.words.observation import Followed, Observation, Sketch
+from trainmark.worker.core.settings import Recipe
+
+Deviation = tuple[float, str | None]
+"""How far something is off, relatively, and where."""
+
+
+class EqualWork:
+    """A task's part of the check; ``equivalence/`` has what holds for every task, and the tolerances.
+
+    ``batch`` and ``shape`` are those of the inputs; ``epoch`` is the length of an epoch in samples.
+    """
+
+    batch: int
+    shape: Mapping[str, int]
+    epoch: int
+    recipe: Recipe
+    observation: type[Observation] = Observation
+
+    def inputs(self, model: str, seed: int) -> dict[str, NDArray[np.generic]]:
+        """Return weights by the names that all frameworks share, and the arrays of the batch."""
+        raise NotImplementedError
+
+    def flags(self) -> Mapping[str, object]:
+        """Return the task's own flags of the worker, without their dashes."""
+        raise NotImplementedError
+
+    def parameters(self, seen: Observation) -> int:
+        """Return how many trainable parameters the model has by its description."""
+        raise NotImplementedError
+
+    def multiply_adds(self, seen: Observation) -> int:
+        """Return those of the forward pass of one sample, from what the layers were seen to be."""
+        raise NotImplementedError
+
+    def decay(self, name: str) -> float:
+        """Return the decay that the recipe asks of a parameter."""
+        raise NotImplementedError
+
+    def described(self, seen: Observation) -> Iterable[Check]:
+        """Yield the checks of the layers against the model's description."""
+        raise NotImplementedError
+
+    def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
+        """Yield the checks of what the layers of two frameworks gave, in the forward pass."""
+        raise NotImplementedError
+
+    def statistics(self, one: Followed, other: Followed, same_framework: bool) -> Iterable[Check]:
+        """Yield the checks of the running statistics, if the model has any; frameworks may keep them differently."""
+        raise NotImplementedError
+
+
+TOLERANCES: Mapping[Subject, float] = {
+    Subject.PARAMETERS: 0,
+    Subject.GEOMETRY: 0,
+    Subject.MULTIPLY_ADDS: 0,
+    Subject.ACTIVATIONS: 1e-4,
+    Subject.LOGITS: 1e-4,
+    Subject.LOSS: 1e-5,
+    Subject.GRADIENT_NORM: 1e-3,
+    Subject.UPDATE_NORM: 1e-3,
+    # Of one parameter: a value that rounding tips over a ReLU's zero moves a single bias by some percent.
+    Subject.GRADIENTS: 0.1,
+    Subject.UPDATES: 0.1,
+    Subject.BATCH_MEANS: 1e-3,
+    Subject.BATCH_VARIANCES: 1e-3,
+    Subject.TIMED_STEP: 1e-5,
+    Subject.LEARNING_RATE: 5e-3,
+    Subject.MOMENTUM: 1e-2,
+    Subject.DECAY: 5e-2,
+}
+"""The largest relative deviation that passes; 0 asks for equality.
+
+Far above what FP32 gives on the inputs (docs/equivalence.md has what was measured), and far below what a mistake does:
+a padding on the wrong side moves activations by some percent.
+"""
+
+
+def check(subject: Subject, deviation: Deviation, remark: str | None = None) -> Check:
+    """Return the check of a subject, by its tolerance."""
+    return Check(
+        subject=subject,
+        deviation=finite(deviation[0]),
+        tolerance=TOLERANCES[subject],
+        where=deviation[1],
+        remark=remark,
+    )
+
+
+def finite(value: float) -> float:
+    """Return the value; JSON has no NaN and no infinity, and what is none is the largest number there is."""
+    return min(value, 1e300) if not math.isnan(value) else 1e300
+
+
+def worst(deviations: Iterable[Deviation]) -> Deviation:
+    """Return the largest deviation; one that is no number is larger than all."""
+    return max(deviations, key=lambda pair: pair[0] if not math.isnan(pair[0]) else math.inf)
+
+
+def relative(value: float, expected: float) -> float:
+    """Return by what part of the expected value a value is off."""
+    return abs(value - expected) / abs(expected) if expected else abs(value)
+
+
+def apart(one: Sketch, other: Sketch, least: float = 0.0) -> float:
+    """Return how far two arrays are apart, as a part of the second one's norm, or of ``least`` if that is more."""
+    size = max(other.norm, least)
+    return max(abs(one.norm - other.norm), abs(one.signed_sum - other.signed_sum)) / size if size else 0.0

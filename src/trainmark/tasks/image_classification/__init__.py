@@ -1,0 +1,42 @@
+"""Image classification: a batch of pictures, a label for each, and a network of convolutions."""
+
+from typing import TYPE_CHECKING
+
+from trainmark.tasks.image_classification.axes import ImageAxes, Layout
+from trainmark.tasks.image_classification.data import FORMS, MakeImages
+from trainmark.tasks.task import AxisLabel, Model, Task
+
+if TYPE_CHECKING:
+    from trainmark.tasks.equal_work import EqualWork
+
+__all__ = ["TASK", "ImageAxes", "Layout"]
+
+
+def _equal_work() -> "EqualWork":
+    from trainmark.tasks.image_classification.equal_work import ImageEqualWork
+
+    return ImageEqualWork()
+
+
+TASK = Task(
+    name="image-classification",
+    en="image classification",
+    zh="图像分类",
+    axes=ImageAxes,
+    counters=("images",),
+    models={
+        "resnet50_v1.5": Model(short="r50", published="ResNet50V1.5"),
+        "mobilenet_v1": Model(short="mbv1", published="MobileNetV1"),
+    },
+    labels={
+        "layout": AxisLabel("layout", "布局"),
+        "image_size": AxisLabel("image size", "图像尺寸", value="{} px", short="{}px"),
+    },
+    repository="clas",
+    unnamed=True,
+    loose_units=frozenset({"samples/s"}),
+    ways=("layout",),
+    make=MakeImages,
+    forms=FORMS,
+    equal_work=_equal_work,
+)

@@ -1,0 +1,24 @@
+"""Data sets of pictures, as a suite can have them made."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from trainmark.words.case import Count
+from trainmark.words.frozen import Frozen
+
+FORMS = ("image-folder", "tfrecord", "recordio", "ofrecord")
+"""The forms in which pictures can lie; from the first one the others are made: see ``trainmark data convert``.
+
+OneFlow's ``ofrecord`` can only be given: nothing of ours makes it.
+"""
+
+
+class MakeImages(Frozen):
+    """A data set that trainmark makes itself when it is not there: see ``trainmark data make``."""
+
+    images: Count
+    classes: Count = 10
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0
+    width: Count = 500
+    height: Count = 375

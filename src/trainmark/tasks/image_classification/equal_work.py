@@ -1,0 +1,268 @@
+"""The image task's part of the check of equal work: convolutions, logits, and the statistics of batch norms."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.tasks.equal_work import TOLERANCES, Deviation, EqualWork, apart, check, relative, worst
+from trainmark.words.certificate import Check, Subject
+from trainmark.words.observation import Followed, Observation, ObservedStep, Sketch, Told
+from trainmark.worker.tasks.image_classification.architectures import (
+    ARCHITECTURES,
+    Convolution,
+    is_batch_norm,
+)
+from trainmark.worker.tasks.image_classification.settings import ImageRecipe
+
+CLASSES = 1000
+IMAGE_SIZE = 96
+"""Even at each stride (96, 48, 24, 12, 6), where padding on the wrong side would go unseen in shapes alone."""
+
+BATCH = 8
+
+
+class SeenConvolution(Told):
+    """A convolution as the framework has it; ``padding`` is ((top, bottom), (left, right)), ``output`` NCHW."""
+
+    name: str
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    padding: tuple[tuple[int, int], tuple[int, int]]
+    groups: int
+    output: tuple[int, int, int, int]
+    output_norm: float
+
+    def multiply_adds(self, inputs_per_group: int) -> int:
+        """Return the multiply-adds of the forward pass of one image."""
+        _, channels, height, width = self.output
+        return height * width * channels * inputs_per_group * self.kernel[0] * self.kernel[1]
+
+
+class ImageStep(ObservedStep):
+    """A step that was looked into; ``logits`` is (batch, classes)."""
+
+    logits: tuple[tuple[float, ...], ...]
+
+
+class ImageObservation(Observation):
+    """Three steps of a network of convolutions, in forward order."""
+
+    classes: int
+    convolutions: tuple[SeenConvolution, ...]
+    steps: tuple[ImageStep, ...]
+
+
+class ImageEqualWork(EqualWork):
+    """Inputs and checks of networks of convolutions and batch norms with a classifier."""
+
+    batch = BATCH
+    shape: Mapping[str, int] = {"image_size": IMAGE_SIZE}
+    # A step and a half: two steps of warm-up, then the first step of the cosine (rates 1/2, 1 and 3/4).
+    epoch = BATCH * 3 // 2
+    # A decay that is large enough to be seen, a rate that rises and then falls.
+    recipe = ImageRecipe(
+        learning_rate=0.03,
+        momentum=0.875,
+        weight_decay=0.01,
+        bn_weight_decay=False,
+        label_smoothing=0.1,
+        schedule="cosine",
+        epochs=2,
+        warmup_epochs=1,
+        loss_scale=None,
+    )
+    observation = ImageObservation
+
+    def flags(self) -> Mapping[str, object]:
+        """Return size, classes, smoothing, and the length of an epoch."""
+        return {
+            "image-size": IMAGE_SIZE,
+            "classes": CLASSES,
+            "label-smoothing": self.recipe.label_smoothing,
+            "epoch-images": self.epoch,
+        }
+
+    def inputs(self, model: str, seed: int) -> dict[str, NDArray[np.generic]]:
+        """Return weights by the names of ``Architecture.shapes``, ``images`` (8, 3, 96, 96) and ``labels`` (8,).
+
+        Convolutions are normal with variance 2 / fan-in, the classifier normal with 1 / features, in float32. Running
+        statistics are not 0 and 1, so that one that is ignored shows.
+
+        Batch norms scale by about 0.5 and shift by 1; the last one of a residual branch scales by 0.25 and does not
+        shift. A ReLU cuts off some percent of the values. With the usual 1 and 0 a network of this depth is chaotic:
+        the rounding of FP32 grows to 1 % of ResNet-50's gradients in the first step and to more than 100 % in the
+        second (measured against FP64; docs/equivalence.md), so that a check would have to let every mistake pass.
+        """
+        random = np.random.default_rng([seed, *model.encode()])
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for name, shape in ARCHITECTURES[model].shapes(CLASSES).items():
+            arrays[name] = _draw(random, name, shape).astype(np.float32)
+        arrays["images"] = random.standard_normal((BATCH, 3, IMAGE_SIZE, IMAGE_SIZE)).astype(np.float32)
+        arrays["labels"] = random.integers(0, CLASSES, BATCH)
+        return arrays
+
+    def parameters(self, seen: Observation) -> int:
+        """Return the parameters of the described network."""
+        return ARCHITECTURES[seen.model].parameters(_own(seen).classes)
+
+    def multiply_adds(self, seen: Observation) -> int:
+        """Return those of the convolutions and the classifier for one image."""
+        own, architecture = _own(seen), ARCHITECTURES[seen.model]
+        inputs = {conv.name: conv.inputs // conv.groups for conv in architecture.convolutions}
+        convolutions = sum(conv.multiply_adds(inputs.get(conv.name, 0)) for conv in own.convolutions)
+        return convolutions + architecture.features * own.classes
+
+    def decay(self, name: str) -> float:
+        """Return the recipe's decay; none for a batch norm's parameters."""
+        return 0.0 if is_batch_norm(name) else self.recipe.weight_decay
+
+    def described(self, seen: Observation) -> Iterable[Check]:
+        """Yield the geometry of the convolutions, and their multiply-adds."""
+        yield _geometry(_own(seen).convolutions, ARCHITECTURES[seen.model].convolutions)
+        off = abs(self.multiply_adds(seen) - described_multiply_adds(_own(seen)))
+        yield check(Subject.MULTIPLY_ADDS, (off, None))
+
+    def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
+        """Yield what the convolutions gave, and the logits."""
+        yield check(Subject.ACTIVATIONS, _activations(_own(one), _own(other)))
+        yield check(Subject.LOGITS, worst(_logits(_own(one), _own(other))))
+
+    def statistics(self, one: Followed, other: Followed, same_framework: bool) -> Iterable[Check]:
+        """Yield the batches' means and variances."""
+        yield check(Subject.BATCH_MEANS, worst(_of_statistics(one, other, ".running_mean", _as_it_is)))
+        if same_framework:
+            variances = worst(_of_statistics(one, other, ".running_var", _as_it_is))
+            yield check(Subject.BATCH_VARIANCES, variances)
+        else:
+            yield _variances(one, _own(other))
+
+
+def _own(seen: Followed) -> ImageObservation:
+    assert isinstance(seen, ImageObservation)
+    return seen
+
+
+def _draw(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
+    noise = random.standard_normal(shape)
+    if name.endswith("conv.weight"):
+        return noise * math.sqrt(2 / math.prod(shape[1:]))
+    if name == "classifier.weight":
+        return noise * math.sqrt(1 / shape[1])
+    if name.endswith(".bn.weight"):
+        return (0.25 if name.endswith(".c.bn.weight") else 0.5) * (1 + 0.1 * np.tanh(noise))
+    if name.endswith(".bn.bias"):
+        return (0.0 if name.endswith(".c.bn.bias") else 1.0) + 0.1 * noise
+    if name.endswith(".running_var"):
+        return 1 + 0.1 * np.tanh(noise)
+    return 0.1 * noise
+
+
+def _geometry(seen: Sequence[SeenConvolution], described: Sequence[Convolution]) -> Check:
+    if [conv.name for conv in seen] != [conv.name for conv in described]:
+        return check(Subject.GEOMETRY, (1, None), "the convolutions are not those of the description")
+    wrong = [text for conv, like in zip(seen, described, strict=True) if (text := _difference(conv, like))]
+    where = next(
+        (conv.name for conv, like in zip(seen, described, strict=True) if _difference(conv, like)), None
+    )
+    return check(Subject.GEOMETRY, (len(wrong), where), wrong[0] if wrong else None)
+
+
+def _difference(seen: SeenConvolution, like: Convolution) -> str | None:
+    """Return the first property in which a convolution is not the described one."""
+    side = (like.padding, like.padding)
+    expected = {
+        "kernel": (like.kernel, like.kernel),
+        "stride": (like.stride, like.stride),
+        "padding": (side, side),
+        "groups": like.groups,
+    }
+    for key, value in expected.items():
+        if getattr(seen, key) != value:
+            return f"{key} {getattr(seen, key)} instead of {value}"
+    channels = seen.output[1]
+    return None if channels == like.outputs else f"{channels} channels instead of {like.outputs}"
+
+
+def described_multiply_adds(seen: ImageObservation) -> int:
+    """Return the multiply-adds of the described network for one image of the check's size.
+
+    Layers are followed from the input: each halving rounds as a symmetric padding of half the kernel does.
+    """
+    architecture = ARCHITECTURES[seen.model]
+    total, side, at_block = 0, IMAGE_SIZE, IMAGE_SIZE
+    for conv in architecture.convolutions:
+        if conv.name.endswith((".a", ".shortcut")):
+            at_block, side = (side, side) if conv.name.endswith(".a") else (at_block, at_block)
+        side = (side + 2 * conv.padding - conv.kernel) // conv.stride + 1
+        total += side * side * conv.outputs * (conv.inputs // conv.groups) * conv.kernel**2
+        if conv.name == "stem" and seen.model.startswith("resnet"):
+            side = (side + 2 - 3) // 2 + 1
+    return total + architecture.features * seen.classes
+
+
+def _activations(one: ImageObservation, other: ImageObservation) -> Deviation:
+    """Return the first convolution whose output is off by more than the tolerance, or else the worst."""
+    found = [
+        (relative(a.output_norm, b.output_norm) if a.output == b.output else math.inf, a.name)
+        for a, b in zip(one.convolutions, other.convolutions, strict=False)
+    ]
+    if len(one.convolutions) != len(other.convolutions) or not found:
+        return math.inf, "another number of convolutions"
+    return next((pair for pair in found if not pair[0] <= TOLERANCES[Subject.ACTIVATIONS]), worst(found))
+
+
+def _logits(one: ImageObservation, other: ImageObservation) -> Iterable[Deviation]:
+    for index, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
+        left = [value for row in a.logits for value in row]
+        right = [value for row in b.logits for value in row]
+        if len(left) != len(right):
+            yield math.inf, f"step {index}"
+            continue
+        yield math.dist(left, right) / math.hypot(*right), f"step {index}"
+
+
+def _as_it_is(_name: str) -> float:
+    return 1.0
+
+
+def _of_statistics(
+    one: Followed, other: Followed, ending: str, factor: Callable[[str], float]
+) -> Iterable[Deviation]:
+    """Yield how far the batch statistics are apart, the first framework's multiplied by a factor of the layer."""
+    for index, (a, b) in enumerate(zip(one.steps, other.steps, strict=True)):
+        for name, sketch in b.statistics.items():
+            if name.endswith(ending):
+                by, mine = factor(name), a.statistics[name]
+                scaled = Sketch(norm=mine.norm * by, signed_sum=mine.signed_sum * by)
+                yield apart(scaled, sketch), f"{name}, step {index}"
+
+
+def _variances(one: Followed, other: ImageObservation) -> Check:
+    """Compare the variances, allowing for the one convention that may differ, and saying so.
+
+    Some frameworks keep the unbiased variance (divided by n - 1) in the running statistics, others the biased one
+    (divided by n). Training uses the biased one everywhere; the running one is used in evaluation alone.
+    """
+    values = {
+        f"{conv.name}.bn.running_var": conv.output[0] * conv.output[2] * conv.output[3]
+        for conv in other.convolutions
+    }
+
+    def bessel(name: str) -> float:
+        return values[name] / (values[name] - 1) if values.get(name, 0) > 1 else 1.0
+
+    readings = [
+        (None, _as_it_is),
+        (f"{other.framework} keeps the unbiased variance, {one.framework} the biased one", bessel),
+        (
+            f"{one.framework} keeps the unbiased variance, {other.framework} the biased one",
+            lambda name: 1 / bessel(name),
+        ),
+    ]
+    checks = [
+        check(Subject.BATCH_VARIANCES, worst(_of_statistics(one, other, ".running_var", factor)), remark)
+        for remark, factor in readings
+    ]
+    return min(checks, key=lambda found: found.deviation)

@@ -1,0 +1,131 @@
+"""What the results mean: doubts, ratios and verdicts of equal work, judged once and kept beside the numbers."""
+
+from enum import StrEnum
+
+from trainmark.words.certificate import Check
+from trainmark.words.frozen import Frozen
+from trainmark.words.measurement import About, Ratio
+
+
+class Doubt(Frozen):
+    """One thing that speaks against the number of a run, which is kept all the same."""
+
+    case: str
+    repeat: int
+    code: str
+    sentence: str
+    about: About
+
+
+class RatioKind(StrEnum):
+    """What a ratio of two cases says."""
+
+    SPEEDUP = "speedup"
+    """The throughput over that of the same case on one device."""
+    EFFICIENCY = "efficiency"
+    """The speedup over the number of devices."""
+    REAL_TO_SYNTHETIC = "real-to-synthetic"
+    """The throughput with real samples over that of the same case with synthetic ones."""
+
+
+class RatioFinding(Frozen):
+    """One case's throughput over another's. ``doubtful`` are those of the two whose number is in doubt.
+
+    A doubt of either side is a doubt of the ratio.
+    """
+
+    kind: RatioKind
+    case: str
+    against: str
+    ratio: Ratio
+    doubtful: tuple[str, ...]
+
+
+class Verdict(StrEnum):
+    """What a certificate says of one work. ``different`` and ``unseen`` speak against it.
+
+    ``different``: a check does not hold. ``unseen``: it was to be looked at, and could not be. The rest was never
+    to be looked at: ``program`` is another program than the built-in worker, ``framework`` one that no certificate
+    for its model and device has, ``variant`` a way to train that was not compared with the observed step.
+    """
+
+    EQUAL = "equal"
+    DIFFERENT = "different"
+    UNSEEN = "unseen"
+    PROGRAM = "program"
+    FRAMEWORK = "framework"
+    VARIANT = "variant"
+
+    @property
+    def speaks_against(self) -> bool:
+        """Whether a table marks the framework."""
+        return self in (Verdict.DIFFERENT, Verdict.UNSEEN)
+
+
+class Work(Frozen):
+    """What some cases did: a program's training step, in one of its ways, and the verdict on it.
+
+    ``name`` is the framework, or of another program its name and the framework. ``way`` is how it trains: the values
+    of the axes in which frameworks differ by nature, and the compiler. ``device`` is the one that the runs say they
+    computed on.
+    """
+
+    name: str
+    framework: str
+    way: tuple[str, ...]
+    device: str | None
+    cases: tuple[str, ...]
+    verdict: Verdict
+
+
+class Difference(Frozen):
+    """A check that does not hold: between two frameworks, or of one against the description.
+
+    With a ``way``: of a framework's other way to train against its observed step.
+    """
+
+    frameworks: tuple[str, ...]
+    way: tuple[str, ...] = ()
+    check: Check
+
+
+class EqualityFinding(Frozen):
+    """Works of one model on one device, and what the best certificate says of each.
+
+    ``observed`` are the frameworks whose eager steps were compared with each other and are equal; ``by_variant``
+    says whether a work is shown because it does the same steps as its framework's eager one in another way.
+    """
+
+    model: str
+    works: tuple[Work, ...]
+    differences: tuple[Difference, ...]
+    observed: tuple[str, ...]
+    by_variant: bool
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """The devices that the works computed on."""
+        return tuple(sorted({work.device for work in self.works if work.device}))
+
+    @property
+    def holds(self) -> bool:
+        """Whether all works were shown to be equal."""
+        frameworks = {work.framework for work in self.works}
+        shown = all(work.verdict is Verdict.EQUAL for work in self.works)
+        return shown and len(frameworks) > 1 and frameworks.issubset(self.observed)
+
+    def with_verdict(self, verdict: Verdict) -> tuple[Work, ...]:
+        """Return the works with this verdict."""
+        return tuple(work for work in self.works if work.verdict is verdict)
+
+
+class Findings(Frozen):
+    """All that was judged of a suite's results; cases go by their ids."""
+
+    doubts: tuple[Doubt, ...]
+    ratios: tuple[RatioFinding, ...]
+    equality: tuple[EqualityFinding, ...]
+
+    def ratio(self, kind: RatioKind, case: str) -> RatioFinding | None:
+        """Return the ratio of a kind whose upper side is ``case``."""
+        return next((found for found in self.ratios if (found.kind, found.case) == (kind, case)), None)

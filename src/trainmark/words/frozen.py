@@ -1,0 +1,38 @@
+"""The bases of every frozen document: nothing in it changes, and nothing unknown is in it."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    model_serializer,
+    model_validator,
+)
+
+
+class Frozen(BaseModel):
+    """A document that is made once and only read from then on; an unknown field is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+class OfTask(Frozen):
+    """A document that says something on the axes of a task; in JSON they stand beside its other fields."""
+
+    axes: Mapping[str, str | int] = Field(default_factory=dict)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, document: Any) -> Any:
+        if not isinstance(document, Mapping) or "axes" in document:
+            return document
+        common = {name: value for name, value in document.items() if name in cls.model_fields}
+        return common | {"axes": {name: value for name, value in document.items() if name not in common}}
+
+    @model_serializer(mode="wrap")
+    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = dict(handler(self))
+        return {**fields.pop("axes"), **fields}

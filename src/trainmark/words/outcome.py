@@ -1,0 +1,86 @@
+"""Outcomes: what can become of a run, and ``outcome.json``, which says what became of one.
+
+An outcome is never a number, and only ``ok`` has a throughput.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from trainmark.words.frozen import Frozen
+
+
+class Outcome(StrEnum):
+    """What became of a run."""
+
+    OK = "ok"
+    """It ran to its end and left a whole measured window."""
+    OOM = "oom"
+    """The device's or the host's memory, or the suite's memory limit, was not enough."""
+    TIMEOUT = "timeout"
+    """It took longer than its limit, or was silent for longer than its limit, and was ended."""
+    FAILED = "failed"
+    """It ended by an error or a signal."""
+    INVALID = "invalid"
+    """It ended normally, but what it left is no measurement of the case."""
+    UNSUPPORTED = "unsupported"
+    """The case cannot run here: a device, a precision, a compiler or an environment is not there."""
+    SKIPPED = "skipped"
+    """It was not run: not chosen, or not reached yet."""
+
+    @property
+    def label(self) -> str:
+        """How a table shows it where a number would stand."""
+        return {"oom": "OOM", "timeout": "timeout"}.get(self.value, self.value)
+
+
+class NodeOutcome(Frozen):
+    """How what was started on one node ended.
+
+    ``exit_code`` is the command's (negative for a signal, which ``signal`` names); null when nothing was started
+    there. ``oom_kills`` is how many processes the node's kernel killed for want of memory meanwhile. ``reason`` is
+    this node's part of the run's reason.
+    """
+
+    node: int
+    host: str
+    exit_code: int | None = None
+    signal: str | None = None
+    oom_kills: int = 0
+    reason: str | None = None
+
+
+class RankOutcome(Frozen):
+    """How one rank ended, as far as it or its launcher said so; null is what nobody said."""
+
+    node: int
+    rank: int
+    exit_code: int | None = None
+    signal: str | None = None
+    reason: str | None = None
+
+
+class OutcomeRecord(Frozen):
+    """What became of a run, why, when, and by which commands.
+
+    ``reason`` is a sentence for every outcome but ``ok``. ``exit_code`` is the first command's, negative for
+    a signal, null when nothing was started. ``last_step`` is the last step that the program spoke of;
+    ``strays`` is the number of processes that it left behind and that were ended. ``nodes`` and ``ranks`` say the
+    same of each; they are empty in what was written before there were several, and ``ranks`` where no launcher of
+    ours or of others told the ranks apart.
+    """
+
+    schema_name: Literal["trainmark.outcome/1"] = "trainmark.outcome/1"
+    case_id: str
+    repeat: int
+    outcome: Outcome
+    reason: str | None = None
+    exit_code: int | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    duration_s: float | None = None
+    last_step: int | None = None
+    strays: int = 0
+    commands: tuple[str, ...] = ()
+    nodes: tuple[NodeOutcome, ...] = ()
+    ranks: tuple[RankOutcome, ...] = ()

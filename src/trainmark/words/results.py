@@ -1,0 +1,89 @@
+"""The documents of a suite's results: a run, a case over its runs, and all of them in ``results.json``.
+
+The schema's name is ``trainmark.results/1``; docs/file-formats.md describes every field, and which version of it
+added which. A later version only adds fields, or gets another number.
+"""
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any, Literal
+
+from trainmark.words.case import Case
+from trainmark.words.certificate import Certificate
+from trainmark.words.findings import Findings
+from trainmark.words.frozen import Frozen
+from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
+from trainmark.words.outcome import Outcome
+from trainmark.words.suite import Protocol
+
+SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
+
+
+class RunResult(Frozen):
+    """One run: what became of it and, where it is ``ok``, its measurement.
+
+    ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
+    suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
+    is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
+    """
+
+    repeat: int
+    outcome: Outcome
+    reason: str | None
+    started_at: datetime | None
+    duration_s: float | None
+    directory: str
+    log: str | None
+    commands: tuple[str, ...]
+    measurement: Measurement | None
+    suspicions: tuple[Suspicion, ...]
+    parameters: Mapping[str, Any]
+    telemetry: Mapping[str, Any] | None
+    manifest: str | None
+
+
+class CaseResult(Frozen):
+    """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those."""
+
+    id: str
+    case: Case
+    outcome: Outcome
+    reason: str | None
+    estimate: Estimate | None
+    speedup: Speedup | None
+    runs: tuple[RunResult, ...]
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of the throughput, such as ``images/s``."""
+        return next((run.measurement.unit for run in self.runs if run.measurement), None)
+
+
+class Results(Frozen):
+    """A suite's results, with a case for each of its cases. ``complete`` is false when runs are still to come.
+
+    ``certificates`` show which frameworks did equal work, one a model and device; none where one framework
+    was run alone. ``findings`` is what was judged of all this; null in what an older trainmark wrote.
+    """
+
+    schema_name: Literal["trainmark.results/1"] = SCHEMA
+    trainmark_version: str
+    generated_at: datetime
+    suite: str
+    description: str
+    protocol: Protocol
+    command: str
+    complete: bool
+    cases: tuple[CaseResult, ...]
+    manifests: Mapping[str, Mapping[str, Any]]
+    certificates: tuple[Certificate, ...] = ()
+    findings: Findings | None = None
+
+    @property
+    def holds(self) -> bool:
+        """Whether every run is ``ok`` and did what was asked, and frameworks that are compared did equal work."""
+        runs = [run for case in self.cases for run in case.runs]
+        doubts = [doubt for run in runs for doubt in run.suspicions]
+        fine = all(run.outcome is Outcome.OK for run in runs)
+        equal = all(certificate.holds for certificate in self.certificates)
+        return bool(runs) and fine and equal and not any(doubt.about is About.WORK for doubt in doubts)

@@ -1,0 +1,129 @@
+"""The worker's flags: every axis of a case, the recipe, and where the events go; a task adds its own."""
+
+from __future__ import annotations
+
+import argparse
+from typing import List, Sequence
+
+from .flags import count, loss_scale, positive
+from .folders import default_task, find_task, framework_names, task_names, task_of_model
+from .settings import SYNTHETIC, Recipe, Settings
+from .task import Task
+
+PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16")
+SCHEDULES = ("cosine", "step", "constant")
+
+NATIVE = "native"
+"""The collective, and the exchange of gradients, that every framework has: its own."""
+
+
+def parse(arguments: Sequence[str], world_size: int) -> Settings:
+    """Return the settings; a flag that cannot be used ends the program with exit code 2, as argparse does.
+
+    They are of the task's own type. ``world_size`` gives the recipe's learning rate its global batch.
+    """
+    task = _task_of(list(arguments))
+    parser = _parser(task)
+    given = parser.parse_args(list(arguments))
+    if given.warmup_steps < 1:
+        parser.error("--warmup-steps must be at least 1: the first step is never part of the measured window")
+    if given.steps <= given.warmup_steps:
+        parser.error(
+            f"--steps ({given.steps}) must be more than --warmup-steps ({given.warmup_steps}): "
+            "nothing would be left to measure"
+        )
+    learning_rate = given.learning_rate
+    if learning_rate is None:
+        learning_rate = task.learning_rate(given.batch_per_device * world_size)
+    common = Settings(
+        framework=given.framework,
+        task=task.name,
+        model=given.model,
+        precision=given.precision,
+        batch_per_device=given.batch_per_device,
+        compiler=given.compiler,
+        data=given.data,
+        loader=given.loader,
+        loader_workers=given.loader_workers,
+        steps=given.steps,
+        warmup_steps=given.warmup_steps,
+        seed=given.seed,
+        device=given.device,
+        threads=given.threads,
+        events=given.events,
+        memory_limit=given.memory_limit,
+        collective=given.collective,
+        gradients=given.gradients,
+        equivalence=given.equivalence,
+        epoch_samples=given.epoch_samples,
+        recipe=Recipe(
+            learning_rate=learning_rate,
+            momentum=given.momentum,
+            weight_decay=given.weight_decay,
+            schedule=given.schedule,
+            epochs=given.epochs,
+            warmup_epochs=given.warmup_epochs,
+            loss_scale=given.loss_scale,
+        ),
+    )
+    return task.settings(given, common)
+
+
+def _task_of(words: List[str]) -> Task:
+    """Return the task that the words ask for, by its name or by its model, so that its flags can be read."""
+    early = argparse.ArgumentParser(prog="trainmark-worker", add_help=False, allow_abbrev=False)
+    early.add_argument("--task", choices=task_names())
+    early.add_argument("--model")
+    given, _ = early.parse_known_args(words)
+    if given.task is not None:
+        return find_task(given.task)
+    return (task_of_model(given.model) if given.model is not None else None) or default_task()
+
+
+def _parser(task: Task) -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="trainmark-worker",
+        description="Train a model for some steps and write what each of them took.",
+        formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        allow_abbrev=False,
+    )
+    case = parser.add_argument_group("case")
+    case.add_argument(
+        "--framework", choices=framework_names(), required=True, help="the framework that trains"
+    )
+    case.add_argument("--task", choices=task_names(), default=task.name, help="if not given: the model's")
+    case.add_argument("--model", choices=sorted(task.models), default=task.models[0], help="what is trained")
+    case.add_argument("--precision", choices=PRECISIONS, default="fp32", help="fp32 means that TF32 is off")
+    case.add_argument("--batch-per-device", type=positive, default=32, metavar="N", help="samples a rank")
+    case.add_argument("--compiler", default="none", help="a compiler that the framework has")
+    case.add_argument("--data", default=SYNTHETIC, help="synthetic, or what the loader reads")
+    case.add_argument("--loader", default="native", help="what reads and decodes real data")
+    case.add_argument("--loader-workers", type=count, default=2, metavar="N", help="for each rank")
+    case.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto", help="what computes")
+    case.add_argument("--threads", type=count, default=0, metavar="N", help="of this rank; 0: as they are")
+    case.add_argument(
+        "--collective", default=NATIVE, help="what the ranks talk through; native: the framework's"
+    )
+    case.add_argument(
+        "--gradients", default=NATIVE, help="how the ranks average them; native: the framework's usual way"
+    )
+    protocol = parser.add_argument_group("protocol")
+    protocol.add_argument("--steps", type=positive, default=120, metavar="N", help="all, the first included")
+    protocol.add_argument("--warmup-steps", type=count, default=20, metavar="N", help="steps not measured")
+    protocol.add_argument("--seed", type=count, default=0, metavar="N", help="of weights and data")
+    protocol.add_argument("--events", metavar="FILE", help="what rank 0 writes; standard output if not given")
+    protocol.add_argument("--memory-limit", type=positive, metavar="BYTES", help="of this process's data")
+    protocol.add_argument(
+        "--equivalence", metavar="FILE",
+        help="train the three steps in this file (.npz) instead, and write what they computed as the events",
+    )  # fmt: skip
+    recipe = parser.add_argument_group("recipe")
+    recipe.add_argument("--learning-rate", type=float, help="if not given: the task's, by the global batch")
+    recipe.add_argument("--momentum", type=float, default=0.9, help="of SGD")
+    recipe.add_argument("--weight-decay", type=float, default=0.0, help="L2 penalty")
+    recipe.add_argument("--schedule", choices=SCHEDULES, default="constant", help="of the learning rate")
+    recipe.add_argument("--epochs", type=positive, default=1, metavar="N", help="length of the schedule")
+    recipe.add_argument("--warmup-epochs", type=count, default=0, metavar="N", help="of the learning rate")
+    recipe.add_argument("--loss-scale", type=loss_scale, default="dynamic", help="dynamic, or a number")
+    task.add_flags(parser)
+    return parser

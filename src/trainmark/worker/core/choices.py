@@ -1,0 +1,54 @@
+"""What a framework, a device or a launcher offers, and how a run is told that it asked for something else.
+
+All of it raises ``RunError`` (unsupported), before the ranks meet, so that no rank waits for one that has left.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from typing import Iterable, Mapping, Optional, Tuple
+
+from .outcomes import UNSUPPORTED, RunError
+from .place import Place
+
+
+def one_of(framework: str, axis: str, name: str, there: Iterable[str]) -> None:
+    """Raise unless the framework's ``axis`` (loader, compiler, …) has ``name``."""
+    names = list(there)
+    if name not in names:
+        raise RunError(UNSUPPORTED, f"{framework} has no {axis} {name!r}; it has {', '.join(names)}")
+
+
+def require_version(framework: str, version: str, oldest: Tuple[int, ...]) -> None:
+    """Raise for a framework older than ``oldest``; what follows the numbers of a version does not matter."""
+    numbers = re.match(r"\d+(\.\d+)*", version)
+    if numbers is None or tuple(int(part) for part in numbers.group(0).split(".")) < oldest:
+        wanted = ".".join(map(str, oldest))
+        raise RunError(UNSUPPORTED, f"{framework} {wanted} or later is needed; this is {version}")
+
+
+def no_tf32_on_cpu(precision: str, device: str) -> None:
+    """Raise for tf32 on a CPU."""
+    if precision == "tf32" and device == "cpu":
+        raise RunError(UNSUPPORTED, "tf32 needs an NVIDIA GPU: a CPU has no TF32")
+
+
+def own_gpu(
+    framework: str, asked: str, seen: int, place: Place, environment: Mapping[str, str] = os.environ
+) -> Optional[int]:
+    """Return which of the ``seen`` GPUs is this rank's, or None for the CPU; raise if there is none for it.
+
+    Some launchers show each rank its own GPU alone; without such a sign two ranks must not share one.
+    """
+    if asked == "cpu" or (asked == "auto" and not seen):
+        return None
+    if not seen:
+        raise RunError(UNSUPPORTED, f"cuda was asked for, but {framework} sees no CUDA device here")
+    if place.local_rank < seen:
+        return place.local_rank
+    if seen == 1 and "CUDA_VISIBLE_DEVICES" in environment:
+        return 0
+    raise RunError(
+        UNSUPPORTED, f"local rank {place.local_rank} has no GPU: {framework} sees {seen} on this node"
+    )

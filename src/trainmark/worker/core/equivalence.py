@@ -1,0 +1,139 @@
+"""Shows what a training step really is, so that it can be compared with that of another framework.
+
+The input (.npz) holds initial weights by the names that the frameworks share, and the arrays of the batch: a task's
+``Check`` says which. For each of ``STEPS`` steps the batch is first *observed*: forward and backward, no update. Then
+the weights of before are loaded again and the step is done by ``Training.step``, the function that is timed. From the
+weights before and after it, and the observed gradients, follow the conventions that cannot be seen from outside:
+with u the update, w the weights, g the gradient, l the learning rate, d the decay, m the momentum,
+
+    u_0 = l_0 (g_0 + d w_0)             a parameter that does not decay gives l_0, the others d
+    u_1 = l_1 (m v + g_1 + d w_1)       with v = u_0 / l_0, gives l_1 m
+
+Nothing of this is taken from what the worker says of itself. Sums are in float64.
+
+A compiled step is not looked into: what a compiler makes of a network has no layers that could be asked. It is
+done, three times, by the function that is timed, and what it does to the weights and the running statistics is told;
+that is compared with the same framework's step without a compiler.
+"""
+
+from __future__ import annotations
+
+import zlib
+from typing import Any, Dict, List, Mapping
+
+from .settings import Settings
+from .task import Check
+from .training import Observation, Training
+
+SCHEMA = "trainmark.equivalence/1"
+STEPS = 3
+OBSERVED = "none"
+"""The compiler with which a step can be looked into: no compiler."""
+
+
+def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
+    """Train ``STEPS`` steps on the input of ``settings.equivalence``; return what was seen, ready for JSON.
+
+    Raises OSError or ValueError when the input cannot be read.
+    """
+    import numpy as np
+
+    assert settings.equivalence is not None
+    with np.load(settings.equivalence) as given:
+        arrays = {name: given[name] for name in given.files}
+    check, is_trainable = training.task.check(settings), training.task.is_trainable
+    missing = [name for name in check.inputs if name not in arrays]
+    if missing:
+        raise ValueError(f"{settings.equivalence} has no {missing[0]}")
+    batch, shapes = [arrays.pop(name) for name in check.inputs], check.shapes
+    wrong = [name for name, shape in shapes.items() if name not in arrays or arrays[name].shape != shape]
+    if wrong:
+        raise ValueError(f"{settings.equivalence} has no weights of this model for {wrong[0]}")
+
+    training.load_weights(arrays)
+    training.set_batch(*batch)
+    names = [name for name in shapes if is_trainable(name)]
+    before = training.read_weights()
+    steps: List[Dict[str, Any]] = []
+    updates: List[Mapping[str, Any]] = []
+    layers: Dict[str, Any] = {}
+    for index in range(STEPS):
+        seen = training.observe() if settings.compiler == OBSERVED else None
+        if seen is not None:
+            training.load_weights(before)
+        training.step(index)
+        training.synchronize()
+        after = training.read_weights()
+        updates.append({name: _double(before[name]) - _double(after[name]) for name in names})
+        done: Dict[str, Any] = {
+            "updates": {name: _sketch(name, updates[-1][name]) for name in names},
+            "statistics": {
+                name: _sketch(name, check.statistic(_double(before[name]), _double(after[name])))
+                for name in shapes
+                if not is_trainable(name)
+            },
+        }
+        if seen is not None:
+            done.update(_passes(seen, check, names), moments=_moments(before, seen.gradients, updates, names))
+            layers = layers or check.layers(seen)
+        steps.append(done)
+        before = after
+    return {
+        "schema": SCHEMA,
+        "framework": settings.framework,
+        "model": settings.model,
+        **check.facts,
+        # The framework's own count, not that of the names that it was asked for.
+        "parameters": training.describe()["parameters"],
+        "steps": steps,
+        "step_losses": training.losses()[:STEPS],
+        **layers,
+    }
+
+
+def _passes(seen: Observation, check: Check, names: List[str]) -> Dict[str, Any]:
+    """Return what a forward and a backward pass gave."""
+    return {
+        "loss": float(seen.loss),
+        **check.outputs(seen),
+        "gradients": {name: _sketch(name, seen.gradients[name]) for name in names},
+    }
+
+
+def _double(array: Any) -> Any:
+    import numpy as np
+
+    return np.asarray(array, np.float64)
+
+
+def _sketch(name: str, array: Any) -> Dict[str, float]:
+    """Return the norm of an array and its sum with pseudo-random signs, which tells arrays of one norm apart."""
+    import numpy as np
+
+    values = _double(array).ravel()
+    signs = np.random.RandomState(zlib.crc32(name.encode())).randint(0, 2, values.size) * 2 - 1
+    return {"norm": float(np.sqrt(values @ values)), "signed_sum": float(values @ signs)}
+
+
+def _moments(
+    weights: Mapping[str, Any],
+    gradients: Mapping[str, Any],
+    updates: List[Mapping[str, Any]],
+    names: List[str],
+) -> Dict[str, Dict[str, float]]:
+    """Return the inner products from which learning rate, decay and momentum are solved, by parameter.
+
+    u: this step's update; p: that of the step before (zero for the first); g: gradient; w: weights before.
+    """
+    moments: Dict[str, Dict[str, float]] = {}
+    for name in names:
+        vectors = {
+            "u": updates[-1][name].ravel(),
+            "g": _double(gradients[name]).ravel(),
+            "w": _double(weights[name]).ravel(),
+        }
+        if len(updates) > 1:
+            vectors["p"] = updates[-2][name].ravel()
+        keys = sorted(vectors)
+        moments[name] = {a + b: float(vectors[a] @ vectors[b]) for i, a in enumerate(keys) for b in keys[i:]}
+    return moments

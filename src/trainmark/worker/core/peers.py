@@ -1,0 +1,231 @@
+"""A plain connection between rank 0 and every other rank, beside a framework's own collectives.
+
+Some have no barrier that ends when a rank dies, exchange no 64-bit numbers, or tell nobody that another rank is gone,
+or tell it only after half a minute. A closed connection tells it at once.
+"""
+
+from __future__ import annotations
+
+import json
+import queue
+import socket
+import threading
+import time
+from typing import Any, Callable, Dict, List, Optional
+
+from .outcomes import FAILED, RunError
+from .place import Place
+from .ranks import Ranks
+
+MEET_S = 600.0
+"""How long a rank waits for the others to start."""
+
+PORT_OFFSET = 1
+"""After the rendezvous port, which is that of a framework's scheduler."""
+
+
+class Peers(Ranks):
+    """All ranks of the run; every method does the obvious thing when there is no other rank."""
+
+    def __init__(self, place: Place, on_lost: Callable[[RunError], None]) -> None:
+        """Connect to rank 0, or wait for all others there; ``on_lost`` is called in another thread.
+
+        Raises ``RunError`` (failed) when they do not come within ten minutes.
+        """
+        super().__init__(place)
+        self._on_lost = on_lost
+        self._leaving = False
+        self._links: Dict[int, _Link] = {}
+        if place.world_size == 1:
+            return
+        self.backend = "tcp"
+        deadline = time.monotonic() + MEET_S
+        try:
+            if place.rank == 0:
+                self._accept(deadline)
+            else:
+                self._links[0] = self._watch(0, _connect(place, deadline))
+                self._links[0].send(place.rank)
+        except OSError as error:
+            raise RunError(
+                FAILED, f"lost contact with another rank: they did not meet ({error})", peer_lost=True
+            ) from error
+
+    def counted(self) -> int:
+        """Return the ranks that answer."""
+        return len(self.gather(None))
+
+    def gather(self, value: Any) -> List[Any]:
+        """Return what every rank gave, by rank; anything that JSON can hold."""
+        if not self._links:
+            return [value]
+        if self.place.rank > 0:
+            self._links[0].send(value)
+            return list(self._links[0].receive())
+        values = [value, *(self._links[rank].receive() for rank in sorted(self._links))]
+        for link in self._links.values():
+            link.send(values)
+        return values
+
+    def barrier(self) -> None:
+        """Wait for every rank."""
+        self.gather(None)
+
+    def run(self, blocking: Callable[[], Any]) -> Any:
+        """Return what ``blocking`` returns; raise ``RunError`` (failed) if a rank is lost in the meantime.
+
+        It runs in a thread of its own, because nothing can interrupt a thread that waits in C++.
+        """
+        answers: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+        for link in self._links.values():
+            link.also_tell(answers)
+
+        def work() -> None:
+            try:
+                answers.put((True, blocking()))
+            except Exception as error:
+                answers.put((False, error))
+
+        threading.Thread(target=work, daemon=True).start()
+        answer = answers.get()
+        for link in self._links.values():
+            link.also_tell(None)
+        if isinstance(answer, RunError):
+            raise answer
+        good, value = answer
+        if not good:
+            raise value
+        return value
+
+    def leave(self) -> None:
+        """Close the connections once every rank wants to."""
+        self._leaving = True
+        self.barrier()
+        for link in self._links.values():
+            link.close()
+
+    def _accept(self, deadline: float) -> None:
+        assert self.place.address is not None
+        with socket.create_server((self.place.address, _port(self.place)), backlog=1024) as server:
+            while len(self._links) < self.place.world_size - 1:
+                server.settimeout(max(deadline - time.monotonic(), 0.001))
+                connection, _ = server.accept()
+                connection.settimeout(None)
+                link = _Link(connection)
+                rank = link.hello()
+                if rank is not None and 0 < rank < self.place.world_size and rank not in self._links:
+                    self._links[rank] = link
+                else:
+                    link.close()
+        for rank, link in self._links.items():
+            link.listen(rank, self._lost)
+
+    def _watch(self, rank: int, connection: socket.socket) -> _Link:
+        link = _Link(connection)
+        link.listen(rank, self._lost)
+        return link
+
+    def _lost(self, problem: RunError) -> None:
+        if not self._leaving:
+            self._on_lost(problem)
+
+
+class _Link:
+    """One connection: lines of JSON, read by a thread, so that its end is noticed at once."""
+
+    def __init__(self, connection: socket.socket) -> None:
+        """Take the socket; it also notices a host that vanished without a word."""
+        for option, seconds in (("TCP_KEEPIDLE", 20), ("TCP_KEEPINTVL", 5), ("TCP_KEEPCNT", 3)):
+            if hasattr(socket, option):
+                connection.setsockopt(socket.IPPROTO_TCP, getattr(socket, option), seconds)
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self._connection = connection
+        self._lines = connection.makefile("rb")
+        self._received: "queue.SimpleQueue[Any]" = queue.SimpleQueue()
+        self._also: Optional["queue.SimpleQueue[Any]"] = None
+        self._problem: Optional[RunError] = None
+
+    def hello(self) -> Optional[int]:
+        """Return the first line's number, or None if whoever connected is no rank of ours."""
+        self._connection.settimeout(5)
+        try:
+            rank = json.loads(self._lines.readline(64))
+        except (OSError, ValueError):
+            return None
+        self._connection.settimeout(None)
+        return rank if isinstance(rank, int) else None
+
+    def listen(self, rank: int, lost: Callable[[RunError], None]) -> None:
+        """Start to read what ``rank`` sends; call ``lost`` when it stops."""
+
+        def read() -> None:
+            try:
+                for line in self._lines:
+                    self._received.put(json.loads(line))
+            except (OSError, ValueError):
+                pass
+            problem = RunError(
+                FAILED, f"lost contact with another rank: rank {rank} has gone", peer_lost=True
+            )
+            self._problem = problem
+            self._received.put(problem)
+            if self._also is not None:
+                self._also.put(problem)
+            lost(problem)
+
+        threading.Thread(target=read, daemon=True).start()
+
+    def also_tell(self, answers: "Optional[queue.SimpleQueue[Any]]") -> None:
+        """Put the end of the connection there as well."""
+        self._also = answers
+        if answers is not None and self._problem is not None:
+            answers.put(self._problem)
+
+    def send(self, value: Any) -> None:
+        """Send a value; if nobody is there any more, the reader says it."""
+        try:
+            self._connection.sendall(json.dumps(value).encode() + b"\n")
+        except OSError:
+            return
+
+    def receive(self) -> Any:
+        """Return the next value; raise ``RunError`` (failed) if the other rank is gone."""
+        value = self._received.get()
+        if isinstance(value, RunError):
+            self._received.put(value)
+            raise value
+        return value
+
+    def close(self) -> None:
+        """End the connection."""
+        try:
+            self._connection.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            return
+        finally:
+            self._lines.close()
+            self._connection.close()
+
+
+def _port(place: Place) -> int:
+    assert place.port is not None
+    return place.port + PORT_OFFSET
+
+
+def _connect(place: Place, deadline: float) -> socket.socket:
+    """Return a connection to rank 0, which may not be there yet."""
+    assert place.address is not None
+    while True:
+        try:
+            connection = socket.create_connection((place.address, _port(place)), timeout=5)
+        except OSError:
+            if time.monotonic() > deadline:
+                raise
+        else:
+            # TCP lets a socket of this host meet itself, when its own port happens to be the one that it asks for.
+            if connection.getsockname() != connection.getpeername():
+                connection.settimeout(None)
+                return connection
+            connection.close()
+        time.sleep(0.1)

@@ -1,0 +1,198 @@
+"""The worker from its flags to its exit code: open, measure, gather, write; and every way in which that can fail.
+
+Exit codes: 0 the run is whole; 2 the flags or the launcher's variables cannot be used; 3 any other outcome than
+``ok``, whose sentence stands in the events and on standard error; 128 + n ended by signal n.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sys
+import threading
+import traceback
+from pathlib import Path
+from typing import Any, Callable, Optional, Sequence
+
+from . import report
+from .arguments import NATIVE, parse
+from .choices import one_of
+from .events import PARAMETER, EventWriter
+from .folders import import_framework, import_trainer
+from .outcomes import FAILED, OOM, RunError, first_sentence
+from .place import Place, place_from
+from .settings import Settings
+from .signals import exit_when_told
+from .training import Training
+from .window import measure
+
+EXIT_USAGE = 2
+EXIT_STOPPED = 3
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Run the worker and return its exit code; after a failure the process ends here, without clean-up.
+
+    A failed rank must not wait for the others in a collective's destructor, so it leaves by ``os._exit``.
+    """
+    try:
+        place = place_from()
+    except ValueError as error:
+        print(f"trainmark-worker: {error}", file=sys.stderr)
+        return EXIT_USAGE
+    settings = parse(arguments, place.world_size)
+    exit_when_told(place.rank)
+    if settings.threads:
+        # OpenMP reads it once, when a framework loads it; some frameworks have no other way.
+        os.environ["OMP_NUM_THREADS"] = str(settings.threads)
+    framework: Any = None
+    events: Optional[EventWriter] = None
+    ending = threading.Lock()
+
+    def end(stopped: RunError) -> None:
+        # Never released: the first word is the last one.
+        ending.acquire()
+        _say(stopped, settings, place, events)
+        for child in multiprocessing.active_children():
+            child.terminate()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_STOPPED)
+
+    _let_threads_end_the_run(end)
+    try:
+        events = _open_events(settings.events) if place.rank == 0 else None
+        framework = import_framework(settings.framework)
+        trainer = import_trainer(framework, settings.framework, settings.task)
+        if settings.memory_limit is not None:
+            limit_memory(settings.memory_limit)
+        collectives = getattr(framework, "COLLECTIVES", (NATIVE,))
+        one_of(settings.framework, "collective", settings.collective, collectives)
+        exchanges = getattr(framework, "GRADIENTS", (NATIVE,))
+        one_of(settings.framework, "exchange of gradients", settings.gradients, exchanges)
+        _run(settings, place, trainer, events)
+    except Exception as error:
+        end(_stopped_by(error, framework))
+    return 0
+
+
+def _let_threads_end_the_run(end: Callable[[RunError], None]) -> None:
+    """Let a ``RunError`` that a thread raises end the run: the main thread may be waiting in C++ for a lost rank."""
+    default = threading.excepthook
+
+    def told(failure: Any) -> None:
+        if isinstance(failure.exc_value, RunError):
+            end(failure.exc_value)
+        default(failure)
+
+    threading.excepthook = told
+
+
+def limit_memory(limit_bytes: int) -> None:
+    """Let allocations fail once this process's private writable memory would exceed ``limit_bytes``.
+
+    RLIMIT_DATA, not RLIMIT_AS: address space that is only reserved or that maps a library is not memory. It is set
+    after the framework was imported, because a library that gets no memory while it loads often just crashes.
+    """
+    import resource
+
+    resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
+
+
+def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventWriter]) -> None:
+    training: Training = trainer.open_training(settings, place)
+    if settings.equivalence is not None:
+        _observe(training, settings, events)
+        return
+    global_batch = settings.batch_per_device * place.world_size
+
+    def after_first_step() -> None:
+        actual = training.actual()
+        if events is not None:
+            events.write(
+                PARAMETER, report.parameters(settings, training.task, place, training.describe(), actual)
+            )
+
+    def beat(done: int) -> None:
+        print(f"step {done}/{settings.steps}", flush=True)
+
+    if events is not None:
+        print("first step", flush=True)
+    timeline = measure(
+        training,
+        settings.steps,
+        settings.warmup_steps,
+        after_first_step,
+        beat if events is not None else None,
+    )
+    losses = training.losses()
+    own = report.RankTotals(
+        window_ns=timeline.window_ns,
+        samples=settings.batch_per_device * (settings.steps - settings.warmup_steps),
+        peak_memory_bytes=training.peak_memory_bytes(),
+        digest=training.digest(),
+        compiled_in_window=report.UNSEEN
+        if timeline.compiled_in_window is None
+        else timeline.compiled_in_window,
+    )
+    ranks = [report.RankTotals(*values) for values in training.gather(own)]
+    if events is not None:
+        waits = training.data_waits_s
+        events.write_all(
+            report.step_events(settings, timeline, losses, waits, training.epoch_samples, global_batch)
+        )
+        memory_of = str(training.describe()["peak_memory_of"])
+        events.write([], report.summary(settings, training.task, timeline, ranks, losses, memory_of))
+    training.close()
+
+
+def _observe(training: Training, settings: Settings, events: Optional[EventWriter]) -> None:
+    from .equivalence import observe_training
+
+    try:
+        seen = observe_training(training, settings)
+    except (OSError, ValueError) as error:
+        raise RunError(FAILED, f"the equivalence input cannot be used: {first_sentence(error)}") from error
+    if events is not None:
+        described = training.describe()
+        events.write(PARAMETER, {**described, "actual": training.actual()})
+        events.write([], {"outcome": "ok", "equivalence": seen})
+    training.close()
+
+
+def _open_events(path: Optional[str]) -> EventWriter:
+    if path is None:
+        return EventWriter(sys.stdout)
+    try:
+        return EventWriter(Path(path).open("w", encoding="utf-8"))
+    except OSError as error:
+        raise RunError(FAILED, f"cannot write the events to {path}: {error.strerror}") from error
+
+
+def _stopped_by(error: Exception, framework: Any) -> RunError:
+    if isinstance(error, RunError):
+        return error
+    known = framework.stopped_by(error) if framework is not None else None
+    if known is not None:
+        return known
+    traceback.print_exc()
+    if isinstance(error, MemoryError):
+        return RunError(OOM, "the host could not allocate memory")
+    return RunError(FAILED, first_sentence(error))
+
+
+def _say(stopped: RunError, settings: Settings, place: Place, events: Optional[EventWriter]) -> None:
+    """Write the outcome as an event (a rank other than 0 into a file of its own) and as a line on stderr."""
+    data = {"outcome": stopped.outcome, "reason": stopped.reason, "rank": place.rank}
+    if stopped.peer_lost:
+        data["peer_lost"] = True
+    try:
+        if events is None and place.rank > 0 and settings.events is not None:
+            events = _open_events(f"{settings.events}.rank{place.rank}")
+        if events is not None:
+            events.write([], data)
+    except (OSError, RunError) as error:
+        print(
+            f"trainmark-worker: rank {place.rank}: the outcome is not in the events: {error}", file=sys.stderr
+        )
+    print(f"trainmark-worker: rank {place.rank}: {stopped}", file=sys.stderr)

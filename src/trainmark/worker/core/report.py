@@ -1,0 +1,156 @@
+"""Turns what the ranks saw into events: the parameters, one line a step, and the summary."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from .events import SCHEMA, Step
+from .place import Place
+from .settings import Settings
+from .task import Task
+from .window import Timeline
+
+UNSEEN = -1
+
+
+class RankTotals(NamedTuple):
+    """One rank's part of the result, as whole numbers, so that ranks can exchange it.
+
+    ``compiled_in_window`` is ``UNSEEN`` where a framework does not show its compilations.
+    """
+
+    window_ns: int
+    samples: int
+    peak_memory_bytes: int
+    digest: int
+    compiled_in_window: int
+
+
+def parameters(
+    settings: Settings, task: Task, place: Place, description: Mapping[str, Any], actual: Mapping[str, Any]
+) -> Dict[str, Any]:
+    """Return the data of the PARAMETER event: what was asked for, and under ``actual`` what it really was.
+
+    ``work`` is that of one step of all ranks, by counter.
+    """
+    global_batch = settings.batch_per_device * place.world_size
+    asked = {
+        "schema": SCHEMA,
+        "framework": settings.framework,
+        "task": settings.task,
+        "model": settings.model,
+        "precision": settings.precision,
+        "compiler": settings.compiler,
+        "data": settings.data,
+        "loader": None if settings.synthetic else settings.loader,
+        "loader_workers": None if settings.synthetic else settings.loader_workers,
+        "batch_per_device": settings.batch_per_device,
+        "world_size": place.world_size,
+        "global_batch": global_batch,
+        "steps": settings.steps,
+        "warmup_steps": settings.warmup_steps,
+        "seed": settings.seed,
+        "memory_limit_bytes": settings.memory_limit,
+        "work": task.work(settings, global_batch),
+        "unit": task.unit,
+    }
+    optimizer = {**description["optimizer"], **_recipe(settings), **task.recipe(settings)}
+    return {**asked, **description, "optimizer": optimizer, "actual": dict(actual)}
+
+
+def _recipe(settings: Settings) -> Dict[str, Any]:
+    recipe = settings.recipe
+    return {
+        "learning_rate": recipe.learning_rate,
+        "schedule": recipe.schedule,
+        "epochs": recipe.epochs,
+        "warmup_epochs": recipe.warmup_epochs,
+        "momentum": recipe.momentum,
+        "weight_decay": recipe.weight_decay,
+    }
+
+
+def step_events(
+    settings: Settings,
+    timeline: Timeline,
+    losses: List[float],
+    data_waits_s: List[float],
+    epoch_samples: int,
+    global_batch: int,
+) -> List[Tuple[Step, Mapping[str, Any], float]]:
+    """Return one event a step, dated with the time at which the step was done."""
+    events: List[Tuple[Step, Mapping[str, Any], float]] = []
+    done_at = timeline.first_step_at
+    for index, step_s in enumerate(timeline.step_s):
+        done_at = timeline.window_at + step_s if index == settings.warmup_steps else done_at + step_s
+        data: Dict[str, Any] = {"phase": _phase(index, settings.warmup_steps), "step_time_s": step_s}
+        data.update(_loss(losses[index]))
+        data["data_wait_s"] = data_waits_s[index]
+        events.append(([index * global_batch // epoch_samples, index], data, done_at))
+    return events
+
+
+def summary(
+    settings: Settings,
+    task: Task,
+    timeline: Timeline,
+    ranks: List[RankTotals],
+    losses: List[float],
+    memory_of: str,
+) -> Dict[str, Any]:
+    """Return the data of the last event. Throughput is all ranks' headline work over the slowest rank's window."""
+    window_s = max(rank.window_ns for rank in ranks) / 1e9
+    samples = sum(rank.samples for rank in ranks)
+    work = task.work(settings, samples)
+    agree = len({rank.digest for rank in ranks}) == 1
+    compiled = [rank.compiled_in_window for rank in ranks]
+    return {
+        "outcome": "ok",
+        "throughput": work[task.headline] / window_s,
+        "unit": task.unit,
+        "work": work,
+        "samples": samples,
+        "window_s": window_s,
+        "window_at": timeline.window_at,
+        "world_size": len(ranks),
+        "rank_windows_s": [rank.window_ns / 1e9 for rank in ranks],
+        "rank_samples": [rank.samples for rank in ranks],
+        "first_step_s": timeline.first_step_s,
+        "compile_s": timeline.compile_s,
+        "compiled_in_window": [None if count == UNSEEN else count for count in compiled],
+        "peak_memory_bytes": [rank.peak_memory_bytes for rank in ranks],
+        "peak_memory_of": memory_of,
+        "ranks_agree": agree,
+        "suspect": _suspicions(ranks, losses, agree),
+    }
+
+
+def _suspicions(ranks: List[RankTotals], losses: List[float], agree: bool) -> List[Dict[str, str]]:
+    found: List[Tuple[str, str]] = []
+    first = first_not_finite(losses)
+    if first is not None:
+        found.append(("loss-not-finite", f"The loss of step {first} is {losses[first]}."))
+    if not agree:
+        found.append(("ranks-disagree", "The ranks hold different parameters after the window."))
+    late = [index for index, rank in enumerate(ranks) if rank.compiled_in_window > 0]
+    if late:
+        found.append(
+            ("compiled-in-window", f"Ranks {late} compiled again in the window: too little warm-up.")
+        )
+    return [{"code": code, "sentence": sentence} for code, sentence in found]
+
+
+def first_not_finite(losses: List[float]) -> Optional[int]:
+    """Return the first step whose loss is NaN or infinite, or None."""
+    return next((index for index, loss in enumerate(losses) if not math.isfinite(loss)), None)
+
+
+def _phase(index: int, warmup_steps: int) -> str:
+    if index == 0:
+        return "first_step"
+    return "warmup" if index < warmup_steps else "measured"
+
+
+def _loss(loss: float) -> Dict[str, Any]:
+    return {"loss": loss} if math.isfinite(loss) else {"loss": None, "loss_finite": False}

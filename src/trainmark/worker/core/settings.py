@@ -1,0 +1,59 @@
+"""One run as it was asked for: what every task has. A task adds fields of its own in a subclass."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+SYNTHETIC = "synthetic"
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How the weights are updated. ``learning_rate`` is the rate after the warm-up epochs.
+
+    ``loss_scale`` is None for dynamic loss scaling; it is used by the fp16 precisions alone.
+    """
+
+    learning_rate: float
+    momentum: float
+    weight_decay: float
+    schedule: str
+    epochs: int
+    warmup_epochs: int
+    loss_scale: Optional[float]
+
+
+@dataclass(frozen=True)
+class Settings:
+    """One run as it was asked for. ``steps`` counts every step, the first and the warm-up included.
+
+    ``epoch_samples`` is the length of an epoch of made-up samples.
+    """
+
+    framework: str
+    task: str
+    model: str
+    precision: str
+    batch_per_device: int
+    compiler: str
+    data: str
+    loader: str
+    loader_workers: int
+    steps: int
+    warmup_steps: int
+    seed: int
+    device: str
+    threads: int
+    events: Optional[str]
+    memory_limit: Optional[int]
+    collective: str
+    gradients: str
+    equivalence: Optional[str]
+    epoch_samples: int
+    recipe: Recipe
+
+    @property
+    def synthetic(self) -> bool:
+        """Whether the samples are made up on the device instead of read."""
+        return self.data == SYNTHETIC

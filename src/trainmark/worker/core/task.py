@@ -1,0 +1,91 @@
+"""What a task says of itself: its models, flags and units of work, its made-up inputs, and its check of equal work."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Tuple
+
+from .settings import Settings
+
+
+class Check(NamedTuple):
+    """What the check of equal work has to know of a task, for one model; see ``equivalence.py``."""
+
+    shapes: Mapping[str, Tuple[int, ...]]
+    """The shape of every trainable parameter and running statistic, by the names that all frameworks share."""
+
+    inputs: Tuple[str, ...]
+    """The names of the batch's arrays, in the order in which ``Training.set_batch`` takes them."""
+
+    statistic: Callable[[Any, Any], Any]
+    """From a running statistic before and after a step: the batch's own that moved it."""
+
+    facts: Mapping[str, Any]
+    """What is told of the settings, ready for JSON."""
+
+    layers: Callable[[Any], Dict[str, Any]]
+    """From the first step's ``Observation``: what the layers are and did, ready for JSON."""
+
+    outputs: Callable[[Any], Dict[str, Any]]
+    """From each step's ``Observation``: what came out of the network, ready for JSON."""
+
+
+class Task:
+    """One kind of training. A folder of ``tasks`` has one as ``TASK`` in its ``__init__.py``."""
+
+    name: str
+    """That of the folder, with ``-`` for ``_``."""
+
+    models: Sequence[str]
+    """What can be trained; the first one if nothing else is asked for."""
+
+    headline: str
+    """The counter of work by which throughput is counted."""
+
+    @property
+    def unit(self) -> str:
+        """Return the unit of throughput."""
+        return f"{self.headline}/s"
+
+    def add_flags(self, parser: argparse.ArgumentParser) -> None:
+        """Add the task's own flags, and set the defaults of the recipe.
+
+        Something must set ``epoch_samples``, the length of an epoch of made-up samples.
+        """
+        raise NotImplementedError
+
+    def learning_rate(self, global_batch: int) -> float:
+        """Return the recipe's learning rate for the samples of one step of all ranks."""
+        raise NotImplementedError
+
+    def settings(self, _given: argparse.Namespace, common: Settings) -> Settings:
+        """Return the settings with those of the task's own flags; the type that the frameworks' workers get."""
+        return common
+
+    def work(self, settings: Settings, samples: int) -> Dict[str, int]:
+        """Return the work in so many samples, by counter."""
+        raise NotImplementedError
+
+    def parameters(self, settings: Settings, epoch_samples: int) -> Dict[str, Any]:
+        """Return what the PARAMETER event says of the task's own settings."""
+        raise NotImplementedError
+
+    def recipe(self, _settings: Settings) -> Dict[str, Any]:
+        """Return what the PARAMETER event says of the recipe beside what all tasks have in it."""
+        return {}
+
+    def asked(self, _settings: Settings) -> Dict[str, Any]:
+        """Return what ``Training.seen`` must have seen of the task's own, by key."""
+        return {}
+
+    def synthetic(self, settings: Settings, rank: int) -> Tuple[Any, ...]:
+        """Return a rank's made-up batch, the same in every framework: numpy's, as ``Training.set_batch`` has it."""
+        raise NotImplementedError
+
+    def is_trainable(self, _name: str) -> bool:
+        """Return whether a shared name is that of a parameter, and not of a running statistic."""
+        return True
+
+    def check(self, settings: Settings) -> Check:
+        """Return the task's part of the check of equal work."""
+        raise NotImplementedError

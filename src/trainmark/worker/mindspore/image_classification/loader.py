@@ -1,0 +1,130 @@
+"""``native``: MindSpore's data engine reads, decodes, crops, flips and normalises in threads of its own."""
+
+from __future__ import annotations
+
+from collections import deque
+from pathlib import Path
+from typing import Any, Deque, Iterator, Optional, Tuple
+
+import mindspore.dataset as ds
+import numpy as np
+from mindspore.dataset import vision
+from mindspore.dataset.vision import Inter
+
+from ...core.choices import one_of
+from ...core.feed import Feed
+from ...core.outcomes import FAILED, RunError
+from ...core.place import Place
+from ...tasks.image_classification.decoding import is_cut_off
+from ...tasks.image_classification.images import Dealer, ImageList, read_images
+from ...tasks.image_classification.normalisation import DEVIATION, MEAN
+from ...tasks.image_classification.settings import ImageSettings
+
+LOADERS = ("native",)
+
+PREFETCH = 4
+"""Rows (images, and behind the batching whole batches) that each queue of the pipeline holds."""
+
+KEPT_PATHS = 100_000
+
+
+def open_loader(settings: ImageSettings, place: Place) -> Feed:
+    """Return the feed of the loader that was asked for; raise ``RunError`` if MindSpore has none of that name."""
+    one_of("MindSpore", "loader", settings.loader, LOADERS)
+    return NativeFeed(settings, place)
+
+
+class Files:
+    """What the pipeline starts from: the bytes of each image and its label, in the order of the ``Dealer``."""
+
+    def __init__(self, images: ImageList, dealer: Dealer) -> None:
+        """Take the images, and the order in which this rank uses them."""
+        self._images, self._dealer = images, dealer
+        self.read: Deque[str] = deque(maxlen=KEPT_PATHS)
+        self.stopped: Optional[RunError] = None
+
+    def __iter__(self) -> Iterator[Tuple[Any, Any]]:
+        """Yield images without end; keep what went wrong, since the pipeline passes on nothing but a text."""
+        for draws in self._dealer:
+            for draw in draws:
+                path = self._images.paths[draw.image]
+                self.read.append(path)
+                try:
+                    data = _read(path)
+                except RunError as stopped:
+                    self.stopped = stopped
+                    raise
+                yield data, np.int32(self._images.labels[draw.image])
+
+
+class NativeFeed(Feed):
+    """The pipeline of one rank: one thread of Python reads files, ``loader_workers`` of the engine's do the rest."""
+
+    decoder = "mindspore.dataset"
+
+    def __init__(self, settings: ImageSettings, place: Place) -> None:
+        """Start the pipeline."""
+        images = read_images(settings.data, settings.classes)
+        self.epoch_samples = len(images.paths)
+        self.workers = max(1, settings.loader_workers)
+        batch = settings.batch_per_device
+        self._files = Files(
+            images, Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed)
+        )
+        ds.config.set_seed(settings.seed + place.rank)
+        ds.config.set_prefetch_size(PREFETCH)
+        pipeline = ds.GeneratorDataset(self._files, ["image", "label"], shuffle=False)
+        pipeline = pipeline.map(
+            [
+                vision.RandomCropDecodeResize(
+                    settings.image_size, scale=(0.08, 1.0), ratio=(3 / 4, 4 / 3), interpolation=Inter.LINEAR
+                ),
+                vision.RandomHorizontalFlip(0.5),
+                vision.Normalize([255 * mean for mean in MEAN], [255 * deviation for deviation in DEVIATION]),
+                vision.HWC2CHW(),
+            ],
+            input_columns=["image"],
+            num_parallel_workers=self.workers,
+        )
+        self._pipeline = pipeline.batch(batch, drop_remainder=True)
+        self._iterator = self._pipeline.create_tuple_iterator(num_epochs=1, do_copy=False)
+        self._batches = iter(self._iterator)
+        # With the first batch its threads start, so that they are known before those that compute are bound.
+        self._first: Any = self._fetch()
+
+    def next(self) -> Tuple[Any, Any]:
+        """Wait for the pipeline; raise ``RunError``, naming the file, for an image that cannot be used."""
+        first, self._first = self._first, None
+        return self._fetch() if first is None else first
+
+    def _fetch(self) -> Any:
+        try:
+            return tuple(self.timed(self._batches.__next__))
+        except RuntimeError as error:
+            raise self._files.stopped or _culprit(self._files.read) or error from error
+
+    def close(self) -> None:
+        """End the pipeline's threads."""
+        self._iterator.stop()
+
+
+def _read(path: str) -> Any:
+    """Return a file's bytes; a JPEG without its end marker would be decoded with its rest in grey."""
+    try:
+        data = Path(path).read_bytes()
+    except OSError as error:
+        raise RunError(FAILED, f"cannot read {path}: {error.strerror}") from error
+    if is_cut_off(data):
+        raise RunError(FAILED, f"{path} cannot be decoded: it has no end-of-image marker")
+    return np.frombuffer(data, np.uint8)
+
+
+def _culprit(paths: "Deque[str]") -> Optional[RunError]:
+    """Return what is wrong with the first file that cannot be decoded: the pipeline's error names none."""
+    decode = vision.Decode()
+    for path in dict.fromkeys(paths):
+        try:
+            decode(np.fromfile(path, np.uint8))
+        except (RuntimeError, ValueError, TypeError):
+            return RunError(FAILED, f"{path} cannot be decoded: it is no image that MindSpore can read")
+    return None

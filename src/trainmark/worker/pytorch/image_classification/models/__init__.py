@@ -1,0 +1,27 @@
+"""The networks, by the names that the ``model`` axis uses."""
+
+from __future__ import annotations
+
+from typing import Callable, Dict
+
+from torch import nn
+
+from ....tasks.image_classification.architectures import ARCHITECTURES
+from .mobilenet import MobileNetV1
+from .resnet import ResNet50
+
+MODELS: Dict[str, Callable[[int], nn.Module]] = {"resnet50_v1.5": ResNet50, "mobilenet_v1": MobileNetV1}
+
+
+def build_model(name: str, classes: int) -> nn.Module:
+    """Return the network with fresh weights in FP32; its number of parameters is asserted."""
+    model = MODELS[name](classes)
+    expected = ARCHITECTURES[name].parameters(classes)
+    found = count_parameters(model)
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return model
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Return the number of trainable parameters."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

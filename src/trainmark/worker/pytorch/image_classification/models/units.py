@@ -1,0 +1,25 @@
+"""A convolution and its batch norm, from the description that all frameworks share."""
+
+from __future__ import annotations
+
+from typing import List
+
+from torch import nn
+
+from ....tasks.image_classification.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, Convolution
+
+
+def convolution(description: Convolution) -> List[nn.Module]:
+    """Return the convolution and its norm; weights are normal of variance 2 / fan-in, as NVIDIA's ``-c fanin``."""
+    conv = nn.Conv2d(
+        description.inputs,
+        description.outputs,
+        description.kernel,
+        stride=description.stride,
+        padding=description.padding,
+        groups=description.groups,
+        bias=False,
+    )
+    nn.init.kaiming_normal_(conv.weight, mode="fan_in", nonlinearity="relu")
+    norm = nn.BatchNorm2d(description.outputs, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)
+    return [conv, norm]

@@ -1,0 +1,12 @@
+"""The tasks, a folder each: ``image_classification`` is the task ``image-classification``.
+
+Each has a ``TASK`` (``core/task.py``) in its ``__init__.py``. Extensions have a folder like this one in theirs.
+"""
+
+import sys
+from pathlib import Path
+
+__path__ = [str(Path(root) / "tasks") for root in sys.modules[__name__.rpartition(".")[0]].__path__]
+
+DEFAULT = "image-classification"
+"""The task of a run that names neither a task nor a model."""

@@ -1,0 +1,146 @@
+"""JPEG decoders, fastest first: what is there is taken, and the run says which it was."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib.util
+import io
+from pathlib import Path
+from typing import Any, Callable, List, NamedTuple, Optional
+
+from ...core.outcomes import FAILED, RunError
+from .images import Box, Draw, random_resized_crop, randomness
+
+START_OF_IMAGE, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
+
+
+class Decoder(NamedTuple):
+    """A way to get from a JPEG's bytes to pixels; both functions can be pickled.
+
+    ``decode(data)`` returns bytes (height, width, 3) in RGB and raises ValueError for what it cannot read.
+    ``fit(part, size, mirrored)`` scales such an array to (size, size, 3), and turns left and right if asked.
+    """
+
+    name: str
+    decode: Callable[[bytes], Any]
+    fit: Callable[[Any, int, bool], Any]
+
+
+def installed(module: str) -> bool:
+    """Return whether a module can be imported, without importing it."""
+    return importlib.util.find_spec(module) is not None
+
+
+def choose_decoder() -> Optional[Decoder]:
+    """Return the fastest decoder whose modules are installed, or None."""
+    if installed("cv2"):
+        if installed("simplejpeg"):
+            return Decoder("simplejpeg+opencv", _decode_simplejpeg, _fit_opencv)
+        return Decoder("opencv", _decode_opencv, _fit_opencv)
+    if installed("PIL"):
+        return Decoder("pillow", _decode_pillow, _fit_pillow)
+    return None
+
+
+def single_threaded() -> None:
+    """Keep OpenCV from starting threads: the loader's processes are the parallelism."""
+    if installed("cv2"):
+        import cv2
+
+        cv2.setNumThreads(0)
+
+
+def load_image(path: str, draw: Draw, size: int, seed: int, decoder: Decoder) -> Any:
+    """Return one training image, bytes (size, size, 3): decoded, cropped and flipped by the draw's randomness.
+
+    Raises ``RunError`` (failed), naming the file, if it cannot be read or is not a whole JPEG.
+    """
+    try:
+        image = decode_whole(Path(path).read_bytes(), decoder)
+    except OSError as error:
+        raise RunError(FAILED, f"cannot read {path}: {error.strerror}") from error
+    except ValueError as error:
+        raise RunError(FAILED, f"{path} cannot be decoded: {error}") from error
+    rng = randomness(seed, draw)
+    box: Box = random_resized_crop(image.shape[1], image.shape[0], rng)
+    part = image[box.top : box.top + box.height, box.left : box.left + box.width]
+    return decoder.fit(part, size, rng.random() < 0.5)
+
+
+def decode_whole(data: bytes, decoder: Decoder) -> Any:
+    """Decode, but never half an image; raise ValueError with the reason.
+
+    OpenCV fills a truncated image up with grey, so the end marker is looked for first. Pillow has the last word on
+    what the fast decoder refuses, because ImageNet itself holds files with stray bytes, CMYK, and a PNG.
+    """
+    try:
+        if is_cut_off(data):
+            raise ValueError("it has no end-of-image marker")
+        return decoder.decode(data)
+    except ValueError as error:
+        if decoder.decode is _decode_pillow:
+            raise
+        return last_word(data, error)
+
+
+def is_cut_off(data: bytes) -> bool:
+    """Return whether the data begins as a JPEG and does not end as one; ImageNet's PNG is no JPEG."""
+    return data[:2] == START_OF_IMAGE and END_OF_IMAGE not in data[-4096:]
+
+
+def last_word(data: bytes, refused: ValueError) -> Any:
+    """Return what Pillow makes of data that a fast decoder refused; raise that refusal if it cannot either."""
+    if installed("PIL"):
+        with contextlib.suppress(ValueError):
+            return _decode_pillow(data)
+    raise refused
+
+
+def _decode_simplejpeg(data: bytes) -> Any:
+    import simplejpeg
+
+    return simplejpeg.decode_jpeg(data, colorspace="RGB")
+
+
+def _decode_opencv(data: bytes) -> Any:
+    import cv2
+    import numpy as np
+
+    # Without the orientation flag OpenCV would turn the image by its EXIF data; the other decoders do not.
+    flags = cv2.IMREAD_COLOR_RGB if hasattr(cv2, "IMREAD_COLOR_RGB") else cv2.IMREAD_COLOR
+    pixels = np.frombuffer(data, np.uint8)
+    image = cv2.imdecode(pixels, flags | cv2.IMREAD_IGNORE_ORIENTATION) if pixels.size else None
+    if image is None:
+        raise ValueError("OpenCV cannot read it")
+    return image if hasattr(cv2, "IMREAD_COLOR_RGB") else cv2.cvtColor(image, cv2.COLOR_BGR2RGB)
+
+
+def _decode_pillow(data: bytes) -> Any:
+    import numpy as np
+    from PIL import Image
+
+    try:
+        with Image.open(io.BytesIO(data)) as image:
+            return np.asarray(image.convert("RGB"))
+    except (OSError, SyntaxError) as error:
+        raise ValueError(str(error)) from error
+
+
+def _fit_opencv(part: Any, size: int, mirrored: bool) -> Any:
+    import cv2
+
+    fitted = cv2.resize(part, (size, size), interpolation=cv2.INTER_LINEAR)
+    return cv2.flip(fitted, 1) if mirrored else fitted
+
+
+def _fit_pillow(part: Any, size: int, mirrored: bool) -> Any:
+    import numpy as np
+    from PIL import Image
+
+    fitted = np.asarray(Image.fromarray(part).resize((size, size), Image.Resampling.BILINEAR))
+    return fitted[:, ::-1] if mirrored else fitted
+
+
+def decoder_names() -> List[str]:
+    """Return the modules of which one is needed, for a message."""
+    return ["simplejpeg with opencv-python-headless", "opencv-python-headless", "Pillow"]

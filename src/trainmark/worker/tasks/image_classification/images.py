@@ -1,0 +1,154 @@
+"""Real images without a framework: finding them, dealing them out to the ranks, and choosing the crops."""
+
+from __future__ import annotations
+
+import math
+import os
+import random
+from pathlib import Path
+from typing import Dict, Iterator, List, NamedTuple
+
+from ...core.outcomes import FAILED, RunError
+
+SUFFIXES = (".jpg", ".jpeg")
+
+
+class ImageList(NamedTuple):
+    """The images of a data set: paths, and the label of each from 0."""
+
+    paths: List[str]
+    labels: List[int]
+
+
+class Draw(NamedTuple):
+    """One use of one image."""
+
+    epoch: int
+    image: int
+
+
+class Box(NamedTuple):
+    """A part of an image, in pixels."""
+
+    left: int
+    top: int
+    width: int
+    height: int
+
+
+def read_images(source: str, classes: int) -> ImageList:
+    """Return the images of ``source``: a folder with a folder for each class, or a file of ``path label`` lines.
+
+    Classes of folders are numbered in the order of their names, without the hidden ones. Paths in a list file are
+    relative to its folder.
+    Raises ``RunError`` (failed) if there is nothing to read or a label does not fit ``classes``.
+    """
+    path = Path(source)
+    if path.is_dir():
+        images = _from_folders(path)
+    elif path.is_file():
+        images = _from_list(path)
+    else:
+        raise RunError(FAILED, f"the data set {source} does not exist")
+    if not images.paths:
+        raise RunError(FAILED, f"the data set {source} has no JPEG images in it")
+    highest = max(images.labels)
+    if highest >= classes:
+        name = images.paths[images.labels.index(highest)]
+        raise RunError(
+            FAILED, f"{name} has label {highest}, but the network has {classes} classes (--classes)"
+        )
+    return images
+
+
+def _from_folders(root: Path) -> ImageList:
+    paths: List[str] = []
+    labels: List[int] = []
+    folders = sorted(entry for entry in root.iterdir() if entry.is_dir() and not entry.name.startswith("."))
+    for label, folder in enumerate(folders):
+        with os.scandir(folder) as entries:
+            names = sorted(entry.path for entry in entries if entry.name.lower().endswith(SUFFIXES))
+        paths += names
+        labels += [label] * len(names)
+    return ImageList(paths, labels)
+
+
+def _from_list(file: Path) -> ImageList:
+    paths: List[str] = []
+    labels: List[int] = []
+    try:
+        text = file.read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise RunError(FAILED, f"cannot read the image list {file}: {error}") from error
+    for number, line in enumerate(text.splitlines(), start=1):
+        if not line.strip():
+            continue
+        name, _, label = line.strip().rpartition(" ")
+        if not name or not label.isdecimal():
+            raise RunError(FAILED, f"{file}, line {number}: expected 'path label', got {line[:80]!r}")
+        paths.append(str(file.parent / name.strip()))
+        labels.append(int(label))
+    return ImageList(paths, labels)
+
+
+class Dealer:
+    """Deals batches of draws to one rank, without end.
+
+    Each epoch is a new order of all images, drawn from the seed alone. Step k of all ranks together uses the
+    images k * global batch and following of the endless row of epochs, and each rank the part that its number
+    gives it: no two ranks share a draw, none is left out, and an image comes again only in the next epoch.
+    """
+
+    def __init__(self, images: int, batch: int, rank: int, world_size: int, seed: int) -> None:
+        """Take the number of images, the batch of a rank, and which rank of how many this is."""
+        self._images = images
+        self._batch = batch
+        self._rank = rank
+        self._world_size = world_size
+        self._seed = seed
+
+    def __iter__(self) -> Iterator[List[Draw]]:
+        """Yield one list of draws a step."""
+        orders: Dict[int, List[int]] = {}
+        start = self._rank * self._batch
+        while True:
+            draws = []
+            for position in range(start, start + self._batch):
+                epoch, offset = divmod(position, self._images)
+                if epoch not in orders:
+                    orders = {kept: orders[kept] for kept in orders if kept == epoch - 1}
+                    orders[epoch] = _order(self._images, self._seed, epoch)
+                draws.append(Draw(epoch, orders[epoch][offset]))
+            yield draws
+            start += self._batch * self._world_size
+
+
+def _order(images: int, seed: int, epoch: int) -> List[int]:
+    order = list(range(images))
+    random.Random(f"{seed}/{epoch}").shuffle(order)  # noqa: S311 (no secret)
+    return order
+
+
+def randomness(seed: int, draw: Draw) -> random.Random:
+    """Return the random numbers of one draw: the same for any number of loader processes."""
+    return random.Random(f"{seed}/{draw.epoch}/{draw.image}")  # noqa: S311 (no secret)
+
+
+def random_resized_crop(width: int, height: int, rng: random.Random) -> Box:
+    """Return the part of an image to train on: 8 to 100 % of its area, of aspect 3/4 to 4/3.
+
+    The "Inception" crop (Szegedy et al., https://arxiv.org/abs/1409.4842), as torchvision's RandomResizedCrop draws
+    it: ten attempts, the aspect uniform in its logarithm; then the largest part in the middle that has an aspect
+    allowed.
+    """
+    least, most = 3 / 4, 4 / 3
+    for _ in range(10):
+        area = width * height * rng.uniform(0.08, 1.0)
+        aspect = math.exp(rng.uniform(math.log(least), math.log(most)))
+        crop_width, crop_height = round(math.sqrt(area * aspect)), round(math.sqrt(area / aspect))
+        if 0 < crop_width <= width and 0 < crop_height <= height:
+            left, top = rng.randint(0, width - crop_width), rng.randint(0, height - crop_height)
+            return Box(left, top, crop_width, crop_height)
+    crop_width = min(width, max(1, round(height * most)))
+    crop_height = min(height, max(1, round(width / least)))
+    return Box((width - crop_width) // 2, (height - crop_height) // 2, crop_width, crop_height)

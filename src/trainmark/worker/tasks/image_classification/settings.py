@@ -1,0 +1,65 @@
+"""What an image run has beside what every run has: the flags, and the recipe of 90 epochs on ImageNet."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass
+
+from ...core.flags import positive, truth
+from ...core.settings import Recipe, Settings
+
+LAYOUTS = ("nchw", "nhwc")
+
+IMAGENET_IMAGES = 1_281_167
+"""The training images of ImageNet-1k: the epoch of synthetic data."""
+
+
+@dataclass(frozen=True)
+class ImageRecipe(Recipe):
+    """``bn_weight_decay``: whether batch-norm parameters decay too; ``label_smoothing``: of the cross entropy."""
+
+    bn_weight_decay: bool
+    label_smoothing: float
+
+
+@dataclass(frozen=True)
+class ImageSettings(Settings):
+    """``image_size``: side in pixels; ``classes``: outputs of the network; ``layout``: order of a batch in memory."""
+
+    image_size: int
+    layout: str
+    classes: int
+    recipe: ImageRecipe
+
+
+def add_flags(parser: argparse.ArgumentParser) -> None:
+    """Add the flags, and make the recipe that of NVIDIA's PyTorch ConvNets (DGX1_RN50_AMP_90E.sh)."""
+    images = parser.add_argument_group("images")
+    images.add_argument("--image-size", type=positive, default=224, metavar="N", help="side in pixels")
+    images.add_argument("--layout", choices=LAYOUTS, default="nchw", help="order of an image batch in memory")
+    images.add_argument("--classes", type=positive, default=1000, metavar="N", help="outputs of the network")
+    images.add_argument(
+        "--bn-weight-decay", type=truth, nargs="?", const=True, default=False, metavar="true|false",
+        help="decay batch-norm parameters too",
+    )  # fmt: skip
+    images.add_argument("--label-smoothing", type=float, default=0.1, help="of the cross entropy")
+    images.add_argument(
+        "--epoch-images", type=positive, default=IMAGENET_IMAGES, metavar="N", dest="epoch_samples",
+        help="length of an epoch of synthetic data",
+    )  # fmt: skip
+    parser.set_defaults(
+        momentum=0.875, weight_decay=3.0517578125e-05, schedule="cosine", epochs=90, warmup_epochs=8
+    )
+
+
+def image_settings(given: argparse.Namespace, common: Settings) -> ImageSettings:
+    """Return the settings with those of the flags of ``add_flags``."""
+    recipe = ImageRecipe(
+        **vars(common.recipe), bn_weight_decay=given.bn_weight_decay, label_smoothing=given.label_smoothing
+    )
+    return ImageSettings(
+        **{**vars(common), "recipe": recipe},
+        image_size=given.image_size,
+        layout=given.layout,
+        classes=given.classes,
+    )

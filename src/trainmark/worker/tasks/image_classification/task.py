@@ -1,0 +1,99 @@
+"""Image classification as a task: its models and flags, images as work, noise as input, and what is equal work."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Dict, Tuple
+
+from ...core.settings import Settings
+from ...core.task import Check, Task
+from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_trainable
+from .observing import Observation
+from .settings import ImageSettings, add_flags, image_settings
+
+
+class ImageClassification(Task):
+    """Networks that map an image to one of some classes."""
+
+    name = "image-classification"
+    models = tuple(ARCHITECTURES)
+    headline = "images"
+
+    def add_flags(self, parser: argparse.ArgumentParser) -> None:
+        """Add what only images have, and the recipe of ResNet-50."""
+        add_flags(parser)
+
+    def learning_rate(self, global_batch: int) -> float:
+        """Return 0.256 for a batch of 256, and in proportion for others."""
+        return 0.256 * global_batch / 256
+
+    def settings(self, given: argparse.Namespace, common: Settings) -> ImageSettings:
+        """Return the settings with layout, size, classes and the rest of the recipe."""
+        return image_settings(given, common)
+
+    def work(self, _settings: Settings, samples: int) -> Dict[str, int]:
+        """Return the images."""
+        return {"images": samples}
+
+    def parameters(self, settings: Settings, epoch_samples: int) -> Dict[str, Any]:
+        """Return the image axes, and the length of an epoch."""
+        own = _own(settings)
+        return {
+            "layout": own.layout,
+            "image_size": own.image_size,
+            "classes": own.classes,
+            "epoch_images": epoch_samples,
+        }
+
+    def recipe(self, settings: Settings) -> Dict[str, Any]:
+        """Return what only this task's recipe has."""
+        recipe = _own(settings).recipe
+        return {"bn_weight_decay": recipe.bn_weight_decay, "label_smoothing": recipe.label_smoothing}
+
+    def asked(self, settings: Settings) -> Dict[str, Any]:
+        """Return the layout, of activations and of weights."""
+        layout = _own(settings).layout
+        return {"activation_layout": layout, "weight_layout": layout}
+
+    def synthetic(self, settings: Settings, rank: int) -> Tuple[Any, Any]:
+        """Return noise (batch, 3, size, size) in float32, and labels (batch,) in int64."""
+        import numpy as np
+
+        own = _own(settings)
+        random = np.random.default_rng([own.seed, rank])
+        shape = (own.batch_per_device, 3, own.image_size, own.image_size)
+        return random.standard_normal(shape, np.float32), random.integers(own.classes, size=shape[0])
+
+    def is_trainable(self, name: str) -> bool:
+        """Return whether it is not one of a batch norm's running statistics."""
+        return is_trainable(name)
+
+    def check(self, settings: Settings) -> Check:
+        """Return the network's weights by name, and how convolutions, logits and batch norms are told."""
+        classes = _own(settings).classes
+        return Check(
+            shapes=ARCHITECTURES[settings.model].shapes(classes),
+            inputs=("images", "labels"),
+            statistic=batch_statistic,
+            facts={"classes": classes},
+            layers=_convolutions,
+            outputs=_logits,
+        )
+
+
+def batch_statistic(before: Any, after: Any) -> Any:
+    """Return the batch's mean or variance that moved a running one with a momentum of 0.9."""
+    return (after - BATCH_NORM_MOMENTUM * before) / (1 - BATCH_NORM_MOMENTUM)
+
+
+def _convolutions(seen: Observation) -> Dict[str, Any]:
+    return {"convolutions": [conv._asdict() for conv in seen.convolutions]}
+
+
+def _logits(seen: Observation) -> Dict[str, Any]:
+    return {"logits": [[float(value) for value in row] for row in seen.logits]}
+
+
+def _own(settings: Settings) -> ImageSettings:
+    assert isinstance(settings, ImageSettings)
+    return settings

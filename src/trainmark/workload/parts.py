@@ -1,0 +1,56 @@
+"""The cards of built-in programs, laid together: what all share, what a task adds, what a framework says.
+
+``frameworks/card.yaml`` is the common part, ``tasks/TASK/card.yaml`` the task's, ``frameworks/NAME/card.yaml`` the
+framework's own, whose ``tasks`` name the tasks that it trains, each with what it says of that task alone.
+"""
+
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from pathlib import Path
+from typing import Any
+
+from trainmark.errors import nearest
+from trainmark.extensions import folders
+from trainmark.suite import Document, read_document
+
+CARD = "card.yaml"
+PACKAGE = Path(__file__).parent.parent
+
+
+def built_in_cards() -> Iterator[Document]:
+    """Yield one card for each framework and task that it trains; raise ``InputError`` for a part that cannot be used.
+
+    A mistake in a card is told of the framework's own file.
+    """
+    common = read_document(PACKAGE / "frameworks" / CARD)
+    of_tasks = {document.values["task"]: document.values for document in _documents("tasks")}
+    for own in _documents("frameworks"):
+        name = own.path.parent.name
+        said = {"framework": name, "environment": name, **own.values}
+        for task, of_task in said.pop("tasks", {}).items():
+            if task not in of_tasks:
+                raise own.error(("tasks", task), f"is no task with a card{nearest(task, of_tasks)}")
+            values = reduce(laid_over, (common.values, of_tasks[task], said, of_task))
+            yield Document(own.path, values, own.lines)
+
+
+def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
+    """Return ``below`` with ``above`` over it: what both have is joined where it can be, else above wins."""
+    joined = dict(below)
+    for key, value in above.items():
+        under = below.get(key)
+        if isinstance(under, Mapping) and isinstance(value, Mapping):
+            joined[key] = laid_over(under, value)
+        elif key in ("gaps", "combinations", "prepare"):
+            joined[key] = [*value, *(under or ())]
+        elif key == "command":
+            joined[key] = [*(under or ()), *value]
+        else:
+            joined[key] = value
+    return joined
+
+
+def _documents(room: str) -> Iterator[Document]:
+    for folder in (PACKAGE / room, *folders(room)):
+        for path in sorted(folder.glob(f"*/{CARD}")):
+            yield read_document(path)

@@ -1,0 +1,140 @@
+"""Findings: what is doubted, and what a ratio is, judged from the results and kept in them."""
+
+from pathlib import Path
+
+import pytest
+
+from trainmark.insight import find, judged
+from trainmark.measure import About, Measurement, Steadiness, Suspicion, estimate, speedup
+from trainmark.store import CaseResult, Results, RunResult, read_results, write_results
+from trainmark.suite import Outcome
+from trainmark.words.findings import RatioKind
+
+OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
+BUSY = Suspicion(code="cpu-shared", sentence="other processes took 48 % of the cores", about=About.MACHINE)
+
+
+@pytest.fixture
+def old() -> Results:
+    """Return results that an earlier trainmark kept: two frameworks, three runs each, no findings."""
+    return read_results(OLD)
+
+
+def doubtful(case: CaseResult) -> CaseResult:
+    """Return the case with a doubt of its last run."""
+    last = case.runs[-1].model_copy(update={"suspicions": (BUSY,)})
+    return case.model_copy(update={"runs": (*case.runs[:-1], last)})
+
+
+def on_devices(results: Results, doubted: int | None = None) -> Results:
+    """Return one case on 1 and on 4 devices, 3.6 times as fast; the side of ``doubted`` devices is in doubt."""
+    (one, *_) = results.cases
+    runs = tuple(faster(run, 3.6) for run in one.runs)
+    many = one.case.model_copy(update={"devices_per_node": 4})
+    throughputs = {one.id: rates(one.runs), many.id: rates(runs)}
+    cases = tuple(
+        CaseResult(
+            id=case.id,
+            case=case,
+            outcome=Outcome.OK,
+            reason=None,
+            estimate=estimate(throughputs[case.id]),
+            speedup=speedup(case.id, case.world_size, throughputs, one.id),
+            runs=held,
+        )
+        for case, held in ((one.case, one.runs), (many, runs))
+    )
+    cases = tuple(doubtful(case) if case.case.world_size == doubted else case for case in cases)
+    return results.model_copy(update={"cases": cases})
+
+
+def faster(run: RunResult, times: float) -> RunResult:
+    assert run.measurement is not None
+    measured = run.measurement.model_copy(update={"throughput": run.measurement.throughput * times})
+    return run.model_copy(update={"measurement": measured})
+
+
+def rates(runs: tuple[RunResult, ...]) -> list[float]:
+    return [run.measurement.throughput for run in runs if run.measurement]
+
+
+@pytest.mark.parametrize("side", [1, 4])
+def test_a_doubt_of_either_side_is_a_doubt_of_the_ratio(old: Results, side: int) -> None:
+    results = on_devices(old, doubted=side)
+    found = find(results)
+    (case,) = (case.id for case in results.cases if case.case.world_size == side)
+    assert [(doubt.case, doubt.repeat, doubt.code) for doubt in found.doubts] == [(case, 3, "cpu-shared")]
+    assert {ratio.kind: ratio.doubtful for ratio in found.ratios} == {
+        RatioKind.SPEEDUP: (case,),
+        RatioKind.EFFICIENCY: (case,),
+    }
+
+
+def test_a_ratio_of_two_sound_cases_is_not_in_doubt(old: Results) -> None:
+    found = find(on_devices(old))
+    assert [(ratio.kind, ratio.doubtful) for ratio in found.ratios] == [
+        (RatioKind.SPEEDUP, ()),
+        (RatioKind.EFFICIENCY, ()),
+    ]
+    assert found.ratios[0].ratio.value == pytest.approx(3.6)
+
+
+def test_the_share_of_real_data_is_found_with_its_interval(old: Results) -> None:
+    (synthetic, *_) = old.cases
+    case = synthetic.case.model_copy(update={"data": "imagenet", "loader": "dali-gpu"})
+    slower = tuple(faster(run, 0.9) for run in synthetic.runs)
+    real = synthetic.model_copy(
+        update={
+            "id": case.id,
+            "case": case,
+            "runs": slower,
+            "estimate": estimate(rates(slower)),
+            "speedup": None,
+        }
+    )
+    (ratio,) = find(old.model_copy(update={"cases": (synthetic, real)})).ratios
+    assert (ratio.kind, ratio.case, ratio.against) == (RatioKind.REAL_TO_SYNTHETIC, real.id, synthetic.id)
+    assert ratio.ratio.value == pytest.approx(0.9)
+    assert ratio.ratio.interval is not None
+
+
+def test_a_window_that_was_not_steady_is_a_doubt(old: Results) -> None:
+    (case, *_) = old.cases
+    measured = case.runs[0].measurement
+    assert isinstance(measured, Measurement)
+    late = measured.model_copy(update={"steadiness": Steadiness(steady=False, settled_after=35, bias=0.043)})
+    run = case.runs[0].model_copy(update={"measurement": late})
+    (doubt,) = find(
+        old.model_copy(update={"cases": (case.model_copy(update={"runs": (run, *case.runs[1:])}),)})
+    ).doubts
+    assert (doubt.repeat, doubt.code, doubt.about) == (1, "not-steady", About.WINDOW)
+    assert "35 steps after the measured window began" in doubt.sentence
+
+
+def test_a_run_without_a_number_is_an_outcome_and_not_a_doubt(old: Results) -> None:
+    (case, *_) = old.cases
+    failed = doubtful(case).runs[-1].model_copy(update={"outcome": Outcome.FAILED, "measurement": None})
+    changed = case.model_copy(update={"runs": (*case.runs[:-1], failed)})
+    assert find(old.model_copy(update={"cases": (changed,)})).doubts == ()
+
+
+def test_results_of_an_earlier_trainmark_have_their_findings_when_they_are_read(old: Results) -> None:
+    assert old.findings is None
+    found = judged(old)
+    assert found.findings is not None
+    (equality,) = found.findings.equality
+    assert {work.framework for work in equality.works} == {"pytorch", "jax"}
+
+
+def test_findings_are_kept_and_not_judged_again(old: Results, tmp_path: Path) -> None:
+    kept = judged(on_devices(old, doubted=4))
+    write_results(tmp_path / "results.json", kept)
+    again = read_results(tmp_path / "results.json")
+    assert again == kept
+    assert judged(again) is again
+
+
+def test_nothing_is_found_in_nothing(old: Results) -> None:
+    empty = old.model_copy(update={"cases": ()})
+    found = find(empty)
+    assert (found.doubts, found.ratios, found.equality) == ((), (), ())

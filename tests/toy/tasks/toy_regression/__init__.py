@@ -1,0 +1,27 @@
+"""Fitting a plane to points: the smallest task; its work is counted in samples."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from trainmark.tasks import AxisLabel, Model, Task
+from trainmark.words.case import TaskAxes
+
+__all__ = ["TASK", "ToyAxes"]
+
+
+class ToyAxes(TaskAxes):
+    """``features`` are the numbers that a sample has."""
+
+    features: Annotated[int, Field(strict=True, gt=0)] = 8
+
+
+TASK = Task(
+    name="toy-regression",
+    en="toy regression",
+    zh="玩具回归",
+    axes=ToyAxes,
+    counters=("samples",),
+    models={"linear": Model(short="linear", published="Linear")},
+    labels={"features": AxisLabel("features", "特征数")},
+)

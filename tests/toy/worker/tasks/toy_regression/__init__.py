@@ -1,0 +1,63 @@
+"""Fitting a plane to points: the smallest task, to show that a task needs nothing but its folder."""
+
+import argparse
+from dataclasses import dataclass
+from typing import Any, Dict, Tuple
+
+from trainmark_worker.core.flags import positive
+from trainmark_worker.core.settings import Settings
+from trainmark_worker.core.task import Check, Task
+
+__all__ = ["TASK", "ToySettings"]
+
+
+@dataclass(frozen=True)
+class ToySettings(Settings):
+    """``features``: the numbers that a sample has."""
+
+    features: int
+
+
+class ToyRegression(Task):
+    """``linear``: a weighted sum of a sample's features; the loss is half the mean square of its error."""
+
+    name = "toy-regression"
+    models = ("linear",)
+    headline = "samples"
+
+    def add_flags(self, parser: argparse.ArgumentParser) -> None:
+        parser.add_argument("--features", type=positive, default=8, metavar="N", help="numbers in a sample")
+        parser.set_defaults(epoch_samples=1000)
+
+    def learning_rate(self, _global_batch: int) -> float:
+        return 0.05
+
+    def settings(self, given: argparse.Namespace, common: Settings) -> ToySettings:
+        return ToySettings(**vars(common), features=given.features)
+
+    def work(self, _settings: Settings, samples: int) -> Dict[str, int]:
+        return {"samples": samples}
+
+    def parameters(self, settings: ToySettings, epoch_samples: int) -> Dict[str, Any]:
+        return {"features": settings.features, "epoch_samples": epoch_samples}
+
+    def synthetic(self, settings: ToySettings, rank: int) -> Tuple[Any, Any]:
+        """Return points (batch, features) and what the plane with the weights 1, 2, 3, … has there (batch,)."""
+        import numpy as np
+
+        random = np.random.default_rng([settings.seed, rank])
+        points = random.standard_normal((settings.batch_per_device, settings.features), np.float32)
+        return points, points @ np.arange(1, settings.features + 1, dtype=np.float32)
+
+    def check(self, settings: ToySettings) -> Check:
+        return Check(
+            shapes={"weight": (settings.features,)},
+            inputs=("points", "values"),
+            statistic=lambda _before, after: after,
+            facts={"features": settings.features},
+            layers=lambda _seen: {},
+            outputs=lambda seen: {"predictions": [float(value) for value in seen.predictions]},
+        )
+
+
+TASK = ToyRegression()

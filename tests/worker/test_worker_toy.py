@@ -1,0 +1,110 @@
+"""A framework and a task of another tree: found by TRAINMARK_EXTENSIONS, trained by the worker like its own."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from worker_process import START, Ran, ended, rank_variables
+
+from trainmark.placement import free_ports
+
+TOY = Path(__file__).parents[1] / "toy"
+FLAGS = ("--framework=toy", "--steps=8", "--warmup-steps=2")
+TASK = ("--task=toy-regression", "--features=4")
+
+
+def start(events: Path, *flags: str, **variables: str) -> "subprocess.Popen[str]":
+    """Start one rank with this Python, which has numpy."""
+    return subprocess.Popen(
+        [sys.executable, str(START), *FLAGS, *flags, f"--events={events}"],
+        env={**os.environ, "TRAINMARK_EXTENSIONS": str(TOY), **variables},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def train(folder: Path, *flags: str, **variables: str) -> Ran:
+    events = folder / "events.jsonl"
+    return ended(start(events, *flags, **variables), events)
+
+
+def test_a_toy_of_another_tree_trains_and_counts_its_own_work(tmp_path: Path) -> None:
+    ran = train(tmp_path, *TASK)
+
+    assert (ran.code, ran.stderr) == (0, "")
+    told = ran.parameters
+    assert (told["framework"], told["task"], told["model"]) == ("toy", "toy-regression", "linear")
+    assert (told["work"], told["unit"], told["features"]) == ({"samples": 32}, "samples/s", 4)
+    assert not {"layout", "image_size", "classes", "epoch_images"} & set(told)
+    assert told["optimizer"]["learning_rate"] == 0.05
+    losses = [step["loss"] for step in ran.steps]
+    assert len(losses) == 8
+    assert losses[-1] < losses[0] / 2
+    assert (ran.last["outcome"], ran.last["work"], ran.last["samples"]) == ("ok", {"samples": 192}, 192)
+    assert (ran.last["unit"], ran.last["suspect"]) == ("samples/s", [])
+    assert ran.last["throughput"] == 192 / ran.last["window_s"]
+
+
+def test_the_task_is_that_of_the_model_and_two_ranks_stay_alike(tmp_path: Path) -> None:
+    events, port = tmp_path / "events.jsonl", free_ports(8)
+    ranks = [start(events, "--model=linear", **rank_variables(rank, 2, port)) for rank in range(2)]
+    first, second = (ended(rank, events) for rank in ranks)
+
+    assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
+    assert first.parameters["task"] == "toy-regression"
+    assert (first.parameters["work"], first.parameters["backend"]) == ({"samples": 64}, "tcp")
+    assert first.last["work"] == {"samples": 384}
+    assert first.last["ranks_agree"]
+
+
+def test_equal_work_is_checked_by_what_the_task_says_of_its_weights(tmp_path: Path) -> None:
+    inputs, points = tmp_path / "inputs.npz", np.eye(4, dtype=np.float32)
+    np.savez(inputs, weight=np.ones(4, np.float32), points=points, values=np.zeros(4, np.float32))
+
+    told = train(tmp_path, *TASK, "--batch-per-device=4", f"--equivalence={inputs}").last["equivalence"]
+
+    assert (told["features"], told["parameters"], len(told["steps"])) == (4, 4, 3)
+    first = told["steps"][0]
+    assert (first["loss"], first["predictions"], first["statistics"]) == (0.5, [1.0] * 4, {})
+    # The gradient is the weight over the batch; the update is that, 0.05 times.
+    assert first["gradients"]["weight"]["norm"] == 0.5
+    assert first["updates"]["weight"]["norm"] == pytest.approx(0.025)
+
+
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            ("--task=image-classification",),
+            "toy's worker does not train image-classification; it trains toy-regression",
+        ),
+        (("--task=toy-regression", "--data=somewhere"), "toy reads no data; it has the synthetic alone"),
+        (("--model=linear", "--precision=bf16"), "toy has no precision 'bf16'; it has fp32"),
+    ],
+)
+def test_what_the_toy_does_not_train_is_unsupported(
+    tmp_path: Path, flags: tuple[str, ...], said: str
+) -> None:
+    ran = train(tmp_path, *flags)
+
+    assert ran.code == 3
+    assert (ran.last["outcome"], ran.last["reason"]) == ("unsupported", said)
+
+
+def test_without_its_tree_the_toy_is_no_choice(tmp_path: Path) -> None:
+    ran = train(tmp_path, TRAINMARK_EXTENSIONS="")
+
+    assert ran.code == 2
+    assert "--framework: invalid choice: 'toy'" in ran.stderr
+
+
+def test_a_flag_of_another_task_is_none_of_this_one(tmp_path: Path) -> None:
+    ran = train(tmp_path, "--model=linear", "--image-size=32")
+
+    assert ran.code == 2
+    assert "unrecognized arguments: --image-size=32" in ran.stderr
