@@ -19,11 +19,17 @@ HOROVOD := $(shell command -v c++ >/dev/null && echo --extra horovod)
 # What cannot be made here (no Python 3.11, no network) costs its own tests, not the others.
 GO_ON := echo "== going on without it; its tests will be skipped by name (or, with TRAINMARK_REQUIRE_ENVS=1, refused)"
 
-.PHONY: help demo test lint format check-python clean
+# A training of the tests computes with one thread, so that as many run beside each other as there are cores.
+JOBS := $(shell nproc 2>/dev/null || echo 2)
+SIDE_BY_SIDE = --numprocesses=$(JOBS) --dist=loadgroup --no-loadscope-reorder
+test-SELECTED := -m "not rare"
+
+.PHONY: help demo test test-all lint environments format check-python clean
 
 help:
 	@echo "make demo   install all that is needed, measure real training, name the report to open"
-	@echo "make test   install all that is needed, run every test that this machine can run"
+	@echo "make test   install all that is needed, run the tests that this machine can run, less the rare ones"
+	@echo "make test-all   those too, as continuous integration does"
 	@echo "make lint   style, types and the rooms' import contracts"
 	@echo "make clean  remove .venv and demo-report; results and the frameworks' environments stay"
 
@@ -46,18 +52,21 @@ demo: $(STAMP)
 	@$(VENV)/bin/trainmark run suites/demo.yaml --out demo-report --resume
 	@echo "== open demo-report/report.html in a browser"
 
-test: $(STAMP)
-	@echo "== style, types, import contracts"
-	@$(MAKE) --no-print-directory lint
+# Style and types need no environment, and environments mostly wait for the network.
+test test-all: $(STAMP)
+	@$(MAKE) --no-print-directory --jobs=2 --output-sync=line lint environments
+	@echo "== tests"
+	@TRAINMARK_TEST_ENVS="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENVS_FOLDER))" \
+		$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $($@-SELECTED) --durations=25 $(PYTEST_FLAGS)
+
+environments: $(STAMP)
 	@echo "== the frameworks' own environments (made once), for the tests that train"
 	@$(VENV)/bin/trainmark env create mxnet $(HOROVOD) || $(GO_ON)
 	@$(VENV)/bin/trainmark env create pytorch --extra dali || $(GO_ON)
 	@$(VENV)/bin/trainmark env create --all || $(GO_ON)
-	@echo "== tests"
-	@TRAINMARK_TEST_ENVS="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENVS_FOLDER))" \
-		$(VENV)/bin/python -m pytest $(PYTEST_FLAGS)
 
 lint: $(STAMP)
+	@echo "== style, types, import contracts"
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 	@$(VENV)/bin/mypy

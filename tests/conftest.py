@@ -1,5 +1,6 @@
 """Fixtures of all rooms; what they need is imported when a test asks for it."""
 
+import os
 import signal
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,16 +17,53 @@ settings.register_profile("trainmark", deadline=None, suppress_health_check=[Hea
 settings.load_profile("trainmark")
 
 
-def pytest_configure() -> None:
-    """Refuse to skip the tests of frameworks that must be there, and let Ctrl-C be tested in the background too.
+LONGEST_FIRST = (
+    "worker-jax",
+    "worker-pytorch",
+    "worker-tensorflow",
+    "worker-mindspore",
+    "worker-mxnet",
+    "worker-paddle",
+    "equal-work",
+)
+"""The groups that one process each works off, and that would else be waited for at the end."""
 
-    A shell that starts a command in the background has it ignore SIGINT, and its children inherit that.
+
+def pytest_configure() -> None:
+    """Refuse to skip the tests of frameworks that must be there, and let signals be tested wherever this runs.
+
+    A shell that starts a command in the background has it ignore SIGINT, ``nohup`` SIGHUP, and children inherit that.
+    A signal that is caught is not ignored by children: so a hang-up still does not end the tests.
     """
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN or "PYTEST_XDIST_WORKER" in os.environ:
+        signal.signal(signal.SIGHUP, lambda *_: None)
     from frameworks import what_is_required_and_missing
 
     if missing := what_is_required_and_missing():
         raise pytest.UsageError(missing)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Put each file's tests into one group for ``--dist loadgroup``, and the groups that take longest first.
+
+    Tests of one file share what its fixtures have made; those that train name their group themselves.
+    """
+    for item in items:
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
+    # Sorting is stable: within a group the order stays.
+    items.sort(key=_place_in_line)
+
+
+def _place_in_line(item: pytest.Item) -> int:
+    group = item.get_closest_marker("xdist_group")
+    assert group is not None
+    name = str(group.args[0])
+    if name in LONGEST_FIRST:
+        return LONGEST_FIRST.index(name)
+    return len(LONGEST_FIRST) + (item.get_closest_marker("training") is None)
 
 
 @pytest.fixture

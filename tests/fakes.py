@@ -1,16 +1,18 @@
 """Campaigns of a training program that trains nothing: suites, runs in and out of process, what is left of them."""
 
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
-from trainmark.campaign import Order, Standing, run_campaign
+from trainmark.campaign import Order, Progress, run_campaign
 from trainmark.execution import Pulse
 from trainmark.store import Results, RunResult
 from trainmark.suite import Case, Suite, load_suite
@@ -59,9 +61,9 @@ class Silent:
     def preparing(self, what: str, done: int, total: int) -> None: ...
     def readying(self, what: str) -> None: ...
     def probing(self, batch: int) -> None: ...
-    def run_begins(self, case: Case, repeat: int, standing: Standing) -> None: ...
+    def run_begins(self, case: Case, repeat: int, standing: Progress) -> None: ...
     def pulse(self, pulse: Pulse) -> None: ...
-    def run_ended(self, result: RunResult, standing: Standing) -> None: ...
+    def run_ended(self, result: RunResult, standing: Progress) -> None: ...
 
 
 @dataclass
@@ -70,17 +72,17 @@ class Listener(Silent):
 
     begun: list[tuple[str, int]] = field(default_factory=list)
     ended: list[RunResult] = field(default_factory=list)
-    standings: list[Standing] = field(default_factory=list)
+    standings: list[Progress] = field(default_factory=list)
     probed: list[int] = field(default_factory=list)
 
     def probing(self, batch: int) -> None:
         self.probed.append(batch)
 
-    def run_begins(self, case: Case, repeat: int, standing: Standing) -> None:
+    def run_begins(self, case: Case, repeat: int, standing: Progress) -> None:
         self.begun.append((case.id, repeat))
         self.standings.append(standing)
 
-    def run_ended(self, result: RunResult, standing: Standing) -> None:
+    def run_ended(self, result: RunResult, standing: Progress) -> None:
         self.ended.append(result)
 
 
@@ -142,14 +144,15 @@ class Bench:
 
     def start(self, *more: str) -> "subprocess.Popen[str]":
         """Start ``trainmark run`` as a process of its own, in a session of its own."""
-        return subprocess.Popen(
-            self.words(*more),
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-            env=self.environment(),
-            start_new_session=True,
-        )
+        with usual_signals():
+            return subprocess.Popen(
+                self.words(*more),
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+                env=self.environment(),
+                start_new_session=True,
+            )
 
     def call(self, *more: str) -> "subprocess.CompletedProcess[str]":
         """Run ``trainmark run`` as a process of its own, to its end."""
@@ -159,7 +162,7 @@ class Bench:
             text=True,
             env=self.environment(),
             check=False,
-            timeout=120,
+            timeout=600,
         )
 
     def environment(self) -> dict[str, str]:
@@ -169,6 +172,22 @@ class Bench:
         """Return the processes that the programs of all runs said they were."""
         files = self.out.glob("runs/*/*/pids")
         return [int(line) for file in files for line in file.read_text().splitlines() if line.strip()]
+
+
+@contextmanager
+def usual_signals() -> Iterator[None]:
+    """Let the signals that stop us do so, though ``nohup`` or a script's background job has them ignored."""
+    usual: dict[signal.Signals, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 def behaving(behaviour: str, **axes: Any) -> dict[str, Any]:

@@ -5,9 +5,16 @@
 """
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 
 VARIABLE = "TRAINMARK_EXTENSIONS"
+
+
+def carried(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variable for a program that is started elsewhere: with the folders' absolute paths, if it is set."""
+    roots = [word for word in environ.get(VARIABLE, "").split(os.pathsep) if word]
+    return {VARIABLE: os.pathsep.join(str(Path(root).resolve()) for root in roots)} if roots else {}
 
 
 def folders(room: str) -> tuple[Path, ...]:

@@ -12,10 +12,11 @@ import yaml
 
 from frameworks import framework_python
 from trainmark.campaign.certifying import questions
-from trainmark.campaign.site import Site
+from trainmark.campaign.planning import Site
 from trainmark.equivalence import Certificate
-from trainmark.placement import Machine
+from trainmark.node import LocalHost
 from trainmark.suite import Case, Suite
+from trainmark.words.plan import Machine
 from trainmark.workload import load_workloads
 
 SUITE: dict[str, Any] = {
@@ -28,7 +29,7 @@ SUITE: dict[str, Any] = {
 
 def asked(*cases: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
     suite = Suite(name="s", cases=tuple(Case.model_validate(case) for case in cases))
-    site = Site(suite, load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
+    site = Site(suite, load_workloads(), (LocalHost(machine=Machine(cores=2, gpus=0)),), Path("/nowhere"))
     return [(question.model, question.frameworks) for question in questions(site, suite.cases)]
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes import CARD, Bench, Silent
-from trainmark.dataset import Form, ImageFolderSpec, convert, describe_converted, make_image_folder
+from trainmark.dataset import Form, ImageFolderSpec, convert, describe, describe_converted, make_image_folder
 from trainmark.errors import InputError
 from trainmark.suite import Outcome
 
@@ -39,6 +39,20 @@ def told(bench: Bench) -> str:
     return str(parameters["data"]["model"])
 
 
+def test_a_set_that_was_made_without_validation_pictures_gets_them_and_is_trained_on_as_before(
+    bench: Bench,
+) -> None:
+    folder = bench.folder / "home/datasets/photos-i12-c3-s0-w64-h48"
+    before = make_image_folder(folder, PICTURES, jobs=1)
+    bench.write({"data": "photos"}, card=taking("image-folder"), datasets={"photos": {"make": MAKE}})
+
+    assert bench.run().cases[0].outcome is Outcome.OK
+    assert told(bench) == str(folder / "train")
+    assert describe(folder).digest == before.digest
+    train, val = ({path.name for path in (folder / split).iterdir()} for split in ("train", "val"))
+    assert train == val
+
+
 @pytest.mark.parametrize("form", ["tfrecord", "recordio"])
 def test_a_made_data_set_is_converted_once_to_the_form_that_the_program_takes(
     bench: Bench, form: str
@@ -54,7 +68,7 @@ def test_a_made_data_set_is_converted_once_to_the_form_that_the_program_takes(
         "making data set 'photos'",
         f"converting data set 'photos' to {form}",
     }
-    assert hearing.heard[-1][1:] == (12, 12)
+    assert hearing.heard[-1][1:] == (15, 15)
 
     again = Hearing()
     other = Bench(bench.folder, "second")

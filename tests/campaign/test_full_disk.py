@@ -73,7 +73,7 @@ def test_a_program_that_fills_the_disk_stops_the_suite_and_resume_repeats_its_ru
     assert (results.complete, results.holds) == (True, True)
 
 
-@pytest.mark.parametrize("free_kib", [0, 100, 400])
+@pytest.mark.parametrize("free_kib", [0, 100, pytest.param(400, marks=pytest.mark.rare)])
 def test_whatever_space_is_left_resume_goes_on_from_there(small: Bench, free_kib: int) -> None:
     """The space ends at the lock, in the middle of the database's migration, and in the report."""
     small.write({}, {"batch_per_device": 8}, protocol=TWICE)

@@ -20,7 +20,7 @@ REPEATS = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 
 def until(there: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
     """Wait until something is there; fail at once when the process has ended before it."""
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not there():
         assert process.poll() is None, process.communicate()
         assert time.monotonic() < deadline
@@ -41,7 +41,7 @@ def test_a_stopped_suite_leaves_no_process_and_a_usable_directory(
 ) -> None:
     process = hanging(bench)
     process.send_signal(number)
-    out, err = process.communicate(timeout=60)
+    out, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert not any(alive(pid) for pid in bench.pids())
     first, second = read_results(bench.out / "results.json").cases
@@ -59,7 +59,7 @@ def test_an_impatient_second_ctrl_c_still_leaves_no_process(bench: Bench) -> Non
     for _ in range(5):
         process.send_signal(signal.SIGINT)
         time.sleep(0.02)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     assert process.returncode == 130
     assert not any(alive(pid) for pid in bench.pids())
     assert read_results(bench.out / "results.json").complete is False
@@ -70,7 +70,7 @@ def test_after_ctrl_c_resume_goes_on_and_repeats_nothing(bench: Bench) -> None:
     process = bench.start()
     until(lambda: len(list(bench.out.glob("runs/*/*/outcome.json"))) == 1 and len(bench.pids()) == 2, process)
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     kept = {path: path.stat().st_ino for path in bench.out.glob("runs/*/*/outcome.json")}
     assert len(kept) == 1
     listener = Listener()
@@ -83,7 +83,7 @@ def test_a_killed_trainmark_takes_its_program_with_it_and_resume_ends_the_rest(b
     process = hanging(bench)
     _, program, child = bench.pids()
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     until_dead(program)
     assert alive(child), "the program's own child is nobody's any more; resume finds it by its mark"
     bench.write({}, behaving("hangs-with-child"))
@@ -91,12 +91,12 @@ def test_a_killed_trainmark_takes_its_program_with_it_and_resume_ends_the_rest(b
     until(lambda: not alive(child), resumed)
     until(lambda: len(bench.pids()) == 5, resumed)
     resumed.send_signal(signal.SIGINT)
-    resumed.communicate(timeout=60)
+    resumed.communicate(timeout=300)
     assert not any(alive(pid) for pid in bench.pids())
 
 
 def until_dead(pid: int) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + 300
     while alive(pid):
         assert time.monotonic() < deadline
         time.sleep(0.01)
@@ -111,7 +111,7 @@ def test_two_at_once_in_one_directory_are_kept_apart(bench: Bench) -> None:
     )
     assert all(alive(pid) for pid in bench.pids()[1:]), "the first one's processes are left alone"
     process.send_signal(signal.SIGINT)
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
 
 
 def test_ctrl_c_while_data_is_made_leaves_no_process_and_goes_on_later(bench: Bench) -> None:
@@ -123,7 +123,7 @@ def test_ctrl_c_while_data_is_made_leaves_no_process_and_goes_on_later(bench: Be
     until(lambda: any(folder.glob("*/train/*/*.JPEG")), process)
     group = os.getpgid(process.pid)
     os.killpg(group, signal.SIGINT)
-    _, err = process.communicate(timeout=60)
+    _, err = process.communicate(timeout=300)
     assert process.returncode == 130
     assert "interrupted, nothing finished is lost" in err
     assert "Traceback" not in err
@@ -144,18 +144,19 @@ def members(group: int) -> list[int]:
     return found
 
 
-def test_killed_at_twenty_random_moments_no_finished_run_is_lost_and_none_repeated(bench: Bench) -> None:
+@pytest.mark.parametrize("kills", [4, pytest.param(20, marks=pytest.mark.rare)])
+def test_killed_at_random_moments_no_finished_run_is_lost_and_none_repeated(bench: Bench, kills: int) -> None:
     moments = random.Random(20261121)
-    protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 22}
+    protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": kills + 2}
     bench.write(*({"batch_per_device": batch} for batch in (1, 2, 3)), protocol=protocol)
     finished: dict[Path, tuple[int, int]] = {}
-    for kill in range(20):
+    for kill in range(kills):
         process = bench.start("--resume")
         # Somewhere in the next runs: at once after a run has ended, or up to about two runs later.
         until(lambda: len(outcomes(bench)) > len(finished), process)  # noqa: B023
         time.sleep(moments.random() * 0.25)
         process.kill()
-        process.communicate(timeout=60)
+        process.communicate(timeout=300)
         assert process.returncode == -signal.SIGKILL
         now = outcomes(bench)
         assert now.items() >= finished.items(), f"after kill {kill + 1} a finished run is lost or repeated"
@@ -163,12 +164,12 @@ def test_killed_at_twenty_random_moments_no_finished_run_is_lost_and_none_repeat
     results = bench.run(resume=True)
     now = outcomes(bench)
     assert now.items() >= finished.items()
-    assert [len(case.runs) for case in results.cases] == [22, 22, 22]
-    assert (len(now), results.complete, results.holds) == (66, True, True)
+    assert [len(case.runs) for case in results.cases] == 3 * [kills + 2]
+    assert (len(now), results.complete, results.holds) == (3 * (kills + 2), True, True)
     with sqlite3.connect(bench.out / DATABASE) as connection:
         rows = connection.execute("SELECT case_id, repeat FROM runs").fetchall()
     connection.close()
-    assert len(rows) == len(set(rows)) == 66
+    assert len(rows) == len(set(rows)) == 3 * (kills + 2)
     assert not any(alive(pid) for pid in bench.pids())
 
 

@@ -30,7 +30,7 @@ class Way:
     environment: str
     log_format: str
     program: str
-    limit_s: float = 12.0
+    limit_s: float = 30.0
     card: Mapping[str, Any] = field(default_factory=dict)
 
 
@@ -41,13 +41,17 @@ WAYS: Mapping[str, Way] = {
         "pytorch", "ngc-pytorch-convnets", "by_multiproc.py", card={"starter": "{source}/multiproc.py"}
     ),
     # Both import the framework before they start a rank.
-    "spawn": Way("pytorch", "pytorch-imagenet", "spawning.py", 25.0),
-    "paddle": Way("paddle", "paddleclas", "by_paddle.py", 25.0, {"rule": "mean-skip-10"}),
+    "spawn": Way("pytorch", "pytorch-imagenet", "spawning.py", 45.0),
+    "paddle": Way("paddle", "paddleclas", "by_paddle.py", 45.0, {"rule": "mean-skip-10"}),
 }
 
 openmpi = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun (apt install openmpi-bin)")
 marks = {
-    name: [needs_framework(way.environment), *([openmpi] if name == "mpirun" else [])]
+    name: [
+        needs_framework(way.environment),
+        pytest.mark.xdist_group(f"launcher-{name}"),
+        *([openmpi] if name == "mpirun" else []),
+    ]
     for name, way in WAYS.items()
 }
 every_launcher = pytest.mark.parametrize(
@@ -161,6 +165,8 @@ class TestEveryLauncher:
         assert [pid for pid in bench.pids() if alive(pid)] == []
 
 
+# What is deaf takes its whole time.
+@pytest.mark.rare
 @every_launcher
 class TestTimeouts:
     pytestmark = pytest.mark.training

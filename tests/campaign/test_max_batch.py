@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from fakes import Bench, Listener, behaving
 from trainmark.campaign import plan_campaign
-from trainmark.campaign.fitting import LARGEST, largest_fitting, next_batch
+from trainmark.campaign.batch_search import LARGEST, largest_fitting, next_batch
 from trainmark.placement import Plan
 from trainmark.suite import Outcome
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fakes import Bench, Silent
-from trainmark.campaign import Standing
+from trainmark.campaign import Progress
 from trainmark.errors import InputError
 from trainmark.store import RunResult
 
@@ -14,7 +14,7 @@ TWO_RUNS: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, 
 
 
 class StopsAfterOneRun(Silent):
-    def run_ended(self, result: RunResult, standing: Standing) -> None:
+    def run_ended(self, result: RunResult, standing: Progress) -> None:
         raise KeyboardInterrupt
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from fakes import Bench, Silent, alive
 from frameworks import framework_python
-from trainmark.campaign import Standing
+from trainmark.campaign import Progress
 from trainmark.dataset import ImageFolderSpec, make_image_folder
 from trainmark.execution import Pulse
 from trainmark.store import Results
@@ -116,7 +116,7 @@ def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(trained: Bench) 
     audience = KillsRankOne(trained.folder)
     long = {"name": "adaptive", "steps": 100_000, "warmup_steps": 2, "repeats": 1}
     results = train(
-        trained, {"devices_per_node": 2}, audience=audience, protocol=long, limits={"timeout_s": 90}
+        trained, {"devices_per_node": 2}, audience=audience, protocol=long, limits={"timeout_s": 600}
     )
     assert audience.killed
     assert results.cases[0].outcome is Outcome.FAILED
@@ -128,7 +128,7 @@ def test_a_rank_that_dies_is_named_and_takes_the_others_with_it(trained: Bench) 
 class StopsAtOnce(Silent):
     """Presses Ctrl-C when the first run is about to begin."""
 
-    def run_begins(self, case: Case, repeat: int, standing: Standing) -> None:
+    def run_begins(self, case: Case, repeat: int, standing: Progress) -> None:
         raise KeyboardInterrupt
 
 
@@ -137,7 +137,7 @@ def test_ranks_that_outlive_a_killed_trainmark_are_ended_by_resume(trained: Benc
         pytest.skip("two processes need two cores")
     long = {"name": "adaptive", "steps": 100_000, "warmup_steps": 2, "repeats": 1}
     trained.write(
-        SMALL | {"devices_per_node": 2}, environment=PYTHON, protocol=long, limits={"timeout_s": 90}
+        SMALL | {"devices_per_node": 2}, environment=PYTHON, protocol=long, limits={"timeout_s": 600}
     )
     process = trained.start()
     while not (logs := list(trained.out.glob("runs/*/1/train.log"))) or b"step 2" not in logs[0].read_bytes():
@@ -147,7 +147,7 @@ def test_ranks_that_outlive_a_killed_trainmark_are_ended_by_resume(trained: Benc
     ranks = [child.pid for child in family if "RANK" in child.environ()]
     assert len(ranks) == 2
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     trained.run(StopsAtOnce(), resume=True)
     assert not any(alive(pid) for pid in ranks)
     assert not [path for path in Path("/proc").glob("[0-9]*") if marked(path, str(trained.out))]

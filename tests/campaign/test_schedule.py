@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.campaign import Standing
+from trainmark.campaign import Progress
 from trainmark.campaign.schedule import Attempt, Schedule, wants_another
 from trainmark.suite import Outcome, Protocol
 
@@ -70,9 +70,9 @@ def test_after_a_resume_the_case_with_the_fewest_runs_catches_up_first() -> None
 
 def test_the_standing_counts_what_is_certain_to_come() -> None:
     schedule = Schedule(ADAPTIVE, [[], [bad(Outcome.OOM)], [ok(100.0), ok(110.0), ok(120.0)]])
-    assert schedule.standing == Standing(finished=4, at_least=4 + 3 + 1)
+    assert schedule.progress == Progress(finished=4, at_least=4 + 3 + 1)
     schedule.add(bad(Outcome.OOM))
-    assert schedule.standing == Standing(finished=5, at_least=6)
+    assert schedule.progress == Progress(finished=5, at_least=6)
 
 
 attempts = st.one_of(
@@ -91,7 +91,7 @@ def test_the_schedule_agrees_with_its_rule_at_every_step(
         assert schedule.next() == expected
         least = sum(max(1, 3 - len(plain[case])) for case in waiting)
         finished = sum(map(len, plain))
-        assert schedule.standing == Standing(finished, finished + least)
+        assert schedule.progress == Progress(finished, finished + least)
         if expected is None:
             return
         plain[expected].append(attempt)

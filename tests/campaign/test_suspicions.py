@@ -6,8 +6,8 @@ import pytest
 from pydantic import BaseModel
 
 from trainmark.campaign.suspicion import machine_suspicions
-from trainmark.execution.telemetry import GpuSummary, TelemetrySummary
 from trainmark.measure import About
+from trainmark.words.telemetry import GpuSummary, TelemetrySummary
 
 GPU = GpuSummary(
     index=0, uuid="GPU-1", name="H200", sm_clock_mhz_mean=1900.0, sm_clock_mhz_min=1800, power_w_mean=600.0,

@@ -39,7 +39,7 @@ def good(tmp_path: Path) -> Path:
 
 
 def test_a_good_log_gives_one_row_with_the_frozen_keys_and_exit_code_0(good: Path) -> None:
-    code, stdout, stderr = _trainmark("parse", good, "--json")
+    code, stdout, stderr = _trainmark("parse", good, "--json", "--precision", "fp32")
 
     (row,) = _rows(stdout)
     assert (code, stderr) == (0, "")

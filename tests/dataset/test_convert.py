@@ -370,7 +370,7 @@ def start_converting(source: Path, destination: Path, form: Form) -> "subprocess
         start_new_session=True,
     )
     done = destination.parent / f".{destination.name}.converting" / "done"
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not any(done.glob("*.json")):
         assert time.monotonic() < deadline
         assert converter.poll() is None, converter.communicate()
@@ -389,7 +389,7 @@ def test_an_interrupted_conversion_is_not_there_and_goes_on(
         os.killpg(converter.pid, stop)
     else:
         converter.kill()
-    out, err = converter.communicate(timeout=60)
+    out, err = converter.communicate(timeout=300)
     assert converter.returncode == (130 if stop is signal.SIGINT else -signal.SIGKILL), (out, err)
     assert "Traceback" not in err
     assert not destination.exists()
@@ -476,3 +476,20 @@ def test_the_shards_of_each_class_are_mixed(photos: Path, tmp_path: Path) -> Non
     first = Counter(label for label, _ in labelled(tmp_path / "d", Form.TFRECORD)[:11])
     assert len(first) == 3
     assert describe_converted(tmp_path / "d").form is Form.TFRECORD
+
+
+def test_records_of_the_training_pictures_stay_when_the_source_gets_others_for_validation(
+    tmp_path: Path,
+) -> None:
+    without = SPEC.model_copy(update={"val_images": 0})
+    make_image_folder(tmp_path / "photos", without, jobs=1)
+    before = convert(tmp_path / "photos", tmp_path / "records", Form.RECORDIO)
+    make_image_folder(tmp_path / "photos", SPEC, jobs=1)
+
+    after = convert(tmp_path / "photos", tmp_path / "records", Form.RECORDIO)
+
+    assert after.was_there
+    assert after.converted == before.converted
+    assert after.notes == (
+        f"{tmp_path}/records was converted from the training pictures alone; remove it to have the others too",
+    )

@@ -24,6 +24,7 @@ from trainmark.dataset import (
     folder_state,
     make_image_folder,
     spec_from,
+    verify,
 )
 from trainmark.dataset.images.picture import paint
 from trainmark.dataset.images.spec import pictures
@@ -100,6 +101,110 @@ def test_the_lists_name_every_picture_with_the_label_of_its_folder(tmp_path: Pat
             path, label = line.split(" ")
             assert (tmp_path / "d" / path).is_file()
             assert path.startswith(f"{split}/n{int(label):08d}/")
+
+
+TINY_FLAGS = ("--images", "13", "--classes", "3", "--seed", "5", "--width", "64", "--height", "48")
+WITHOUT = SMALL.model_copy(update={"val_images": 0})
+"""As trainmark made it before there were validation pictures."""
+
+
+def test_a_made_set_can_be_validated_on_by_programs_that_expect_the_classes_of_train(tmp_path: Path) -> None:
+    assert main(["data", "make", str(tmp_path / "d"), *TINY_FLAGS]) == 0
+
+    train, val = (
+        {path.name: sorted(path.iterdir()) for path in (tmp_path / "d" / split).iterdir()}
+        for split in ("train", "val")
+    )
+    assert train.keys() == val.keys() == {"n00000000", "n00000001", "n00000002"}
+    assert all(val.values())
+    both = [path for split in (train, val) for paths in split.values() for path in paths]
+    assert len({path.read_bytes() for path in both}) == len(both) == 13 + 3
+    assert main(["data", "verify", str(tmp_path / "d")]) == 0
+
+
+@pytest.mark.parametrize(("images", "classes", "expected"), [(13, 3, 3), (1000, 10, 50), (40, 2, 2)])
+def test_a_twentieth_is_for_validation_and_one_a_class_at_least(
+    images: int, classes: int, expected: int
+) -> None:
+    assert spec_from({"images": images, "classes": classes}, "x").val_images == expected
+    assert spec_from({"images": images, "classes": classes, "validation": 0}, "x").val_images == 0
+    with pytest.raises(InputError, match=rf"^x: validation \(1\) is less than classes \({classes}\)$"):
+        spec_from({"images": images, "classes": classes, "validation": 1}, "x")
+
+
+def test_no_validation_pictures_are_made_where_none_are_asked_for(tmp_path: Path) -> None:
+    assert main(["data", "make", str(tmp_path / "d"), *TINY_FLAGS, "--validation", "0"]) == 0
+
+    manifest = json.loads((tmp_path / "d/dataset.json").read_text())
+    assert {path.name for path in (tmp_path / "d").iterdir()} == {
+        "train",
+        "train_list.txt",
+        "SHA256SUMS",
+        "dataset.json",
+    }
+    # What earlier versions wrote, to the letter: the digest of old and new sets is one.
+    assert list(manifest) == ["schema", "recipe", "images", "bytes", "sums_sha256"]
+    assert list(manifest["recipe"]) == ["generator", "encoder", "spec"]
+    assert main(["data", "verify", str(tmp_path / "d")]) == 0
+
+
+def test_a_set_of_training_pictures_gets_those_for_validation_and_stays_the_same_data(tmp_path: Path) -> None:
+    before = make_image_folder(tmp_path / "d", WITHOUT, jobs=1)
+    kept = inodes(tmp_path / "d")
+    assert folder_state(tmp_path / "d", SMALL) is FolderState.UNFINISHED
+    seen: list[tuple[int, int]] = []
+
+    after = make_image_folder(tmp_path / "d", SMALL, jobs=1, progress=lambda *done: seen.append(done))
+
+    at_once = make_image_folder(tmp_path / "at once", SMALL, jobs=1)
+    assert before.digest == after.digest == at_once.digest
+    assert contents(tmp_path / "d") == contents(tmp_path / "at once")
+    assert inodes(tmp_path / "d").items() >= kept.items()
+    assert (seen[-1], after.images) == ((4, 4), 17)
+    assert verify(tmp_path / "d").problems == ()
+
+
+def test_an_adding_that_stopped_before_the_manifest_was_written_is_finished(tmp_path: Path) -> None:
+    make_image_folder(tmp_path / "whole", SMALL, jobs=1)
+    make_image_folder(tmp_path / "d", WITHOUT, jobs=1)
+    old = (tmp_path / "d/dataset.json").read_bytes()
+    make_image_folder(tmp_path / "d", SMALL, jobs=1)
+    recipe = json.loads((tmp_path / "d/dataset.json").read_text())["recipe"]
+    (tmp_path / "d/.making").mkdir()
+    (tmp_path / "d/.making/recipe.json").write_text(json.dumps(recipe))
+    (tmp_path / "d/dataset.json").write_bytes(old)
+
+    with pytest.raises(InputError, match="interrupted"):
+        describe(tmp_path / "d")
+    make_image_folder(tmp_path / "d", SMALL, jobs=1)
+    assert contents(tmp_path / "d") == contents(tmp_path / "whole")
+
+
+def test_validation_pictures_of_a_later_encoder_leave_the_training_pictures_as_they_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = make_image_folder(tmp_path / "d", WITHOUT, jobs=1)
+    monkeypatch.setattr("trainmark.dataset.images.make.encoder_name", lambda: "Pillow 99")
+
+    after = make_image_folder(tmp_path / "d", SMALL, jobs=1)
+
+    recipe = json.loads((tmp_path / "d/dataset.json").read_text())["recipe"]
+    assert recipe["encoder"].startswith("Pillow 1")
+    assert recipe["val_encoder"] == "Pillow 99"
+    assert before.digest == after.digest
+    (tmp_path / "d/train/n00000000/n00000000_0.JPEG").unlink()
+    with pytest.raises(InputError, match="Pillow 99 cannot make them as they were"):
+        make_image_folder(tmp_path / "d", SMALL, jobs=1)
+
+
+def test_somebody_elses_val_beside_a_made_train_is_left_alone(tmp_path: Path) -> None:
+    make_image_folder(tmp_path / "d", WITHOUT, jobs=1)
+    (tmp_path / "d/val").symlink_to("train")
+
+    with pytest.raises(InputError, match="val: is no part of this data set; move it away"):
+        make_image_folder(tmp_path / "d", SMALL, jobs=1)
+    assert len(inodes(tmp_path / "d/train")) == 13
+    assert describe(tmp_path / "d").images == 13
 
 
 def test_the_checksums_are_those_that_coreutils_reads(tmp_path: Path) -> None:
@@ -180,20 +285,20 @@ def test_only_one_process_makes_a_folder_at_a_time(tmp_path: Path) -> None:
             make_image_folder(tmp_path / "d", SMALL, jobs=1)
 
 
-LONG = ImageFolderSpec(images=400, classes=2, width=320, height=240)
+LONG = ImageFolderSpec(images=400, val_images=20, classes=2, width=320, height=240)
 LONG_FLAGS = ["--images", "400", "--classes", "2", "--width", "320", "--height", "240", "--jobs", "2"]
 
 
-def start_making(directory: Path, at_least: int) -> subprocess.Popen[str]:
+def start_making(directory: Path, at_least: int, *flags: str) -> subprocess.Popen[str]:
     """Start making LONG in a process group of its own, and return when some pictures are there."""
     maker = subprocess.Popen(
-        [sys.executable, "-m", "trainmark.cli.main", "data", "make", str(directory), *LONG_FLAGS],
+        [sys.executable, "-m", "trainmark.cli.main", "data", "make", str(directory), *LONG_FLAGS, *flags],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
         start_new_session=True,
     )
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while sum(1 for _ in directory.rglob("*.JPEG")) < at_least:
         assert time.monotonic() < deadline
         assert maker.poll() is None, maker.communicate()
@@ -218,16 +323,13 @@ def test_an_interrupted_making_never_looks_complete_and_goes_on(tmp_path: Path, 
         os.killpg(maker.pid, stop)
     else:
         maker.kill()
-    out, err = maker.communicate(timeout=60)
+    out, err = maker.communicate(timeout=300)
     assert maker.returncode == (130 if stop is signal.SIGINT else -signal.SIGKILL)
     assert out == ""
     assert "Traceback" not in err
     if stop is signal.SIGINT:
         assert err == "trainmark data: interrupted; the same command goes on from here\n"
-    deadline = time.monotonic() + 60
-    while not group_is_gone(maker.pid):
-        assert time.monotonic() < deadline, "helper processes outlive their parent"
-        time.sleep(0.01)
+    wait_for_the_end_of(maker.pid)
 
     assert not (directory / "dataset.json").exists()
     assert main(["data", "verify", str(directory)]) == 2
@@ -242,6 +344,37 @@ def test_an_interrupted_making_never_looks_complete_and_goes_on(tmp_path: Path, 
     after = inodes(directory)
     assert all(after[name] == inode for name, inode in kept.items())
     assert not (directory / ".making").exists()
+    assert main(["data", "verify", str(directory)]) == 0
+
+
+def wait_for_the_end_of(group: int) -> None:
+    deadline = time.monotonic() + 60
+    while not group_is_gone(group):
+        assert time.monotonic() < deadline, "helper processes outlive their parent"
+        time.sleep(0.01)
+
+
+def test_a_making_killed_among_the_validation_pictures_goes_on(tmp_path: Path) -> None:
+    directory = tmp_path / "d"
+    flags = ("--images", "4", "--validation", "300")
+    spec = LONG.model_copy(update={"images": 4, "val_images": 300})
+    maker = start_making(directory, 14, *flags)
+    maker.kill()
+    maker.communicate(timeout=60)
+    wait_for_the_end_of(maker.pid)
+
+    kept = inodes(directory)
+    assert 14 <= len(kept) < 304
+    assert folder_state(directory, spec) is FolderState.UNFINISHED
+    assert main(["data", "verify", str(directory)]) == 2
+    with pytest.raises(InputError, match="interrupted"):
+        describe(directory)
+    with pytest.raises(InputError, match="validation 300, not 200"):
+        make_image_folder(directory, spec.model_copy(update={"val_images": 200}), jobs=1)
+
+    make_image_folder(directory, spec, jobs=2)
+    after = inodes(directory)
+    assert all(after[name] == inode for name, inode in kept.items())
     assert main(["data", "verify", str(directory)]) == 0
 
 
@@ -291,7 +424,7 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(tmp_path: P
     assert len(said) == 1
     assert "the disk is full after" in said[0]
     assert ".tmp" not in ran.stdout
-    assert "d: finished; 400 pictures" in ran.stdout
+    assert "d: finished; 420 pictures" in ran.stdout
     assert "no problem found" in ran.stdout
 
 

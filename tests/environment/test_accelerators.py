@@ -8,8 +8,7 @@ from typing import Any
 
 import pytest
 
-from trainmark.environment.accelerators import cuda_version, read_accelerators
-from trainmark.environment.nvml import Nvml, open_nvml
+from trainmark.node.accelerators import Nvml, cuda_version, open_nvml, read_accelerators
 from trainmark.words.manifest import AcceleratorFacts
 
 

@@ -277,6 +277,7 @@ def test_pips_last_error_is_found_in_its_log(tmp_path: Path) -> None:
     assert last_error(log, 3) == "exit code 3"
 
 
+@pytest.mark.rare
 @pytest.mark.training
 def test_pytorch_is_made_from_its_lock_and_trains_a_step(tmp_path: Path) -> None:
     from trainmark.cli.main import main

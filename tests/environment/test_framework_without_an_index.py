@@ -50,6 +50,7 @@ def env(*words: object) -> int:
 
 
 @pytest.mark.usefixtures("offline")
+@pytest.mark.rare
 def test_it_is_made_from_a_wheel_an_index_or_a_folder_of_the_user_and_from_nothing_else(
     wheels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

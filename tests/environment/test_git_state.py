@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.environment.git import read_git, without_credentials
+from trainmark.node.git import read_git, without_credentials
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
 

@@ -58,7 +58,23 @@ def test_an_environment_that_cannot_be_made_does_not_stop_the_tests(checkout: Pa
     assert "mxnet: no Python 3.11 was found" in done.stderr
     assert "== going on without it" in done.stdout
     assert "made: env create --all" in done.stdout
-    assert done.stdout.endswith("pytest with /data/envs: -m pytest -k words\n")
+    said = done.stdout.splitlines()[-1]
+    assert said.startswith("pytest with /data/envs: -m pytest --numprocesses=")
+    assert said.endswith(" -m not rare --durations=25 -k words")
+
+
+def test_all_tests_are_the_rare_ones_too(checkout: Path) -> None:
+    done = make(checkout, "test-all", "JOBS=3")
+    assert done.returncode == 0, done.stderr
+    assert "-m pytest --numprocesses=3 --dist=loadgroup" in done.stdout
+    assert "rare" not in done.stdout
+
+
+def test_a_mistake_in_style_stops_the_tests(checkout: Path) -> None:
+    (checkout / ".venv" / "bin" / "ruff").write_text("#!/bin/sh\nexit 1\n")
+    done = make(checkout, "test")
+    assert done.returncode != 0
+    assert "pytest with" not in done.stdout
 
 
 def test_clean_removes_the_demos_results_and_leaves_those_of_runs(checkout: Path) -> None:

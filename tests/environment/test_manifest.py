@@ -12,12 +12,10 @@ from trainmark.environment import (
     FrameworkVersions,
     Manifest,
     Node,
-    Roots,
-    collect,
-    collect_node,
     differences,
     fingerprint,
 )
+from trainmark.node.facts import Roots, collect, collect_node
 from trainmark.words.manifest import AcceleratorFacts, ContainerFacts, GpuFacts
 
 VM = Path(__file__).parent / "recorded" / "linux-vm"

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.environment.variables import allowed_variables
+from trainmark.node.facts import allowed_variables
 
 
 def test_what_changes_a_run_is_kept_and_all_else_is_not() -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.execution.classify import Exit, classify, last_step
+from trainmark.node import read_tail
 from trainmark.suite import Outcome
 
 TORCHRUN = """\
@@ -55,7 +56,7 @@ Root Cause (first observed failure):
 def judged(tmp_path: Path, log: str | bytes, code: int, oom_kills: int = 0) -> tuple[Outcome, str | None]:
     path = tmp_path / "train.log"
     path.write_bytes(log.encode() if isinstance(log, str) else log)
-    return classify(Exit(code, oom_kills), tmp_path / "events.jsonl", path)
+    return classify([Exit(code, oom_kills, path)], tmp_path / "events.jsonl", ranks=2)
 
 
 def say(path: Path, **data: object) -> None:
@@ -160,11 +161,11 @@ def test_a_reason_is_one_line_of_bounded_length(tmp_path: Path) -> None:
 
 
 def test_a_log_that_was_never_written_is_no_error(tmp_path: Path) -> None:
-    assert classify(Exit(1, 0), tmp_path / "events.jsonl", tmp_path / "train.log") == (
+    assert classify([Exit(1, 0, tmp_path / "train.log")], tmp_path / "events.jsonl") == (
         Outcome.FAILED,
         "the program ended with exit code 1",
     )
-    assert last_step(tmp_path / "train.log") is None
+    assert last_step(read_tail(tmp_path / "train.log")) is None
 
 
 def test_the_last_words_are_those_of_the_rank_that_failed(tmp_path: Path) -> None:

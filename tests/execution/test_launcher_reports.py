@@ -97,7 +97,7 @@ FAILED = Outcome.FAILED
 
 def judged(folder: Path, log: str, code: int = 1, oom_kills: int = 0) -> tuple[Outcome, str | None]:
     (folder / "train.log").write_text(log)
-    return classify(Exit(code, oom_kills), folder / "events.jsonl", folder / "train.log")
+    return classify([Exit(code, oom_kills, folder / "train.log")], folder / "events.jsonl", ranks=2)
 
 
 def openmpi(rank: int, code: int) -> str:

@@ -6,13 +6,14 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from fakes import alive
-from trainmark.execution import held
-from trainmark.execution.processes import MARK, end_all, private_bytes
+from fakes import alive, usual_signals
+from trainmark.node import held
+from trainmark.node.processes import MARK, end_all, private_bytes
 
 HYDRA = """
 import os, signal, sys, time
@@ -45,7 +46,7 @@ def start(code: str, mark: Path) -> "subprocess.Popen[str]":
 def test_a_program_that_grows_a_head_for_every_one_cut_off_is_ended(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainmark.execution.processes.GRACE_S", 0.2)
+    monkeypatch.setattr("trainmark.node.processes.GRACE_S", 0.2)
     process = start(HYDRA, tmp_path)
     assert end_all(str(tmp_path)) >= 1
     assert process.wait() == -signal.SIGKILL
@@ -76,6 +77,12 @@ def test_memory_is_that_of_the_whole_family(tmp_path: Path) -> None:
     end_all(str(tmp_path))
     process.communicate()
     assert private_bytes(process.pid) == 0
+
+
+@pytest.fixture(autouse=True)
+def _signals_that_stop_us() -> Iterator[None]:
+    with usual_signals():
+        yield
 
 
 def interrupted_while_held(steps: list[str]) -> None:

@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
@@ -369,7 +370,7 @@ def test_a_name_that_contradicts_the_log_is_told_and_the_log_believed(read: Read
     log = read(sample("ngc-pytorch-convnets"), "pytorch_gpu1_amp_bs256.txt")
 
     assert log.facts.gpus == 8
-    assert [p.code for p in log.problems] == ["name-contradicts-log"] * 3
+    assert [p.code for p in log.problems] == ["name-contradicts-log"] * 3 + ["tf32-unknown"]
 
 
 def test_a_folder_without_permission_is_told_and_the_walk_goes_on(tmp_path: Path) -> None:
@@ -390,8 +391,10 @@ def test_a_folder_without_permission_is_told_and_the_walk_goes_on(tmp_path: Path
         "for found in find_logs(['.']):\n"
         "    print(json.dumps([found.path, found.error or read_log(found.path).status]))\n"
     )
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(folder.stat().st_mode | 0o055)
+    # All folders of pytest's own, of which there are more where tests run side by side.
+    for folder in (tmp_path, *tmp_path.parents):
+        if folder.stat().st_uid == os.getuid() and folder.is_relative_to(tempfile.gettempdir()):
+            folder.chmod(folder.stat().st_mode | 0o055)
     try:
         done = subprocess.run(
             [sys.executable, "-c", program, str(tmp_path)], capture_output=True, text=True, check=False

@@ -47,7 +47,7 @@ def test_a_flag_stands_before_the_name() -> None:
 
 @pytest.mark.parametrize(
     ("hardware", "precision"),
-    [("Tesla V100-SXM2-32GB", Precision.FP32), ("NVIDIA A100-SXM4-40GB", None), (None, Precision.FP32)],
+    [("Tesla V100-SXM2-32GB", Precision.FP32), ("NVIDIA A100-SXM4-40GB", None), (None, None)],
 )
 def test_fp32_is_not_claimed_where_tf32_may_have_been_on(
     hardware: str | None, precision: Precision | None

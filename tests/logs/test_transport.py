@@ -5,8 +5,9 @@ import gzip
 import pytest
 from conftest_logs import Reader, rates, sample
 
-from trainmark.logs import ParsedLog, Severity, Status
+from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.logs.transport import Demultiplexer, clean, pieces, uncoloured
+from trainmark.words.case import Precision
 
 
 def test_clean_text_has_no_nul_no_colour_and_one_kind_of_line_end() -> None:
@@ -43,7 +44,7 @@ def test_ranks_are_told_apart_by_their_tags(read: Reader, tag: str) -> None:
     lines = sample("ngc-pytorch-convnets").splitlines()
     text = "".join(tag.format(rank=rank) + line + "\n" for line in lines for rank in range(8))
 
-    log: ParsedLog = read(text)
+    log: ParsedLog = read(text, given=Facts(precision=Precision.FP32))
 
     assert log.status is Status.OK
     assert rates(log) == rates(read(sample("ngc-pytorch-convnets")))

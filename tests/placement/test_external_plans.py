@@ -12,8 +12,9 @@ from typing import NamedTuple
 
 import pytest
 
-from trainmark.campaign import site
+from trainmark.campaign import planning
 from trainmark.cli.main import main
+from trainmark.node import local
 from trainmark.placement import Machine
 from trainmark.suite import load_suite, log_name
 
@@ -25,8 +26,8 @@ DGX = Machine(cores=80, gpus=8)
 
 @pytest.fixture(autouse=True)
 def _somebody_elses_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(site, "this_machine", lambda: DGX)
-    monkeypatch.setattr(site, "owner", lambda: "1000:1000")
+    monkeypatch.setattr(local, "this_machine", lambda: DGX)
+    monkeypatch.setattr(planning, "owner", lambda: "1000:1000")
     monkeypatch.setenv("TRAINMARK_HOME", "/trainmark")
 
 

@@ -14,18 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.environment.engine import Engine
+from trainmark.node.machine import usable_cores
 from trainmark.placement import (
     Command,
     Container,
     Interpreter,
     Machine,
+    PlacementHost,
     Plan,
-    Run,
+    RunSpec,
     containerised,
     place,
     this_machine,
 )
-from trainmark.placement.machine import usable_cores
 from trainmark.suite import Case, Protocol, case_of
 from trainmark.workload import Axis, Card, Counts, Image, UnsupportedByCard, Workload, load_workloads
 
@@ -36,11 +37,24 @@ HOST = Machine(cores=16, gpus=0)
 DGX = Machine(cores=64, gpus=8)
 
 
+def spec(
+    case: Case,
+    workload: Workload,
+    interpreter: Interpreter,
+    machine: Machine,
+    repeat: int,
+    folder: Path,
+    data: str,
+) -> RunSpec:
+    protocol = Protocol.model_validate("dlperf")
+    return RunSpec(case, workload, interpreter, (PlacementHost(machine),), protocol, repeat, folder, data)
+
+
 def plan(case: Case, machine: Machine, interpreter: Interpreter, data: str = "synthetic") -> Plan:
     found = load_workloads().find(case)
     workload = Workload(found.card, Path("/trainmark/worker"))
-    run = Run(2, Path("/results/runs/case/2"), data)
-    return place(case, workload, interpreter, machine, Protocol.model_validate("dlperf"), run)
+    folder = Path("/results/runs/case/2")
+    return place(spec(case, workload, interpreter, machine, 2, folder, data))
 
 
 PLANS: dict[str, tuple[dict[str, Any], Machine, Interpreter, str]] = {
@@ -142,9 +156,7 @@ def fake(**card: Any) -> Workload:
 
 
 def words(workload: Workload, case: Case) -> tuple[str, ...]:
-    run = Run(1, Path("/out"), "/data/{events}")
-    protocol = Protocol.model_validate("dlperf")
-    return place(case, workload, SYSTEM, HOST, protocol, run).commands[0].words[1:]
+    return place(spec(case, workload, SYSTEM, HOST, 1, Path("/out"), "/data/{events}")).commands[0].words[1:]
 
 
 def test_a_program_that_counts_the_global_batch_is_given_it() -> None:
@@ -207,8 +219,7 @@ def test_a_printed_command_can_be_split_again() -> None:
 def on_two_gpus(machine: Machine, **card: Any) -> Command:
     workload = fake(axes={"devices_per_node": Axis(), "device": Axis()}, **card)
     case = Case.model_validate({"framework": "fake", "devices_per_node": 2, "device": "cuda"})
-    run = Run(1, Path("/out"), "synthetic")
-    return place(case, workload, SYSTEM, machine, Protocol.model_validate("dlperf"), run).commands[0]
+    return place(spec(case, workload, SYSTEM, machine, 1, Path("/out"), "synthetic")).commands[0]
 
 
 def test_the_gpus_that_the_caller_hides_stay_hidden() -> None:
@@ -224,8 +235,7 @@ def test_a_container_is_given_the_hosts_gpus_and_counts_them_anew() -> None:
     workload = fake(axes={"devices_per_node": Axis(), "device": Axis()}, launcher="spawn")
     case = Case.model_validate({"framework": "fake", "devices_per_node": 2, "device": "cuda"})
     machine = Machine(cores=8, gpus=3, visible=("5", "6", "7"))
-    run = Run(1, Path("/out"), "synthetic")
-    words = place(case, workload, inside, machine, Protocol.model_validate("dlperf"), run).commands[0].words
+    words = place(spec(case, workload, inside, machine, 1, Path("/out"), "synthetic")).commands[0].words
     assert words[words.index("--gpus") + 1] == '"device=5,6"'
     assert "CUDA_VISIBLE_DEVICES=0,1" in words
 

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.environment import Nvml
-from trainmark.execution.telemetry.gpu import CLOCK_REASONS, SLOWDOWNS, decode_clock_reasons, sample_gpu
+from trainmark.node.accelerators import Nvml
+from trainmark.node.telemetry import CLOCK_REASONS, SLOWDOWNS, decode_clock_reasons, sample_gpu
 
 PROC = Path("/proc")
 

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import psutil
 
-from trainmark.execution.telemetry.node import read_node
-from trainmark.execution.telemetry.process_tree import ProcessTree
+from trainmark.node.usage import ProcessTree, read_node
 
 SPIN = "import time\nend = time.process_time() + 0.2\nwhile time.process_time() < end: pass\n"
 
@@ -33,13 +32,13 @@ def python(code: str) -> Iterator["subprocess.Popen[str]"]:
         yield process
     finally:
         process.stdin.close()
-        process.wait(timeout=30)
+        process.wait(timeout=300)
         process.stdout.close()
 
 
 def until(condition: Callable[[], bool]) -> None:
     """Wait for a condition, for as long as a slow machine may need."""
-    end = time.monotonic() + 60
+    end = time.monotonic() + 300
     while not condition():
         assert time.monotonic() < end
         time.sleep(0.005)

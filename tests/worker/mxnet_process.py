@@ -1,30 +1,17 @@
 """What the tests of the MXNet worker share: Python beside MXNet, and RecordIO files of known images."""
 
 import io
-import json
-import subprocess
 from pathlib import Path
 from typing import Any
 
 from PIL import Image
-from worker_process import WORKER
+from worker_process import beside
 
-from frameworks import framework_python
 from trainmark.dataset.images.recordio import frame, index_line, pack
 
 
 def in_mxnet(code: str) -> Any:
-    """Run a piece of Python beside MXNet, with the worker loaded; return the JSON that it prints last."""
-    loaded = f"import sys; sys.path.insert(0, {str(WORKER)!r}); import start, json, mxnet as mx\n"
-    done = subprocess.run(
-        [framework_python("mxnet"), "-c", loaded + code],
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+    return beside("mxnet", "import mxnet as mx\n" + code)
 
 
 def write_records(folder: Path, images: list[tuple[int, bytes]]) -> Path:

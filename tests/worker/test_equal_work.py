@@ -1,17 +1,21 @@
 """Equal work: every pair of frameworks trains by the same step, and a step that differs is found out."""
 
-import subprocess
+import fcntl
+import json
+import math
+import os
 from collections.abc import Callable
-from functools import cache
+from hashlib import sha256
 from itertools import combinations
 from pathlib import Path
 
 import pytest
-from worker_process import START, read_events
+from worker_process import LONG_S, START, ended, rank_variables
 
-from frameworks import framework_python, needs_framework
+from frameworks import needs_framework
+from preloading import preloaded
 from trainmark.campaign.certifying import Question, observed_case
-from trainmark.campaign.site import Site
+from trainmark.campaign.planning import Site
 from trainmark.environment import find_entry
 from trainmark.equivalence import (
     Followed,
@@ -24,9 +28,10 @@ from trainmark.equivalence import (
     worker_flags,
     write_inputs,
 )
-from trainmark.placement import Machine
+from trainmark.node import LocalHost, free_ports
 from trainmark.suite import Device, Layout, Suite, case_of
 from trainmark.tasks.image_classification.equal_work import ImageObservation
+from trainmark.words.plan import Machine
 from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
 
@@ -37,7 +42,12 @@ MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
 RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
-SITE = Site(Suite(name="s", cases=(case_of(),)), load_workloads(), Machine(cores=2, gpus=0), Path("/nowhere"))
+SITE = Site(
+    Suite(name="s", cases=(case_of(),)),
+    load_workloads(),
+    (LocalHost(machine=Machine(cores=2, gpus=0)),),
+    Path("/nowhere"),
+)
 
 Events = list[dict[str, object]]
 Observe = Callable[..., tuple[Observation, Party]]
@@ -45,7 +55,10 @@ Train = Callable[..., dict[str, object]]
 
 
 def with_framework(*names: str) -> object:
-    return pytest.param(*names, marks=[needs_framework(name) for name in names], id="=".join(names))
+    marks = [needs_framework(name) for name in names]
+    # What asks one framework alone runs beside its other tests.
+    group = f"worker-{names[0]}" if len(names) == 1 else "equal-work"
+    return pytest.param(*names, marks=[*marks, pytest.mark.xdist_group(group)], id="=".join(names))
 
 
 def observed_layout(framework: str) -> str:
@@ -69,42 +82,74 @@ def other_ways() -> list[object]:
                     and not compiler.endswith("-max")
                 ):
                     name = f"{framework}-{layout.value}-{compiler}"
-                    marks = needs_framework(framework)
+                    marks = [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
                     found.append(pytest.param(framework, layout.value, compiler, marks=marks, id=name))
     return found
 
 
 @pytest.fixture(scope="module")
 def train(tmp_path_factory: pytest.TempPathFactory) -> Train:
-    """Return a function that has a framework's worker do the three steps, each once; it returns what is told."""
-    folder = tmp_path_factory.mktemp("equivalence")
-    for model in MODELS:
-        write_inputs(model, folder / f"{model}.npz")
+    """Return a function that has a framework's worker do the three steps; it returns what is told.
 
-    @cache
+    Each is done once, also where several processes share out the tests.
+    """
+    shared = tmp_path_factory.getbasetemp()
+    shared = (shared.parent if "PYTEST_XDIST_WORKER" in os.environ else shared) / "equivalence"
+    shared.mkdir(exist_ok=True)
+
     def run(
-        framework: str, model: str, mistake: str, layout: str, compiler: str, *flags: str
+        framework: str, model: str, mistake: str, layout: str, compiler: str, *flags: str, ranks: int = 1
     ) -> dict[str, object]:
-        number = len(list(folder.glob("*.jsonl")))
-        events = folder / f"{number}.jsonl"
-        program = [str(MUTATED), mistake] if mistake else [str(START)]
-        words = [f"--framework={framework}", "--device=cpu", f"--layout={layout}", "--threads=2"]
-        done = subprocess.run(
-            [
-                framework_python(framework), *program, *words, f"--events={events}",
-                *worker_flags(model, folder / f"{model}.npz", compiler), *flags,
-            ],
-            capture_output=True, text=True, timeout=400, check=False, cwd=folder,
-            env={
-                "PATH": "/usr/bin:/bin", "HOME": str(folder), "OMP_NUM_THREADS": "2",
-                **find_entry(framework).env_vars,
-            },
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr[-2000:]
-        written = read_events(events)
-        return {**written[0]["data"], "steps": written[-1]["data"]["equivalence"]}
+        words = [framework, model, mistake, layout, compiler, *flags, str(ranks)]
+        folder = shared / sha256("/".join(words).encode()).hexdigest()
+        folder.mkdir(exist_ok=True)
+        with (folder / "lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            if not (folder / "told.json").exists():
+                told = done(folder, framework, model, mistake, layout, compiler, flags, ranks)
+                (folder / "told.json").write_text(json.dumps(told), encoding="utf-8")
+        found: dict[str, object] = json.loads((folder / "told.json").read_text(encoding="utf-8"))
+        return found
 
     return run
+
+
+def done(
+    folder: Path,
+    framework: str,
+    model: str,
+    mistake: str,
+    layout: str,
+    compiler: str,
+    flags: tuple[str, ...],
+    ranks: int,
+) -> dict[str, object]:
+    """Do the three steps, on each rank with the same batch; return rank 0's parameters and what it saw."""
+    write_inputs(model, folder / "inputs.npz")
+    events = folder / "events.jsonl"
+    asked = dict(word[2:].split("=", 1) for word in worker_flags(model, folder / "inputs.npz", compiler))
+    # The schedule counts images: with as many more of them the rates of the steps stay as they are.
+    asked["epoch-images"] = str(int(asked["epoch-images"]) * ranks)
+    words = [
+        *([str(MUTATED), mistake] if mistake else [str(START)]),
+        *(
+            f"--framework={framework}",
+            "--device=cpu",
+            f"--layout={layout}",
+            "--threads=1",
+            f"--events={events}",
+        ),
+        *(f"--{name}={asked[name]}" for name in asked),
+        *flags,
+    ]
+    port = free_ports(8)
+    places = [rank_variables(rank, ranks, port) if ranks > 1 else {} for rank in range(ranks)]
+    variables = {**find_entry(framework).env_vars, "HOME": str(folder)}
+    started = [preloaded(framework).start(words, {**variables, **place}, folder) for place in places]
+    ran, *others = [ended(process, events, 2 * LONG_S) for process in started]
+    for each in (ran, *others):
+        assert each.code == 0, each.stderr[-2000:]
+    return {**ran.parameters, "steps": ran.last["equivalence"]}
 
 
 @pytest.fixture(scope="module")
@@ -141,6 +186,37 @@ def test_two_frameworks_do_equal_work(observe: Observe, first: str, second: str,
     assert failing(compare(one, other).checks) == {}
 
 
+@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [with_framework("pytorch", name) for name in ("tensorflow", "paddle")],
+)
+def test_some_are_closer_than_the_certificate_asks(
+    observe: Observe, first: str, second: str, model: str
+) -> None:
+    (one, _), (other, _) = (observe(framework, model) for framework in (first, second))
+    for mine, theirs in zip(one.steps, other.steps, strict=True):
+        assert mine.loss == pytest.approx(theirs.loss, rel=1e-5)
+    gradients = other.steps[0].gradients
+    rounding = 1e-5 * math.hypot(*(gradient.norm for gradient in gradients.values()))
+    for name, gradient in one.steps[0].gradients.items():
+        assert gradient.norm == pytest.approx(gradients[name].norm, rel=1e-3, abs=rounding), name
+
+
+@pytest.mark.parametrize("framework", [with_framework(name) for name in RUN_HERE])
+def test_two_ranks_with_one_batch_do_the_step_of_one(observe: Observe, train: Train, framework: str) -> None:
+    layout = observed_layout(framework)
+    base, _ = observe(framework, "mobilenet_v1")
+    # JAX's collectives are part of compiled programs.
+    compiler = "xla" if framework == "jax" else "none"
+    told = train(framework, "mobilenet_v1", "", layout, compiler, ranks=2)
+    if compiler == "none":
+        assert failing(compare(ImageObservation.model_validate(told["steps"]), base).checks) == {}
+    else:
+        together = Followed.model_validate(told["steps"])
+        assert failing(follows(base, together, {"layout": layout}, compiler).checks) == {}
+
+
 @pytest.mark.parametrize(("framework", "layout", "compiler"), other_ways())
 def test_another_layout_or_compiler_does_the_step_that_was_looked_into(
     observe: Observe, train: Train, framework: str, layout: str, compiler: str
@@ -160,6 +236,7 @@ def test_a_mistake_is_found_in_every_framework(observe: Observe, framework: str)
 
 
 @needs_framework("pytorch")
+@pytest.mark.xdist_group("worker-pytorch")
 def test_a_compiled_step_that_differs_is_found(observe: Observe, train: Train) -> None:
     base, _ = observe("pytorch", "mobilenet_v1")
     told = train("pytorch", "mobilenet_v1", "momentum", "nhwc", "none")
@@ -167,7 +244,13 @@ def test_a_compiled_step_that_differs_is_found(observe: Observe, train: Train) -
     assert {Subject.UPDATE_NORM, Subject.LOSS} <= set(failing(wrong.checks))
 
 
-needs_pytorch = needs_framework("pytorch")
+in_pytorch = pytest.mark.xdist_group("worker-pytorch")
+
+
+def needs_pytorch(test: Callable[..., None]) -> Callable[..., None]:
+    marked: Callable[..., None] = needs_framework("pytorch")(in_pytorch(test))
+    return marked
+
 
 # What each mistake must show, in the framework itself and beside a right one.
 MISTAKES = [

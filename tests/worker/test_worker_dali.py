@@ -3,16 +3,17 @@
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from worker_process import in_pytorch, train
+from worker_process import beside, train
 
 from frameworks import needs_extra
 from trainmark.dataset import Form, ImageFolderSpec, convert, make_image_folder
 
-pytestmark = [pytest.mark.training, needs_extra("pytorch", "dali")]
+pytestmark = [pytest.mark.training, needs_extra("pytorch", "dali"), pytest.mark.xdist_group("worker-pytorch")]
 
-FLAGS: dict[str, str | int] = {
+FLAGS: dict[str, Any] = {
     "loader": "dali-cpu-tfrecord",
     "device": "cpu",
     "classes": 3,
@@ -147,10 +148,10 @@ print(json.dumps(read))
 
 
 def test_of_a_large_data_set_a_sample_is_read_and_the_ranks_share_it(whole: Path) -> None:
-    one, other = in_pytorch(COUNTS_RECORDS.format(folder=str(whole), sample_bytes=0))
+    one, other = beside("pytorch", COUNTS_RECORDS.format(folder=str(whole), sample_bytes=0))
     assert (len(one), len(other)) == (13, 13)
     assert len({*one, *other}) == 26
     quarter = sum((whole / name).stat().st_size for name in (FIRST, SECOND, LAST)) // 4
-    one, other = in_pytorch(COUNTS_RECORDS.format(folder=str(whole), sample_bytes=quarter))
+    one, other = beside("pytorch", COUNTS_RECORDS.format(folder=str(whole), sample_bytes=quarter))
     assert len({*one, *other}) == len(one) + len(other) == 7
     assert abs(len(one) - len(other)) <= 1

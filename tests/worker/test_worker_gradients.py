@@ -1,12 +1,23 @@
 """The exchanges of gradients in the PyTorch worker: they train the same weights, on all ranks."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from three_steps import three_steps
-from worker_process import needs_pytorch, train, train_together
+from worker_process import (
+    LONG_S,
+    end_group,
+    read_events,
+    start_ranks,
+    train,
+    train_together,
+    wait_for_steps,
+)
 
-pytestmark = [pytest.mark.training, needs_pytorch]
+from frameworks import needs_framework
+from trainmark.equivalence import worker_flags, write_inputs
+
+pytestmark = [pytest.mark.training, needs_framework("pytorch"), pytest.mark.xdist_group("worker-pytorch")]
 
 
 def test_one_all_reduce_trains_as_ddp_does(tmp_path: Path) -> None:
@@ -23,8 +34,13 @@ def test_one_all_reduce_trains_as_ddp_does(tmp_path: Path) -> None:
 
 
 def test_one_all_reduce_updates_the_weights_as_ddp_does(tmp_path: Path) -> None:
+    inputs = tmp_path / "inputs.npz"
+    write_inputs("mobilenet_v1", inputs)
+    words: dict[str, Any] = dict(word[2:].split("=", 1) for word in worker_flags("mobilenet_v1", inputs))
     ddp, flat = (
-        three_steps(tmp_path, "pytorch", "mobilenet_v1", world_size=2, gradients=name)["steps"]
+        train_together(tmp_path, **{**words, "device": "cpu", "gradients": name})[0].last["equivalence"][
+            "steps"
+        ]
         for name in ("ddp", "flat")
     )
 
@@ -74,3 +90,18 @@ def test_a_rank_on_its_own_exchanges_nothing(tmp_path: Path) -> None:
 
     assert ran.code == 0, ran.stderr
     assert ran.parameters["gradient_exchange"] is None
+
+
+def test_a_rank_that_is_killed_is_missed_by_the_all_reduce(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    first, second = start_ranks({"steps": 100_000, "gradients": "flat"}, events)
+    try:
+        wait_for_steps(first, 2)
+        second.kill()
+        _, stderr = first.communicate(timeout=LONG_S)
+    finally:
+        for rank in (first, second):
+            end_group(rank)
+
+    assert first.returncode == 3, stderr
+    assert read_events(events)[-1]["data"]["peer_lost"] is True

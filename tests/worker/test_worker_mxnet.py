@@ -1,59 +1,13 @@
-"""The MXNet worker as a real process: what it trains, and what it says it trained."""
-
-import math
-from pathlib import Path
+"""What MXNet's worker alone has: its witness, its graphs that are traced again, its velocity, its engine."""
 
 import pytest
 from mxnet_process import in_mxnet
-from worker_process import train
 
 from frameworks import needs_framework
-from trainmark.equivalence import Followed, follows, party, worker_flags, write_inputs
 from trainmark.suite import case_of
-from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.workload import load_workloads
 
-pytestmark = [pytest.mark.training, needs_framework("mxnet")]
-
-COMPILERS = ["none", "hybridize"]
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_run_writes_what_it_trained_and_its_steps_make_up_the_window(tmp_path: Path, compiler: str) -> None:
-    ran = train(tmp_path, framework="mxnet", compiler=compiler, steps=9, classes=10, batch_per_device=8)
-
-    assert ran.code == 0, ran.stderr
-    assert [event["step"] for event in ran.events] == ["PARAMETER", *([0, i] for i in range(9)), []]
-    actual = ran.parameters["actual"]
-    assert (actual["compute_dtype"], actual["weight_dtype"]) == ("float32", "float32")
-    assert (actual["activation_layout"], actual["weight_layout"]) == ("nchw", "nchw")
-    assert actual["batch_per_device"] == 8
-    assert actual["parameters"] == ran.parameters["parameters"] == 3_217_226
-    assert ran.parameters["framework_version"].startswith("1.9.")
-    assert ran.last["outcome"] == "ok"
-    assert ran.last["suspect"] == []
-    measured = [step["step_time_s"] for step in ran.steps if step["phase"] == "measured"]
-    assert len(measured) == 7
-    assert math.isclose(sum(measured), ran.last["window_s"], rel_tol=0.05)
-    assert ran.last["compiled_in_window"] == [0]
-    assert abs(ran.steps[0]["loss"] - math.log(10)) < 1
-    # Each step has a loss of its own, although the compiled graph uses its memory again.
-    assert len({step["loss"] for step in ran.steps}) == 9
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_mixed_precision_computes_in_bf16_and_keeps_its_weights_in_fp32(
-    tmp_path: Path, compiler: str
-) -> None:
-    if "avx512bw" not in Path("/proc/cpuinfo").read_text(encoding="utf-8"):
-        pytest.skip("MXNet's BF16 needs a CPU with AVX-512")
-
-    ran = train(tmp_path, framework="mxnet", precision="amp-bf16", compiler=compiler, steps=4)
-
-    assert ran.code == 0, ran.stderr
-    assert ran.parameters["actual"]["compute_dtype"] == "bfloat16"
-    assert ran.parameters["actual"]["weight_dtype"] == "float32"
-    assert all(step["loss"] is not None for step in ran.steps)
+pytestmark = [pytest.mark.training, needs_framework("mxnet"), pytest.mark.xdist_group("worker-mxnet")]
 
 
 def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
@@ -74,29 +28,6 @@ except RunError as error:
 """)
 
     assert told == ["invalid", "compute_dtype of the first step was float32, not bfloat16 as asked for"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ({"precision": "tf32"}, "no precision 'tf32'"),
-        ({"precision": "amp-fp16", "device": "cpu"}, "no FP16 convolutions on a CPU"),
-        ({"compiler": "xla"}, "no compiler 'xla'"),
-        ({"layout": "nhwc", "device": "cpu"}, "the layout nchw only"),
-        ({"data": "/nowhere", "loader": "dali"}, "no loader 'dali'"),
-        ({"collective": "mpi"}, "no collective 'mpi'"),
-    ],
-)
-def test_what_cannot_be_done_here_is_unsupported_before_any_step(
-    tmp_path: Path, flags: dict[str, str], said: str
-) -> None:
-    ran = train(tmp_path, framework="mxnet", **flags)
-
-    assert ran.code == 3
-    assert ran.last["outcome"] == "unsupported"
-    assert said in ran.last["reason"]
-    assert ran.last["reason"] in ran.stderr
-    assert len(ran.events) == 1
 
 
 def test_a_network_that_is_traced_again_is_counted_and_one_that_is_not_compiled_never() -> None:
@@ -140,7 +71,7 @@ print(json.dumps([seen.activation_layout, seen.weight_layout, seen.batch_per_dev
 def test_two_ranks_never_share_a_gpu_unless_each_is_shown_its_own() -> None:
     shared, own, two = in_mxnet("""
 import os
-from trainmark_worker.mxnet.image_classification.train import choose_context
+from trainmark_worker.mxnet.device import choose_context
 from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.place import Place
 second, told = Place(1, 2, 1, 2, "127.0.0.1", 1), []
@@ -159,37 +90,6 @@ print(json.dumps(told))
     assert shared[0] == "unsupported"
     assert "local rank 1 has no GPU" in shared[1]
     assert (own, two) == ("gpu(0)", "gpu(1)")
-
-
-@pytest.mark.parametrize("threads", [1, 2])
-def test_the_threads_that_were_asked_for_are_those_that_compute(tmp_path: Path, threads: int) -> None:
-    ran = train(
-        tmp_path,
-        framework="mxnet",
-        variables={"OMP_NUM_THREADS": "5"},
-        threads=threads,
-        steps=3,
-        image_size=32,
-    )
-
-    assert ran.parameters["threads"] == threads
-
-
-@pytest.mark.parametrize("compiler", COMPILERS)
-def test_a_run_that_gets_no_memory_is_oom(tmp_path: Path, compiler: str) -> None:
-    flags = {"compiler": compiler, "batch_per_device": "32", "image_size": "224"}
-
-    ran = train(tmp_path, framework="mxnet", memory_limit=700_000_000, **flags)
-
-    assert (ran.code, ran.last["outcome"]) == (3, "oom")
-    assert "could not allocate memory" in ran.last["reason"]
-
-
-def test_a_loss_that_becomes_nan_is_said_and_the_run_is_kept(tmp_path: Path) -> None:
-    ran = train(tmp_path, framework="mxnet", learning_rate="1e30", schedule="constant", warmup_epochs=0)
-
-    assert ran.code == 0
-    assert [entry["code"] for entry in ran.last["suspect"]] == ["loss-not-finite"]
 
 
 # The models, the recipe, and the engine.
@@ -263,25 +163,6 @@ print(json.dumps([progress.seconds_between(0, 1) > 0, error is not None, lost]))
 """)
 
     assert told == [True, True, "gone"]
-
-
-# Equal work; that of the uncompiled step is shown for all pairs of frameworks in test_equal_work.py.
-
-
-def test_the_compiled_step_is_the_uncompiled_one(tmp_path: Path) -> None:
-    model, inputs = "resnet50_v1.5", tmp_path / "inputs.npz"
-    write_inputs(model, inputs)
-    told = []
-    for compiler in COMPILERS:
-        flags = dict(word[2:].split("=", 1) for word in worker_flags(model, inputs, compiler))
-        ran = train(tmp_path, framework="mxnet", device="cpu", **flags)
-        assert ran.code == 0, ran.stderr
-        told.append(ran.last["equivalence"])
-
-    base, compiled = ImageObservation.model_validate(told[0]), Followed.model_validate(told[1])
-    assert [check for check in party(base, {"layout": "nchw"}, None, None).checks if not check.holds] == []
-    variant = follows(base, compiled, {"layout": "nchw"}, "hybridize")
-    assert [check for check in variant.checks if not check.holds] == []
 
 
 # The card.

@@ -2,11 +2,8 @@
 
 import contextlib
 import io
-import os
 import shutil
-import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +11,21 @@ import numpy as np
 import pytest
 from mxnet_process import in_mxnet, write_colours, write_records
 from PIL import Image
-from worker_process import make_images, rank_variables, read_events, start_rank, train, train_together
+from worker_process import (
+    LONG_S,
+    end_group,
+    make_images,
+    read_events,
+    start_ranks,
+    train,
+    train_together,
+    wait_for_steps,
+)
 
 from frameworks import framework_python, needs_framework
 from trainmark.dataset import Form, convert
-from trainmark.placement import free_ports
 
-pytestmark = [pytest.mark.training, needs_framework("mxnet")]
+pytestmark = [pytest.mark.training, needs_framework("mxnet"), pytest.mark.xdist_group("worker-mxnet")]
 
 
 def _has_horovod() -> bool:
@@ -73,18 +78,6 @@ def test_real_images_in_recordio_train_one_rank_and_two(tmp_path: Path, records:
         assert all(step["loss"] is not None for step in ran.steps)
         assert ran.last["ranks_agree"] is True
     assert together.last["world_size"] == 2
-
-
-def test_an_image_folder_trains_by_gluons_own_loader(tmp_path: Path) -> None:
-    data = make_images(tmp_path / "data", count=8)
-    flags: dict[str, Any] = {"data": data, "loader": "native-folder", "classes": 2, "steps": 5}
-
-    one, three = (train(tmp_path, framework="mxnet", **flags, loader_workers=n) for n in (0, 2))
-
-    assert one.code == three.code == 0, one.stderr + three.stderr
-    # The same images and crops, whoever reads them.
-    assert [step["loss"] for step in three.steps] == pytest.approx([step["loss"] for step in one.steps])
-    assert any(step["data_wait_s"] > 0 for step in one.steps)
 
 
 def test_the_ranks_share_out_the_images_without_overlap_and_shuffle_them_each_epoch(tmp_path: Path) -> None:
@@ -211,17 +204,6 @@ def test_labels_that_the_network_has_no_class_for_are_found_before_any_step(tmp_
     assert "has label 3, but the network has 3 classes" in ran.last["reason"]
 
 
-def test_a_truncated_image_of_a_folder_is_named(tmp_path: Path) -> None:
-    data = make_images(tmp_path / "data", count=4)
-    bad = data / "class1" / "image 3.jpg"
-    bad.write_bytes(bad.read_bytes()[:-200])
-
-    ran = train(tmp_path, framework="mxnet", data=data, loader="native-folder", classes=2)
-
-    assert (ran.code, ran.last["outcome"]) == (3, "failed")
-    assert f"{bad} cannot be decoded" in ran.last["reason"]
-
-
 # Two ranks.
 
 
@@ -249,27 +231,39 @@ def test_two_ranks_that_see_the_same_images_learn_what_one_learns(tmp_path: Path
     assert (other.stdout, other.events) == ("", [])
 
 
-@contextlib.contextmanager
-def _training(tmp_path: Path, collective: str) -> Iterator[list[Any]]:
-    """Start two ranks that train without end, and yield them when they do."""
-    port = free_ports(8)
-    flags = {"steps": "100000", "collective": collective}
-    ranks = [
-        start_rank(flags, tmp_path / "events.jsonl", rank_variables(rank, 2, port), "mxnet")
-        for rank in range(2)
-    ]
+@pytest.mark.skipif(_has_horovod(), reason="the environment 'mxnet' has Horovod")
+def test_without_horovod_the_run_is_unsupported_and_says_how_to_get_it(tmp_path: Path) -> None:
+    first, second = train_together(tmp_path, framework="mxnet", collective="horovod")
+
+    assert first.last["outcome"] == second.last["outcome"] == "unsupported"
+    assert "trainmark env create mxnet --extra horovod" in first.last["reason"]
+
+
+@pytest.mark.parametrize("collective", COLLECTIVES)
+def test_the_parameter_servers_end_with_a_rank_that_is_killed(tmp_path: Path, collective: str) -> None:
+    events = tmp_path / "events.jsonl"
+    ranks = start_ranks({"steps": 100_000, "collective": collective}, events, "mxnet")
     try:
-        assert ranks[0].stdout is not None
-        assert any(line.startswith("step ") for line in ranks[0].stdout)
-        yield ranks
+        wait_for_steps(ranks[0])
+        servers = servers_of(ranks[0].pid)
+        ranks[0].kill()
+        _, stderr = ranks[1].communicate(timeout=LONG_S)
+        deadline = time.monotonic() + LONG_S
+        while (left := servers_of(ranks[0].pid)) and time.monotonic() < deadline:
+            time.sleep(0.05)
     finally:
-        for process in ranks:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            process.communicate()
+        for rank in ranks:
+            end_group(rank)
+
+    assert ranks[1].returncode == 3, stderr
+    last = read_events(events.with_name("events.jsonl.rank1"))[-1]["data"]
+    assert (last["outcome"], last["peer_lost"]) == ("failed", True)
+    assert "lost contact with another rank" in last["reason"]
+    assert len(servers) == (2 if collective == "native" else 0)
+    assert left == []
 
 
-def _servers_of(rank: int) -> list[int]:
+def servers_of(rank: int) -> list[int]:
     """Return the processes of the parameter server that a rank (by its process) has started."""
     found = []
     for entry in Path("/proc").iterdir():
@@ -278,34 +272,3 @@ def _servers_of(rank: int) -> list[int]:
             if len(words) > 2 and words[1].endswith(b"mxnet/server.py") and words[2] == str(rank).encode():
                 found.append(int(entry.name))
     return found
-
-
-@pytest.mark.parametrize("collective", COLLECTIVES)
-@pytest.mark.parametrize("lost", [0, 1])
-def test_a_rank_that_is_killed_ends_the_other_one_and_the_servers(
-    tmp_path: Path, lost: int, collective: str
-) -> None:
-    events = tmp_path / "events.jsonl"
-    with _training(tmp_path, collective) as ranks:
-        servers = _servers_of(ranks[0].pid)
-        ranks[lost].kill()
-        _, stderr = ranks[1 - lost].communicate(timeout=60)
-        deadline = time.monotonic() + 30
-        while _servers_of(ranks[0].pid) and time.monotonic() < deadline:
-            time.sleep(0.05)
-        left = _servers_of(ranks[0].pid)
-
-    assert ranks[1 - lost].returncode == 3, stderr
-    last = read_events(events if lost == 1 else events.with_name("events.jsonl.rank1"))[-1]["data"]
-    assert (last["outcome"], last["peer_lost"]) == ("failed", True)
-    assert "lost contact with another rank" in last["reason"]
-    assert len(servers) == (2 if collective == "native" else 0)
-    assert left == []
-
-
-@pytest.mark.skipif(_has_horovod(), reason="the environment 'mxnet' has Horovod")
-def test_without_horovod_the_run_is_unsupported_and_says_how_to_get_it(tmp_path: Path) -> None:
-    first, second = train_together(tmp_path, framework="mxnet", collective="horovod")
-
-    assert first.last["outcome"] == second.last["outcome"] == "unsupported"
-    assert "trainmark env create mxnet --extra horovod" in first.last["reason"]

@@ -5,27 +5,31 @@ flow; they say nothing of ``nn.Graph``, mixed precision, several ranks or CUDA.
 """
 
 import json
-import os
 import shutil
-import subprocess
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
-from worker_process import SMALL, START, Ran, make_images, rank_variables, read_events
+from worker_process import SMALL, START, Ran, ended, make_images, rank_variables
 
-from frameworks import framework_python, needs_framework
+from frameworks import needs_framework
+from preloading import preloaded
 from trainmark.equivalence import compare, party, worker_flags, write_inputs
 from trainmark.suite import Case, Device
 from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES
 from trainmark.workload import find_gap, load_workloads
 
-PYTORCH = framework_python("pytorch")
 STAND_IN = Path(__file__).with_name("oneflow_stand_in.py")
 
-needs_pytorch = needs_framework("pytorch")
+in_pytorch = pytest.mark.xdist_group("worker-pytorch")
+
+
+def needs_pytorch(test: Callable[..., None]) -> Callable[..., None]:
+    marked: Callable[..., None] = needs_framework("pytorch")(in_pytorch(test))
+    return marked
+
 
 Flag = str | int | float | Path
 
@@ -48,16 +52,18 @@ def train(
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
     given = {**SMALL, **{name.replace("_", "-"): str(value) for name, value in flags.items()}}
-    words = [f"--{name}={given[name]}" for name in given]
-    done = subprocess.run(
-        [PYTORCH, str(START), "--framework", framework, *words, f"--events={events}"],
-        env={**os.environ, "PYTHONPATH": str(stand_in), **(variables or {})},
-        capture_output=True,
-        text=True,
-        timeout=300,
-        check=False,
+    words = [
+        str(START),
+        "--framework",
+        framework,
+        *(f"--{name}={given[name]}" for name in given),
+        f"--events={events}",
+    ]
+    found_first = (
+        f"import runpy, sys; sys.path.insert(0, {str(stand_in)!r})\n"
+        "runpy.run_path(sys.argv[0], run_name='__main__')"
     )
-    return Ran(done.returncode, done.stdout, done.stderr, read_events(events))
+    return ended(preloaded("pytorch").start(words, variables or {}, folder, found_first), events)
 
 
 @needs_pytorch

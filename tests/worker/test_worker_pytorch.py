@@ -1,79 +1,34 @@
-"""The PyTorch worker as a real process: what it trains, and what it says it trained."""
+"""What PyTorch's worker alone has: its recipe, its launcher, its decoders, and how its loaders can end."""
 
-import math
-from itertools import pairwise
+import os
+import signal
+import subprocess
 from pathlib import Path
+from typing import Any
 
 import pytest
 from PIL import Image
-from worker_process import in_pytorch, make_images, needs_pytorch, train
-
-pytestmark = [pytest.mark.training, needs_pytorch]
-
-
-def test_a_run_writes_parameters_then_every_step_then_the_summary(tmp_path: Path) -> None:
-    ran = train(tmp_path, steps=7, warmup_steps=3)
-
-    assert ran.code == 0, ran.stderr
-    assert [event["step"] for event in ran.events] == ["PARAMETER", *([0, i] for i in range(7)), []]
-    assert [step["phase"] for step in ran.steps] == ["first_step", *["warmup"] * 2, *["measured"] * 4]
-    assert ran.parameters["schema"] == "trainmark.events/1"
-    assert ran.parameters["parameters"] == 4_231_976
-    assert ran.parameters["global_batch"] == 2
-    assert ran.last["outcome"] == "ok"
-    assert ran.last["suspect"] == []
-    assert "first step" in ran.stdout.splitlines()
-
-
-def test_the_window_is_the_sum_of_its_steps(tmp_path: Path) -> None:
-    ran = train(tmp_path, steps=12, warmup_steps=2)
-
-    measured = [step["step_time_s"] for step in ran.steps if step["phase"] == "measured"]
-    assert len(measured) == 10
-    assert math.isclose(sum(measured), ran.last["window_s"], rel_tol=0.02)
-    assert ran.last["samples"] == 20
-    assert ran.last["throughput"] == ran.last["samples"] / ran.last["window_s"]
-
-
-def test_a_first_loss_is_near_that_of_guessing(tmp_path: Path) -> None:
-    ran = train(tmp_path, classes=10, batch_per_device=16)
-
-    assert abs(ran.steps[0]["loss"] - math.log(10)) < 1
-
-
-# What a run really computed with.
-
-
-@pytest.mark.parametrize(
-    ("precision", "compute", "weights"),
-    [
-        ("fp32", "float32", "float32"),
-        ("amp-bf16", "bfloat16", "float32"),
-        ("bf16", "bfloat16", "bfloat16"),
-        ("amp-fp16", "float16", "float32"),
-        ("fp16", "float16", "float16"),
-    ],
+from worker_process import (
+    LONG_S,
+    beside,
+    command,
+    end_group,
+    make_images,
+    rank_variables,
+    read_events,
+    start_rank,
+    train,
+    wait_for_steps,
 )
-def test_a_run_says_in_which_type_it_really_computed(
-    tmp_path: Path, precision: str, compute: str, weights: str
-) -> None:
-    ran = train(tmp_path, precision=precision, steps=4)
 
-    assert ran.code == 0, ran.stderr
-    actual = ran.parameters["actual"]
-    assert actual["compute_dtype"] == compute
-    assert actual["weight_dtype"] == weights
-    assert actual["tf32_matmul"] is False
-    assert actual["tf32_convolution"] is False
-    assert all(step["loss"] is not None for step in ran.steps)
+from frameworks import framework_python, needs_framework
+from trainmark.placement import free_ports
+
+pytestmark = [pytest.mark.training, needs_framework("pytorch"), pytest.mark.xdist_group("worker-pytorch")]
 
 
-@pytest.mark.parametrize("layout", ["nchw", "nhwc"])
-def test_a_run_says_which_layout_weights_and_activations_really_had(tmp_path: Path, layout: str) -> None:
-    actual = train(tmp_path, layout=layout, steps=3).parameters["actual"]
-
-    assert actual["activation_layout"] == layout
-    assert actual["weight_layout"] == layout
+def in_pytorch(code: str) -> Any:
+    return beside("pytorch", "import torch\n" + code)
 
 
 def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
@@ -95,28 +50,6 @@ except RunError as error:
 """)
 
     assert told == ["invalid", "compute_dtype of the first step was float32, not bfloat16 as asked for"]
-
-
-@pytest.mark.parametrize(
-    ("flags", "said"),
-    [
-        ({"precision": "tf32", "device": "cpu"}, "a CPU has no TF32"),
-        ({"compiler": "xla"}, "no compiler 'xla'"),
-        ({"collective": "horovod"}, "no collective 'horovod'; it has native"),
-        ({"data": "/nowhere", "loader": "dali"}, "no loader 'dali'"),
-        ({"data": "/nowhere", "loader": "nvjpeg", "device": "cpu"}, "this run is on a CPU"),
-    ],
-)
-def test_what_cannot_be_done_here_is_unsupported_before_any_step(
-    tmp_path: Path, flags: dict[str, str], said: str
-) -> None:
-    ran = train(tmp_path, **flags)
-
-    assert ran.code == 3
-    assert ran.last["outcome"] == "unsupported"
-    assert said in ran.last["reason"]
-    assert ran.last["reason"] in ran.stderr
-    assert len(ran.events) == 1
 
 
 # The models and the recipe.
@@ -199,32 +132,10 @@ print(json.dumps([training.loss(logits, labels).item(), expected.item()]))
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
-def test_a_loss_that_becomes_nan_is_said_and_the_run_is_kept(tmp_path: Path) -> None:
-    ran = train(tmp_path, learning_rate="1e30")
-
-    assert ran.code == 0
-    assert ran.last["outcome"] == "ok"
-    assert [entry["code"] for entry in ran.last["suspect"]] == ["loss-not-finite"]
-    assert any(step["loss"] is None and step["loss_finite"] is False for step in ran.steps)
-
-
-def test_torch_compile_is_reported_by_itself_and_computes_what_was_asked(tmp_path: Path) -> None:
-    ran = train(tmp_path, compiler="torch.compile", precision="amp-bf16", layout="nhwc", steps=6)
-
-    assert ran.code == 0, ran.stderr
-    assert 0 < ran.last["compile_s"] <= ran.last["first_step_s"]
-    assert ran.parameters["actual"]["compute_dtype"] == "bfloat16"
-    assert ran.parameters["actual"]["activation_layout"] == "nhwc"
-    assert ran.last["suspect"] == []
-    assert ran.last["compiled_in_window"] == [0]
-    gaps = [later["step_time_s"] for _, later in pairwise(ran.steps)]
-    assert max(gaps) < ran.last["first_step_s"]
-
-
 def test_another_shape_is_a_compilation_that_is_counted() -> None:
     counts = in_pytorch("""
 from trainmark_worker.pytorch.compilers import compilations, compile_model
-model = compile_model(torch.nn.Linear(4, 4), "torch.compile", "nchw")
+model = compile_model(torch.nn.Linear(4, 4), "torch.compile", False)
 counts = [compilations("torch.compile")]
 for batch in (2, 2, 3):
     model(torch.ones(batch, 4)).sum().backward()
@@ -274,3 +185,84 @@ except RunError as error:
     assert alone[:3] == [2, 1, 1]
     assert said.startswith(str(photos[1]))
     assert "cannot be decoded: " in said
+
+
+# Launchers, and how a run can end.
+
+
+def test_torchrun_starts_it(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+    torchrun = [
+        framework_python("pytorch"),
+        "-m",
+        "torch.distributed.run",
+        "--nproc-per-node=2",
+        f"--master-port={free_ports(1)}",
+    ]
+
+    done = subprocess.run(
+        [*torchrun, *command({}, events)[1:]], capture_output=True, text=True, timeout=LONG_S, check=False
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert read_events(events)[-1]["data"]["world_size"] == 2
+
+
+def test_a_failure_of_another_rank_than_the_first_has_a_file_of_its_own(tmp_path: Path) -> None:
+    events = tmp_path / "events.jsonl"
+
+    # Alone, because its failure comes before the ranks meet.
+    second = start_rank({"data": str(tmp_path / "nowhere")}, events, rank_variables(1, 2, free_ports(1)))
+    with second:
+        _, stderr = second.communicate(timeout=LONG_S)
+
+    assert second.returncode == 3
+    assert "trainmark-worker: rank 1: failed: the data set" in stderr
+    last = read_events(tmp_path / "events.jsonl.rank1")[-1]["data"]
+    assert (last["rank"], last["outcome"]) == (1, "failed")
+    assert "does not exist" in last["reason"]
+    assert not events.exists()
+
+
+@pytest.mark.parametrize(
+    ("events", "said"),
+    [
+        ("/nowhere/at/all/events.jsonl", "cannot write the events to"),
+        ("/dev/full", "No space left on device"),
+    ],
+)
+def test_events_that_cannot_be_written_are_said_on_standard_error(events: str, said: str) -> None:
+    with start_rank({}, Path(events)) as process:
+        _, stderr = process.communicate(timeout=LONG_S)
+
+    assert process.returncode == 3
+    assert said in stderr.splitlines()[-1]
+
+
+def test_a_loader_process_that_is_killed_fails_the_run(tmp_path: Path) -> None:
+    data = str(make_images(tmp_path / "data"))
+    events = tmp_path / "events.jsonl"
+    process = start_rank({"steps": "1000000", "data": data}, events, {})
+    try:
+        wait_for_steps(process)
+        children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text(encoding="ascii")
+        os.kill(int(children.split()[0]), signal.SIGKILL)
+        process.communicate(timeout=LONG_S)
+    finally:
+        end_group(process)
+
+    assert process.returncode == 3
+    last = read_events(events)[-1]["data"]
+    assert last["outcome"] == "failed"
+    assert last["reason"].startswith("a loader process ended")
+
+
+def test_a_data_set_that_is_missing_or_empty_fails_before_any_step(tmp_path: Path) -> None:
+    (tmp_path / "empty").mkdir()
+
+    missing, empty = train(tmp_path, data=tmp_path / "nowhere"), train(tmp_path, data=tmp_path / "empty")
+
+    assert [ran.last["outcome"] for ran in (missing, empty)] == ["failed", "failed"]
+    assert "does not exist" in missing.last["reason"]
+    assert "no JPEG images" in empty.last["reason"]
+    assert len(missing.events) == len(empty.events) == 1

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from worker_process import make_images
+from worker_process import LONG_S, make_images
 
 from trainmark.placement import free_ports
 from trainmark.worker.core.arguments import parse
@@ -367,11 +367,11 @@ def test_peers_exchange_values_and_the_loss_of_one_is_told_to_the_other() -> Non
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(30)
+        thread.join(LONG_S)
 
     assert gathered[0] == gathered[1] == [[0, 2**62], [1, 2**62 + 1]]
     met[1]._links[0].close()
-    assert noticed.wait(10)
+    assert noticed.wait(LONG_S)
     assert lost[0].peer_lost
     with pytest.raises(RunError, match="rank 1 has gone"):
         met[0].barrier()

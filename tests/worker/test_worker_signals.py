@@ -4,7 +4,7 @@ import subprocess
 import sys
 import time
 
-from worker_process import WORKER
+from worker_process import LONG_S, WORKER
 
 from fakes import alive
 
@@ -27,6 +27,38 @@ if sys.argv[1] == "killed":
 os._exit(3)
 """
 
+A_FORK_THAT_BEGINS_WHEN_THE_WORKER_HAS_GONE = f"""
+import os, sys, time
+sys.path.insert(0, {str(WORKER)!r})
+import start
+from trainmark_worker.core.signals import exit_when_told
+
+def wait_for_its_end(worker=os.getpid()):
+    while os.getppid() == worker:
+        time.sleep(0.01)
+
+# Hooks run in the order of their registration.
+os.register_at_fork(after_in_child=wait_for_its_end)
+exit_when_told(rank=0)
+if pid := os.fork():
+    print(pid, flush=True)
+    os._exit(3)
+time.sleep(10_000)
+"""
+
+
+def test_a_process_that_is_forked_in_the_workers_last_moment_ends_with_it() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", A_FORK_THAT_BEGINS_WHEN_THE_WORKER_HAS_GONE],
+        # Both pipes are at their end when nobody holds them any more.
+        capture_output=True,
+        text=True,
+        timeout=LONG_S,
+        check=False,
+    )
+    assert done.returncode == 3, done.stderr
+    wait_for_the_end_of([int(done.stdout)])
+
 
 def test_processes_that_a_pool_forks_while_the_worker_leaves_end_with_it() -> None:
     for ending in ("left", "killed"):
@@ -34,12 +66,16 @@ def test_processes_that_a_pool_forks_while_the_worker_leaves_end_with_it() -> No
             [sys.executable, "-c", POOL_THAT_REPLACES_ITS_PROCESSES, ending],
             capture_output=True,
             text=True,
-            timeout=60,
+            timeout=LONG_S,
             check=False,
         )
         children = [int(word) for word in done.stdout.split()]
         assert len(children) == 2, done.stderr
-        deadline = time.monotonic() + 10
-        while any(alive(child) for child in children) and time.monotonic() < deadline:
-            time.sleep(0.02)
-        assert not [child for child in children if alive(child)]
+        wait_for_the_end_of(children)
+
+
+def wait_for_the_end_of(children: list[int]) -> None:
+    deadline = time.monotonic() + LONG_S
+    while any(alive(child) for child in children) and time.monotonic() < deadline:
+        time.sleep(0.02)
+    assert not [child for child in children if alive(child)]

@@ -3,7 +3,7 @@
 import gc
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.worker.core.window import HostMarks, Steps, measure, slots_for
@@ -70,6 +70,8 @@ def test_the_device_is_synchronised_at_the_ends_of_the_window_and_in_no_step_of_
     assert steps.calls == [*at_first_step, *to_the_window, "step 3", "step 4", "synchronize"]
 
 
+# Each example collects the garbage of this whole process.
+@settings(max_examples=20)
 @given(st.lists(st.integers(1, 10**10), min_size=2, max_size=30), st.data())
 def test_the_window_is_the_sum_of_its_steps_and_the_barrier_is_outside(
     step_ns: list[int], data: st.DataObject

@@ -1,10 +1,15 @@
-"""Starts the workers as real processes, each with the Python of its framework's environment."""
+"""Starts the workers as real processes with the Python of a framework's environment.
+
+``train`` and ``beside`` run in copies of a process that has imported the framework already (``preloading.py``); with
+``anew=True``, and by ``start_rank``, a worker starts as a user's does.
+"""
 
 import contextlib
 import json
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,14 +17,15 @@ from typing import Any
 import numpy as np
 from PIL import Image
 
-from frameworks import framework_python, needs_framework
+from frameworks import framework_python
+from preloading import Copy, preloaded
 from trainmark.placement import free_ports
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"
 START = WORKER / "start.py"
 
-PYTORCH = framework_python("pytorch")
-needs_pytorch = needs_framework("pytorch")
+LONG_S = 300
+"""Seconds after which a process that has not ended is held to hang, also on a machine that does other work."""
 
 SMALL = {
     "model": "mobilenet_v1",
@@ -29,6 +35,25 @@ SMALL = {
     "warmup-steps": "2",
     "threads": "1",
 }
+
+BESIDE = f"""
+import sys; sys.path.insert(0, {str(WORKER)!r}); import start, json, os
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.core.outcomes import RunError
+from trainmark_worker.core.place import Place, place_from
+from trainmark_worker.core.window import measure
+ALONE = place_from({{}})
+def settings(*more):
+    return parse([*FLAGS, *more], 1)
+def refused(work):
+    try:
+        work()
+    except RunError as error:
+        return [error.outcome, error.reason]
+"""
+"""What pieces of Python that run beside a worker begin with; ``FLAGS`` is what ``SMALL`` says."""
+
+Process = subprocess.Popen[str] | Copy
 
 
 @dataclass(frozen=True)
@@ -85,12 +110,19 @@ def rank_variables(rank: int, world_size: int, port: int) -> dict[str, str]:
 
 
 def start_rank(
-    flags: dict[str, str], events: Path, variables: dict[str, str], framework: str = "pytorch"
-) -> "subprocess.Popen[str]":
-    """Start one rank in a process group of its own."""
+    flags: Mapping[str, Any],
+    events: Path,
+    variables: Mapping[str, str] | None = None,
+    framework: str = "pytorch",
+    anew: bool = False,
+) -> Process:
+    """Start one rank in a process group of its own; ``_`` in a flag's name stands for ``-``."""
+    words = command({name.replace("_", "-"): str(flags[name]) for name in flags}, events, framework)
+    if not anew:
+        return preloaded(framework).start(words[1:], variables or {}, Path.cwd())
     return subprocess.Popen(
-        command(flags, events, framework),
-        env={**os.environ, **variables},
+        words,
+        env={**os.environ, **(variables or {})},
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -98,57 +130,89 @@ def start_rank(
     )
 
 
+def start_ranks(
+    flags: Mapping[str, Any], events: Path, framework: str = "pytorch", anew: bool = False
+) -> list[Process]:
+    """Start two ranks by the bare variables of a launcher."""
+    port = free_ports(8)
+    return [start_rank(flags, events, rank_variables(rank, 2, port), framework, anew) for rank in range(2)]
+
+
+def end_group(process: Process) -> None:
+    """Kill a process with all that it has started, and take its end."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(process.pid, signal.SIGKILL)
+    process.wait()
+    for pipe in (process.stdout, process.stderr):
+        if pipe is not None:
+            pipe.close()
+
+
+def wait_for_steps(process: Process, count: int = 1) -> None:
+    """Read what a rank prints until it has told ``count`` times that it is in the middle of training."""
+    assert process.stdout is not None
+    for line in process.stdout:
+        count -= line.startswith("step ")
+        if count == 0:
+            return
+    _, stderr = process.communicate(timeout=LONG_S)
+    raise AssertionError(f"it ended before it trained: {stderr}")
+
+
 def train(
     tmp_path: Path,
-    framework: Any = "pytorch",
-    variables: Any = None,
-    **flags: str | int | float | Path,
+    framework: str = "pytorch",
+    variables: Mapping[str, str] | None = None,
+    anew: bool = False,
+    **flags: Any,
 ) -> Ran:
-    """Run the worker as one process with the flags given; `_` in a name stands for `-`."""
+    """Run the worker as one process with the flags given; ``_`` in a name stands for ``-``."""
     events = tmp_path / "events.jsonl"
     events.unlink(missing_ok=True)
-    given = {name.replace("_", "-"): str(value) for name, value in flags.items()}
-    process = start_rank(given, events, variables or {}, framework)
-    return ended(process, events)
+    return ended(start_rank(flags, events, variables, framework, anew), events)
 
 
-def ended(process: "subprocess.Popen[str]", events: Path, within_s: float = 300) -> Ran:
+def ended(process: Process, events: Path, within_s: float = LONG_S) -> Ran:
     """Wait for a worker and read what it wrote; after the time out nothing of its process group is left."""
     with process:
         try:
             stdout, stderr = process.communicate(timeout=within_s)
-        except subprocess.TimeoutExpired as error:
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
-            state = f"exit code {process.poll()}; it said: {error.stderr!r}"
-            raise AssertionError(f"not over after {within_s:g} s ({state})") from None
+        except subprocess.TimeoutExpired:
+            end_group(process)
+            raise AssertionError(f"not over after {within_s:g} s") from None
+    assert process.returncode is not None
     return Ran(process.returncode, stdout, stderr, read_events(events))
 
 
-def train_together(
-    tmp_path: Path,
-    framework: Any = "pytorch",
-    variables: Any = None,
-    **flags: str | int | float | Path,
-) -> list[Ran]:
-    """Run two ranks by their bare variables; the events are rank 0's, or those of the other rank's own file."""
+def train_together(tmp_path: Path, framework: str = "pytorch", anew: bool = False, **flags: Any) -> list[Ran]:
+    """Run two ranks; the events are rank 0's, or those of the other rank's own file."""
     events = tmp_path / "events.jsonl"
-    given = {name.replace("_", "-"): str(value) for name, value in flags.items()}
-    port = free_ports(8)
-    own_variables = [{**rank_variables(rank, 2, port), **(variables or {})} for rank in range(2)]
-    processes = [start_rank(given, events, own, framework) for own in own_variables]
     files = [events, events.with_name(f"{events.name}.rank1")]
+    for file in files:
+        file.unlink(missing_ok=True)
+    processes = start_ranks(flags, events, framework, anew)
     return [ended(process, own) for process, own in zip(processes, files, strict=True)]
 
 
-def in_pytorch(code: str) -> Any:
-    """Run a piece of Python beside PyTorch, with the worker loaded; return the JSON that it prints last."""
-    loaded = f"import sys; sys.path.insert(0, {str(WORKER)!r}); import start, json, torch\n"
-    done = subprocess.run(
-        [PYTORCH, "-c", loaded + code], capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout.splitlines()[-1])
+def start_beside(framework: str, code: str, *words: str, variables: Mapping[str, str] | None = None) -> Copy:
+    """Start a piece of Python beside a framework, with the worker loaded and what ``BESIDE`` defines."""
+    flags = [f"--framework={framework}", *(f"--{name}={value}" for name, value in SMALL.items())]
+    opening = f"from trainmark_worker.{framework}.image_classification import open_training"
+    whole = f"FLAGS = {flags!r}\n{BESIDE}\n{opening}\n{code}"
+    return preloaded(framework).start(["-c", *words], variables or {}, Path.cwd(), whole)
+
+
+def answer_of(process: Copy) -> Any:
+    """Return the JSON that a piece of Python printed last."""
+    with process:
+        stdout, stderr = process.communicate(timeout=LONG_S)
+    assert process.returncode == 0, stderr
+    return json.loads(stdout.splitlines()[-1])
+
+
+def beside(framework: str, code: str, *words: str, variables: Mapping[str, str] | None = None) -> Any:
+    """Run a piece of Python beside a framework; return the JSON that it prints last."""
+    return answer_of(start_beside(framework, code, *words, variables=variables))
 
 
 def make_images(root: Path, count: int = 12) -> Path:

@@ -7,13 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from trainmark.campaign.campaign import Audience, Ending, Order, run_campaign
     from trainmark.campaign.certifying import certify_environments
-    from trainmark.campaign.disk import full_disk_is_told
-    from trainmark.campaign.keeping import DATABASE, RESULTS
-    from trainmark.campaign.rereading import collect_results, stored_results
-    from trainmark.campaign.run import Audience, Ending, Order, run_campaign
-    from trainmark.campaign.schedule import Standing
-    from trainmark.campaign.site import CannotStart, plan_campaign
+    from trainmark.campaign.persist import DATABASE, RESULTS, full_disk_is_told
+    from trainmark.campaign.planning import CannotStart, plan_campaign
+    from trainmark.campaign.resume import collect_results, stored_results
+    from trainmark.campaign.schedule import Progress
 
 __all__ = [
     "DATABASE",
@@ -22,7 +21,7 @@ __all__ = [
     "CannotStart",
     "Ending",
     "Order",
-    "Standing",
+    "Progress",
     "certify_environments",
     "collect_results",
     "full_disk_is_told",
@@ -33,12 +32,11 @@ __all__ = [
 
 _HOMES = {
     "certifying": ("certify_environments",),
-    "disk": ("full_disk_is_told",),
-    "keeping": ("DATABASE", "RESULTS"),
-    "rereading": ("collect_results", "stored_results"),
-    "run": ("Audience", "Ending", "Order", "run_campaign"),
-    "schedule": ("Standing",),
-    "site": ("CannotStart", "plan_campaign"),
+    "persist": ("DATABASE", "RESULTS", "full_disk_is_told"),
+    "resume": ("collect_results", "stored_results"),
+    "campaign": ("Audience", "Ending", "Order", "run_campaign"),
+    "schedule": ("Progress",),
+    "planning": ("CannotStart", "plan_campaign"),
 }
 
 

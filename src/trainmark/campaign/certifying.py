@@ -12,8 +12,8 @@ from tempfile import TemporaryDirectory
 from pydantic import ValidationError
 
 from trainmark import equivalence, worker
-from trainmark.campaign.site import CannotStart, Site
-from trainmark.campaign.telling import tell
+from trainmark.campaign.observation_run import observe
+from trainmark.campaign.planning import CannotStart, Site
 from trainmark.environment import State, entries, fingerprint, state_of
 from trainmark.equivalence import (
     Certificate,
@@ -29,7 +29,8 @@ from trainmark.equivalence import (
 )
 from trainmark.errors import InputError, nearest
 from trainmark.files import write_atomically
-from trainmark.placement import device_of, this_machine
+from trainmark.node import LocalHost
+from trainmark.placement import device_of
 from trainmark.suite import Case, Device, Limits, Precision, Suite, case_of
 from trainmark.tasks import TASKS, task_of
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
@@ -101,7 +102,7 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
         for framework in question.frameworks:
             announce(f"{framework}: is its {question.model} the same work?")
             base = observed_case(question, framework, site)
-            told = tell(base, site, folder / framework, inputs, limits, form)
+            told = observe(base, site, folder / framework, inputs, limits, form)
             if isinstance(told, str):
                 absent[framework] = told
                 continue
@@ -128,7 +129,7 @@ def _variant(
     announce(f"{way.framework}: the same in {', '.join((*axes.values(), f'compiler {way.compiler}'))}?")
     case = case.varied(**axes, compiler=way.compiler)
     place = folder / "-".join((way.framework, *axes.values(), way.compiler))
-    told = tell(case, site, place, folder.absolute() / INPUTS, limits, Followed)
+    told = observe(case, site, place, folder.absolute() / INPUTS, limits, Followed)
     if isinstance(told, str):
         return Variant(axes=axes, compiler=way.compiler, absent=told)
     return follows(base, told.steps, axes, way.compiler)
@@ -180,7 +181,7 @@ def certify_environments(
         for framework in asked
     )
     suite = Suite(name=FOLDER, cases=cases)
-    site = Site(suite, load_workloads(), this_machine(), home)
+    site = Site(suite, load_workloads(), (LocalHost(),), home)
     with TemporaryDirectory(prefix="trainmark-") as folder:
         return certificates(site, cases, Path(folder), suite.limits, announce)
 
@@ -198,7 +199,7 @@ def _basis(question: Question, site: Site) -> str:
         for file in sorted(folder.rglob("*.py")):
             digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
     for framework in question.frameworks:
-        place = site.place(observed_case(question, framework, site))
+        place = site.setting(observed_case(question, framework, site))
         known = place.reason if isinstance(place, CannotStart) else fingerprint(place.manifest)
         digest.update(known.encode())
     return f"sha256:{digest.hexdigest()}"

@@ -20,17 +20,18 @@ class Attempt:
     """A finished run as the schedule sees it.
 
     ``throughput`` is there for ``ok`` alone. ``started`` is false for a run that lacked something before its
-    program could start, such as its data set.
+    program could start, such as its data set. ``spoiled`` is true for one that its machine spoiled.
     """
 
     outcome: Outcome
     throughput: float | None
     duration_s: float
     started: bool = True
+    spoiled: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class Progress:
     """How far a campaign is: runs finished, and how many there will be at least."""
 
     finished: int
@@ -41,18 +42,24 @@ def wants_another(protocol: Protocol, attempts: Sequence[Attempt]) -> bool:
     """Tell whether a case with these finished runs is to be run once more.
 
     An outcome that another run would repeat ends the case. Otherwise there are at least ``min_repeats`` runs
-    and, where the protocol has a target, more until the interval is narrow enough, ``max_repeats`` are
-    done, or the case has taken ``max_case_s`` seconds.
+    that the machine did not spoil and, where the protocol has a target, more until the interval is narrow enough;
+    but never more than ``max_repeats`` in all, and beyond ``min_repeats`` in all none once the case has taken
+    ``max_case_s`` seconds.
     """
     if any(attempt.outcome in _HOPELESS or not attempt.started for attempt in attempts):
         return False
     if len(attempts) < protocol.min_repeats:
         return True
-    if len(attempts) >= protocol.max_repeats or protocol.target_half_width is None:
+    if len(attempts) >= protocol.max_repeats:
         return False
     if protocol.max_case_s is not None and sum(a.duration_s for a in attempts) >= protocol.max_case_s:
         return False
-    result = estimate([a.throughput for a in attempts if a.throughput is not None])
+    sound = [attempt for attempt in attempts if not attempt.spoiled]
+    if len(sound) < protocol.min_repeats:
+        return True
+    if protocol.target_half_width is None:
+        return False
+    result = estimate([a.throughput for a in sound if a.throughput is not None])
     if result is None:
         return False
     return result.half_width is None or result.half_width > protocol.target_half_width
@@ -76,9 +83,9 @@ class Schedule:
         heapq.heapify(self._waiting)
 
     @property
-    def standing(self) -> Standing:
+    def progress(self) -> Progress:
         """How far it is."""
-        return Standing(self._finished, self._at_least)
+        return Progress(self._finished, self._at_least)
 
     def next(self) -> int | None:
         """Return the number of the case to run now, or None when every case has enough runs."""
@@ -98,4 +105,6 @@ class Schedule:
         done = self._attempts[case]
         if not wants_another(self._protocol, done):
             return 0
-        return max(1, self._protocol.min_repeats - len(done))
+        sound = sum(not attempt.spoiled for attempt in done)
+        room = self._protocol.max_repeats - len(done)
+        return min(room, max(1, self._protocol.min_repeats - sound))

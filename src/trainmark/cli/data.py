@@ -34,7 +34,14 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a li
 def make(
     directory: Annotated[Path, typer.Argument(help="The folder; new, empty, or one that this made.")],
     images: Annotated[int, typer.Option(help="Training pictures.")] = 1000,
-    val: Annotated[int, typer.Option(help="Validation pictures.")] = 0,
+    validation: Annotated[
+        int | None,
+        typer.Option(
+            "--validation",
+            "--val",
+            help="Validation pictures; 0 is none, by default a twentieth of the others, one a class at least.",
+        ),
+    ] = None,
     classes: Annotated[int, typer.Option(help="Classes, each a folder.")] = 10,
     seed: Annotated[int, typer.Option(help="Equal seeds give equal pictures.")] = 0,
     width: Annotated[int, typer.Option(help="Pixels, of the usual picture.")] = 500,
@@ -53,7 +60,7 @@ def make(
     spec = dataset.spec_from(
         {
             "images": images,
-            "val_images": val,
+            "validation": validation,
             "classes": classes,
             "seed": seed,
             "width": width,
@@ -76,6 +83,7 @@ def make(
                 "directory": str(directory),
                 "before": before,
                 "images": folder.images,
+                "validation": spec.val_images,
                 "classes": folder.classes,
                 "mean_bytes": folder.mean_bytes,
                 "digest": folder.digest,

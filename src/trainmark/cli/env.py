@@ -223,7 +223,8 @@ def _home(root: Path | None) -> Path:
 
 
 def _variant(choice: VariantChoice, entry: "Entry") -> "Variant":
-    from trainmark.environment import Variant, open_nvml
+    from trainmark.environment import Variant
+    from trainmark.node.accelerators import open_nvml
 
     if choice is not VariantChoice.AUTO:
         return Variant(choice)

@@ -132,6 +132,9 @@ def _readings(paths: list[str], rule: "Rule | None", given: "Facts") -> "Any":
 
     for found in find_logs(paths):
         log: ParsedLog
+        if found.note:
+            sys.stderr.write(f"{found.path}: {found.note}\n")
+            continue
         if found.error:
             log = ParsedLog(found.path, Status.UNREADABLE, problems=(Problem("unreadable", found.error),))
         elif found.path == "-":

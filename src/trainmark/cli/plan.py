@@ -10,8 +10,8 @@ import typer
 
 if TYPE_CHECKING:
     from trainmark.campaign import CannotStart
-    from trainmark.placement import Plan
     from trainmark.suite import Case, Protocol
+    from trainmark.words.plan import Plan
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -78,19 +78,30 @@ def _as_json(case: "Case", found: "Plan | CannotStart") -> str:
         "before": [
             {"description": description, "command": command} for description, command in _preparation(found)
         ],
-        "commands": [
-            {"node": c.node, "words": c.words, "variables": c.variables, "without": c.without}
-            for c in getattr(found, "commands", ())
-        ],
+        "commands": _commands(found),
         "by_hand": list(getattr(found, "by_hand", ())),
         "cannot_run": _reason(found),
     }
     return json.dumps(value, ensure_ascii=False) + "\n"
 
 
+def _commands(found: "Plan | CannotStart") -> list[dict[str, Any]]:
+    nodes = getattr(found, "nodes", ())
+    return [
+        {
+            "node": command.node,
+            "host": nodes[command.node].host,
+            "rank": command.rank,
+            "words": command.words,
+            "variables": command.variables,
+            "without": command.without,
+        }
+        for command in getattr(found, "commands", ())
+    ]
+
+
 def _preparation(found: "Plan | CannotStart") -> list[tuple[str, str]]:
-    preparation = getattr(found, "preparation", None)
-    return [] if preparation is None else list(preparation.lines())
+    return [line for preparation in getattr(found, "preparations", ()) for line in preparation.lines()]
 
 
 def _reason(found: "Plan | CannotStart") -> str | None:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from trainmark.campaign import Standing
+from trainmark.campaign import Progress as CampaignProgress
 from trainmark.execution import Pulse
 from trainmark.store import RunResult
 from trainmark.suite import Case
@@ -42,7 +42,7 @@ class Progress:
         self._console = Console(file=stream, highlight=False, soft_wrap=True)
         self._live = Live(console=self._console, transient=True) if stream.isatty() else None
         self._clock = _Clock(time.monotonic())
-        self._standing = Standing(0, 0)
+        self._progress = CampaignProgress(0, 0)
         self._said = 0.0
         self._prepared: tuple[str, int] = ("", -1)
 
@@ -77,12 +77,12 @@ class Progress:
         """Say which batch is tried."""
         self._say(f"    does a batch of {batch} fit?")
 
-    def run_begins(self, case: Case, repeat: int, standing: Standing) -> None:
+    def run_begins(self, case: Case, repeat: int, progress: CampaignProgress) -> None:
         """Name the run that starts."""
-        self._standing = standing
+        self._progress = progress
         self._said = time.monotonic()
-        number = f"[{standing.finished + 1}/{standing.at_least}]"
-        left = self._clock.left(standing.at_least - standing.finished)
+        number = f"[{progress.finished + 1}/{progress.at_least}]"
+        left = self._clock.left(progress.at_least - progress.finished)
         self._say(f"{number} {case.id} run {repeat}; {left}")
 
     def pulse(self, pulse: Pulse) -> None:
@@ -95,9 +95,9 @@ class Progress:
             self._said = time.monotonic()
             self._say(text)
 
-    def run_ended(self, result: RunResult, standing: Standing) -> None:
+    def run_ended(self, result: RunResult, progress: CampaignProgress) -> None:
         """Say what became of the run."""
-        self._standing = standing
+        self._progress = progress
         if result.duration_s is not None:
             self._clock.durations.append(result.duration_s)
         measured = result.measurement

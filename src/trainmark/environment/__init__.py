@@ -1,14 +1,11 @@
 """Where frameworks live: environments made from a pinned lock, and the manifest of what a node really holds."""
 
 from trainmark.environment.checking import CheckReport, check
-from trainmark.environment.collecting import collect, collect_node
 from trainmark.environment.creation import Created, Request, create, remove
 from trainmark.environment.describing import describe
 from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
-from trainmark.environment.host import Roots
 from trainmark.environment.inspecting import Finding, Inspection, examine, inspect
-from trainmark.environment.manifest import differences, fingerprint
-from trainmark.environment.nvml import Nvml, open_nvml
+from trainmark.environment.manifest import differences, fingerprint, pooling_differences
 from trainmark.environment.overview import Row, overview
 from trainmark.environment.places import default_home, folder_of, log_of
 from trainmark.environment.relock import make_lock
@@ -38,18 +35,14 @@ __all__ = [
     "Kind",
     "Manifest",
     "Node",
-    "Nvml",
     "Placeholder",
     "Request",
-    "Roots",
     "Row",
     "Stamp",
     "State",
     "UnusableEnvironment",
     "Variant",
     "check",
-    "collect",
-    "collect_node",
     "create",
     "default_home",
     "describe",
@@ -62,8 +55,8 @@ __all__ = [
     "inspect",
     "log_of",
     "make_lock",
-    "open_nvml",
     "overview",
+    "pooling_differences",
     "read_stamp",
     "remove",
     "resolve",

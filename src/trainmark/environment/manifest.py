@@ -26,12 +26,22 @@ def differences(one: Manifest, other: Manifest) -> list[tuple[str, Any, Any]]:
     A path looks like ``nodes[0].cpu.model``; a fact that only one side has is None on the other. The times of
     collection are not compared.
     """
-    left, right = dict(_flat(one.model_dump(mode="json"))), dict(_flat(other.model_dump(mode="json")))
+    return _differences(one.model_dump(mode="json"), other.model_dump(mode="json"))
+
+
+def _differences(one: Any, other: Any) -> list[tuple[str, Any, Any]]:
+    left, right = dict(_flat(one)), dict(_flat(other))
     return [
         (path, left.get(path), right.get(path))
         for path in sorted(left.keys() | right.keys())
         if left.get(path) != right.get(path) and not path.endswith("].collected")
     ]
+
+
+def pooling_differences(one: Manifest, other: Manifest) -> list[tuple[str, Any, Any]]:
+    """Return the facts that forbid to pool runs of two manifests, as ``differences`` gives them."""
+    left, right = ({"nodes": [_pooled(node) for node in manifest.nodes]} for manifest in (one, other))
+    return _differences(left, right)
 
 
 def _pooled(node: Node) -> dict[str, Any]:

@@ -12,6 +12,7 @@ from trainmark.environment.interpreter import clean_environ
 from trainmark.environment.places import CREATING, STAMP, folder_of, python_of
 from trainmark.environment.stamp import Stamp, read_stamp
 from trainmark.errors import InputError, TrainmarkError
+from trainmark.extensions import carried
 
 SYSTEM = "system"
 """The environment that nothing is installed into: the Python that runs trainmark."""
@@ -64,13 +65,15 @@ def resolve(name: str, *, home: Path, python: Path | None = None, catalog: Path 
     or ``python`` when given), or the path of an interpreter. Raises ``InputError`` for a name that is none of these,
     and ``UnusableEnvironment`` with the reason and the way out when the environment is not ready.
     """
+    # A run is started in a folder of its own: extensions named by relative paths would not be found there.
+    ours = carried(os.environ)
     if name == SYSTEM or os.sep in name:
         asked = Path(name).expanduser() if name != SYSTEM else python
         if asked is None:
-            return Environment(SYSTEM, Kind.SYSTEM, Path(sys.executable))
+            return Environment(SYSTEM, Kind.SYSTEM, Path(sys.executable), ours)
         if not (asked.is_file() and os.access(asked, os.X_OK)):
             raise UnusableEnvironment(f"{asked}: not a Python interpreter that can be started")
-        return Environment(name, Kind.PYTHON, asked.absolute())
+        return Environment(name, Kind.PYTHON, asked.absolute(), ours)
     if python is not None:
         raise InputError(f"an interpreter can be named for 'system' only: '{name}' has its own")
     entry = find_entry(name, catalog)
@@ -79,7 +82,7 @@ def resolve(name: str, *, home: Path, python: Path | None = None, catalog: Path 
     stamp = read_stamp(folder)
     if state is not State.READY or stamp is None:
         raise UnusableEnvironment(reason_for(state, name, folder))
-    return Environment(name, Kind.VENV, python_of(folder), dict(entry.env_vars), stamp.lock_digest)
+    return Environment(name, Kind.VENV, python_of(folder), {**entry.env_vars, **ours}, stamp.lock_digest)
 
 
 def run_environ(environment: Environment, environ: Mapping[str, str]) -> dict[str, str]:

@@ -1,21 +1,31 @@
-"""Carrying plans out: processes, limits, outcomes, and the directory that nothing measured is lost from."""
+"""Carrying plans out: one runner for all commands, outcomes, and the directory that nothing measured is lost from."""
 
-from trainmark.execution.directory import SUITE, ResultDirectory, opened, read_suite
-from trainmark.execution.record import read_record, write_record
-from trainmark.execution.signals import held
-from trainmark.execution.supervise import LOG, Pulse, carry_out
+from trainmark.execution.directory import (
+    SUITE,
+    ResultDirectory,
+    opened,
+    read_record,
+    read_suite,
+    write_record,
+)
+from trainmark.execution.prepare import NotReady, Preparer, with_expected
+from trainmark.execution.runner import LOG, TELEMETRY, Pulse, carry_out, name_on
 from trainmark.words.outcome import OutcomeRecord
 
 __all__ = [
     "LOG",
     "SUITE",
+    "TELEMETRY",
+    "NotReady",
     "OutcomeRecord",
+    "Preparer",
     "Pulse",
     "ResultDirectory",
     "carry_out",
-    "held",
+    "name_on",
     "opened",
     "read_record",
     "read_suite",
+    "with_expected",
     "write_record",
 ]

@@ -2,13 +2,24 @@
 
 import re
 import signal
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
-from trainmark.execution.last_words import Stream, Word, read_tail, streams, words
-from trainmark.execution.reports import Report, openmpi_message, reports
+from trainmark.execution.last_words import (
+    UNKNOWN,
+    Report,
+    Stream,
+    Word,
+    openmpi_message,
+    reports,
+    streams,
+    words,
+)
 from trainmark.logs.events import read_events
-from trainmark.suite import Outcome
+from trainmark.node import read_tail
+from trainmark.words.outcome import Outcome, RankOutcome
 
 _OOM = re.compile(
     rb"CUDA out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|can't allocate memory|MemoryError\b"
@@ -23,39 +34,92 @@ _RANK = {Outcome.OOM: 0, Outcome.UNSUPPORTED: 1, Outcome.INVALID: 2, Outcome.FAI
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a run's first process ended: its exit code (negative: a signal), and kernel OOM kills meanwhile."""
+    """How a node's first process ended: its exit code (negative: a signal), and kernel OOM kills meanwhile.
+
+    ``log`` is what its processes printed.
+    """
 
     code: int
     oom_kills: int
+    log: Path
+    node: int = 0
 
 
-def classify(ended: Exit, events: Path, log: Path) -> tuple[Outcome, str | None]:
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """The end of a run of so many ranks: its first node that failed, and what the kernels killed for memory."""
+
+    code: int
+    oom_kills: int
+    ranks: int
+    program: str
+
+
+def classify(ended: Sequence[Exit], events: Path, ranks: int = 1) -> tuple[Outcome, str | None]:
     """Return the outcome of a run that ended by itself, and the reason unless it is ``ok``.
 
-    What the program says of itself comes first, then signals and exit codes, then what the end of its log
-    shows. A run with exit code 0 is ``ok`` here; whether it left a measurement is for others to say.
+    ``ended`` are its nodes in the order in which they ended. What the program says of itself comes first, then
+    signals and exit codes, then what the end of its logs shows. A run with exit code 0 everywhere is ``ok`` here;
+    whether it left a measurement is for others to say.
     """
     said, lost = _what_the_ranks_say(events)
     if said is not None:
         return said
-    if ended.code == 0:
+    bad = next((node for node in ended if node.code != 0), None)
+    if bad is None:
         return Outcome.OK, None
-    tail, printed = read_tail(log), streams(log)
-    everything = [*printed, Stream(None, tail)]
+    tails = [read_tail(node.log) for node in ended]
+    printed = streams(events.parent, tails)
+    everything = [*printed, *(Stream(None, tail) for tail in tails)]
     # The last one: a program may have said so before, gone on with less, and ended for another reason.
     if (found := _last(_OOM, everything)) is not None:
         return Outcome.OOM, f"out of memory{_on(found)}: {_readable(found.line)}"
     if (found := _last(_NO_SPACE, everything)) is not None:
         return Outcome.FAILED, f"a disk is full: {_readable(found.line)}"
-    if (report := _first_cause(reports(tail), lost)) is not None:
-        return _by_report(report, ended, printed)
-    return _by_words(ended, printed, openmpi_message(tail))
+    program = "the program" if len(ended) == 1 else f"the program on node {bad.node}"
+    run = _Run(bad.code, sum(node.oom_kills for node in ended), ranks, program)
+    reported = [report for tail in tails for report in reports(tail)]
+    if (report := _first_cause(reported, lost)) is not None:
+        return _by_report(report, run, printed)
+    return _by_words(run, printed, next(filter(None, map(openmpi_message, tails)), b""))
 
 
-def last_step(log: Path) -> int | None:
+def rank_outcomes(
+    ended: Sequence[Exit], events: Path, codes: dict[int, int], per_node: int
+) -> tuple[RankOutcome, ...]:
+    """Return how each rank ended of which that is known: by ``codes``, by a launcher, or by its own events.
+
+    ``codes`` are exit codes that were seen; ``per_node`` is how many ranks a node has.
+    """
+    told = {report.rank: report.code for node in ended for report in reports(read_tail(node.log))} | codes
+    printed = words(streams(events.parent, [read_tail(node.log) for node in ended]))
+    reasons = {
+        word.rank: _readable(word.line) for word in printed if word.rank is not None and told.get(word.rank)
+    }
+    for rank, summary in _summaries(events):
+        if summary.get("reason") is not None:
+            reasons[rank] = _readable(str(summary["reason"]).encode(errors="replace"))
+    return tuple(
+        RankOutcome(
+            node=rank // per_node,
+            rank=rank,
+            exit_code=told.get(rank),
+            signal=signal_name(told.get(rank)),
+            reason=reasons.get(rank),
+        )
+        for rank in sorted(told.keys() | reasons.keys())
+    )
+
+
+def last_step(tail: bytes) -> int | None:
     """Return the last step that a built-in worker's heartbeat named in the end of its log."""
-    steps = re.findall(rb"\bstep (\d+)/\d+", read_tail(log))
+    steps = re.findall(rb"\bstep (\d+)/\d+", tail)
     return int(steps[-1]) if steps else None
+
+
+def signal_name(code: int | None) -> str | None:
+    """Return the name of the signal that an exit code stands for; None for none."""
+    return _signal_name(-code) if code is not None and code < 0 else None
 
 
 def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None, set[int]]:
@@ -65,69 +129,83 @@ def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None
     """
     said: list[tuple[Outcome, str | None]] = []
     lost: set[int] = set()
-    for path in (events, *sorted(events.parent.glob(f"{events.name}.rank*"))):
-        word = read_events(path).summary
-        rank = word.get("rank") if isinstance(word.get("rank"), int) else 0
+    for rank, word in _summaries(events):
         try:
             outcome = Outcome(str(word.get("outcome")))
         except ValueError:
             continue
         if word.get("peer_lost"):
-            lost.add(rank or 0)
+            lost.add(rank)
         elif outcome in _RANK:
             reason = _readable(str(word.get("reason", "the program gave no reason")).encode(errors="replace"))
             said.append((outcome, f"rank {rank}: {reason}" if rank else reason))
     return min(said, key=lambda pair: _RANK[pair[0]], default=None), lost
 
 
-def _by_report(report: Report, ended: Exit, printed: list[Stream]) -> tuple[Outcome, str]:
+def _summaries(events: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
+    for path in (events, *sorted(events.parent.glob(f"{events.name}.rank*"))):
+        word = read_events(path).summary
+        rank = word.get("rank")
+        yield rank if isinstance(rank, int) else 0, word
+
+
+def _by_report(report: Report, run: _Run, printed: list[Stream]) -> tuple[Outcome, str]:
     """Return the outcome of a run of which a launcher says which rank failed, and how."""
     rank = report.rank
     said = words(printed)
     own = next((word for word in reversed(said) if word.rank == rank), None)
+    if own is None and report.code == -signal.SIGABRT and any(word.rank == UNKNOWN for word in said):
+        # It aborted for want of a peer, whose words spawn keeps to itself.
+        own = Word(rank, b"", lost=True)
     # A rank that another one has left raises or aborts, and may be the first that the launcher sees.
     if own is not None and own.lost and (report.code > 0 or report.code == -signal.SIGABRT):
-        return _of_the_lost(own, said, ended)
+        return _of_the_lost(own, said, run)
     if report.code < 0:
-        return _killed(f"rank {rank}", -report.code, ended)
+        return _killed(f"rank {rank}", -report.code, run)
     # Where nobody keeps the ranks apart, what has no rank is likely to be its own.
     own = own or next((word for word in reversed(said) if word.rank is None), None)
     last = own.line if own is not None else _last_line([one for one in printed if one.rank == rank])
     return Outcome.FAILED, f"rank {rank} ended with exit code {report.code}{_quoted(last)}"
 
 
-def _by_words(ended: Exit, printed: list[Stream], launchers: bytes) -> tuple[Outcome, str]:
+def _by_words(run: _Run, printed: list[Stream], launchers: bytes) -> tuple[Outcome, str]:
     """Return the outcome of a run of which nobody but the program, or nobody, says which rank failed.
 
     ``launchers`` is what the launcher says of itself.
     """
-    if ended.code < 0:
-        return _killed("the program", -ended.code, ended)
+    if run.code < 0:
+        return _killed(run.program, -run.code, run)
     said = words(printed)
     last = said[-1] if said else None
     if last is not None and last.rank is not None:
-        return _of_the_lost(last, said, ended) if last.lost else _failed(last)
+        return _of_the_lost(last, said, run) if last.lost else _failed(last)
     line = launchers or _last_line(printed) if last is None else last.line
-    return Outcome.FAILED, f"the program ended with exit code {ended.code}{_quoted(line)}"
+    return Outcome.FAILED, f"{run.program} ended with exit code {run.code}{_quoted(line)}"
 
 
-def _of_the_lost(word: Word, said: list[Word], ended: Exit) -> tuple[Outcome, str]:
+def _of_the_lost(word: Word, said: list[Word], run: _Run) -> tuple[Outcome, str]:
     """Return why a rank lost another one: by that one's words, by the kernel's, or else by its own."""
     cause = next((w for w in reversed(said) if not w.lost and w.rank not in (None, word.rank)), None)
     if cause is not None:
-        return _failed(cause)
-    loss = f"rank {word.rank} lost contact with another rank"
-    if ended.oom_kills:
+        # Of two ranks, the one that nobody named is the other one.
+        of_two = cause.rank == UNKNOWN and run.ranks == 2 and word.rank in (0, 1)
+        return _failed(
+            Word(1 - word.rank, cause.line, lost=False) if of_two and word.rank is not None else cause
+        )
+    who = "one rank" if word.rank == UNKNOWN else f"rank {word.rank}"
+    loss = f"{who} lost contact with another rank"
+    if run.oom_kills:
         return Outcome.OOM, f"{loss}, while the kernel killed a process for want of memory"
     return Outcome.FAILED, f"{loss}{_quoted(word.line)}"
 
 
 def _failed(word: Word) -> tuple[Outcome, str]:
-    return Outcome.FAILED, f"rank {word.rank} failed{_quoted(word.line)}"
+    who = "one rank" if word.rank == UNKNOWN else f"rank {word.rank}"
+    return Outcome.FAILED, f"{who} failed{_quoted(word.line)}"
 
 
-def _killed(who: str, number: int, ended: Exit) -> tuple[Outcome, str]:
-    if number == signal.SIGKILL and ended.oom_kills:
+def _killed(who: str, number: int, run: _Run) -> tuple[Outcome, str]:
+    if number == signal.SIGKILL and run.oom_kills:
         return Outcome.OOM, f"{who} was killed by the kernel for want of memory"
     return Outcome.FAILED, f"{who} was killed by signal {number} ({_signal_name(number)})"
 
@@ -152,7 +230,7 @@ def _last(pattern: re.Pattern[bytes], printed: list[Stream]) -> Word | None:
 
 
 def _on(word: Word) -> str:
-    return "" if word.rank is None else f" on rank {word.rank}"
+    return "" if word.rank in (None, UNKNOWN) else f" on rank {word.rank}"
 
 
 def _last_line(printed: list[Stream]) -> bytes:

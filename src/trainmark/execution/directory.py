@@ -4,19 +4,23 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import ValidationError
+
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.execution.processes import end_all
-from trainmark.execution.record import FILE, read_record
 from trainmark.files import write_atomically
+from trainmark.node import Host
 from trainmark.suite import Case, Suite, dump_suite, load_suite
 from trainmark.words.outcome import OutcomeRecord
 
 SUITE = "suite.yaml"
+FILE = "outcome.json"
+"""Written last into a run's folder: a run with it is finished."""
+
 _LOCK = ".lock"
 _HALF = re.compile(r"\.[\w.]+\.(yaml|json|csv|md|html)\.\d+\.tmp")
 
@@ -59,16 +63,26 @@ class ResultDirectory:
             # It could not be started then (an environment was missing): there is nothing in it to keep.
             shutil.rmtree(folder)
         if folder.exists():
-            number = 1
-            while (aside := folder.with_name(f"{folder.name}.interrupted-{number}")).exists():
-                number += 1
-            folder.rename(aside)
+            _set_aside(folder)
         folder.mkdir(parents=True)
+
+    def set_damaged_aside(self) -> list[str]:
+        """Set aside the runs whose outcome cannot be read: they count as interrupted; return what to say of each."""
+        said = []
+        for path in sorted(self.path.glob(f"runs/*/*/{FILE}")):
+            if ".interrupted-" not in path.parent.name and read_record(path.parent) is None:
+                aside = _set_aside(path.parent)
+                said.append(
+                    f"{path}: damaged; its run counts as interrupted and is repeated (kept as {aside.name})"
+                )
+        return said
 
 
 @contextmanager
-def opened(path: Path, suite: Suite, resume: bool) -> Iterator[ResultDirectory]:
+def opened(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Iterator[ResultDirectory]:
     """Take ``path`` for the suite's results, for as long as the context lasts.
+
+    What an earlier call that was killed left running on the hosts is ended.
 
     Raises ``InputError`` when another trainmark is at work there, when it belongs to another suite, when it
     holds finished runs and ``resume`` is not asked for, or when it is not empty and no result directory.
@@ -87,7 +101,8 @@ def opened(path: Path, suite: Suite, resume: bool) -> Iterator[ResultDirectory]:
             _check_owner(path, suite, document, resume)
         else:
             write_atomically(path / SUITE, document)
-        end_all(str(path.resolve() / "runs"))
+        for host in hosts:
+            host.kill(str(path.resolve()))
         yield ResultDirectory(path)
 
 
@@ -136,3 +151,26 @@ def _locked(path: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()}")
         file.flush()
         yield
+
+
+def _set_aside(folder: Path) -> Path:
+    number = 1
+    while (aside := folder.with_name(f"{folder.name}.interrupted-{number}")).exists():
+        number += 1
+    return folder.rename(aside)
+
+
+def write_record(directory: Path, record: OutcomeRecord) -> None:
+    """Write the record into a run's folder, in one piece; from then on the run is finished."""
+    write_atomically(directory / FILE, record.model_dump_json(indent=1) + "\n")
+
+
+def read_record(directory: Path) -> OutcomeRecord | None:
+    """Read a run's record; None when the run is not finished, or its record is damaged."""
+    path = directory / FILE
+    try:
+        return OutcomeRecord.model_validate_json(path.read_bytes())
+    except (FileNotFoundError, ValidationError):
+        return None
+    except OSError as error:
+        raise TrainmarkError(f"{path}: cannot be read: {error.strerror}") from None

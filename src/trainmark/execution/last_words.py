@@ -1,18 +1,22 @@
-"""What each rank of a run said last: in the run's log, or where its launcher keeps a rank's output by itself.
+"""What each rank of a run said last, and what its launcher says of it: in a node's log, or kept by itself.
 
 ``ranks.py`` keeps every rank's standard error as ``stderr.rankN``, ``paddle.distributed.launch`` all that a rank prints
 as ``paddle/workerlog.N`` (of which the log repeats rank 0), NVIDIA's ``multiproc.py`` the standard output of all but
-rank 0 as ``GPU_N.log``. ``mpirun --tag-output`` tags each piece of the log with its rank.
+rank 0 as ``GPU_N.log``. ``mpirun --tag-output`` tags each piece of the log with its rank. PyTorch's ``spawn`` shows the
+error of one rank only; the others' are kept as ``torch-spawn-error.N``, in no known order.
 """
 
 import re
-from collections.abc import Iterator
+import signal
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.logs.transport import Demultiplexer
+from trainmark.node.local import SPAWN_ERROR, read_tail
 
-TAIL_BYTES = 64 * 1024
+UNKNOWN = -1
+"""The rank of words that are one rank's, nobody knows whose."""
 
 _FILES = ("stderr.rank{}", "paddle/workerlog.{}", "GPU_{}.log")
 _BESIDE = "GPU_{}.log"
@@ -61,31 +65,27 @@ class Word:
     lost: bool
 
 
-def read_tail(path: Path) -> bytes:
-    """Return the end of a file, nothing for one that is not there."""
-    try:
-        with path.open("rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - TAIL_BYTES))
-            return file.read()
-    except (FileNotFoundError, NotADirectoryError):
-        return b""
-
-
-def streams(log: Path) -> list[Stream]:
+def streams(folder: Path, tails: Sequence[bytes]) -> list[Stream]:
     """Return the ends of what the ranks printed, as far apart as their launcher kept them.
 
-    Where the launcher keeps all of a rank's words elsewhere, the log, which repeats them, is left out.
+    ``tails`` are the ends of the nodes' logs. Where the launcher keeps all of a rank's words elsewhere, the logs,
+    which repeat them, are left out.
     """
-    kept = {pattern: list(_kept(log.parent, pattern)) for pattern in _FILES}
-    apart = [stream for found in kept.values() for stream in found]
+    kept = {pattern: list(_kept(folder, pattern)) for pattern in _FILES}
+    spawned = [Stream(UNKNOWN, stream.text) for stream in _kept(folder, SPAWN_ERROR)]
+    apart = [*spawned, *(stream for found in kept.values() for stream in found)]
     whole = any(kept[pattern] for pattern in _FILES if pattern != _BESIDE)
-    return apart if whole else [*apart, *_by_tag(read_tail(log))]
+    return apart if whole else [*apart, *(stream for tail in tails for stream in _by_tag(tail))]
 
 
 def words(of: list[Stream]) -> list[Word]:
     """Return the exceptions in what the ranks printed, those of one stream in their order."""
-    return [word for stream in of for word in _words(stream)]
+    # A rank's error as spawn keeps it is one traceback: what comes before its last line was caught.
+    return [
+        word
+        for stream in of
+        for word in (list(_words(stream))[-1:] if stream.rank == UNKNOWN else _words(stream))
+    ]
 
 
 def _kept(folder: Path, pattern: str) -> Iterator[Stream]:
@@ -116,3 +116,57 @@ def _words(stream: Stream) -> Iterator[Word]:
         elif (found := _ERROR.match(line)) and not _FOLLOWS.match(found["text"]):
             whose = int(found["rank"]) if found["rank"] else rank
             yield Word(whose, found["text"], _LOST.search(line) is not None)
+
+
+_TORCHRUN = re.compile(
+    rb"^\[\d+\]:\n[^\[]*?\brank\s*:\s*(\d+) \(local_rank[^\[]*?\bexitcode\s*:\s*(-?\d+)", re.MULTILINE
+)
+"""One rank in the report with which torchrun ends (``ChildFailedError``); the root cause comes last."""
+_RANKS = re.compile(rb"^trainmark-ranks: rank (\d+) ended with exit code (-?\d+)$", re.MULTILINE)
+"""The line with which ``ranks.py`` ends when a rank failed."""
+_MPIRUN_EXIT = re.compile(rb"^ *Process name: \[\S*,(\d+)\]\n *Exit code: +(-?\d+)$", re.MULTILINE)
+"""OpenMPI 4 writes ``[[5007,1],1]``, OpenMPI 5 ``[prterun-host-4299@1,1]``: the rank comes last."""
+_MPIRUN_SIGNAL = re.compile(
+    rb"noticed that process rank (\d+) with PID \d+ on\s+node \S+\s+exited\s+on\s+signal (\d+)"
+)
+_OPENMPI_MESSAGE = re.compile(rb"^-{74}\n(.*?)^-{74}$", re.MULTILINE | re.DOTALL)
+_PADDLE = re.compile(rb"^Container rank (\d+) status failed cmd \[[^\n]*\] code (-?\d+) log ", re.MULTILINE)
+"""``paddle.distributed.launch`` names the first of its list that has failed, whoever failed first."""
+_SPAWN_CODE = re.compile(rb"ProcessExitedException: process (\d+) terminated with exit code (-?\d+)")
+_SPAWN_SIGNAL = re.compile(rb"ProcessExitedException: process (\d+) terminated with signal (\w+)")
+"""``torch.multiprocessing.spawn``; an exception it quotes instead, with the rank (``last_words.py``)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """A rank that a launcher reports as failed, and its exit code, negative for a signal."""
+
+    rank: int
+    code: int
+
+
+def reports(text: bytes) -> list[Report]:
+    """Return the failed ranks that a launcher reports at the end of a log, the one that it saw first, first."""
+    for pattern in (_TORCHRUN, _RANKS, _MPIRUN_EXIT, _PADDLE, _SPAWN_CODE):
+        if found := pattern.findall(text):
+            return [Report(int(rank), int(code)) for rank, code in found][::-1]
+    if found := _MPIRUN_SIGNAL.findall(text):
+        return [Report(int(rank), -int(number)) for rank, number in found]
+    return [
+        Report(int(rank), -number)
+        for rank, name in _SPAWN_SIGNAL.findall(text)
+        if (number := _number(name.decode())) is not None
+    ]
+
+
+def openmpi_message(text: bytes) -> bytes:
+    """Return the first message of OpenMPI's own in a log, as one line; nothing without one.
+
+    With such a message mpirun ends when it could not start the ranks.
+    """
+    found = _OPENMPI_MESSAGE.search(text)
+    return b" ".join(found[1].split()) if found else b""
+
+
+def _number(name: str) -> int | None:
+    return signal.Signals[name].value if name in signal.Signals.__members__ else None

@@ -11,42 +11,48 @@ from trainmark.insight.explanation import Run
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.models import model_word
 from trainmark.insight.recipe import Reading, recipe_from
-from trainmark.logs import ParsedLog, Severity
+from trainmark.logs import Facts, ParsedLog, Severity
+from trainmark.logs.discover import EVENTS, LOG, log_of_run
 from trainmark.logs.parameters import read_parameters
 from trainmark.logs.transport import clean
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import read_log
 from trainmark.reference import AxisValue
+from trainmark.words.manifest import Manifest
 from trainmark.words.recipe import AnyAxis, Place
 
 HEAD_BYTES = 4 << 20
 """How much of a log is searched for settings and for the time that it waited for data."""
 
-EVENTS = "events.jsonl"
-"""What a built-in worker leaves in ``DIR/runs/<case-id>/<repeat>/``."""
+MANIFEST = "manifest.json"
+"""What was really there, beside the log of a run of ours."""
 
 _SHORT_DEVICE = re.compile(r"\b([VPAHBTL]\d{1,3}S?)\b")
 _MEMORY = re.compile(r"(\d+) ?GB\b", re.IGNORECASE)
 
 
 def run_from_log(path: Path, rule: str | None = None, device: str | None = None) -> Run:
-    """Return the log at ``path`` as a run; of a run's directory of trainmark, its ``events.jsonl``.
+    """Return the log at ``path`` as a run; its events, where ``path`` is the folder or the log of a run of ours.
+
+    A ``manifest.json`` beside the log says what the machine and the software were.
 
     ``rule`` names the rule that makes the throughput (the window rule by default), ``device`` the device, which
     few logs do. A log without a throughput is a run all the same, with none. Raises ``InputError`` for a path that
     is no file, and for a rule that is not known.
     """
     if path.is_dir():
-        path = path / EVENTS
+        path = log_of_run(path) or path / EVENTS
         if not path.is_file():
             raise InputError(f"{path.parent}: not the directory of one run: it holds no {EVENTS}")
     if not path.is_file():
         raise InputError(f"{path}: no such log file")
-    parsed = read_log(path)
+    path = (log_of_run(path.parent) if path.name == LOG else None) or path
+    manifest = _manifest(path.parent / MANIFEST)
+    parsed = read_log(path, Facts(hardware=device or _gpu(manifest)))
     result = measure_log(parsed, find_rule(rule) if rule else None)
     lines = list(_head(path))
     recipe = recipe_from(read_parameters(lines)).with_readings(_environment(parsed))
-    recipe = recipe.with_readings(_given(device))
+    recipe = recipe.with_readings(_manifested(manifest)).with_readings(_given(device))
     problems = (*parsed.problems, *result.problems)
     return Run(
         name=path.name,
@@ -57,6 +63,42 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
         data_wait=data_wait(lines),
         doubts=tuple(problem.message for problem in problems if problem.severity is Severity.DOUBT),
     )
+
+
+def _manifest(path: Path) -> Manifest | None:
+    try:
+        return Manifest.model_validate_json(path.read_bytes())
+    except (OSError, ValueError):
+        # Most logs have none beside them, and a damaged one says nothing.
+        return None
+
+
+def _gpu(manifest: Manifest | None) -> str | None:
+    names = [gpu.name for node in manifest.nodes for gpu in node.accelerators.gpus] if manifest else []
+    return next((name for name in names if name), None)
+
+
+def _manifested(manifest: Manifest | None) -> dict[AnyAxis, Reading]:
+    """Return what the manifest beside a run's log says of its machine and its software: that of rank 0's node."""
+    if manifest is None:
+        return {}
+    node = manifest.nodes[0]
+    accelerators, framework = node.accelerators, node.framework
+    device, memory = _device(_gpu(manifest))
+    if device and accelerators.gpus[0].memory_bytes:
+        memory = round(accelerators.gpus[0].memory_bytes / 1e9)
+    values: dict[AnyAxis, AxisValue | None] = {
+        Place.DEVICE: device,
+        Place.DEVICE_MEMORY_GB: memory,
+        Place.HOST_CPU: node.cpu.model,
+        Place.OS: node.os.name,
+        Place.DRIVER: accelerators.driver,
+        Place.FRAMEWORK_VERSION: framework.version if framework else None,
+        Place.CUDA: framework.cuda if framework else None,
+        Place.CUDNN: framework.cudnn if framework else None,
+        Place.NCCL: framework.nccl if framework else None,
+    }
+    return {axis: Reading(value, MANIFEST) for axis, value in values.items() if value is not None}
 
 
 def _given(hardware: str | None) -> dict[AnyAxis, Reading]:

@@ -1,4 +1,7 @@
-"""Which files are logs to read: files as given, folders walked in order, ``-`` for standard input."""
+"""Which files are logs to read: files as given, folders walked in order, runs of ours by their events or log.
+
+``-`` is standard input.
+"""
 
 import os
 from collections.abc import Iterator
@@ -7,20 +10,29 @@ from pathlib import Path
 
 from trainmark.errors import InputError
 
+EVENTS = "events.jsonl"
+"""What a built-in worker leaves in a run's folder."""
+LOG = "train.log"
+"""What the program of a run printed."""
+_OUTCOME = "outcome.json"
+_RESULTS = ("suite.yaml", "runs")
+
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One path to read, or one that cannot be walked (``error`` says why)."""
+    """One path to read, or one that cannot be walked (``error`` says why), or a ``note`` on what is not read."""
 
     path: str
     error: str | None = None
+    note: str | None = None
 
 
 def find_logs(paths: list[str]) -> Iterator[Found]:
     """Yield what to read, one by one and sorted within a folder; hidden files and special files are left out.
 
-    Raises ``InputError`` at once for a path that does not exist. A folder that may not be read is yielded with
-    its error, and the walk goes on.
+    Of a run's folder its events are read, or its log where it has none; of a result directory its runs alone. Raises
+    ``InputError`` at once for a path that does not exist. A folder that may not be read is yielded with its error,
+    and the walk goes on.
     """
     for path in paths:
         if path != "-" and not os.path.lexists(path):
@@ -28,20 +40,45 @@ def find_logs(paths: list[str]) -> Iterator[Found]:
     return _walk(paths)
 
 
+def log_of_run(folder: Path) -> Path | None:
+    """Return what is to be read of a run's folder: its events, else its log; None where the folder is no run's."""
+    if not (folder / _OUTCOME).is_file():
+        return None
+    events = folder / EVENTS
+    return events if events.is_file() and events.stat().st_size else folder / LOG
+
+
 def _walk(paths: list[str]) -> Iterator[Found]:
     for path in paths:
-        if path == "-" or not Path(path).is_dir():
-            yield Found(path)
+        if path != "-" and Path(path).is_dir():
+            yield from _in_folder(path)
             continue
-        refused: list[OSError] = []
-        for folder, folders, files in os.walk(path, onerror=refused.append):
-            folders[:] = sorted(name for name in folders if not name.startswith("."))
-            yield from _refused(refused)
-            for name in sorted(files):
-                file = Path(folder) / name
-                if not name.startswith(".") and file.is_file():
-                    yield Found(str(file))
+        own = log_of_run(Path(path).parent) if Path(path).name == LOG else None
+        if own is None or own.name == LOG:
+            yield Found(path)
+        else:
+            yield Found(path, note=f"this is what a run of trainmark printed; its {EVENTS} beside it is read")
+            yield Found(str(own))
+
+
+def _in_folder(path: str) -> Iterator[Found]:
+    refused: list[OSError] = []
+    for folder, folders, files in os.walk(path, onerror=refused.append):
+        folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from _refused(refused)
+        shown = [name for name in sorted(files) if not name.startswith(".")]
+        if own := log_of_run(Path(folder)):
+            folders[:] = []
+            # A probe only asks whether a batch fits.
+            if Path(folder).name.isdecimal() and own.is_file():
+                yield Found(str(own))
+        elif all(name in (*files, *folders) for name in _RESULTS):
+            folders[:] = ["runs"]
+            note = f"a result directory: of each run its {EVENTS} or {LOG} is read, and nothing else"
+            yield Found(folder, note=note)
+        else:
+            yield from (Found(str(file)) for name in shown if (file := Path(folder) / name).is_file())
+    yield from _refused(refused)
 
 
 def _refused(errors: list[OSError]) -> Iterator[Found]:

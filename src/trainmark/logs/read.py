@@ -117,7 +117,13 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         ranks=max(seen.streams.ranks, default=-1) + 1,
     )
     words = known.parameters(context) if known.parameters else {}
-    settled = settle(known.facts(context), hints, given, tf32_said=_says_tf32(context), named_fp16=known.fp16)
+    settled = settle(
+        known.facts(context),
+        hints,
+        given,
+        tf32_said=known.run_words is not None or _says_tf32(context),
+        named_fp16=known.fp16,
+    )
     problems += settled.problems
     figures = {
         key: value

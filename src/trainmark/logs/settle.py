@@ -71,7 +71,7 @@ def settle(
             )
     if named_fp16 in hints.precisions:
         hints = replace(hints, precisions=frozenset({named_fp16}))
-    hardware = said.hardware or hints.hardware
+    hardware = said.hardware or given.hardware or hints.hardware
     precision = _precision(said, hints, given, hardware, problems, contested, tf32_said=tf32_said)
     facts = Facts(
         model=said.model or given.model or hints.model,
@@ -137,11 +137,12 @@ def _precision(
             problems.append(
                 Problem("from-name", f"precision ({found}) is taken from the log's name", Severity.NOTE)
             )
-    if found is Precision.FP32 and not tf32_said and has_tf32(hardware):
+    if found is Precision.FP32 and not tf32_said and has_tf32(hardware) is not False:
+        device = f"{hardware}, which has TF32" if has_tf32(hardware) else "a device that may have TF32"
         problems.append(
             Problem(
                 "tf32-unknown",
-                f"single precision on {hardware}, which has TF32: the log does not say whether it was on; "
+                f"single precision on {device}: the log does not say whether it was on; "
                 "say --precision fp32 or --precision tf32",
                 Severity.NOTE,
             )

@@ -1,40 +1,28 @@
-"""Where the processes of a run start: from a case, a card and a machine to commands that can be read."""
+"""Where the processes of a run start: from a case, a card and the hosts to commands that can be read."""
 
-from trainmark.placement.container import Surroundings, removal
-from trainmark.placement.machine import free_ports, this_machine
-from trainmark.placement.place import Run, device_of, inside, place, surroundings
-from trainmark.placement.plan import (
-    Checkout,
-    Command,
-    Container,
-    Interpreter,
-    Machine,
-    Plan,
-    Preparation,
-    Task,
-)
+from trainmark.node.machine import free_ports, this_machine
+from trainmark.placement.container import removal
+from trainmark.placement.place import EVENTS, place
 from trainmark.placement.preparation import containerised, prepare, prepared_key, source_key
+from trainmark.placement.spec import Container, Interpreter, PlacementHost, RunSpec, device_of
+from trainmark.words.plan import Command, Machine, Plan
 
 __all__ = [
-    "Checkout",
+    "EVENTS",
     "Command",
     "Container",
     "Interpreter",
     "Machine",
+    "PlacementHost",
     "Plan",
-    "Preparation",
-    "Run",
-    "Surroundings",
-    "Task",
+    "RunSpec",
     "containerised",
     "device_of",
     "free_ports",
-    "inside",
     "place",
     "prepare",
     "prepared_key",
     "removal",
     "source_key",
-    "surroundings",
     "this_machine",
 ]

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
-from trainmark.placement.plan import Command, Container
+from trainmark.placement.spec import Container
+from trainmark.words.plan import Command
 from trainmark.workload import Mount, Sharing, UnsupportedByCard
 
 _SEPARATORS = ":,\"'\n"
@@ -19,7 +20,7 @@ _SEPARATORS = ":,\"'\n"
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class ContainerContext:
     """What a command in a container needs of the host: its folders, its GPUs, and where it is started.
 
     ``devices`` are the GPUs by the host's names; none for a program that computes on the CPU.
@@ -30,14 +31,14 @@ class Surroundings:
     devices: tuple[str, ...] = ()
 
 
-def wrapped(command: Command, container: Container, around: Surroundings) -> Command:
+def wrapped(command: Command, container: Container, context: ContainerContext) -> Command:
     """Return the command on the host that runs ``command`` in a container.
 
     Raises ``UnsupportedByCard`` for a folder that the engine cannot mount.
     """
     mounts = (
-        Mount(source=str(around.directory), target=str(around.directory), read_only=False),
-        *around.mounts,
+        Mount(source=str(context.directory), target=str(context.directory), read_only=False),
+        *context.mounts,
     )
     for path in (path for mount in mounts for path in (mount.source, mount.target)):
         if any(sign in path for sign in _SEPARATORS):
@@ -45,7 +46,7 @@ def wrapped(command: Command, container: Container, around: Surroundings) -> Com
                 f"{path}: {container.engine} cannot mount a path with ':', ',' or a quote in it"
             )
     engine = {Engine.DOCKER: _docker, Engine.APPTAINER: _apptainer}[container.engine]
-    return engine(command, container, around, mounts)
+    return engine(command, container, context, mounts)
 
 
 def container_name(command: Command, directory: Path) -> str:
@@ -63,39 +64,41 @@ def removal(command: Command) -> tuple[str, ...] | None:
     return ("docker", "rm", "--force", command.words[command.words.index("--name") + 1])
 
 
-def _docker(command: Command, container: Container, around: Surroundings, mounts: Sequence[Mount]) -> Command:
+def _docker(
+    command: Command, container: Container, context: ContainerContext, mounts: Sequence[Mount]
+) -> Command:
     image = container.description
-    words = ["docker", "run", "--rm", "--init", "--name", container_name(command, around.directory)]
+    words = ["docker", "run", "--rm", "--init", "--name", container_name(command, context.directory)]
     words += ["--user", container.user]
-    if around.devices:
+    if context.devices:
         # The quotes are part of the word: without them Docker reads a number of GPUs and an option.
-        words += ["--gpus", f'"device={",".join(around.devices)}"']
+        words += ["--gpus", f'"device={",".join(context.devices)}"']
     words += ["--ipc=host"] if image.ipc is Sharing.HOST else []
     words += [f"--shm-size={image.shm_size}"] if image.shm_size else []
     words += [word for name, limit in image.ulimits.items() for word in ("--ulimit", f"{name}={limit}")]
     words += ["--network", "host"] if image.network is Sharing.HOST else []
     for mount in mounts:
         words += ["--volume", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
-    words += ["--workdir", str(around.directory)]
+    words += ["--workdir", str(context.directory)]
     # The user of the host has neither home nor name inside; what frameworks cache there goes to the run's folder.
-    for name, value in {"HOME": str(around.directory), "USER": "trainmark", **command.variables}.items():
+    for name, value in {"HOME": str(context.directory), "USER": "trainmark", **command.variables}.items():
         words += ["--env", f"{name}={value}"]
-    return Command(command.node, (*words, container.image, *command.words), {})
+    return Command(command.node, (*words, container.image, *command.words), {}, rank=command.rank)
 
 
 def _apptainer(
-    command: Command, container: Container, around: Surroundings, mounts: Sequence[Mount]
+    command: Command, container: Container, context: ContainerContext, mounts: Sequence[Mount]
 ) -> Command:
     # --home mounts the run's folder, and is the only way to say where HOME is.
-    words = ["apptainer", "exec", "--cleanenv", "--home", str(around.directory)]
-    words += ["--nv"] if around.devices else []
+    words = ["apptainer", "exec", "--cleanenv", "--home", str(context.directory)]
+    words += ["--nv"] if context.devices else []
     for mount in mounts[1:]:
         words += ["--bind", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
-    words += ["--pwd", str(around.directory)]
+    words += ["--pwd", str(context.directory)]
     variables = dict(command.variables)
-    if around.devices:
+    if context.devices:
         # --nv shows all of the host's GPUs.
-        variables["CUDA_VISIBLE_DEVICES"] = ",".join(around.devices)
+        variables["CUDA_VISIBLE_DEVICES"] = ",".join(context.devices)
     # Apptainer's --env splits at commas; these variables it takes as they are.
     handed = {f"APPTAINERENV_{name}": value for name, value in variables.items()}
-    return Command(command.node, (*words, container.image, *command.words), handed)
+    return Command(command.node, (*words, container.image, *command.words), handed, rank=command.rank)

@@ -3,13 +3,13 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from trainmark.placement.plan import Interpreter, Machine
+from trainmark.placement.spec import RunSpec
 from trainmark.suite import Case
-from trainmark.workload import Launcher, Workload, filled
+from trainmark.workload import Launcher, filled
 
 
 @dataclass(frozen=True, slots=True)
-class Meeting:
+class Rendezvous:
     """Where the ranks meet, who takes part, and what a node's ranks compute on.
 
     ``hosts`` are the nodes' addresses, the first of them the one that the others go to; ``devices`` are a node's GPUs
@@ -22,11 +22,9 @@ class Meeting:
 
 
 def launched(
-    case: Case,
-    workload: Workload,
-    interpreter: Interpreter,
+    spec: RunSpec,
     node: int,
-    meeting: Meeting,
+    rendezvous: Rendezvous,
     texts: Mapping[str, str],
     variables: Mapping[str, str],
 ) -> tuple[str, ...]:
@@ -34,37 +32,37 @@ def launched(
 
     ``texts`` are those of the placeholders; ``variables`` are what the ranks are to find in their environment.
     """
-    python = (str(interpreter.python),)
+    case, python = spec.case, (str(spec.interpreter.python),)
     if case.world_size == 1:
         return python
-    match workload.card.launcher:
+    match spec.card.launcher:
         case Launcher.TORCHRUN:
-            return (*python, *_torchrun(case, node, meeting))
+            return (*python, *_torchrun(case, node, rendezvous))
         case Launcher.MULTIPROC:
-            starter = filled(workload.card.starter or "", texts)
-            return (*python, starter, *_multiproc(case, node, meeting))
+            starter = filled(spec.card.starter or "", texts)
+            return (*python, starter, *_multiproc(case, node, rendezvous))
         case Launcher.MPIRUN:
-            return (*_mpirun(case, meeting, tuple(variables)), *python)
+            return (*_mpirun(case, rendezvous, tuple(variables)), *python)
         case Launcher.PADDLE:
-            return (*python, *_paddle(case, meeting, texts["run"]))
+            return (*python, *_paddle(case, rendezvous, texts["run"]))
         case Launcher.PROCESS | Launcher.RANKS | Launcher.SPAWN:
             return python
 
 
-def starting_nodes(case: Case, workload: Workload) -> range:
+def starting_nodes(spec: RunSpec) -> range:
     """Return the nodes on which something is started: all, but with MPI the first, from which it reaches the others."""
-    return range(1 if workload.card.launcher is Launcher.MPIRUN else case.nodes)
+    return range(1 if spec.card.launcher is Launcher.MPIRUN else spec.case.nodes)
 
 
-def by_hand(case: Case, workload: Workload, interpreter: Interpreter, meeting: Meeting) -> tuple[str, ...]:
+def by_hand(spec: RunSpec) -> tuple[str, ...]:
     """Return what somebody must see to before the commands of a plan can be typed; nothing on one node."""
-    if case.nodes == 1:
+    if spec.case.nodes == 1:
         return ()
     everywhere = "every node needs what is under 'before', the environment and the data, under the same paths"
-    if workload.card.launcher is not Launcher.MPIRUN:
+    if spec.card.launcher is not Launcher.MPIRUN:
         return (everywhere,)
-    first, others = meeting.hosts[0], ", ".join(meeting.hosts[1:])
-    container = interpreter.container
+    first, others = spec.addresses[0], ", ".join(spec.addresses[1:])
+    container = spec.interpreter.container
     if container is None:
         return (
             everywhere,
@@ -79,34 +77,44 @@ def by_hand(case: Case, workload: Workload, interpreter: Interpreter, meeting: M
     )
 
 
-def missing(case: Case, workload: Workload, interpreter: Interpreter, machine: Machine) -> str | None:
-    """Return why the ranks of a case cannot be started on this machine, or None; images have launchers of their own."""
-    inside = interpreter.container is not None
-    if workload.card.launcher is not Launcher.MPIRUN or case.world_size == 1 or inside:
+def missing(spec: RunSpec) -> str | None:
+    """Return why the ranks of a run cannot be started on its hosts, or None; images have launchers of their own."""
+    inside = spec.interpreter.container is not None
+    if spec.card.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
         return None
-    return machine.no_openmpi
+    return spec.machine(0).no_openmpi
 
 
-def places(case: Case, workload: Workload, node: int, meeting: Meeting) -> list[dict[str, str]]:
-    """Return the variables of each process of a node by which it knows its place, in torchrun's names."""
-    if workload.card.launcher is Launcher.SPAWN and meeting.devices:
-        return [{"CUDA_VISIBLE_DEVICES": ",".join(meeting.devices)}]
-    if workload.card.launcher is not Launcher.RANKS or case.world_size == 1:
-        return [{}]
+def rank_variables(
+    spec: RunSpec, node: int, rendezvous: Rendezvous
+) -> list[tuple[int | None, dict[str, str]]]:
+    """Return each process of a node: its rank, where it is one alone, and the variables that tell it of it.
+
+    They have torchrun's names.
+    """
+    case, launcher = spec.case, spec.card.launcher
+    if launcher is Launcher.SPAWN and rendezvous.devices:
+        return [(None, {"CUDA_VISIBLE_DEVICES": ",".join(rendezvous.devices)})]
+    if launcher is not Launcher.RANKS or case.world_size == 1:
+        return [(None, {})]
+    first = node * case.devices_per_node
     return [
-        {
-            "RANK": str(node * case.devices_per_node + local_rank),
-            "WORLD_SIZE": str(case.world_size),
-            "LOCAL_RANK": str(local_rank),
-            "LOCAL_WORLD_SIZE": str(case.devices_per_node),
-            "MASTER_ADDR": meeting.hosts[0],
-            "MASTER_PORT": str(meeting.port),
-        }
+        (
+            first + local_rank,
+            {
+                "RANK": str(first + local_rank),
+                "WORLD_SIZE": str(case.world_size),
+                "LOCAL_RANK": str(local_rank),
+                "LOCAL_WORLD_SIZE": str(case.devices_per_node),
+                "MASTER_ADDR": rendezvous.hosts[0],
+                "MASTER_PORT": str(rendezvous.port),
+            },
+        )
         for local_rank in range(case.devices_per_node)
     ]
 
 
-def _torchrun(case: Case, node: int, meeting: Meeting) -> tuple[str, ...]:
+def _torchrun(case: Case, node: int, rendezvous: Rendezvous) -> tuple[str, ...]:
     torchrun = ("-m", "torch.distributed.run", f"--nproc-per-node={case.devices_per_node}")
     if case.nodes == 1:
         return (*torchrun, "--standalone")
@@ -114,33 +122,33 @@ def _torchrun(case: Case, node: int, meeting: Meeting) -> tuple[str, ...]:
         *torchrun,
         f"--nnodes={case.nodes}",
         f"--node-rank={node}",
-        f"--master-addr={meeting.hosts[0]}",
-        f"--master-port={meeting.port}",
+        f"--master-addr={rendezvous.hosts[0]}",
+        f"--master-port={rendezvous.port}",
     )
 
 
-def _multiproc(case: Case, node: int, meeting: Meeting) -> tuple[str, ...]:
+def _multiproc(case: Case, node: int, rendezvous: Rendezvous) -> tuple[str, ...]:
     """Return the flags of ``multiproc.py`` in NVIDIA DeepLearningExamples, ``PyTorch/Classification/ConvNets``."""
     several = ("--nnodes", str(case.nodes), "--node_rank", str(node)) if case.nodes > 1 else ()
     return (
         *several,
         "--master_addr",
-        meeting.hosts[0],
+        rendezvous.hosts[0],
         "--master_port",
-        str(meeting.port),
+        str(rendezvous.port),
         "--nproc_per_node",
         str(case.devices_per_node),
     )
 
 
-def _mpirun(case: Case, meeting: Meeting, variables: tuple[str, ...]) -> tuple[str, ...]:
+def _mpirun(case: Case, rendezvous: Rendezvous, variables: tuple[str, ...]) -> tuple[str, ...]:
     """Return OpenMPI's words as horovodrun calls it (horovod.readthedocs.io, "Horovod with MPI").
 
     Without ``--bind-to none`` OpenMPI binds each rank, its loader's threads with it, to one core or socket. Without
     ``--tag-output`` the ranks' lines run into one another. Without ``-H`` it starts no more ranks than there are
     physical cores.
     """
-    hosts = meeting.hosts if case.nodes > 1 else ("localhost",)
+    hosts = rendezvous.hosts if case.nodes > 1 else ("localhost",)
     slots = ",".join(f"{host}:{case.devices_per_node}" for host in hosts)
     count = ("--tag-output", "-np", str(case.world_size), "-H", slots)
     words = ("mpirun", "--allow-run-as-root", *count, "--bind-to", "none", "--map-by", "slot")
@@ -151,12 +159,12 @@ def _mpirun(case: Case, meeting: Meeting, variables: tuple[str, ...]) -> tuple[s
     return (*words, *(word for name in names for word in ("-x", name)))
 
 
-def _paddle(case: Case, meeting: Meeting, log_folder: str) -> tuple[str, ...]:
+def _paddle(case: Case, rendezvous: Rendezvous, log_folder: str) -> tuple[str, ...]:
     launch = ("-m", "paddle.distributed.launch")
-    hosts = (f"--ips={','.join(meeting.hosts)}",) if case.nodes > 1 else ()
+    hosts = (f"--ips={','.join(rendezvous.hosts)}",) if case.nodes > 1 else ()
     devices = (
-        f"--gpus={','.join(meeting.devices)}"
-        if meeting.devices
+        f"--gpus={','.join(rendezvous.devices)}"
+        if rendezvous.devices
         else f"--nproc_per_node={case.devices_per_node}"
     )
     return (*launch, *hosts, devices, f"--log_dir={log_folder}/paddle")

@@ -1,190 +1,173 @@
-"""Placing a case: which processes start where, with which share of the cores, by which launcher."""
+"""Placing a run: which processes start on which host, with which share of the cores, by which launcher."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
-from trainmark.placement.container import Surroundings, wrapped
-from trainmark.placement.launching import Meeting, by_hand, launched, missing, places, starting_nodes
-from trainmark.placement.plan import Command, Interpreter, Machine, Plan
-from trainmark.suite import Case, Device, Protocol
+from trainmark.placement.container import ContainerContext, wrapped
+from trainmark.placement.launching import (
+    Rendezvous,
+    by_hand,
+    launched,
+    missing,
+    rank_variables,
+    starting_nodes,
+)
+from trainmark.placement.spec import Interpreter, RunSpec
+from trainmark.suite import Device
+from trainmark.words.plan import Command, Machine, Plan, PlannedNode
 from trainmark.workload import (
     GitSource,
     Mount,
     UnsupportedByCard,
     Values,
-    Workload,
     find_gap,
     program_variables,
     program_words,
 )
 
-RENDEZVOUS_PORT = 29400
+EVENTS = "events.jsonl"
+"""In a run's folder: what the program says of the run."""
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
-    """Which run of a case is placed: its number from 1, its folder, and where its data lies.
-
-    ``port`` is where the ranks meet; those after it are for the frameworks whose ranks each listen on one.
-    ``dataset`` is the folder of the whole data set of which ``data`` is the training part; ``prepared`` the one for
-    what the card's prepare steps make.
-    """
-
-    repeat: int
-    directory: Path
-    data: str
-    port: int = RENDEZVOUS_PORT
-    dataset: str = "synthetic"
-    prepared: Path = Path()
-
-    @property
-    def events(self) -> Path:
-        """The file for the program's events."""
-        return self.directory / "events.jsonl"
-
-
-def place(
-    case: Case, workload: Workload, interpreter: Interpreter, machine: Machine, protocol: Protocol, run: Run
-) -> Plan:
+def place(spec: RunSpec) -> Plan:
     """Return the plan of one run.
 
     The ranks of a node share its cores out evenly: each gets ``cores // devices_per_node`` threads, at
     least one. Raises ``UnsupportedByCard`` when the program cannot do what the case asks.
     """
-    device = device_of(case, machine)
-    gap = find_gap(case, workload.card, device)
+    gap = find_gap(spec.case, spec.card, spec.device)
     if gap is not None:
         raise UnsupportedByCard(gap)
     return Plan(
-        case=case,
-        repeat=run.repeat,
-        commands=tuple(_commands(case, workload, interpreter, machine, protocol, run)),
-        events=run.events,
-        log_format=workload.card.log_format,
-        unit=workload.card.counted_in,
-        cannot_run=_what_is_missing(case, machine) or missing(case, workload, interpreter, machine),
-        expects=tuple(run.directory / name for name in workload.card.expects),
-        by_hand=by_hand(case, workload, interpreter, _meeting(case, interpreter, machine, run)),
+        case=spec.case,
+        repeat=spec.repeat,
+        nodes=tuple(
+            PlannedNode(spec.host(node).name, address, spec.directory_on(node))
+            for node, address in enumerate(spec.addresses)
+        ),
+        commands=tuple(_commands(spec)),
+        events=spec.directory / EVENTS,
+        log_format=spec.card.log_format,
+        unit=spec.card.counted_in,
+        cannot_run=_what_is_missing(spec) or missing(spec),
+        expects=tuple(spec.directory / name for name in spec.card.expects),
+        by_hand=by_hand(spec),
     )
 
 
-def _commands(
-    case: Case, workload: Workload, interpreter: Interpreter, machine: Machine, protocol: Protocol, run: Run
-) -> Iterator[Command]:
-    meeting = _meeting(case, interpreter, machine, run)
-    around = None if interpreter.container is None else surroundings(case, workload, machine, run)
-    for node in starting_nodes(case, workload):
-        values = values_of(case, interpreter, machine, protocol, run, node)
-        texts = values.placeholders(case, workload)
+def _commands(spec: RunSpec) -> Iterator[Command]:
+    for node in starting_nodes(spec):
+        rendezvous = _rendezvous(spec, node)
+        context = None if spec.interpreter.container is None else container_context(spec, node)
+        values = values_of(spec, node)
+        texts = values.placeholders(spec.case, spec.workload)
         variables = {
-            "OMP_NUM_THREADS": str(_threads(case, machine)),
+            "OMP_NUM_THREADS": str(_threads(spec, node)),
             "PYTHONUNBUFFERED": "1",
-            **interpreter.variables,
-            **program_variables(case, workload.card, values, texts),
+            **spec.interpreter.variables,
+            **program_variables(spec.case, spec.card, values, texts),
         }
         words = (
-            *launched(case, workload, interpreter, node, meeting, texts, variables),
-            *program_words(case, workload, values, texts),
+            *launched(spec, node, rendezvous, texts, variables),
+            *program_words(spec.case, spec.workload, values, texts),
+            *spec.more_words,
         )
-        for place_of_rank in places(case, workload, node, meeting):
-            yield inside(interpreter, Command(node, words, {**variables, **place_of_rank}), around)
+        for rank, of_rank in rank_variables(spec, node, rendezvous):
+            command = Command(node, words, {**variables, **of_rank}, rank=rank)
+            yield inside(spec.interpreter, command, context)
 
 
-def values_of(
-    case: Case, interpreter: Interpreter, machine: Machine, protocol: Protocol, run: Run, node: int
-) -> Values:
+def values_of(spec: RunSpec, node: int) -> Values:
     """Return what a card's placeholders stand for in a run's command on ``node``."""
-    threads = _threads(case, machine)
+    threads, directory = _threads(spec, node), spec.directory_on(node)
     return Values(
-        steps=protocol.steps,
-        warmup_steps=protocol.warmup_steps,
+        steps=spec.protocol.steps,
+        warmup_steps=spec.protocol.warmup_steps,
         threads=threads,
-        loader_workers=_loader_workers(case, machine, threads),
-        seed=run.repeat,
-        events=run.events,
-        data=run.data,
-        dataset=run.dataset,
-        directory=run.directory,
-        prepared=run.prepared,
-        python=str(interpreter.python),
-        hosts=_hosts(case),
-        port=run.port,
+        loader_workers=_loader_workers(spec, node, threads),
+        seed=spec.repeat,
+        events=directory / EVENTS,
+        data=spec.data,
+        dataset=spec.dataset,
+        directory=directory,
+        prepared=spec.prepared,
+        python=str(spec.interpreter.python),
+        hosts=spec.addresses,
+        port=spec.port,
         node=node,
-        device=device_of(case, machine),
+        device=spec.device,
     )
 
 
-def inside(interpreter: Interpreter, command: Command, around: Surroundings | None) -> Command:
+def inside(interpreter: Interpreter, command: Command, context: ContainerContext | None) -> Command:
     """Return the command as it is started on the host so that it runs in the interpreter's environment.
 
-    ``around`` is what a container needs of the host; only without a container it may be None. Raises
+    ``context`` is what a container needs of the host; only without a container it may be None. Raises
     ``UnsupportedByCard`` for a folder that a container engine cannot mount.
     """
     if interpreter.container is not None:
-        assert around is not None
-        return wrapped(command, interpreter.container, around)
+        assert context is not None
+        return wrapped(command, interpreter.container, context)
     if not interpreter.isolated:
         return command
     variables = {**command.variables, "PYTHONNOUSERSITE": "1"}
-    return Command(command.node, command.words, variables, ("PYTHONPATH", "PYTHONHOME"))
+    return Command(command.node, command.words, variables, ("PYTHONPATH", "PYTHONHOME"), command.rank)
 
 
-def surroundings(case: Case, workload: Workload, machine: Machine, run: Run) -> Surroundings:
-    """Return what a container of the run needs of the host."""
-    card = workload.card
-    read = [run.dataset] if case.data != "synthetic" else []
-    if case.data != "synthetic" and not Path(run.data).is_relative_to(run.dataset):
-        read.append(run.data)
-    if not isinstance(card.source, GitSource):
-        read.append(str(workload.source))
-    if card.prepare:
-        read.append(str(run.prepared))
+def container_context(spec: RunSpec, node: int) -> ContainerContext:
+    """Return what a container of the run needs of the host of ``node``."""
+    real = spec.case.data != "synthetic"
+    read = [spec.dataset] if real else []
+    if real and not Path(spec.data).is_relative_to(spec.dataset):
+        read.append(spec.data)
+    if not isinstance(spec.card.source, GitSource):
+        read.append(str(spec.workload.source))
+    if spec.card.prepare:
+        read.append(str(spec.prepared))
     mounts = tuple(Mount(source=path, target=path) for path in read)
-    own = card.image.mounts if card.image is not None else ()
-    devices = machine.devices(case.devices_per_node) if device_of(case, machine) is Device.CUDA else ()
-    return Surroundings(run.directory, (*mounts, *own), devices)
+    own = spec.card.image.mounts if spec.card.image is not None else ()
+    on_gpus = spec.device is Device.CUDA
+    devices = spec.machine(node).devices(spec.case.devices_per_node) if on_gpus else ()
+    return ContainerContext(spec.directory_on(node), (*mounts, *own), devices)
 
 
-def _meeting(case: Case, interpreter: Interpreter, machine: Machine, run: Run) -> Meeting:
-    if device_of(case, machine) is not Device.CUDA:
-        return Meeting(_hosts(case), run.port, ())
+def _rendezvous(spec: RunSpec, node: int) -> Rendezvous:
+    if spec.device is not Device.CUDA:
+        return Rendezvous(spec.addresses, spec.port, ())
+    machine, container = spec.machine(node), spec.interpreter.container
     # Docker's containers count the GPUs that they are given from 0; Apptainer's see the host's.
-    counted_anew = interpreter.container is not None and interpreter.container.engine is Engine.DOCKER
+    counted_anew = container is not None and container.engine is Engine.DOCKER
     of = Machine(machine.cores, machine.gpus) if counted_anew else machine
-    return Meeting(_hosts(case), run.port, of.devices(case.devices_per_node))
+    return Rendezvous(spec.addresses, spec.port, of.devices(spec.case.devices_per_node))
 
 
-def _hosts(case: Case) -> tuple[str, ...]:
-    return ("127.0.0.1",) if case.nodes == 1 else tuple(f"NODE{node}" for node in range(case.nodes))
+def _threads(spec: RunSpec, node: int) -> int:
+    return max(1, spec.machine(node).cores // spec.case.devices_per_node)
 
 
-def _threads(case: Case, machine: Machine) -> int:
-    return max(1, machine.cores // case.devices_per_node)
+def _what_is_missing(spec: RunSpec) -> str | None:
+    case, known = spec.case, len(spec.hosts)
+    if case.nodes > known:
+        hosts = "one host" if known == 1 else f"{known} hosts"
+        return f"{case.nodes} nodes are asked for, and this placement knows {hosts} only"
+    return next(filter(None, (_what_a_node_lacks(spec, node) for node in range(case.nodes))), None)
 
 
-def device_of(case: Case, machine: Machine) -> Device:
-    """Return what a rank of the case computes on, on this machine: never ``auto``."""
-    if case.device is not Device.AUTO:
-        return case.device
-    return Device.CUDA if machine.gpus else Device.CPU
-
-
-def _what_is_missing(case: Case, machine: Machine) -> str | None:
-    if case.nodes > 1:
-        return f"{case.nodes} nodes are asked for, and this placement knows one host only"
+def _what_a_node_lacks(spec: RunSpec, node: int) -> str | None:
+    case, machine = spec.case, spec.machine(node)
+    which = "this machine" if case.nodes == 1 else spec.host(node).name
     if case.device is Device.CUDA and machine.gpus == 0:
-        return "a GPU is asked for, and this machine has none"
-    on_gpus = case.device is not Device.CPU and machine.gpus > 0
+        return f"a GPU is asked for, and {which} has none"
+    on_gpus = spec.device is Device.CUDA
     there, what = (machine.gpus, "GPU") if on_gpus else (machine.cores, "CPU core")
     if case.devices_per_node > there:
         some = f"{there} {what}{'s' if there != 1 else ''}"
-        return f"{case.devices_per_node} devices per node are asked for, and this machine has {some}"
+        return f"{case.devices_per_node} devices per node are asked for, and {which} has {some}"
     return None
 
 
-def _loader_workers(case: Case, machine: Machine, threads: int) -> int:
+def _loader_workers(spec: RunSpec, node: int, threads: int) -> int:
     """Loader processes for one rank: all of its cores beside a GPU; beside CPU training a quarter of them."""
-    on_gpus = case.device is not Device.CPU and machine.gpus > 0
-    return threads if on_gpus else max(1, threads // 4)
+    beside_gpu = spec.device is Device.CUDA and spec.machine(node).gpus > 0
+    return threads if beside_gpu else max(1, threads // 4)

@@ -7,18 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
-from trainmark.placement.container import Surroundings
-from trainmark.placement.place import Run, inside, surroundings, values_of
-from trainmark.placement.plan import (
-    Checkout,
-    Command,
-    Container,
-    Interpreter,
-    Machine,
-    Preparation,
-    Task,
-)
-from trainmark.suite import Case, Protocol
+from trainmark.placement.container import ContainerContext
+from trainmark.placement.place import container_context, inside, values_of
+from trainmark.placement.spec import Container, Interpreter, RunSpec
+from trainmark.suite import Case
+from trainmark.words.plan import Checkout, Command, Preparation, Task
 from trainmark.workload import (
     CHECKOUT,
     Card,
@@ -26,7 +19,6 @@ from trainmark.workload import (
     Image,
     UnsupportedByCard,
     Where,
-    Workload,
     commit_of,
     filled,
     matches,
@@ -74,83 +66,72 @@ def image_name(case: Case, card: Card, image: Image) -> str:
     return f"{image.build.name}:{(commit_of(case, card) or NO_COMMIT)[:12]}"
 
 
-def prepare(
-    case: Case,
-    workload: Workload,
-    interpreter: Interpreter,
-    machine: Machine,
-    protocol: Protocol,
-    run: Run,
-    cache: Path,
-) -> Preparation | None:
-    """Return what must be there before a run, or None where nothing is needed; ``cache`` holds the repositories.
+def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
+    """Return what must be there on a node before a run, or None where nothing is; ``cache`` holds the repositories.
 
     Raises ``UnsupportedByCard`` as ``commit_of`` does.
     """
-    card = workload.card
-    tasks = tuple(_tasks(case, workload, interpreter, machine, protocol, run))
-    commit = commit_of(case, card)
+    card = spec.card
+    tasks = tuple(_tasks(spec, node))
+    commit = commit_of(spec.case, card)
     if commit is None or not isinstance(card.source, GitSource):
-        return Preparation(run.prepared, tasks=tasks) if tasks else None
+        return Preparation(spec.prepared, tasks=tasks, node=node) if tasks else None
     repository = cache / source_key(card.source.url)
-    source = Checkout(card.source.url, commit, repository, run.directory / CHECKOUT)
-    workshop = replace(source, tree=run.prepared / CHECKOUT) if tasks else None
-    return Preparation(run.prepared, card.source.folder, source, workshop, tasks)
+    source = Checkout(card.source.url, commit, repository, spec.directory_on(node) / CHECKOUT)
+    workshop = replace(source, tree=spec.prepared / CHECKOUT) if tasks else None
+    return Preparation(spec.prepared, card.source.folder, source, workshop, tasks, node)
 
 
-def _tasks(
-    case: Case,
-    workload: Workload,
-    interpreter: Interpreter,
-    machine: Machine,
-    protocol: Protocol,
-    run: Run,
-) -> Iterator[Task]:
-    if interpreter.container is None and not workload.card.prepare:
+def _tasks(spec: RunSpec, node: int) -> Iterator[Task]:
+    container, card = spec.interpreter.container, spec.card
+    if container is None and not card.prepare:
         return
-    shop = replace(run, directory=run.prepared)
-    values = values_of(case, interpreter, machine, protocol, shop, node=0)
-    texts = values.placeholders(case, workload)
-    if interpreter.container is not None:
-        yield from _image_tasks(case, workload, interpreter.container, run.prepared)
-    given = surroundings(case, workload, machine, shop).mounts
+    shop = replace(
+        spec, directory=spec.prepared, hosts=tuple(replace(host, folder=None) for host in spec.hosts)
+    )
+    values = values_of(shop, node)
+    texts = values.placeholders(spec.case, spec.workload)
+    if container is not None:
+        yield from _image_tasks(spec, node, container)
+    given = container_context(shop, node).mounts
     # The folder itself is mounted to be written in, and data only for steps that look at it.
-    unneeded = {str(run.prepared), *(() if _uses_data(workload.card) else (run.data, run.dataset))}
-    around = Surroundings(run.prepared, tuple(mount for mount in given if mount.target not in unneeded))
-    for step in workload.card.prepare:
-        if not matches(case, step.when, values.device):
+    unneeded = {str(spec.prepared), *(() if _uses_data(card) else (spec.data, spec.dataset))}
+    context = ContainerContext(spec.prepared, tuple(mount for mount in given if mount.target not in unneeded))
+    for step in card.prepare:
+        if not matches(spec.case, step.when, values.device):
             continue
-        command = Command(0, tuple(filled(word, texts) for word in step.words), dict(interpreter.variables))
+        words = tuple(filled(word, texts) for word in step.words)
+        command = Command(node, words, dict(spec.interpreter.variables))
         yield Task(
             step.description,
-            inside(interpreter, command, around) if step.where is Where.ENVIRONMENT else command,
-            tuple(run.prepared / filled(path, texts) for path in step.leaves),
+            inside(spec.interpreter, command, context) if step.where is Where.ENVIRONMENT else command,
+            tuple(spec.prepared / filled(path, texts) for path in step.leaves),
         )
 
 
-def _image_tasks(case: Case, workload: Workload, container: Container, prepared: Path) -> Iterator[Task]:
-    image, card = container.description, workload.card
-    name = image_name(case, card, image)
+def _image_tasks(spec: RunSpec, node: int, container: Container) -> Iterator[Task]:
+    image, card = container.description, spec.card
+    name = image_name(spec.case, card, image)
     if image.build is not None:
-        context = prepared / workload.source / image.build.folder
+        context = spec.prepared / spec.workload.source / image.build.folder
         words = ["docker", "build", "--tag", name, "--file", str(context / image.build.dockerfile)]
         for argument, value in image.build.arguments.items():
             words += ["--build-arg", f"{argument}={filled(value, {'reference': image.reference})}"]
-        yield _host_task(f"the image, from {image.reference}", (*words, str(context)), _present(name))
+        yield _host_task(node, f"the image, from {image.reference}", (*words, str(context)), _present(name))
     elif container.engine is Engine.DOCKER:
-        yield _host_task("the image", ("docker", "pull", name), _present(name))
+        yield _host_task(node, "the image", ("docker", "pull", name), _present(name))
     if container.engine is Engine.APPTAINER:
         of = f"docker-daemon:{name}" if image.build is not None else f"docker://{name}"
         words = ["apptainer", "build", container.image, of]
-        yield Task("the image as Apptainer's", Command(0, tuple(words), {}), (Path(container.image),))
+        yield Task("the image as Apptainer's", Command(node, tuple(words), {}), (Path(container.image),))
 
 
 def _present(image: str) -> tuple[str, ...]:
     return ("docker", "image", "inspect", image)
 
 
-def _host_task(description: str, words: tuple[str, ...], present: tuple[str, ...]) -> Task:
-    return Task(description, Command(0, words, {}), present=present)
+def _host_task(node: int, description: str, words: tuple[str, ...], present: tuple[str, ...]) -> Task:
+    return Task(description, Command(node, words, {}), present=present)
 
 
 def _uses_data(card: Card) -> bool:

@@ -250,7 +250,7 @@ def _checked_dataset(document: Document, key: Key, dataset: Dataset) -> Dataset:
         made = task.make.model_validate(dataset.make)
     except ValidationError as error:
         raise _explained(document, (*key, "make"), error, tuple(task.make.model_fields)) from None
-    return dataset.model_copy(update={"make": made.model_dump()})
+    return dataset.model_copy(update={"make": made.model_dump(exclude_none=True)})
 
 
 def _check_names(document: Document, suite: Suite) -> None:

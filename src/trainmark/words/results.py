@@ -15,8 +15,12 @@ from trainmark.words.frozen import Frozen
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.outcome import Outcome
 from trainmark.words.suite import Protocol
+from trainmark.words.telemetry import TelemetrySummary
 
 SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
+
+SPOILING = frozenset({"cpu-shared", "gpu-shared", "gpu-throttled"})
+"""The doubts about a machine for which a run is repeated and kept out of its case's estimate."""
 
 
 class RunResult(Frozen):
@@ -25,6 +29,7 @@ class RunResult(Frozen):
     ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
     suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
     is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
+    ``telemetry`` is the first node's, ``other_nodes`` are those of the others.
     """
 
     repeat: int
@@ -38,8 +43,14 @@ class RunResult(Frozen):
     measurement: Measurement | None
     suspicions: tuple[Suspicion, ...]
     parameters: Mapping[str, Any]
-    telemetry: Mapping[str, Any] | None
+    telemetry: TelemetrySummary | None
     manifest: str | None
+    other_nodes: tuple[TelemetrySummary, ...] = ()
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether its machine spoiled it; such a run is not pooled with sound ones."""
+        return any(doubt.about is About.MACHINE and doubt.code in SPOILING for doubt in self.suspicions)
 
 
 class CaseResult(Frozen):

@@ -122,13 +122,13 @@ class TelemetrySummary(Frozen):
 
     node: int = 0
     samples: int
-    unreadable_lines: int
-    seconds: float
-    cpu_busy_mean: float | None
-    cpu_tree_mean: float | None
-    cpu_other_mean: float | None
-    cpu_other_max: float | None
-    tree_rss_bytes_max: int | None
-    tree_pss_bytes_max: int | None
-    available_bytes_min: int | None
-    gpus: tuple[GpuSummary, ...]
+    unreadable_lines: int = 0
+    seconds: float = 0.0
+    cpu_busy_mean: float | None = None
+    cpu_tree_mean: float | None = None
+    cpu_other_mean: float | None = None
+    cpu_other_max: float | None = None
+    tree_rss_bytes_max: int | None = None
+    tree_pss_bytes_max: int | None = None
+    available_bytes_min: int | None = None
+    gpus: tuple[GpuSummary, ...] = ()

@@ -96,7 +96,12 @@ def convert(
         seed=seed,
         shards=_shards(shards, len(found.splits[Split.TRAIN])) if to is Form.TFRECORD else 1,
     )
-    there = _complete(destination, recipe)
+    notes = found.notes
+    there = _complete(destination, recipe, found.training_digest)
+    if there and there.recipe != recipe:
+        notes += (
+            f"{destination} was converted from the training pictures alone; remove it to have the others too",
+        )
     work = destination.parent / f".{destination.name}.converting"
     if there is None:
         done = Counter("pictures", sum(len(pictures) for pictures in found.splits.values()), progress)
@@ -110,7 +115,7 @@ def convert(
     shutil.rmtree(work, ignore_errors=True)
     converted = describe_converted(destination)
     assert converted.manifest is not None
-    return Conversion(converted, converted.manifest, found.notes, there is not None)
+    return Conversion(converted, converted.manifest, notes, there is not None)
 
 
 def _shards(asked: int | None, images: int) -> int:
@@ -121,8 +126,11 @@ def _shards(asked: int | None, images: int) -> int:
     return asked
 
 
-def _complete(destination: Path, recipe: ConversionRecipe) -> ConvertedManifest | None:
-    """Return the manifest if the conversion is already there, None if there is nothing yet."""
+def _complete(destination: Path, recipe: ConversionRecipe, training_digest: str) -> ConvertedManifest | None:
+    """Return the manifest if the conversion is already there, None if there is nothing yet.
+
+    One that was made when the source had no validation pictures yet counts: what is trained on is the same.
+    """
     if not destination.exists():
         return None
     if not destination.is_dir():
@@ -132,7 +140,8 @@ def _complete(destination: Path, recipe: ConversionRecipe) -> ConvertedManifest 
     manifest = read_converted(destination)
     if manifest is None:
         raise InputError(f"{destination}: is not empty and has no {MANIFEST_NAME}; name a folder of its own")
-    _require_same(destination, manifest.recipe, recipe)
+    if manifest.recipe != recipe.model_copy(update={"source_digest": training_digest}):
+        _require_same(destination, manifest.recipe, recipe)
     describe_converted(destination)
     return manifest
 

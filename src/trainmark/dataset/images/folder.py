@@ -5,13 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.dataset.images.layout import class_of, files_in, find_lists, is_picture, read_list
-from trainmark.dataset.images.manifest import DatasetManifest, read_manifest
+from trainmark.dataset.images.manifest import WORK_NAME, DatasetManifest, read_begun, read_manifest
 from trainmark.dataset.images.spec import ImageFolderSpec
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256
 from trainmark.errors import InputError
-
-WORK_NAME = ".making"
-"""The folder inside an unfinished data set that holds its recipe and the files being written."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +18,9 @@ class ImageFolder:
     ``classes`` counts class folders by name or, in a flat layout, the labels of the lists; None where
     there is neither. ``lists`` are the names of the list files in it.
 
-    ``digest`` (SHA-256, hexadecimal) identifies the data: of ``dataset.json``, which covers every byte, for a
-    made folder; else of the names and sizes of the pictures and of the list files, which covers no pixels.
+    ``digest`` (SHA-256, hexadecimal) identifies the data: of a made folder, that of ``dataset.json`` as it is without
+    validation pictures, which covers every byte that is trained on; else of the names and sizes of the pictures and
+    of the list files, which covers no pixels.
     """
 
     directory: Path
@@ -79,10 +77,18 @@ def require_folder(directory: Path) -> None:
         )
     if not directory.is_dir():
         raise InputError(f"{directory}: is a file, not a folder of pictures")
-    if (directory / WORK_NAME).exists() and not (directory / MANIFEST_NAME).exists():
+    if _interrupted(directory):
         raise InputError(
             f"{directory}: its making was interrupted; run 'trainmark data make' again with the same options"
         )
+
+
+def _interrupted(directory: Path) -> bool:
+    """Return whether a making has begun and not ended; its validation pictures come after the manifest."""
+    if not (directory / WORK_NAME).exists():
+        return False
+    manifest, begun = read_manifest(directory), read_begun(directory)
+    return manifest is None or (begun is not None and begun.spec != manifest.recipe.spec)
 
 
 def _describe_made(
@@ -98,7 +104,7 @@ def _describe_made(
         manifest.images,
         manifest.recipe.spec.classes,
         manifest.bytes / manifest.images,
-        sha256((directory / MANIFEST_NAME).read_bytes()),
+        manifest.training_sha256 or sha256((directory / MANIFEST_NAME).read_bytes()),
         lists,
         manifest.recipe.spec,
     )

@@ -1,21 +1,25 @@
 """Making an image folder: in parallel, the same bytes every time, and never looking complete before it is."""
 
-import json
 import os
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import ValidationError
-
-from trainmark.dataset.images.folder import WORK_NAME, ImageFolder, describe
+from trainmark.dataset.images.folder import ImageFolder, describe
 from trainmark.dataset.images.jpeg import encode, encoder_name, find_fault
-from trainmark.dataset.images.manifest import DatasetManifest, Recipe, read_manifest
+from trainmark.dataset.images.manifest import (
+    BEGUN_NAME,
+    WORK_NAME,
+    DatasetManifest,
+    Recipe,
+    read_begun,
+    read_manifest,
+)
 from trainmark.dataset.images.picture import GENERATOR_VERSION, paint
-from trainmark.dataset.images.spec import ImageFolderSpec, Picture, counts, pictures
+from trainmark.dataset.images.spec import ImageFolderSpec, Picture, Split, counts, pictures
 from trainmark.dataset.manifest import (
     MANIFEST_NAME,
     SUMS_NAME,
@@ -30,7 +34,6 @@ from trainmark.dataset.work import Counter, cannot_write, held
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import to_json, write_atomically
 
-_RECIPE_NAME = "recipe.json"
 _BATCH = 16
 """Pictures a task: a fifth of a second of work, which is also how long Ctrl-C may have to wait."""
 
@@ -40,6 +43,7 @@ class FolderState(StrEnum):
 
     ABSENT = "absent"
     UNFINISHED = "unfinished"
+    """Its making was interrupted, or it was finished without the validation pictures that are asked for."""
     DAMAGED = "damaged"
     """It was finished, and files have been lost since."""
     COMPLETE = "complete"
@@ -58,14 +62,16 @@ def folder_state(directory: Path, spec: ImageFolderSpec) -> FolderState:
         raise InputError(f"{directory}: is a file; a data set is a folder") from None
     except OSError as error:
         raise InputError(f"{directory}: cannot be read ({error.strerror})") from None
-    manifest = read_manifest(directory)
+    manifest, begun = read_manifest(directory), read_begun(directory)
+    for recipe in (begun, manifest.recipe if manifest else None):
+        if recipe:
+            _require_same(directory, recipe, spec)
     if manifest:
-        _require_same(directory, manifest.recipe, spec)
-        present = not _missing_lists(directory, spec) and not any(_missing(directory, spec))
-        return FolderState.COMPLETE if present else FolderState.DAMAGED
-    begun = _read_recipe(directory)
+        there = manifest.recipe.spec
+        if _missing_lists(directory, there) or any(_missing(directory, there)):
+            return FolderState.DAMAGED
+        return FolderState.COMPLETE if there == spec else FolderState.UNFINISHED
     if begun:
-        _require_same(directory, begun, spec)
         return FolderState.UNFINISHED
     if names - {WORK_NAME}:
         raise InputError(
@@ -80,8 +86,9 @@ def make_image_folder(
     """Make the data set ``spec`` in ``directory`` with ``jobs`` processes, and return what is there.
 
     A complete one is left as it is; an interrupted one is finished, keeping the pictures that are whole; of a
-    finished one that has lost files, those are made again. ``progress`` is called with the pictures done, of
-    how many. The bytes depend on ``spec``, the generator's version and the encoder, not on ``jobs``.
+    finished one that has lost files, those are made again; one that has no validation pictures yet gets them, and its
+    ``digest`` stays. ``progress`` is called with the pictures done, of how many. The bytes depend on ``spec``, the
+    generator's version and the encoder, not on ``jobs``.
 
     Raises ``InputError`` if the folder holds anything else, and ``TrainmarkError`` on a full disk or another
     failure to write; what is there then does not look complete, and the same call goes on.
@@ -92,10 +99,9 @@ def make_image_folder(
     work = directory / WORK_NAME
     try:
         with held(work, f"{directory}: another process is making this data set; wait for it"):
-            state = folder_state(directory, spec)
-            if state is FolderState.DAMAGED:
-                _mend(directory, spec, jobs, done)
-            elif state is not FolderState.COMPLETE:
+            if folder_state(directory, spec) is FolderState.DAMAGED:
+                _mend(directory, jobs, done)
+            if folder_state(directory, spec) is not FolderState.COMPLETE:
                 _make(directory, spec, jobs, done)
             shutil.rmtree(work, ignore_errors=True)
     except OSError as error:
@@ -104,50 +110,103 @@ def make_image_folder(
 
 
 def _make(directory: Path, spec: ImageFolderSpec, jobs: int, done: Counter) -> None:
-    recipe = Recipe(generator=GENERATOR_VERSION, encoder=encoder_name(), spec=spec)
-    begun = _read_recipe(directory)
-    if begun and begun.encoder != recipe.encoder:
+    """Make the training pictures, which are a data set from then on, and then those for validation."""
+    manifest = read_manifest(directory)
+    recipe = _begin(directory, spec, manifest)
+    if manifest is None:
+        alone = recipe.model_copy(update={"spec": spec.model_copy(update={"val_images": 0})})
+        made = _make_split(directory, spec, Split.TRAIN, jobs, done)
+        manifest = _publish(directory, alone, made.sums, made.bytes)
+    else:
+        done.count, done.total = 0, spec.val_images
+    if manifest.recipe.spec == spec:
+        return
+    # As it was when it was published: an interrupted call may have added the validation pictures already.
+    sums = {path: digest for path, digest in read_sums(directory).items() if not path.startswith(Split.VAL)}
+    if sha256(format_sums(sums).encode()) != manifest.sums_sha256:
         raise InputError(
-            f"{directory}: was begun with {begun.encoder}, and this is {recipe.encoder}; "
-            "remove the folder and make the data set anew"
+            f"{directory / SUMS_NAME}: is not the one that {MANIFEST_NAME} names; "
+            f"'trainmark data verify {directory}' names what is wrong"
         )
-    write_atomically(directory / WORK_NAME / _RECIPE_NAME, to_json(recipe.model_dump(mode="json")))
-    todo = list(pictures(spec))
+    made = _make_split(directory, spec, Split.VAL, jobs, done)
+    training = sha256((directory / MANIFEST_NAME).read_bytes())
+    _publish(directory, recipe, sums | made.sums, manifest.bytes + made.bytes, training)
+
+
+def _begin(directory: Path, spec: ImageFolderSpec, manifest: DatasetManifest | None) -> Recipe:
+    """Note down what is being made; of a data set that is there, its training pictures stay as they are."""
+    here, begun = encoder_name(), read_begun(directory)
+    split = Split.VAL if manifest else Split.TRAIN
+    there = os.path.lexists(directory / split)
+    if there and begun is None:
+        raise InputError(
+            f"{directory / split}: is no part of this data set; move it away, and one is made there"
+        )
+    if there and begun and begun.encoder_of(split) != here:
+        raise InputError(
+            f"{directory}: was begun with {begun.encoder_of(split)}, and this is {here}; "
+            f"remove {directory / split} and run the same command again"
+        )
+    recipe = Recipe(generator=GENERATOR_VERSION, encoder=here, spec=spec)
+    if manifest and manifest.recipe.encoder != here:
+        recipe = recipe.model_copy(update={"encoder": manifest.recipe.encoder, "val_encoder": here})
+    write_atomically(directory / WORK_NAME / BEGUN_NAME, to_json(recipe.model_dump(mode="json")))
+    return recipe
+
+
+@dataclass(frozen=True, slots=True)
+class _Made:
+    """The checksums of a split's pictures and of its list, and the bytes of its pictures."""
+
+    sums: dict[str, str]
+    bytes: int
+
+
+def _make_split(directory: Path, spec: ImageFolderSpec, split: Split, jobs: int, done: Counter) -> _Made:
+    todo = [picture for picture in pictures(spec) if picture.split is split]
     for folder in {os.path.dirname(picture.path) for picture in todo}:  # noqa: PTH120 -- a million Paths cost seconds
         (directory / folder).mkdir(parents=True, exist_ok=True)
     written = _write_pictures(directory, spec, todo, jobs, done)
+    name, text = _list_name(split), _list_text(spec, split)
+    write_atomically(directory / name, text)
     sums = {picture.path: written[picture.path].sha256 for picture in todo}
-    for name, text in _list_texts(spec).items():
-        write_atomically(directory / name, text)
-        sums[name] = sha256(text.encode())
-    sums_text = format_sums(sums)
-    write_atomically(directory / SUMS_NAME, sums_text)
+    return _Made({**sums, name: sha256(text.encode())}, sum(file.bytes for file in written.values()))
+
+
+def _publish(
+    directory: Path, recipe: Recipe, sums: Mapping[str, str], size: int, training: str | None = None
+) -> DatasetManifest:
+    text = format_sums(sums)
+    write_atomically(directory / SUMS_NAME, text)
     manifest = DatasetManifest(
         recipe=recipe,
-        images=len(todo),
-        bytes=sum(file.bytes for file in written.values()),
-        sums_sha256=sha256(sums_text.encode()),
+        images=sum(counts(recipe.spec).values()),
+        bytes=size,
+        sums_sha256=sha256(text.encode()),
+        training_sha256=training,
     )
     write_manifest(directory, manifest)
+    return manifest
 
 
-def _mend(directory: Path, spec: ImageFolderSpec, jobs: int, done: Counter) -> None:
+def _mend(directory: Path, jobs: int, done: Counter) -> None:
     """Make the lost files of a finished data set again; its manifest says what they must be."""
     manifest = read_manifest(directory)
-    remedy = "remove the folder and make the data set anew"
-    if manifest is None or manifest.recipe.encoder != encoder_name():
-        raise InputError(
-            f"{directory}: has lost files, and {encoder_name()} cannot make them as they were; {remedy}"
-        )
+    assert manifest is not None
+    spec, remedy = manifest.recipe.spec, "remove the folder and make the data set anew"
     if not (directory / SUMS_NAME).is_file():
         raise InputError(f"{directory / SUMS_NAME}: is missing; {remedy}")
     todo = list(_missing(directory, spec))
+    if {manifest.recipe.encoder_of(picture.split) for picture in todo} - {encoder_name()}:
+        raise InputError(
+            f"{directory}: has lost files, and {encoder_name()} cannot make them as they were; {remedy}"
+        )
     done.total = len(todo)
     for picture in todo:
         (directory / picture.path).parent.mkdir(parents=True, exist_ok=True)
     written = _write_pictures(directory, spec, todo, jobs, done)
-    for name, text in _list_texts(spec).items():
-        write_atomically(directory / name, text)
+    for split in counts(spec):
+        write_atomically(directory / _list_name(split), _list_text(spec, split))
     sums = read_sums(directory)
     for path, file in written.items():
         if sums.get(path) != file.sha256:
@@ -159,15 +218,18 @@ def _missing(directory: Path, spec: ImageFolderSpec) -> Iterator[Picture]:
 
 
 def _missing_lists(directory: Path, spec: ImageFolderSpec) -> bool:
-    names = [SUMS_NAME, *(f"{split}_list.txt" for split in counts(spec))]
+    names = [SUMS_NAME, *map(_list_name, counts(spec))]
     return not all((directory / name).is_file() for name in names)
 
 
-def _list_texts(spec: ImageFolderSpec) -> dict[str, str]:
-    lines: dict[str, list[str]] = {f"{split}_list.txt": [] for split in counts(spec)}
-    for picture in pictures(spec):
-        lines[f"{picture.split}_list.txt"].append(f"{picture.path} {picture.label}\n")
-    return {name: "".join(parts) for name, parts in lines.items()}
+def _list_name(split: Split) -> str:
+    return f"{split}_list.txt"
+
+
+def _list_text(spec: ImageFolderSpec, split: Split) -> str:
+    return "".join(
+        f"{picture.path} {picture.label}\n" for picture in pictures(spec) if picture.split is split
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,20 +289,19 @@ def _write_picture(directory: Path, path: str, data: bytes) -> None:
         raise
 
 
-def _read_recipe(directory: Path) -> Recipe | None:
-    path = directory / WORK_NAME / _RECIPE_NAME
-    try:
-        return Recipe.model_validate(json.loads(path.read_bytes()))
-    except FileNotFoundError:
-        return None
-    except (OSError, ValueError, ValidationError):
-        raise InputError(f"{path}: cannot be read; remove the folder and make the data set anew") from None
-
-
 def _require_same(directory: Path, there: Recipe, spec: ImageFolderSpec) -> None:
-    """Raise ``InputError`` unless the data set that is there has this spec; the encoder may be another one."""
+    """Raise ``InputError`` unless the data set that is there has this spec, or will when validation pictures are added.
+
+    The encoder may be another one.
+    """
     old, new = there.spec.model_dump(mode="json"), spec.model_dump(mode="json")
-    differences = [f"{key} {old[key]}, not {new[key]}" for key in new if old[key] != new[key]]
+    if not old["val_images"]:
+        del new["val_images"]
+    differences = [
+        f"{key.replace('val_images', 'validation')} {old[key]}, not {new[key]}"
+        for key in new
+        if old[key] != new[key]
+    ]
     if there.generator != GENERATOR_VERSION:
         differences.append(f"generator {there.generator}, not {GENERATOR_VERSION}")
     if differences:

@@ -31,13 +31,15 @@ class SourcePicture:
 class Source:
     """What there is to convert. ``notes`` are sentences on what is left out or not as one may expect.
 
-    ``digest`` (SHA-256, hexadecimal) is that of the names, labels and sizes of the pictures, not of their pixels.
+    ``digest`` (SHA-256, hexadecimal) is that of the names, labels and sizes of the pictures, not of their pixels;
+    ``training_digest`` the one that there would be without validation pictures.
     """
 
     directory: Path
     splits: Mapping[Split, Sequence[SourcePicture]]
     classes: int
     digest: str
+    training_digest: str
     notes: tuple[str, ...]
 
 
@@ -185,10 +187,15 @@ def _source(
 ) -> Source:
     if not splits.get(Split.TRAIN):
         raise InputError(f"{directory}: holds no JPEG files to train on")
+    classes = max(picture.label for pictures in splits.values() for picture in pictures) + 1
+    training = {Split.TRAIN: splits[Split.TRAIN]}
+    return Source(directory, splits, classes, _digest(splits), _digest(training), notes)
+
+
+def _digest(splits: Mapping[Split, Sequence[SourcePicture]]) -> str:
     digest = hashlib.sha256()
     for split, pictures in splits.items():
         for picture in pictures:
             line = f"{split}\0{picture.path}\0{picture.label}\0{picture.bytes}\n"
             digest.update(line.encode(errors="surrogateescape"))
-    classes = max(picture.label for pictures in splits.values() for picture in pictures) + 1
-    return Source(directory, splits, classes, digest.hexdigest(), notes)
+    return digest.hexdigest()

@@ -47,19 +47,38 @@ class ImageFolderSpec(Frozen):
         return self
 
 
+_VALIDATION = "validation"
+"""The users' word for ``val_images``, which stands in manifests."""
+
+
+def default_validation(images: int, classes: int) -> int:
+    """Return how many validation pictures go with ``images`` of training: a twentieth, and one a class at least.
+
+    ImageNet has a twenty-fifth. Programs that read ``val`` expect in it the class folders of ``train``.
+    """
+    return max(classes, images // 20)
+
+
 def spec_from(values: Mapping[str, Any], where: str) -> ImageFolderSpec:
     """Return the spec that ``values`` (parsed YAML or flags) describe.
 
+    Among them ``validation`` is the number of validation pictures; None or no such key is ``default_validation``.
     ``where`` names the document and begins the message of the ``InputError`` that unusable values raise.
     """
+    rest = {key: value for key, value in values.items() if key != _VALIDATION}
     try:
-        return ImageFolderSpec.model_validate(values)
+        spec = ImageFolderSpec.model_validate(rest)
+        asked = values.get(_VALIDATION)
+        count = default_validation(spec.images, spec.classes) if asked is None else asked
+        return ImageFolderSpec.model_validate({**spec.model_dump(), "val_images": count})
     except ValidationError as error:
         first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        message = first["msg"].removeprefix("Value error, ")
+        key = ".".join(str(part) for part in first["loc"]).replace("val_images", _VALIDATION)
+        message = first["msg"].removeprefix("Value error, ").replace("val_images", _VALIDATION)
         if first["type"] == "extra_forbidden":
-            message = f"is not a key of a made data set{nearest(key, ImageFolderSpec.model_fields)}"
+            message = (
+                f"is not a key of a made data set{nearest(key, (*ImageFolderSpec.model_fields, _VALIDATION))}"
+            )
         raise InputError(f"{where}: {key} {message}" if key else f"{where}: {message}") from None
 
 

@@ -14,6 +14,7 @@ from trainmark.report.exchange.rows import SpeedRow
 from trainmark.store import CaseResult, Results
 from trainmark.suite import Case, Outcome, axes_of
 from trainmark.tasks import published_name
+from trainmark.words.case import Precision
 
 _OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "devices_per_node"})
 
@@ -69,14 +70,18 @@ def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> Spee
     Raises ``InputError`` when the log says too little for a row's names: model, precision, batch or devices.
     """
     facts = parsed.facts
-    if facts.model is None or facts.precision is None or facts.batch_per_device is None or facts.gpus is None:
+    precision = facts.precision
+    if precision is None and any(problem.code == "tf32-unknown" for problem in parsed.problems):
+        # In the names of others fp32 is whatever the device computes single precision with.
+        precision = Precision.FP32
+    if facts.model is None or precision is None or facts.batch_per_device is None or facts.gpus is None:
         needed = ("model", "precision", "batch_per_device", "gpus")
-        missing = [name for name in needed if getattr(facts, name) is None]
+        missing = [name for name in needed if getattr(replace(facts, precision=precision), name) is None]
         raise InputError(f"{parsed.log}: the log does not say its {', '.join(missing)}; give it by flag")
     return SpeedRow(
         log=parsed.log,
         model=published_name(facts.model),
-        precision=_precision_word(facts.precision.value),
+        precision=_precision_word(precision.value),
         batch_per_device=facts.batch_per_device,
         devices=facts.gpus,
         nodes=facts.nodes or 1,

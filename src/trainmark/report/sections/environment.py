@@ -11,6 +11,7 @@ from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Tab
 from trainmark.report.context import Context
 from trainmark.report.language import Catalogue
 from trainmark.report.numbers import GIB, number
+from trainmark.words.telemetry import TelemetrySummary
 
 MOST_VALUES = 8
 """More different values of one parameter than this are told by their number."""
@@ -96,7 +97,7 @@ def recipe(context: Context) -> Section | None:
 def telemetry(context: Context) -> Section | None:
     """Return the section of what was sampled beside the runs (lowest to highest over each case's runs), or None."""
     sampled = [
-        (result, [held for run in result.runs if run.telemetry and (held := _figures(run.telemetry))])
+        (result, [_quantities((run.telemetry, *run.other_nodes)) for run in result.runs if run.telemetry])
         for result in context.results.cases
     ]
     sampled = [(result, held) for result, held in sampled if held]
@@ -115,25 +116,35 @@ def telemetry(context: Context) -> Section | None:
     return Section("telemetry", say("telemetry_title"), (caption, Table("", columns, rows)), folded=True)
 
 
-def _figures(summary: Mapping[str, Any]) -> dict[str, str]:
-    return dict(flat(summary))
+def _quantities(nodes: Iterable[TelemetrySummary]) -> dict[str, float | str]:
+    """Return what was sampled by name; of a GPU as ``gpus[0].power_w_mean``, of another node as ``node1.…``."""
+    found: dict[str, Any] = {}
+    for node in nodes:
+        of = f"node{node.node}." if node.node else ""
+        values = {name: value for name, value in node if name not in ("node", "gpus")}
+        for gpu in node.gpus:
+            facts = {
+                name: value for name, value in gpu if name not in ("index", "reason_shares", "foreign_pids")
+            }
+            facts |= {f"reason_shares.{reason}": share for reason, share in gpu.reason_shares.items()}
+            facts["foreign_pids"] = ", ".join(map(str, gpu.foreign_pids)) or None
+            values |= {f"gpus[{gpu.index}].{name}": value for name, value in facts.items()}
+        found |= {f"{of}{name}": value for name, value in values.items() if value is not None}
+    return found
 
 
-def _range(context: Context, held: list[dict[str, str]], name: str) -> str:
-    values = [figures[name] for figures in held if name in figures]
-    try:
-        figures = sorted(float(value) for value in values)
-    except ValueError:
-        return _distinct(context, values)
+def _range(context: Context, held: list[dict[str, float | str]], name: str) -> str:
+    values = [quantities[name] for quantities in held if name in quantities]
+    figures = sorted(value for value in values if not isinstance(value, str))
     if not figures:
-        return "-"
+        return _distinct(context, map(str, values)) or "-"
     size, unit = (GIB, " GiB") if "_bytes" in name else (1, "")
-    places = 0 if size == 1 and all(value.lstrip("-").isdecimal() for value in values) else None
+    places = 0 if size == 1 and all(isinstance(value, int) for value in figures) else None
     low, high = number(figures[0] / size, places), number(figures[-1] / size, places)
     return f"{low}{unit}" if low == high else f"{low} – {high}{unit}"
 
 
-def _names(held: Iterable[Mapping[str, str]]) -> list[str]:
+def _names(held: Iterable[Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(name for figures in held for name in figures))
 
 

@@ -15,10 +15,14 @@ OneFlow's ``ofrecord`` can only be given: nothing of ours makes it.
 
 
 class MakeImages(Frozen):
-    """A data set that trainmark makes itself when it is not there: see ``trainmark data make``."""
+    """A data set that trainmark makes itself when it is not there: see ``trainmark data make``.
+
+    ``validation`` is the number of validation pictures, 0 for none; None is the number that goes with ``images``.
+    """
 
     images: Count
     classes: Count = 10
     seed: Annotated[int, Field(strict=True, ge=0)] = 0
     width: Count = 500
     height: Count = 375
+    validation: Annotated[int, Field(strict=True, ge=0)] | None = None

@@ -45,7 +45,8 @@ def main(arguments: Sequence[str]) -> int:
     if settings.threads:
         # OpenMP reads it once, when a framework loads it; some frameworks have no other way.
         os.environ["OMP_NUM_THREADS"] = str(settings.threads)
-    framework: Any = None
+    # What knows the framework's failures.
+    knows: Any = None
     events: Optional[EventWriter] = None
     ending = threading.Lock()
 
@@ -62,8 +63,9 @@ def main(arguments: Sequence[str]) -> int:
     _let_threads_end_the_run(end)
     try:
         events = _open_events(settings.events) if place.rank == 0 else None
-        framework = import_framework(settings.framework)
+        framework = knows = import_framework(settings.framework)
         trainer = import_trainer(framework, settings.framework, settings.task)
+        knows = trainer if hasattr(trainer, "stopped_by") else framework
         if settings.memory_limit is not None:
             limit_memory(settings.memory_limit)
         collectives = getattr(framework, "COLLECTIVES", (NATIVE,))
@@ -72,7 +74,7 @@ def main(arguments: Sequence[str]) -> int:
         one_of(settings.framework, "exchange of gradients", settings.gradients, exchanges)
         _run(settings, place, trainer, events)
     except Exception as error:
-        end(_stopped_by(error, framework))
+        end(_stopped_by(error, knows))
     return 0
 
 
@@ -134,6 +136,7 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         compiled_in_window=report.UNSEEN
         if timeline.compiled_in_window is None
         else timeline.compiled_in_window,
+        window_at_us=int(timeline.window_at * 1e6),
     )
     ranks = [report.RankTotals(*values) for values in training.gather(own)]
     if events is not None:
@@ -169,10 +172,10 @@ def _open_events(path: Optional[str]) -> EventWriter:
         raise RunError(FAILED, f"cannot write the events to {path}: {error.strerror}") from error
 
 
-def _stopped_by(error: Exception, framework: Any) -> RunError:
+def _stopped_by(error: Exception, knows: Any) -> RunError:
     if isinstance(error, RunError):
         return error
-    known = framework.stopped_by(error) if framework is not None else None
+    known = knows.stopped_by(error) if knows is not None else None
     if known is not None:
         return known
     traceback.print_exc()

@@ -38,13 +38,17 @@ def exit_when_told(rank: int) -> None:
         # The C handler writes to the descriptor only where Python has a handler to call.
         signal.signal(number, lambda _number, _frame: None)
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
-    parent = os.getpid()
-    os.register_at_fork(after_in_child=lambda: _begin_fork(parent))
+    worker = os.getpid()
+    forking = [worker]
+    os.register_at_fork(
+        before=lambda: forking.__setitem__(0, os.getpid()),
+        after_in_child=lambda: _begin_fork(worker, forking[0]),
+    )
     threading.Thread(target=leave, name="exit-when-told", daemon=True).start()
 
 
-def _begin_fork(worker: int) -> None:
-    """Give a forked loader process its own fate, and let it end with the worker, however that ends.
+def _begin_fork(worker: int, parent: int) -> None:
+    """Give a loader process that ``parent`` has forked its own fate, and let it end with the worker, however that ends.
 
     It inherits the descriptor, but not the thread. And where a pool replaces the processes that are terminated, one
     that is forked at that very moment would live on, hold the log open, and wait for work for ever.
@@ -52,7 +56,8 @@ def _begin_fork(worker: int) -> None:
     signal.set_wakeup_fd(-1)
     for number in STOPPING:
         signal.signal(number, signal.SIG_DFL)
-    if _prctl is not None and os.getppid() == worker:
+    if _prctl is not None and parent == worker:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        # The worker may have gone before this process had its first turn.
         if os.getppid() != worker:
             os._exit(1)

@@ -54,10 +54,10 @@ class TrainGraph(nn.Graph):
             raise RunError(UNSUPPORTED, f"the graphs of OneFlow {flow.__version__} have no {dtype}")
         self.config.enable_amp(True, **({"dtype": getattr(flow, dtype)} if takes_type else {}))
 
-    def build(self, images: Any, labels: Any) -> Any:
+    def build(self, inputs: Any, targets: Any) -> Any:
         """Describe the step; return its loss. OneFlow calls it once for each time that it compiles."""
         self.builds += 1
-        loss = self.loss(self.network(images), labels)
+        loss = self.loss(self.network(inputs), targets)
         loss.backward()
         return loss
 

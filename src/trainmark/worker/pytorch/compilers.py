@@ -35,17 +35,17 @@ def check_compiler(name: str, device: Any) -> None:
         raise RunError(UNSUPPORTED, f"{name} on a CPU needs a C++ compiler, and there is no g++ here")
 
 
-def compile_model(model: nn.Module, name: str, layout: str) -> Any:
+def compile_model(model: nn.Module, name: str, free_layout: bool) -> Any:
     """Return the whole model compiled, with static shapes; nothing is compiled before the first call.
 
-    The compiler would lay convolutions out as NHWC by itself where it expects a gain; with ``nchw`` that is
-    switched off, so that the layout is the one that was asked for.
+    The compiler would lay convolutions out with the channels last by itself where it expects a gain; without
+    ``free_layout`` that is switched off, so that the layout is the one that was asked for.
     """
     if name == NONE:
         return model
     import torch._inductor.config as inductor
 
-    inductor.layout_optimization = layout == "nhwc"
+    inductor.layout_optimization = free_layout
     return torch.compile(model, mode=MODES[name], dynamic=False)
 
 

@@ -6,7 +6,6 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Dict, NamedTuple, Optional
 
 import torch
-from torch import nn
 
 from ..core.choices import no_tf32_on_cpu
 from ..core.outcomes import UNSUPPORTED, RunError
@@ -14,7 +13,7 @@ from ..core.settings import Recipe
 
 
 class Precision(NamedTuple):
-    """``compute`` is the type of convolutions and of the images; ``weights`` of convolution and linear weights.
+    """``compute`` is the type of products and of what goes into the network; ``weights`` that of their weights.
 
     With ``autocast`` the weights stay in FP32 and are cast for each use; without it they are kept in ``weights``.
     ``tf32`` lets FP32 matrix products and convolutions round their inputs to TF32. ``scaled`` says that the loss
@@ -51,15 +50,6 @@ def choose_precision(name: str, device: Any) -> Precision:
     torch.backends.cuda.matmul.allow_tf32 = precision.tf32
     torch.backends.cudnn.allow_tf32 = precision.tf32
     return precision
-
-
-def convert_weights(model: nn.Module, precision: Precision) -> None:
-    """Keep the weights in ``precision.weights``, but batch norm in FP32, as cuDNN computes it."""
-    if precision.weights is torch.float32:
-        return
-    for module in model.modules():
-        if isinstance(module, (nn.Conv2d, nn.Linear)):
-            module.to(precision.weights)
 
 
 def autocast(precision: Precision, device: Any) -> "AbstractContextManager[Any]":

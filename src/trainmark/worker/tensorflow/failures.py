@@ -8,7 +8,7 @@ from typing import Optional
 import tensorflow as tf
 
 from ..core.failures import LOST_PEER, OUT_OF_MEMORY, Known, first_known
-from ..core.outcomes import FAILED, OOM, UNSUPPORTED, RunError, first_sentence
+from ..core.outcomes import FAILED, OOM, RunError, first_sentence
 
 # "Status: 1" is oneDNN's dnnl_out_of_memory.
 NO_MEMORY = re.compile(
@@ -21,7 +21,6 @@ ANYTHING = re.compile("")
 COLLECTIVE = re.compile(r"Collective|RecvBuf|coordination", re.IGNORECASE)
 PEER = re.compile(LOST_PEER.pattern + r"|Deadline exceeded|health check failed", LOST_PEER.flags)
 PEER_OF_A_COLLECTIVE = re.compile(f"(?=.*({COLLECTIVE.pattern})).*?({PEER.pattern})", PEER.flags)
-LAYOUT = re.compile(r"only supports? (?:the )?NHWC|NHWC tensor format", re.IGNORECASE)
 
 
 def stopped_by(error: BaseException) -> Optional[RunError]:
@@ -43,14 +42,6 @@ def _no_memory(error: BaseException, _found: "re.Match[str]") -> RunError:
     return RunError(OOM, f"the {where} is out of memory" + (f": {wanted.group(0)}" if wanted else ""))
 
 
-def _no_layout(_error: BaseException, _found: "re.Match[str]") -> RunError:
-    return RunError(
-        UNSUPPORTED,
-        "without XLA, TensorFlow computes nchw on a CPU through oneDNN, which is off here "
-        "(TF_ENABLE_ONEDNN_OPTS=0, or a CPU without the instructions that it wants)",
-    )
-
-
 def _no_peer(error: BaseException, _found: "re.Match[str]") -> RunError:
     seen = PEER.search(str(error))
     words = " ".join(seen.group(0).split()) if seen else type(error).__name__
@@ -62,7 +53,6 @@ OWN = (tf.errors.OpError, RuntimeError)
 RULES = (
     Known((tf.errors.ResourceExhaustedError,), ANYTHING, _no_memory),
     Known(OWN, NO_MEMORY, _no_memory),
-    Known(OWN, LAYOUT, _no_layout),
     # A collective, and not this rank's own work, came to an end.
     Known((tf.errors.UnavailableError, tf.errors.DeadlineExceededError), ANYTHING, _no_peer),
     Known((tf.errors.AbortedError, tf.errors.CancelledError), COLLECTIVE, _no_peer),

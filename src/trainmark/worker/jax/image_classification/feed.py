@@ -9,7 +9,7 @@ import numpy as np
 
 from ...tasks.image_classification.normalisation import DEVIATION, MEAN
 from ..ranks import Group
-from .state import Batch
+from .loss import Batch
 
 
 class ToDevice:

@@ -19,6 +19,7 @@ from ...tasks.image_classification.architectures import (
     Convolution,
 )
 from ..precision import Precision
+from ..weights import count_parameters
 
 # Variance 2 / fan-in, as NVIDIA's ConvNets draw them (``-c fanin``).
 HE_NORMAL = nn.initializers.variance_scaling(2.0, "fan_in", "normal")
@@ -142,8 +143,3 @@ def init(model: Any, name: str, image_size: int, seed: int) -> Tuple[Any, Any]:
     expected = ARCHITECTURES[name].parameters(model.classes)
     assert found == expected, f"{name} has {found} parameters instead of {expected}"
     return variables["params"], variables["batch_stats"]
-
-
-def count_parameters(params: Any) -> int:
-    """Return the number of trainable parameters."""
-    return sum(leaf.size for leaf in jax.tree.leaves(params))

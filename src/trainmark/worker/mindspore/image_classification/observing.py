@@ -6,7 +6,7 @@ from typing import Any, Callable, Dict, List, Mapping, Tuple
 
 import mindspore as ms
 import numpy as np
-from mindspore import nn, ops
+from mindspore import nn
 
 from ...tasks.image_classification.architectures import ARCHITECTURES
 from ...tasks.image_classification.observing import (
@@ -30,20 +30,6 @@ def named_parameters(model: nn.Cell, name: str) -> Dict[str, ms.Parameter]:
     return by_shared_names(
         name, cells(model, nn.Conv2d), cells(model, nn.BatchNorm2d), classifier, NORM_VECTORS
     )
-
-
-def load(parameters: Mapping[str, ms.Parameter], weights: Mapping[str, Any]) -> None:
-    """Copy numpy arrays into the parameters of the same names.
-
-    Not by ``set_data``: it gives the parameter another tensor, and an optimizer that has run keeps the old one.
-    """
-    for name, parameter in parameters.items():
-        ops.assign(parameter, ms.Tensor(np.array(weights[name], np.float32)))
-
-
-def read(parameters: Mapping[str, ms.Parameter]) -> Dict[str, Any]:
-    """Return the parameters as numpy arrays in FP32, copied."""
-    return {name: parameter.asnumpy().astype(np.float32) for name, parameter in parameters.items()}
 
 
 def observe(

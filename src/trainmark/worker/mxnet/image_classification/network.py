@@ -14,6 +14,7 @@ from ...tasks.image_classification.architectures import (
     Architecture,
     Convolution,
 )
+from ..weights import count_parameters
 
 HE_FAN_IN = mx.init.MSRAPrelu(factor_type="in", slope=0)
 """Normal with variance 2 / fan-in (He et al., https://arxiv.org/abs/1502.01852)."""
@@ -109,21 +110,11 @@ def build_model(name: str, classes: int, layout: str, context: Any) -> nn.Hybrid
     return model
 
 
-def trainable(model: HybridBlock) -> List[Any]:
-    """Return the parameters that have a gradient; running statistics are parameters without one in Gluon."""
-    return [parameter for parameter in model.collect_params().values() if parameter.grad_req != "null"]
-
-
 def blocks(model: HybridBlock, kind: Any) -> List[Any]:
     """Return the network's blocks of a kind, in the order of its description."""
     found: List[Any] = []
     model.apply(lambda block: found.append(block) if isinstance(block, kind) else None)
     return found
-
-
-def count_parameters(model: HybridBlock) -> int:
-    """Return the number of trainable parameters."""
-    return sum(parameter.data().size for parameter in trainable(model))
 
 
 class CrossEntropy(HybridBlock):

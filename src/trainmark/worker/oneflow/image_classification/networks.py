@@ -13,6 +13,7 @@ from ...tasks.image_classification.architectures import (
     BATCH_NORM_MOMENTUM,
     Convolution,
 )
+from ..weights import count_parameters
 
 
 def _convolution(layer: Convolution) -> List[Any]:
@@ -91,11 +92,6 @@ def build_network(name: str, classes: int) -> Any:
     expected, found = ARCHITECTURES[name].parameters(classes), count_parameters(network)
     assert found == expected, f"{name} has {found} parameters instead of {expected}"
     return network
-
-
-def count_parameters(network: Any) -> int:
-    """Return the number of trainable parameters."""
-    return sum(parameter.numel() for parameter in network.parameters() if parameter.requires_grad)
 
 
 class SmoothedCrossEntropy(nn.Module):

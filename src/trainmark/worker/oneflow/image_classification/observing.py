@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-import numpy as np
-import oneflow as flow
 from oneflow import nn
 
 from ...tasks.image_classification.architectures import ARCHITECTURES
@@ -17,30 +15,13 @@ from ...tasks.image_classification.observing import (
     by_shared_names,
     convolution_seen,
 )
+from ..weights import as_numpy
 
 
 def named_tensors(network: Any, name: str) -> Dict[str, Any]:
     """Return the network's parameters and running statistics by the names of ``Architecture.shapes``."""
     (classifier,) = _modules(network, nn.Linear)
     return by_shared_names(name, _modules(network, nn.Conv2d), _modules(network, nn.BatchNorm2d), classifier)
-
-
-def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
-    """Copy numpy arrays into the tensors of the same names."""
-    with flow.no_grad():
-        for name, tensor in tensors.items():
-            given = flow.from_numpy(np.ascontiguousarray(weights[name], np.float32))
-            tensor.copy_(given.to(tensor.device))
-
-
-def read(tensors: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the tensors as numpy arrays in FP32, copied."""
-    return {name: as_numpy(tensor) for name, tensor in tensors.items()}
-
-
-def as_numpy(tensor: Any) -> Any:
-    """Return a copy of a tensor on the host, in FP32."""
-    return np.array(tensor.detach().cpu().numpy(), np.float32)
 
 
 class Hooks:

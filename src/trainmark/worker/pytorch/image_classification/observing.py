@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Tuple
 
-import numpy as np
 import torch
 from torch import nn
 
@@ -15,26 +14,13 @@ from ...tasks.image_classification.observing import (
     by_shared_names,
     convolution_seen,
 )
+from ..weights import read
 
 
 def named_tensors(model: nn.Module, name: str) -> Dict[str, Any]:
     """Return the model's parameters and running statistics by the names of ``Architecture.shapes``."""
     (classifier,) = _modules(model, nn.Linear)
     return by_shared_names(name, _modules(model, nn.Conv2d), _modules(model, nn.BatchNorm2d), classifier)
-
-
-def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
-    """Copy numpy arrays into the tensors of the same names; their layout in memory stays."""
-    with torch.no_grad():
-        for name, tensor in tensors.items():
-            tensor.copy_(torch.from_numpy(np.ascontiguousarray(weights[name])))
-
-
-def read(tensors: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the tensors as numpy arrays in FP32, copied."""
-    return {
-        name: tensor.detach().float().cpu().contiguous().numpy().copy() for name, tensor in tensors.items()
-    }
 
 
 def observe(

@@ -10,6 +10,7 @@ from keras import layers
 
 from ...tasks.image_classification.architectures import ARCHITECTURES, Convolution
 from ...tasks.image_classification.settings import ImageSettings
+from ..weights import count_parameters
 from .batch_norm import FusedBatchNormalization
 
 DATA_FORMATS = {"nhwc": "channels_last", "nchw": "channels_first"}
@@ -42,11 +43,6 @@ def build_network(settings: ImageSettings) -> Network:
     assert built == asked, f"{settings.model} has {built:,} trainable parameters instead of {asked:,}"
     assert list(build.outputs) == [conv.name for conv in architecture.convolutions]
     return Network(model, build.outputs)
-
-
-def count_parameters(model: Any) -> int:
-    """Return the number of trainable parameters."""
-    return sum(math.prod(variable.shape) for variable in model.trainable_variables)
 
 
 class _Builder:

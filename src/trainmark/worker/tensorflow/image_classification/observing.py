@@ -2,33 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import keras
-import numpy as np
 
 from ...tasks.image_classification.architectures import ARCHITECTURES
 from ...tasks.image_classification.observing import ConvolutionSeen, convolution_seen
+from ..weights import NamedVariable
 from .network import Network
-
-
-class NamedVariable(NamedTuple):
-    """A Keras variable, and the order of its axes in the exchanged form: (outputs, inputs / groups, height, width)."""
-
-    variable: Any
-    order: Tuple[int, ...]
-
-    def to_exchange(self, array: Any) -> Any:
-        """Return an array of the variable's shape in the exchanged form, float32."""
-        return np.ascontiguousarray(array.transpose(self.order), np.float32)
-
-    def read(self) -> Any:
-        """Return a copy of the variable in the exchanged form."""
-        return self.to_exchange(self.variable.numpy()).copy()
-
-    def load(self, array: Any) -> None:
-        """Take over values in the exchanged form."""
-        self.variable.assign(np.transpose(array, np.argsort(self.order)))
 
 
 def named_variables(model: Any, name: str) -> Dict[str, NamedVariable]:

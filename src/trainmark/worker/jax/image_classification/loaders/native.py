@@ -14,7 +14,7 @@ from ....tasks.image_classification.images import Draw
 from ....tasks.image_classification.loading import Photos, collate
 from ....tasks.image_classification.settings import ImageSettings
 from ...ranks import Group
-from ..state import Batch
+from ..loss import Batch
 
 PREFETCH_BATCHES = 2
 """Batches that each loader process works ahead."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict
+from typing import Any, Callable, Dict
 
 from torch import nn
 
 from ....tasks.image_classification.architectures import ARCHITECTURES
+from ...weights import count_parameters
 from .mobilenet import MobileNetV1
 from .resnet import ResNet50
 
@@ -22,6 +23,8 @@ def build_model(name: str, classes: int) -> nn.Module:
     return model
 
 
-def count_parameters(model: nn.Module) -> int:
-    """Return the number of trainable parameters."""
-    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)
+def convert_weights(model: nn.Module, dtype: Any) -> None:
+    """Keep the weights in ``dtype``, but batch norm in FP32, as cuDNN computes it."""
+    for module in model.modules():
+        if isinstance(module, (nn.Conv2d, nn.Linear)):
+            module.to(dtype)

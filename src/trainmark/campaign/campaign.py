@@ -1,0 +1,274 @@
+"""The main job: run every case of a suite as often as its protocol wants, and keep everything."""
+
+import shlex
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Protocol as Interface
+
+from trainmark.campaign.batch_search import largest_fitting, next_batch
+from trainmark.campaign.certifying import certificates, kept_certificates
+from trainmark.campaign.persist import (
+    RESULTS,
+    Persistence,
+    full_disk_is_told,
+    require_same_environment,
+    require_space,
+    write_manifest,
+)
+from trainmark.campaign.planning import CannotStart, Site, load_programs, plan_run, probe_protocol
+from trainmark.campaign.resume import as_attempts, collect, read_manifests
+from trainmark.campaign.schedule import Progress, Schedule
+from trainmark.execution import (
+    NotReady,
+    OutcomeRecord,
+    Preparer,
+    Pulse,
+    ResultDirectory,
+    carry_out,
+    opened,
+    read_record,
+    with_expected,
+    write_record,
+)
+from trainmark.node import Host, LocalHost, free_ports, held
+from trainmark.store import Results, RunResult, write_results
+from trainmark.suite import MAX_BATCH, Case, Outcome, Protocol, Suite
+from trainmark.words.manifest import Manifest
+from trainmark.words.plan import Plan
+
+PORTS_BESIDE_RANKS = 4
+"""Ports that a run may need besides one a rank: the rendezvous, and a framework's scheduler and servers."""
+
+
+class Audience(Interface):
+    """Who hears of a campaign's progress; a terminal, a log, or nobody."""
+
+    def preparing(self, what: str, done: int, total: int) -> None:
+        """Something is made before runs can start: ``done`` of ``total``."""
+
+    def readying(self, what: str) -> None:
+        """A program's source or a prepare step is worked on before a run can start."""
+
+    def probing(self, batch: int) -> None:
+        """A short run is about to tell whether a batch of this size fits."""
+
+    def run_begins(self, case: Case, repeat: int, progress: Progress) -> None:
+        """A run is about to start."""
+
+    def pulse(self, pulse: Pulse) -> None:
+        """The run shows a sign of life."""
+
+    def run_ended(self, result: RunResult, progress: Progress) -> None:
+        """A run has ended and is on disk."""
+
+
+@dataclass(frozen=True, slots=True)
+class Order:
+    """What is to be run: a suite, which of its cases, on which hosts, where the results go, and whether to go on."""
+
+    suite: Suite
+    cases: tuple[Case, ...]
+    out: Path
+    resume: bool
+    home: Path
+    command: tuple[str, ...]
+    hosts: tuple[Host, ...] = field(default_factory=lambda: (LocalHost(),))
+
+
+@dataclass(frozen=True, slots=True)
+class Ending:
+    """How a campaign ended: its results so far, and whether somebody stopped it."""
+
+    results: Results
+    interrupted: bool
+
+
+def run_campaign(order: Order, audience: Audience) -> Ending:
+    """Run what ``order`` asks for; every run is on disk the moment it ends.
+
+    A ``KeyboardInterrupt`` ends the run in hand and the campaign; no process is left, and the results so far
+    are written. Raises ``InputError`` before anything runs when the suite names a workload or an environment
+    that does not exist, or the directory cannot be used, and ``TrainmarkError`` when the disk is full.
+    """
+    workloads = load_programs(order.suite)
+    site = Site(order.suite, workloads, order.hosts, order.home)
+    for case in order.cases:
+        site.workload(case)
+        site.expected_interpreter(case)
+    with (
+        full_disk_is_told(order.out),
+        opened(order.out, order.suite, order.resume, order.hosts) as directory,
+    ):
+        for damage in directory.set_damaged_aside():
+            audience.readying(damage)
+        persistence = Persistence(directory, order.suite, workloads)
+        try:
+            campaign = _Campaign(order, directory, site, persistence, audience)
+            return _to_its_end(campaign, order, directory)
+        finally:
+            persistence.close()
+
+
+def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Ending:
+    interrupted = False
+    try:
+        campaign.go()
+    except KeyboardInterrupt:
+        interrupted = True
+    except BaseException:
+        # What went wrong is told by this exception, even when the results cannot be written either.
+        with held(), suppress(OSError):
+            write_results(order.out / RESULTS, _results(campaign, order, directory))
+        raise
+    with held():
+        results = _results(campaign, order, directory)
+        write_results(order.out / RESULTS, results)
+    return Ending(results, interrupted)
+
+
+def _results(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Results:
+    chosen = dict(zip((case.id for case in order.cases), campaign.runs, strict=True))
+    # An earlier call may have run cases that this one was not asked for.
+    cases = [
+        (case, chosen[case.id] if case.id in chosen else campaign.read(case)) for case in order.suite.cases
+    ]
+    manifests, shown = read_manifests(directory, cases), kept_certificates(order.out)
+    return collect(order.suite, cases, manifests, shlex.join(order.command), shown)
+
+
+class _Campaign:
+    """The state of one campaign: which runs are finished. All else is data that passes through."""
+
+    def __init__(
+        self,
+        order: Order,
+        directory: ResultDirectory,
+        site: Site,
+        persistence: Persistence,
+        audience: Audience,
+    ) -> None:
+        self._order = order
+        self._directory = directory
+        self._site = site
+        self._audience = audience
+        self._persistence = persistence
+        self._preparer = Preparer(audience.readying, order.hosts, order.suite.limits)
+        # A run that could not even be started measured nothing: what it lacked may be there now.
+        self.runs = [[run for run in self.read(case) if run.started_at] for case in order.cases]
+
+    def read(self, case: Case) -> list[RunResult]:
+        """Return the case's finished runs from their folders."""
+        return [self._persistence.result(case, record) for record in self._directory.finished(case).values()]
+
+    def go(self) -> None:
+        """Run until no case wants another run."""
+        if self._order.suite.equivalence:
+            limits = self._order.suite.limits
+            certificates(self._site, self._order.cases, self._order.out, limits, self._audience.readying)
+        self._persistence.certify(kept_certificates(self._order.out))
+        if self._persistence.said is not None:
+            self._audience.readying(self._persistence.said)
+        chosen = {case.id: runs for case, runs in zip(self._order.cases, self.runs, strict=True)}
+        every = self._order.suite.cases if self._persistence.said is not None else self._order.cases
+        self._persistence.catch_up(
+            (case, chosen[case.id] if case.id in chosen else self.read(case)) for case in every
+        )
+        schedule = Schedule(self._order.suite.protocol, [as_attempts(runs) for runs in self.runs])
+        while (index := schedule.next()) is not None:
+            case, runs = self._order.cases[index], self.runs[index]
+            repeat = 1 + max((run.repeat for run in runs), default=0)
+            self._audience.run_begins(case, repeat, schedule.progress)
+            runs.append(self._run(case, repeat))
+            schedule.add(*as_attempts(runs[-1:]))
+            self._audience.run_ended(runs[-1], schedule.progress)
+
+    def _run(self, case: Case, repeat: int) -> RunResult:
+        folder = self._directory.run(case, repeat)
+        sized = self._sized(case)
+        if isinstance(sized, CannotStart):
+            self._directory.begin(folder)
+            record = _not_started(case, repeat, sized)
+        else:
+            record = self._execute(sized, self._order.suite.protocol, repeat, folder)
+        # Held: what has been measured is not lost to a Ctrl-C at its last moment.
+        with held():
+            result = self._persistence.result(case, record)
+            _require_space(folder, result.outcome)
+            # A run that leaves no measurement is "invalid", which shows only when it is read.
+            said = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
+            write_record(folder, record.model_copy(update=said))
+            self._persistence.keep(case, result)
+        return result
+
+    def _sized(self, case: Case) -> Case | CannotStart:
+        """Return the case with a batch that is a number, found by short runs where it asks for the largest one."""
+        if case.batch_per_device != MAX_BATCH:
+            return case
+        tried: dict[int, bool] = {}
+        reason = None
+        while (batch := next_batch(tried)) is not None:
+            record = self._probe(case, batch)
+            if record.outcome not in (Outcome.OK, Outcome.OOM):
+                return CannotStart(record.outcome, f"a batch of {batch} was tried: {record.reason}")
+            tried[batch] = record.outcome is Outcome.OK
+            reason = record.reason or reason
+        largest = largest_fitting(tried)
+        return case.at_batch(largest) if largest else CannotStart(Outcome.OOM, f"no batch fits: {reason}")
+
+    def _probe(self, case: Case, batch: int) -> OutcomeRecord:
+        folder = self._directory.probe(case, batch)
+        known = read_record(folder)
+        if known is not None and known.started_at is not None:
+            return known
+        self._audience.probing(batch)
+        record = self._execute(case.at_batch(batch), probe_protocol(self._order.suite.protocol), 1, folder)
+        _require_space(folder, record.outcome)
+        write_record(folder, record)
+        return record
+
+    def _execute(self, case: Case, protocol: Protocol, repeat: int, folder: Path) -> OutcomeRecord:
+        found = self._find(case, protocol, repeat, folder.absolute())
+        self._directory.begin(folder)
+        if isinstance(found, CannotStart):
+            return _not_started(case, repeat, found)
+        plan, manifest = found
+        write_manifest(folder, manifest)
+        try:
+            try:
+                if plan.cannot_run is None:
+                    self._preparer.make_ready(plan, folder)
+            except NotReady as why:
+                return _not_started(case, repeat, CannotStart(why.outcome, str(why)))
+            limits, watch = self._order.suite.limits, self._audience.pulse
+            return with_expected(carry_out(plan, folder, limits, self._order.hosts, watch), plan)
+        finally:
+            self._preparer.clear(plan, folder)
+
+    def _find(
+        self, case: Case, protocol: Protocol, repeat: int, folder: Path
+    ) -> tuple[Plan, Manifest] | CannotStart:
+        setting = self._site.setting(case)
+        if isinstance(setting, CannotStart):
+            return setting
+        manifest = self._site.manifest(case, setting.manifest)
+        require_same_environment(self._directory, case, manifest)
+        # A case with more ranks than a machine can hold is not started, and needs none.
+        ranks = min(case.world_size, max(self._site.machine.cores, self._site.machine.gpus))
+        port = free_ports(PORTS_BESIDE_RANKS + ranks, self._site.hosts_of(case))
+        plan = plan_run(self._site, case, protocol, setting.interpreter, repeat, folder, port=port)
+        if isinstance(plan, CannotStart):
+            return plan
+        # Data is made only for a run that can use it.
+        missing = None if plan.cannot_run else self._site.make_data(case, self._audience.preparing)
+        return missing or (plan, manifest)
+
+
+def _require_space(folder: Path, outcome: Outcome) -> None:
+    """On a full disk, leave a run that went wrong unfinished, so that --resume repeats it."""
+    if outcome in (Outcome.FAILED, Outcome.INVALID):
+        require_space(folder)
+
+
+def _not_started(case: Case, repeat: int, why: CannotStart) -> OutcomeRecord:
+    return OutcomeRecord(case_id=case.id, repeat=repeat, outcome=why.outcome, reason=why.reason)

@@ -1,0 +1,74 @@
+"""An observation run: a worker does the three steps of the equivalence check, and what it says of them is read."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from pydantic import ValidationError
+
+from trainmark.campaign.planning import CannotStart, Site, plan_run
+from trainmark.equivalence import Followed, worker_flags
+from trainmark.execution import carry_out
+from trainmark.logs.events import read_events
+from trainmark.node import free_ports
+from trainmark.placement import EVENTS
+from trainmark.suite import Case, Limits, Outcome, Protocol
+from trainmark.words.plan import Plan
+
+Steps = TypeVar("Steps", bound=Followed)
+
+
+@dataclass(frozen=True, slots=True)
+class Observed(Generic[Steps]):
+    """What a worker tells of its three steps, with the framework's version and the device that it used."""
+
+    steps: Steps
+    version: str | None
+    device: str | None
+
+
+def observe(
+    case: Case, site: Site, folder: Path, inputs: Path, limits: Limits, form: type[Steps]
+) -> Observed[Steps] | str:
+    """Run the case's worker on the inputs, in ``folder``; return what it tells, or why it cannot be known.
+
+    ``form`` is ``Observation`` where the steps are looked into, else ``Followed``.
+    """
+    plan = _plan(case, site, folder.absolute(), inputs)
+    if isinstance(plan, CannotStart):
+        return plan.reason
+    folder.mkdir(exist_ok=True)
+    record = carry_out(plan, folder, limits, site.hosts)
+    if record.outcome is not Outcome.OK:
+        return f"{record.outcome.value}: {record.reason}"
+    events = read_events(folder / EVENTS)
+    try:
+        steps = form.model_validate(events.summary.get("equivalence"))
+    except ValidationError as error:
+        return f"the worker's answer cannot be read: {error.errors()[0]['msg']}"
+    said = events.parameters
+    return Observed(steps, _text(said, "framework_version"), _text(said, "device"))
+
+
+def _plan(case: Case, site: Site, folder: Path, inputs: Path) -> Plan | CannotStart:
+    setting = site.setting(case)
+    if isinstance(setting, CannotStart):
+        return setting
+    protocol = Protocol.model_validate({"name": "adaptive", "steps": 4, "warmup_steps": 1})
+    return plan_run(
+        site,
+        case,
+        protocol,
+        setting.interpreter,
+        1,
+        folder,
+        port=free_ports(1, site.hosts_of(case)),
+        # The worker takes the last of two equal flags.
+        more_words=worker_flags(case.model, inputs, case.compiler),
+    )
+
+
+def _text(values: Mapping[str, object], name: str) -> str | None:
+    value = values.get(name)
+    return value if isinstance(value, str) else None

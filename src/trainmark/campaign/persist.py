@@ -1,0 +1,146 @@
+"""Keeping what runs give: manifests and published logs on disk, and every run in the database as it ends.
+
+What cannot be kept is told here too: a full disk, a damaged database, and runs that cannot be pooled.
+"""
+
+import errno
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import trainmark
+from trainmark.campaign.resume import MANIFEST, Finished, collect_run, manifest_in, read_manifest
+from trainmark.environment import fingerprint, pooling_differences
+from trainmark.equivalence import Certificate
+from trainmark.errors import InputError, TrainmarkError
+from trainmark.execution import LOG, OutcomeRecord, ResultDirectory
+from trainmark.files import write_atomically
+from trainmark.store import RunResult, Store, sqlite_url
+from trainmark.suite import Case, Suite
+from trainmark.words.manifest import Manifest
+from trainmark.workload import Workloads
+
+DATABASE = "results.sqlite"
+RESULTS = "results.json"
+
+LEAST_FREE_BYTES = 1 << 20
+"""With less than this on the result directory's disk, a failed run says nothing about its program."""
+
+_FULL = (errno.ENOSPC, errno.EDQUOT)
+_SHOWN = 3
+
+
+class Persistence:
+    """Writes a campaign's results down; owns the database's connection for as long as the campaign runs."""
+
+    def __init__(self, directory: ResultDirectory, suite: Suite, workloads: Workloads) -> None:
+        self._directory = directory
+        self._suite = suite
+        self._workloads = workloads
+        self._store, self.said = _open_store(directory.path.resolve() / DATABASE)
+        # Relative to the database: the directory may be moved and remains the same campaign.
+        self._campaign = self._store.campaign(suite, ".", trainmark.__version__)
+
+    def result(self, case: Case, record: OutcomeRecord) -> RunResult:
+        """Return a finished run's result, read from its folder."""
+        return collect_run(self._suite, case, self._workloads, self._directory, record)
+
+    def keep(self, case: Case, result: RunResult) -> None:
+        """Store a finished run, and give its log the name that the suite publishes it under."""
+        manifest = read_manifest(self._directory.path / result.directory)
+        self._store.add(self._campaign, case, result, manifest[1] if manifest else None)
+        if result.log is not None:
+            _link(self._directory.path / result.log, self._directory.path / result.directory / LOG)
+
+    def certify(self, shown: Iterable[Certificate]) -> None:
+        """Store what shows that frameworks do equal work, in place of what was stored before."""
+        self._store.certify(self._campaign, shown)
+
+    def catch_up(self, finished: Iterable[Finished]) -> None:
+        """Keep the finished runs that the database misses: trainmark was killed between disk and database."""
+        known = self._store.known_runs(self._campaign)
+        for case, runs in finished:
+            for run in runs:
+                if (case.id, run.repeat) not in known:
+                    self.keep(case, run)
+
+    def close(self) -> None:
+        """Close the database."""
+        self._store.close()
+
+
+def write_manifest(folder: Path, manifest: Manifest) -> None:
+    """Write the manifest of a run's node into the run's folder."""
+    write_atomically(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+
+
+def _open_store(path: Path) -> tuple[Store, str | None]:
+    """Open a result directory's database; a damaged one is set aside and made anew, and that is what to say of it."""
+    if not _is_damaged(path):
+        return Store(sqlite_url(path)), None
+    number = 1
+    while (aside := path.with_name(f"{path.name}.damaged-{number}")).exists():
+        number += 1
+    path.rename(aside)
+    return Store(sqlite_url(path)), f"{path}: damaged; it is made anew from the runs (kept as {aside.name})"
+
+
+def _is_damaged(path: Path) -> bool:
+    """Tell whether SQLite finds that a file is no database, or not a whole one; one that is in use is not damaged."""
+    if not path.exists():
+        return False
+    try:
+        with closing(sqlite3.connect(path)) as database:
+            return list(database.execute("PRAGMA quick_check")) != [("ok",)]
+    except sqlite3.DatabaseError as error:
+        return error.sqlite_errorcode in (sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB)
+
+
+def _link(name: Path, log: Path) -> None:
+    if not log.exists():
+        return
+    name.parent.mkdir(parents=True, exist_ok=True)
+    name.unlink(missing_ok=True)
+    name.symlink_to(os.path.relpath(log, name.parent))
+
+
+def require_same_environment(directory: ResultDirectory, case: Case, manifest: Manifest) -> None:
+    """Raise ``InputError`` naming what differs when an earlier run of the case had another environment.
+
+    The manifests' fingerprints decide: hardware, limits, driver and versions, not names and times.
+    """
+    for record in directory.finished(case).values():
+        earlier = manifest_in(directory.run(case, record.repeat))
+        if earlier is None or fingerprint(earlier) == fingerprint(manifest):
+            continue
+        told = [
+            f"{path} was {before} and is {now}"
+            for path, before, now in pooling_differences(earlier, manifest)
+        ]
+        more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+        raise InputError(
+            f"{directory.path}: run {record.repeat} of {case.id} was measured in another environment "
+            f"({'; '.join(told[:_SHOWN])}{more}), and runs of both cannot be pooled; give another --out"
+        )
+
+
+@contextmanager
+def full_disk_is_told(out: Path) -> Iterator[None]:
+    """Turn the error of a full disk into a ``TrainmarkError`` that says how to go on with the directory ``out``."""
+    try:
+        yield
+    except OSError as error:
+        if error.errno not in _FULL:
+            raise
+        raise TrainmarkError(
+            f"{out}: the disk is full; no finished run is lost: free some space and go on with --resume"
+        ) from None
+
+
+def require_space(folder: Path) -> None:
+    """Raise the ``OSError`` of a full disk unless a little space is left."""
+    disk = os.statvfs(folder)
+    if disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES:
+        raise OSError(errno.ENOSPC, "No space left on device", str(folder))

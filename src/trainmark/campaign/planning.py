@@ -1,0 +1,332 @@
+"""What a suite's cases need on its hosts (programs, interpreters, data sets), and the plans of their runs."""
+
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from trainmark import environment as environments
+from trainmark.campaign.batch_search import FIRST
+from trainmark.campaign.data_sets import DataSets
+from trainmark.dataset import Form
+from trainmark.environment import (
+    Environment,
+    Kind,
+    UnusableEnvironment,
+    find_entry,
+    resolve,
+)
+from trainmark.environment.engine import ENGINES, Engine, require_engine
+from trainmark.environment.places import folder_of, python_of
+from trainmark.errors import InputError, TrainmarkError
+from trainmark.execution import ResultDirectory
+from trainmark.node import Host, LocalHost
+from trainmark.placement import (
+    Interpreter,
+    PlacementHost,
+    RunSpec,
+    containerised,
+    place,
+    prepare,
+    prepared_key,
+)
+from trainmark.suite import EACH_ITS_OWN, MAX_BATCH, Case, Outcome, Protocol, Suite, read_document
+from trainmark.words.manifest import Manifest
+from trainmark.words.plan import Machine, Plan
+from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
+
+SYNTHETIC = "synthetic"
+PROJECT = Path(__file__).parent
+"""Whose git state the manifest keeps: trainmark's own, where it runs from a checkout."""
+
+
+class MoreOfSpec(TypedDict, total=False):
+    """What a run's spec may be given besides: where its ranks meet, and words after the program's own."""
+
+    port: int
+    more_words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CannotStart:
+    """A case that will not be started, with the outcome that this is and the reason."""
+
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where a program runs: its interpreter, and the manifest of the first node as it is with it."""
+
+    interpreter: Interpreter
+    manifest: Manifest
+
+
+class Site:
+    """Finds what cases need; a missing piece is found out once and told for every case that wants it."""
+
+    def __init__(self, suite: Suite, workloads: Workloads, hosts: Sequence[Host], home: Path) -> None:
+        self.hosts = tuple(hosts)
+        self.placement_hosts = tuple(
+            PlacementHost(host.machine(), host.name, host.address, host.folder) for host in hosts
+        )
+        self._suite = suite
+        self._workloads = workloads
+        self._home = home
+        self._expected: dict[str, Interpreter] = {}
+        self._engines: dict[Engine, str | CannotStart] = {}
+        self._settings: dict[tuple[str, str], Setting | CannotStart] = {}
+        self._data: dict[tuple[str, Form], CannotStart | None] = {}
+        self._datasets = DataSets(suite.datasets, home, self.machine.cores)
+
+    def workload(self, case: Case) -> Workload:
+        """Return the case's workload; raises ``InputError`` when there is none of its name."""
+        return self._workloads.find(case)
+
+    def setting(self, case: Case) -> Setting | CannotStart:
+        """Return where the case's program runs, or why it cannot be started there.
+
+        The framework is imported once to ask for its versions, so one that does not import is found here. Into a
+        container nobody looks before the run.
+        """
+        if self._environment(case) in ENGINES:
+            return self._in_container(case)
+        key = (self._environment(case), self.workload(case).card.framework)
+        if key not in self._settings:
+            self._settings[key] = self._find_setting(*key)
+        return self._settings[key]
+
+    def make_data(self, case: Case, progress: Callable[[str, int, int], None]) -> CannotStart | None:
+        """See that the case's data is there in the form that its program takes; return why it cannot be had.
+
+        What may be made is made, and what lies there in another form is converted. ``progress`` hears what is
+        being prepared, and how many of how many images are done.
+        """
+        if case.data == SYNTHETIC:
+            return None
+        key = (case.data, self._form(case))
+        if key not in self._data:
+            self._data[key] = self._find_data(*key, progress)
+        folder = self._datasets.location(*key)
+        lacking = next((host.name for host in self.hosts_of(case) if not host.has(folder)), None)
+        if self._data[key] is None and lacking is not None:
+            return CannotStart(Outcome.FAILED, f"data set '{case.data}': {folder} is not on {lacking}")
+        return self._data[key]
+
+    def data(self, case: Case) -> str:
+        """Return what the program is told as its data: ``synthetic``, or the folder where it lies or will lie."""
+        return SYNTHETIC if case.data == SYNTHETIC else str(self._datasets.given(case.data, self._form(case)))
+
+    def _form(self, case: Case) -> Form:
+        return self.workload(case).card.data_format(case.loader)
+
+    def expected_interpreter(self, case: Case) -> Interpreter | CannotStart:
+        """Return the Python that would run the case's program, whether or not it is there yet.
+
+        Raises ``InputError`` when there is no workload or no environment of the name.
+        """
+        name = self._environment(case)
+        if name in ENGINES:
+            return self._interpreter_inside(case, Engine(name))
+        if name not in self._expected:
+            self._expected[name] = _expected(name, self._home)
+        return self._expected[name]
+
+    @property
+    def machine(self) -> Machine:
+        """What the first host has."""
+        return self.placement_hosts[0].machine
+
+    def hosts_of(self, case: Case) -> tuple[Host, ...]:
+        """Return the hosts of a case's nodes, as far as there are so many."""
+        return self.hosts[: case.nodes]
+
+    def manifest(self, case: Case, first: Manifest) -> Manifest:
+        """Return the manifest of all of a case's nodes; ``first`` is that of its first one."""
+        (node,) = first.nodes
+        others = (
+            host.facts(node.framework, node.environment_lock, PROJECT) for host in self.hosts_of(case)[1:]
+        )
+        return first.model_copy(update={"nodes": (node, *others)})
+
+    def spec(
+        self,
+        case: Case,
+        protocol: Protocol,
+        interpreter: Interpreter,
+        repeat: int,
+        directory: Path,
+        **more: Unpack[MoreOfSpec],
+    ) -> RunSpec:
+        """Return what decides the plan of a run, with its data and the folder for what its card's steps make.
+
+        Raises ``UnsupportedByCard`` when nothing says which commit of the program is meant.
+        """
+        workload, dataset = self.workload(case), self._dataset(case)
+        needs_folder = self._environment(case) in ENGINES or workload.card.prepare
+        return RunSpec(
+            case=case,
+            workload=workload,
+            interpreter=interpreter,
+            hosts=self.placement_hosts,
+            protocol=protocol,
+            repeat=repeat,
+            directory=directory,
+            data=self.data(case),
+            dataset=dataset,
+            prepared=self._prepared(case, dataset) if needs_folder else Path(),
+            **more,
+        )
+
+    def repositories(self) -> Path:
+        """Return the folder that holds the repositories of programs."""
+        return self._home / "sources"
+
+    def _dataset(self, case: Case) -> str:
+        if case.data == SYNTHETIC:
+            return SYNTHETIC
+        return str(self._datasets.location(case.data, self._form(case)))
+
+    def _prepared(self, case: Case, dataset: str) -> Path:
+        key = prepared_key(case, self.workload(case).card, self._environment(case), dataset)
+        return self._home / "prepared" / key
+
+    def _interpreter_inside(self, case: Case, engine: Engine) -> Interpreter | CannotStart:
+        try:
+            prepared = self._prepared(case, self._dataset(case))
+            return containerised(case, self.workload(case).card, engine, prepared, owner())
+        except UnsupportedByCard as error:
+            return CannotStart(Outcome.UNSUPPORTED, str(error))
+
+    def _in_container(self, case: Case) -> Setting | CannotStart:
+        engine = Engine(self._environment(case))
+        interpreter = self._interpreter_inside(case, engine)
+        if isinstance(interpreter, CannotStart):
+            return interpreter
+        if engine not in self._engines:
+            self._engines[engine] = _find_engine(engine)
+        version = self._engines[engine]
+        if isinstance(version, CannotStart):
+            return version
+        assert interpreter.container is not None
+        lock = f"{engine} {version}, {interpreter.container.description.reference}"
+        return Setting(interpreter, Manifest(nodes=(self.hosts[0].facts(None, lock, PROJECT),)))
+
+    def _environment(self, case: Case) -> str:
+        asked = self._suite.environment_of(case.framework)
+        return self.workload(case).card.environment if asked == EACH_ITS_OWN else asked
+
+    def _find_setting(self, name: str, framework: str) -> Setting | CannotStart:
+        try:
+            environment = resolve(name, home=self._home)
+            versions = environments.examine(environment, framework)
+        except UnusableEnvironment as error:
+            return CannotStart(Outcome.UNSUPPORTED, str(error))
+        node = self.hosts[0].facts(versions, environment.lock_digest, PROJECT)
+        return Setting(_as_interpreter(environment), Manifest(nodes=(node,)))
+
+    def _find_data(
+        self, name: str, form: Form, progress: Callable[[str, int, int], None]
+    ) -> CannotStart | None:
+        try:
+            self._datasets.prepare(name, form, progress)
+        except TrainmarkError as error:
+            return CannotStart(Outcome.FAILED, f"data set '{name}': {error}")
+        return None
+
+
+def plan_run(
+    site: Site,
+    case: Case,
+    protocol: Protocol,
+    interpreter: Interpreter,
+    repeat: int,
+    directory: Path,
+    **more: Unpack[MoreOfSpec],
+) -> Plan | CannotStart:
+    """Return the plan of one run, or why it cannot be started on these hosts; see ``RunSpec`` for the arguments."""
+    try:
+        spec = site.spec(case, protocol, interpreter, repeat, directory, **more)
+        plan = place(spec)
+        nodes = range(min(case.nodes, len(site.hosts)))
+        before = [prepare(spec, node, site.repositories()) for node in nodes]
+    except UnsupportedByCard as error:
+        return CannotStart(Outcome.UNSUPPORTED, str(error))
+    return replace(plan, preparations=tuple(found for found in before if found is not None))
+
+
+def load_programs(suite: Suite) -> Workloads:
+    """Return the workloads that a suite can use; raise ``InputError`` for a card that cannot be used.
+
+    A card is read without what measures; whether its rule exists is seen to here, before anything runs.
+    """
+    files = [Path(card) for card in suite.cards]
+    workloads = load_workloads(files)
+    for path in files:
+        document = read_document(path)
+        rule = document.values.get("rule")
+        if rule is not None:
+            from trainmark.measure.rules import find_rule
+
+            try:
+                find_rule(rule)
+            except InputError as error:
+                raise document.error(("rule",), str(error)) from None
+    return workloads
+
+
+def plan_campaign(suite: Suite, cases: Sequence[Case], out: Path, home: Path) -> list[Plan | CannotStart]:
+    """Return the plan of each case's first run; looks at this machine's devices, and at nothing else.
+
+    The first run of a case with the batch ``max`` is the one that tries the smallest batch.
+
+    Raises ``InputError`` when the suite names a workload or an environment that does not exist.
+    """
+    site = Site(suite, load_programs(suite), (LocalHost(),), home)
+    directory = ResultDirectory(out.absolute())
+    return [_first_plan(site, suite.protocol, case, directory) for case in cases]
+
+
+def probe_protocol(protocol: Protocol) -> Protocol:
+    """Return the protocol of a run that only tells whether a batch fits: memory is at its peak after two steps."""
+    return protocol.model_copy(update={"steps": 4, "warmup_steps": 2})
+
+
+def _first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDirectory) -> Plan | CannotStart:
+    interpreter, folder = site.expected_interpreter(case), directory.run(case, 1)
+    if isinstance(interpreter, CannotStart):
+        return interpreter
+    if case.batch_per_device == MAX_BATCH:
+        folder, case = directory.probe(case, FIRST), case.at_batch(FIRST)
+        protocol = probe_protocol(protocol)
+    return plan_run(site, case, protocol, interpreter, 1, folder)
+
+
+def owner() -> str:
+    """Return who is to own what a container writes: this user, as ``uid:gid``."""
+    return f"{os.getuid()}:{os.getgid()}"
+
+
+def _find_engine(engine: Engine) -> str | CannotStart:
+    try:
+        return require_engine(engine)
+    except UnusableEnvironment as error:
+        return CannotStart(Outcome.UNSUPPORTED, str(error))
+
+
+def _as_interpreter(environment: Environment) -> Interpreter:
+    return Interpreter(environment.python, environment.kind is Kind.VENV, environment.env_vars)
+
+
+def _expected(name: str, home: Path) -> Interpreter:
+    """Return where ``resolve`` would find the environment ``name``, made or not."""
+    try:
+        return _as_interpreter(resolve(name, home=home))
+    except UnusableEnvironment:
+        if os.sep in name:
+            return Interpreter(Path(name), isolated=False)
+        return Interpreter(
+            python_of(folder_of(home, name)), isolated=True, variables=find_entry(name).env_vars
+        )

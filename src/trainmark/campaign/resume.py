@@ -1,0 +1,301 @@
+"""Going on from what is kept: finished runs become results again, out of their folders or a database."""
+
+import os
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import trainmark
+from trainmark.campaign.certifying import kept_certificates
+from trainmark.campaign.schedule import Attempt, wants_another
+from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
+from trainmark.environment import fingerprint
+from trainmark.equivalence import Certificate
+from trainmark.errors import InputError
+from trainmark.execution import LOG, TELEMETRY, OutcomeRecord, ResultDirectory, name_on
+from trainmark.insight import judged
+from trainmark.logs import Facts, Severity, Status
+from trainmark.logs.events import RunEvents, read_events
+from trainmark.measure import (
+    About,
+    Measurement,
+    NotMeasurable,
+    Speedup,
+    Steadiness,
+    Suspicion,
+    estimate,
+    measure_events,
+    speedup,
+)
+from trainmark.measure.rules import find_rule, measure_log
+from trainmark.node.telemetry_summary import summarise
+from trainmark.placement import EVENTS
+from trainmark.programs import read_log
+from trainmark.store import CaseResult, Results, RunResult, existing_store
+from trainmark.suite import Case, NamingScheme, Outcome, Suite, log_name, parse_suite
+from trainmark.words.manifest import Manifest
+from trainmark.words.telemetry import TelemetrySummary
+from trainmark.workload import Card, Workloads, load_workloads
+
+MANIFEST = "manifest.json"
+OWN_FORMAT = "trainmark"
+
+Finished = tuple[Case, Sequence[RunResult]]
+"""A case and its finished runs."""
+
+
+def collect(
+    suite: Suite,
+    finished: Sequence[Finished],
+    manifests: Mapping[str, Mapping[str, Any]],
+    command: str,
+    certificates: Sequence[Certificate] = (),
+) -> Results:
+    """Return the results of the suite's cases that are given, as far as they are finished.
+
+    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs; ``certificates`` say which
+    frameworks were shown to do equal work.
+    """
+    throughputs = {case.id: _throughputs(runs) for case, runs in finished}
+    results = tuple(_case_result(case, runs, _speedup(case, throughputs)) for case, runs in finished)
+    document = Results(
+        trainmark_version=trainmark.__version__,
+        generated_at=datetime.now(UTC),
+        suite=suite.name,
+        description=suite.description,
+        protocol=suite.protocol,
+        command=command,
+        complete=not any(wants_another(suite.protocol, as_attempts(runs)) for _, runs in finished),
+        cases=results,
+        manifests=manifests,
+        certificates=tuple(certificates),
+    )
+    return judged(document)
+
+
+def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:
+    """Return runs as the schedule sees them."""
+    return [
+        Attempt(
+            outcome=run.outcome,
+            throughput=run.measurement.throughput if run.measurement else None,
+            duration_s=run.duration_s or 0.0,
+            started=run.started_at is not None,
+            spoiled=run.spoiled,
+        )
+        for run in runs
+    ]
+
+
+def collect_run(
+    suite: Suite, case: Case, workloads: Workloads, directory: ResultDirectory, record: OutcomeRecord
+) -> RunResult:
+    """Return one finished run as a result; see ``RunResult`` for the fields."""
+    folder = directory.run(case, record.repeat)
+    events = read_events(folder / EVENTS)
+    measurement: Measurement | None = None
+    outcome, reason = record.outcome, record.reason
+    if outcome is Outcome.OK:
+        try:
+            measurement = measure_run(case, workloads.find(case).card, folder, events)
+        except NotMeasurable as error:
+            outcome, reason = Outcome.INVALID, str(error)
+    telemetry = summaries_of(case, folder, events)
+    doubts: tuple[Suspicion, ...] = ()
+    if measurement is not None:
+        work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
+        doubts = (
+            *measurement.suspicions,
+            *work,
+            *(doubt for node in telemetry for doubt in machine_suspicions(node)),
+        )
+    manifest = read_manifest(folder)
+    scheme = suite.naming
+    return RunResult(
+        repeat=record.repeat,
+        outcome=outcome,
+        reason=reason,
+        started_at=record.started_at,
+        duration_s=record.duration_s,
+        directory=os.path.relpath(folder, directory.path),
+        log=None if scheme is NamingScheme.CASE else f"logs/{log_name(case, record.repeat, scheme)}",
+        commands=record.commands,
+        measurement=measurement,
+        suspicions=doubts,
+        parameters=events.parameters,
+        telemetry=next((summary for summary in telemetry if summary.node == 0), None),
+        other_nodes=tuple(summary for summary in telemetry if summary.node),
+        manifest=manifest[0] if manifest else None,
+    )
+
+
+def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, Mapping[str, Any]]:
+    """Return the manifests that finished runs name, read from their folders; equal ones are read once."""
+    manifests: dict[str, Mapping[str, Any]] = {}
+    for run in (run for _, runs in finished for run in runs):
+        if run.manifest is not None and run.manifest not in manifests:
+            found = read_manifest(directory.path / run.directory)
+            manifests[run.manifest] = found[1] if found else {}
+    return manifests
+
+
+def _case_result(case: Case, runs: Sequence[RunResult], against_one: Speedup | None) -> CaseResult:
+    bad = next((run for run in runs if run.outcome is not Outcome.OK), None)
+    if any(run.outcome is Outcome.OK for run in runs):
+        outcome, reason = Outcome.OK, None
+    elif bad is not None:
+        outcome, reason = bad.outcome, bad.reason
+    else:
+        outcome, reason = Outcome.SKIPPED, "not run yet"
+    return CaseResult(
+        id=case.id,
+        case=case,
+        outcome=outcome,
+        reason=reason,
+        estimate=estimate(_throughputs(runs)),
+        speedup=against_one,
+        runs=tuple(runs),
+    )
+
+
+def _throughputs(runs: Sequence[RunResult]) -> list[float]:
+    """Return what is pooled: the runs that the machine did not spoil, or, where it spoiled all of them, those."""
+    sound = [run.measurement.throughput for run in runs if run.measurement is not None and not run.spoiled]
+    return sound or [run.measurement.throughput for run in runs if run.measurement is not None]
+
+
+def _speedup(case: Case, throughputs: Mapping[str, Sequence[float]]) -> Speedup | None:
+    one = case.varied(nodes=1, devices_per_node=1)
+    return speedup(case.id, case.world_size, throughputs, one.id if one.id in throughputs else None)
+
+
+def summaries_of(case: Case, folder: Path, events: RunEvents) -> tuple[TelemetrySummary, ...]:
+    """Summarise the samples of each node that were taken in its own measured window; see ``_window``."""
+    found = []
+    for node in range(case.nodes):
+        path = folder / name_on(TELEMETRY, node)
+        if not path.exists():
+            continue
+        window = _window(case, events, node)
+        summary = summarise(path, window).model_copy(update={"node": node})
+        if window is None or summary.samples:
+            found.append(summary)
+    return tuple(found)
+
+
+def _window(case: Case, events: RunEvents, node: int) -> tuple[float, float] | None:
+    """Return the measured window of a node, in Unix time by that node's clock; None for a run without one.
+
+    It is that of the node's first rank, where rank 0 keeps each rank's, and rank 0's own elsewhere.
+    """
+    said, first = events.summary, node * case.devices_per_node
+    began, length = said.get("window_at"), said.get("window_s")
+    starts, lengths = said.get("rank_windows_at"), said.get("rank_windows_s")
+    if all(isinstance(of_ranks, list) and first < len(of_ranks) for of_ranks in (starts, lengths)):
+        began, length = starts[first], lengths[first]  # type: ignore[index]
+    if not isinstance(began, int | float) or not isinstance(length, int | float):
+        return None
+    return began, began + length
+
+
+def read_manifest(folder: Path) -> tuple[str, Mapping[str, Any]] | None:
+    """Return a run's manifest behind the key that it goes by in the results, its fingerprint; None without one."""
+    manifest = manifest_in(folder)
+    return None if manifest is None else (fingerprint(manifest), manifest.model_dump(mode="json"))
+
+
+def manifest_in(folder: Path) -> Manifest | None:
+    """Return the manifest that a run's folder holds; None where there is none, or none that can be read."""
+    try:
+        return Manifest.model_validate_json((folder / MANIFEST).read_bytes())
+    except (OSError, ValueError):
+        return None
+
+
+def measure_run(case: Case, card: Card, folder: Path, events: RunEvents) -> Measurement:
+    """Return the measurement of a finished run of ``case`` in ``folder``.
+
+    Raises ``NotMeasurable``, with the reason, when what the run left is no measurement.
+    """
+    return measure_events(events) if card.log_format == OWN_FORMAT else _measure_log(case, card, folder / LOG)
+
+
+def _measure_log(case: Case, card: Card, log: Path) -> Measurement:
+    """Measure another program's log by the card's rule, told what the case knows and the log may not say."""
+    batch = case.batch_per_device if isinstance(case.batch_per_device, int) else None
+    read = read_log(log, Facts(nodes=case.nodes, gpus=case.world_size, batch_per_device=batch))
+    if read.format is None:
+        raise NotMeasurable(
+            f"{log.name} is {read.status.value}: no log of the card's format '{card.log_format}'"
+        )
+    if read.format != card.log_format:
+        raise NotMeasurable(f"{log.name} is of format '{read.format}', and the card says '{card.log_format}'")
+    result = measure_log(read, find_rule(card.rule) if card.rule else None)
+    problems = (*read.problems, *result.problems)
+    if result.value is None or result.status is not Status.OK:
+        reasons = "; ".join(problem.message for problem in problems) or result.status.value
+        raise NotMeasurable(f"{log.name} gives no number by the rule '{result.rule}': {reasons}")
+    return Measurement(
+        unit=read.unit or card.counted_in,
+        rule=result.rule,
+        throughput=result.value,
+        samples=None,
+        window_s=None,
+        measured_steps=result.used,
+        warmup_steps=result.skipped,
+        first_step_s=None,
+        compile_s=None,
+        step_times=None,
+        data_wait=None,
+        peak_memory_bytes=(),
+        final_loss=None,
+        steadiness=Steadiness(steady=None, settled_after=None, bias=None),
+        suspicions=tuple(
+            Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
+            for problem in problems
+            if problem.severity is Severity.DOUBT
+        ),
+    )
+
+
+def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> Results:
+    """Return a result directory's results as its runs tell them; a case without a run is there too, as not run."""
+    workloads = load_workloads(Path(card) for card in suite.cards)
+    finished = [
+        (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
+        for case in suite.cases
+    ]
+    return collect(
+        suite, finished, read_manifests(directory, finished), command, kept_certificates(directory.path)
+    )
+
+
+def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
+    """Return the results of one campaign in a database, and the directory that its runs were kept in.
+
+    ``address`` is a SQLite file or one of SQLAlchemy's URLs; ``campaign`` is a number, a suite's name or a directory,
+    and may be None when there is one campaign only. Raises ``InputError`` when no database or not exactly one campaign
+    is meant; no database is made.
+    """
+    if "://" not in address and not Path(address).is_file():
+        raise InputError(f"{address}: neither a result directory nor a database of runs")
+    store = existing_store(address)
+    try:
+        campaigns = store.campaigns()
+        meant = [one for one in campaigns if campaign in (None, str(one.id), one.suite, one.directory)]
+        if len(meant) != 1:
+            there = ", ".join(f"{one.id}: {one.suite} in {one.directory}" for one in campaigns) or "nothing"
+            raise InputError(
+                f"{len(meant)} campaigns are meant; choose one by --campaign (there is: {there})"
+            )
+        stored = store.runs_of(meant[0])
+    finally:
+        store.close()
+    suite = parse_suite(stored.suite_yaml, f"suite '{meant[0].suite}' of the database")
+    finished = [(case, stored.runs.get(case.id, ())) for case in suite.cases]
+    folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
+    command = f"trainmark run {suite.name}.yaml --out {folder}"
+    # A database of an earlier version has none; its directory may.
+    shown = stored.certificates or kept_certificates(folder)
+    return collect(suite, finished, stored.manifests, command, shown), folder

@@ -1,0 +1,204 @@
+"""Programs out of git repositories: one commit fetched into a cache, and a proven working tree of it for each run.
+
+What is proven: every file of the tree, hashed anew, gives the tree that the commit names, and the commit's own bytes
+give its name. So neither a damaged cache nor a changed one can pass for the commit. Git's hooks, filters and
+conversions of line ends are off: the bytes are the repository's.
+"""
+
+import fcntl
+import hashlib
+import shlex
+import shutil
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark.errors import TrainmarkError
+from trainmark.execution.runner import Said, ask
+from trainmark.node import Host
+from trainmark.suite import Limits
+from trainmark.words.outcome import Outcome
+from trainmark.words.plan import Checkout, Command
+
+_SAFE = (
+    *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.autocrlf=false"),
+    *(
+        "-c",
+        "core.symlinks=true",
+        "-c",
+        "core.fileMode=true",
+        "-c",
+        "gc.auto=0",
+        "-c",
+        "maintenance.auto=false",
+    ),
+    # A server that sends nothing for a minute will not send the rest either.
+    *("-c", "http.lowSpeedLimit=1000", "-c", "http.lowSpeedTime=60"),
+)
+_RAW = "* -text -eol -filter -ident -working-tree-encoding\n"
+"""For ``info/attributes``, which goes before the repository's own ``.gitattributes``."""
+
+_ELSEWHERE = (
+    *("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_OBJECT_DIRECTORY", "GIT_COMMON_DIR", "GIT_CONFIG"),
+    *(
+        "GIT_ALTERNATE_OBJECT_DIRECTORIES",
+        "GIT_NAMESPACE",
+        "GIT_PREFIX",
+        "GIT_SHALLOW_FILE",
+        "GIT_GRAFT_FILE",
+    ),
+)
+"""Variables by which a caller's git (a hook's, say) would have us work in another repository."""
+
+_VARIABLES = {
+    "GIT_ALLOW_PROTOCOL": "https:ssh:file",
+    "GIT_TERMINAL_PROMPT": "0",
+    "GIT_NO_REPLACE_OBJECTS": "1",
+    "GIT_LFS_SKIP_SMUDGE": "1",
+    "LC_ALL": "C",
+}
+
+
+class SourceError(TrainmarkError):
+    """The program of a commit cannot be had; the message says why, and ``outcome`` what that is for a run."""
+
+    def __init__(self, message: str, outcome: Outcome = Outcome.FAILED) -> None:
+        super().__init__(message)
+        self.outcome = outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Git:
+    """How git is run: on which host, within which limits, and under whose mark."""
+
+    host: Host
+    limits: Limits
+    mark: str
+
+    def run(self, words: Sequence[str], variables: Mapping[str, str] | None = None) -> Said:
+        """Run a command of git's, with hooks, filters and the caller's own repository out of the way.
+
+        Raises ``SourceError`` when a limit ends it.
+        """
+        git, *rest = words
+        command = Command(0, (git, *_SAFE, *rest), _VARIABLES | dict(variables or {}), _ELSEWHERE)
+        said = ask(self.host, command, self.limits, self.mark)
+        if said.stopped is not None:
+            raise SourceError(f"{shlex.join(words)}: {said.stopped[1]}", said.stopped[0])
+        return said
+
+    def must(self, words: Sequence[str], trouble: str) -> None:
+        """Run a command of git's; raise ``SourceError`` with ``trouble`` and git's own words when it fails."""
+        said = self.run(words)
+        if said.code != 0:
+            raise SourceError(f"{trouble}: {_complaint(said)}")
+
+
+def fetch(checkout: Checkout, git: Git) -> None:
+    """Bring the commit into the cache, unless it is there; raise ``SourceError`` when it cannot be had."""
+    if shutil.which("git") is None:
+        raise SourceError(
+            f"git was not found on this machine, and the program is in {checkout.url}", Outcome.UNSUPPORTED
+        )
+    with _guarded(checkout.cache):
+        initialise, bring = checkout.cached()
+        git.must(initialise, "its cache cannot be made")
+        _write_attributes(checkout.cache)
+        if is_cached(checkout, git):
+            return
+        done = git.run(bring)
+        if done.code == 0 and is_cached(checkout, git):
+            return
+    said = _complaint(done)
+    if done.code == 0 or "not our ref" in said:
+        raise SourceError(f"{checkout.url} has no commit {checkout.commit}")
+    raise SourceError(f"{checkout.url} cannot be fetched: {said}")
+
+
+def is_cached(checkout: Checkout, git: Git) -> bool:
+    """Tell whether the commit is in the cache."""
+    question = ("cat-file", "-e", f"{checkout.commit}^{{commit}}")
+    found = shutil.which("git") and checkout.cache.is_dir()
+    return bool(found) and git.run(("git", "--git-dir", str(checkout.cache), *question)).code == 0
+
+
+def check_out(checkout: Checkout, folder: str, git: Git) -> str:
+    """Make the working tree of a commit that is in the cache, and prove it; return the name of git's tree.
+
+    ``folder`` is where the program must stand in it. Raises ``SourceError``; then no tree is left.
+    """
+    discard(checkout, git)
+    try:
+        with _guarded(checkout.cache):
+            git.must(
+                checkout.made(),
+                f"no working tree can be made of {checkout.cache} (if it is damaged, remove it)",
+            )
+            tree = _proven(checkout, git)
+        if not (checkout.tree / folder).is_dir():
+            raise SourceError(f"{checkout.url} has no folder '{folder}' at {checkout.commit}")
+    except BaseException:
+        discard(checkout, git)
+        raise
+    return tree
+
+
+def discard(checkout: Checkout, git: Git) -> None:
+    """Remove a working tree, whatever is left of it."""
+    shutil.rmtree(checkout.tree, ignore_errors=True)
+    if checkout.cache.is_dir():
+        with suppress(SourceError):
+            git.run(("git", "--git-dir", str(checkout.cache), "worktree", "prune"))
+
+
+def _proven(checkout: Checkout, git: Git) -> str:
+    changed = SourceError(
+        f"{checkout.cache}: what it holds is not commit {checkout.commit}; it was changed: remove it"
+    )
+    said = git.run(("git", "--git-dir", str(checkout.cache), "cat-file", "commit", checkout.commit)).out
+    if hashlib.sha1(b"commit %d\0" % len(said) + said, usedforsecurity=False).hexdigest() != checkout.commit:
+        raise changed
+    wanted = said.split(b"\n", 1)[0].decode().removeprefix("tree ")
+    inside = ("git", "-C", str(checkout.tree))
+    head = git.run((*inside, "rev-parse", "HEAD")).out.decode().strip()
+    # An index without the times of the files, so that git reads and hashes every one of them.
+    index = checkout.tree.with_name(f".{checkout.tree.name}.index")
+    try:
+        fresh = {"GIT_INDEX_FILE": str(index.absolute())}
+        for words in (("read-tree", "HEAD"), ("add", "--all", "--force", ".")):
+            if git.run((*inside, *words), fresh).code != 0:
+                raise changed
+        found = git.run((*inside, "write-tree"), fresh).out.decode().strip()
+    finally:
+        index.unlink(missing_ok=True)
+    if (head, found) != (checkout.commit, wanted):
+        raise changed
+    return found
+
+
+def _write_attributes(cache: Path) -> None:
+    attributes = cache / "info" / "attributes"
+    attributes.parent.mkdir(exist_ok=True)
+    attributes.write_text(_RAW, encoding="utf-8")
+
+
+def _complaint(done: Said) -> str:
+    """Return the line in which git says what is wrong; hints and counts follow it."""
+    lines = [line.strip() for line in done.err.decode(errors="replace").splitlines() if line.strip()]
+    fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]
+    return (fatal or lines or [f"git ended with exit code {done.code}"])[0]
+
+
+@contextmanager
+def _guarded(cache: Path) -> Iterator[None]:
+    """Hold the cache, so that two trainmarks do not fetch into it at once."""
+    guard = cache.with_name(f".{cache.name}.guard")
+    try:
+        guard.parent.mkdir(parents=True, exist_ok=True)
+        file = guard.open("a")
+    except OSError as error:
+        raise SourceError(f"{guard.parent}: cannot be written: {error.strerror}") from None
+    with file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        yield

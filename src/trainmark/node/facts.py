@@ -1,0 +1,272 @@
+"""What this node is, read from /proc, /sys and /etc, as a manifest holds it."""
+
+import os
+import platform
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from trainmark import __version__
+from trainmark.node.accelerators import Nvml, open_nvml, read_accelerators
+from trainmark.node.git import read_git
+from trainmark.words.manifest import (
+    ContainerFacts,
+    CpuFacts,
+    FrameworkVersions,
+    HostFacts,
+    Manifest,
+    MemoryFacts,
+    Node,
+    OsFacts,
+    VirtualisationFacts,
+)
+
+_FLAGS = (
+    "sse4_2", "avx", "f16c", "fma", "avx2", "avx_vnni", "avx512f", "avx512bw", "avx512vl", "avx512_vnni",
+    "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16", "asimd", "asimddp",
+    "asimdhp", "fphp", "i8mm", "bf16", "sve", "sve2", "svebf16",
+)  # fmt: skip
+"""Vector extensions that CPU kernels of the frameworks choose their code by (x86-64, then Arm)."""
+
+_UNLIMITED_V1 = 1 << 60
+"""Control groups of version 1 write "no memory limit" as the largest multiple of the page size."""
+
+
+@dataclass(frozen=True, slots=True)
+class Roots:
+    """Where a node's trees are: the live ones by default, recorded ones in tests."""
+
+    proc: Path = Path("/proc")
+    sys: Path = Path("/sys")
+    etc: Path = Path("/etc")
+    top: Path = Path("/")
+
+
+def read_host(roots: Roots, environ: Mapping[str, str], machine: str | None = None) -> HostFacts:
+    """Return all that the trees and the environment variables say about the node."""
+    return HostFacts(
+        hostname=_text(roots.proc / "sys/kernel/hostname"),
+        os=OsFacts(_os_name(roots.etc), _text(roots.proc / "sys/kernel/osrelease"), machine),
+        cpu=read_cpu(roots.proc, roots.sys),
+        memory=read_memory(roots.proc, roots.sys),
+        container=read_container(roots, environ),
+        virtualisation=read_virtualisation(roots.proc, roots.sys),
+        variables=allowed_variables(environ),
+    )
+
+
+def read_cpu(proc: Path, sys: Path) -> CpuFacts:
+    """Return the processors: ``/proc/cpuinfo`` for what they are, ``/sys/devices/system`` for how many."""
+    info = _cpuinfo(proc)
+    flags = set((info.get("flags") or info.get("Features") or "").split())
+    cpus = [path for path in (sys / "devices/system/cpu").glob("cpu[0-9]*") if (path / "topology").is_dir()]
+    packages = {_text(cpu / "topology/physical_package_id") for cpu in cpus}
+    cores = {(_text(cpu / "topology/physical_package_id"), _text(cpu / "topology/core_id")) for cpu in cpus}
+    governors = sorted({text for cpu in cpus if (text := _text(cpu / "cpufreq/scaling_governor"))})
+    speeds = [int(text) for cpu in cpus if (text := _text(cpu / "cpufreq/cpuinfo_max_freq"))]
+    nodes = list((sys / "devices/system/node").glob("node[0-9]*"))
+    return CpuFacts(
+        model=info.get("model name"),
+        sockets=len(packages) or None,
+        cores=len(cores) or None,
+        threads=len(cpus) or None,
+        flags=tuple(flag for flag in _FLAGS if flag in flags),
+        numa_nodes=len(nodes) or None,
+        max_mhz=max(speeds) // 1000 if speeds else None,
+        governor=",".join(governors) or None,
+        quota_cpus=_cpu_quota(proc, sys),
+        allowed=_keyed(proc / "self/status").get("Cpus_allowed_list"),
+    )
+
+
+def read_memory(proc: Path, sys: Path) -> MemoryFacts:
+    """Return the memory of the node and the limit put on this process, in bytes."""
+    total = _keyed(proc / "meminfo").get("MemTotal", "").split()
+    limits = [
+        int(text)
+        for folder, version in _control_groups(proc, sys, "memory")
+        if (text := _text(folder / ("memory.max" if version == 2 else "memory.limit_in_bytes")))
+        and text.isdigit()
+    ]
+    limit = min(limits, default=_UNLIMITED_V1)
+    return MemoryFacts(int(total[0]) * 1024 if total else None, limit if limit < _UNLIMITED_V1 else None)
+
+
+def read_container(roots: Roots, environ: Mapping[str, str]) -> ContainerFacts | None:
+    """Return the container around this process, by the marks that the engines leave; None without one."""
+    for name in ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"):
+        if image := environ.get(name):
+            return ContainerFacts("singularity", Path(image).name)
+    if (roots.top / ".singularity.d").is_dir():
+        return ContainerFacts("singularity")
+    podman = roots.top / "run/.containerenv"
+    if podman.exists():
+        return ContainerFacts("podman", _keyed(podman, separator="=").get("image", "").strip('"') or None)
+    groups = _text(roots.proc / "1/cgroup") or ""
+    secrets = roots.top / "var/run/secrets/kubernetes.io"
+    if "KUBERNETES_SERVICE_HOST" in environ or "kubepods" in groups or secrets.is_dir():
+        return ContainerFacts("kubernetes")
+    if (roots.top / ".dockerenv").exists() or "docker" in groups:
+        return ContainerFacts("docker")
+    return ContainerFacts("lxc") if "/lxc/" in groups else None
+
+
+def read_virtualisation(proc: Path, sys: Path) -> VirtualisationFacts:
+    """Return whether a hypervisor shows itself in the CPU's flags (x86-64 only), and the DMI names of the machine."""
+    flags = _cpuinfo(proc).get("flags")
+    dmi = sys / "class/dmi/id"
+    return VirtualisationFacts(
+        hypervisor=None if flags is None else "hypervisor" in flags.split(),
+        vendor=_text(dmi / "sys_vendor"),
+        product=_text(dmi / "product_name"),
+    )
+
+
+def _os_name(etc: Path) -> str | None:
+    return _keyed(etc / "os-release", separator="=").get("PRETTY_NAME", "").strip('"') or None
+
+
+def _cpu_quota(proc: Path, sys: Path) -> float | None:
+    quotas = []
+    for folder, version in _control_groups(proc, sys, "cpu"):
+        if version == 2:
+            words = (_text(folder / "cpu.max") or "").split()
+        else:
+            words = [_text(folder / "cpu.cfs_quota_us") or "", _text(folder / "cpu.cfs_period_us") or ""]
+        if len(words) == 2 and all(word.isdigit() for word in words) and int(words[1]):
+            quotas.append(int(words[0]) / int(words[1]))
+    return min(quotas, default=None)
+
+
+def _control_groups(proc: Path, sys: Path, controller: str) -> Iterable[tuple[Path, int]]:
+    """Yield the folders of this process' control group and of all above it, with the version (1 or 2).
+
+    Inside a container the path in ``/proc/self/cgroup`` may not exist below the mount: what is there counts.
+    """
+    for line in (_text(proc / "self/cgroup") or "").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers == "":
+            mount, version = sys / "fs/cgroup", 2
+        elif controller in controllers.split(","):
+            mount, version = sys / "fs/cgroup" / controller, 1
+        else:
+            continue
+        folder = mount / path.lstrip("/")
+        while True:
+            if folder.is_dir():
+                yield folder, version
+            if folder == mount:
+                break
+            folder = folder.parent
+
+
+def _cpuinfo(proc: Path) -> dict[str, str]:
+    first = (_text(proc / "cpuinfo") or "").split("\n\n")[0]
+    return {
+        key.strip(): value.strip() for key, _, value in (line.partition(":") for line in first.splitlines())
+    }
+
+
+def _keyed(path: Path, separator: str = ":") -> dict[str, str]:
+    lines = (_text(path) or "").splitlines()
+    return {key.strip(): value.strip() for key, _, value in (line.partition(separator) for line in lines)}
+
+
+def _text(path: Path) -> str | None:
+    """Return a small file's text without blanks around it; None when it cannot be read or is empty."""
+    try:
+        return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\n") or None
+    except OSError:
+        return None
+
+
+_NAMES = (
+    "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_LAUNCH_BLOCKING", "CUDA_DEVICE_MAX_CONNECTIONS",
+    "CUDA_MODULE_LOADING", "CUDA_CACHE_DISABLE", "CUDA_VERSION", "CUBLAS_WORKSPACE_CONFIG",
+    "NVIDIA_VISIBLE_DEVICES", "NVIDIA_TF32_OVERRIDE", "NVIDIA_PYTORCH_VERSION", "NVIDIA_TENSORFLOW_VERSION",
+    "NVIDIA_MXNET_VERSION", "NVIDIA_BUILD_ID", "CUDNN_VERSION", "NCCL_VERSION", "TF32_OVERRIDE", "TF_XLA_FLAGS",
+    "TF_ENABLE_ONEDNN_OPTS", "TF_CUDNN_DETERMINISTIC", "TF_GPU_THREAD_MODE", "TF_GPU_THREAD_COUNT",
+    "TF_FORCE_GPU_ALLOW_GROWTH", "TF_ENABLE_AUTO_MIXED_PRECISION", "TF_AUTOTUNE_THRESHOLD", "XLA_FLAGS",
+    "XLA_PYTHON_CLIENT_PREALLOCATE", "XLA_PYTHON_CLIENT_MEM_FRACTION", "JAX_PLATFORMS", "JAX_ENABLE_X64",
+    "LD_PRELOAD", "MALLOC_CONF", "MALLOC_ARENA_MAX", "MALLOC_TRIM_THRESHOLD_", "OPENBLAS_NUM_THREADS",
+    "NUMEXPR_NUM_THREADS", "PYTHONHASHSEED", "PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF", "WORLD_SIZE",
+    "LOCAL_WORLD_SIZE", "MKLDNN_VERBOSE", "MS_WORKER_NUM", "MS_SCHED_HOST", "MS_SCHED_PORT", "GLOG_v",
+    "GLOG_minloglevel", "TF_CPP_MIN_LOG_LEVEL", "KERAS_BACKEND", "PJRT_NPROC",
+)  # fmt: skip
+
+_PREFIXES = (
+    "OMP_", "GOMP_", "KMP_", "MKL_", "DNNL_", "ONEDNN_", "NCCL_", "GLOO_", "UCX_", "TORCH_", "TORCHINDUCTOR_",
+    "TORCHDYNAMO_", "MXNET_", "FLAGS_", "HOROVOD_", "DALI_", "OMPI_MCA_",
+)  # fmt: skip
+
+_SECRET = re.compile(r"TOKEN|SECRET|PASS|KEY|CREDENTIAL|AUTH|COOKIE", re.IGNORECASE)
+_USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
+
+
+def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that change how a framework runs, by name.
+
+    Left out although on the list: names that sound like a secret (a key, a token). Credentials in an address
+    within a value are cut out.
+    """
+    return {
+        name: _USERINFO.sub("", value)
+        for name, value in sorted(environ.items())
+        if (name in _NAMES or name.startswith(_PREFIXES)) and not _SECRET.search(name)
+    }
+
+
+def collect(
+    framework: FrameworkVersions | None,
+    *,
+    environ: Mapping[str, str] | None = None,
+    environment_lock: str | None = None,
+    git_dir: Path | None = None,
+) -> Manifest:
+    """Return the manifest of this node alone, now.
+
+    ``framework`` comes from ``describe`` (None when no framework is concerned); ``environ`` is what the run's
+    processes are given (this process' own by default); ``git_dir`` is the tree whose state is to be kept.
+    """
+    with open_nvml() as nvml:
+        node = collect_node(
+            framework,
+            roots=Roots(),
+            environ=os.environ if environ is None else environ,
+            nvml=nvml,
+            now=datetime.now(UTC),
+            environment_lock=environment_lock,
+            git_dir=git_dir,
+        )
+    return Manifest(nodes=(node,))
+
+
+def collect_node(
+    framework: FrameworkVersions | None,
+    *,
+    roots: Roots,
+    environ: Mapping[str, str],
+    nvml: Nvml | None,
+    now: datetime,
+    environment_lock: str | None = None,
+    git_dir: Path | None = None,
+) -> Node:
+    """Return the facts of a node out of its trees (``roots``), its variables and its NVML."""
+    host = read_host(roots, environ, platform.machine())
+    return Node(
+        hostname=host.hostname,
+        collected=now,
+        os=host.os,
+        cpu=host.cpu,
+        memory=host.memory,
+        accelerators=read_accelerators(nvml),
+        virtualisation=host.virtualisation,
+        container=host.container,
+        framework=framework,
+        environment_lock=environment_lock,
+        git=None if git_dir is None else read_git(git_dir),
+        variables=host.variables,
+        trainmark=__version__,
+    )

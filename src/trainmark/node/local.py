@@ -1,0 +1,235 @@
+"""The host that trainmark itself runs on: its jobs are child processes, bound to our life and found by their mark."""
+
+import json
+import os
+import pickletools
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark.errors import TrainmarkError
+from trainmark.files import to_json, write_atomically
+from trainmark.node.accelerators import open_nvml
+from trainmark.node.facts import collect
+from trainmark.node.host import Job, JobEnd, Look
+from trainmark.node.machine import ports_are_free, this_machine
+from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes
+from trainmark.node.telemetry import Telemetry
+from trainmark.words.manifest import FrameworkVersions, Node
+from trainmark.words.plan import Command, Machine
+
+TAIL_BYTES = 64 * 1024
+SPAWN_ERROR = "torch-spawn-error.{}"
+"""In a job's folder: what a rank of ``torch.multiprocessing.spawn`` wrote of its end, as text."""
+
+_STUB = Path(__file__).with_name("stub.py")
+_RANKS = Path(__file__).with_name("ranks.py")
+_PYTHON = (sys.executable, "-I", "-S")
+_SPAWN_FILES = "pytorch-errorfile-*.pickle"
+_STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"})
+
+
+@dataclass(frozen=True, slots=True)
+class _Started:
+    job: Job
+    process: "subprocess.Popen[bytes]"
+    telemetry: ExitStack
+    at: float
+    oom_kills: int
+
+
+class LocalHost:
+    """This machine. With a ``folder`` of its own, the folders of runs lie below it, as on a host of its own.
+
+    ``machine`` is what it has; it is asked when that is not given.
+    """
+
+    def __init__(
+        self,
+        name: str = "localhost",
+        address: str = "127.0.0.1",
+        folder: Path | None = None,
+        machine: Machine | None = None,
+    ) -> None:
+        self.name, self.address, self.folder = name, address, folder
+        self._machine = machine
+        self._jobs: dict[int, _Started] = {}
+
+    def machine(self) -> Machine:
+        """Return this machine's cores, GPUs and OpenMPI."""
+        return self._machine or this_machine()
+
+    def facts(
+        self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
+    ) -> Node:
+        """Return what a manifest holds about this machine."""
+        (node,) = collect(framework, environment_lock=environment_lock, git_dir=git_dir).nodes
+        return node
+
+    def has_free_ports(self, first: int, count: int) -> bool:
+        """Tell whether nobody listens on these ports."""
+        return ports_are_free(first, count)
+
+    def has(self, path: Path) -> bool:
+        """Tell whether a file or folder is there."""
+        return path.exists()
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Write a file in one piece, its folder with it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(path, content)
+
+    def get(self, folder: Path, into: Path) -> None:
+        """Copy a folder's files."""
+        shutil.copytree(folder, into, dirs_exist_ok=True, symlinks=True)
+
+    def start(self, job: Job) -> int:
+        """Start a job; see ``Host``. Raises ``TrainmarkError`` when its log cannot be opened."""
+        job.directory.mkdir(parents=True, exist_ok=True)
+        words, environment = self._starting(job)
+        try:
+            log = job.log.open("wb", buffering=0)
+        except OSError as error:
+            raise TrainmarkError(f"{job.log}: cannot be written: {error.strerror}") from None
+        oom_kills, at = kernel_oom_kills(), time.time()
+        with ExitStack() as opened, ExitStack() as telemetry:
+            opened.enter_context(log)
+            log.write(job.heading)
+            errors = subprocess.STDOUT if job.errors is None else opened.enter_context(job.errors.open("wb"))
+            nvml = telemetry.enter_context(open_nvml()) if job.telemetry else None
+            process = subprocess.Popen(
+                words,
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=errors,
+                env=environment | {MARK: job.mark},
+                cwd=job.directory,
+                start_new_session=True,
+            )
+            if job.telemetry is not None:
+                telemetry.enter_context(Telemetry(job.telemetry, process.pid, nvml=nvml))
+            self._jobs[process.pid] = _Started(job, process, telemetry.pop_all(), at, oom_kills)
+        return process.pid
+
+    def wait(self, pid: int, timeout_s: float) -> int | None:
+        """Wait for a job, not longer than that; return its exit code, or None while it goes on."""
+        with suppress(subprocess.TimeoutExpired):
+            return self._jobs[pid].process.wait(timeout_s)
+        return None
+
+    def look(self, pid: int) -> Look:
+        """Return how a job is doing."""
+        job = self._jobs[pid].job
+        files = (job.log, *job.signs, *((job.errors,) if job.errors else ()))
+        return Look(sum(map(_size, files)), read_tail(job.log), private_bytes(pid) if job.memory else 0)
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to the processes of a job's session."""
+        with suppress(ProcessLookupError):
+            os.killpg(pid, number)
+
+    def kill(self, mark: str, pid: int | None = None) -> int:
+        """End every process that carries the mark, and the whole tree of a job; return how many there were."""
+        return end_all(mark, pid)
+
+    def reap(self, pid: int) -> JobEnd:
+        """Return how a job ended, once its telemetry is whole."""
+        started = self._jobs.pop(pid)
+        code = started.process.wait()
+        started.telemetry.close()
+        if code != 0:
+            _keep_spawn_errors(started.job, started.at)
+        return JobEnd(code, kernel_oom_kills() - started.oom_kills)
+
+    def _starting(self, job: Job) -> tuple[tuple[str, ...], dict[str, str]]:
+        bounds = (str(os.getpid()), str(job.memory or 0))
+        if len(job.commands) == 1:
+            (command,) = job.commands
+            words = (*_PYTHON, str(_STUB), *bounds, *command.words)
+            return words, _without(os.environ, command.without) | dict(command.variables)
+        # Absolute, because it is read by a process whose working directory is the run's folder.
+        ranks = job.directory.resolve() / f"ranks{job.log.stem.removeprefix('train')}.json"
+        self.put(ranks, to_json([_described(command) for command in job.commands]).encode())
+        return (*_PYTHON, str(_STUB), *bounds, *_PYTHON, str(_RANKS), str(ranks), str(_STUB)), dict(
+            os.environ
+        )
+
+
+def read_tail(path: Path) -> bytes:
+    """Return the end of a file, nothing for one that is not there."""
+    try:
+        with path.open("rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - TAIL_BYTES))
+            return file.read()
+    except (FileNotFoundError, NotADirectoryError):
+        return b""
+
+
+def _described(command: Command) -> dict[str, object]:
+    return {
+        "rank": command.rank,
+        "words": command.words,
+        "variables": dict(command.variables),
+        "without": command.without,
+    }
+
+
+def _without(base: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
+    return {name: value for name, value in base.items() if name not in names}
+
+
+def _size(path: Path) -> int:
+    try:
+        return path.stat().st_size
+    except FileNotFoundError:
+        return 0
+
+
+def _keep_spawn_errors(job: Job, since: float) -> None:
+    """Move what ranks of ``torch.multiprocessing.spawn`` wrote of their ends from the temporary folder to the job's.
+
+    PyTorch shows one rank's error, that of the first whose end it happens to see, and leaves the others in files
+    that nobody reads. A file is the job's when it is as young and speaks of the job's program.
+    """
+    paths = {word for command in job.commands for word in command.words if os.sep in word}
+    variables = {**os.environ, **job.commands[0].variables}
+    folder = Path(variables.get("TMPDIR") or tempfile.gettempdir())
+    for number, text in enumerate(_spawn_errors(folder, since, paths)):
+        with suppress(OSError):
+            (job.directory / SPAWN_ERROR.format(number)).write_text(text, encoding="utf-8", errors="replace")
+
+
+def _spawn_errors(folder: Path, since: float, paths: set[str]) -> Iterator[str]:
+    for path in sorted(folder.glob(_SPAWN_FILES)):
+        with suppress(OSError):
+            found = path.stat()
+            # Clocks of file systems are some milliseconds behind.
+            if found.st_uid != os.getuid() or found.st_mtime < since - 0.1:
+                continue
+            text = _pickled_text(path.read_bytes())
+            if any(f'File "{script}"' in text for script in paths):
+                path.unlink()
+                yield text
+
+
+def _pickled_text(data: bytes) -> str:
+    """Return the string that a pickle holds, without unpickling: a pickle is a program."""
+    with suppress(ValueError):
+        return next((str(value) for op, value, _ in pickletools.genops(data) if op.name in _STRINGS), "")
+    return ""
+
+
+def rank_codes(folder: Path) -> dict[int, int]:
+    """Return the exit codes of the ranks that ``ranks.py`` started and that ended, by rank."""
+    codes: dict[int, int] = {}
+    for path in sorted(folder.glob("ranks*.ended.json")):
+        with suppress(OSError, ValueError):
+            codes |= {int(rank): int(code) for rank, code in json.loads(path.read_text("utf-8")).items()}
+    return codes

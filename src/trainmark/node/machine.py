@@ -1,0 +1,104 @@
+"""Asking this machine what placement must know of it."""
+
+import os
+import random
+import shutil
+import socket
+import subprocess
+from collections.abc import Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+from trainmark.errors import TrainmarkError
+from trainmark.node.facts import read_cpu
+from trainmark.node.host import Host
+from trainmark.words.plan import Machine
+
+
+def this_machine() -> Machine:
+    """Return the cores that this process may use, the GPUs that NVIDIA's library reports, and if OpenMPI is here."""
+    quota = read_cpu(Path("/proc"), Path("/sys")).quota_cpus
+    cores = usable_cores(len(os.sched_getaffinity(0)), quota)
+    visible = _visible()
+    there = _gpus()
+    gpus = there if visible is None else min(there, len(visible))
+    return Machine(cores=cores, gpus=gpus, visible=visible or (), no_openmpi=_why_no_openmpi())
+
+
+def free_ports(count: int, hosts: Sequence[Host] = ()) -> int:
+    """Return the first of ``count`` ports in a row that are free here, or on all of ``hosts``.
+
+    They are below those that kernels hand out. Another program may take one of them before the ranks do; the run then
+    fails and says so.
+    """
+    for _ in range(100):
+        first = random.randrange(20_000, 32_000 - count)  # noqa: S311 (no secret)
+        if (
+            all(host.has_free_ports(first, count) for host in hosts)
+            if hosts
+            else ports_are_free(first, count)
+        ):
+            return first
+    names = ", ".join(host.name for host in hosts) or "this machine"
+    raise TrainmarkError(f"no {count} free ports in a row between 20000 and 32000 on {names}")
+
+
+def ports_are_free(first: int, count: int) -> bool:
+    """Tell whether nobody listens on ``count`` ports from ``first`` on; another program may take one afterwards."""
+    with ExitStack() as stack:
+        try:
+            for port in range(first, first + count):
+                stack.enter_context(socket.socket()).bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def usable_cores(allowed: int, quota_cpus: float | None) -> int:
+    """Return how many threads can compute at once: the allowed CPUs, or fewer under a container's quota.
+
+    More threads than the quota's CPUs are stopped in the middle of a step until the next period begins.
+    """
+    return allowed if quota_cpus is None else max(1, min(allowed, int(quota_cpus)))
+
+
+def _why_no_openmpi() -> str | None:
+    """Return why OpenMPI's mpirun cannot be used here and what to do, or None; MPICH's has other flags."""
+    way_out = "install OpenMPI (Debian: apt install openmpi-bin)"
+    if (mpirun := shutil.which("mpirun")) is None:
+        return f"mpirun was not found on this machine; {way_out}"
+    try:
+        asked = subprocess.run(
+            (mpirun, "--version"),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=False,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{mpirun} does not run ({getattr(error, 'strerror', None) or 'no answer'}); {way_out}"
+    if "Open MPI" not in asked.stdout:
+        return f"{mpirun} is not OpenMPI's; {way_out} and put it first on PATH"
+    return None
+
+
+def _visible() -> tuple[str, ...] | None:
+    """Return the GPUs that the caller lets be seen, by name; None where nothing is said of it."""
+    said = os.environ.get("CUDA_VISIBLE_DEVICES")
+    if said is None:
+        return None
+    return tuple(word.strip() for word in said.split(",") if word.strip() not in ("", "-1"))
+
+
+def _gpus() -> int:
+    import pynvml
+
+    try:
+        pynvml.nvmlInit()
+    except pynvml.NVMLError:
+        return 0
+    try:
+        return int(pynvml.nvmlDeviceGetCount())
+    finally:
+        pynvml.nvmlShutdown()

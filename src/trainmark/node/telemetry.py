@@ -1,0 +1,234 @@
+"""The sampler: a thread that writes one line of telemetry an interval while a run goes on."""
+
+import json
+import os
+import threading
+import time
+from collections.abc import Callable, Collection
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from trainmark.node.accelerators import Nvml
+from trainmark.node.usage import NodeUsage, ProcessTree, read_node
+from trainmark.words.telemetry import (
+    SCHEMA_VERSION,
+    CpuSample,
+    GpuName,
+    GpuSample,
+    Header,
+    MemorySample,
+    Sample,
+)
+
+PSS_EVERY = 30
+"""PSS makes the kernel walk page tables and hold the process' memory lock: it is taken rarely."""
+
+
+@dataclass(frozen=True, slots=True)
+class Clock:
+    """The clocks that a sampler reads, in seconds; ``own_cpu`` is the processor time of this program."""
+
+    monotonic: Callable[[], float] = time.monotonic
+    wall: Callable[[], float] = time.time
+    own_cpu: Callable[[], float] = time.process_time
+
+
+@dataclass(frozen=True, slots=True)
+class _Counters:
+    monotonic_s: float
+    node: NodeUsage
+    tree_cpu_s: float
+    own_cpu_s: float
+
+
+class Sampler:
+    """Takes samples of the node, of the process tree below ``pid``, and of the GPUs of ``nvml`` (None: of none)."""
+
+    def __init__(
+        self, pid: int, nvml: Nvml | None, clock: Clock | None = None, proc: Path = Path("/proc")
+    ) -> None:
+        self._tree = ProcessTree(pid, proc)
+        self._nvml = nvml
+        self._handles = nvml.handles() if nvml is not None else []
+        self._clock = clock or Clock()
+        self._proc = proc
+        self._pid = pid
+        self._before: _Counters | None = None
+        self._taken = 0
+
+    def header(self, interval_s: float) -> Header:
+        """Return the first line of the file."""
+        gpus = name_gpus(self._nvml, self._handles) if self._nvml is not None else ()
+        return Header(SCHEMA_VERSION, self._pid, interval_s, os.cpu_count() or 1, gpus)
+
+    def take(self) -> Sample:
+        """Return a sample of now; its shares are of the time since the one before."""
+        tree, node = self._tree.read(), read_node(self._proc)
+        now = _Counters(self._clock.monotonic(), node, tree.cpu_s, self._clock.own_cpu())
+        before, self._before = self._before, now
+        pss = self._tree.pss_bytes() if self._taken % PSS_EVERY == 0 else None
+        self._taken += 1
+        return Sample(
+            monotonic_s=now.monotonic_s,
+            wall_s=self._clock.wall(),
+            interval_s=0.0 if before is None else now.monotonic_s - before.monotonic_s,
+            processes=len(tree.pids),
+            cpu=_shares(before, now),
+            memory=MemorySample(tree.rss_bytes, pss, node.available_bytes),
+            gpus=self._sample_gpus(tree.pids),
+        )
+
+    def _sample_gpus(self, run_pids: tuple[int, ...]) -> tuple[GpuSample, ...]:
+        if self._nvml is None:
+            return ()
+        return tuple(
+            sample_gpu(self._nvml, index, handle, run_pids, self._proc)
+            for index, handle in enumerate(self._handles)
+        )
+
+
+class Telemetry:
+    """A context manager that samples into ``path`` every ``interval_s`` seconds, from its entry to its exit.
+
+    One line is written at once, one at the end. The run is never disturbed by it: a disk that is full or a /proc
+    that cannot be read ends the sampling, and ``problem`` then says why.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        pid: int,
+        *,
+        interval_s: float = 1.0,
+        nvml: Nvml | None = None,
+        clock: Clock | None = None,
+        proc: Path = Path("/proc"),
+    ) -> None:
+        self._path, self._interval_s = path, interval_s
+        self._clock = clock or Clock()
+        self._sampler = Sampler(pid, nvml, self._clock, proc)
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._work, name="trainmark-telemetry", daemon=True)
+        self.problem: str | None = None
+
+    def __enter__(self) -> "Telemetry":
+        """Start sampling."""
+        self._thread.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Take the last sample and stop; the file is whole afterwards."""
+        self._stop.set()
+        self._thread.join()
+
+    def _work(self) -> None:
+        try:
+            # Unbuffered: every line is one write, and on disk as far as any reader can see.
+            with self._path.open("wb", buffering=0) as file:
+                file.write(to_line(self._sampler.header(self._interval_s)))
+                due = self._clock.monotonic()
+                stopping = False
+                while True:
+                    file.write(to_line(self._sampler.take()))
+                    if stopping:
+                        return
+                    # Late samples are not made up for: the next one is due an interval from now.
+                    due = max(due + self._interval_s, self._clock.monotonic())
+                    stopping = self._stop.wait(due - self._clock.monotonic())
+        except (OSError, ValueError) as error:
+            self.problem = f"telemetry stopped: {error}"
+
+
+def to_line(value: Header | Sample) -> bytes:
+    """Return a header or a sample as one line of JSON."""
+    return json.dumps(asdict(value), separators=(",", ":"), allow_nan=False).encode() + b"\n"
+
+
+def _shares(before: _Counters | None, now: _Counters) -> CpuSample:
+    capacity_s = 0.0 if before is None else now.node.total_s - before.node.total_s
+    if before is None or capacity_s <= 0:
+        return CpuSample(None, None, None, None)
+
+    def share(seconds: float) -> float:
+        return round(min(max(seconds / capacity_s, 0.0), 1.0), 4)
+
+    busy_s = now.node.busy_s - before.node.busy_s
+    tree_s = max(now.tree_cpu_s - before.tree_cpu_s, 0.0)
+    own_s = now.own_cpu_s - before.own_cpu_s
+    return CpuSample(share(busy_s), share(tree_s), share(own_s), share(busy_s - tree_s - own_s))
+
+
+CLOCK_REASONS = {
+    0x001: "gpu_idle",
+    0x002: "applications_clocks_setting",
+    0x004: "sw_power_cap",
+    0x008: "hw_slowdown",
+    0x010: "sync_boost",
+    0x020: "sw_thermal_slowdown",
+    0x040: "hw_thermal_slowdown",
+    0x080: "hw_power_brake_slowdown",
+    0x100: "display_clock_setting",
+}
+"""The bits of ``nvmlClocksEventReasons`` (nvml.h), by their names there."""
+
+SLOWDOWNS = frozenset(
+    {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
+)
+"""The reasons by which a GPU is slower than its board is meant to be.
+
+``sw_power_cap`` is not one: at full load a GPU runs at its power limit, which the manifest holds.
+"""
+
+
+def decode_clock_reasons(bits: int) -> tuple[str, ...]:
+    """Return the names of the reasons set in ``bits``; a bit without a name is given as ``0x…``."""
+    return tuple(
+        CLOCK_REASONS.get(1 << bit, f"{1 << bit:#x}") for bit in range(bits.bit_length()) if bits >> bit & 1
+    )
+
+
+def name_gpus(nvml: Nvml, handles: list[Any]) -> tuple[GpuName, ...]:
+    """Return which GPU each index means."""
+    return tuple(
+        GpuName(index, nvml.text("nvmlDeviceGetUUID", handle), nvml.text("nvmlDeviceGetName", handle))
+        for index, handle in enumerate(handles)
+    )
+
+
+def sample_gpu(nvml: Nvml, index: int, handle: Any, run_pids: Collection[int], proc: Path) -> GpuSample:
+    """Return what a GPU does now; ``run_pids`` are the processes of the run."""
+    power_mw = nvml.ask("nvmlDeviceGetPowerUsage", handle)
+    rates = nvml.ask("nvmlDeviceGetUtilizationRates", handle)
+    memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
+    pids = _compute_pids(nvml, handle)
+    # NVML may give pids of another container's or the host's name space: what is not in /proc has no owner here.
+    seen = None if pids is None else [pid for pid in pids if (proc / str(pid)).exists()]
+    return GpuSample(
+        index=index,
+        sm_clock_mhz=nvml.ask("nvmlDeviceGetClockInfo", handle, nvml.constant("NVML_CLOCK_SM")),
+        memory_clock_mhz=nvml.ask("nvmlDeviceGetClockInfo", handle, nvml.constant("NVML_CLOCK_MEM")),
+        power_w=None if power_mw is None else power_mw / 1000,
+        temperature_c=nvml.ask("nvmlDeviceGetTemperature", handle, nvml.constant("NVML_TEMPERATURE_GPU")),
+        utilisation=None if rates is None else rates.gpu / 100,
+        memory_used_bytes=None if memory is None else int(memory.used),
+        clock_reasons=_clock_reasons(nvml, handle),
+        foreign_pids=None if seen is None else tuple(sorted(set(seen) - {*run_pids, os.getpid()})),
+        unseen_processes=None if pids is None or seen is None else len(pids) - len(seen),
+    )
+
+
+def _clock_reasons(nvml: Nvml, handle: Any) -> tuple[str, ...] | None:
+    bits = nvml.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+    if bits is None:
+        # The name before driver 535.
+        bits = nvml.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+    return None if bits is None else decode_clock_reasons(int(bits))
+
+
+def _compute_pids(nvml: Nvml, handle: Any) -> list[int] | None:
+    processes = nvml.ask("nvmlDeviceGetComputeRunningProcesses", handle)
+    return None if processes is None else [int(process.pid) for process in processes]

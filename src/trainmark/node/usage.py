@@ -1,0 +1,135 @@
+"""What a run's process tree and the whole node use, read from /proc without walking all of it."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class TreeUsage:
+    """Processor seconds of the tree so far (ended members counted, once waited for), resident bytes, members."""
+
+    cpu_s: float
+    rss_bytes: int
+    pids: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Stat:
+    """The fields of ``/proc/<pid>/stat`` (proc(5)) that are used here."""
+
+    cpu_ticks: int
+    started_ticks: int
+    rss_pages: int
+
+
+class ProcessTree:
+    """The processes below ``pid`` and ``pid`` itself; one that was seen once stays in it when its parent ends.
+
+    New members are looked for only when the kernel has started any process or thread since the last look (the
+    newest pid in ``/proc/loadavg``), so that a quiet step of training costs one read a process.
+    """
+
+    def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
+        self._proc = proc
+        self._started: dict[int, int | None] = {pid: None}
+        self._newest: str | None = None
+        self._ticks_per_s = os.sysconf("SC_CLK_TCK")
+        self._page_bytes = os.sysconf("SC_PAGE_SIZE")
+
+    def read(self) -> TreeUsage:
+        """Return what the tree uses now; a tree that has ended uses nothing."""
+        self._look_for_members()
+        stats = {}
+        for pid, started in list(self._started.items()):
+            stat = self._stat(pid)
+            if stat is None or started not in (None, stat.started_ticks):
+                # Gone, or its pid now belongs to a stranger.
+                del self._started[pid]
+                continue
+            self._started[pid] = stat.started_ticks
+            stats[pid] = stat
+        return TreeUsage(
+            cpu_s=sum(stat.cpu_ticks for stat in stats.values()) / self._ticks_per_s,
+            rss_bytes=sum(stat.rss_pages for stat in stats.values()) * self._page_bytes,
+            pids=tuple(stats),
+        )
+
+    def pss_bytes(self) -> int | None:
+        """Return the proportional set size of the members at the last ``read``; None if one may not be asked.
+
+        The kernel walks the page tables for it: milliseconds for a large process.
+        """
+        total = 0
+        for pid in self._started:
+            try:
+                text = (self._proc / str(pid) / "smaps_rollup").read_text()
+            except (FileNotFoundError, ProcessLookupError):
+                continue
+            except OSError:
+                return None
+            total += next((int(line.split()[1]) for line in text.splitlines() if line.startswith("Pss:")), 0)
+        return total * 1024
+
+    def _look_for_members(self) -> None:
+        newest = _text(self._proc / "loadavg").rpartition(" ")[2]
+        if newest and newest == self._newest:
+            return
+        self._newest = newest
+        waiting = list(self._started)
+        while waiting:
+            pid = waiting.pop()
+            for child in self._children(pid):
+                if child not in self._started:
+                    self._started[child] = None
+                    waiting.append(child)
+
+    def _children(self, pid: int) -> list[int]:
+        try:
+            threads = list((self._proc / str(pid) / "task").iterdir())
+        except OSError:
+            return []
+        texts = (_text(thread / "children") for thread in threads)
+        return [int(word) for text in texts for word in text.split()]
+
+    def _stat(self, pid: int) -> _Stat | None:
+        # The name in brackets may hold anything, brackets and blanks too: the fields begin after the last one.
+        fields = _text(self._proc / str(pid) / "stat").rpartition(")")[2].split()
+        if len(fields) < 22 or fields[0] in ("X", "x"):
+            return None
+        # An ended child's time moves to its parent's cutime and cstime when the parent has waited for it.
+        return _Stat(sum(int(field) for field in fields[11:15]), int(fields[19]), int(fields[21]))
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace").strip()
+    except OSError:
+        return ""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """Processor seconds since the start of the node, all CPUs together, and the memory that is still to be had."""
+
+    busy_s: float
+    total_s: float
+    available_bytes: int | None
+
+
+def read_node(proc: Path = Path("/proc")) -> NodeUsage:
+    """Return the node's counters from ``/proc/stat`` and ``/proc/meminfo`` (proc(5))."""
+    with (proc / "stat").open() as file:
+        # user nice system idle iowait irq softirq steal; guest time is within user and nice.
+        ticks = [int(word) for word in file.readline().split()[1:9]]
+    per_s = os.sysconf("SC_CLK_TCK")
+    total = sum(ticks)
+    return NodeUsage((total - ticks[3] - ticks[4]) / per_s, total / per_s, _available(proc))
+
+
+def _available(proc: Path) -> int | None:
+    with (proc / "meminfo").open() as file:
+        for line in file:
+            if line.startswith("MemAvailable:"):
+                return int(line.split()[1]) * 1024
+    return None

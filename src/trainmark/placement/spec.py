@@ -1,0 +1,120 @@
+"""What decides the plan of one run: the case, its program, where it runs, how it is measured, and its folders."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from trainmark.environment.engine import Engine
+from trainmark.suite import Case, Device, Protocol
+from trainmark.words.plan import Machine
+from trainmark.workload import Card, Image, Workload
+
+RENDEZVOUS_PORT = 29400
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """An image and the engine that starts containers of it.
+
+    ``image`` is what the engine is given: an image's name, or the file of an Apptainer image. ``user`` owns what a
+    container writes, as ``uid:gid``.
+    """
+
+    engine: Engine
+    image: str
+    description: Image
+    user: str
+
+
+@dataclass(frozen=True, slots=True)
+class Interpreter:
+    """The Python of the framework's environment.
+
+    ``variables`` are added to the process's environment; an isolated interpreter does not see the caller's
+    ``PYTHONPATH`` or user site, because its packages are all its own. With a ``container`` the interpreter is the
+    one inside.
+    """
+
+    python: Path
+    isolated: bool
+    variables: Mapping[str, str] = field(default_factory=dict)
+    container: Container | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementHost:
+    """What placement must know of a host: its name, where others reach it, what it has, where runs lie on it.
+
+    Without a ``folder`` of its own a run has the same path there as here.
+    """
+
+    machine: Machine
+    name: str = "localhost"
+    address: str = "127.0.0.1"
+    folder: Path | None = None
+
+    def directory(self, run: Path) -> Path:
+        """Return the folder of a run on this host; ``run`` is its folder here."""
+        return run if self.folder is None else self.folder.joinpath(*run.absolute().parts[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class RunSpec:
+    """Everything that decides the plan of one run of a case.
+
+    ``hosts`` are the known ones, its nodes in order. ``repeat`` counts from 1, ``directory`` is the run's folder,
+    ``data`` where its data lies. ``port`` is where the ranks meet; those after it are for the frameworks whose ranks
+    each listen on one. ``dataset`` is the folder of the whole data set of which ``data`` is the training part;
+    ``prepared`` the one for what the card's prepare steps make. ``more_words`` follow the program's own.
+    """
+
+    case: Case
+    workload: Workload
+    interpreter: Interpreter
+    hosts: tuple[PlacementHost, ...]
+    protocol: Protocol
+    repeat: int
+    directory: Path
+    data: str
+    port: int = RENDEZVOUS_PORT
+    dataset: str = "synthetic"
+    prepared: Path = Path()
+    more_words: tuple[str, ...] = ()
+
+    @property
+    def card(self) -> Card:
+        """The card of the workload."""
+        return self.workload.card
+
+    @property
+    def device(self) -> Device:
+        """What a rank computes on: never ``auto``."""
+        return device_of(self.case, self.machine(0))
+
+    def host(self, node: int) -> PlacementHost:
+        """Return the host of a node; one that is not known has a placeholder's name and is taken to be as the first."""
+        if self.case.nodes <= len(self.hosts):
+            return self.hosts[node]
+        return PlacementHost(self.machine(node), f"NODE{node}", f"NODE{node}")
+
+    def machine(self, node: int) -> Machine:
+        """Return what a node has."""
+        return self.hosts[node if node < len(self.hosts) else 0].machine
+
+    def directory_on(self, node: int) -> Path:
+        """Return the run's folder on a node."""
+        return self.host(node).directory(self.directory)
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """The addresses of the nodes; a node alone is reached at the loopback."""
+        if self.case.nodes == 1:
+            return ("127.0.0.1",)
+        return tuple(self.host(node).address for node in range(self.case.nodes))
+
+
+def device_of(case: Case, machine: Machine) -> Device:
+    """Return what a rank of the case computes on, on this machine: never ``auto``."""
+    if case.device is not Device.AUTO:
+        return case.device
+    return Device.CUDA if machine.gpus else Device.CPU

@@ -1,0 +1,100 @@
+"""What training changes, and the one function that changes it: a pure step from state and batch to the next state."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, List, Optional, Tuple
+
+import jax
+import jax.numpy as jnp
+import optax
+from flax import struct
+from flax.training.dynamic_scale import DynamicScale
+from jax.sharding import PartitionSpec as P
+
+from ..core.settings import Recipe
+from .ranks import RANKS
+
+Batch = Tuple[Any, ...]
+"""This rank's part of global arrays."""
+
+
+class TrainState(struct.PyTreeNode):
+    """Everything that a step reads and replaces; its memory is donated, so that the new one is written over it."""
+
+    step: Any
+    params: Any
+    batch_stats: Any
+    opt_state: Any
+    scale: Optional[DynamicScale]
+
+
+def optimizer(recipe: Recipe, decays: Optional[Callable[[Any], Any]] = None) -> optax.GradientTransformation:
+    """Return SGD with momentum without its learning rate: from gradients to ``v = m v + (g + d w)``.
+
+    The rate is multiplied in afterwards, so that the momentum holds none, as in torch: with a rate that changes,
+    that is another optimizer than one that keeps ``rate * gradient``. ``decays`` maps a tree of parameters to one of
+    truths; without it all of them decay.
+    """
+    return optax.chain(optax.add_decayed_weights(recipe.weight_decay, decays), optax.trace(recipe.momentum))
+
+
+def make_step(
+    loss_of: Callable[..., Any], update: optax.GradientTransformation, rates: List[float], axis: Optional[str]
+) -> Callable[[TrainState, Batch], Tuple[TrainState, Any]]:
+    """Return the training step: (state, batch) to (next state, this rank's loss).
+
+    With an ``axis`` it is one rank's part, and gradients are averaged over that axis. ``rates`` is looked up on the
+    device by the step's number, so that the host sends nothing.
+    """
+    table = jnp.asarray(rates, jnp.float32)
+
+    def step(state: TrainState, batch: Batch) -> Tuple[TrainState, Any]:
+        params = state.params
+        if axis is not None:
+            # As this rank's own: gradients with respect to shared ones would be summed over the ranks unasked.
+            params = jax.lax.pcast(params, axis, to="varying")
+        scale, finite = state.scale, None
+        if scale is None:
+            grad = jax.value_and_grad(loss_of, has_aux=True)
+            (loss, (_, changed)), gradients = grad(params, state.batch_stats, batch)
+            if axis is not None:
+                gradients = jax.lax.pmean(gradients, axis)
+        else:
+            scaled = scale.value_and_grad(loss_of, has_aux=True, axis_name=axis)
+            scale, finite, (loss, (_, changed)), gradients = scaled(params, state.batch_stats, batch)
+        direction, opt_state = update.update(gradients, state.opt_state, state.params)
+        rate = table[state.step]
+        updates = jax.tree.map(lambda v: -rate * v, direction)
+        params = optax.apply_updates(state.params, updates)
+        if finite is not None:
+            # After an overflow the step leaves weights and momentum as they were.
+            params, opt_state = jax.tree.map(
+                lambda new, old: jnp.where(finite, new, old),
+                (params, opt_state),
+                (state.params, state.opt_state),
+            )
+        return state.replace(
+            step=state.step + 1,
+            params=params,
+            batch_stats=changed["batch_stats"],
+            opt_state=opt_state,
+            scale=scale,
+        ), loss
+
+    return step
+
+
+def over_ranks(step: Callable[[TrainState, Batch], Any], mesh: Any) -> Callable[[TrainState, Batch], Any]:
+    """Return the step over all ranks' devices, each with its part of the batch and its own running statistics.
+
+    Weights are declared equal on all ranks, and JAX proves at tracing time that the step leaves them so.
+    """
+
+    def own_part(state: TrainState, batch: Batch) -> Any:
+        batch_stats = jax.tree.map(lambda s: s[0], state.batch_stats)
+        state, loss = step(state.replace(batch_stats=batch_stats), batch)
+        return state.replace(batch_stats=jax.tree.map(lambda s: s[None], state.batch_stats)), loss[None]
+
+    whole, part = P(), P(RANKS)
+    specs = TrainState(step=whole, params=whole, batch_stats=part, opt_state=whole, scale=whole)
+    return jax.shard_map(own_part, mesh=mesh, in_specs=(specs, part), out_specs=(specs, part))

@@ -1,0 +1,203 @@
+"""A rank's training in JAX, whatever it trains: one step after another, and what the run is made of."""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+
+import flax
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ..core.facts import Expected, Facts
+from ..core.feed import Feed
+from ..core.place import Place
+from ..core.settings import Settings
+from ..core.training import Training
+from ..core.window import slots_for
+from .compiling import NONE, CompileClock, check_compiler
+from .device import (
+    bound_threads,
+    choose_platform,
+    compute_threads,
+    device_name,
+    own_device,
+    peak_memory_bytes,
+    peak_memory_of,
+)
+from .marks import CompletionMarks
+from .precision import Precision, check_generation, choose_precision, loss_scale
+from .ranks import RANKS, Group, meet
+from .state import Batch, TrainState, make_step, over_ranks
+from .weights import count_parameters
+
+
+class Machine(NamedTuple):
+    """What a rank computes on, and in which types."""
+
+    platform: str
+    precision: Precision
+
+
+def choose_machine(settings: Settings, place: Place) -> Machine:
+    """Return this rank's platform and the precision.
+
+    What this worker cannot do raises ``RunError`` (unsupported): before the ranks meet, so that no rank waits for one
+    that has left. Only a GPU that is too old is seen later, because JAX may not start before the ranks have met.
+    """
+    platform = choose_platform(settings.device, place)
+    precision = choose_precision(settings.precision, platform)
+    check_compiler(settings.compiler, place.world_size)
+    return Machine(platform, precision)
+
+
+def meet_ranks(settings: Settings, place: Place, machine: Machine) -> Group:
+    """Meet the other ranks, start JAX, and return the ranks."""
+    bound_threads(settings.threads)
+    meet(place, machine.platform)
+    check_generation(settings.precision, own_device())
+    return Group(place, machine.platform)
+
+
+class JaxTraining(Training):
+    """State, step, batches and marks of one rank.
+
+    A task's subclass says by ``take_over`` how fresh weights and the loss are made; it may watch the first call of the
+    step, and look at the compiled program.
+    """
+
+    ranks: Group
+    marks: CompletionMarks
+
+    def __init__(
+        self,
+        settings: Settings,
+        group: Group,
+        precision: Precision,
+        to_batch: Callable[..., Any],
+        feed: Optional[Feed],
+    ) -> None:
+        """Fetch the first batch."""
+        super().__init__(settings, group, CompletionMarks(slots_for(settings.steps)), to_batch, feed)
+        self._precision, self._device = precision, own_device()
+
+    def take_over(
+        self,
+        weights: Callable[[], Tuple[Any, Any]],
+        loss_of: Callable[..., Any],
+        update: optax.GradientTransformation,
+    ) -> None:
+        """Make the state on the device: ``weights`` returns parameters and running statistics, and may be traced.
+
+        ``loss_of`` is as ``make_step`` takes it.
+        """
+        self._loss_of, self._update = loss_of, update
+        self._step = make_step(loss_of, update, self.rates, None if self.ranks.alone else RANKS)
+        self.state = self._fresh_state(weights)
+        self._run: Optional[Callable[[TrainState, Batch], Any]] = None
+        # The losses stay on the device until the window is over.
+        self._losses: List[Any] = []
+        # From here on: what made the weights is none of the training's compilation.
+        self._clock = CompileClock()
+
+    def watching(self) -> "AbstractContextManager[Any]":
+        """Return the context of the first call of the step, in which it is traced."""
+        return nullcontext()
+
+    def note_program(self, text: str) -> None:
+        """Take the text of the compiled step."""
+
+    def _fresh_state(self, weights: Callable[[], Tuple[Any, Any]]) -> TrainState:
+        """Return the state before the first step, made by one program, the same on every rank.
+
+        Running statistics are each rank's own, so with several ranks they have a first axis for them.
+        """
+        group, scale = self.ranks, loss_scale(self._precision, self.settings.recipe)
+
+        def fresh() -> TrainState:
+            params, batch_stats = weights()
+            if not group.alone:
+                world_size = group.place.world_size
+                batch_stats = jax.tree.map(lambda s: jnp.broadcast_to(s, (world_size, *s.shape)), batch_stats)
+            return TrainState(
+                step=jnp.zeros((), jnp.int32),
+                params=params,
+                batch_stats=batch_stats,
+                opt_state=self._update.init(params),
+                scale=scale,
+            )
+
+        placed = TrainState(group.shared, group.shared, group.split, group.shared, group.shared)
+        return jax.jit(fresh, out_shardings=None if group.alone else placed)()
+
+    def train(self, _index: int) -> None:
+        """Hand the training on the batch at hand over; its rate is looked up on the device."""
+        if self._run is None:
+            with self.watching():
+                self._run = self._prepare()
+                self.state, loss = self._run(self.state, self.batch)
+        else:
+            self.state, loss = self._run(self.state, self.batch)
+        self._losses.append(loss)
+        self.marks.hand_over(loss)
+
+    def _prepare(self) -> Callable[[TrainState, Batch], Any]:
+        """Return the step as it will be called: itself, or compiled for this very state and batch."""
+        if self.settings.compiler == NONE:
+            return self._step
+        step: Any = self._step
+        if not self.ranks.alone:
+            step = over_ranks(step, self.ranks.mesh)
+        program = jax.jit(step, donate_argnums=0).lower(self.state, self.batch).compile()
+        self.note_program(program.as_text() or "")
+        return program
+
+    def synchronize(self) -> None:
+        """Wait until all that was handed over is done."""
+        self.marks.catch_up()
+        jax.block_until_ready(self.state)
+
+    def facts(self) -> Facts:
+        """Return what the run is made of."""
+        cuda = self._device.platform != "cpu"
+        return Facts(
+            framework_version=jax.__version__,
+            device="cuda" if cuda else "cpu",
+            device_name=device_name(self._device),
+            parameters=count_parameters(self.state.params),
+            threads=compute_threads(),
+            implementation="optax",
+            loss_scaled=self._precision.scaled,
+            peak_memory_of=peak_memory_of(self._device),
+            others={
+                "flax": flax.__version__,
+                "platform_version": self._device.client.platform_version if cuda else None,
+            },
+        )
+
+    def expected(self) -> Expected:
+        """Return the precision in words."""
+        compute, weights, matmul, _ = self._precision
+        return Expected(jnp.dtype(compute).name, jnp.dtype(weights).name, matmul == "tensorfloat32")
+
+    def compile_s(self) -> Optional[float]:
+        """Return the seconds that XLA has spent compiling so far, whatever it was for."""
+        return self._clock.seconds
+
+    def compilations(self) -> int:
+        """Return how many programs XLA has compiled so far."""
+        return self._clock.programs
+
+    def own_losses(self) -> List[float]:
+        """Return the losses of this rank."""
+        return [float(np.asarray(loss.addressable_data(0)).item()) for loss in self._losses]
+
+    def peak_memory_bytes(self) -> int:
+        """Return the most memory that this rank held."""
+        return peak_memory_bytes(self._device)
+
+    def _own_weights(self) -> Any:
+        """Return parameters and running statistics as this rank has them."""
+        return self.ranks.own_whole(self.state.params), self.ranks.own_part(self.state.batch_stats)

@@ -1,0 +1,163 @@
+"""A rank's training in PyTorch, whatever it trains: one step after another, and what the run is made of."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+import torch
+from torch import nn
+
+from ..core.choices import require_version
+from ..core.facts import Expected, Facts
+from ..core.feed import Feed
+from ..core.place import Place
+from ..core.settings import Settings
+from ..core.training import Training
+from ..core.window import EventMarks, HostMarks, Marks, slots_for
+from . import weights as weights_of
+from .compilers import MODES, NONE, check_compiler, compilations, compile_model, compile_s
+from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
+from .distributed import Group
+from .gradients import check_gradients, choose_exchange
+from .precision import Precision, autocast, choose_precision, loss_scaler
+
+
+class Machine(NamedTuple):
+    """What a rank computes on, and in which types."""
+
+    device: Any
+    precision: Precision
+
+
+def choose_machine(settings: Settings, place: Place) -> Machine:
+    """Return this rank's device and the precision.
+
+    What the device or this PyTorch cannot do raises ``RunError`` (unsupported): before the ranks meet, so that no
+    rank waits for one that has left.
+    """
+    require_version("PyTorch", torch.__version__, (2, 4))
+    if settings.threads:
+        torch.set_num_threads(settings.threads)
+    device = choose_device(settings.device, place)
+    precision = choose_precision(settings.precision, device)
+    check_compiler(settings.compiler, device)
+    check_gradients(settings.gradients, precision)
+    return Machine(device, precision)
+
+
+class PyTorchTraining(Training):
+    """Model, optimizer, batches and marks of one rank.
+
+    A task's subclass builds the model and gives it to ``take_over``; it writes ``_forward``, ``named_tensors`` and what
+    only its own models have to tell.
+    """
+
+    ranks: Group
+
+    def __init__(
+        self,
+        settings: Settings,
+        place: Place,
+        machine: Machine,
+        to_batch: Callable[..., Any],
+        feed: Optional[Feed],
+    ) -> None:
+        """Meet the other ranks, fetch the first batch, and seed torch's generators."""
+        self._device, self._precision = machine
+        slots = slots_for(settings.steps)
+        marks: Marks = HostMarks(slots)
+        if self._device.type == "cuda":
+            marks = EventMarks(slots, lambda: torch.cuda.Event(enable_timing=True))
+        super().__init__(settings, Group(place, self._device), marks, to_batch, feed)
+        # The algorithm search of cuDNN happens in the first steps; shapes never change.
+        torch.backends.cudnn.benchmark = True
+        torch.manual_seed(settings.seed)
+
+    def take_over(self, model: nn.Module, optimizer: torch.optim.Optimizer, free_layout: bool) -> None:
+        """Train this model; see ``compile_model`` for ``free_layout``."""
+        settings, static_graph = self.settings, self.settings.compiler == NONE
+        self.model, self.optimizer = model, optimizer
+        self.exchange = choose_exchange(
+            settings.gradients, self.ranks, self._device, self._precision, static_graph
+        )
+        self.network = compile_model(self.exchange.wrap(model), settings.compiler, free_layout)
+        self.scaler = loss_scaler(self._precision, settings.recipe, self._device)
+        self.autocast = autocast(self._precision, self._device)
+        # The losses stay on the device, one element a step, until the window is over.
+        self._losses = torch.full((settings.steps,), float("nan"), device=self._device)
+        self._loss_of = list(self._losses.unbind())
+
+    def _forward(self) -> Tuple[Any, Any]:
+        """Return the outputs of ``self.network`` and the loss for the batch at hand, under ``self.autocast``."""
+        raise NotImplementedError
+
+    def named_tensors(self) -> Dict[str, Any]:
+        """Return the model's parameters and running statistics by the shared names."""
+        raise NotImplementedError
+
+    def train(self, index: int) -> None:
+        """Train on the batch at hand."""
+        for parameters in self.optimizer.param_groups:
+            parameters["lr"] = self.rates[index]
+        _, loss = self._forward()
+        self.scaler.scale(loss).backward()
+        self.exchange.average()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._loss_of[index].copy_(loss.detach())
+
+    def synchronize(self) -> None:
+        """Wait for the GPU; a CPU is never behind."""
+        if self._device.type == "cuda":
+            torch.cuda.synchronize(self._device)
+
+    def facts(self) -> Facts:
+        """Return what the run is made of."""
+        cuda = self._device.type == "cuda"
+        return Facts(
+            framework_version=torch.__version__,
+            device=self._device.type,
+            device_name=device_name(self._device),
+            parameters=weights_of.count_parameters(self.model),
+            threads=torch.get_num_threads(),
+            implementation="fused",
+            loss_scaled=self.scaler.is_enabled(),
+            compiler_mode=MODES[self.settings.compiler],
+            peak_memory_of=peak_memory_of(self._device),
+            others={
+                "cuda": torch.version.cuda if cuda else None,
+                "cudnn": torch.backends.cudnn.version() if cuda else None,
+                "algorithm_search": "measured" if cuda else None,
+                "gradient_exchange": self.exchange.name,
+            },
+        )
+
+    def expected(self) -> Expected:
+        """Return the precision in words."""
+        compute, weights = (str(kind).replace("torch.", "") for kind in self._precision[:2])
+        return Expected(compute, weights, self._precision.tf32)
+
+    def compile_s(self) -> Optional[float]:
+        """Return the seconds that torch.compile has spent so far."""
+        return compile_s(self.settings.compiler)
+
+    def compilations(self) -> Optional[int]:
+        """Return how many graphs torch.compile has made so far."""
+        return compilations(self.settings.compiler)
+
+    def own_losses(self) -> List[float]:
+        """Return the losses of this rank."""
+        return [float(loss) for loss in self._losses.tolist()]
+
+    def peak_memory_bytes(self) -> int:
+        """Return the most memory that this rank held."""
+        return peak_memory_bytes(self._device)
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Take over parameters and running statistics."""
+        weights_of.load(self.named_tensors(), weights)
+
+    def read_weights(self) -> Dict[str, Any]:
+        """Return parameters and running statistics."""
+        return weights_of.read(self.named_tensors())

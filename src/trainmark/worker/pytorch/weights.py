@@ -1,0 +1,28 @@
+"""Weights in and out of tensors that are told by name."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping
+
+import numpy as np
+import torch
+from torch import nn
+
+
+def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
+    """Copy numpy arrays into the tensors of the same names; their layout in memory stays."""
+    with torch.no_grad():
+        for name, tensor in tensors.items():
+            tensor.copy_(torch.from_numpy(np.ascontiguousarray(weights[name])))
+
+
+def read(tensors: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the tensors as numpy arrays in FP32, copied."""
+    return {
+        name: tensor.detach().float().cpu().contiguous().numpy().copy() for name, tensor in tensors.items()
+    }
+
+
+def count_parameters(model: nn.Module) -> int:
+    """Return the number of trainable parameters."""
+    return sum(parameter.numel() for parameter in model.parameters() if parameter.requires_grad)

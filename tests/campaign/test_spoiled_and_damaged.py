@@ -1,0 +1,174 @@
+"""Runs that their machine spoiled are repeated and kept apart; damaged files are named, set aside and made anew."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import Bench, Silent
+from trainmark.campaign import DATABASE, collect_results
+from trainmark.campaign.schedule import Attempt, Schedule, wants_another
+from trainmark.errors import InputError
+from trainmark.execution import ResultDirectory
+from trainmark.store import CaseResult
+from trainmark.suite import Outcome, Protocol
+
+THREE: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}
+UP_TO_SIX = Protocol.model_validate(
+    {"name": "adaptive", "min_repeats": 3, "max_repeats": 6, "target_half_width": 0.02, "max_case_s": 100.0}
+)
+
+
+class Hearing(Silent):
+    """An audience that remembers what it was told before the runs."""
+
+    def __init__(self) -> None:
+        self.heard: list[str] = []
+
+    def readying(self, what: str) -> None:
+        self.heard.append(what)
+
+
+def ran(throughput: float, spoiled: bool = False, duration_s: float = 1.0) -> Attempt:
+    return Attempt(Outcome.OK, throughput, duration_s, spoiled=spoiled)
+
+
+def test_a_spoiled_run_is_repeated_until_there_are_as_many_sound_ones_as_wanted() -> None:
+    sound, spoiled = ran(100.0), ran(9.9, spoiled=True)
+    assert wants_another(UP_TO_SIX, [sound, sound, spoiled])
+    assert not wants_another(UP_TO_SIX, [sound, sound, spoiled, sound]), "what was spoiled widens no interval"
+
+
+def test_spoiled_runs_are_repeated_within_the_protocols_limits_only() -> None:
+    spoiled = ran(9.9, spoiled=True)
+    assert wants_another(UP_TO_SIX, [spoiled] * 5)
+    assert not wants_another(UP_TO_SIX, [spoiled] * 6)
+    assert not wants_another(UP_TO_SIX, [ran(9.9, spoiled=True, duration_s=40.0)] * 3)
+    assert not wants_another(Protocol.model_validate("dlperf"), [spoiled] * 5)
+
+
+def test_runs_to_come_are_counted_with_those_that_replace_spoiled_ones() -> None:
+    schedule = Schedule(UP_TO_SIX, [[ran(100.0), ran(9.9, spoiled=True)], [ran(9.9, spoiled=True)] * 5])
+    assert (schedule.progress.finished, schedule.progress.at_least) == (7, 7 + 2 + 1)
+
+
+def spoil(bench: Bench, *spoiled: int) -> CaseResult:
+    """Run a case three times, and have other processes take 60 % of the cores in some runs; return its result."""
+    suite = bench.write({}, protocol=THREE)
+    bench.run()
+    for folder in bench.out.glob("runs/*/[123]"):
+        lines = folder.joinpath("telemetry.jsonl").read_text().splitlines()
+        sample = json.loads(lines[-1])
+        events = [json.loads(line[5:]) for line in (folder / "events.jsonl").read_text().splitlines()]
+        began = next(event["data"]["window_at"] for event in events if event["step"] == [])
+        other = 0.6 if int(folder.name) in spoiled else 0.0
+        sample |= {"wall_s": began + 0.01, "interval_s": 1.0}
+        sample["cpu"] = {"busy": 1.0, "tree": 1.0 - other, "own": 0.0, "other": other}
+        (folder / "telemetry.jsonl").write_text(f"{lines[0]}\n{json.dumps(sample)}\n")
+    (case,) = collect_results(suite, ResultDirectory(bench.out), "trainmark run").cases
+    return case
+
+
+def throughputs(case: CaseResult) -> list[float]:
+    return [run.measurement.throughput for run in case.runs if run.measurement]
+
+
+def test_a_spoiled_run_is_shown_and_not_pooled_with_sound_ones(bench: Bench) -> None:
+    case = spoil(bench, 2)
+    assert [run.spoiled for run in case.runs] == [False, True, False]
+    assert [doubt.code for doubt in case.runs[1].suspicions] == ["cpu-shared"]
+    first, _, third = throughputs(case)
+    assert case.estimate is not None
+    assert case.estimate.median == pytest.approx((first + third) / 2)
+
+
+def test_a_case_with_spoiled_runs_only_has_an_estimate_all_the_same(bench: Bench) -> None:
+    case = spoil(bench, 1, 2, 3)
+    assert case.estimate is not None
+    assert case.estimate.median == sorted(throughputs(case))[1]
+    assert all(run.suspicions for run in case.runs)
+
+
+def interrupted(bench: Bench) -> None:
+    """Run two cases of which one is finished in two runs."""
+    bench.write({}, {"batch_per_device": 8}, protocol={**THREE, "repeats": 2})
+    bench.run()
+
+
+@pytest.mark.parametrize("damage", [b"no database at all" * 100, "truncated"])
+def test_a_damaged_database_is_set_aside_and_made_anew_from_the_runs(
+    bench: Bench, damage: bytes | str
+) -> None:
+    interrupted(bench)
+    database = bench.out / DATABASE
+    whole = database.read_bytes()
+    database.write_bytes(damage if isinstance(damage, bytes) else whole[: len(whole) // 2])
+    audience = Hearing()
+    results = bench.run(audience, resume=True, cases=())
+    assert results.complete
+    (said,) = audience.heard
+    assert said == (
+        f"{database.resolve()}: damaged; it is made anew from the runs (kept as {DATABASE}.damaged-1)"
+    )
+    assert (bench.out / f"{DATABASE}.damaged-1").exists()
+    with closing(sqlite3.connect(database)) as connection:
+        assert len(connection.execute("SELECT case_id, repeat FROM runs").fetchall()) == 4
+
+
+def test_a_run_whose_outcome_is_damaged_counts_as_interrupted_and_is_repeated(bench: Bench) -> None:
+    interrupted(bench)
+    path = sorted(bench.out.glob("runs/*/2/outcome.json"))[0]
+    path.write_text('{"case_id": "', encoding="utf-8")
+    audience = Hearing()
+    results = bench.run(audience, resume=True)
+    assert audience.heard == [
+        f"{path}: damaged; its run counts as interrupted and is repeated (kept as 2.interrupted-1)"
+    ]
+    assert [[run.repeat for run in case.runs] for case in results.cases] == [[1, 2], [1, 2]]
+    assert results.holds
+    assert (path.parent.with_name("2.interrupted-1") / "train.log").exists()
+
+
+def test_an_unknown_rule_is_refused_when_its_card_is_read(bench: Bench) -> None:
+    card = {"rule": "mean-skip-ten", "log_format": "pytorch-imagenet"}
+    bench.write(card=card)
+    with pytest.raises(
+        InputError, match=r"card\.yaml:\d+: rule: no rule 'mean-skip-ten'|rule.*mean-skip-ten"
+    ):
+        bench.run()
+    assert not bench.out.exists()
+
+
+def test_a_nodes_telemetry_is_cut_by_its_own_window(tmp_path: Path, bench: Bench) -> None:
+    from trainmark.campaign.resume import summaries_of
+    from trainmark.logs.events import read_events
+
+    (case,) = bench.write({"nodes": 2, "devices_per_node": 2}).cases
+
+    def event(**data: object) -> str:
+        return f"DLLL {json.dumps({'step': [], 'data': data})}\n"
+
+    # The clock of the second node is an hour ahead.
+    windows = {"rank_windows_at": [100.0, 100.0, 3700.0, 3700.0], "rank_windows_s": [10.0] * 4}
+    (tmp_path / "events.jsonl").write_text(event(window_at=100.0, window_s=10.0, **windows))
+    header = {"schema_version": 1, "pid": 1, "interval_s": 1.0, "cpus": 2, "gpus": []}
+    for name, offset in (("telemetry.jsonl", 0.0), ("telemetry.node1.jsonl", 3600.0)):
+        samples = [
+            {
+                "monotonic_s": float(second),
+                "wall_s": 95.0 + second + offset,
+                "interval_s": 1.0,
+                "processes": 1,
+                "cpu": {"busy": 0.5, "tree": 0.5, "own": 0.0, "other": 0.0},
+                "memory": {"tree_rss_bytes": 1, "tree_pss_bytes": None, "available_bytes": None},
+                "gpus": [],
+            }
+            for second in range(20)
+        ]
+        lines = [json.dumps(line) for line in (header, *samples)]
+        (tmp_path / name).write_text("\n".join(lines) + "\n")
+    found = summaries_of(case, tmp_path, read_events(tmp_path / "events.jsonl"))
+    assert [(summary.node, summary.samples) for summary in found] == [(0, 11), (1, 11)]

@@ -1,0 +1,185 @@
+"""Processes in a framework's environment that need not import the framework: forked from one that has.
+
+What is run so is the program itself with its flags, variables, output, signals and end, and only the seconds of the
+import are saved. That it also starts as a user starts it is shown once for each framework (``test_conformance.py``).
+"""
+
+import array
+import atexit
+import contextlib
+import json
+import os
+import signal
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO, Any
+
+from frameworks import framework_python
+
+PRELOADED = Path(__file__).parent / "programs" / "preloaded.py"
+
+
+@dataclass(frozen=True)
+class Preload:
+    """What a worker imports of its framework, and the variables that it sets before that."""
+
+    modules: tuple[str, ...]
+    variables: Mapping[str, str]
+
+
+PRELOADS: Mapping[str, Preload] = {
+    "pytorch": Preload(("torch", "numpy"), {}),
+    "tensorflow": Preload(
+        ("tensorflow", "keras"), {"TF_CPP_MIN_LOG_LEVEL": "2", "KERAS_BACKEND": "tensorflow"}
+    ),
+    "mxnet": Preload(("mxnet",), {}),
+    "paddle": Preload(("paddle",), {}),
+    "jax": Preload(("jax", "flax.linen", "flax.training.dynamic_scale", "optax"), {"JAX_PLATFORMS": "cpu"}),
+    "mindspore": Preload(("mindspore",), {"DNNL_MAX_CPU_ISA": "AVX2", "GLOG_v": "3"}),
+}
+
+
+class Copy:
+    """A process forked from a preloaded one, with the part of Popen's interface that the tests use."""
+
+    def __init__(self, stdout: int, stderr: int) -> None:
+        self.stdout: IO[str] = os.fdopen(stdout, encoding="utf-8", errors="replace")
+        self.stderr: IO[str] = os.fdopen(stderr, encoding="utf-8", errors="replace")
+        self.pid = 0
+        self.returncode: int | None = None
+        self.over = threading.Event()
+        self._read: dict[str, str] = {}
+        self._readers = [
+            threading.Thread(target=self._read_all, args=(name, pipe), daemon=True)
+            for name, pipe in (("stdout", self.stdout), ("stderr", self.stderr))
+        ]
+
+    def _read_all(self, name: str, pipe: IO[str]) -> None:
+        # Closed by the test itself, after it has killed what it had started.
+        with contextlib.suppress(ValueError):
+            self._read[name] = pipe.read()
+
+    def poll(self) -> int | None:
+        return self.returncode
+
+    def wait(self, timeout: float | None = None) -> int:
+        if not self.over.wait(timeout):
+            raise subprocess.TimeoutExpired("a preloaded process", timeout or 0)
+        assert self.returncode is not None
+        return self.returncode
+
+    def communicate(self, timeout: float | None = None) -> tuple[str, str]:
+        """Wait until the process has ended and nobody holds its pipes any more; return what stood in them."""
+        deadline = None if timeout is None else time.monotonic() + timeout
+        for reader in self._readers:
+            with contextlib.suppress(RuntimeError):
+                reader.start()
+        for reader in self._readers:
+            reader.join(None if deadline is None else max(deadline - time.monotonic(), 0))
+            if reader.is_alive():
+                raise subprocess.TimeoutExpired("a preloaded process", timeout or 0)
+        self.wait(None if deadline is None else max(deadline - time.monotonic(), 0) + 1)
+        self.stdout.close()
+        self.stderr.close()
+        return self._read["stdout"], self._read["stderr"]
+
+    def send_signal(self, number: int) -> None:
+        if self.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        self.send_signal(signal.SIGKILL)
+
+    def __enter__(self) -> "Copy":
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stdout.close()
+        self.stderr.close()
+        self.wait()
+
+
+class Preloaded:
+    """A framework's Python that has imported the framework, and is copied for each program."""
+
+    def __init__(self, framework: str) -> None:
+        preload = PRELOADS[framework]
+        # XLA takes most of the time of a short run. What starts anew compiles for itself.
+        compiled = TemporaryDirectory(prefix="trainmark-tests-")
+        atexit.register(compiled.cleanup)
+        cache = {
+            "JAX_COMPILATION_CACHE_DIR": compiled.name,
+            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
+        }
+        self._variables = {**preload.variables, **(cache if framework == "jax" else {})}
+        self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._process = subprocess.Popen(
+            [framework_python(framework), str(PRELOADED), *preload.modules],
+            stdin=theirs.fileno(),
+            # OpenMP reads it while a framework is loaded, and all tests but those that start anew have one thread.
+            env={**os.environ, **self._variables, "OMP_NUM_THREADS": "1"},
+            start_new_session=True,
+        )
+        theirs.close()
+        self._copies: dict[int, Copy] = {}
+        self._early: dict[int, int] = {}
+        self._started: list[int] = []
+        self._news = threading.Condition()
+        self._order = threading.Lock()
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def start(self, words: list[str], variables: Mapping[str, str], folder: Path, code: str = "") -> Copy:
+        """Start a program by its path and words, or a piece of Python."""
+        out, their_out = os.pipe()
+        err, their_err = os.pipe()
+        environment = {**os.environ, **self._variables, **variables}
+        order: dict[str, Any] = {"words": words, "environment": environment, "folder": str(folder)}
+        if code:
+            order["code"] = code
+        copy = Copy(out, err)
+        ends = array.array("i", [their_out, their_err])
+        with self._order:
+            self._channel.sendmsg(
+                [json.dumps(order).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, ends)]
+            )
+            with self._news:
+                assert self._news.wait_for(lambda: self._started or self._process.poll() is not None, 120)
+                assert self._started, "the preloaded process has ended"
+                copy.pid = self._started.pop()
+                self._copies[copy.pid] = copy
+                if copy.pid in self._early:
+                    self._end(copy.pid, self._early.pop(copy.pid))
+        os.close(their_out)
+        os.close(their_err)
+        return copy
+
+    def _listen(self) -> None:
+        while news := self._channel.recv(1 << 16):
+            told = json.loads(news)
+            with self._news:
+                if "started" in told:
+                    self._started.append(told["started"])
+                elif told["ended"] in self._copies:
+                    self._end(told["ended"], told["code"])
+                else:
+                    self._early[told["ended"]] = told["code"]
+                self._news.notify_all()
+
+    def _end(self, pid: int, code: int) -> None:
+        copy = self._copies.pop(pid)
+        copy.returncode = code
+        copy.over.set()
+
+
+@cache
+def preloaded(framework: str) -> Preloaded:
+    """Return the one preloaded process of a framework; it ends with the tests' own process."""
+    return Preloaded(framework)
