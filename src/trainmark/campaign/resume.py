@@ -35,6 +35,7 @@ from trainmark.programs import read_log
 from trainmark.store import CaseResult, Results, RunResult, existing_store
 from trainmark.suite import Case, NamingScheme, Outcome, Suite, log_name, parse_suite
 from trainmark.words.manifest import Manifest
+from trainmark.words.results import pooled
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
 
@@ -161,8 +162,7 @@ def _case_result(case: Case, runs: Sequence[RunResult], against_one: Speedup | N
 
 def _throughputs(runs: Sequence[RunResult]) -> list[float]:
     """Return what is pooled: the runs that the machine did not spoil, or, where it spoiled all of them, those."""
-    sound = [run.measurement.throughput for run in runs if run.measurement is not None and not run.spoiled]
-    return sound or [run.measurement.throughput for run in runs if run.measurement is not None]
+    return [run.measurement.throughput for run in pooled(runs) if run.measurement is not None]
 
 
 def _speedup(case: Case, throughputs: Mapping[str, Sequence[float]]) -> Speedup | None:
