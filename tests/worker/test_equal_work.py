@@ -207,8 +207,8 @@ def test_some_are_closer_than_the_certificate_asks(
 def test_two_ranks_with_one_batch_do_the_step_of_one(observe: Observe, train: Train, framework: str) -> None:
     layout = observed_layout(framework)
     base, _ = observe(framework, "mobilenet_v1")
-    # JAX's collectives are part of compiled programs.
-    compiler = "xla" if framework == "jax" else "none"
+    # JAX's collectives are part of compiled programs, and TensorFlow's ranks train as graphs.
+    compiler = {"jax": "xla", "tensorflow": "graph"}.get(framework, "none")
     told = train(framework, "mobilenet_v1", "", layout, compiler, ranks=2)
     if compiler == "none":
         assert failing(compare(ImageObservation.model_validate(told["steps"]), base).checks) == {}
