@@ -293,7 +293,9 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     finally:
         store.close()
     suite = parse_suite(stored.suite_yaml, f"suite '{meant[0].suite}' of the database")
-    finished = [(case, stored.runs.get(case.id, ())) for case in suite.cases]
+    finished = [
+        (case, stored.runs.get(case.id) or stored.runs.get(case.earlier_id, ())) for case in suite.cases
+    ]
     folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
     command = f"trainmark run {suite.name}.yaml --out {folder}"
     # A database of an earlier version has none; its directory may.
