@@ -169,8 +169,8 @@ class Bench:
         return {**os.environ, "TRAINMARK_HOME": str(self.folder / "home")}
 
     def pids(self) -> list[int]:
-        """Return the processes that the programs of all runs said they were."""
-        files = self.out.glob("runs/*/*/pids")
+        """Return the processes that the programs of all runs said they were, those that began first, first."""
+        files = sorted(self.out.glob("runs/*/*/pids"), key=lambda file: file.stat().st_ctime_ns)
         return [int(line) for file in files for line in file.read_text().splitlines() if line.strip()]
 
 

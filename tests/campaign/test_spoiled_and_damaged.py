@@ -151,9 +151,9 @@ def test_a_nodes_telemetry_is_cut_by_its_own_window(tmp_path: Path, bench: Bench
     def event(**data: object) -> str:
         return f"DLLL {json.dumps({'step': [], 'data': data})}\n"
 
-    (tmp_path / "events.jsonl").write_text(event(window_at=100.0, window_s=10.0))
     # The clock of the second node is an hour ahead.
-    (tmp_path / "events.jsonl.rank2").write_text(event(rank=2, window_at=3700.0, window_s=10.0))
+    windows = {"rank_windows_at": [100.0, 100.0, 3700.0, 3700.0], "rank_windows_s": [10.0] * 4}
+    (tmp_path / "events.jsonl").write_text(event(window_at=100.0, window_s=10.0, **windows))
     header = {"schema_version": 1, "pid": 1, "interval_s": 1.0, "cpus": 2, "gpus": []}
     for name, offset in (("telemetry.jsonl", 0.0), ("telemetry.node1.jsonl", 3600.0)):
         samples = [

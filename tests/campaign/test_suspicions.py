@@ -5,9 +5,12 @@ from typing import TypeVar
 import pytest
 from pydantic import BaseModel
 
-from trainmark.campaign.suspicion import machine_suspicions
-from trainmark.measure import About
+from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
+from trainmark.logs.events import parse_events
+from trainmark.measure import About, Measurement, Steadiness
+from trainmark.suite import Protocol, case_of
 from trainmark.words.telemetry import GpuSummary, TelemetrySummary
+from trainmark.workload import load_workloads
 
 GPU = GpuSummary(
     index=0, uuid="GPU-1", name="H200", sm_clock_mhz_mean=1900.0, sm_clock_mhz_min=1800, power_w_mean=600.0,
@@ -71,3 +74,22 @@ def test_running_at_the_power_limit_is_what_a_board_is_made_for() -> None:
 def test_what_was_never_sampled_raises_no_doubt() -> None:
     blind = replace(GPU, throttled_share=None)
     assert machine_suspicions(replace(QUIET, cpu_other_mean=None, gpus=(blind,))) == ()
+
+
+def test_a_programs_own_way_of_counting_its_steps_is_no_doubt() -> None:
+    case = case_of(workload="ngc-pytorch-convnets-21.03", precision="amp-fp16")
+    card = load_workloads().find(case).card
+    protocol = Protocol.model_validate({"name": "dlperf", "steps": 100, "warmup_steps": 20})
+    counted = {
+        steps: work_suspicions(case, card, protocol, measured(steps), parse_events([])) for steps in (79, 78)
+    }
+    assert counted[79] == ()
+    assert [doubt.code for doubt in counted[78]] == ["steps-differ"]
+
+
+def measured(steps: int) -> Measurement:
+    return Measurement(
+        unit="images/s", rule="window", throughput=1.0, samples=None, window_s=None, measured_steps=steps,
+        warmup_steps=20, first_step_s=None, compile_s=None, step_times=None, data_wait=None, peak_memory_bytes=(),
+        final_loss=None, steadiness=Steadiness(steady=None, settled_after=None, bias=None), suspicions=(),
+    )  # fmt: skip

@@ -251,3 +251,45 @@ def test_an_exchange_that_contradicts_itself_is_a_usage_error(
 
     assert (code, stdout) == (2, "")
     assert said in stderr
+
+
+@pytest.fixture
+def results(tmp_path: Path) -> Path:
+    """Return a result directory with a run of ours, a run of another program, and a probe."""
+    folder = tmp_path / "out"
+    for name in ("ours", "others"):
+        (folder / "runs" / name / "1").mkdir(parents=True)
+        (folder / "runs" / name / "1" / "outcome.json").write_text("{}")
+        (folder / "runs" / name / "1" / "telemetry.jsonl").write_text("{}\n")
+    (folder / "runs" / "ours" / "1" / "train.log").write_text("warming up\n")
+    (folder / "runs" / "ours" / "1" / "events.jsonl").write_text(synthetic_log("trainmark", Run([0.5] * 40)))
+    (folder / "runs" / "others" / "1" / "train.log").write_text(
+        synthetic_log("ngc-pytorch-convnets", Run([0.5] * 120, amp=True))
+    )
+    probe = folder / "runs" / "ours" / "probe-b64"
+    probe.mkdir()
+    (probe / "outcome.json").write_text("{}")
+    (probe / "train.log").write_text("CUDA out of memory\n")
+    for name in ("suite.yaml", "results.json", "report.html", "results.sqlite"):
+        (folder / name).write_text("<html>")
+    return folder
+
+
+def test_of_a_result_directory_its_runs_are_read_and_nothing_else(results: Path) -> None:
+    code, stdout, stderr = _trainmark("parse", results, "--json")
+
+    rows = _rows(stdout)
+    assert code == 0
+    assert [(row["format"], row["status"]) for row in rows] == [
+        ("ngc-pytorch-convnets", "ok"),
+        ("trainmark", "ok"),
+    ]
+    assert "a result directory: of each run its events.jsonl or train.log is read, and nothing else" in stderr
+
+
+def test_what_a_run_of_ours_printed_is_known_and_its_events_are_read(results: Path) -> None:
+    code, stdout, stderr = _trainmark("parse", results / "runs" / "ours" / "1" / "train.log", "--json")
+
+    (row,) = _rows(stdout)
+    assert (code, row["format"], Path(str(row["log"])).name) == (0, "trainmark", "events.jsonl")
+    assert "its events.jsonl beside it is read" in stderr

@@ -2,6 +2,7 @@
 
 import gzip
 import json
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -16,6 +17,17 @@ from trainmark.insight.models import model_word
 from trainmark.insight.recipe import Recipe, recipe_from
 from trainmark.logs.parameters import Parameter, read_parameters
 from trainmark.reference import Axis, AxisValue
+from trainmark.words.manifest import (
+    AcceleratorFacts,
+    CpuFacts,
+    FrameworkVersions,
+    GpuFacts,
+    Manifest,
+    MemoryFacts,
+    Node,
+    OsFacts,
+    VirtualisationFacts,
+)
 from trainmark.words.recipe import Place
 
 WHOLE = ngc_log()
@@ -260,6 +272,36 @@ def test_the_directory_of_a_run_is_read_by_its_events(tmp_path: Path) -> None:
     assert run.recipe.value(Axis.LR_SCHEDULE) == "cosine"
     assert run.recipe.value(Axis.OPTIMIZER) == "sgd"
     assert run.recipe.value(Place.FRAMEWORK_VERSION) == "2.13.0"
+
+
+def test_the_manifest_beside_a_log_says_the_machine_and_the_software(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(ngc_log())
+    gpu = GpuFacts(name="NVIDIA A100-SXM4-40GB", memory_bytes=42_949_672_960)
+    node = Node(
+        hostname="n", collected=datetime.now(UTC), os=OsFacts(name="Ubuntu 22.04"), cpu=CpuFacts(model="EPYC"),
+        memory=MemoryFacts(), accelerators=AcceleratorFacts(driver="535.1", gpus=(gpu,)),
+        virtualisation=VirtualisationFacts(), container=None, environment_lock=None, git=None, variables={},
+        framework=FrameworkVersions(framework="pytorch", version="2.1.0", python="3.10", cudnn="8902"),
+        trainmark="0",
+    )  # fmt: skip
+    (tmp_path / "manifest.json").write_text(Manifest(nodes=(node,)).model_dump_json())
+    recipe = run_from_log(tmp_path / "train.log").recipe
+    said = {place: recipe.value(place) for place in (Place.DEVICE, Place.DRIVER, Place.OS, Place.HOST_CPU)}
+    assert said == {
+        Place.DEVICE: "A100",
+        Place.DRIVER: "535.1",
+        Place.OS: "Ubuntu 22.04",
+        Place.HOST_CPU: "EPYC",
+    }
+    assert recipe.value(Place.FRAMEWORK_VERSION) == "2.1.0"
+    assert recipe.readings[Place.DEVICE].where == "manifest.json"
+    assert run_from_log(tmp_path / "train.log", device="V100").recipe.value(Place.DEVICE) == "V100"
+
+
+def test_a_damaged_manifest_says_nothing(tmp_path: Path) -> None:
+    (tmp_path / "train.log").write_text(ngc_log())
+    (tmp_path / "manifest.json").write_text("{")
+    assert run_from_log(tmp_path / "train.log").recipe.value(Place.DRIVER) is None
 
 
 def test_a_directory_without_events_is_refused(tmp_path: Path) -> None:

@@ -167,6 +167,12 @@ def test_the_tensorflow_program_of_container_20_03_is_read_in_its_mode_train(
     assert measure_log(log, find_rule("dlperf-speed")).value == pytest.approx(2049.24)
 
 
+def test_the_pure_fp16_of_nvidias_older_convnets_is_not_called_fp32() -> None:
+    text = synthetic_log("ngc-pytorch-convnets", _run("ngc-pytorch-convnets"))
+    log = read_stream(io.BytesIO(text.replace("amp : False", "amp : False  fp16 : True").encode()))
+    assert log.facts.precision is Precision.FP16
+
+
 def test_tracked_throughput_of_mlperf_is_read() -> None:
     lines = [
         ':::MLLOG {"namespace": "", "time_ms": 1700000000000, "event_type": "POINT_IN_TIME", "key": "tracked_stats", '

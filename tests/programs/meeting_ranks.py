@@ -1,9 +1,8 @@
 """Ranks of one or more nodes that meet by sockets and add up their numbers; each keeps what it was given.
 
-Rank 0 then is the fake training program. The first rank of another node writes its own window as a worker does.
+Rank 0 then is the fake training program.
 """
 
-import json
 import os
 import runpy
 import socket
@@ -12,10 +11,8 @@ import time
 from pathlib import Path
 
 RANK, WORLD = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
-LOCAL_RANK = int(os.environ["LOCAL_RANK"])
 ADDRESS = (os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"]))
 BEHAVIOUR = next((word.partition("=")[2] for word in sys.argv if word.startswith("--behaviour=")), "well")
-EVENTS = next(word.partition("=")[2] for word in sys.argv if word.startswith("--events="))
 
 
 def gather() -> int:
@@ -39,7 +36,6 @@ def gather() -> int:
 
 with Path("pids").open("a", encoding="ascii") as pids:
     pids.write(f"{os.getpid()}\n")
-began = time.time()
 total = gather()
 Path(f"sum.rank{RANK}").write_text(str(total), encoding="ascii")
 sys.stdout.write(f"rank {RANK} has {total}\n")
@@ -50,6 +46,3 @@ if f"rank-{RANK}-hangs" == BEHAVIOUR:
     time.sleep(600)
 if RANK == 0:
     runpy.run_path(str(Path(__file__).with_name("fake_training.py")), run_name="__main__")
-elif LOCAL_RANK == 0:
-    data = {"rank": RANK, "outcome": "ok", "window_at": began - 1, "window_s": 60.0}
-    Path(f"{EVENTS}.rank{RANK}").write_text(f"DLLL {json.dumps({'step': [], 'data': data})}\n")

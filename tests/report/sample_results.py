@@ -275,6 +275,37 @@ def real_and_synthetic() -> Results:
     return results(cases, suite="real-against-synthetic")
 
 
+def many_workloads() -> Results:
+    """Programs of five publishers in one suite: long names, many columns, and a reason of many words."""
+    programs = {
+        "trainmark": "pytorch", "ngc-pytorch-convnets": "pytorch", "tf-cnn-benchmarks": "tensorflow",
+        "ngc-tensorflow-convnets": "tensorflow", "paddleclas-image-classification": "paddle",
+    }  # fmt: skip
+    reason = (
+        "exit code 1: RuntimeError: CUDA error: device-side assert triggered; CUDA kernel errors might be "
+        "asynchronously reported at some other API call, so the stacktrace below might be incorrect, see "
+        "/home/benchmark/results/paddleclas-image-classification/runs/a-very-long-name-without-a-blank/1/train.log"
+    )
+    cases = []
+    for i, (workload, framework) in enumerate(programs.items()):
+        for precision in ("fp32", "amp-fp16", "amp-bf16"):
+            for batch in (128, 256):
+                case = case_of(
+                    workload=workload,
+                    framework=framework,
+                    precision=precision,
+                    batch_per_device=batch,
+                    data="imagenet-2012-jpeg",
+                    loader="dali-gpu" if i % 2 else "native",
+                    options={"optimizer": "momentum", "mode": "benchmark"} if i == 1 else {},
+                )
+                runs = ok_runs(case, 7125.25 + 1000 * i, 1)
+                if (i, precision) == (4, "amp-bf16"):
+                    runs = (failed_run(case, Outcome.FAILED, reason),)
+                cases.append((case, runs))
+    return results(cases, suite="five-programs")
+
+
 def two_units() -> Results:
     """A suite of pictures and of sentences: PyTorch's network beside another program's language model."""
     figures: dict[tuple[str, str, str], tuple[float, float]] = {

@@ -372,3 +372,11 @@ def test_two_units_never_share_a_table(tmp_path: Path) -> None:
 def test_a_case_without_a_number_stands_with_those_of_its_model(tmp_path: Path) -> None:
     text = rendered(sample.two_units(), tmp_path)
     assert re.search(r"### [^\n]*sequences/s\n\n[^#]*OOM", text.split("## Throughput")[1].split("\n## ")[0])
+
+
+def test_a_description_is_text_in_every_dialect_of_markdown(tmp_path: Path) -> None:
+    """A backslash before ``<`` is text's escape in CommonMark, and no escape at all in Markdown's first dialect."""
+    described = sample.one_case().model_copy(update={"description": "a <script>alert(1)</script> &lt; \\<b>"})
+    text = rendered(described, tmp_path)
+    assert "a &lt;script>alert(1)&lt;/script> &amp;lt; \\\\&lt;b>" in text
+    assert "<" not in re.sub(r"(?s)```.*?```|`[^`]*`", "", text)

@@ -28,8 +28,7 @@ from trainmark.equivalence import (
     worker_flags,
     write_inputs,
 )
-from trainmark.node import LocalHost
-from trainmark.placement import free_ports
+from trainmark.node import LocalHost, free_ports
 from trainmark.suite import Device, Layout, Suite, case_of
 from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.words.plan import Machine

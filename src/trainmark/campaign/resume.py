@@ -35,6 +35,7 @@ from trainmark.programs import read_log
 from trainmark.store import CaseResult, Results, RunResult, existing_store
 from trainmark.suite import Case, NamingScheme, Outcome, Suite, log_name, parse_suite
 from trainmark.words.manifest import Manifest
+from trainmark.words.results import pooled
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
 
@@ -161,8 +162,7 @@ def _case_result(case: Case, runs: Sequence[RunResult], against_one: Speedup | N
 
 def _throughputs(runs: Sequence[RunResult]) -> list[float]:
     """Return what is pooled: the runs that the machine did not spoil, or, where it spoiled all of them, those."""
-    sound = [run.measurement.throughput for run in runs if run.measurement is not None and not run.spoiled]
-    return sound or [run.measurement.throughput for run in runs if run.measurement is not None]
+    return [run.measurement.throughput for run in pooled(runs) if run.measurement is not None]
 
 
 def _speedup(case: Case, throughputs: Mapping[str, Sequence[float]]) -> Speedup | None:
@@ -177,28 +177,26 @@ def summaries_of(case: Case, folder: Path, events: RunEvents) -> tuple[Telemetry
         path = folder / name_on(TELEMETRY, node)
         if not path.exists():
             continue
-        window = _window(case, folder, events, node)
+        window = _window(case, events, node)
         summary = summarise(path, window).model_copy(update={"node": node})
         if window is None or summary.samples:
             found.append(summary)
     return tuple(found)
 
 
-def _window(case: Case, folder: Path, events: RunEvents, node: int) -> tuple[float, float] | None:
+def _window(case: Case, events: RunEvents, node: int) -> tuple[float, float] | None:
     """Return the measured window of a node, in Unix time by that node's clock; None for a run without one.
 
-    A node's first rank says when it was; where it does not, it is taken to be rank 0's.
+    It is that of the node's first rank, where rank 0 keeps each rank's, and rank 0's own elsewhere.
     """
-    first = node * case.devices_per_node
-    own = read_events(folder / f"{EVENTS}.rank{first}").summary if node else {}
-    windows = events.summary.get("windows")
-    if not own and isinstance(windows, list):
-        own = next((w for w in windows if isinstance(w, dict) and w.get("rank") == first), {})
-    for said in (own, events.summary):
-        began, length = said.get("window_at"), said.get("window_s", events.summary.get("window_s"))
-        if isinstance(began, int | float) and isinstance(length, int | float):
-            return began, began + length
-    return None
+    said, first = events.summary, node * case.devices_per_node
+    began, length = said.get("window_at"), said.get("window_s")
+    starts, lengths = said.get("rank_windows_at"), said.get("rank_windows_s")
+    if all(isinstance(of_ranks, list) and first < len(of_ranks) for of_ranks in (starts, lengths)):
+        began, length = starts[first], lengths[first]  # type: ignore[index]
+    if not isinstance(began, int | float) or not isinstance(length, int | float):
+        return None
+    return began, began + length
 
 
 def read_manifest(folder: Path) -> tuple[str, Mapping[str, Any]] | None:

@@ -95,7 +95,7 @@ def context(
     return Context(
         results=results,
         findings=results.findings,
-        doubted=frozenset(doubt.case for doubt in results.findings.doubts),
+        doubted=frozenset(results.findings.doubtful),
         directory=directory,
         say=catalogue(language),
         axes=Axes.of(results.cases),

@@ -19,7 +19,8 @@ from trainmark.report.blocks import (
     printable,
 )
 
-_SPECIAL = re.compile(r"[\\`*<|~$]|\](?=[(\[:])|\[(?=[ xX]\])|&(?=[#\w])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_SPECIAL = re.compile(r"[\\`*|~$]|\](?=[(\[:])|\[(?=[ xX]\])|(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])")
+_ENTITY = re.compile(r"&(?=[#\w])")
 _BLOCK_START = re.compile(r"^(\d*)(?=[-+#=>.)])")
 
 
@@ -33,8 +34,12 @@ def to_markdown(report: Report, plots: str = "plots") -> str:
 
 
 def escape(text: str) -> str:
-    """Return ``text`` so that Markdown shows it as it is, in one line, inside a block that has begun."""
-    return _SPECIAL.sub(r"\\\g<0>", " ".join(printable(text).split()))
+    """Return ``text`` so that Markdown shows it as it is, in one line, inside a block that has begun.
+
+    What HTML could begin with becomes an entity: not every dialect of Markdown takes a backslash before it.
+    """
+    line = _SPECIAL.sub(r"\\\g<0>", " ".join(printable(text).split()))
+    return _ENTITY.sub("&amp;", line).replace("<", "&lt;")
 
 
 def _begun(markdown: str) -> str:

@@ -20,15 +20,15 @@ from trainmark.words.case import Precision
 def facts(context: Context) -> Facts:
     """Read PARAMETER: per-device batch, world size, amp."""
     words = dll_parameters(context)
-    accumulated = integer(words, "optimizer_batch_size")
     gpus, batch = integer(words, "world_size"), integer(words, "batch_size")
     if gpus is None and words.get("distributed") == "False":
         gpus = 1
+    # Before it had --amp the program had --fp16, which trains the network itself in FP16.
+    pure = words.get("fp16") == "True"
     # Every iteration is one micro-batch: optimizer_batch_size changes when weights move, not what a rate counts.
-    del accumulated
     return Facts(
         model=words.get("arch"),
-        precision=by_switch(words.get("amp"), Precision.AMP_FP16),
+        precision=Precision.FP16 if pure else by_switch(words.get("amp"), Precision.AMP_FP16),
         gpus=gpus,
         batch_per_device=batch,
         hardware=read_hardware(context.text),

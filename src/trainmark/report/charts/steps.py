@@ -12,7 +12,7 @@ from trainmark.report.context import Context
 from trainmark.report.series import StepSeries
 from trainmark.store import CaseResult
 
-MOST_POINTS = 240
+MOST_POINTS = 120
 """How many points a run's line may have; a longer series keeps the extremes of each stretch."""
 
 

@@ -70,6 +70,8 @@ def main(arguments: Sequence[str]) -> int:
             limit_memory(settings.memory_limit)
         collectives = getattr(framework, "COLLECTIVES", (NATIVE,))
         one_of(settings.framework, "collective", settings.collective, collectives)
+        exchanges = getattr(framework, "GRADIENTS", (NATIVE,))
+        one_of(settings.framework, "exchange of gradients", settings.gradients, exchanges)
         _run(settings, place, trainer, events)
     except Exception as error:
         end(_stopped_by(error, knows))
@@ -134,6 +136,7 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         compiled_in_window=report.UNSEEN
         if timeline.compiled_in_window is None
         else timeline.compiled_in_window,
+        window_at_us=int(timeline.window_at * 1e6),
     )
     ranks = [report.RankTotals(*values) for values in training.gather(own)]
     if events is not None:

@@ -17,7 +17,8 @@ UNSEEN = -1
 class RankTotals(NamedTuple):
     """One rank's part of the result, as whole numbers, so that ranks can exchange it.
 
-    ``compiled_in_window`` is ``UNSEEN`` where a framework does not show its compilations.
+    ``compiled_in_window`` is ``UNSEEN`` where a framework does not show its compilations; ``window_at_us`` is when the
+    window began by the clock of the rank's own host, in microseconds since the epoch.
     """
 
     window_ns: int
@@ -25,6 +26,7 @@ class RankTotals(NamedTuple):
     peak_memory_bytes: int
     digest: int
     compiled_in_window: int
+    window_at_us: int = 0
 
 
 def parameters(
@@ -115,6 +117,7 @@ def summary(
         "window_at": timeline.window_at,
         "world_size": len(ranks),
         "rank_windows_s": [rank.window_ns / 1e9 for rank in ranks],
+        "rank_windows_at": [rank.window_at_us / 1e6 for rank in ranks],
         "rank_samples": [rank.samples for rank in ranks],
         "first_step_s": timeline.first_step_s,
         "compile_s": timeline.compile_s,

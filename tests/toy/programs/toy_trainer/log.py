@@ -1,0 +1,34 @@
+"""The smallest training program's log.
+
+    toy-trainer: 4 devices, batch 32
+    step 12: 431.5 samples/s
+
+The rate is of all devices and of the one step.
+"""
+
+import re
+
+from trainmark.logs.format import Context, Format, Published, ends_with, search_integer
+from trainmark.logs.model import Facts, Scope, Unit
+
+
+def facts(context: Context) -> Facts:
+    """Read the first line."""
+    return Facts(
+        gpus=search_integer(rb"toy-trainer: (\d+) devices", context.text),
+        batch_per_device=search_integer(rb"devices, batch (\d+)\n", context.text),
+    )
+
+
+FORMAT = Format(
+    name="toy-trainer",
+    title="toy-trainer",
+    framework="toy",
+    unit=Unit.SAMPLES,
+    scope=Scope.GLOBAL,
+    records=(re.compile(rb"step (?P<step>\d+): (?P<rate>\S+) samples/s\n"),),
+    mark=re.compile(rb"toy-trainer: "),
+    facts=facts,
+    ending=ends_with(re.compile(rb"toy-trainer: done\n")),
+    published=(Published("mean-skip-3", "the toy's own page"),),
+)

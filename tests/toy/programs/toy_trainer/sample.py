@@ -1,0 +1,12 @@
+"""Made-up lines of the toy trainer."""
+
+from collections.abc import Iterator
+
+from trainmark.logs.synthetic import Run, lines_of
+
+
+def sample(run: Run) -> Iterator[str]:
+    """Yield the lines of a log of ``run``."""
+    yield f"toy-trainer: {run.gpus} devices, batch {run.batch_per_device}"
+    yield from (f"step {line.step}: {line.rate} samples/s" for line in lines_of(run))
+    yield "toy-trainer: done"
