@@ -47,6 +47,9 @@ class Idiom:
     eager_actual: Flags = field(default_factory=dict)
     """The same of a first step without a compiler."""
 
+    compiles_operations: bool = False
+    """Whether without a compiler each operation is a program of its own, which is compiled when it comes first."""
+
     said: Flags = field(default_factory=dict)
     """What it says of a run besides what all say."""
 
@@ -166,6 +169,7 @@ IDIOMS: Mapping[str, Idiom] = {
         unseen=("weight_layout",),
         actual=flags(compiled_layout="nhwc", compiled_dtype="f32"),
         eager_actual=flags(compiled_dtype=None),
+        compiles_operations=True,
         precisions=(
             (flags(precision="amp-bf16"), "bfloat16", "float32"),
             (flags(precision="amp-fp16"), "float16", "float32"),

@@ -179,8 +179,9 @@ def test_without_the_compiler_the_same_is_trained(
     actual = ran.parameters["actual"]
     assert actual["compute_dtype"] == "float32"
     assert {name: actual[name] for name in idiom.eager_actual} == idiom.eager_actual
-    assert ran.last["compiled_in_window"] == [0]
-    assert ran.last["compile_s"] is None
+    if not idiom.compiles_operations:
+        assert ran.last["compiled_in_window"] == [0]
+        assert ran.last["compile_s"] is None
 
 
 # Other ways to compute, and what cannot be had.
