@@ -12,9 +12,10 @@ from trainmark.campaign import run_campaign
 from trainmark.cli.main import main
 from trainmark.execution import carry_out
 from trainmark.node import Host, LocalHost
-from trainmark.store import RunResult
-from trainmark.suite import Limits, Outcome
+from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Command, Machine, Plan, PlannedNode
+from trainmark.words.results import RunResult
+from trainmark.words.suite import Limits
 
 FOUR_CORES = Machine(cores=4, gpus=0)
 MEETING = {

@@ -13,8 +13,9 @@ from sqlalchemy import URL, create_engine
 from fakes import Bench
 from trainmark.cli.main import main
 from trainmark.errors import InputError
-from trainmark.store import Results, Store, existing_store, read_results, sqlite_url, write_results
+from trainmark.store import Store, existing_store, read_results, sqlite_url, write_results
 from trainmark.store.database import identity
+from trainmark.words.results import Results
 
 OLD = Path(__file__).with_name("old")
 TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 from trainmark.execution.classify import Exit, classify, last_step, rank_outcomes, signal_name
 from trainmark.node import Host, Job, Look, held, rank_codes, read_tail
-from trainmark.suite import Limits
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.plan import Command, Plan
+from trainmark.words.suite import Limits
 
 LOG = "train.log"
 TELEMETRY = "telemetry.jsonl"
