@@ -8,10 +8,11 @@ from importlib.resources import files
 from typing import Annotated
 
 import yaml
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
 
 from trainmark.insight.recipe import Recipe
 from trainmark.reference import find_peak, find_reference
+from trainmark.words.frozen import Frozen
 from trainmark.words.recipe import AnyAxis, Axis, AxisValue, Place
 
 
@@ -37,11 +38,13 @@ class Nearness(IntEnum):
     SAME = 3
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid", populate_by_name=True)
+class _Entry(Frozen):
+    """What a file of evidence says; its fields go by their names and by their aliases."""
+
+    model_config = ConfigDict(populate_by_name=True)
 
 
-class Number(_Frozen):
+class Number(_Entry):
     """A measured number: a published figure by its name, or a value with its unit and what it is."""
 
     reference: str | None = None
@@ -70,14 +73,14 @@ class Number(_Frozen):
         return f"{self.value:g} {self.unit} ({self.what})"
 
 
-class Span(_Frozen):
+class Span(_Entry):
     """A factor as the source gives it."""
 
     low: PositiveFloat
     high: PositiveFloat
 
 
-class Control(_Frozen):
+class Control(_Entry):
     """The same change without the axis: what the other changes did by themselves."""
 
     what: str
@@ -85,7 +88,7 @@ class Control(_Frozen):
     after: Number
 
 
-class Conditions(_Frozen):
+class Conditions(_Entry):
     """Under what an effect was seen; what is null was not stated."""
 
     framework: str | None = None
@@ -95,7 +98,7 @@ class Conditions(_Frozen):
     devices: int | None = None
 
 
-class EvidenceSource(_Frozen):
+class EvidenceSource(_Entry):
     """Where an effect was published, unless it follows from two published figures."""
 
     document: str
@@ -104,7 +107,7 @@ class EvidenceSource(_Frozen):
     date: str | None = None
 
 
-class Effect(_Frozen):
+class Effect(_Entry):
     """One piece of evidence: going from one value of an axis to another changed throughput by a factor."""
 
     id: str
