@@ -14,8 +14,10 @@ import yaml
 
 from trainmark.campaign import Order, Progress, run_campaign
 from trainmark.execution import Pulse
-from trainmark.store import Results, RunResult
-from trainmark.suite import Case, Suite, load_suite
+from trainmark.suite import load_suite
+from trainmark.words.case import Case
+from trainmark.words.results import Results, RunResult
+from trainmark.words.suite import Suite
 
 PROGRAMS = Path(__file__).with_name("programs")
 
@@ -169,8 +171,8 @@ class Bench:
         return {**os.environ, "TRAINMARK_HOME": str(self.folder / "home")}
 
     def pids(self) -> list[int]:
-        """Return the processes that the programs of all runs said they were."""
-        files = self.out.glob("runs/*/*/pids")
+        """Return the processes that the programs of all runs said they were, those that began first, first."""
+        files = sorted(self.out.glob("runs/*/*/pids"), key=lambda file: file.stat().st_ctime_ns)
         return [int(line) for file in files for line in file.read_text().splitlines() if line.strip()]
 
 

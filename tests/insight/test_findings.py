@@ -5,12 +5,15 @@ from pathlib import Path
 import pytest
 
 from trainmark.insight import find, judged
-from trainmark.measure import About, Measurement, Steadiness, Suspicion, estimate, speedup
-from trainmark.store import CaseResult, Results, RunResult, read_results, write_results
-from trainmark.suite import Outcome
+from trainmark.measure import estimate, speedup
+from trainmark.store import read_results, write_results
 from trainmark.words.findings import RatioKind
+from trainmark.words.measurement import About, Measurement, Steadiness, Suspicion
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult, Results, RunResult
 
 OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
+OTHER = Suspicion(code="batch-differs", sentence="batch 256 was asked for, not 128", about=About.WORK)
 BUSY = Suspicion(code="cpu-shared", sentence="other processes took 48 % of the cores", about=About.MACHINE)
 
 
@@ -22,7 +25,7 @@ def old() -> Results:
 
 def doubtful(case: CaseResult) -> CaseResult:
     """Return the case with a doubt of its last run."""
-    last = case.runs[-1].model_copy(update={"suspicions": (BUSY,)})
+    last = case.runs[-1].model_copy(update={"suspicions": (OTHER,)})
     return case.model_copy(update={"runs": (*case.runs[:-1], last)})
 
 
@@ -63,7 +66,7 @@ def test_a_doubt_of_either_side_is_a_doubt_of_the_ratio(old: Results, side: int)
     results = on_devices(old, doubted=side)
     found = find(results)
     (case,) = (case.id for case in results.cases if case.case.world_size == side)
-    assert [(doubt.case, doubt.repeat, doubt.code) for doubt in found.doubts] == [(case, 3, "cpu-shared")]
+    assert [(doubt.case, doubt.repeat, doubt.code) for doubt in found.doubts] == [(case, 3, "batch-differs")]
     assert {ratio.kind: ratio.doubtful for ratio in found.ratios} == {
         RatioKind.SPEEDUP: (case,),
         RatioKind.EFFICIENCY: (case,),
@@ -138,3 +141,26 @@ def test_nothing_is_found_in_nothing(old: Results) -> None:
     empty = old.model_copy(update={"cases": ()})
     found = find(empty)
     assert (found.doubts, found.ratios, found.equality) == ((), (), ())
+
+
+def test_a_run_that_its_machine_spoiled_is_shown_and_is_in_no_number(old: Results) -> None:
+    results = on_devices(old)
+    one, many = results.cases
+    spoiled = faster(one.runs[-1], 0.3).model_copy(update={"suspicions": (BUSY,)})
+    data = one.case.model_copy(update={"data": "imagenet"})
+    real = one.model_copy(update={"id": data.id, "case": data, "speedup": None})
+    changed = one.model_copy(update={"runs": (*one.runs, spoiled.model_copy(update={"repeat": 4}))})
+    found = find(results.model_copy(update={"cases": (changed, many, real)}))
+    assert [(doubt.case, doubt.repeat) for doubt in found.doubts] == [(one.id, 4)]
+    assert found.doubtful == ()
+    ratio = found.ratio(RatioKind.REAL_TO_SYNTHETIC, real.id)
+    assert ratio is not None
+    assert ratio.ratio.value == pytest.approx(1)
+    assert ratio.doubtful == ()
+
+
+def test_a_case_with_spoiled_runs_only_is_in_doubt(old: Results) -> None:
+    (case, *_) = old.cases
+    runs = tuple(run.model_copy(update={"suspicions": (BUSY,)}) for run in case.runs)
+    found = find(old.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)}))
+    assert found.doubtful == (case.id,)

@@ -6,18 +6,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from trainmark.equivalence import Certificate, Check, Pair, Party, Subject, Variant
-from trainmark.measure import (
-    About,
-    Measurement,
-    Steadiness,
-    StepTimes,
-    Suspicion,
-    estimate,
-    speedup,
-)
-from trainmark.store import CaseResult, Results, RunResult
-from trainmark.suite import Case, Layout, Outcome, Protocol, case_of
+from trainmark.measure import estimate, speedup
+from trainmark.tasks import case_of
+from trainmark.tasks.image_classification import Layout
+from trainmark.words.case import Case
+from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.words.measurement import About, Measurement, Steadiness, StepTimes, Suspicion
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult, Results, RunResult
+from trainmark.words.suite import Protocol
 
 START = datetime(2026, 11, 3, 8, 0, tzinfo=UTC)
 SPREAD = (1.0, 1.004, 0.995, 1.002, 0.998, 1.006, 0.991)
@@ -273,6 +270,37 @@ def real_and_synthetic() -> Results:
                 runs = (runs[0].model_copy(update={"measurement": late}), *runs[1:])
             cases.append((case, runs))
     return results(cases, suite="real-against-synthetic")
+
+
+def many_workloads() -> Results:
+    """Programs of five publishers in one suite: long names, many columns, and a reason of many words."""
+    programs = {
+        "trainmark": "pytorch", "ngc-pytorch-convnets": "pytorch", "tf-cnn-benchmarks": "tensorflow",
+        "ngc-tensorflow-convnets": "tensorflow", "paddleclas-image-classification": "paddle",
+    }  # fmt: skip
+    reason = (
+        "exit code 1: RuntimeError: CUDA error: device-side assert triggered; CUDA kernel errors might be "
+        "asynchronously reported at some other API call, so the stacktrace below might be incorrect, see "
+        "/home/benchmark/results/paddleclas-image-classification/runs/a-very-long-name-without-a-blank/1/train.log"
+    )
+    cases = []
+    for i, (workload, framework) in enumerate(programs.items()):
+        for precision in ("fp32", "amp-fp16", "amp-bf16"):
+            for batch in (128, 256):
+                case = case_of(
+                    workload=workload,
+                    framework=framework,
+                    precision=precision,
+                    batch_per_device=batch,
+                    data="imagenet-2012-jpeg",
+                    loader="dali-gpu" if i % 2 else "native",
+                    options={"optimizer": "momentum", "mode": "benchmark"} if i == 1 else {},
+                )
+                runs = ok_runs(case, 7125.25 + 1000 * i, 1)
+                if (i, precision) == (4, "amp-bf16"):
+                    runs = (failed_run(case, Outcome.FAILED, reason),)
+                cases.append((case, runs))
+    return results(cases, suite="five-programs")
 
 
 def two_units() -> Results:

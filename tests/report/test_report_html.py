@@ -2,20 +2,20 @@
 
 import json
 import re
-import shutil
-import subprocess
+import zlib
+from base64 import b64decode
 from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import sample_results as sample
+from browser import WINDOWS, cut_off, needs_browser, open_page
 
 from trainmark.report import Language, render_html
-from trainmark.store import Results
-from trainmark.suite import case_of
+from trainmark.tasks import case_of
+from trainmark.words.results import Results
 
-CHROMIUM = shutil.which("chromium")
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 EXAMPLES = [
     sample.ngc_v100,
@@ -122,9 +122,11 @@ def test_a_case_named_like_the_end_of_a_script_does_not_end_the_charts_data(tmp_
     cases = [(case, sample.ok_runs(case, 100.0, 3)) for case in (one, case_of())]
     text = rendered(sample.results(cases), tmp_path)
     page = Page(text)
-    specifications = [data for tag, data in page.words if tag == "script" and data.startswith("{")]
-    assert len(specifications) == 2
-    assert any("note=</script><b>" in json.dumps(json.loads(data)) for data in specifications)
+    (held,) = re.findall(r'id="specifications">([^<]*)</script>', text)
+    specifications = json.loads(zlib.decompress(b64decode(held)))
+    assert list(specifications) == ["throughput", "steps"]
+    assert "note=</script><b>" in json.dumps(specifications)
+    assert page.unmatched == []
     assert "note=</script>" not in text
 
 
@@ -151,23 +153,46 @@ def test_links_in_the_table_of_contents_lead_to_sections(tmp_path: Path) -> None
     assert [a["href"] for a in page.named("a")][: len(sections)] == [f"#{name}" for name in sections]
 
 
-@pytest.mark.skipif(
-    CHROMIUM is None, reason="chromium is not there: charts cannot be drawn by a real browser"
-)
-@pytest.mark.parametrize("example", [sample.two_sizes, sample.hostile])
+@needs_browser
+@pytest.mark.parametrize("example", [sample.two_sizes, sample.hostile, sample.two_units])
 def test_a_browser_draws_every_chart_and_has_nothing_to_complain_about(
     example: Callable[[], Results], tmp_path: Path
 ) -> None:
     page = tmp_path / "report.html"
     page.write_text(rendered(example(), tmp_path), encoding="utf-8")
-    assert CHROMIUM is not None
-    words = [
-        CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--virtual-time-budget=20000",
-        f"--user-data-dir={tmp_path / 'profile'}", "--dump-dom", page.as_uri(),
-    ]  # fmt: skip
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
-    assert [line for line in done.stderr.splitlines() if ":CONSOLE" in line] == []
-    drawn = re.findall(r'id="chart-(\w+)"><div class="vega-embed', done.stdout)
-    assert drawn == re.findall(r'id="chart-(\w+)"', done.stdout)
+    seen, complaints = open_page(page)
+    assert complaints == []
+    drawn = re.findall(r'id="chart-([\w-]+)"><div class="vega-embed', seen)
+    assert drawn == re.findall(r'id="chart-([\w-]+)">', seen)
     assert drawn
+
+
+@needs_browser
+@pytest.mark.parametrize(
+    ("example", "language"),
+    [
+        (sample.many_workloads, Language.EN),
+        (sample.with_certificate, Language.ZH),
+        (sample.two_units, Language.EN),
+        (sample.hostile, Language.ZH),
+    ],
+)
+def test_nothing_is_cut_off_on_a_phone_a_desk_or_paper(
+    example: Callable[[], Results], language: Language, tmp_path: Path
+) -> None:
+    text = rendered(example(), tmp_path, language)
+    assert cut_off(text, tmp_path) == {f"{name}-{width}": [] for name, width in WINDOWS}
+
+
+def test_a_page_of_thirty_runs_is_smaller_than_600_kb(tmp_path: Path) -> None:
+    cases = [
+        (case, sample.ok_runs(case, 370.0 * case.world_size, 5))
+        for precision in ("fp32", "amp-fp16")
+        for devices in (1, 8, 32)
+        for case in [case_of(precision=precision, **sample.topology(devices))]
+    ]
+    results = sample.results(cases)
+    assert sum(len(case.runs) for case in results.cases) == 30
+    text = rendered(results, tmp_path)
+    assert "chart-steps" in text
+    assert len(text.encode()) < 600_000

@@ -32,6 +32,9 @@ class Idiom:
     drawn_crops: bool = True
     """Whether an image's crop is drawn for the image, whichever thread or rank of the framework's makes it."""
 
+    deals_batches: bool = True
+    """Whether ranks take turns by whole batches of the one row of images, and not by single images."""
+
     workers: tuple[int, int] = (0, 2)
     """The loader workers that it says it has, asked for 0 and for 2."""
 
@@ -43,6 +46,9 @@ class Idiom:
 
     eager_actual: Flags = field(default_factory=dict)
     """The same of a first step without a compiler."""
+
+    compiles_operations: bool = False
+    """Whether without a compiler each operation is a program of its own, which is compiled when it comes first."""
 
     said: Flags = field(default_factory=dict)
     """What it says of a run besides what all say."""
@@ -93,6 +99,9 @@ IDIOMS: Mapping[str, Idiom] = {
         backend="ring",
         decoder="tf.io.decode_and_crop_jpeg",
         images=flags(loader="native-folder"),
+        deals_batches=False,
+        # One thread of the pipeline at least.
+        workers=(1, 2),
         unseen=("weight_layout",),
         said=flags(compiler_mode="tf.function", step_marks="done"),
         precisions=(
@@ -160,6 +169,7 @@ IDIOMS: Mapping[str, Idiom] = {
         unseen=("weight_layout",),
         actual=flags(compiled_layout="nhwc", compiled_dtype="f32"),
         eager_actual=flags(compiled_dtype=None),
+        compiles_operations=True,
         precisions=(
             (flags(precision="amp-bf16"), "bfloat16", "float32"),
             (flags(precision="amp-fp16"), "float16", "float32"),

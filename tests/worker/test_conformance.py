@@ -179,8 +179,9 @@ def test_without_the_compiler_the_same_is_trained(
     actual = ran.parameters["actual"]
     assert actual["compute_dtype"] == "float32"
     assert {name: actual[name] for name in idiom.eager_actual} == idiom.eager_actual
-    assert ran.last["compiled_in_window"] == [0]
-    assert ran.last["compile_s"] is None
+    if not idiom.compiles_operations:
+        assert ran.last["compiled_in_window"] == [0]
+        assert ran.last["compile_s"] is None
 
 
 # Other ways to compute, and what cannot be had.
@@ -284,7 +285,9 @@ def test_the_number_of_loader_workers_changes_nothing_in_what_is_trained(
 
 
 @every_framework
-@pytest.mark.parametrize(("workers", "content"), [(0, b"no JPEG at all \xff\xd9"), (2, None)])
+@pytest.mark.parametrize(
+    ("workers", "content"), [(0, b"no JPEG at all \xff\xd9"), (2, None)], ids=["no-jpeg", "cut-off"]
+)
 def test_a_file_that_is_no_whole_jpeg_ends_the_run_and_is_named(
     framework: str, idiom: Idiom, workers: int, content: bytes | None, tmp_path: Path
 ) -> None:
@@ -334,7 +337,13 @@ def test_ranks_leave_together_and_the_second_says_nothing(ranks: list[Ran]) -> N
 
 
 @every_framework
-def test_the_loss_of_two_ranks_is_the_mean_of_their_parts_of_the_images(ranks: list[Ran], real: Ran) -> None:
+def test_the_loss_of_two_ranks_is_the_mean_of_their_parts_of_the_images(
+    ranks: list[Ran], real: Ran, idiom: Idiom
+) -> None:
+    if not idiom.deals_batches:
+        pytest.skip(
+            "no batch of one process is a batch of two ranks here; who gets what has a test of its own"
+        )
     first, _ = ranks
     parts = [step["loss"] for step in real.steps[:2]]
     # Both began with the same weights, and one process saw in two steps what two ranks see in one.

@@ -44,8 +44,9 @@ print(json.dumps(refused(training.actual)))
 
 
 def test_nchw_without_onednn_is_unsupported_and_not_a_failure(tmp_path: Path) -> None:
+    # Read while TensorFlow is imported.
     off = {"TF_ENABLE_ONEDNN_OPTS": "0"}
-    ran = train(tmp_path, TENSORFLOW, variables=off, layout="nchw", compiler="graph")
+    ran = train(tmp_path, TENSORFLOW, off, anew=True, layout="nchw", compiler="graph")
 
     assert ran.code == 3
     assert ran.last["outcome"] == "unsupported"

@@ -96,6 +96,24 @@ def test_what_the_toy_does_not_train_is_unsupported(
     assert (ran.last["outcome"], ran.last["reason"]) == ("unsupported", said)
 
 
+def test_a_third_tree_adds_a_task_to_a_framework_that_is_there(tmp_path: Path) -> None:
+    for folder, code in {
+        "tasks": "from trainmark_worker.tasks.toy_regression import ToyRegression\n"
+        "class Steep(ToyRegression):\n    name, models = 'steep-regression', ('steep',)\nTASK = Steep()\n",
+        "toy": "from trainmark_worker.tasks.steep_regression import TASK\n"
+        "from trainmark_worker.toy import toy_regression\n"
+        "class Training(toy_regression.ToyTraining):\n    task = TASK\nopen_training = Training\n",
+    }.items():
+        module = tmp_path / "worker" / folder / "steep_regression" / "__init__.py"
+        module.parent.mkdir(parents=True)
+        module.write_text(code)
+
+    ran = train(tmp_path, "--model=steep", TRAINMARK_EXTENSIONS=f"{TOY}{os.pathsep}{tmp_path}")
+
+    assert ran.code == 0, ran.stderr
+    assert (ran.parameters["task"], ran.last["unit"]) == ("steep-regression", "samples/s")
+
+
 def test_without_its_tree_the_toy_is_no_choice(tmp_path: Path) -> None:
     ran = train(tmp_path, TRAINMARK_EXTENSIONS="")
 

@@ -196,7 +196,9 @@ def train_together(tmp_path: Path, framework: str = "pytorch", anew: bool = Fals
 
 def start_beside(framework: str, code: str, *words: str, variables: Mapping[str, str] | None = None) -> Copy:
     """Start a piece of Python beside a framework, with the worker loaded and what ``BESIDE`` defines."""
-    flags = [f"--framework={framework}", *(f"--{name}={value}" for name, value in SMALL.items())]
+    # As many steps as a piece of Python likes to take.
+    small = {name: value for name, value in SMALL.items() if not name.endswith("steps")}
+    flags = [f"--framework={framework}", *(f"--{name}={small[name]}" for name in small)]
     opening = f"from trainmark_worker.{framework}.image_classification import open_training"
     whole = f"FLAGS = {flags!r}\n{BESIDE}\n{opening}\n{code}"
     return preloaded(framework).start(["-c", *words], variables or {}, Path.cwd(), whole)

@@ -10,7 +10,8 @@ import yaml
 from trainmark.errors import InputError
 from trainmark.measure.rules import find_rule
 from trainmark.programs import find_format
-from trainmark.suite import Case, Device, Precision, case_of
+from trainmark.tasks import case_of
+from trainmark.words.case import Case, Device, Precision
 from trainmark.worker.core.arguments import parse
 from trainmark.workload import (
     BuiltinSource,
@@ -190,7 +191,8 @@ def test_options_are_passed_in_the_words_of_the_card(folder: Path) -> None:
 
 def test_the_built_in_worker_takes_every_word_that_its_card_gives_it(folder: Path) -> None:
     workload = load_workloads().find(case_of())
-    card, said = workload.card, {"schedule": "step", "bn_weight_decay": True, "loss_scale": 128}
+    card = workload.card
+    said = {"schedule": "step", "bn_weight_decay": True, "loss_scale": 128, "gradients": "flat"}
     options = {name: said.get(name, 1) for name in card.options}
     points: list[dict[str, Any]] = [
         {axis: value} for axis, rule in card.axes.items() for value in rule.choices or ()
@@ -203,6 +205,7 @@ def test_the_built_in_worker_takes_every_word_that_its_card_gives_it(folder: Pat
             recipe: Any = settings.recipe
             assert (recipe.schedule, recipe.bn_weight_decay, recipe.loss_scale) == ("step", True, 128)
             assert (recipe.epochs, recipe.warmup_epochs, recipe.momentum) == (1, 1, 1.0)
+            assert settings.gradients == "flat"
 
 
 def test_an_option_can_list_its_values(folder: Path) -> None:

@@ -1,26 +1,33 @@
-"""Where frameworks live: environments made from a pinned lock, and the manifest of what a node really holds."""
+"""Where frameworks live: environments made from a pinned lock, and the manifest of what a node really holds.
 
-from trainmark.environment.checking import CheckReport, check
-from trainmark.environment.creation import Created, Request, create, remove
-from trainmark.environment.describing import describe
-from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
-from trainmark.environment.inspecting import Finding, Inspection, examine, inspect
-from trainmark.environment.manifest import differences, fingerprint, pooling_differences
-from trainmark.environment.overview import Row, overview
-from trainmark.environment.places import default_home, folder_of, log_of
-from trainmark.environment.relock import make_lock
-from trainmark.environment.resolving import (
-    SYSTEM,
-    Environment,
-    Kind,
-    State,
-    UnusableEnvironment,
-    resolve,
-    run_environ,
-    state_of,
-)
-from trainmark.environment.stamp import Stamp, read_stamp
-from trainmark.words.manifest import FrameworkVersions, Manifest, Node
+The names are loaded when they are first asked for: a run needs nothing of what makes environments.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from trainmark.environment.checking import CheckReport, check
+    from trainmark.environment.creation import Created, Request, create, remove
+    from trainmark.environment.describing import describe
+    from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
+    from trainmark.environment.inspecting import Finding, Inspection, examine, inspect
+    from trainmark.environment.manifest import differences, fingerprint, pooling_differences
+    from trainmark.environment.overview import Row, overview
+    from trainmark.environment.places import default_home, folder_of, log_of
+    from trainmark.environment.relock import make_lock
+    from trainmark.environment.resolving import (
+        SYSTEM,
+        Environment,
+        Kind,
+        State,
+        UnusableEnvironment,
+        resolve,
+        run_environ,
+        state_of,
+    )
+    from trainmark.environment.stamp import Stamp, read_stamp
+    from trainmark.words.manifest import FrameworkVersions, Manifest, Node
 
 __all__ = [
     "SYSTEM",
@@ -63,3 +70,72 @@ __all__ = [
     "run_environ",
     "state_of",
 ]
+
+_HOMES = {
+    "trainmark.environment.checking": (
+        "CheckReport",
+        "check",
+    ),
+    "trainmark.environment.creation": (
+        "Created",
+        "Request",
+        "create",
+        "remove",
+    ),
+    "trainmark.environment.describing": ("describe",),
+    "trainmark.environment.entry": (
+        "Entry",
+        "Extra",
+        "Placeholder",
+        "Variant",
+        "entries",
+        "find_entry",
+    ),
+    "trainmark.environment.inspecting": (
+        "Finding",
+        "Inspection",
+        "examine",
+        "inspect",
+    ),
+    "trainmark.environment.manifest": (
+        "differences",
+        "fingerprint",
+        "pooling_differences",
+    ),
+    "trainmark.environment.overview": (
+        "Row",
+        "overview",
+    ),
+    "trainmark.environment.places": (
+        "default_home",
+        "folder_of",
+        "log_of",
+    ),
+    "trainmark.environment.relock": ("make_lock",),
+    "trainmark.environment.resolving": (
+        "Environment",
+        "Kind",
+        "SYSTEM",
+        "State",
+        "UnusableEnvironment",
+        "resolve",
+        "run_environ",
+        "state_of",
+    ),
+    "trainmark.environment.stamp": (
+        "Stamp",
+        "read_stamp",
+    ),
+    "trainmark.words.manifest": (
+        "FrameworkVersions",
+        "Manifest",
+        "Node",
+    ),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(module), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

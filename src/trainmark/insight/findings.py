@@ -4,10 +4,10 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trainmark.insight.equality import judge_equality
 from trainmark.measure import ratio
-from trainmark.suite import Outcome
 from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind
 from trainmark.words.measurement import About, Ratio, Steadiness
-from trainmark.words.results import CaseResult, Results, RunResult
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult, Results, RunResult, pooled
 
 SYNTHETIC = "synthetic"
 
@@ -18,9 +18,11 @@ NOT_STEADY = "not-steady"
 def find(results: Results) -> Findings:
     """Return all that can be judged of the results."""
     doubts = tuple(_doubts(results.cases))
-    doubted = {doubt.case for doubt in doubts}
+    counted = {(case.id, run.repeat) for case in results.cases for run in pooled(case.runs)}
+    doubted = dict.fromkeys(doubt.case for doubt in doubts if (doubt.case, doubt.repeat) in counted)
     return Findings(
         doubts=doubts,
+        doubtful=tuple(doubted),
         ratios=tuple(
             RatioFinding(
                 kind=kind,
@@ -93,5 +95,5 @@ def _but_for_data(case: CaseResult) -> str:
 
 
 def throughputs(runs: Sequence[RunResult]) -> list[float]:
-    """Return the throughputs of the runs that gave one."""
-    return [run.measurement.throughput for run in runs if run.measurement is not None]
+    """Return the throughputs of the runs that are pooled."""
+    return [run.measurement.throughput for run in pooled(runs) if run.measurement is not None]

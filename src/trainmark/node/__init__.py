@@ -4,7 +4,7 @@ from trainmark.node.facts import Roots, collect, collect_node
 from trainmark.node.host import Host, Job, JobEnd, Look
 from trainmark.node.local import LocalHost, rank_codes, read_tail
 from trainmark.node.machine import free_ports, this_machine
-from trainmark.node.signals import held
+from trainmark.node.processes import held
 
 __all__ = [
     "Host",

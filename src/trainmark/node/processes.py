@@ -1,4 +1,4 @@
-"""The processes of a run, found by a mark in their environment, and ended without exception.
+"""The processes of a run, found by a mark in their environment and ended without exception; and Ctrl-C held back.
 
 Descent alone does not find them: launchers start sessions of their own, and a child whose parent died
 belongs to init. The mark is inherited by every process that a run starts, unless it is given an environment
@@ -7,8 +7,11 @@ of its own: those are found by their session and their descent as long as these 
 
 import contextlib
 import os
+import signal
+import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from types import FrameType
 
 import psutil
 
@@ -24,6 +27,8 @@ KILL_S = 60.0
 """How long the kernel may take to end what was killed; a process that hangs in a driver can need some seconds."""
 
 _LOOK_S = 0.05
+
+STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def end_all(mark: str, leader: int | None = None) -> int:
@@ -106,3 +111,34 @@ def _send(processes: Iterable[psutil.Process], how: str) -> None:
     for process in processes:
         with contextlib.suppress(psutil.Error):
             getattr(process, how)()
+
+
+@contextlib.contextmanager
+def held() -> Iterator[None]:
+    """Let the signals that stop us wait until the context is left; the last of them then takes effect.
+
+    A blocked signal mask would not do: the kernel hands the signal to any other thread, and Python's handler
+    then runs in the main thread all the same. Outside the main thread, where no handler ever runs, this does
+    nothing. A signal that is ignored stays ignored.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    waiting: list[int] = []
+
+    def remember(number: int, _frame: FrameType | None) -> None:
+        waiting.append(number)
+
+    handlers = {number: signal.getsignal(number) for number in STOPPING}
+    before = {
+        number: handler for number, handler in handlers.items() if handler not in (None, signal.SIG_IGN)
+    }
+    for number in before:
+        signal.signal(number, remember)
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        if waiting:
+            signal.raise_signal(waiting[-1])

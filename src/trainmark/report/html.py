@@ -1,18 +1,26 @@
 """A report as one HTML page that opens offline: styles, charts and their program are all inside it."""
 
 import json
+import zlib
+from base64 import b64encode
 from collections.abc import Mapping
 from functools import cache
 from importlib.resources import files
-from typing import Any
+from unicodedata import east_asian_width
 
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from trainmark.report.blocks import Bullets, Chart, Code, Paragraph, Report, Style, Table, printable
+from trainmark.report.blocks import Bullets, Cell, Chart, Code, Paragraph, Report, Style, Table, printable
 from trainmark.report.language import Language, catalogue
 
-_SNIPPET = "window.vegaEmbed = vegaEmbed;"
+_SNIPPET = "window.vegaEmbed = vegaEmbed; dispatchEvent(new Event('vega'));"
+
+STEPS = (20, 30, 40, 50, 60, 70)
+"""The widths (rem) at which a table that needs so much becomes a list of its rows; wider ones are always lists."""
+
+LONG = 30
+"""A text of more characters than this is set in lines of its own, and needs a column that is not too narrow."""
 
 
 def to_html(report: Report, pictures: Mapping[str, str]) -> str:
@@ -25,19 +33,17 @@ def to_html(report: Report, pictures: Mapping[str, str]) -> str:
     return template.render(
         report=report,
         say=catalogue(language),
-        style=_asset("report.css"),
+        style=_asset("report.css") + _stacking(),
         script=_asset("report.js"),
         library=_library() if pictures else None,
+        specifications=packed(_specifications(report)),
         pictures={name: Markup(picture) for name, picture in pictures.items()},  # noqa: S704 - Vega escapes text
     )
 
 
-def embedded(value: Mapping[str, Any]) -> Markup:
-    """Return JSON that is safe inside a ``script`` element: no ``<`` in it can end the element or open a comment."""
-    text = json.dumps(value, ensure_ascii=False, separators=(",", ":"), allow_nan=False)
-    for character in "<>&\N{LINE SEPARATOR}\N{PARAGRAPH SEPARATOR}":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return Markup(text)  # noqa: S704 - what could end the element is written as an escape
+def packed(text: str) -> str:
+    """Return a text as base64 of its zlib form: less than half as long, and nothing in it can end an element."""
+    return b64encode(zlib.compress(text.encode(), 9)).decode()
 
 
 def _environment() -> Environment:
@@ -52,7 +58,8 @@ def _environment() -> Environment:
     for name, kind in kinds.items():
         environment.tests[name] = lambda block, kind=kind: isinstance(block, kind)
     environment.tests["code_span"] = lambda span: span.style is Style.CODE
-    environment.filters["embedded"] = embedded
+    environment.tests["long"] = _is_long
+    environment.filters["fitting"] = fitting
     environment.filters["printable"] = printable
     return environment
 
@@ -61,9 +68,51 @@ def _asset(name: str) -> Markup:
     return Markup((files(__package__) / "page" / name).read_text(encoding="utf-8"))  # noqa: S704 - our own file
 
 
+def fitting(table: Table) -> str:
+    """Return the class of a table by the width that it needs: below it, the page shows its rows as lists."""
+    needed = sum(_least(table, i) for i in range(len(table.columns)))
+    step = next((step for step in STEPS if needed <= step), None)
+    return "list" if step is None else f"fits-{step}"
+
+
+def _least(table: Table, i: int) -> float:
+    """Return the width (rem) that a column needs at least, its padding included; fonts differ, so rather too much."""
+    column, cells = table.columns[i], [row[i] for row in table.rows]
+    texts = ["".join(span.text for span in cell.spans) for cell in cells]
+    title = max((_cells(word) for word in column.title.split()), default=0)
+    if column.numeric:
+        most = max([*map(_cells, texts), *(0.85 * _cells(cell.detail) for cell in cells)], default=0)
+    else:
+        most = min(max(map(_cells, texts), default=0), LONG / 2)
+    return 0.6 * max(title, most) + 1.6
+
+
+def _cells(text: str) -> int:
+    """Return how many letters a text is wide; Chinese ones count twice."""
+    return sum(2 if east_asian_width(letter) in "WF" else 1 for letter in text)
+
+
+def _is_long(cell: Cell) -> bool:
+    return sum(len(span.text) for span in cell.spans) + len(cell.detail) > LONG
+
+
+def _stacking() -> Markup:
+    rules = _asset("stacked.css")
+    within = (
+        f"@container (max-width: {step}rem) {{ {rules.replace('TABLE', f'.fits-{step}')} }}\n"
+        for step in STEPS
+    )
+    return Markup(rules.replace("TABLE", ".list") + "".join(within))  # noqa: S704 - our own file
+
+
 @cache
-def _library() -> Markup:
-    """Return Vega, Vega-Lite and Vega-Embed as one program, from vl-convert's own copy of them."""
+def _library() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one program, from vl-convert's own copy of them: zlib, base64."""
     import vl_convert
 
-    return Markup(vl_convert.javascript_bundle(_SNIPPET))  # noqa: S704 - a library's program, with no data in it
+    return packed(vl_convert.javascript_bundle(_SNIPPET))
+
+
+def _specifications(report: Report) -> str:
+    charts = {chart.name: chart.specification for chart in report.charts}
+    return json.dumps(charts, ensure_ascii=False, separators=(",", ":"), allow_nan=False)

@@ -120,9 +120,13 @@ class EqualityFinding(Frozen):
 
 
 class Findings(Frozen):
-    """All that was judged of a suite's results; cases go by their ids."""
+    """All that was judged of a suite's results; cases go by their ids.
+
+    ``doubtful`` are the cases whose number is in doubt: a run that it is made of is.
+    """
 
     doubts: tuple[Doubt, ...]
+    doubtful: tuple[str, ...]
     ratios: tuple[RatioFinding, ...]
     equality: tuple[EqualityFinding, ...]
 

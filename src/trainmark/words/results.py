@@ -4,7 +4,7 @@ The schema's name is ``trainmark.results/1``; docs/file-formats.md describes eve
 added which. A later version only adds fields, or gets another number.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -51,6 +51,15 @@ class RunResult(Frozen):
     def spoiled(self) -> bool:
         """Whether its machine spoiled it; such a run is not pooled with sound ones."""
         return any(doubt.about is About.MACHINE and doubt.code in SPOILING for doubt in self.suspicions)
+
+
+def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Return the runs that a case's number is made of: those that no machine spoiled, or where all were, all.
+
+    Runs without a measurement have no part in it.
+    """
+    measured = [run for run in runs if run.measurement is not None]
+    return [run for run in measured if not run.spoiled] or measured
 
 
 class CaseResult(Frozen):

@@ -34,7 +34,7 @@ CONFIG = {
         "labelFontSize": 12,
         "titleFontSize": 12,
         "titleFontWeight": "normal",
-        "labelLimit": 420,
+        "labelLimit": 640,
         "labelPadding": 5,
     },
     "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "labelLimit": 420, "orient": "top"},
@@ -56,6 +56,13 @@ def themed(chart: Any, datasets: Mapping[str, Rows]) -> dict[str, Any]:
     return {**chart.to_dict(), "datasets": dict(datasets), "config": CONFIG}
 
 
+_PATH = re.compile(r'\bd="[^"]*"')
+_UNSEEN = re.compile(r'<path class="foreground"[^>]* display="none"[^>]*?(?:/>|></path>)')
+_ARIA = re.compile(r' (?:aria-[a-z]+|role)="[^"]*"')
+_FONT = re.compile(r' font-family="[^"]*"')
+_LONG = re.compile(r"(\d+\.\d\d)\d+")
+
+
 def svg(specification: Mapping[str, Any], name: str) -> str:
     """Render a Vega-Lite specification to SVG text with a transparent background.
 
@@ -65,6 +72,11 @@ def svg(specification: Mapping[str, Any], name: str) -> str:
     import vl_convert
 
     text: str = vl_convert.vegalite_to_svg(dict(specification), allowed_base_urls=[])
+    # Sixteen digits a coordinate are most of a picture; a hundredth of a pixel is nothing that can be seen.
+    text = _PATH.sub(lambda path: _LONG.sub(r"\1", path[0]), text)
+    # What is not shown is left out, and the font stands once. To a reader who hears the page the picture is one thing.
+    fonts = set(_FONT.findall(text))
+    text = _FONT.sub("", _ARIA.sub("", _UNSEEN.sub("", text))).replace("<svg", f"<svg{' '.join(fonts)}", 1)
     ids = {old: f"{name}-{i}" for i, old in enumerate(dict.fromkeys(re.findall(r'\bid="([^"]*)"', text)))}
     return re.sub(r'(?<=\bid=")[^"]*|(?<=url\(#)[^)]*', lambda match: ids[match[0]], text)
 

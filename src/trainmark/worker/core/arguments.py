@@ -14,7 +14,7 @@ PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16")
 SCHEDULES = ("cosine", "step", "constant")
 
 NATIVE = "native"
-"""The collective that every framework has: its own."""
+"""The collective, and the exchange of gradients, that every framework has: its own."""
 
 
 def parse(arguments: Sequence[str], world_size: int) -> Settings:
@@ -53,6 +53,7 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
         events=given.events,
         memory_limit=given.memory_limit,
         collective=given.collective,
+        gradients=given.gradients,
         equivalence=given.equivalence,
         epoch_samples=given.epoch_samples,
         recipe=Recipe(
@@ -102,6 +103,9 @@ def _parser(task: Task) -> argparse.ArgumentParser:
     case.add_argument("--threads", type=count, default=0, metavar="N", help="of this rank; 0: as they are")
     case.add_argument(
         "--collective", default=NATIVE, help="what the ranks talk through; native: the framework's"
+    )
+    case.add_argument(
+        "--gradients", default=NATIVE, help="how the ranks average them; native: the framework's usual way"
     )
     protocol = parser.add_argument_group("protocol")
     protocol.add_argument("--steps", type=positive, default=120, metavar="N", help="all, the first included")

@@ -70,6 +70,8 @@ def main(arguments: Sequence[str]) -> int:
             limit_memory(settings.memory_limit)
         collectives = getattr(framework, "COLLECTIVES", (NATIVE,))
         one_of(settings.framework, "collective", settings.collective, collectives)
+        exchanges = getattr(framework, "GRADIENTS", (NATIVE,))
+        one_of(settings.framework, "exchange of gradients", settings.gradients, exchanges)
         _run(settings, place, trainer, events)
     except Exception as error:
         end(_stopped_by(error, knows))

@@ -48,6 +48,7 @@ class Settings:
     events: Optional[str]
     memory_limit: Optional[int]
     collective: str
+    gradients: str
     equivalence: Optional[str]
     epoch_samples: int
     recipe: Recipe

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import inspect
 from typing import Any, List, Sequence
 
 import torch
 import torch.distributed as dist
-from torch import nn
 
 from ..core.place import Place
 from ..core.ranks import Ranks
@@ -29,24 +27,6 @@ class Group(Ranks):
                 world_size=place.world_size,
                 device_id=device if device.type == "cuda" else None,
             )
-
-    def wrap(self, model: nn.Module, static_graph: bool) -> nn.Module:
-        """Return the model so that its gradients are averaged over the ranks while they are computed.
-
-        Batch-norm statistics stay each rank's own, as in the usual recipes without SyncBN, and are not sent around.
-        """
-        if self.backend is None:
-            return model
-        ddp = nn.parallel.DistributedDataParallel
-        # torch 2.13 renamed the flag and warns of the old name.
-        renamed = "forward_sync_buffers" in inspect.signature(ddp).parameters
-        return ddp(
-            model,
-            device_ids=[self._device.index] if self._device.type == "cuda" else None,
-            gradient_as_bucket_view=True,
-            static_graph=static_graph,
-            **{"forward_sync_buffers" if renamed else "broadcast_buffers": False},
-        )
 
     def counted(self) -> int:
         """Return the ranks of the process group."""

@@ -18,6 +18,7 @@ from . import weights as weights_of
 from .compilers import MODES, NONE, check_compiler, compilations, compile_model, compile_s
 from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
+from .gradients import check_gradients, choose_exchange
 from .precision import Precision, autocast, choose_precision, loss_scaler
 
 
@@ -40,6 +41,7 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     device = choose_device(settings.device, place)
     precision = choose_precision(settings.precision, device)
     check_compiler(settings.compiler, device)
+    check_gradients(settings.gradients, precision)
     return Machine(device, precision)
 
 
@@ -73,10 +75,12 @@ class PyTorchTraining(Training):
 
     def take_over(self, model: nn.Module, optimizer: torch.optim.Optimizer, free_layout: bool) -> None:
         """Train this model; see ``compile_model`` for ``free_layout``."""
-        settings = self.settings
+        settings, static_graph = self.settings, self.settings.compiler == NONE
         self.model, self.optimizer = model, optimizer
-        wrapped = self.ranks.wrap(model, static_graph=settings.compiler == NONE)
-        self.network = compile_model(wrapped, settings.compiler, free_layout)
+        self.exchange = choose_exchange(
+            settings.gradients, self.ranks, self._device, self._precision, static_graph
+        )
+        self.network = compile_model(self.exchange.wrap(model), settings.compiler, free_layout)
         self.scaler = loss_scaler(self._precision, settings.recipe, self._device)
         self.autocast = autocast(self._precision, self._device)
         # The losses stay on the device, one element a step, until the window is over.
@@ -97,6 +101,7 @@ class PyTorchTraining(Training):
             parameters["lr"] = self.rates[index]
         _, loss = self._forward()
         self.scaler.scale(loss).backward()
+        self.exchange.average()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
@@ -124,6 +129,7 @@ class PyTorchTraining(Training):
                 "cuda": torch.version.cuda if cuda else None,
                 "cudnn": torch.backends.cudnn.version() if cuda else None,
                 "algorithm_search": "measured" if cuda else None,
+                "gradient_exchange": self.exchange.name,
             },
         )
 

@@ -24,9 +24,15 @@ def named_tensors(model: nn.Module, name: str) -> Dict[str, Any]:
 
 
 def observe(
-    model: nn.Module, name: str, layers: Callable[[], Any], forward: Callable[[], Tuple[Any, Any]]
+    model: nn.Module,
+    name: str,
+    layers: Callable[[], Any],
+    forward: Callable[[], Tuple[Any, Any]],
+    average: Callable[[], None],
 ) -> Observation:
     """Run ``forward``, which returns logits and loss, and the backward pass; return what they computed.
+
+    ``average`` makes the gradients their mean over the ranks, as the step does.
 
     ``layers`` runs the model's modules one by one, so that each convolution can be looked at. ``forward`` may be
     compiled: it then runs without any hook, since those would be compiled with it into another program.
@@ -44,6 +50,7 @@ def observe(
             hook.remove()
     logits, loss = forward()
     loss.backward()
+    average()
     tensors = named_tensors(model, name)
     gradients = read({key: tensor.grad for key, tensor in tensors.items() if tensor.requires_grad})
     model.zero_grad(set_to_none=True)

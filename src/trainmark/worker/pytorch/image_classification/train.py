@@ -71,7 +71,8 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
 
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the step's own model and loss."""
-        return observing.observe(self.model, self.settings.model, self._layers, self._forward)
+        name, average = self.settings.model, self.exchange.average
+        return observing.observe(self.model, name, self._layers, self._forward, average)
 
 
 def make_optimizer(model: nn.Module, settings: ImageSettings) -> torch.optim.Optimizer:

@@ -1,0 +1,156 @@
+"""How the gradients of all ranks become their mean: while they are computed (DDP), or in one piece afterwards."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any, Dict, List, Optional, Sequence
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from ..core.arguments import NATIVE
+from ..core.outcomes import UNSUPPORTED, RunError
+from .distributed import Group
+from .precision import Precision
+
+DDP, FLAT, FLAT_16 = "ddp", "flat", "flat-16"
+GRADIENTS = (NATIVE, DDP, FLAT, FLAT_16)
+"""``native`` is ``ddp``, what PyTorch users take."""
+
+ALIGNMENT = 64
+"""In elements: each tensor of a flat buffer begins at a multiple of this, so that kernels read it in wide words."""
+
+
+def check_gradients(name: str, precision: Precision) -> None:
+    """Raise ``RunError`` if the precision has no 16-bit type in which gradients could travel."""
+    if name == FLAT_16 and precision.compute.itemsize != 2:
+        raise RunError(UNSUPPORTED, f"gradients {FLAT_16} needs a precision that computes in 16 bits")
+
+
+def choose_exchange(
+    name: str, group: Group, device: Any, precision: Precision, static_graph: bool
+) -> Exchange:
+    """Return the exchange of that name; for a rank on its own one that does nothing.
+
+    ``static_graph`` promises DistributedDataParallel that every step is the same, which it cannot take of a compiled
+    network.
+    """
+    if group.backend is None:
+        return Exchange()
+    if name in (NATIVE, DDP):
+        return WhileComputed(device, static_graph)
+    return InOnePiece(name, group.place.world_size, precision.compute if name == FLAT_16 else None)
+
+
+class Exchange:
+    """What makes the gradients of all ranks one. This one is for a rank that has nobody to exchange with."""
+
+    name: Optional[str] = None
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Give all ranks the weights of rank 0; return the network to train, before it is compiled."""
+        return model
+
+    def average(self) -> None:
+        """Make each gradient its mean over the ranks, where the backward pass has not done so."""
+
+
+class WhileComputed(Exchange):
+    """DistributedDataParallel: gradients are averaged in buckets, beside the rest of the backward pass."""
+
+    name = DDP
+
+    def __init__(self, device: Any, static_graph: bool) -> None:
+        """Take the device of this rank, and whether every step is the same."""
+        self._device, self._static_graph = device, static_graph
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Return the model so that its gradients are averaged over the ranks while they are computed.
+
+        Batch-norm statistics stay each rank's own, as in the usual recipes without SyncBN, and are not sent around.
+        """
+        ddp = nn.parallel.DistributedDataParallel
+        # torch 2.13 renamed the flag and warns of the old name.
+        renamed = "forward_sync_buffers" in inspect.signature(ddp).parameters
+        return ddp(
+            model,
+            device_ids=[self._device.index] if self._device.type == "cuda" else None,
+            gradient_as_bucket_view=True,
+            static_graph=self._static_graph,
+            **{"forward_sync_buffers" if renamed else "broadcast_buffers": False},
+        )
+
+
+class InOnePiece(Exchange):
+    """No wrapper: after the backward pass all gradients of a type go through one all-reduce, in one buffer.
+
+    The network stays whole for the compiler, and no kernel of the exchange takes multiprocessors from the backward
+    pass. With ``wire`` the gradients travel in that 16-bit type: the ranks still hold bit-equal means afterwards.
+    """
+
+    def __init__(self, name: str, world_size: int, wire: Optional[Any] = None) -> None:
+        """Take the type in which gradients travel; None: each in its own."""
+        self.name, self._world_size, self._wire = name, world_size, wire
+        self._parts: List[_Part] = []
+
+    def wrap(self, model: nn.Module) -> nn.Module:
+        """Send rank 0's parameters and buffers to all ranks, and return the model as it is."""
+        with torch.no_grad():
+            for tensors in _by_type([*model.parameters(), *model.buffers()]):
+                start = Flat(tensors, tensors[0].dtype)
+                torch._foreach_copy_(start.views, tensors)
+                dist.broadcast(start.buffer, 0)
+                torch._foreach_copy_(tensors, start.views)
+        self._parts = [_Part(parameters, self._wire) for parameters in _by_type(list(model.parameters()))]
+        return model
+
+    def average(self) -> None:
+        """Pack the gradients, average the buffers over the ranks, and leave views of them as the gradients."""
+        for part in self._parts:
+            torch._foreach_copy_(part.sent.views, [parameter.grad for parameter in part.parameters])
+            self._all_reduce(part.sent.buffer)
+            if part.kept is not part.sent:
+                part.kept.buffer.copy_(part.sent.buffer)
+            for parameter, view in zip(part.parameters, part.kept.views):
+                parameter.grad = view
+
+    def _all_reduce(self, buffer: Any) -> None:
+        if buffer.is_cuda:
+            dist.all_reduce(buffer, dist.ReduceOp.AVG)
+        else:
+            # gloo has no mean; dividing first keeps 16 bits from overflowing in the sum.
+            dist.all_reduce(buffer.div_(self._world_size))
+
+
+class Flat:
+    """One buffer that holds tensors like ``tensors`` one after another; ``views`` are they, in the same strides."""
+
+    def __init__(self, tensors: Sequence[Any], dtype: Any) -> None:
+        """Make room on the device of the tensors."""
+        starts = [0]
+        for tensor in tensors:
+            starts.append(starts[-1] + -(-tensor.numel() // ALIGNMENT) * ALIGNMENT)
+        self.buffer = torch.zeros(starts[-1], dtype=dtype, device=tensors[0].device)
+        self.views = [
+            self.buffer.as_strided(tensor.size(), tensor.stride(), start)
+            for tensor, start in zip(tensors, starts)
+        ]
+
+
+class _Part:
+    """The parameters of one type, the buffer in which their gradients travel, and that in which they stay."""
+
+    def __init__(self, parameters: Sequence[Any], wire: Optional[Any]) -> None:
+        own = parameters[0].dtype
+        self.parameters = parameters
+        self.kept = self.sent = Flat(parameters, own)
+        if wire not in (None, own):
+            self.sent = Flat(parameters, wire)
+
+
+def _by_type(tensors: Sequence[Any]) -> List[List[Any]]:
+    groups: Dict[Any, List[Any]] = {}
+    for tensor in tensors:
+        groups.setdefault(tensor.dtype, []).append(tensor)
+    return list(groups.values())
