@@ -14,8 +14,10 @@ import yaml
 
 from trainmark.campaign import Order, Progress, run_campaign
 from trainmark.execution import Pulse
-from trainmark.store import Results, RunResult
-from trainmark.suite import Case, Suite, load_suite
+from trainmark.suite import load_suite
+from trainmark.words.case import Case
+from trainmark.words.results import Results, RunResult
+from trainmark.words.suite import Suite
 
 PROGRAMS = Path(__file__).with_name("programs")
 

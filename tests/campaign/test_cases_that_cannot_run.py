@@ -9,8 +9,8 @@ from fakes import CARD, Bench, Listener
 from made_environments import make_empty_environment
 from trainmark.dataset import ImageFolderSpec, make_image_folder
 from trainmark.errors import InputError
-from trainmark.store import CaseResult
-from trainmark.suite import Outcome
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult
 
 AXES: dict[str, Any] = CARD["axes"]
 REPEATS = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}

@@ -13,10 +13,11 @@ import yaml
 from frameworks import framework_python
 from trainmark.campaign.certifying import questions
 from trainmark.campaign.planning import Site
-from trainmark.equivalence import Certificate
 from trainmark.node import LocalHost
-from trainmark.suite import Case, Suite
+from trainmark.words.case import Case
+from trainmark.words.certificate import Certificate
 from trainmark.words.plan import Machine
+from trainmark.words.suite import Suite
 from trainmark.workload import load_workloads
 
 SUITE: dict[str, Any] = {

@@ -10,7 +10,7 @@ import pytest
 from fakes import CARD, Bench, Silent
 from trainmark.dataset import Form, ImageFolderSpec, convert, describe, describe_converted, make_image_folder
 from trainmark.errors import InputError
-from trainmark.suite import Outcome
+from trainmark.words.outcome import Outcome
 
 PICTURES = ImageFolderSpec(images=12, classes=3, width=64, height=48)
 MAKE = {"images": 12, "classes": 3, "width": 64, "height": 48}

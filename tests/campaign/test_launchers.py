@@ -17,8 +17,8 @@ from repositories import Repository, card
 
 from fakes import PROGRAMS, Bench, alive
 from frameworks import framework_python, needs_framework
-from trainmark.store import Results, RunResult
-from trainmark.suite import Outcome
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import Results, RunResult
 
 STEPS, WARMUP, BATCH, RANKS = 40, 20, 32, 2
 

@@ -8,7 +8,7 @@ import pytest
 from fakes import Bench, Silent
 from trainmark.campaign import Progress
 from trainmark.errors import InputError
-from trainmark.store import RunResult
+from trainmark.words.results import RunResult
 
 TWO_RUNS: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 

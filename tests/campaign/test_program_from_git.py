@@ -9,8 +9,9 @@ import pytest
 from repositories import CARD, Repository, card, program
 
 from fakes import Bench, Silent
-from trainmark.store import RunResult, read_results
-from trainmark.suite import Outcome
+from trainmark.store import read_results
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import RunResult
 
 SETTINGS: dict[str, Any] = {
     "protocol": {"name": "adaptive", "steps": 30, "warmup_steps": 5, "repeats": 1},

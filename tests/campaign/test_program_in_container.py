@@ -10,8 +10,8 @@ import pytest
 from repositories import Repository, card, program
 
 from fakes import PROGRAMS, Bench
-from trainmark.store import RunResult
-from trainmark.suite import Outcome
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import RunResult
 
 CASE = {"workload": "linear", "framework": "python"}
 PROTOCOL = {"name": "adaptive", "steps": 30, "warmup_steps": 5, "repeats": 2}

@@ -15,8 +15,9 @@ from frameworks import framework_python
 from trainmark.campaign import Progress
 from trainmark.dataset import ImageFolderSpec, make_image_folder
 from trainmark.execution import Pulse
-from trainmark.store import Results
-from trainmark.suite import Case, Outcome
+from trainmark.words.case import Case
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import Results
 
 pytestmark = pytest.mark.training
 

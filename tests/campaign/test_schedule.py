@@ -6,7 +6,8 @@ from hypothesis import strategies as st
 
 from trainmark.campaign import Progress
 from trainmark.campaign.schedule import Attempt, Schedule, wants_another
-from trainmark.suite import Outcome, Protocol
+from trainmark.words.outcome import Outcome
+from trainmark.words.suite import Protocol
 
 ADAPTIVE = Protocol.model_validate(
     {"name": "adaptive", "min_repeats": 3, "max_repeats": 6, "target_half_width": 0.02, "max_case_s": 100.0}

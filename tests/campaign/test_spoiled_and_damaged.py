@@ -13,8 +13,9 @@ from trainmark.campaign import DATABASE, collect_results
 from trainmark.campaign.schedule import Attempt, Schedule, wants_another
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
-from trainmark.store import CaseResult
-from trainmark.suite import Outcome, Protocol
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult
+from trainmark.words.suite import Protocol
 
 THREE: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}
 UP_TO_SIX = Protocol.model_validate(

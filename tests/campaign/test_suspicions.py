@@ -7,8 +7,9 @@ from pydantic import BaseModel
 
 from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
 from trainmark.logs.events import parse_events
-from trainmark.measure import About, Measurement, Steadiness
-from trainmark.suite import Protocol, case_of
+from trainmark.tasks import case_of
+from trainmark.words.measurement import About, Measurement, Steadiness
+from trainmark.words.suite import Protocol
 from trainmark.words.telemetry import GpuSummary, TelemetrySummary
 from trainmark.workload import load_workloads
 

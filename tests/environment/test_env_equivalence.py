@@ -8,7 +8,7 @@ import pytest
 
 from frameworks import framework_python
 from trainmark.cli.main import main
-from trainmark.equivalence import Certificate
+from trainmark.words.certificate import Certificate
 
 CHECK = ["env", "check", "--equivalence"]
 MOBILENET = ["--model", "mobilenet_v1"]

@@ -8,15 +8,16 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from trainmark.environment import (
+from trainmark.environment import differences, fingerprint
+from trainmark.node.facts import Roots, collect, collect_node
+from trainmark.words.manifest import (
+    AcceleratorFacts,
+    ContainerFacts,
     FrameworkVersions,
+    GpuFacts,
     Manifest,
     Node,
-    differences,
-    fingerprint,
 )
-from trainmark.node.facts import Roots, collect, collect_node
-from trainmark.words.manifest import AcceleratorFacts, ContainerFacts, GpuFacts
 
 VM = Path(__file__).parent / "recorded" / "linux-vm"
 NOW = datetime(2026, 1, 1, tzinfo=UTC)

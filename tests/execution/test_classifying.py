@@ -7,7 +7,7 @@ import pytest
 
 from trainmark.execution.classify import Exit, classify, last_step
 from trainmark.node import read_tail
-from trainmark.suite import Outcome
+from trainmark.words.outcome import Outcome
 
 TORCHRUN = """\
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:

@@ -12,9 +12,10 @@ from trainmark.campaign import run_campaign
 from trainmark.cli.main import main
 from trainmark.execution import carry_out
 from trainmark.node import Host, LocalHost
-from trainmark.store import RunResult
-from trainmark.suite import Limits, Outcome
+from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Command, Machine, Plan, PlannedNode
+from trainmark.words.results import RunResult
+from trainmark.words.suite import Limits
 
 FOUR_CORES = Machine(cores=4, gpus=0)
 MEETING = {
@@ -88,7 +89,7 @@ def test_a_rank_of_the_second_node_that_fails_is_named_with_its_words(bench: Ben
     assert ran.outcome is Outcome.FAILED
     assert ran.reason == "rank 3 ended with exit code 1: ValueError: this is why"
     kept = record(bench, ran)
-    assert [node["exit_code"] for node in kept["nodes"]] == [0, 1]
+    assert [(node["exit_code"], node["reason"]) for node in kept["nodes"]] == [(0, None), (1, ran.reason)]
     assert {rank["rank"]: (rank["exit_code"], rank["reason"]) for rank in kept["ranks"]}[3] == (
         1,
         "ValueError: this is why",

@@ -6,8 +6,8 @@ from typing import Any
 import pytest
 
 from fakes import CARD, Bench, alive
-from trainmark.store import RunResult
-from trainmark.suite import Outcome
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import RunResult
 
 RANKS = {
     "launcher": "ranks",

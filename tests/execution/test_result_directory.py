@@ -8,8 +8,8 @@ import pytest
 
 from fakes import Bench
 from trainmark.errors import InputError
-from trainmark.execution import OutcomeRecord, ResultDirectory, opened, write_record
-from trainmark.suite import Outcome
+from trainmark.execution import ResultDirectory, opened, write_record
+from trainmark.words.outcome import Outcome, OutcomeRecord
 
 
 def test_a_folder_with_other_things_in_it_is_refused_and_stays_as_it_was(bench: Bench) -> None:

@@ -10,8 +10,9 @@ import pytest
 from trainmark.execution.classify import Exit, classify
 from trainmark.execution.runner import JobOnHost, run_jobs
 from trainmark.node import Job, LocalHost
-from trainmark.suite import Limits, Outcome
+from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Command
+from trainmark.words.suite import Limits
 
 LOST = """\
 

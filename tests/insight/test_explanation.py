@@ -20,8 +20,8 @@ from trainmark.insight import (
 )
 from trainmark.insight.explanation import Basis
 from trainmark.insight.recipe import Reading, Recipe
-from trainmark.reference import Axis, find_reference, load_references
-from trainmark.words.recipe import AnyAxis, Place
+from trainmark.reference import find_reference, load_references
+from trainmark.words.recipe import AnyAxis, Axis, Place
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"
 CORPUS_LOG = CORPUS / "ResNet50V1.5" / "OtherReports" / "PyTorch" / "V100-LOG" / "pytorch_gpu1_amp_bs256.txt"

@@ -5,10 +5,12 @@ from pathlib import Path
 import pytest
 
 from trainmark.insight import find, judged
-from trainmark.measure import About, Measurement, Steadiness, Suspicion, estimate, speedup
-from trainmark.store import CaseResult, Results, RunResult, read_results, write_results
-from trainmark.suite import Outcome
+from trainmark.measure import estimate, speedup
+from trainmark.store import read_results, write_results
 from trainmark.words.findings import RatioKind
+from trainmark.words.measurement import About, Measurement, Steadiness, Suspicion
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult, Results, RunResult
 
 OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
 OTHER = Suspicion(code="batch-differs", sentence="batch 256 was asked for, not 128", about=About.WORK)

@@ -16,7 +16,6 @@ from trainmark.insight.log_head import data_wait
 from trainmark.insight.models import model_word
 from trainmark.insight.recipe import Recipe, recipe_from
 from trainmark.logs.parameters import Parameter, read_parameters
-from trainmark.reference import Axis, AxisValue
 from trainmark.words.manifest import (
     AcceleratorFacts,
     CpuFacts,
@@ -28,7 +27,7 @@ from trainmark.words.manifest import (
     OsFacts,
     VirtualisationFacts,
 )
-from trainmark.words.recipe import Place
+from trainmark.words.recipe import Axis, AxisValue, Place
 
 WHOLE = ngc_log()
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.measure import IntervalMethod, estimate, ratio, scaled, speedup
+from trainmark.measure import estimate, ratio, scaled, speedup
 from trainmark.measure.statistics import _order
+from trainmark.words.measurement import IntervalMethod
 
 throughputs = st.floats(min_value=1e-3, max_value=1e6, allow_nan=False)
 

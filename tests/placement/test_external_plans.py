@@ -15,8 +15,8 @@ import pytest
 from trainmark.campaign import planning
 from trainmark.cli.main import main
 from trainmark.node import local
-from trainmark.placement import Machine
 from trainmark.suite import load_suite, log_name
+from trainmark.words.plan import Machine
 
 SUITES = Path(__file__).parents[2] / "suites"
 GOLDEN = Path(__file__).with_name("golden") / "external"

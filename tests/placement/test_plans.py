@@ -16,18 +16,18 @@ from hypothesis import strategies as st
 from trainmark.environment.engine import Engine
 from trainmark.node.machine import usable_cores
 from trainmark.placement import (
-    Command,
     Container,
     Interpreter,
-    Machine,
     PlacementHost,
-    Plan,
     RunSpec,
     containerised,
     place,
     this_machine,
 )
-from trainmark.suite import Case, Protocol, case_of
+from trainmark.tasks import case_of
+from trainmark.words.case import Case
+from trainmark.words.plan import Command, Machine, Plan
+from trainmark.words.suite import Protocol
 from trainmark.workload import Axis, Card, Counts, Image, UnsupportedByCard, Workload, load_workloads
 
 GOLDEN = Path(__file__).with_name("golden")

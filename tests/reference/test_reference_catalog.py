@@ -8,7 +8,6 @@ import pytest
 
 from trainmark.errors import InputError
 from trainmark.reference import (
-    Axis,
     Reference,
     Statistic,
     Status,
@@ -19,6 +18,7 @@ from trainmark.reference import (
     read_figures,
     select,
 )
+from trainmark.words.recipe import Axis
 
 SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
 

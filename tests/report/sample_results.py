@@ -6,18 +6,15 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from trainmark.equivalence import Certificate, Check, Pair, Party, Subject, Variant
-from trainmark.measure import (
-    About,
-    Measurement,
-    Steadiness,
-    StepTimes,
-    Suspicion,
-    estimate,
-    speedup,
-)
-from trainmark.store import CaseResult, Results, RunResult
-from trainmark.suite import Case, Layout, Outcome, Protocol, case_of
+from trainmark.measure import estimate, speedup
+from trainmark.tasks import case_of
+from trainmark.tasks.image_classification import Layout
+from trainmark.words.case import Case
+from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.words.measurement import About, Measurement, Steadiness, StepTimes, Suspicion
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult, Results, RunResult
+from trainmark.words.suite import Protocol
 
 START = datetime(2026, 11, 3, 8, 0, tzinfo=UTC)
 SPREAD = (1.0, 1.004, 0.995, 1.002, 0.998, 1.006, 0.991)

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 import sample_results as sample
 
-from trainmark.equivalence import Certificate, Check, Pair, Party, Subject, Variant
 from trainmark.report import Language, render_markdown, render_table
-from trainmark.store import Results, RunResult
-from trainmark.suite import Case
+from trainmark.words.case import Case
+from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.words.results import Results, RunResult
 
 KEPT = Path(__file__).parents[2] / "docs" / "results"
 MODEL = "mobilenet_v1"

@@ -7,8 +7,10 @@ import pytest
 import sample_results as sample
 
 from trainmark.cli.main import main
-from trainmark.store import Results, write_results
-from trainmark.suite import Outcome, case_of
+from trainmark.store import write_results
+from trainmark.tasks import case_of
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import Results
 
 
 def kept(results: Results, folder: Path) -> str:

@@ -11,7 +11,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from trainmark.measure import Steadiness
 from trainmark.report import Language, render_markdown
 from trainmark.report.blocks import (
     Bullets,
@@ -27,8 +26,11 @@ from trainmark.report.blocks import (
     printable,
 )
 from trainmark.report.markdown import to_markdown
-from trainmark.store import Results
-from trainmark.suite import Case, Outcome, Precision, case_of
+from trainmark.tasks import case_of
+from trainmark.words.case import Case, Precision
+from trainmark.words.measurement import Steadiness
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import Results
 from trainmark.words.telemetry import TelemetrySummary
 
 Golden = Callable[[str, str], None]

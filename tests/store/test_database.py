@@ -13,11 +13,13 @@ from alembic.migration import MigrationContext
 from sqlalchemy import URL, create_engine
 
 from fakes import Bench
-from trainmark.equivalence import Certificate
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.store import RunResult, Store, migrations, sqlite_url
+from trainmark.store import Store, migrations, sqlite_url
 from trainmark.store.tables import metadata
-from trainmark.suite import Case, Suite
+from trainmark.words.case import Case
+from trainmark.words.certificate import Certificate
+from trainmark.words.results import RunResult
+from trainmark.words.suite import Suite
 
 KEPT = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
 

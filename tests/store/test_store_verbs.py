@@ -13,8 +13,9 @@ from sqlalchemy import URL, create_engine
 from fakes import Bench
 from trainmark.cli.main import main
 from trainmark.errors import InputError
-from trainmark.store import Results, Store, existing_store, read_results, sqlite_url, write_results
+from trainmark.store import Store, existing_store, read_results, sqlite_url, write_results
 from trainmark.store.database import identity
+from trainmark.words.results import Results
 
 OLD = Path(__file__).with_name("old")
 TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
@@ -288,3 +289,22 @@ def test_a_database_of_the_first_version_opens_with_all_of_its_runs(tmp_path: Pa
 def test_a_campaigns_identity_stays_when_it_grows_and_is_another_for_another(old: Results) -> None:
     assert identity(with_runs(old, 1)) == identity(old)
     assert identity(old.model_copy(update={"suite": "other"})) != identity(old)
+
+
+def test_runs_that_were_stored_under_a_cases_earlier_id_are_found(
+    out: Path, old: Results, tmp_path: Path, capsys: CAN
+) -> None:
+    found = old.cases[0]
+    case = found.case.model_copy(update={"options": {"mode": "benchmark"}})
+    write_results(
+        out / "results.json",
+        old.model_copy(update={"cases": (found.model_copy(update={"id": case.id, "case": case}),)}),
+    )
+    path = tmp_path / "runs.sqlite"
+    added(out, str(path), capsys)
+    with sqlite3.connect(path) as connection:
+        connection.execute("UPDATE runs SET case_id = ?", (case.earlier_id,))
+    connection.close()
+    assert main(["report", str(path), "--json"]) == 0
+    told = Results.model_validate_json(capsys.readouterr().out)
+    assert [len(one.runs) for one in told.cases] == [3]

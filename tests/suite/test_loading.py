@@ -9,8 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.errors import InputError
-from trainmark.suite import Case, Precision, Suite, axes_of, case_of, dump_suite, load_suite, select
+from trainmark.suite import dump_suite, load_suite, select
 from trainmark.suite.matrix import Matrix, expand
+from trainmark.tasks import case_of
+from trainmark.words.case import Case, Precision, axes_of
+from trainmark.words.suite import Suite
 
 SUITE = """\
 name: sample

@@ -17,21 +17,16 @@ from preloading import preloaded
 from trainmark.campaign.certifying import Question, observed_case
 from trainmark.campaign.planning import Site
 from trainmark.environment import find_entry
-from trainmark.equivalence import (
-    Followed,
-    Observation,
-    Party,
-    Subject,
-    compare,
-    follows,
-    party,
-    worker_flags,
-    write_inputs,
-)
+from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.node import LocalHost, free_ports
-from trainmark.suite import Device, Layout, Suite, case_of
+from trainmark.tasks import case_of
+from trainmark.tasks.image_classification import Layout
 from trainmark.tasks.image_classification.equal_work import ImageObservation
+from trainmark.words.case import Device
+from trainmark.words.certificate import Party, Subject
+from trainmark.words.observation import Followed, Observation
 from trainmark.words.plan import Machine
+from trainmark.words.suite import Suite
 from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
 

@@ -6,7 +6,7 @@ import pytest
 from worker_process import beside
 
 from frameworks import needs_framework
-from trainmark.suite import case_of
+from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
 PADDLE = "paddle"

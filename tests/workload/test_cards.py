@@ -10,7 +10,8 @@ import yaml
 from trainmark.errors import InputError
 from trainmark.measure.rules import find_rule
 from trainmark.programs import find_format
-from trainmark.suite import Case, Device, Precision, case_of
+from trainmark.tasks import case_of
+from trainmark.words.case import Case, Device, Precision
 from trainmark.worker.core.arguments import parse
 from trainmark.workload import (
     BuiltinSource,

@@ -21,7 +21,6 @@ from trainmark.campaign.resume import as_attempts, collect, read_manifests
 from trainmark.campaign.schedule import Progress, Schedule
 from trainmark.execution import (
     NotReady,
-    OutcomeRecord,
     Preparer,
     Pulse,
     ResultDirectory,
@@ -32,10 +31,13 @@ from trainmark.execution import (
     write_record,
 )
 from trainmark.node import Host, LocalHost, free_ports, held
-from trainmark.store import Results, RunResult, write_results
-from trainmark.suite import MAX_BATCH, Case, Outcome, Protocol, Suite
+from trainmark.store import write_results
+from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.manifest import Manifest
+from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
+from trainmark.words.results import Results, RunResult
+from trainmark.words.suite import Protocol, Suite
 
 PORTS_BESIDE_RANKS = 4
 """Ports that a run may need besides one a rank: the rendezvous, and a framework's scheduler and servers."""

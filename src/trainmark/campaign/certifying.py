@@ -15,24 +15,16 @@ from trainmark import equivalence, worker
 from trainmark.campaign.observation_run import observe
 from trainmark.campaign.planning import CannotStart, Site
 from trainmark.environment import State, entries, fingerprint, state_of
-from trainmark.equivalence import (
-    Certificate,
-    Followed,
-    Observation,
-    Party,
-    Variant,
-    certify,
-    equal_work_of,
-    follows,
-    party,
-    write_inputs,
-)
+from trainmark.equivalence import certify, equal_work_of, follows, party, write_inputs
 from trainmark.errors import InputError, nearest
 from trainmark.files import write_atomically
 from trainmark.node import LocalHost
 from trainmark.placement import device_of
-from trainmark.suite import Case, Device, Limits, Precision, Suite, case_of
-from trainmark.tasks import TASKS, task_of
+from trainmark.tasks import TASKS, case_of, task_of
+from trainmark.words.case import Case, Device, Precision
+from trainmark.words.certificate import Certificate, Party, Variant
+from trainmark.words.observation import Followed, Observation
+from trainmark.words.suite import Limits, Suite
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
 FOLDER = "equivalence"

@@ -7,7 +7,7 @@ from pathlib import Path
 from trainmark import dataset as datasets
 from trainmark.dataset import Form
 from trainmark.errors import InputError
-from trainmark.suite import Dataset
+from trainmark.words.suite import Dataset
 
 TRAINING = "train"
 """The folder of the training images in an ImageNet-like data set."""

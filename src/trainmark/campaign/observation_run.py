@@ -8,13 +8,16 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from trainmark.campaign.planning import CannotStart, Site, plan_run
-from trainmark.equivalence import Followed, worker_flags
+from trainmark.equivalence import worker_flags
 from trainmark.execution import carry_out
 from trainmark.logs.events import read_events
 from trainmark.node import free_ports
 from trainmark.placement import EVENTS
-from trainmark.suite import Case, Limits, Outcome, Protocol
+from trainmark.words.case import Case
+from trainmark.words.observation import Followed
+from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Plan
+from trainmark.words.suite import Limits, Protocol
 
 Steps = TypeVar("Steps", bound=Followed)
 

@@ -13,13 +13,16 @@ from pathlib import Path
 import trainmark
 from trainmark.campaign.resume import MANIFEST, Finished, collect_run, manifest_in, read_manifest
 from trainmark.environment import fingerprint, pooling_differences
-from trainmark.equivalence import Certificate
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.execution import LOG, OutcomeRecord, ResultDirectory
+from trainmark.execution import LOG, ResultDirectory
 from trainmark.files import write_atomically
-from trainmark.store import RunResult, Store, sqlite_url
-from trainmark.suite import Case, Suite
+from trainmark.store import Store, sqlite_url
+from trainmark.words.case import Case
+from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
+from trainmark.words.outcome import OutcomeRecord
+from trainmark.words.results import RunResult
+from trainmark.words.suite import Suite
 from trainmark.workload import Workloads
 
 DATABASE = "results.sqlite"
@@ -41,7 +44,11 @@ class Persistence:
         self._workloads = workloads
         self._store, self.said = _open_store(directory.path.resolve() / DATABASE)
         # Relative to the database: the directory may be moved and remains the same campaign.
-        self._campaign = self._store.campaign(suite, ".", trainmark.__version__)
+        try:
+            self._campaign = self._store.campaign(suite, ".", trainmark.__version__)
+        except BaseException:
+            self._store.close()
+            raise
 
     def result(self, case: Case, record: OutcomeRecord) -> RunResult:
         """Return a finished run's result, read from its folder."""

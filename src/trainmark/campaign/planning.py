@@ -31,9 +31,12 @@ from trainmark.placement import (
     prepare,
     prepared_key,
 )
-from trainmark.suite import EACH_ITS_OWN, MAX_BATCH, Case, Outcome, Protocol, Suite, read_document
+from trainmark.suite import read_document
+from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.manifest import Manifest
+from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Machine, Plan
+from trainmark.words.suite import EACH_ITS_OWN, Protocol, Suite
 from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
 
 SYNTHETIC = "synthetic"

@@ -11,31 +11,25 @@ from trainmark.campaign.certifying import kept_certificates
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
 from trainmark.environment import fingerprint
-from trainmark.equivalence import Certificate
 from trainmark.errors import InputError
-from trainmark.execution import LOG, TELEMETRY, OutcomeRecord, ResultDirectory, name_on
+from trainmark.execution import LOG, TELEMETRY, ResultDirectory, name_on
 from trainmark.insight import judged
 from trainmark.logs import Facts, Severity, Status
 from trainmark.logs.events import RunEvents, read_events
-from trainmark.measure import (
-    About,
-    Measurement,
-    NotMeasurable,
-    Speedup,
-    Steadiness,
-    Suspicion,
-    estimate,
-    measure_events,
-    speedup,
-)
+from trainmark.measure import NotMeasurable, estimate, measure_events, speedup
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.placement import EVENTS
 from trainmark.programs import read_log
-from trainmark.store import CaseResult, Results, RunResult, existing_store
-from trainmark.suite import Case, NamingScheme, Outcome, Suite, log_name, parse_suite
+from trainmark.store import existing_store
+from trainmark.suite import log_name, parse_suite
+from trainmark.words.case import Case
+from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
-from trainmark.words.results import pooled
+from trainmark.words.measurement import About, Measurement, Speedup, Steadiness, Suspicion
+from trainmark.words.outcome import Outcome, OutcomeRecord
+from trainmark.words.results import CaseResult, Results, RunResult, pooled
+from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
 
@@ -293,7 +287,9 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     finally:
         store.close()
     suite = parse_suite(stored.suite_yaml, f"suite '{meant[0].suite}' of the database")
-    finished = [(case, stored.runs.get(case.id, ())) for case in suite.cases]
+    finished = [
+        (case, stored.runs.get(case.id) or stored.runs.get(case.earlier_id, ())) for case in suite.cases
+    ]
     folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
     command = f"trainmark run {suite.name}.yaml --out {folder}"
     # A database of an earlier version has none; its directory may.

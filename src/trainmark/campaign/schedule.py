@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from trainmark.measure import estimate
-from trainmark.suite import Outcome, Protocol
+from trainmark.words.outcome import Outcome
+from trainmark.words.suite import Protocol
 
 _HOPELESS = frozenset({Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INVALID})
 """What another run of the same case would only say again."""

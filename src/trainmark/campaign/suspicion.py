@@ -1,9 +1,10 @@
 """Doubts about a run that is kept all the same: what it did is not what was asked, or its machine was not quiet."""
 
 from trainmark.logs.events import RunEvents
-from trainmark.measure import About, Measurement, Suspicion
 from trainmark.node.telemetry import SLOWDOWNS
-from trainmark.suite import MAX_BATCH, Case, Protocol
+from trainmark.words.case import MAX_BATCH, Case
+from trainmark.words.measurement import About, Measurement, Suspicion
+from trainmark.words.suite import Protocol
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card
 

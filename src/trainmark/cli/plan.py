@@ -10,8 +10,9 @@ import typer
 
 if TYPE_CHECKING:
     from trainmark.campaign import CannotStart
-    from trainmark.suite import Case, Protocol
+    from trainmark.words.case import Case
     from trainmark.words.plan import Plan
+    from trainmark.words.suite import Protocol
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

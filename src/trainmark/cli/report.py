@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from trainmark.report import Language
-    from trainmark.store import Results
+    from trainmark.words.results import Results
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 

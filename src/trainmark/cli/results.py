@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainmark.store import Results
+    from trainmark.words.results import Results
 
 
 def results_of(folder: Path) -> "Results":

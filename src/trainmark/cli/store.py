@@ -9,7 +9,8 @@ import typer
 from trainmark.cli.tables import table
 
 if TYPE_CHECKING:
-    from trainmark.store import CampaignSummary, Results
+    from trainmark.store import CampaignSummary
+    from trainmark.words.results import Results
 
 app = typer.Typer(
     add_completion=False,
@@ -106,7 +107,8 @@ def _is_within(folder: Path, database: Path) -> bool:
 def _suite(folder: Path, results: "Results") -> str:
     """Return the suite as resolved; where only ``results.json`` is left, as far as that tells it."""
     from trainmark.execution import SUITE
-    from trainmark.suite import Dataset, Suite, dump_suite
+    from trainmark.suite import dump_suite
+    from trainmark.words.suite import Dataset, Suite
 
     if (folder / SUITE).is_file():
         return (folder / SUITE).read_text(encoding="utf-8")

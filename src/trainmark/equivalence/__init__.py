@@ -3,18 +3,8 @@
 from trainmark.equivalence.comparing import certify, compare, follows, party
 from trainmark.equivalence.inputs import equal_work_of, worker_flags, write_inputs
 from trainmark.equivalence.render import render_certificate
-from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
-from trainmark.words.observation import Followed, Observation
 
 __all__ = [
-    "Certificate",
-    "Check",
-    "Followed",
-    "Observation",
-    "Pair",
-    "Party",
-    "Subject",
-    "Variant",
     "certify",
     "compare",
     "equal_work_of",

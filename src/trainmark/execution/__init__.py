@@ -10,14 +10,12 @@ from trainmark.execution.directory import (
 )
 from trainmark.execution.prepare import NotReady, Preparer, with_expected
 from trainmark.execution.runner import LOG, TELEMETRY, Pulse, carry_out, name_on
-from trainmark.words.outcome import OutcomeRecord
 
 __all__ = [
     "LOG",
     "SUITE",
     "TELEMETRY",
     "NotReady",
-    "OutcomeRecord",
     "Preparer",
     "Pulse",
     "ResultDirectory",

@@ -14,8 +14,10 @@ from pydantic import ValidationError
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import write_atomically
 from trainmark.node import Host
-from trainmark.suite import Case, Suite, dump_suite, load_suite
+from trainmark.suite import dump_suite, load_suite
+from trainmark.words.case import Case
 from trainmark.words.outcome import OutcomeRecord
+from trainmark.words.suite import Suite
 
 SUITE = "suite.yaml"
 FILE = "outcome.json"

@@ -14,9 +14,9 @@ from trainmark.execution.sources import Git, SourceError, check_out, discard, fe
 from trainmark.files import to_json, write_atomically
 from trainmark.node import Host, Job, read_tail
 from trainmark.placement import removal
-from trainmark.suite import Limits
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Command, Plan, Preparation, Task
+from trainmark.words.suite import Limits
 
 SOURCE = "source.json"
 """In a run's folder: which repository, commit and tree the program came from."""

@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 from trainmark.execution.classify import Exit, classify, last_step, rank_outcomes, signal_name
 from trainmark.node import Host, Job, Look, held, rank_codes, read_tail
-from trainmark.suite import Limits
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.plan import Command, Plan
+from trainmark.words.suite import Limits
 
 LOG = "train.log"
 TELEMETRY = "telemetry.jsonl"
@@ -223,6 +223,9 @@ def carry_out(
     ]
     per_node, codes = plan.case.devices_per_node, rank_codes(directory)
     outcome, reason = carried.stopped or classify(exits, plan.events, plan.case.world_size)
+    cause = (
+        next((ended.node for ended in exits if ended.code != 0), None) if carried.stopped is None else None
+    )
     said = {
         "outcome": outcome,
         "reason": reason,
@@ -233,6 +236,7 @@ def carry_out(
                 exit_code=ends[node].code,
                 signal=signal_name(ends[node].code),
                 oom_kills=ends[node].oom_kills,
+                reason=reason if node == cause else None,
             )
             for node in nodes
         ),

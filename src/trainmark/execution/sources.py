@@ -17,9 +17,9 @@ from pathlib import Path
 from trainmark.errors import TrainmarkError
 from trainmark.execution.runner import Said, ask
 from trainmark.node import Host
-from trainmark.suite import Limits
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Checkout, Command
+from trainmark.words.suite import Limits
 
 _SAFE = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.autocrlf=false"),

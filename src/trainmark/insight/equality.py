@@ -3,8 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trainmark.suite import Case, Device
 from trainmark.tasks import task_of
+from trainmark.words.case import Case, Device
 from trainmark.words.certificate import Certificate, Check, Party
 from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
 from trainmark.words.results import CaseResult

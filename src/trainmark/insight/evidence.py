@@ -11,8 +11,8 @@ import yaml
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
 
 from trainmark.insight.recipe import Recipe
-from trainmark.reference import Axis, AxisValue, find_peak, find_reference
-from trainmark.words.recipe import AnyAxis, Place
+from trainmark.reference import find_peak, find_reference
+from trainmark.words.recipe import AnyAxis, Axis, AxisValue, Place
 
 
 def _axis(name: str) -> AnyAxis:

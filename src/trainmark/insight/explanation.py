@@ -14,9 +14,9 @@ from trainmark.errors import InputError
 from trainmark.insight.evidence import Effect, Match, Nearness, Strength, matches
 from trainmark.insight.programs import Change, change_of
 from trainmark.insight.recipe import Reading, Recipe, recipe_of
-from trainmark.reference import Axis, AxisValue, Reference
+from trainmark.reference import Reference
 from trainmark.tasks import TASKS
-from trainmark.words.recipe import ALL_AXES, AnyAxis, Place
+from trainmark.words.recipe import ALL_AXES, AnyAxis, Axis, AxisValue, Place
 
 NO_GAP = 0.01
 """Two numbers that differ by less than this share are not told apart: nothing is to be explained."""

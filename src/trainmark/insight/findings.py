@@ -4,9 +4,9 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trainmark.insight.equality import judge_equality
 from trainmark.measure import ratio
-from trainmark.suite import Outcome
 from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind
 from trainmark.words.measurement import About, Ratio, Steadiness
+from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, Results, RunResult, pooled
 
 SYNTHETIC = "synthetic"

@@ -17,9 +17,8 @@ from trainmark.logs.parameters import read_parameters
 from trainmark.logs.transport import clean
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import read_log
-from trainmark.reference import AxisValue
 from trainmark.words.manifest import Manifest
-from trainmark.words.recipe import AnyAxis, Place
+from trainmark.words.recipe import AnyAxis, AxisValue, Place
 
 HEAD_BYTES = 4 << 20
 """How much of a log is searched for settings and for the time that it waited for data."""

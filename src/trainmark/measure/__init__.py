@@ -5,31 +5,9 @@ from trainmark.measure.own_window import NotMeasurable
 from trainmark.measure.scaling import speedup
 from trainmark.measure.statistics import estimate, ratio, scaled
 from trainmark.measure.steadiness import judge_steadiness
-from trainmark.words.measurement import (
-    About,
-    Estimate,
-    Interval,
-    IntervalMethod,
-    Measurement,
-    Ratio,
-    Speedup,
-    Steadiness,
-    StepTimes,
-    Suspicion,
-)
 
 __all__ = [
-    "About",
-    "Estimate",
-    "Interval",
-    "IntervalMethod",
-    "Measurement",
     "NotMeasurable",
-    "Ratio",
-    "Speedup",
-    "Steadiness",
-    "StepTimes",
-    "Suspicion",
     "estimate",
     "judge_steadiness",
     "measure_events",

@@ -5,16 +5,12 @@ from trainmark.placement.container import removal
 from trainmark.placement.place import EVENTS, place
 from trainmark.placement.preparation import containerised, prepare, prepared_key, source_key
 from trainmark.placement.spec import Container, Interpreter, PlacementHost, RunSpec, device_of
-from trainmark.words.plan import Command, Machine, Plan
 
 __all__ = [
     "EVENTS",
-    "Command",
     "Container",
     "Interpreter",
-    "Machine",
     "PlacementHost",
-    "Plan",
     "RunSpec",
     "containerised",
     "device_of",

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from trainmark.placement.spec import RunSpec
-from trainmark.suite import Case
+from trainmark.words.case import Case
 from trainmark.workload import Launcher, filled
 
 

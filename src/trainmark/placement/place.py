@@ -14,7 +14,7 @@ from trainmark.placement.launching import (
     starting_nodes,
 )
 from trainmark.placement.spec import Interpreter, RunSpec
-from trainmark.suite import Device
+from trainmark.words.case import Device
 from trainmark.words.plan import Command, Machine, Plan, PlannedNode
 from trainmark.workload import (
     GitSource,

@@ -10,7 +10,7 @@ from trainmark.environment.engine import Engine
 from trainmark.placement.container import ContainerContext
 from trainmark.placement.place import container_context, inside, values_of
 from trainmark.placement.spec import Container, Interpreter, RunSpec
-from trainmark.suite import Case
+from trainmark.words.case import Case
 from trainmark.words.plan import Checkout, Command, Preparation, Task
 from trainmark.workload import (
     CHECKOUT,

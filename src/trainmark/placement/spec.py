@@ -5,8 +5,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
-from trainmark.suite import Case, Device, Protocol
+from trainmark.words.case import Case, Device
 from trainmark.words.plan import Machine
+from trainmark.words.suite import Protocol
 from trainmark.workload import Card, Image, Workload
 
 RENDEZVOUS_PORT = 29400

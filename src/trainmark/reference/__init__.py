@@ -17,11 +17,8 @@ from trainmark.reference.model import (
     Statistic,
     Status,
 )
-from trainmark.words.recipe import Axis, AxisValue
 
 __all__ = [
-    "Axis",
-    "AxisValue",
     "Hardware",
     "Peak",
     "Reference",

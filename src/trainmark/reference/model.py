@@ -15,7 +15,7 @@ from pydantic import (
     model_validator,
 )
 
-from trainmark.suite import Precision
+from trainmark.words.case import Precision
 from trainmark.words.recipe import Axis, AxisValue
 
 ReferenceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=80)]

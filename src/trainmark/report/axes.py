@@ -11,10 +11,9 @@ differ in these by nature, and in what their task says.
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainmark.store import CaseResult
-from trainmark.suite import MAX_BATCH, Case, axes_of
 from trainmark.tasks import AxisLabel, task_of
-from trainmark.words.case import SYNTHETIC
+from trainmark.words.case import MAX_BATCH, SYNTHETIC, Case, axes_of
+from trainmark.words.results import CaseResult
 
 Aspect = str
 """One way in which cases can differ: an axis, but that ``data`` holds the loader too, and ``devices`` the nodes."""

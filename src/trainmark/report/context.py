@@ -13,9 +13,9 @@ from trainmark.report.axes import COMMON, Aspect, Axes, axis_label, by_unit
 from trainmark.report.blocks import Span
 from trainmark.report.language import Catalogue, Language, catalogue
 from trainmark.report.series import StepSeries
-from trainmark.store import CaseResult, Results, RunResult
-from trainmark.suite import Outcome
 from trainmark.words.findings import Findings, RatioFinding
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult, Results, RunResult
 
 
 @dataclass(frozen=True, slots=True)

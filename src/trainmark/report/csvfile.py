@@ -5,9 +5,9 @@ import io
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from trainmark.measure import Interval
-from trainmark.store import CaseResult, Results, RunResult
-from trainmark.suite import Case, axes_of
+from trainmark.words.case import Case, axes_of
+from trainmark.words.measurement import Interval
+from trainmark.words.results import CaseResult, Results, RunResult
 
 _OF_CASE = (
     "world_size", "outcome", "reason", "unit", "runs", "runs_ok", "throughput_median",

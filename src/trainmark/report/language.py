@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import yaml
 
-from trainmark.suite import Outcome
+from trainmark.words.outcome import Outcome
 
 
 class Language(StrEnum):

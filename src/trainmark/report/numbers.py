@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from math import floor, isfinite, log10
 
-from trainmark.measure import Interval
+from trainmark.words.measurement import Interval
 
 SIGNIFICANT_DIGITS = 4
 MOST_DECIMALS = 4

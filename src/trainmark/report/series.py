@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.events import read_events
-from trainmark.store import CaseResult, Results
+from trainmark.words.results import CaseResult, Results
 
 MOST_CASES = 12
 """How many cases are drawn; further cases keep their series in their ``events.jsonl``."""

@@ -9,8 +9,8 @@ from trainmark.report.context import context
 from trainmark.report.language import Language
 from trainmark.report.sections.overview import lead
 from trainmark.report.sections.throughput import caption, said_of_work, tables
-from trainmark.store import Results
-from trainmark.suite import Outcome
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import Results
 
 
 def render_table(results: Results, language: Language = Language.EN) -> str:

@@ -13,7 +13,7 @@ from trainmark.report.language import Language
 from trainmark.report.markdown import to_markdown
 from trainmark.report.sections import environment, equivalence, overview, ratios, runs, steps, throughput
 from trainmark.report.series import read_series
-from trainmark.store import Results
+from trainmark.words.results import Results
 
 PLOTS = "plots"
 

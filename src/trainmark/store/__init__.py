@@ -4,7 +4,6 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from trainmark.store.document import read_results, write_results
-from trainmark.words.results import SCHEMA, CaseResult, Results, RunResult
 
 if TYPE_CHECKING:
     from trainmark.store.database import (
@@ -18,12 +17,8 @@ if TYPE_CHECKING:
     )
 
 __all__ = [
-    "SCHEMA",
     "Added",
     "CampaignSummary",
-    "CaseResult",
-    "Results",
-    "RunResult",
     "Store",
     "StoredCampaign",
     "database_url",

@@ -29,9 +29,12 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.store.tables import campaigns, certificates, manifests, runs
-from trainmark.suite import Case, Outcome, Suite, dump_suite
+from trainmark.suite import dump_suite
+from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
+from trainmark.words.outcome import Outcome
 from trainmark.words.results import Results, RunResult
+from trainmark.words.suite import Suite
 
 HEAD = "0003"
 """The newest migration (``migrations/versions``)."""

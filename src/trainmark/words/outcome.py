@@ -39,7 +39,7 @@ class NodeOutcome(Frozen):
 
     ``exit_code`` is the command's (negative for a signal, which ``signal`` names); null when nothing was started
     there. ``oom_kills`` is how many processes the node's kernel killed for want of memory meanwhile. ``reason`` is
-    this node's part of the run's reason.
+    the run's, on the node that was the first to fail.
     """
 
     node: int

@@ -7,9 +7,8 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from trainmark.dataset.form import Form
-from trainmark.suite import Word, axes_of
 from trainmark.tasks import TASKS
-from trainmark.words.case import task_of_model
+from trainmark.words.case import Word, axes_of, task_of_model
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source
 

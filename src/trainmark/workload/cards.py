@@ -9,7 +9,8 @@ from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
 from trainmark.programs import cards
-from trainmark.suite import Case, Document, axes_of, read_document
+from trainmark.suite import Document, read_document
+from trainmark.words.case import Case, axes_of
 from trainmark.workload.card import Card
 from trainmark.workload.parts import built_in_cards
 from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in

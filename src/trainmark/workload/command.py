@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.errors import nearest
-from trainmark.suite import Case, Device, case_of
+from trainmark.tasks import case_of
+from trainmark.words.case import Case, Device
 from trainmark.workload.card import Card, Counts
 from trainmark.workload.cards import Workload
 from trainmark.workload.placeholders import filled

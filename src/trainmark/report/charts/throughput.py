@@ -6,7 +6,7 @@ from trainmark.report.axes import DEVICES, FRAMEWORK, PRECISION, Aspect
 from trainmark.report.charts.theme import INK, PALETTE, REACH, Rows, colours, themed
 from trainmark.report.context import Context, Part, marks, shown
 from trainmark.report.numbers import decimals, number
-from trainmark.store import CaseResult
+from trainmark.words.results import CaseResult
 
 MOST_CASES = 200
 """More bars than this nobody reads; the table has them all."""

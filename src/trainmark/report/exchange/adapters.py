@@ -11,10 +11,10 @@ from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import Row as Placement
 from trainmark.report.axes import by_unit
 from trainmark.report.exchange.rows import SpeedRow
-from trainmark.store import CaseResult, Results
-from trainmark.suite import Case, Outcome, axes_of
 from trainmark.tasks import published_name
-from trainmark.words.case import Precision
+from trainmark.words.case import Case, Precision, axes_of
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult, Results
 
 _OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "devices_per_node"})
 

@@ -2,13 +2,12 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from trainmark.equivalence import Certificate, Check, Party, Subject
 from trainmark.report.axes import COMPILER
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
-from trainmark.suite import Precision
 from trainmark.tasks import TASKS, AxisLabel
-from trainmark.words.case import task_of_model
+from trainmark.words.case import Precision, task_of_model
+from trainmark.words.certificate import Certificate, Check, Party, Subject
 from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
 
 NOT_EQUAL = "≠"

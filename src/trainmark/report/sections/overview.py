@@ -9,7 +9,7 @@ from trainmark.report.axes import NOTHING
 from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, code, plain
 from trainmark.report.context import Context
 from trainmark.report.sections.environment import framework, hardware, nodes
-from trainmark.suite import Outcome
+from trainmark.words.outcome import Outcome
 
 
 def lead(context: Context) -> str:

@@ -5,8 +5,8 @@ from collections.abc import Iterator, Sequence
 from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context, Mark, Part
 from trainmark.report.numbers import GIB, decimals, number, percent
-from trainmark.store import CaseResult, RunResult
-from trainmark.suite import Outcome
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult, RunResult
 
 
 def not_ok(context: Context) -> Section:

@@ -3,13 +3,13 @@
 from collections.abc import Iterable
 from statistics import median
 
-from trainmark.measure import Measurement
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts.steps import steps_chart
 from trainmark.report.context import Context
 from trainmark.report.numbers import decimals, number, percent
 from trainmark.report.series import MOST_CASES
-from trainmark.store import CaseResult
+from trainmark.words.measurement import Measurement
+from trainmark.words.results import CaseResult
 
 
 def section(context: Context) -> Section | None:

@@ -8,7 +8,7 @@ from trainmark.report.charts.throughput import throughput_chart
 from trainmark.report.context import Context, Part, footnotes, marks, shown
 from trainmark.report.numbers import decimals, interval, number
 from trainmark.report.sections.equivalence import NOT_EQUAL, equality
-from trainmark.store import CaseResult
+from trainmark.words.results import CaseResult
 
 
 def section(context: Context) -> Section:
