@@ -186,10 +186,10 @@ class Mean(ImageTraining):
 
 
 class TwoRanks(Ranks):
-    """A rank beside another one that gave the same values, each one higher in the last bit."""
+    """A rank beside another one that gave the same values, each higher by two of the last bit."""
 
     def gather(self, values: Sequence[int]) -> list[list[int]]:
-        return [list(values), [value + 1 for value in values]]
+        return [list(values), [value + 2 for value in values]]
 
 
 def test_the_synthetic_batch_is_each_ranks_own_and_always_the_same() -> None:
@@ -208,9 +208,9 @@ def test_losses_of_the_ranks_are_averaged_without_losing_a_bit() -> None:
         training.step(index)
 
     own = training.seen_losses[0]
-    neighbour = np.nextafter(own, math.copysign(math.inf, own))
+    between = np.nextafter(own, math.copysign(math.inf, own))
     losses = training.losses()
-    assert losses[0] == (own + neighbour) / 2
+    assert losses[0] == between != own
     assert len(losses) == 3
     assert math.isnan(losses[2])
 
