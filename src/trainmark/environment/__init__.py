@@ -12,8 +12,8 @@ if TYPE_CHECKING:
     from trainmark.environment.describing import describe
     from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
     from trainmark.environment.inspecting import Finding, Inspection, examine, inspect
+    from trainmark.environment.listing import Row, overview
     from trainmark.environment.manifest import differences, fingerprint, pooling_differences
-    from trainmark.environment.overview import Row, overview
     from trainmark.environment.places import default_home, folder_of, log_of
     from trainmark.environment.relock import make_lock
     from trainmark.environment.resolving import (
@@ -102,7 +102,7 @@ _HOMES = {
         "fingerprint",
         "pooling_differences",
     ),
-    "trainmark.environment.overview": (
+    "trainmark.environment.listing": (
         "Row",
         "overview",
     ),
