@@ -4,18 +4,14 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
 
 from trainmark.dataset.form import Form
 from trainmark.tasks import TASKS
 from trainmark.words.case import Word, axes_of, task_of_model
+from trainmark.words.frozen import Frozen
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source
-
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable as POSIX has it."""
@@ -53,7 +49,7 @@ class Counts(StrEnum):
     GLOBAL = "global"
 
 
-class Axis(_Frozen):
+class Axis(Frozen):
     """How one axis of a case reaches the program.
 
     ``flags`` are words of the command; ``{value}`` in them is the axis's value; ``only`` lists every value that the
@@ -80,14 +76,14 @@ When = Annotated[Mapping[str, str], Field(min_length=1)]
 """
 
 
-class Gap(_Frozen):
+class Gap(Frozen):
     """What a program cannot do although it has the axes: all of ``when`` holds, for the ``reason``."""
 
     when: When
     reason: str
 
 
-class Combination(_Frozen):
+class Combination(Frozen):
     """Words and variables that are there when all of ``when`` holds: what depends on more than one axis."""
 
     when: When
@@ -95,7 +91,7 @@ class Combination(_Frozen):
     environment_variables: Mapping[VariableName, str] = Field(default_factory=dict)
 
 
-class Scaling(_Frozen):
+class Scaling(Frozen):
     """The linear scaling rule: the learning rate is ``learning_rate`` for a global batch of ``batch`` samples.
 
     Goyal et al., "Accurate, Large Minibatch SGD", 2017, arXiv:1706.02677, section 2.1.
@@ -112,7 +108,7 @@ class Where(StrEnum):
     ENVIRONMENT = "environment"
 
 
-class Step(_Frozen):
+class Step(Frozen):
     """A command that must have ended well once before the program can run.
 
     It is run once for its words, its commit and its environment. ``leaves`` are files or folders that it must
@@ -126,7 +122,7 @@ class Step(_Frozen):
     leaves: tuple[str, ...] = ()
 
 
-class Card(_Frozen):
+class Card(Frozen):
     """One training program, for one ``task``; where it names none, the one that documents without a task mean.
 
     ``command`` is the program and its constant words, after the interpreter; ``axes`` says which axes it has and how

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import Field, StringConstraints
+
+from trainmark.words.frozen import Frozen
 
 _PART = r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*"
 Reference = Annotated[
@@ -19,10 +21,6 @@ Reference = Annotated[
 ImageName = Annotated[str, StringConstraints(pattern=rf"^{_PART}(?:/{_PART})*$", max_length=100)]
 
 
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
 class Sharing(StrEnum):
     """Whether a container has a namespace of its own or the host's."""
 
@@ -30,7 +28,7 @@ class Sharing(StrEnum):
     PRIVATE = "private"
 
 
-class Build(_Frozen):
+class Build(Frozen):
     """How an image is built out of the program's repository.
 
     ``folder`` (in the program's folder) holds the ``dockerfile`` and is what the build sees; ``arguments`` are its
@@ -43,7 +41,7 @@ class Build(_Frozen):
     arguments: Mapping[str, str] = Field(default_factory=dict)
 
 
-class Mount(_Frozen):
+class Mount(Frozen):
     """A folder of the host that the program needs besides its run's folder, its source and its data."""
 
     source: str
@@ -51,7 +49,7 @@ class Mount(_Frozen):
     read_only: bool = True
 
 
-class Image(_Frozen):
+class Image(Frozen):
     """An image and how a container of it is started.
 
     ``reference`` is what is pulled, or what ``build`` starts from. ``python`` is the interpreter inside. ``ipc``

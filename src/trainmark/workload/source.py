@@ -3,12 +3,9 @@
 import re
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
-
-class _Frozen(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
+from trainmark.words.frozen import Frozen
 
 _ADDRESS = re.compile(r"(https://[\w.-]+(:\d+)?/|ssh://([\w.-]+@)?[\w.][\w.-]*(:\d+)?/|file:///)[^\s'\"]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}")
@@ -38,20 +35,20 @@ def _is_inside(value: str) -> str:
     return value
 
 
-class BuiltinSource(_Frozen):
+class BuiltinSource(Frozen):
     """trainmark's own worker, started as ``PYTHON worker/start.py``."""
 
     kind: Literal["builtin"]
 
 
-class FolderSource(_Frozen):
+class FolderSource(Frozen):
     """A program in a folder of this machine; a relative path counts from the card's own file."""
 
     kind: Literal["folder"]
     path: str
 
 
-class GitSource(_Frozen):
+class GitSource(Frozen):
     """A program in one commit of a git repository, unmodified; ``folder`` is where it stands in the tree.
 
     Without a ``commit`` each case must name one, as its option ``commit``; a case may also name another one than
