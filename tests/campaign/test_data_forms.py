@@ -108,7 +108,7 @@ def test_records_alone_serve_the_programs_that_take_them_and_no_others(bench: Be
     case = Bench(bench.folder, "second").run().cases[0]
     assert (case.outcome, case.reason) == (
         Outcome.FAILED,
-        "data set 'photos': is there as tfrecord only; give the 'path' of its pictures to have other forms",
+        "data set 'photos': is there as tfrecord only; give the 'path' of its image-folder to have other forms",
     )
 
 

@@ -4,16 +4,14 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trainmark import dataset as datasets
-from trainmark.dataset import Form
+from trainmark.dataset import Form, Kind, kind_of
 from trainmark.errors import InputError
+from trainmark.tasks import find_task
+from trainmark.words.case import task_of_model
 from trainmark.words.suite import Dataset
 
-TRAINING = "train"
-"""The folder of the training images in an ImageNet-like data set."""
-
 Preparing = Callable[[str, int, int], None]
-"""Hears what is being prepared, and how many of how many images are done."""
+"""Hears what is being prepared, and how many of how many samples are done."""
 
 
 class DataSets:
@@ -29,65 +27,55 @@ class DataSets:
         dataset = self._suite[name]
         if form in _forms(dataset):
             return Path(_forms(dataset)[form])
-        if form is Form.IMAGE_FOLDER:
+        if form is self._kind(name).first:
             return Path(dataset.path) if dataset.path else self._folder / _folder_name(name, dataset)
         return self._folder / f"{_folder_name(name, dataset)}.{form}"
 
     def given(self, name: str, form: Form) -> Path:
-        """Return the folder that a program is told; of an image folder that is the training split's."""
-        location = self.location(name, form)
-        split = location / TRAINING
-        made = self._suite[name].make is not None
-        return split if form is Form.IMAGE_FOLDER and (made or split.is_dir()) else location
+        """Return the folder that a program is told for its training data."""
+        return self._kind(name).told(self.location(name, form), form, self._suite[name].make is not None)
 
     def prepare(self, name: str, form: Form, preparing: Preparing) -> None:
         """See that the data set is there in the form: make what may be made, and convert what is missing.
 
         Raises ``TrainmarkError`` with the reason why it cannot be had.
         """
-        location = self.location(name, form)
-        if form is Form.OFRECORD:
-            self._require_ofrecord(name)
-            return
+        kind, location = self._kind(name), self.location(name, form)
         if form in _forms(self._suite[name]):
-            found = datasets.describe_converted(location)
-            if found.form is not form:
-                raise InputError(f"{location}: holds {found.form}, and {form} is needed")
+            kind.look_at(location, form)
             return
-        pictures = self._prepare_pictures(name, preparing)
-        if form is Form.IMAGE_FOLDER:
+        if not kind.is_convertible(form):
+            raise InputError(
+                f"is not there as {form}, and nothing converts to it: give 'formats: {{{form}: FOLDER}}'"
+            )
+        source = self._prepare_first(name, kind, preparing)
+        if form is kind.first:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         what = f"converting data set '{name}' to {form}"
-        datasets.convert(
-            pictures,
-            location,
-            form,
-            jobs=self._cores,
-            progress=lambda done, total: preparing(what, done, total),
-        )
+        kind.convert(source, location, form, self._cores, lambda done, total: preparing(what, done, total))
 
-    def _require_ofrecord(self, name: str) -> None:
-        given = _forms(self._suite[name]).get(Form.OFRECORD)
-        if given is None:
-            raise InputError(
-                "is not there as ofrecord, and nothing converts to it: give 'formats: {ofrecord: FOLDER}'"
-            )
-        datasets.require_ofrecord(Path(given))
-
-    def _prepare_pictures(self, name: str, preparing: Preparing) -> Path:
-        dataset, location = self._suite[name], self.location(name, Form.IMAGE_FOLDER)
+    def _prepare_first(self, name: str, kind: Kind, preparing: Preparing) -> Path:
+        dataset, location = self._suite[name], self.location(name, kind.first)
         if dataset.path is None and dataset.make is None:
             known = ", ".join(_forms(dataset))
-            raise InputError(f"is there as {known} only; give the 'path' of its pictures to have other forms")
-        if dataset.make is not None:
-            spec = datasets.spec_from(dict(dataset.make), f"datasets.{name}.make")
-            what = f"making data set '{name}'"
-            datasets.make_image_folder(
-                location, spec, self._cores, lambda done, total: preparing(what, done, total)
+            raise InputError(
+                f"is there as {known} only; give the 'path' of its {kind.first} to have other forms"
             )
-        datasets.describe(location)
+        if dataset.make is not None:
+            what = f"making data set '{name}'"
+            key = f"datasets.{name}.make"
+            kind.make(
+                location, dataset.make, key, self._cores, lambda done, total: preparing(what, done, total)
+            )
+        kind.look_at(location, kind.first)
         return location
+
+    def _kind(self, name: str) -> Kind:
+        task = find_task(self._suite[name].task or task_of_model(None))
+        if task.data_kind is None:
+            raise InputError(f"data set '{name}': the task '{task.name}' has no data but synthetic")
+        return kind_of(task.data_kind)
 
 
 def _forms(dataset: Dataset) -> dict[Form, str]:
@@ -95,7 +83,7 @@ def _forms(dataset: Dataset) -> dict[Form, str]:
 
 
 def _folder_name(name: str, dataset: Dataset) -> str:
-    """Return a name that no other data set has: by what it is made from, or by where its pictures lie."""
+    """Return a name that no other data set has: by what it is made from, or by where its first form lies."""
     if dataset.path:
         return f"{name}-{hashlib.sha256(dataset.path.encode()).hexdigest()[:12]}"
     made: Mapping[str, object] = dataset.make or {}

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainmark.dataset.images.shards import recognise
     from trainmark.dataset.images.spec import ImageFolderSpec, Sizes, spec_from
     from trainmark.dataset.images.verification import verify, verify_image_folder
+    from trainmark.dataset.kind import Kind
     from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
     from trainmark.dataset.processes import Progress, available_cores
 
@@ -30,6 +31,7 @@ __all__ = [
     "ImageFolder",
     "ImageFolderSpec",
     "Indexed",
+    "Kind",
     "Problem",
     "ProblemKind",
     "Progress",
@@ -41,6 +43,7 @@ __all__ = [
     "describe_converted",
     "folder_state",
     "index",
+    "kind_of",
     "make_image_folder",
     "recognise",
     "require_ofrecord",
@@ -51,6 +54,7 @@ __all__ = [
 
 _HOMES = {
     "form": ("Form",),
+    "kind": ("Kind",),
     "problems": ("Depth", "Problem", "ProblemKind", "VerifyReport"),
     "processes": ("Progress", "available_cores"),
     "images.conversion": ("Conversion", "convert"),
@@ -70,3 +74,9 @@ def __getattr__(name: str) -> object:
         if name in names:
             return getattr(import_module(f"{__name__}.{module}"), name)
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def kind_of(name: str) -> "Kind":
+    """Return a kind of data set by the name of its folder."""
+    found: Kind = import_module(f"{__name__}.{name}.kind").KIND
+    return found

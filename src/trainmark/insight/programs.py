@@ -4,15 +4,8 @@ from dataclasses import dataclass
 
 from trainmark.insight.recipe import Recipe
 from trainmark.programs import dialects
+from trainmark.words.case import axes_of
 from trainmark.words.recipe import AnyAxis, Axis, Place
-
-_SUITE_AXES = frozenset(
-    {
-        *(Axis.LAYOUT, Axis.COMPILER, Axis.DATA, Axis.LOADER, Axis.IMAGE_SIZE),
-        *(Place.PRECISION, Place.BATCH_PER_DEVICE),
-    }
-)
-"""The axes that a suite of trainmark can change."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +20,7 @@ class Change:
 def change_of(axis: AnyAxis, run: Recipe, reference: Recipe) -> Change:
     """Return how to give the run's ``axis`` the reference's value, the run being otherwise as it was."""
     here, there = run.value(axis), reference.value(axis)
-    suite = f"{axis.value}: [{here}, {there}]" if axis in _SUITE_AXES else None
+    suite = f"{axis.value}: [{here}, {there}]" if _can_vary(axis) else None
     dialect = dialects().get(run.program or "")
     flag = dialect.flags.get(axis.value) if dialect else None
     if dialect is None or flag is None or (axis is Axis.CHECKPOINT_IN_RUN and there is not False):
@@ -39,6 +32,12 @@ def change_of(axis: AnyAxis, run: Recipe, reference: Recipe) -> Change:
             return Change(suite=suite)
         known["optimizer_batch_size"] = str(size)
     return Change(dialect.name, flag.format_map(known), suite)
+
+
+def _can_vary(axis: AnyAxis) -> bool:
+    """Tell whether a suite can give this axis another value and leave machine and model as they are."""
+    of_recipe = isinstance(axis, Axis) or axis in (Place.PRECISION, Place.BATCH_PER_DEVICE)
+    return of_recipe and axis.value in axes_of()
 
 
 def _optimizer_batch_size(run: Recipe, reference: Recipe) -> int | None:

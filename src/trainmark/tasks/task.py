@@ -43,9 +43,9 @@ class Task:
     in. ``ways`` are the axes, with enumerated values, that change how a step is computed and not what it computes.
     ``repository`` is the word of the framework-benchmark template for programs of this task (``clas``). ``unnamed``
     is true of the one task that documents mean which name none. ``loose_units`` are other words that programs use
-    for the headline's unit. ``make`` are the values by which a data set of this task can be made, and ``forms`` those
-    in which it can lie, the first of them by the ``path`` of a suite. ``equal_work`` loads the task's part of the
-    check of equal work.
+    for the headline's unit. ``data_kind`` is the folder of ``dataset/`` for its data, ``make`` the values by which a
+    data set can be made, ``forms`` those in which it can lie, the first of them by the ``path`` of a suite.
+    ``equal_work`` loads the task's part of the check of equal work.
     """
 
     name: str
@@ -58,6 +58,7 @@ class Task:
     repository: str | None = None
     unnamed: bool = False
     loose_units: frozenset[str] = frozenset()
+    data_kind: str | None = None
     make: type[Frozen] | None = None
     ways: tuple[str, ...] = ()
     forms: tuple[str, ...] = ()

@@ -36,6 +36,7 @@ TASK = Task(
     unnamed=True,
     loose_units=frozenset({"samples/s"}),
     ways=("layout",),
+    data_kind="images",
     make=MakeImages,
     forms=FORMS,
     equal_work=_equal_work,

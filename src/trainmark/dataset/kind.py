@@ -1,0 +1,32 @@
+"""What a kind of data set offers a suite: making, converting and looking at it, and the folder a program is told."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Protocol
+
+from trainmark.dataset.form import Form
+from trainmark.dataset.processes import Progress
+
+
+class Kind(Protocol):
+    """A folder of this room has one as ``KIND`` in its ``kind.py``. What cannot be had raises ``TrainmarkError``."""
+
+    first: Form
+    """The form by which a suite's ``path`` names a data set, and from which others are converted."""
+
+    def told(self, location: Path, form: Form, made: bool) -> Path:
+        """Return the folder that a program is told for its training data."""
+
+    def make(
+        self, location: Path, values: Mapping[str, int], key: str, jobs: int, progress: Progress
+    ) -> None:
+        """Make a data set in its first form by the values under ``key`` of a suite, unless it is there."""
+
+    def look_at(self, location: Path, form: Form) -> None:
+        """See that a data set that somebody gave lies there in this form."""
+
+    def is_convertible(self, form: Form) -> bool:
+        """Tell whether anything converts to this form."""
+
+    def convert(self, source: Path, location: Path, form: Form, jobs: int, progress: Progress) -> None:
+        """Convert from the first form."""
