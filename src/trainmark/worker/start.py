@@ -38,6 +38,10 @@ def load_package() -> None:
 
 load_package()
 
+if __name__ == "__mp_main__":
+    # A loader process that was spawned: nothing but this line lets it end with a worker that is killed.
+    importlib.import_module(PACKAGE + ".core.signals").end_with_parent()
+
 if __name__ == "__main__":
     program = importlib.import_module(PACKAGE + ".core.program")
     sys.exit(program.main(sys.argv[1:]))

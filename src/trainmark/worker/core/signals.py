@@ -12,9 +12,14 @@ import multiprocessing
 import os
 import signal
 import threading
+import time
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 _PR_SET_PDEATHSIG = 1
+
+PARENT_S = 0.5
+"""How often a spawned process looks for the one that started it."""
+
 _prctl = getattr(ctypes.CDLL(None), "prctl", None)
 
 
@@ -45,6 +50,22 @@ def exit_when_told(rank: int) -> None:
         after_in_child=lambda: _begin_fork(worker, forking[0]),
     )
     threading.Thread(target=leave, name="exit-when-told", daemon=True).start()
+
+
+def end_with_parent() -> None:
+    """From now on end this process soon after the one that started it has gone.
+
+    For loader processes that are spawned: the kernel's death signal is of the thread that starts a process, which a
+    framework's loader may end long before its processes.
+    """
+    parent = os.getppid()
+
+    def watch() -> None:
+        while os.getppid() == parent:
+            time.sleep(PARENT_S)
+        os._exit(1)
+
+    threading.Thread(target=watch, name="end-with-parent", daemon=True).start()
 
 
 def _begin_fork(worker: int, parent: int) -> None:
