@@ -43,7 +43,11 @@ def trainmark(*words: str) -> "subprocess.CompletedProcess[str]":
 def test_a_task_of_another_tree_is_measured_in_its_own_unit(out: Path) -> None:
     results = json.loads((out / "results.json").read_text())
     units = {run["measurement"]["unit"] for case in results["cases"][:2] for run in case["runs"]}
-    assert units == {"samples/s"}
+    assert units == {"values/s"}
+    for case in results["cases"][:2]:
+        measured, features = case["runs"][0]["measurement"], case["case"]["features"]
+        assert measured["work"] == {"values": features * measured["samples"], "samples": measured["samples"]}
+        assert measured["throughput"] == measured["work"]["values"] / measured["window_s"]
     assert [case["case"]["features"] for case in results["cases"][:2]] == [8, 3]
     assert [case["case"]["image_size"] for case in results["cases"][2:]] == [224, 224]
 
@@ -51,9 +55,9 @@ def test_a_task_of_another_tree_is_measured_in_its_own_unit(out: Path) -> None:
 def test_the_units_of_two_tasks_never_share_a_table_or_a_plot(out: Path) -> None:
     text = (out / "report.md").read_text()
     tables = [line for line in text.splitlines() if line.startswith("### workload")]
-    assert [line.rpartition(", ")[2] for line in tables] == ["samples/s", "images/s"]
+    assert [line.rpartition(", ")[2] for line in tables] == ["values/s", "images/s"]
     plots = {path.name for path in (out / "plots").glob("throughput*.svg")}
-    assert plots == {"throughput-samples-s.svg", "throughput-images-s.svg"}
+    assert plots == {"throughput-values-s.svg", "throughput-images-s.svg"}
 
 
 def test_the_axes_of_another_trees_task_are_in_the_csv_and_can_be_chosen_by(out: Path) -> None:

@@ -285,12 +285,15 @@ def test_the_manifest_beside_a_log_says_the_machine_and_the_software(tmp_path: P
     )  # fmt: skip
     (tmp_path / "manifest.json").write_text(Manifest(nodes=(node,)).model_dump_json())
     recipe = run_from_log(tmp_path / "train.log").recipe
-    said = {place: recipe.value(place) for place in (Place.DEVICE, Place.DRIVER, Place.OS, Place.HOST_CPU)}
+    said = {
+        place: recipe.value(place) for place in (Place.DEVICE, Place.DEVICE_MEMORY_GB, Place.DRIVER, Place.OS)
+    }
     assert said == {
         Place.DEVICE: "A100",
         Place.DRIVER: "535.1",
         Place.OS: "Ubuntu 22.04",
-        Place.HOST_CPU: "EPYC",
+        # By its name: the driver's count of bytes would make it 43.
+        Place.DEVICE_MEMORY_GB: 40,
     }
     assert recipe.value(Place.FRAMEWORK_VERSION) == "2.1.0"
     assert recipe.readings[Place.DEVICE].where == "manifest.json"

@@ -39,15 +39,19 @@ def test_a_toy_of_another_tree_trains_and_counts_its_own_work(tmp_path: Path) ->
     assert (ran.code, ran.stderr) == (0, "")
     told = ran.parameters
     assert (told["framework"], told["task"], told["model"]) == ("toy", "toy-regression", "linear")
-    assert (told["work"], told["unit"], told["features"]) == ({"samples": 32}, "samples/s", 4)
+    assert (told["work"], told["unit"], told["features"]) == ({"values": 128, "samples": 32}, "values/s", 4)
     assert not {"layout", "image_size", "classes", "epoch_images"} & set(told)
     assert told["optimizer"]["learning_rate"] == 0.05
     losses = [step["loss"] for step in ran.steps]
     assert len(losses) == 8
     assert losses[-1] < losses[0] / 2
-    assert (ran.last["outcome"], ran.last["work"], ran.last["samples"]) == ("ok", {"samples": 192}, 192)
-    assert (ran.last["unit"], ran.last["suspect"]) == ("samples/s", [])
-    assert ran.last["throughput"] == 192 / ran.last["window_s"]
+    assert (ran.last["outcome"], ran.last["work"], ran.last["samples"]) == (
+        "ok",
+        {"values": 768, "samples": 192},
+        192,
+    )
+    assert (ran.last["unit"], ran.last["suspect"]) == ("values/s", [])
+    assert ran.last["throughput"] == 768 / ran.last["window_s"]
 
 
 def test_the_task_is_that_of_the_model_and_two_ranks_stay_alike(tmp_path: Path) -> None:
@@ -57,8 +61,8 @@ def test_the_task_is_that_of_the_model_and_two_ranks_stay_alike(tmp_path: Path) 
 
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     assert first.parameters["task"] == "toy-regression"
-    assert (first.parameters["work"], first.parameters["backend"]) == ({"samples": 64}, "tcp")
-    assert first.last["work"] == {"samples": 384}
+    assert (first.parameters["work"], first.parameters["backend"]) == ({"values": 512, "samples": 64}, "tcp")
+    assert first.last["work"] == {"values": 3072, "samples": 384}
     assert first.last["ranks_agree"]
 
 
@@ -111,7 +115,7 @@ def test_a_third_tree_adds_a_task_to_a_framework_that_is_there(tmp_path: Path) -
     ran = train(tmp_path, "--model=steep", TRAINMARK_EXTENSIONS=f"{TOY}{os.pathsep}{tmp_path}")
 
     assert ran.code == 0, ran.stderr
-    assert (ran.parameters["task"], ran.last["unit"]) == ("steep-regression", "samples/s")
+    assert (ran.parameters["task"], ran.last["unit"]) == ("steep-regression", "values/s")
 
 
 def test_without_its_tree_the_toy_is_no_choice(tmp_path: Path) -> None:

@@ -11,12 +11,13 @@ from tempfile import TemporaryDirectory
 
 from pydantic import ValidationError
 
-from trainmark import equivalence, worker
+from trainmark import equivalence, tasks, worker
 from trainmark.campaign.observation_run import observe
 from trainmark.campaign.planning import CannotStart, Site
 from trainmark.environment import State, entries, fingerprint, state_of
 from trainmark.equivalence import certify, equal_work_of, follows, party, write_inputs
 from trainmark.errors import InputError, nearest
+from trainmark.extensions import folders
 from trainmark.files import write_atomically
 from trainmark.node import LocalHost
 from trainmark.placement import device_of
@@ -186,8 +187,8 @@ def _name(question: Question) -> str:
 def _basis(question: Question, site: Site) -> str:
     """Return a digest of what decides the answer: who is asked what, where, by which workers and tolerances."""
     digest = hashlib.sha256(repr(question).encode())
-    for package in (worker, equivalence):
-        (folder,) = (Path(path) for path in package.__path__)
+    packages = (Path(path) for package in (equivalence, tasks, worker) for path in package.__path__)
+    for folder in (*packages, *folders("worker")):
         for file in sorted(folder.rglob("*.py")):
             digest.update(str(file.relative_to(folder)).encode() + file.read_bytes())
     for framework in question.frameworks:

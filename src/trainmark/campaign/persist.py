@@ -70,7 +70,7 @@ class Persistence:
         known = self._store.known_runs(self._campaign)
         for case, runs in finished:
             for run in runs:
-                if (case.id, run.repeat) not in known:
+                if known.isdisjoint({(case.id, run.repeat), (case.earlier_id, run.repeat)}):
                     self.keep(case, run)
 
     def close(self) -> None:

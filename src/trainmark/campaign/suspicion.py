@@ -47,17 +47,25 @@ def machine_suspicions(telemetry: TelemetrySummary | None) -> tuple[Suspicion, .
     if telemetry is None:
         return ()
     doubts: list[tuple[str, str]] = []
+    where = f" on node {telemetry.node}" if telemetry.node else ""
     for gpu in telemetry.gpus:
         slow = {reason: share for reason, share in gpu.reason_shares.items() if reason in SLOWDOWNS}
         if slow and max(slow.values()) >= THROTTLED_SHARE:
             reasons = ", ".join(f"{reason} in {share:.0%}" for reason, share in sorted(slow.items()))
             doubts.append(
-                ("gpu-throttled", f"GPU {gpu.index} was throttled in the window: {reasons} of the samples")
+                (
+                    "gpu-throttled",
+                    f"GPU {gpu.index} was throttled{where} in the window: {reasons} of the samples",
+                )
             )
         if gpu.foreign_pids:
-            sentence = f"other processes computed on GPU {gpu.index}: {', '.join(map(str, gpu.foreign_pids))}"
+            sentence = (
+                f"other processes computed on GPU {gpu.index}{where}: {', '.join(map(str, gpu.foreign_pids))}"
+            )
             doubts.append(("gpu-shared", sentence))
     other = telemetry.cpu_other_mean
     if other is not None and other >= FOREIGN_CPU_SHARE:
-        doubts.append(("cpu-shared", f"other processes took {other:.0%} of the cores during the window"))
+        doubts.append(
+            ("cpu-shared", f"other processes took {other:.0%} of the cores{where} during the window")
+        )
     return tuple(Suspicion(code=code, sentence=text, about=About.MACHINE) for code, text in doubts)

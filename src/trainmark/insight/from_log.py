@@ -17,6 +17,7 @@ from trainmark.logs.parameters import read_parameters
 from trainmark.logs.transport import clean
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import read_log
+from trainmark.reference import find_peak
 from trainmark.words.manifest import Manifest
 from trainmark.words.recipe import AnyAxis, AxisValue, Place
 
@@ -84,8 +85,8 @@ def _manifested(manifest: Manifest | None) -> dict[AnyAxis, Reading]:
     node = manifest.nodes[0]
     accelerators, framework = node.accelerators, node.framework
     device, memory = _device(_gpu(manifest))
-    if device and accelerators.gpus[0].memory_bytes:
-        memory = round(accelerators.gpus[0].memory_bytes / 1e9)
+    if device and memory is None:
+        memory = _vendors_gb(device, accelerators.gpus[0].memory_bytes)
     values: dict[AnyAxis, AxisValue | None] = {
         Place.DEVICE: device,
         Place.DEVICE_MEMORY_GB: memory,
@@ -98,6 +99,15 @@ def _manifested(manifest: Manifest | None) -> dict[AnyAxis, Reading]:
         Place.NCCL: framework.nccl if framework else None,
     }
     return {axis: Reading(value, MANIFEST) for axis, value in values.items() if value is not None}
+
+
+def _vendors_gb(device: str, memory_bytes: int | None) -> int | None:
+    """Return the GB by which a device is sold: what a driver counts is neither that nor a whole number."""
+    if memory_bytes is None:
+        return None
+    peak, counted = find_peak(device), memory_bytes / 2**30
+    known = peak.memory_gb if peak is not None else None
+    return round(known if known and abs(known - counted) < 0.05 * known else counted)
 
 
 def _given(hardware: str | None) -> dict[AnyAxis, Reading]:

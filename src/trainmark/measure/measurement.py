@@ -25,6 +25,7 @@ def measure_events(events: RunEvents) -> Measurement:
         rule="window",
         throughput=window.throughput,
         samples=summary.samples,
+        work=summary.work,
         window_s=summary.window_s,
         measured_steps=int(times.size),
         warmup_steps=int((~events.measured).sum()),

@@ -1,6 +1,7 @@
 """The window that a run of our own says itself: one number for a campaign, for ``parse`` and for ``explain``."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -27,6 +28,7 @@ class Summary(BaseModel):
 
     window_s: PositiveFloat
     samples: PositiveInt
+    work: Annotated[Mapping[str, PositiveInt], Field(strict=False)] = Field(default_factory=dict)
     first_step_s: float | None = None
     compile_s: float | None = None
     peak_memory_bytes: Annotated[tuple[int, ...], Field(strict=False)] = ()
@@ -35,7 +37,10 @@ class Summary(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class OwnWindow:
-    """The measured window of a run: ``throughput`` (``unit``) is its summary's samples over its seconds."""
+    """The measured window of a run: ``throughput`` (``unit``) is its work over its seconds.
+
+    The work is counted by what the unit names; runs of an earlier version say their samples alone.
+    """
 
     throughput: float
     unit: str
@@ -70,7 +75,10 @@ def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
             f"the window counts {summary.samples} samples, but {times.size} steps of the global batch make "
             f"{global_batch * times.size}"
         )
-    throughput = summary.samples / summary.window_s
+    counter = unit.removesuffix("/s")
+    if summary.work and counter not in summary.work:
+        raise NotMeasurable(f"the window counts {', '.join(summary.work)}, and no {counter}")
+    throughput = summary.work.get(counter, summary.samples) / summary.window_s
     if not math.isfinite(throughput):
         raise NotMeasurable(f"{summary.samples} samples cannot have taken {summary.window_s} s")
     return OwnWindow(throughput, unit, summary)

@@ -1,6 +1,9 @@
 """What one run gave, and what a case's runs gave together: the documents of measuring."""
 
+from collections.abc import Mapping
 from enum import StrEnum
+
+from pydantic import Field
 
 from trainmark.words.frozen import Frozen
 
@@ -48,9 +51,10 @@ class Steadiness(Frozen):
 class Measurement(Frozen):
     """What one run gave.
 
-    ``throughput`` (unit/s) is ``samples / window_s``: the samples of all ranks over the time from the
-    barrier at the window's start to the slowest rank's end. Of another program's log it is what the named
-    ``rule`` gives, ``samples`` and ``window_s`` are null, and steps are its records.
+    ``throughput`` (``unit``) is the work of all ranks over ``window_s``, the time from the barrier at the window's
+    start to the slowest rank's end. ``work`` has an amount of each of the task's counters, ``samples`` of what a batch
+    counts. Of another program's log the throughput is what the named ``rule`` gives, ``samples`` and ``window_s`` are
+    null, and steps are its records.
     ``first_step_s`` holds the compilation.
     ``data_wait`` is the share of the window that rank 0 waited for its loader. ``peak_memory_bytes`` has
     one value a rank.
@@ -60,6 +64,7 @@ class Measurement(Frozen):
     rule: str
     throughput: float
     samples: int | None
+    work: Mapping[str, int] = Field(default_factory=dict)
     window_s: float | None
     measured_steps: int
     warmup_steps: int

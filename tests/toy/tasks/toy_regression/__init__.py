@@ -1,4 +1,4 @@
-"""Fitting a plane to points: the smallest task; its work is counted in samples."""
+"""Fitting a plane to points: the smallest task; its work is counted in values, and in samples beside them."""
 
 from typing import Annotated
 
@@ -21,7 +21,7 @@ TASK = Task(
     en="toy regression",
     zh="玩具回归",
     axes=ToyAxes,
-    counters=("samples",),
+    counters=("values", "samples"),
     models={"linear": Model(short="linear", published="Linear")},
     labels={"features": AxisLabel("features", "特征数")},
 )

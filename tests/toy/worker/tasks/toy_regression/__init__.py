@@ -23,7 +23,7 @@ class ToyRegression(Task):
 
     name = "toy-regression"
     models = ("linear",)
-    headline = "samples"
+    headline = "values"
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         parser.add_argument("--features", type=positive, default=8, metavar="N", help="numbers in a sample")
@@ -35,8 +35,8 @@ class ToyRegression(Task):
     def settings(self, given: argparse.Namespace, common: Settings) -> ToySettings:
         return ToySettings(**vars(common), features=given.features)
 
-    def work(self, _settings: Settings, samples: int) -> Dict[str, int]:
-        return {"samples": samples}
+    def work(self, settings: ToySettings, samples: int) -> Dict[str, int]:
+        return {"values": samples * settings.features, "samples": samples}
 
     def parameters(self, settings: ToySettings, epoch_samples: int) -> Dict[str, Any]:
         return {"features": settings.features, "epoch_samples": epoch_samples}
