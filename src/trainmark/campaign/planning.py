@@ -32,14 +32,13 @@ from trainmark.placement import (
     prepared_key,
 )
 from trainmark.suite import read_document
-from trainmark.words.case import MAX_BATCH, Case
+from trainmark.words.case import MAX_BATCH, SYNTHETIC, Case
 from trainmark.words.manifest import Manifest
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Machine, Plan
 from trainmark.words.suite import EACH_ITS_OWN, Protocol, Suite
 from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
 
-SYNTHETIC = "synthetic"
 PROJECT = Path(__file__).parent
 """Whose git state the manifest keeps: trainmark's own, where it runs from a checkout."""
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainmark.cli.tables import table
+from trainmark.words.case import SYNTHETIC
 
 if TYPE_CHECKING:
     from trainmark.store import CampaignSummary
@@ -118,7 +119,7 @@ def _suite(folder: Path, results: "Results") -> str:
             name=results.suite,
             description=results.description,
             protocol=results.protocol,
-            datasets={case.data: Dataset() for case in cases if case.data != "synthetic"},
+            datasets={case.data: Dataset() for case in cases if case.data != SYNTHETIC},
             cases=cases,
         )
     )

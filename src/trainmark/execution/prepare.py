@@ -15,7 +15,7 @@ from trainmark.files import to_json, write_atomically
 from trainmark.node import Host, Job, read_tail
 from trainmark.placement import removal
 from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.plan import Command, Plan, Preparation, Task
+from trainmark.words.plan import Command, Plan, Preparation, PrepareStep
 from trainmark.words.suite import Limits
 
 SOURCE = "source.json"
@@ -168,7 +168,7 @@ def _origin(preparation: Preparation, tree: str) -> dict[str, str]:
     return {"url": url, "commit": commit, "tree": tree, "folder": preparation.inside}
 
 
-def _digest(task: Task) -> str:
+def _digest(task: PrepareStep) -> str:
     return hashlib.sha256(task.command.text().encode()).hexdigest()
 
 
@@ -179,14 +179,14 @@ def _read_done(folder: Path) -> set[str]:
         return set()
 
 
-def _is_done(task: Task, done: set[str], git: Git) -> bool:
+def _is_done(task: PrepareStep, done: set[str], git: Git) -> bool:
     if task.present is not None:
         said = ask(git.host, Command(task.command.node, task.present, {}), git.limits, git.mark)
         return said.code == 0
     return _digest(task) in done and all(path.exists() for path in task.leaves)
 
 
-def _do(task: Task, folder: Path, log: Path, git: Git) -> None:
+def _do(task: PrepareStep, folder: Path, log: Path, git: Git) -> None:
     """Run a task to its end; raise ``NotReady`` when it fails or does not leave what it should."""
     heading = f"# {task.description}\n# {task.command.text()}\n".encode()
     job = Job((task.command,), folder, log, git.mark, git.limits.memory, heading=heading)
@@ -213,7 +213,7 @@ def _do(task: Task, folder: Path, log: Path, git: Git) -> None:
         )
 
 
-def _failure(task: Task, what: str, log: Path) -> str:
+def _failure(task: PrepareStep, what: str, log: Path) -> str:
     return f"prepare step '{task.description}' {what} ({log})"
 
 

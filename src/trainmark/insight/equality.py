@@ -4,13 +4,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainmark.tasks import task_of
-from trainmark.words.case import Case, Device
+from trainmark.words.case import BUILT_IN, Device
 from trainmark.words.certificate import Certificate, Check, Party
 from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
 from trainmark.words.results import CaseResult
-
-BUILT_IN: str = Case.model_fields["workload"].default
-"""The workload of trainmark's own workers: no other program is looked at."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,12 +4,11 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from trainmark.insight.equality import judge_equality
 from trainmark.measure import ratio
+from trainmark.words.case import SYNTHETIC
 from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind
 from trainmark.words.measurement import About, Ratio, Steadiness
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, Results, RunResult, pooled
-
-SYNTHETIC = "synthetic"
 
 NOT_STEADY = "not-steady"
 """The code of a doubt that the warm-up test raised."""

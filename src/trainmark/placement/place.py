@@ -14,7 +14,7 @@ from trainmark.placement.launching import (
     starting_nodes,
 )
 from trainmark.placement.spec import Interpreter, RunSpec
-from trainmark.words.case import Device
+from trainmark.words.case import SYNTHETIC, Device
 from trainmark.words.plan import Command, Machine, Plan, PlannedNode
 from trainmark.workload import (
     GitSource,
@@ -117,7 +117,7 @@ def inside(interpreter: Interpreter, command: Command, context: ContainerContext
 
 def container_context(spec: RunSpec, node: int) -> ContainerContext:
     """Return what a container of the run needs of the host of ``node``."""
-    real = spec.case.data != "synthetic"
+    real = spec.case.data != SYNTHETIC
     read = [spec.dataset] if real else []
     if real and not Path(spec.data).is_relative_to(spec.dataset):
         read.append(spec.data)

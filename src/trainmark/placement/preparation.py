@@ -11,7 +11,7 @@ from trainmark.placement.container import ContainerContext
 from trainmark.placement.place import container_context, inside, values_of
 from trainmark.placement.spec import Container, Interpreter, RunSpec
 from trainmark.words.case import Case
-from trainmark.words.plan import Checkout, Command, Preparation, Task
+from trainmark.words.plan import Checkout, Command, Preparation, PrepareStep
 from trainmark.workload import (
     CHECKOUT,
     Card,
@@ -82,7 +82,7 @@ def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
     return Preparation(spec.prepared, card.source.folder, source, workshop, tasks, node)
 
 
-def _tasks(spec: RunSpec, node: int) -> Iterator[Task]:
+def _tasks(spec: RunSpec, node: int) -> Iterator[PrepareStep]:
     container, card = spec.interpreter.container, spec.card
     if container is None and not card.prepare:
         return
@@ -102,14 +102,14 @@ def _tasks(spec: RunSpec, node: int) -> Iterator[Task]:
             continue
         words = tuple(filled(word, texts) for word in step.words)
         command = Command(node, words, dict(spec.interpreter.variables))
-        yield Task(
+        yield PrepareStep(
             step.description,
             inside(spec.interpreter, command, context) if step.where is Where.ENVIRONMENT else command,
             tuple(spec.prepared / filled(path, texts) for path in step.leaves),
         )
 
 
-def _image_tasks(spec: RunSpec, node: int, container: Container) -> Iterator[Task]:
+def _image_tasks(spec: RunSpec, node: int, container: Container) -> Iterator[PrepareStep]:
     image, card = container.description, spec.card
     name = image_name(spec.case, card, image)
     if image.build is not None:
@@ -123,15 +123,17 @@ def _image_tasks(spec: RunSpec, node: int, container: Container) -> Iterator[Tas
     if container.engine is Engine.APPTAINER:
         of = f"docker-daemon:{name}" if image.build is not None else f"docker://{name}"
         words = ["apptainer", "build", container.image, of]
-        yield Task("the image as Apptainer's", Command(node, tuple(words), {}), (Path(container.image),))
+        yield PrepareStep(
+            "the image as Apptainer's", Command(node, tuple(words), {}), (Path(container.image),)
+        )
 
 
 def _present(image: str) -> tuple[str, ...]:
     return ("docker", "image", "inspect", image)
 
 
-def _host_task(node: int, description: str, words: tuple[str, ...], present: tuple[str, ...]) -> Task:
-    return Task(description, Command(node, words, {}), present=present)
+def _host_task(node: int, description: str, words: tuple[str, ...], present: tuple[str, ...]) -> PrepareStep:
+    return PrepareStep(description, Command(node, words, {}), present=present)
 
 
 def _uses_data(card: Card) -> bool:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
-from trainmark.words.case import Case, Device
+from trainmark.words.case import SYNTHETIC, Case, Device
 from trainmark.words.plan import Machine
 from trainmark.words.suite import Protocol
 from trainmark.workload import Card, Image, Workload
@@ -78,7 +78,7 @@ class RunSpec:
     directory: Path
     data: str
     port: int = RENDEZVOUS_PORT
-    dataset: str = "synthetic"
+    dataset: str = SYNTHETIC
     prepared: Path = Path()
     more_words: tuple[str, ...] = ()
 

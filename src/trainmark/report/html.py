@@ -59,7 +59,7 @@ def _environment() -> Environment:
         environment.tests[name] = lambda block, kind=kind: isinstance(block, kind)
     environment.tests["code_span"] = lambda span: span.style is Style.CODE
     environment.tests["long"] = _is_long
-    environment.filters["fitting"] = fitting
+    environment.filters["width_class"] = width_class
     environment.filters["printable"] = printable
     return environment
 
@@ -68,7 +68,7 @@ def _asset(name: str) -> Markup:
     return Markup((files(__package__) / "page" / name).read_text(encoding="utf-8"))  # noqa: S704 - our own file
 
 
-def fitting(table: Table) -> str:
+def width_class(table: Table) -> str:
     """Return the class of a table by the width that it needs: below it, the page shows its rows as lists."""
     needed = sum(_least(table, i) for i in range(len(table.columns)))
     step = next((step for step in STEPS if needed <= step), None)

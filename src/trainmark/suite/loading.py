@@ -15,7 +15,7 @@ from trainmark.suite.document import Document, Key, parse_document, read_documen
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
 from trainmark.suite.naming import log_name
 from trainmark.tasks import TASKS, case_of, find_task
-from trainmark.words.case import Case, axes_of, task_of_model
+from trainmark.words.case import SYNTHETIC, Case, axes_of, task_of_model
 from trainmark.words.suite import Dataset, Suite
 
 MAX_CASES = 100_000
@@ -212,7 +212,7 @@ def _check_environments(document: Document, suite: Suite) -> None:
 
 
 def _check_data(document: Document, suite: Suite) -> None:
-    known = {"synthetic", *suite.datasets}
+    known = {SYNTHETIC, *suite.datasets}
     for case in suite.cases:
         if case.data not in known:
             raise document.error(

@@ -80,7 +80,7 @@ class Checkout:
 
 
 @dataclass(frozen=True, slots=True)
-class Task:
+class PrepareStep:
     """A command that must have ended well once before the run: an image's, or a prepare step's.
 
     ``leaves`` are what it must have made. ``present`` ends well where nothing is to be done any more.
@@ -103,7 +103,7 @@ class Preparation:
     inside: str = "."
     source: Checkout | None = None
     workshop: Checkout | None = None
-    tasks: tuple[Task, ...] = ()
+    tasks: tuple[PrepareStep, ...] = ()
     node: int = 0
 
     def lines(self) -> Iterator[tuple[str, str]]:

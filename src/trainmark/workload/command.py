@@ -8,7 +8,7 @@ from typing import Any
 
 from trainmark.errors import nearest
 from trainmark.tasks import case_of
-from trainmark.words.case import Case, Device
+from trainmark.words.case import SYNTHETIC, Case, Device
 from trainmark.workload.card import Card, Counts
 from trainmark.workload.cards import Workload
 from trainmark.workload.placeholders import filled
@@ -44,7 +44,7 @@ class Values:
     seed: int
     events: Path
     data: str
-    dataset: str = "synthetic"
+    dataset: str = SYNTHETIC
     directory: Path = Path()
     prepared: Path = Path()
     python: str = "python"
