@@ -99,7 +99,8 @@ def test_amp_on_a_cpu_computes_in_fp32_and_does_not_pass_as_amp() -> None:
 import warnings
 from trainmark_worker.paddle.precision import PRECISIONS
 warnings.simplefilter("ignore")
-train.choose_precision = lambda name, device: PRECISIONS[name]
+from trainmark_worker.paddle import training as machine
+machine.choose_precision = lambda name, device: PRECISIONS[name]
 told = []
 for flags in ([], ["--precision=amp-bf16"], ["--precision=amp-fp16"],
               ["--precision=amp-bf16", "--compiler=to_static"]):
