@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
+from trainmark.equivalence.render import said_axes
 from trainmark.report.axes import COMPILER
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
@@ -136,7 +137,7 @@ def _parties(context: Context, certificate: Certificate) -> Table:
         what=_subject_matter(context, certificate.model, devices),
         steps=certificate.steps,
         batch=certificate.batch,
-        size=_inputs(certificate),
+        size=said_axes(certificate),
     )
     return Table(heading, columns, tuple(rows))
 
@@ -200,14 +201,6 @@ def _way(context: Context, certificate: Certificate) -> tuple[str, ...]:
     task = TASKS[task_of_model(certificate.model)]
     labels = (task.labels.get(axis, AxisLabel(axis, axis)) for axis in task.ways)
     return (*(getattr(label, context.say.language.value) for label in labels), context.aspect(COMPILER))
-
-
-def _inputs(certificate: Certificate) -> str:
-    labels = TASKS[task_of_model(certificate.model)].labels
-    return " ".join(
-        labels.get(axis, AxisLabel(axis, axis)).value.format(value)
-        for axis, value in certificate.axes.items()
-    )
 
 
 def _among(subjects: Iterable[Subject], checks: Iterable[Check]) -> list[Subject]:
