@@ -21,7 +21,6 @@ if TYPE_CHECKING:
         Scope,
         Severity,
         Status,
-        Unit,
     )
     from trainmark.logs.read import read_log, read_stream
 
@@ -39,7 +38,6 @@ _HOMES = {
     "Scope": "model",
     "Severity": "model",
     "Status": "model",
-    "Unit": "model",
     "find_logs": "discover",
     "read_hints": "hints",
     "read_log": "read",
@@ -60,7 +58,6 @@ __all__ = [
     "Scope",
     "Severity",
     "Status",
-    "Unit",
     "find_logs",
     "read_hints",
     "read_log",

@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 from trainmark.tasks.image_classification.axes import ImageAxes, Layout
 from trainmark.tasks.image_classification.data import FORMS, MakeImages
+from trainmark.tasks.image_classification.spelling import model_word
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
@@ -34,7 +35,9 @@ TASK = Task(
     },
     repository="clas",
     unnamed=True,
-    loose_units=frozenset({"samples/s"}),
+    loose_units=frozenset({"img", "sample", "example"}),
+    recipe_axes=("mixup", "fused_batch_norm"),
+    model_word=model_word,
     ways=("layout",),
     data_kind="images",
     make=MakeImages,
