@@ -3,8 +3,9 @@
 Names are loaded when they are first used, so that ``trainmark.logs.events`` alone stays light.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
     from trainmark.logs.discover import find_logs
@@ -24,25 +25,6 @@ if TYPE_CHECKING:
     )
     from trainmark.logs.read import read_log, read_stream
 
-_HOMES = {
-    "Context": "format",
-    "Ending": "model",
-    "Facts": "model",
-    "Format": "format",
-    "Hints": "hints",
-    "Meaning": "model",
-    "ParsedLog": "model",
-    "Problem": "model",
-    "Record": "model",
-    "Records": "model",
-    "Scope": "model",
-    "Severity": "model",
-    "Status": "model",
-    "find_logs": "discover",
-    "read_hints": "hints",
-    "read_log": "read",
-    "read_stream": "read",
-}
 
 __all__ = [
     "Context",
@@ -64,8 +46,4 @@ __all__ = [
     "read_stream",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = lazy(__name__)

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainmark.tasks.image_classification.axes import ImageAxes, Layout
-from trainmark.tasks.image_classification.data import FORMS, MakeImages
+from trainmark.tasks.image_classification.data import Form, MakeImages
 from trainmark.tasks.image_classification.spelling import model_word
 from trainmark.tasks.task import AxisLabel, Model, Task
 
@@ -41,6 +41,6 @@ TASK = Task(
     ways=("layout",),
     data_kind="images",
     make=MakeImages,
-    forms=FORMS,
+    forms=tuple(Form),
     equal_work=_equal_work,
 )
