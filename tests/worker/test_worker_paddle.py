@@ -155,7 +155,7 @@ print(json.dumps(told))
     assert told == [[False], [True]]
 
 
-@pytest.mark.parametrize("compiler", ["none", "to_static"])
+@pytest.mark.parametrize("compiler", [pytest.param("none", marks=pytest.mark.rare), "to_static"])
 def test_the_threads_asked_for_are_those_that_compute(compiler: str) -> None:
     """By the processor time of each thread: a compiled program would else run on a pool of its own."""
     counted, shares = in_paddle(f"""
@@ -166,7 +166,7 @@ def ticks():
 
 counted, shares = [], []
 for threads in (1, 2):
-    training = opened("--image-size=96", "--batch-per-device=8", "--steps=30",
+    training = opened("--image-size=64", "--batch-per-device=8", "--steps=30",
                       f"--threads={{threads}}", "--compiler={compiler}")
     training.step(0)
     before = ticks()
