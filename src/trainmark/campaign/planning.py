@@ -10,7 +10,6 @@ from trainmark import environment as environments
 from trainmark.campaign.batch_search import FIRST
 from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol
 from trainmark.campaign.data_sets import DataSets
-from trainmark.dataset import Form
 from trainmark.environment import (
     Environment,
     Kind,
@@ -82,7 +81,7 @@ class Site:
         self._expected: dict[str, Interpreter] = {}
         self._engines: dict[Engine, str | CannotStart] = {}
         self._settings: dict[tuple[str, str], Setting | CannotStart] = {}
-        self._data: dict[tuple[str, Form], CannotStart | None] = {}
+        self._data: dict[tuple[str, str], CannotStart | None] = {}
         self._datasets = DataSets(suite.datasets, home, self.machine.cores)
 
     def workload(self, case: Case) -> Workload:
@@ -106,7 +105,7 @@ class Site:
         """See that the case's data is there in the form that its program takes; return why it cannot be had.
 
         What may be made is made, and what lies there in another form is converted. ``progress`` hears what is
-        being prepared, and how many of how many images are done.
+        being prepared, and how many of how many samples are done.
         """
         if case.data == SYNTHETIC:
             return None
@@ -123,7 +122,7 @@ class Site:
         """Return what the program is told as its data: ``synthetic``, or the folder where it lies or will lie."""
         return SYNTHETIC if case.data == SYNTHETIC else str(self._datasets.given(case.data, self._form(case)))
 
-    def _form(self, case: Case) -> Form:
+    def _form(self, case: Case) -> str:
         return self.workload(case).card.data_format(case.loader)
 
     def expected_interpreter(self, case: Case) -> Interpreter | CannotStart:
@@ -232,7 +231,7 @@ class Site:
         return Setting(_as_interpreter(environment), Manifest(nodes=(node,)))
 
     def _find_data(
-        self, name: str, form: Form, progress: Callable[[str, int, int], None]
+        self, name: str, form: str, progress: Callable[[str, int, int], None]
     ) -> CannotStart | None:
         try:
             self._datasets.prepare(name, form, progress)
