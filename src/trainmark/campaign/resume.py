@@ -17,6 +17,7 @@ from trainmark.insight import judged
 from trainmark.logs import Facts, Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, estimate, measure_events, speedup
+from trainmark.measure.pooling import require_one_identity
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.placement import EVENTS
@@ -50,8 +51,10 @@ def collect(
     """Return the results of the suite's cases that are given, as far as they are finished.
 
     ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs; ``certificates`` say which
-    frameworks were shown to do equal work.
+    frameworks were shown to do equal work. Raises ``InputError`` for a case whose runs ran different things.
     """
+    for case, runs in finished:
+        require_one_identity(case.id, runs)
     throughputs = {case.id: _throughputs(runs) for case, runs in finished}
     results = tuple(_case_result(case, runs, _speedup(case, throughputs)) for case, runs in finished)
     document = Results(
@@ -102,6 +105,7 @@ def collect_run(
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
         doubts = (
             *measurement.suspicions,
+            *record.doubts,
             *work,
             *(doubt for node in telemetry for doubt in machine_suspicions(node)),
         )
@@ -122,6 +126,7 @@ def collect_run(
         telemetry=next((summary for summary in telemetry if summary.node == 0), None),
         other_nodes=tuple(summary for summary in telemetry if summary.node),
         manifest=manifest[0] if manifest else None,
+        identity=record.identity,
     )
 
 

@@ -18,10 +18,12 @@ if TYPE_CHECKING:
     from trainmark.dataset.images.spec import ImageFolderSpec, Sizes, spec_from
     from trainmark.dataset.images.verification import verify, verify_image_folder
     from trainmark.dataset.kind import Kind
+    from trainmark.dataset.manifest import SUMS_NAME
     from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
     from trainmark.dataset.processes import Progress, available_cores
 
 __all__ = [
+    "SUMS_NAME",
     "Conversion",
     "Converted",
     "ConvertedManifest",
@@ -55,6 +57,7 @@ __all__ = [
 _HOMES = {
     "form": ("Form",),
     "kind": ("Kind",),
+    "manifest": ("SUMS_NAME",),
     "problems": ("Depth", "Problem", "ProblemKind", "VerifyReport"),
     "processes": ("Progress", "available_cores"),
     "images.conversion": ("Conversion", "convert"),

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from trainmark.environment.checking import CheckReport, check
     from trainmark.environment.creation import Created, Request, create, remove
-    from trainmark.environment.describing import describe
+    from trainmark.environment.describing import describe, installed
     from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
     from trainmark.environment.inspecting import Finding, Inspection, examine, inspect
     from trainmark.environment.listing import Row, overview
@@ -60,6 +60,7 @@ __all__ = [
     "fingerprint",
     "folder_of",
     "inspect",
+    "installed",
     "log_of",
     "make_lock",
     "overview",
@@ -82,7 +83,10 @@ _HOMES = {
         "create",
         "remove",
     ),
-    "trainmark.environment.describing": ("describe",),
+    "trainmark.environment.describing": (
+        "describe",
+        "installed",
+    ),
     "trainmark.environment.entry": (
         "Entry",
         "Extra",
