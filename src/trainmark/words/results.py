@@ -12,6 +12,7 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.findings import Findings
 from trainmark.words.frozen import Frozen
+from trainmark.words.identity import Identity
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.outcome import Outcome
 from trainmark.words.suite import Protocol
@@ -29,7 +30,8 @@ class RunResult(Frozen):
     ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
     suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
     is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
-    ``telemetry`` is the first node's, ``other_nodes`` are those of the others.
+    ``telemetry`` is the first node's, ``other_nodes`` are those of the others. ``identity`` is what was run; null
+    where it is not known, in what an older trainmark wrote.
     """
 
     repeat: int
@@ -46,6 +48,7 @@ class RunResult(Frozen):
     telemetry: TelemetrySummary | None
     manifest: str | None
     other_nodes: tuple[TelemetrySummary, ...] = ()
+    identity: Identity | None = None
 
     @property
     def spoiled(self) -> bool:
