@@ -26,7 +26,6 @@ from trainmark.campaign.identity import (
     require_same_identity,
 )
 from trainmark.campaign.persist import (
-    RESULTS,
     Persistence,
     full_disk_is_told,
     require_same_environment,
@@ -50,11 +49,12 @@ from trainmark.execution import (
 from trainmark.logs.events import read_events
 from trainmark.measure import NotMeasurable
 from trainmark.node import Host, LocalHost, free_ports, held
-from trainmark.placement import EVENTS, device_of
+from trainmark.placement import device_of
 from trainmark.store import write_results
 from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.identity import Entries
 from trainmark.words.manifest import Manifest
+from trainmark.words.names import EVENTS, RESULTS
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.results import Results, RunResult, Trial, fastest

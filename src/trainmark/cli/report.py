@@ -83,6 +83,7 @@ def report(
     from trainmark.files import write_atomically
     from trainmark.report import Language, write_reports
     from trainmark.store import write_results
+    from trainmark.words.names import RESULTS
 
     if as_json and to not in (None, Format.JSON):
         raise InputError(f"--json and --to {to} contradict each other; give one of them")
@@ -100,7 +101,7 @@ def report(
             )
     try:
         if wanted is None:
-            write_results(folder / "results.json", results)
+            write_results(folder / RESULTS, results)
             for path in write_reports(folder, results, language):
                 sys.stderr.write(f"wrote {path}\n")
             return

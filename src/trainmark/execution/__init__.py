@@ -1,7 +1,6 @@
 """Carrying plans out: one runner for all commands, outcomes, and the directory that nothing measured is lost from."""
 
 from trainmark.execution.directory import (
-    SUITE,
     ResultDirectory,
     opened,
     read_record,
@@ -9,12 +8,9 @@ from trainmark.execution.directory import (
     write_record,
 )
 from trainmark.execution.prepare import NotReady, Preparer, with_expected
-from trainmark.execution.runner import LOG, TELEMETRY, Pulse, carry_out, name_on
+from trainmark.execution.runner import Pulse, carry_out, name_on
 
 __all__ = [
-    "LOG",
-    "SUITE",
-    "TELEMETRY",
     "NotReady",
     "Preparer",
     "Pulse",

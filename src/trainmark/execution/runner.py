@@ -13,12 +13,11 @@ from tempfile import TemporaryDirectory
 
 from trainmark.execution.classify import Exit, classify, last_step, rank_outcomes, signal_name
 from trainmark.node import Host, Job, Look, held, rank_codes, read_tail
+from trainmark.words.names import LOG, TELEMETRY
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.plan import Command, Plan
 from trainmark.words.suite import Limits
 
-LOG = "train.log"
-TELEMETRY = "telemetry.jsonl"
 GRACE_S = 10.0
 """How long the other nodes may go on after one has failed: their ranks lose their peers, and say so by themselves."""
 

@@ -3,10 +3,10 @@
 from collections.abc import Iterable
 
 from trainmark.errors import InputError
-from trainmark.insight.explanation import Run, same_model
+from trainmark.insight.explanation import Run
 from trainmark.insight.recipe import recipe_of
 from trainmark.reference import Reference, Statistic
-from trainmark.tasks import same_unit
+from trainmark.tasks import same_model, same_unit
 from trainmark.words.recipe import Condition
 
 _MUST_AGREE = (Condition.FRAMEWORK, Condition.PRECISION, Condition.DEVICES, Condition.DEVICE)

@@ -15,8 +15,8 @@ from trainmark.insight.evidence import Effect, Match, Nearness, Strength, matche
 from trainmark.insight.programs import Change, change_of
 from trainmark.insight.recipe import Reading, Recipe, recipe_of
 from trainmark.reference import Reference
-from trainmark.tasks import all_axes, same_unit
-from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.tasks import all_axes, same_model, same_unit
+from trainmark.words.recipe import AxisName, Condition, RecipeAxis
 
 NO_GAP = 0.01
 """Two numbers that differ by less than this share are not told apart: nothing is to be explained."""
@@ -145,12 +145,6 @@ def _check_same_work(run: Run, reference: Reference) -> None:
     model = run.recipe.value(Condition.MODEL)
     if model is not None and not same_model(model, reference.model):
         raise InputError(f"{run.name} trains {model}, {reference.id} is {reference.model}")
-
-
-def same_model(one: AxisValue, other: AxisValue) -> bool:
-    """Return whether two names can be one model: ``resnet50`` may be any version, v1 is not v1.5."""
-    (name, _, version), (other_name, _, other_version) = str(one).partition("_v"), str(other).partition("_v")
-    return name == other_name and (not version or not other_version or version == other_version)
 
 
 def _equal(axis: AxisName, one: Recipe, other: Recipe) -> bool:

@@ -11,7 +11,7 @@ from trainmark.insight.explanation import Run
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import Reading, recipe_from
 from trainmark.logs import Facts, ParsedLog, Severity
-from trainmark.logs.discover import EVENTS, LOG, log_of_run
+from trainmark.logs.discover import log_of_run
 from trainmark.logs.parameters import read_parameters
 from trainmark.logs.transport import clean
 from trainmark.measure.rules import find_rule, measure_log
@@ -19,13 +19,11 @@ from trainmark.programs import read_log
 from trainmark.reference import find_peak
 from trainmark.tasks import model_word
 from trainmark.words.manifest import Manifest
+from trainmark.words.names import EVENTS, LOG, MANIFEST
 from trainmark.words.recipe import AxisName, AxisValue, Condition
 
 HEAD_BYTES = 4 << 20
 """How much of a log is searched for settings and for the time that it waited for data."""
-
-MANIFEST = "manifest.json"
-"""What was really there, beside the log of a run of ours."""
 
 _SHORT_DEVICE = re.compile(r"\b([VPAHBTL]\d{1,3}S?)\b")
 _MEMORY = re.compile(r"(\d+) ?GB\b", re.IGNORECASE)

@@ -2,12 +2,11 @@
 
 from trainmark.node.machine import free_ports, this_machine
 from trainmark.placement.container import removal
-from trainmark.placement.place import EVENTS, place
+from trainmark.placement.place import place
 from trainmark.placement.preparation import containerised, prepare, prepared_key, source_key
 from trainmark.placement.spec import Container, Interpreter, PlacementHost, RunSpec, device_of
 
 __all__ = [
-    "EVENTS",
     "Container",
     "Interpreter",
     "PlacementHost",

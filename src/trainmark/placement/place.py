@@ -15,6 +15,7 @@ from trainmark.placement.launching import (
 )
 from trainmark.placement.spec import Interpreter, RunSpec
 from trainmark.words.case import SYNTHETIC, Device
+from trainmark.words.names import EVENTS
 from trainmark.words.plan import Command, Machine, Plan, PlannedNode
 from trainmark.workload import (
     GitSource,
@@ -25,9 +26,6 @@ from trainmark.workload import (
     program_variables,
     program_words,
 )
-
-EVENTS = "events.jsonl"
-"""In a run's folder: what the program says of the run."""
 
 
 def place(spec: RunSpec) -> Plan:

@@ -50,6 +50,18 @@ class Precision(StrEnum):
     FP16 = "fp16"
     BF16 = "bf16"
 
+    @property
+    def published(self) -> str:
+        """The word of names and databases of others: their ``amp`` is FP16, and the other kind must not share it."""
+        return {"amp-fp16": "amp", "amp-bf16": "amp_bf16"}.get(self.value, self.value)
+
+
+SINGLE = frozenset({Precision.FP32, Precision.TF32})
+"""What programs and names call single precision or fp32 alike: what was asked for, and never that TF32 was off."""
+
+HALF = (frozenset({Precision.FP16, Precision.AMP_FP16}), frozenset({Precision.BF16, Precision.AMP_BF16}))
+"""What programs and names call alike by the narrow type: mixed precision, and all in that type."""
+
 
 class Device(StrEnum):
     """What a rank computes on; ``auto`` takes the GPU where there is one."""
