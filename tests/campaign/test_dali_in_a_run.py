@@ -6,7 +6,7 @@ import pytest
 
 from fakes import Bench
 from frameworks import framework_python, needs_extra
-from trainmark.dataset import Form, ImageFolderSpec, convert, make_image_folder
+from trainmark.dataset.images import Form, ImageFolderSpec, convert, make_image_folder
 from trainmark.words.outcome import Outcome
 
 PICTURES = ImageFolderSpec(images=12, classes=3, width=64, height=48)

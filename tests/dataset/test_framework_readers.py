@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from frameworks import framework_python, needs_extra, needs_framework
-from trainmark.dataset import Form, ImageFolderSpec, convert, example, make_image_folder, tfrecord
-from trainmark.dataset.images import recordio
+from trainmark.dataset import example, tfrecord
+from trainmark.dataset.images import Form, ImageFolderSpec, convert, make_image_folder, recordio
 
 pytestmark = pytest.mark.training
 

@@ -17,7 +17,7 @@ from PIL import Image
 
 from preloading import Copy, start_trainmark
 from trainmark.cli.main import main
-from trainmark.dataset import (
+from trainmark.dataset.images import (
     FolderState,
     ImageFolderSpec,
     Sizes,

@@ -23,7 +23,7 @@ from worker_process import (
 )
 
 from frameworks import framework_python, needs_framework
-from trainmark.dataset import Form, convert
+from trainmark.dataset.images import Form, convert
 
 pytestmark = [pytest.mark.training, needs_framework("mxnet"), pytest.mark.xdist_group("worker-mxnet")]
 

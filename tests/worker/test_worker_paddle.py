@@ -138,6 +138,23 @@ print(json.dumps(apart))
     assert max(apart) < 1e-5
 
 
+def test_only_on_a_cpu_are_compiled_programs_run_one_operator_at_a_time() -> None:
+    told = beside(
+        "paddle",
+        """
+import paddle
+from trainmark_worker.paddle.device import limit_threads
+told = []
+for device in ("cuda", "cpu"):
+    limit_threads(1, device)
+    told.append(list(paddle.get_flags("FLAGS_enable_pir_in_executor_trace_run").values()))
+print(json.dumps(told))
+""",
+    )
+
+    assert told == [[False], [True]]
+
+
 @pytest.mark.parametrize("compiler", [pytest.param("none", marks=pytest.mark.rare), "to_static"])
 def test_the_threads_asked_for_are_those_that_compute(compiler: str) -> None:
     """By the processor time of each thread: a compiled program would else run on a pool of its own."""

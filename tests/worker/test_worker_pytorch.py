@@ -136,7 +136,7 @@ print(json.dumps([training.loss(logits, labels).item(), expected.item()]))
 def test_another_shape_is_a_compilation_that_is_counted() -> None:
     counts = in_pytorch("""
 from trainmark_worker.pytorch.compilers import compilations, compile_model
-model = compile_model(torch.nn.Linear(4, 4), "torch.compile", False)
+model = compile_model(torch.nn.Linear(4, 4), "torch.compile", {})
 counts = [compilations("torch.compile")]
 for batch in (2, 2, 3):
     model(torch.ones(batch, 4)).sum().backward()

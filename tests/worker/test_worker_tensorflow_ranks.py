@@ -11,8 +11,8 @@ from tensorflow_process import TENSORFLOW, in_tensorflow, in_tensorflow_together
 from worker_process import make_images, train, train_together
 
 from frameworks import needs_framework
-from trainmark.dataset import Form, convert
 from trainmark.dataset.example import decode_example, encode_example
+from trainmark.dataset.images import Form, convert
 from trainmark.dataset.tfrecord import frame, read_records
 
 pytestmark = [pytest.mark.training, needs_framework(TENSORFLOW), pytest.mark.xdist_group("worker-tensorflow")]

@@ -8,8 +8,8 @@ from typing import TypedDict, Unpack
 
 from trainmark import environment as environments
 from trainmark.campaign.batch_search import FIRST
+from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol
 from trainmark.campaign.data_sets import DataSets
-from trainmark.dataset import Form
 from trainmark.environment import (
     Environment,
     Kind,
@@ -27,6 +27,7 @@ from trainmark.placement import (
     PlacementHost,
     RunSpec,
     containerised,
+    device_of,
     place,
     prepare,
     prepared_key,
@@ -38,6 +39,9 @@ from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Machine, Plan
 from trainmark.words.suite import EACH_ITS_OWN, Protocol, Suite
 from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
+
+OWN_FORMAT = "trainmark"
+"""The log format of programs that write our own events."""
 
 PROJECT = Path(__file__).parent
 """Whose git state the manifest keeps: trainmark's own, where it runs from a checkout."""
@@ -80,7 +84,7 @@ class Site:
         self._expected: dict[str, Interpreter] = {}
         self._engines: dict[Engine, str | CannotStart] = {}
         self._settings: dict[tuple[str, str], Setting | CannotStart] = {}
-        self._data: dict[tuple[str, Form], CannotStart | None] = {}
+        self._data: dict[tuple[str, str], CannotStart | None] = {}
         self._datasets = DataSets(suite.datasets, home, self.machine.cores)
 
     def workload(self, case: Case) -> Workload:
@@ -104,7 +108,7 @@ class Site:
         """See that the case's data is there in the form that its program takes; return why it cannot be had.
 
         What may be made is made, and what lies there in another form is converted. ``progress`` hears what is
-        being prepared, and how many of how many images are done.
+        being prepared, and how many of how many samples are done.
         """
         if case.data == SYNTHETIC:
             return None
@@ -121,7 +125,7 @@ class Site:
         """Return what the program is told as its data: ``synthetic``, or the folder where it lies or will lie."""
         return SYNTHETIC if case.data == SYNTHETIC else str(self._datasets.given(case.data, self._form(case)))
 
-    def _form(self, case: Case) -> Form:
+    def _form(self, case: Case) -> str:
         return self.workload(case).card.data_format(case.loader)
 
     def expected_interpreter(self, case: Case) -> Interpreter | CannotStart:
@@ -230,7 +234,7 @@ class Site:
         return Setting(_as_interpreter(environment), Manifest(nodes=(node,)))
 
     def _find_data(
-        self, name: str, form: Form, progress: Callable[[str, int, int], None]
+        self, name: str, form: str, progress: Callable[[str, int, int], None]
     ) -> CannotStart | None:
         try:
             self._datasets.prepare(name, form, progress)
@@ -262,27 +266,40 @@ def plan_run(
 def load_programs(suite: Suite) -> Workloads:
     """Return the workloads that a suite can use; raise ``InputError`` for a card that cannot be used.
 
-    A card is read without what measures; whether its rule exists is seen to here, before anything runs.
+    A card is read without what reads logs and measures; whether its format and its rule exist is seen to here, before
+    anything runs.
     """
     files = [Path(card) for card in suite.cards]
     workloads = load_workloads(files)
     for path in files:
         document = read_document(path)
-        rule = document.values.get("rule")
-        if rule is not None:
-            from trainmark.measure.rules import find_rule
+        name, rule = document.values["log_format"], document.values.get("rule")
+        if name == OWN_FORMAT and rule is None:
+            continue
+        from trainmark.measure.rules import find_rule
+        from trainmark.programs import find_format
 
-            try:
+        if name == OWN_FORMAT:
+            raise document.error(
+                ("rule",), f"has no effect: what writes {OWN_FORMAT}'s events is measured by its own window"
+            )
+        try:
+            find_format(name)
+        except InputError as error:
+            raise document.error(("log_format",), str(error)) from None
+        try:
+            if rule is not None:
                 find_rule(rule)
-            except InputError as error:
-                raise document.error(("rule",), str(error)) from None
+        except InputError as error:
+            raise document.error(("rule",), str(error)) from None
     return workloads
 
 
 def plan_campaign(suite: Suite, cases: Sequence[Case], out: Path, home: Path) -> list[Plan | CannotStart]:
     """Return the plan of each case's first run; looks at this machine's devices, and at nothing else.
 
-    The first run of a case with the batch ``max`` is the one that tries the smallest batch.
+    The first run of a case with the batch ``max`` is the one that tries the smallest batch, and that of a case which
+    leaves axes open the short run of its first candidate.
 
     Raises ``InputError`` when the suite names a workload or an environment that does not exist.
     """
@@ -300,6 +317,13 @@ def _first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDir
     interpreter, folder = site.expected_interpreter(case), directory.run(case, 1)
     if isinstance(interpreter, CannotStart):
         return interpreter
+    if case.left_open:
+        card, device = site.workload(case).card, device_of(case, site.machine)
+        first = next(iter(candidates(case, card, device)), None)
+        if first is None:
+            return CannotStart(Outcome.UNSUPPORTED, f"{card.name} has nothing to choose from on this device")
+        folder, protocol = directory.trial(case, axes_of_trial(case, first)), trial_protocol(protocol)
+        case = first
     if case.batch_per_device == MAX_BATCH:
         folder, case = directory.probe(case, FIRST), case.at_batch(FIRST)
         protocol = probe_protocol(protocol)

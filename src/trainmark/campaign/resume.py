@@ -4,19 +4,24 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import trainmark
+from trainmark.campaign.best_search import kept_trials
 from trainmark.campaign.certifying import kept_certificates
+from trainmark.campaign.log_facts import contradictions, unsaid
+from trainmark.campaign.planning import OWN_FORMAT
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
 from trainmark.execution import LOG, TELEMETRY, ResultDirectory, name_on
 from trainmark.insight import judged
-from trainmark.logs import Facts, Severity, Status
+from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, estimate, measure_events, speedup
+from trainmark.measure.pooling import require_one_identity
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.placement import EVENTS
@@ -28,13 +33,12 @@ from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Measurement, Speedup, Steadiness, Suspicion
 from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.results import CaseResult, Results, RunResult, pooled
+from trainmark.words.results import CaseResult, Results, RunResult, Trial, pooled
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
 
 MANIFEST = "manifest.json"
-OWN_FORMAT = "trainmark"
 
 Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""
@@ -46,14 +50,21 @@ def collect(
     manifests: Mapping[str, Mapping[str, Any]],
     command: str,
     certificates: Sequence[Certificate] = (),
+    trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
 ) -> Results:
     """Return the results of the suite's cases that are given, as far as they are finished.
 
     ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs; ``certificates`` say which
-    frameworks were shown to do equal work.
+    frameworks were shown to do equal work; ``trials`` holds, by a case's id, the short runs that settled its axes.
+    Raises ``InputError`` for a case whose runs ran different things.
     """
+    for case, runs in finished:
+        require_one_identity(case.id, runs)
     throughputs = {case.id: _throughputs(runs) for case, runs in finished}
-    results = tuple(_case_result(case, runs, _speedup(case, throughputs)) for case, runs in finished)
+    results = tuple(
+        _case_result(case, runs, _speedup(case, throughputs), trials.get(case.id, ()))
+        for case, runs in finished
+    )
     document = Results(
         trainmark_version=trainmark.__version__,
         generated_at=datetime.now(UTC),
@@ -93,7 +104,7 @@ def collect_run(
     outcome, reason = record.outcome, record.reason
     if outcome is Outcome.OK:
         try:
-            measurement = measure_run(case, workloads.find(case).card, folder, events)
+            measurement = measure_run(case, workloads.find(case).card, folder, events, record.commands)
         except NotMeasurable as error:
             outcome, reason = Outcome.INVALID, str(error)
     telemetry = summaries_of(case, folder, events)
@@ -102,6 +113,7 @@ def collect_run(
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
         doubts = (
             *measurement.suspicions,
+            *record.doubts,
             *work,
             *(doubt for node in telemetry for doubt in machine_suspicions(node)),
         )
@@ -122,6 +134,7 @@ def collect_run(
         telemetry=next((summary for summary in telemetry if summary.node == 0), None),
         other_nodes=tuple(summary for summary in telemetry if summary.node),
         manifest=manifest[0] if manifest else None,
+        identity=record.identity,
     )
 
 
@@ -135,7 +148,9 @@ def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> 
     return manifests
 
 
-def _case_result(case: Case, runs: Sequence[RunResult], against_one: Speedup | None) -> CaseResult:
+def _case_result(
+    case: Case, runs: Sequence[RunResult], against_one: Speedup | None, trials: tuple[Trial, ...]
+) -> CaseResult:
     bad = next((run for run in runs if run.outcome is not Outcome.OK), None)
     if any(run.outcome is Outcome.OK for run in runs):
         outcome, reason = Outcome.OK, None
@@ -151,6 +166,7 @@ def _case_result(case: Case, runs: Sequence[RunResult], against_one: Speedup | N
         estimate=estimate(_throughputs(runs)),
         speedup=against_one,
         runs=tuple(runs),
+        trials=trials,
     )
 
 
@@ -207,18 +223,22 @@ def manifest_in(folder: Path) -> Manifest | None:
         return None
 
 
-def measure_run(case: Case, card: Card, folder: Path, events: RunEvents) -> Measurement:
-    """Return the measurement of a finished run of ``case`` in ``folder``.
+def measure_run(
+    case: Case, card: Card, folder: Path, events: RunEvents, commands: Sequence[str] = ()
+) -> Measurement:
+    """Return the measurement of a finished run of ``case`` in ``folder``, which ``commands`` started.
 
     Raises ``NotMeasurable``, with the reason, when what the run left is no measurement.
     """
-    return measure_events(events) if card.log_format == OWN_FORMAT else _measure_log(case, card, folder / LOG)
+    if card.log_format == OWN_FORMAT:
+        return measure_events(events)
+    return _measure_log(case, card, folder / LOG, commands)
 
 
-def _measure_log(case: Case, card: Card, log: Path) -> Measurement:
-    """Measure another program's log by the card's rule, told what the case knows and the log may not say."""
-    batch = case.batch_per_device if isinstance(case.batch_per_device, int) else None
-    read = read_log(log, Facts(nodes=case.nodes, gpus=case.world_size, batch_per_device=batch))
+def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> Measurement:
+    """Measure another program's log by the card's rule, told what the case knows and the log does not say."""
+    alone = read_log(log)
+    read = read_log(log, unsaid(alone.facts, case))
     if read.format is None:
         raise NotMeasurable(
             f"{log.name} is {read.status.value}: no log of the card's format '{card.log_format}'"
@@ -245,10 +265,13 @@ def _measure_log(case: Case, card: Card, log: Path) -> Measurement:
         peak_memory_bytes=(),
         final_loss=None,
         steadiness=Steadiness(steady=None, settled_after=None, bias=None),
-        suspicions=tuple(
-            Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
-            for problem in problems
-            if problem.severity is Severity.DOUBT
+        suspicions=(
+            *(
+                Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
+                for problem in problems
+                if problem.severity is Severity.DOUBT
+            ),
+            *contradictions(case, commands, alone, read, log),
         ),
     )
 
@@ -260,9 +283,9 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> R
         (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
         for case in suite.cases
     ]
-    return collect(
-        suite, finished, read_manifests(directory, finished), command, kept_certificates(directory.path)
-    )
+    trials = {case.id: kept_trials(directory, case) for case in suite.cases}
+    manifests, shown = read_manifests(directory, finished), kept_certificates(directory.path)
+    return collect(suite, finished, manifests, command, shown, trials)
 
 
 def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
@@ -294,4 +317,5 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     command = f"trainmark run {suite.name}.yaml --out {folder}"
     # A database of an earlier version has none; its directory may.
     shown = stored.certificates or kept_certificates(folder)
-    return collect(suite, finished, stored.manifests, command, shown), folder
+    trials = {case.id: kept_trials(ResultDirectory(folder), case) for case in suite.cases}
+    return collect(suite, finished, stored.manifests, command, shown, trials), folder

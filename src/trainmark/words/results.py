@@ -12,6 +12,7 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.findings import Findings
 from trainmark.words.frozen import Frozen
+from trainmark.words.identity import Identity
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.outcome import Outcome
 from trainmark.words.suite import Protocol
@@ -29,7 +30,8 @@ class RunResult(Frozen):
     ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
     suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
     is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
-    ``telemetry`` is the first node's, ``other_nodes`` are those of the others.
+    ``telemetry`` is the first node's, ``other_nodes`` are those of the others. ``identity`` is what was run; null
+    where it is not known, in what an older trainmark wrote.
     """
 
     repeat: int
@@ -46,6 +48,7 @@ class RunResult(Frozen):
     telemetry: TelemetrySummary | None
     manifest: str | None
     other_nodes: tuple[TelemetrySummary, ...] = ()
+    identity: Identity | None = None
 
     @property
     def spoiled(self) -> bool:
@@ -62,8 +65,24 @@ def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
     return [run for run in measured if not run.spoiled] or measured
 
 
+class Trial(Frozen):
+    """A short run for a case that asks for the best value of some axes: with which values, and what came of it.
+
+    ``throughput`` is in ``unit``; both are null where the outcome is not ``ok``.
+    """
+
+    axes: Mapping[str, str]
+    outcome: Outcome
+    reason: str | None
+    throughput: float | None
+    unit: str | None
+
+
 class CaseResult(Frozen):
-    """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those."""
+    """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those.
+
+    ``trials`` are there where the case leaves axes open: the fastest of them says what its runs were made with.
+    """
 
     id: str
     case: Case
@@ -72,11 +91,24 @@ class CaseResult(Frozen):
     estimate: Estimate | None
     speedup: Speedup | None
     runs: tuple[RunResult, ...]
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def settled(self) -> Case:
+        """The case with what was found best on the axes that it leaves open."""
+        best = fastest(self.trials)
+        return self.case if best is None else self.case.varied(**best.axes)
 
     @property
     def unit(self) -> str | None:
-        """The unit of the throughput, such as ``images/s``."""
+        """The unit of the throughput, such as ``samples/s``."""
         return next((run.measurement.unit for run in self.runs if run.measurement), None)
+
+
+def fastest(trials: Sequence[Trial]) -> Trial | None:
+    """Return the trial with the highest throughput, the first of equals; None where none has one."""
+    measured = [trial for trial in trials if trial.throughput is not None]
+    return max(measured, key=lambda trial: trial.throughput or 0.0, default=None)
 
 
 class Results(Frozen):
