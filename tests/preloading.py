@@ -107,19 +107,20 @@ class Copy:
         self.wait()
 
 
+@cache
+def compiled_before() -> Mapping[str, str]:
+    """Return the variables by which processes share what XLA has compiled: it takes most of the time of a short run."""
+    folder = TemporaryDirectory(prefix="trainmark-tests-")
+    atexit.register(folder.cleanup)
+    return {"JAX_COMPILATION_CACHE_DIR": folder.name, "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0"}
+
+
 class Preloaded:
     """A framework's Python that has imported the framework, and is copied for each program."""
 
     def __init__(self, framework: str) -> None:
         preload = PRELOADS[framework]
-        # XLA takes most of the time of a short run. What starts anew compiles for itself.
-        compiled = TemporaryDirectory(prefix="trainmark-tests-")
-        atexit.register(compiled.cleanup)
-        cache = {
-            "JAX_COMPILATION_CACHE_DIR": compiled.name,
-            "JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS": "0",
-        }
-        self._variables = {**preload.variables, **(cache if framework == "jax" else {})}
+        self._variables = {**preload.variables, **compiled_before()}
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
             [framework_python(framework), str(PRELOADED), *preload.modules],

@@ -18,18 +18,17 @@ import pytest
 from PIL import Image
 
 from trainmark.cli.main import main
-from trainmark.dataset import (
+from trainmark.dataset import example, tfrecord
+from trainmark.dataset.images import (
     Form,
     ImageFolderSpec,
     convert,
     describe,
     describe_converted,
-    example,
     make_image_folder,
-    tfrecord,
+    recordio,
     verify,
 )
-from trainmark.dataset.images import recordio
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.worker.tasks.image_classification.images import read_images
 

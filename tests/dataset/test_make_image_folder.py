@@ -16,7 +16,7 @@ import pytest
 from PIL import Image
 
 from trainmark.cli.main import main
-from trainmark.dataset import (
+from trainmark.dataset.images import (
     FolderState,
     ImageFolderSpec,
     Sizes,

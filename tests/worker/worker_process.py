@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from frameworks import framework_python
-from preloading import Copy, preloaded
+from preloading import Copy, compiled_before, preloaded
 from trainmark.placement import free_ports
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"
@@ -133,9 +133,10 @@ def start_rank(
 def start_ranks(
     flags: Mapping[str, Any], events: Path, framework: str = "pytorch", anew: bool = False
 ) -> list[Process]:
-    """Start two ranks by the bare variables of a launcher."""
+    """Start two ranks by the bare variables of a launcher; what is compiled for them is kept for others."""
     port = free_ports(8)
-    return [start_rank(flags, events, rank_variables(rank, 2, port), framework, anew) for rank in range(2)]
+    places = [{**compiled_before(), **rank_variables(rank, 2, port)} for rank in range(2)]
+    return [start_rank(flags, events, place, framework, anew) for place in places]
 
 
 def end_group(process: Process) -> None:

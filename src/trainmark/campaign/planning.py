@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import TypedDict, Unpack
 
 from trainmark.campaign.batch_search import FIRST
+from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol
 from trainmark.campaign.data_sets import DataSets
-from trainmark.dataset import Form
 from trainmark.environment import (
     Environment,
     Kind,
@@ -28,6 +28,7 @@ from trainmark.placement import (
     PlacementHost,
     RunSpec,
     containerised,
+    device_of,
     place,
     prepare,
     prepared_key,
@@ -89,7 +90,7 @@ class Site:
         self._mark = mark
         self._expected: dict[str, Interpreter] = {}
         self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
-        self._data: dict[tuple[str, Form], CannotStart | None] = {}
+        self._data: dict[tuple[str, str], CannotStart | None] = {}
         self._datasets = DataSets(suite.datasets, home, self.machine.cores)
 
     def workload(self, case: Case) -> Workload:
@@ -137,7 +138,7 @@ class Site:
         """See that the case's data is there in the form that its program takes; return why it cannot be had.
 
         What may be made is made, and what lies there in another form is converted. ``progress`` hears what is
-        being prepared, and how many of how many images are done.
+        being prepared, and how many of how many samples are done.
         """
         if case.data == SYNTHETIC:
             return None
@@ -156,7 +157,7 @@ class Site:
         """Return what the program is told as its data: ``synthetic``, or the folder where it lies or will lie."""
         return SYNTHETIC if case.data == SYNTHETIC else str(self._datasets.given(case.data, self._form(case)))
 
-    def _form(self, case: Case) -> Form:
+    def _form(self, case: Case) -> str:
         return self.workload(case).card.data_format(case.loader)
 
     def expected_interpreter(self, case: Case) -> Interpreter | CannotStart:
@@ -234,7 +235,7 @@ class Site:
         return self.workload(case).card.environment if asked == EACH_ITS_OWN else asked
 
     def _find_data(
-        self, name: str, form: Form, progress: Callable[[str, int, int], None]
+        self, name: str, form: str, progress: Callable[[str, int, int], None]
     ) -> CannotStart | None:
         try:
             self._datasets.prepare(name, form, progress)
@@ -286,7 +287,8 @@ def load_programs(suite: Suite) -> Workloads:
 def plan_campaign(suite: Suite, cases: Sequence[Case], out: Path, home: Path) -> list[Plan | CannotStart]:
     """Return the plan of each case's first run; looks at this machine's devices, and at nothing else.
 
-    The first run of a case with the batch ``max`` is the one that tries the smallest batch.
+    The first run of a case with the batch ``max`` is the one that tries the smallest batch, and that of a case which
+    leaves axes open the short run of its first candidate.
 
     Raises ``InputError`` when the suite names a workload or an environment that does not exist.
     """
@@ -304,6 +306,13 @@ def _first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDir
     interpreter, folder = site.expected_interpreter(case), directory.run(case, 1)
     if isinstance(interpreter, CannotStart):
         return interpreter
+    if case.left_open:
+        card, device = site.workload(case).card, device_of(case, site.machine)
+        first = next(iter(candidates(case, card, device)), None)
+        if first is None:
+            return CannotStart(Outcome.UNSUPPORTED, f"{card.name} has nothing to choose from on this device")
+        folder, protocol = directory.trial(case, axes_of_trial(case, first)), trial_protocol(protocol)
+        case = first
     if case.batch_per_device == MAX_BATCH:
         folder, case = directory.probe(case, FIRST), case.at_batch(FIRST)
         protocol = probe_protocol(protocol)

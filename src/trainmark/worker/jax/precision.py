@@ -18,17 +18,18 @@ class Precision(NamedTuple):
     """``compute`` is the type of the layers' inputs and outputs; ``weights`` that in which their weights are kept.
 
     ``matmul`` is JAX's own word for what an FP32 product or convolution may round its inputs to on a GPU; a CPU
-    computes as it is written. ``scaled`` says that the loss is scaled so that gradients do not vanish in FP16.
+    computes as it is written. Products of 16 bits are left to JAX's default: ``highest`` would be asked of them too.
+    ``scaled`` says that the loss is scaled so that gradients do not vanish in FP16.
     """
 
     compute: Any
     weights: Any
-    matmul: str = "highest"
+    matmul: Optional[str] = None
     scaled: bool = False
 
 
 PRECISIONS: Dict[str, Precision] = {
-    "fp32": Precision(jnp.float32, jnp.float32),
+    "fp32": Precision(jnp.float32, jnp.float32, matmul="highest"),
     "tf32": Precision(jnp.float32, jnp.float32, matmul="tensorfloat32"),
     "amp-bf16": Precision(jnp.bfloat16, jnp.float32),
     "amp-fp16": Precision(jnp.float16, jnp.float32, scaled=True),

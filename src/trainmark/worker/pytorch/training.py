@@ -73,14 +73,16 @@ class PyTorchTraining(Training):
         torch.backends.cudnn.benchmark = True
         torch.manual_seed(settings.seed)
 
-    def take_over(self, model: nn.Module, optimizer: torch.optim.Optimizer, free_layout: bool) -> None:
-        """Train this model; see ``compile_model`` for ``free_layout``."""
+    def take_over(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, inductor: Mapping[str, Any]
+    ) -> None:
+        """Train this model; see ``compile_model`` for ``inductor``."""
         settings, static_graph = self.settings, self.settings.compiler == NONE
         self.model, self.optimizer = model, optimizer
         self.exchange = choose_exchange(
             settings.gradients, self.ranks, self._device, self._precision, static_graph
         )
-        self.network = compile_model(self.exchange.wrap(model), settings.compiler, free_layout)
+        self.network = compile_model(self.exchange.wrap(model), settings.compiler, inductor)
         self.scaler = loss_scaler(self._precision, settings.recipe, self._device)
         self.autocast = autocast(self._precision, self._device)
         # The losses stay on the device, one element a step, until the window is over.

@@ -30,7 +30,7 @@ def open_training(settings: ImageSettings, place: Place) -> PaddleImageTraining:
     feed = _open_feed(settings, place)
     group = Group(place, device)
     if settings.threads:
-        limit_threads(settings.threads)
+        limit_threads(settings.threads, device)
     return PaddleImageTraining(settings, group, device, precision, feed)
 
 

@@ -30,6 +30,8 @@ def open_training(settings: ImageSettings, place: Place) -> TensorFlowImageTrain
     """Return the training, ready for its first step."""
     machine = choose_machine(settings, place)
     check_layout(settings, machine.precision, machine.device)
+    # The graph's optimizer would turn a GPU's convolutions to the layout that it likes, whatever was asked.
+    tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
     source = None if settings.synthetic else find_source(settings)
     group = Group(place, machine.device)
     # Before the loader: its order is drawn from this seed too.
