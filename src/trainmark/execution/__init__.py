@@ -8,7 +8,8 @@ from trainmark.execution.directory import (
     write_record,
 )
 from trainmark.execution.prepare import NotReady, Preparer, with_expected
-from trainmark.execution.runner import Pulse, carry_out, name_on
+from trainmark.execution.runner import carry_out, name_on
+from trainmark.node import Pulse
 
 __all__ = [
     "NotReady",

@@ -82,6 +82,10 @@ def missing(spec: RunSpec) -> str | None:
     inside = spec.interpreter.container is not None
     if spec.card.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
         return None
+    if len({(host.folder, host.paths) for host in spec.hosts[: spec.case.nodes]}) > 1:
+        return (
+            "mpirun starts the same words on every node, and what they name has another path on some of them"
+        )
     return spec.machine(0).no_openmpi
 
 
