@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from trainmark.campaign.campaign import Audience, Ending, Order, run_campaign
+    from trainmark.campaign.campaign import Audience, CampaignEnding, Order, run_campaign
     from trainmark.campaign.certifying import certify_environments
     from trainmark.campaign.persist import full_disk_is_told
     from trainmark.campaign.planning import CannotStart, plan_campaign
@@ -17,8 +17,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Audience",
+    "CampaignEnding",
     "CannotStart",
-    "Ending",
     "Order",
     "Progress",
     "certify_environments",

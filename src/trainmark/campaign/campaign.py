@@ -104,14 +104,14 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CampaignEnding:
     """How a campaign ended: its results so far, and whether somebody stopped it."""
 
     results: Results
     interrupted: bool
 
 
-def run_campaign(order: Order, audience: Audience) -> Ending:
+def run_campaign(order: Order, audience: Audience) -> CampaignEnding:
     """Run what ``order`` asks for; every run is on disk the moment it ends.
 
     A ``KeyboardInterrupt`` ends the run in hand and the campaign; no process is left, and the results so far
@@ -137,7 +137,7 @@ def run_campaign(order: Order, audience: Audience) -> Ending:
             persistence.close()
 
 
-def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Ending:
+def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> CampaignEnding:
     interrupted = False
     try:
         campaign.go()
@@ -151,7 +151,7 @@ def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory)
     with held():
         results = _results(campaign, order, directory)
         write_results(order.out / RESULTS, results)
-    return Ending(results, interrupted)
+    return CampaignEnding(results, interrupted)
 
 
 def _results(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Results:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainmark.errors import InputError
-from trainmark.insight.explanation import Run
+from trainmark.insight.explanation import ExplainedRun
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import Reading, recipe_from
 from trainmark.logs import Facts, ParsedLog, Severity
@@ -29,7 +29,7 @@ _SHORT_DEVICE = re.compile(r"\b([VPAHBTL]\d{1,3}S?)\b")
 _MEMORY = re.compile(r"(\d+) ?GB\b", re.IGNORECASE)
 
 
-def run_from_log(path: Path, rule: str | None = None, device: str | None = None) -> Run:
+def run_from_log(path: Path, rule: str | None = None, device: str | None = None) -> ExplainedRun:
     """Return the log at ``path`` as a run; its events, where ``path`` is the folder or the log of a run of ours.
 
     A ``manifest.json`` beside the log says what the machine and the software were.
@@ -52,7 +52,7 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
     recipe = recipe_from(read_parameters(lines)).with_readings(_environment(parsed))
     recipe = recipe.with_readings(_manifested(manifest)).with_readings(_given(device))
     problems = (*parsed.problems, *result.problems)
-    return Run(
+    return ExplainedRun(
         name=path.name,
         recipe=recipe,
         throughput=result.value,

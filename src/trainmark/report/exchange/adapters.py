@@ -9,7 +9,7 @@ from trainmark.logs.hints import read_hints
 from trainmark.logs.model import ParsedLog
 from trainmark.logs.settle import TF32_UNKNOWN
 from trainmark.measure.rules.model import RuleResult
-from trainmark.measure.rules.tree import Row as Placement
+from trainmark.measure.rules.tree import PlacementRow
 from trainmark.report.axes import by_unit
 from trainmark.report.exchange.rows import SpeedRow
 from trainmark.suite.naming import dlperf_name
@@ -105,7 +105,7 @@ def numbered(rows: Iterable[SpeedRow]) -> list[SpeedRow]:
     return found
 
 
-def rows_from_tree(placements: Iterable[Placement]) -> list[SpeedRow]:
+def rows_from_tree(placements: Iterable[PlacementRow]) -> list[SpeedRow]:
     """Return one row a repeat of a DLPerf directory; a repeat without a speed has none."""
     found = []
     for placement in placements:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Section, Table, cell, plain
-from trainmark.report.context import Context, Mark, Part
+from trainmark.report.context import Context, Mark, UnitPart
 from trainmark.report.numbers import GIB, decimals, number, percent
 from trainmark.words.names import LOG
 from trainmark.words.outcome import Outcome
@@ -85,7 +85,7 @@ def every_run(context: Context) -> Section | None:
     return Section("runs", context.say("runs_title"), (caption, *tables), folded=True)
 
 
-def _runs(context: Context, part: Part) -> Table:
+def _runs(context: Context, part: UnitPart) -> Table:
     say = context.say
     runs = [(case, run) for case in part.cases for run in case.runs]
     figures = [list(_figures(run)) for _, run in runs]
