@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from enum import EnumType, StrEnum
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     Field,
@@ -115,7 +115,8 @@ def own_axes(*tasks: str) -> tuple[str, ...]:
 
 def task_choices(axis: str) -> frozenset[str]:
     """Return the words that an axis of a task can have, in any task; empty where they are not enumerated."""
-    kinds = (axes.model_fields[axis].annotation for axes in _AXES.values() if axis in axes.model_fields)
+    types = (axes.model_fields[axis].annotation for axes in _AXES.values() if axis in axes.model_fields)
+    kinds = (kind for type_ in types for kind in (type_, *get_args(type_)))
     return frozenset(word for kind in kinds if isinstance(kind, EnumType) for word in kind)
 
 
