@@ -159,7 +159,7 @@ settings = parse(["--framework=pytorch", "--model=mobilenet_v1", "--batch-per-de
 counts = []
 for rank in range(2):
     feed = open_loader(settings, Place(rank, 2, rank, 2, "127.0.0.1", 1), torch.device("cpu"), torch.float32)
-    assert feed.epoch_images == 26, feed.epoch_images
+    assert feed.epoch_samples == 26, feed.epoch_images
     labels = []
     for _ in range(13):
         images, label = feed.next()

@@ -5,6 +5,7 @@ Standard library only. Its step times are made up from the seed, so that a test 
 
 import argparse
 import json
+import math
 import os
 import random
 import signal
@@ -49,6 +50,7 @@ def arguments() -> argparse.Namespace:
         parser.add_argument(f"--{name}", type=kind, default="well")
     for name in ("batch-per-device", "steps", "warmup-steps", "seed", "devices"):
         parser.add_argument(f"--{name}", type=int, default=1)
+    parser.add_argument("--faster", type=float, action="append", default=[])
     return parser.parse_args()
 
 
@@ -68,7 +70,7 @@ def refuse_above(limit: int, given: argparse.Namespace) -> None:
 
 def write_events(given: argparse.Namespace, file: TextIO) -> None:
     noise = random.Random(given.seed)
-    pace = 1 + 0.002 * noise.random()
+    pace = (1 + 0.002 * noise.random()) / math.prod(given.faster)
     times = [STEP_S * pace * (1 + 0.01 * noise.random()) for _ in range(given.steps)]
     measured = times[given.warmup_steps :]
     if given.behaviour == "measures-nothing":

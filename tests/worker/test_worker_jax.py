@@ -2,12 +2,14 @@
 
 import os
 import signal
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 from worker_process import (
     LONG_S,
+    WORKER,
     beside,
     end_group,
     make_images,
@@ -18,7 +20,7 @@ from worker_process import (
     wait_for_steps,
 )
 
-from frameworks import needs_framework
+from frameworks import framework_python, needs_framework
 from trainmark.placement import free_ports
 
 pytestmark = [pytest.mark.training, needs_framework("jax"), pytest.mark.xdist_group("worker-jax")]
@@ -188,3 +190,48 @@ def test_without_a_gpu_cuda_is_unsupported(tmp_path: Path) -> None:
     assert (ran.code, ran.last["outcome"]) == (3, "unsupported")
     assert "cuda" in ran.last["reason"]
     assert len(ran.events) == 1
+
+
+A_RANK_THAT_ONLY_WAITS = """
+import os, sys, threading, time
+from trainmark_worker.core.place import place_from
+from trainmark_worker.jax import ranks
+threading.excepthook = lambda failure: (print(failure.exc_value, flush=True), os._exit(3))
+ranks.meet(place_from(), "cpu")
+print("met", flush=True)
+if os.environ["RANK"] == "1" and {aborts}:
+    os.abort()
+time.sleep(300)
+"""
+
+
+@pytest.mark.parametrize("aborts", [False, True], ids=["rank 0 is killed", "rank 1 aborts by itself"])
+def test_jax_own_abort_is_told_as_a_lost_rank_and_another_abort_is_not(aborts: bool) -> None:
+    # In no collective, so that gloo, which often notices a lost rank first, cannot.
+    port = free_ports(1)
+    code = f"import sys; sys.path.insert(0, {str(WORKER)!r}); import start\n"
+    code += A_RANK_THAT_ONLY_WAITS.format(aborts=aborts)
+    ranks = [
+        subprocess.Popen(
+            [framework_python("jax"), "-c", code],
+            env={**os.environ, **rank_variables(rank, 2, port)},
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for rank in range(2)
+    ]
+    try:
+        assert [rank.stdout.readline() for rank in ranks if rank.stdout] == ["met\n"] * 2
+        if not aborts:
+            ranks[0].kill()
+        said, _ = ranks[1].communicate(timeout=LONG_S)
+    finally:
+        for rank in ranks:
+            rank.kill()
+            rank.communicate()
+
+    assert (ranks[1].returncode, said) == (
+        (-signal.SIGABRT, "")
+        if aborts
+        else (3, "failed: lost contact with another rank: JAX's service has ended\n")
+    )

@@ -1,12 +1,21 @@
 """The main job: run every case of a suite as often as its protocol wants, and keep everything."""
 
 import shlex
+from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol as Interface
 
 from trainmark.campaign.batch_search import largest_fitting, next_batch
+from trainmark.campaign.best_search import (
+    axes_of_trial,
+    candidates,
+    kept_trials,
+    read_trial,
+    trial_protocol,
+    write_trial,
+)
 from trainmark.campaign.certifying import certificates, kept_certificates
 from trainmark.campaign.identity import (
     Identifier,
@@ -25,7 +34,7 @@ from trainmark.campaign.persist import (
     write_manifest,
 )
 from trainmark.campaign.planning import CannotStart, Setting, Site, load_programs, plan_run, probe_protocol
-from trainmark.campaign.resume import as_attempts, collect, read_manifests
+from trainmark.campaign.resume import as_attempts, collect, measure_run, read_manifests
 from trainmark.campaign.schedule import Progress, Schedule, wants_another
 from trainmark.execution import (
     NotReady,
@@ -38,14 +47,17 @@ from trainmark.execution import (
     with_expected,
     write_record,
 )
+from trainmark.logs.events import read_events
+from trainmark.measure import NotMeasurable
 from trainmark.node import Host, LocalHost, free_ports, held
+from trainmark.placement import EVENTS, device_of
 from trainmark.store import write_results
 from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.identity import Entries
 from trainmark.words.manifest import Manifest
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
-from trainmark.words.results import Results, RunResult
+from trainmark.words.results import Results, RunResult, Trial, fastest
 from trainmark.words.suite import Protocol, Suite
 from trainmark.workload import UnsupportedByCard
 
@@ -64,6 +76,9 @@ class Audience(Interface):
 
     def probing(self, batch: int) -> None:
         """A short run is about to tell whether a batch of this size fits."""
+
+    def trying(self, candidate: Case, axes: Mapping[str, str]) -> None:
+        """A short run is about to tell how fast a case is with these values on the axes that it leaves open."""
 
     def run_begins(self, case: Case, repeat: int, progress: Progress) -> None:
         """A run is about to start."""
@@ -146,7 +161,8 @@ def _results(campaign: "_Campaign", order: Order, directory: ResultDirectory) ->
         (case, chosen[case.id] if case.id in chosen else campaign.read(case)) for case in order.suite.cases
     ]
     manifests, shown = read_manifests(directory, cases), kept_certificates(order.out)
-    return collect(order.suite, cases, manifests, shlex.join(order.command), shown)
+    trials = {case.id: kept_trials(directory, case) for case, _ in cases}
+    return collect(order.suite, cases, manifests, shlex.join(order.command), shown, trials)
 
 
 class _Campaign:
@@ -206,12 +222,14 @@ class _Campaign:
 
     def _run(self, case: Case, repeat: int) -> RunResult:
         folder = self._directory.run(case, repeat)
-        sized = self._sized(case)
-        if isinstance(sized, CannotStart):
+        settled = self._settled(case)
+        if isinstance(settled, Case):
+            settled = self._sized(settled)
+        if isinstance(settled, CannotStart):
             self._directory.begin(folder)
-            record = _not_started(case, repeat, sized)
+            record = _not_started(case, repeat, settled)
         else:
-            record = self._execute(case, sized, self._order.suite.protocol, repeat, folder)
+            record = self._execute(case, settled, self._order.suite.protocol, repeat, folder)
         # Held: what has been measured is not lost to a Ctrl-C at its last moment.
         with held():
             result = self._persistence.result(case, record)
@@ -221,6 +239,53 @@ class _Campaign:
             write_record(folder, record.model_copy(update=said))
             self._persistence.keep(case, result)
         return result
+
+    def _settled(self, case: Case) -> Case | CannotStart:
+        """Return the case with the fastest values on the axes that it leaves open, found by short runs."""
+        if not case.left_open:
+            return case
+        card, device = self._site.workload(case).card, device_of(case, self._site.machine)
+        there = candidates(case, card, device)
+        trials = [(found, self._try(case, found)) for found in there]
+        best = fastest([trial for _, trial in trials])
+        if best is not None:
+            return next(found for found, trial in trials if trial is best)
+        if not trials:
+            return CannotStart(Outcome.UNSUPPORTED, f"{card.name} has nothing to choose from on this device")
+        said = "; ".join(
+            f"{', '.join(trial.axes.values())}: {trial.outcome}: {trial.reason}" for _, trial in trials
+        )
+        return CannotStart(trials[0][1].outcome, f"no choice could be measured: {said}")
+
+    def _try(self, case: Case, candidate: Case) -> Trial:
+        axes = axes_of_trial(case, candidate)
+        folder = self._directory.trial(case, axes)
+        known = read_trial(folder)
+        if known is not None:
+            return known
+        self._audience.trying(candidate, axes)
+        protocol = trial_protocol(self._order.suite.protocol)
+        record = self._execute(case, candidate, protocol, 1, folder)
+        _require_space(folder, record.outcome)
+        outcome, reason, measured = record.outcome, record.reason, None
+        if outcome is Outcome.OK:
+            try:
+                card = self._site.workload(candidate).card
+                measured = measure_run(candidate, card, folder, read_events(folder / EVENTS))
+            except NotMeasurable as error:
+                outcome, reason = Outcome.INVALID, str(error)
+        trial = Trial(
+            axes=axes,
+            outcome=outcome,
+            reason=reason,
+            throughput=measured.throughput if measured else None,
+            unit=measured.unit if measured else None,
+        )
+        # A run that could not be started for something that may be there tomorrow is tried again then.
+        if record.started_at is not None or outcome is Outcome.UNSUPPORTED:
+            write_trial(folder, trial)
+        write_record(folder, record)
+        return trial
 
     def _sized(self, case: Case) -> Case | CannotStart:
         """Return the case with a batch that is a number, found by short runs where it asks for the largest one."""
@@ -252,7 +317,7 @@ class _Campaign:
     def _execute(
         self, asked: Case, case: Case, protocol: Protocol, repeat: int, folder: Path
     ) -> OutcomeRecord:
-        """Run ``case``, which is ``asked`` with a batch that is a number, in ``folder``."""
+        """Run ``case``, which is ``asked`` with all that it left open settled, in ``folder``."""
         setting = self._site.setting(case)
         found = (
             setting

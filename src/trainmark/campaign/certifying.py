@@ -12,6 +12,7 @@ from tempfile import TemporaryDirectory
 from pydantic import ValidationError
 
 from trainmark import equivalence, tasks, worker
+from trainmark.campaign.best_search import candidates
 from trainmark.campaign.observation_run import observe
 from trainmark.campaign.planning import CannotStart, Site
 from trainmark.environment import State, entries, fingerprint, state_of
@@ -64,7 +65,7 @@ def questions(site: Site, cases: Iterable[Case]) -> list[Question]:
     found: dict[tuple[str, Device], list[Case]] = {}
     for case in cases:
         if task_of(case).equal_work and isinstance(site.workload(case).card.source, BuiltinSource):
-            found.setdefault((case.model, case.device), []).append(case)
+            found.setdefault((case.model, case.device), []).extend(_settled(case, site))
     asked = []
     for (model, device), together in found.items():
         frameworks = tuple(dict.fromkeys(case.framework for case in together))
@@ -214,6 +215,13 @@ def _can_do(case: Case, site: Site) -> bool:
     listed = [(axis, known[axis].values) for axis in task_of(case).ways if axis in known]
     there = all(values is None or str(case.value(axis)) in values for axis, values in listed)
     return there and _is_there(case, site)
+
+
+def _settled(case: Case, site: Site) -> list[Case]:
+    """Return the case, or where it leaves axes open each case that its short runs may find the best."""
+    if not case.left_open:
+        return [case]
+    return candidates(case, site.workload(case).card, device_of(case, site.machine))
 
 
 def _is_there(case: Case, site: Site) -> bool:

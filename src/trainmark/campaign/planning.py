@@ -8,6 +8,7 @@ from typing import TypedDict, Unpack
 
 from trainmark import environment as environments
 from trainmark.campaign.batch_search import FIRST
+from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol
 from trainmark.campaign.data_sets import DataSets
 from trainmark.dataset import Form
 from trainmark.environment import (
@@ -27,6 +28,7 @@ from trainmark.placement import (
     PlacementHost,
     RunSpec,
     containerised,
+    device_of,
     place,
     prepare,
     prepared_key,
@@ -297,7 +299,8 @@ def load_programs(suite: Suite) -> Workloads:
 def plan_campaign(suite: Suite, cases: Sequence[Case], out: Path, home: Path) -> list[Plan | CannotStart]:
     """Return the plan of each case's first run; looks at this machine's devices, and at nothing else.
 
-    The first run of a case with the batch ``max`` is the one that tries the smallest batch.
+    The first run of a case with the batch ``max`` is the one that tries the smallest batch, and that of a case which
+    leaves axes open the short run of its first candidate.
 
     Raises ``InputError`` when the suite names a workload or an environment that does not exist.
     """
@@ -315,6 +318,13 @@ def _first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDir
     interpreter, folder = site.expected_interpreter(case), directory.run(case, 1)
     if isinstance(interpreter, CannotStart):
         return interpreter
+    if case.left_open:
+        card, device = site.workload(case).card, device_of(case, site.machine)
+        first = next(iter(candidates(case, card, device)), None)
+        if first is None:
+            return CannotStart(Outcome.UNSUPPORTED, f"{card.name} has nothing to choose from on this device")
+        folder, protocol = directory.trial(case, axes_of_trial(case, first)), trial_protocol(protocol)
+        case = first
     if case.batch_per_device == MAX_BATCH:
         folder, case = directory.probe(case, FIRST), case.at_batch(FIRST)
         protocol = probe_protocol(protocol)

@@ -4,9 +4,11 @@ import os
 from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import trainmark
+from trainmark.campaign.best_search import kept_trials
 from trainmark.campaign.certifying import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.planning import OWN_FORMAT
@@ -31,7 +33,7 @@ from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Measurement, Speedup, Steadiness, Suspicion
 from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.results import CaseResult, Results, RunResult, pooled
+from trainmark.words.results import CaseResult, Results, RunResult, Trial, pooled
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
@@ -48,16 +50,21 @@ def collect(
     manifests: Mapping[str, Mapping[str, Any]],
     command: str,
     certificates: Sequence[Certificate] = (),
+    trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
 ) -> Results:
     """Return the results of the suite's cases that are given, as far as they are finished.
 
     ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs; ``certificates`` say which
-    frameworks were shown to do equal work. Raises ``InputError`` for a case whose runs ran different things.
+    frameworks were shown to do equal work; ``trials`` holds, by a case's id, the short runs that settled its axes.
+    Raises ``InputError`` for a case whose runs ran different things.
     """
     for case, runs in finished:
         require_one_identity(case.id, runs)
     throughputs = {case.id: _throughputs(runs) for case, runs in finished}
-    results = tuple(_case_result(case, runs, _speedup(case, throughputs)) for case, runs in finished)
+    results = tuple(
+        _case_result(case, runs, _speedup(case, throughputs), trials.get(case.id, ()))
+        for case, runs in finished
+    )
     document = Results(
         trainmark_version=trainmark.__version__,
         generated_at=datetime.now(UTC),
@@ -141,7 +148,9 @@ def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> 
     return manifests
 
 
-def _case_result(case: Case, runs: Sequence[RunResult], against_one: Speedup | None) -> CaseResult:
+def _case_result(
+    case: Case, runs: Sequence[RunResult], against_one: Speedup | None, trials: tuple[Trial, ...]
+) -> CaseResult:
     bad = next((run for run in runs if run.outcome is not Outcome.OK), None)
     if any(run.outcome is Outcome.OK for run in runs):
         outcome, reason = Outcome.OK, None
@@ -157,6 +166,7 @@ def _case_result(case: Case, runs: Sequence[RunResult], against_one: Speedup | N
         estimate=estimate(_throughputs(runs)),
         speedup=against_one,
         runs=tuple(runs),
+        trials=trials,
     )
 
 
@@ -273,9 +283,9 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> R
         (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
         for case in suite.cases
     ]
-    return collect(
-        suite, finished, read_manifests(directory, finished), command, kept_certificates(directory.path)
-    )
+    trials = {case.id: kept_trials(directory, case) for case in suite.cases}
+    manifests, shown = read_manifests(directory, finished), kept_certificates(directory.path)
+    return collect(suite, finished, manifests, command, shown, trials)
 
 
 def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
@@ -307,4 +317,5 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     command = f"trainmark run {suite.name}.yaml --out {folder}"
     # A database of an earlier version has none; its directory may.
     shown = stored.certificates or kept_certificates(folder)
-    return collect(suite, finished, stored.manifests, command, shown), folder
+    trials = {case.id: kept_trials(ResultDirectory(folder), case) for case in suite.cases}
+    return collect(suite, finished, stored.manifests, command, shown, trials), folder

@@ -2,7 +2,7 @@
 
 from trainmark.logs.events import RunEvents
 from trainmark.node.telemetry import SLOWDOWNS
-from trainmark.words.case import MAX_BATCH, Case
+from trainmark.words.case import BEST, MAX_BATCH, Case
 from trainmark.words.measurement import About, Measurement, Suspicion
 from trainmark.words.suite import Protocol
 from trainmark.words.telemetry import TelemetrySummary
@@ -33,7 +33,7 @@ def work_suspicions(
     asked_for = {axis: case.value(axis) for axis in case.axes if axis not in _OF_THE_MACHINE}
     for axis, asked in {**asked_for, "world_size": case.world_size}.items():
         said = events.parameters.get(axis)
-        if said is None or asked == MAX_BATCH or str(said) == str(asked):
+        if said is None or asked in (MAX_BATCH, BEST) or str(said) == str(asked):
             continue
         sentence = f"{axis} {asked} was asked for, and the run says that it was {said}"
         doubts.append(

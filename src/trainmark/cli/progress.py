@@ -2,6 +2,7 @@
 
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Self, TextIO
@@ -76,6 +77,11 @@ class Progress:
     def probing(self, batch: int) -> None:
         """Say which batch is tried."""
         self._say(f"    does a batch of {batch} fit?")
+
+    def trying(self, candidate: Case, axes: Mapping[str, str]) -> None:
+        """Say with which values a case is tried."""
+        said = ", ".join(f"{axis} {value}" for axis, value in axes.items())
+        self._say(f"    how fast is {candidate.framework} with {said}?")
 
     def run_begins(self, case: Case, repeat: int, progress: CampaignProgress) -> None:
         """Name the run that starts."""

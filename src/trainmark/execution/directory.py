@@ -4,7 +4,7 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -56,6 +56,14 @@ class ResultDirectory:
     def probe(self, case: Case, batch_per_device: int) -> Path:
         """Return the folder of the short run that tells whether a batch fits."""
         return self._of(case) / f"probe-b{batch_per_device}"
+
+    def trial(self, case: Case, axes: Mapping[str, str]) -> Path:
+        """Return the folder of the short run that tells how fast the case is with these values of its open axes."""
+        return self._of(case) / "-".join(("trial", *axes.values()))
+
+    def trials(self, case: Case) -> list[Path]:
+        """Return the folders of such runs that there are."""
+        return sorted(self._of(case).glob("trial-*")) if case.left_open else []
 
     def begin(self, folder: Path) -> None:
         """Make the folder of a run that is to start; what an interrupted attempt left there is set aside."""

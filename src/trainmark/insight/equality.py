@@ -21,7 +21,7 @@ class _Work:
 
     @classmethod
     def of(cls, result: CaseResult) -> "_Work":
-        case = result.case
+        case = result.settled
         return cls(
             case.workload,
             case.framework,

@@ -11,7 +11,16 @@ from trainmark.report.csvfile import render_csv, render_runs_csv
 from trainmark.report.html import to_html
 from trainmark.report.language import Language
 from trainmark.report.markdown import to_markdown
-from trainmark.report.sections import environment, equivalence, overview, ratios, runs, steps, throughput
+from trainmark.report.sections import (
+    environment,
+    equivalence,
+    overview,
+    ratios,
+    runs,
+    steps,
+    throughput,
+    trials,
+)
 from trainmark.report.series import read_series
 from trainmark.words.results import Results
 
@@ -42,6 +51,7 @@ def _sections(about: Context) -> list[Section | None]:
     return [
         overview.section(about),
         throughput.section(about),
+        trials.section(about),
         equivalence.section(about),
         ratios.scaling(about),
         ratios.data(about),

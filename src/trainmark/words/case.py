@@ -33,6 +33,9 @@ BUILT_IN = "trainmark"
 MAX_BATCH: Literal["max"] = "max"
 """The batch that asks for the largest one that fits into the device's memory."""
 
+BEST: Literal["best"] = "best"
+"""The compiler, or the way (a tensor layout, say), that asks for the fastest one that the program has."""
+
 SYNTHETIC = "synthetic"
 """The data that a program makes up."""
 
@@ -148,6 +151,15 @@ class Case(Frozen):
             point |= value if name == "task_axes" else {name: value}
         return point
 
+    @model_validator(mode="after")
+    def _searches_one_thing(self) -> Self:
+        if self.batch_per_device == MAX_BATCH and self.left_open:
+            raise ValueError(
+                f"{self.left_open[0]} 'best' and batch_per_device 'max' together: say one of the two, "
+                "because each is found at a known value of the other"
+            )
+        return self
+
     @property
     def axes(self) -> tuple[str, ...]:
         """The names of all axes of this case, in the order in which ids and tables use them."""
@@ -160,6 +172,13 @@ class Case(Frozen):
     def varied(self, **changes: Any) -> Self:
         """Return this case with other values on some axes, the task's own among them; they are checked anew."""
         return self.model_validate({axis: self.value(axis) for axis in self.axes} | changes)
+
+    @property
+    def left_open(self) -> tuple[str, ...]:
+        """The axes on which the case asks for the best value, which short runs find."""
+        return tuple(
+            axis for axis in ("compiler", *type(self.task_axes).model_fields) if self.value(axis) == BEST
+        )
 
     @property
     def world_size(self) -> int:

@@ -65,8 +65,24 @@ def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
     return [run for run in measured if not run.spoiled] or measured
 
 
+class Trial(Frozen):
+    """A short run for a case that asks for the best value of some axes: with which values, and what came of it.
+
+    ``throughput`` is in ``unit``; both are null where the outcome is not ``ok``.
+    """
+
+    axes: Mapping[str, str]
+    outcome: Outcome
+    reason: str | None
+    throughput: float | None
+    unit: str | None
+
+
 class CaseResult(Frozen):
-    """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those."""
+    """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those.
+
+    ``trials`` are there where the case leaves axes open: the fastest of them says what its runs were made with.
+    """
 
     id: str
     case: Case
@@ -75,11 +91,24 @@ class CaseResult(Frozen):
     estimate: Estimate | None
     speedup: Speedup | None
     runs: tuple[RunResult, ...]
+    trials: tuple[Trial, ...] = ()
+
+    @property
+    def settled(self) -> Case:
+        """The case with what was found best on the axes that it leaves open."""
+        best = fastest(self.trials)
+        return self.case if best is None else self.case.varied(**best.axes)
 
     @property
     def unit(self) -> str | None:
         """The unit of the throughput, such as ``images/s``."""
         return next((run.measurement.unit for run in self.runs if run.measurement), None)
+
+
+def fastest(trials: Sequence[Trial]) -> Trial | None:
+    """Return the trial with the highest throughput, the first of equals; None where none has one."""
+    measured = [trial for trial in trials if trial.throughput is not None]
+    return max(measured, key=lambda trial: trial.throughput or 0.0, default=None)
 
 
 class Results(Frozen):

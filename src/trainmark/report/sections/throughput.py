@@ -8,7 +8,7 @@ from trainmark.report.charts.throughput import throughput_chart
 from trainmark.report.context import Context, Part, footnotes, marks, shown
 from trainmark.report.numbers import decimals, interval, number
 from trainmark.report.sections.equivalence import NOT_EQUAL, equality
-from trainmark.words.results import CaseResult
+from trainmark.words.results import CaseResult, fastest
 
 
 def section(context: Context) -> Section:
@@ -123,10 +123,12 @@ def _cell(context: Context, result: CaseResult | None, places: int, say_batch: b
     if result is None:
         return cell("-")
     found = throughput(context, result, places)
+    said = [found.detail]
     if say_batch and result.estimate and (batch := actual_batch(result)):
-        said = context.say("batch_in_cell", batch=batch)
-        return Cell(found.spans, f"{found.detail} {said}".strip())
-    return found
+        said.append(context.say("batch_in_cell", batch=batch))
+    if result.estimate and (chosen := fastest(result.trials)) is not None:
+        said.append(context.say("chosen_in_cell", values=", ".join(chosen.axes.values())))
+    return Cell(found.spans, " ".join(said).strip())
 
 
 def throughput(context: Context, result: CaseResult, places: int) -> Cell:

@@ -1,7 +1,7 @@
 """The axes of image classification."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field
 
@@ -18,9 +18,9 @@ class Layout(StrEnum):
 class ImageAxes(TaskAxes):
     """``image_size`` is the side of a square image in pixels."""
 
-    layout: Layout = Layout.NCHW
+    layout: Layout | Literal["best"] = Layout.NCHW
     image_size: Annotated[int, Field(strict=True, ge=1, le=65536)] = 224
 
     def id_words(self, compiler: str) -> tuple[str, ...]:
         """Return ``nchw``, the compiler and ``224px``."""
-        return (self.layout.value, compiler, f"{self.image_size}px")
+        return (str(self.layout), compiler, f"{self.image_size}px")

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
+import signal
+import socket
+import threading
+import time
 from typing import Any, List, Sequence
 
 import jax
@@ -10,6 +15,7 @@ import numpy as np
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from ..core.outcomes import FAILED, RunError
 from ..core.place import Place
 from ..core.ranks import Ranks
 from .device import CPU
@@ -20,6 +26,10 @@ RANKS = "ranks"
 LOST_AFTER_S = 20
 """After how long without a sign of life JAX's own service gives a rank up, where no collective noticed it before."""
 
+_HANDLER = ctypes.CFUNCTYPE(None, ctypes.c_int)
+_KEPT: List[Any] = []
+"""The handler that C may call as long as the process lives."""
+
 
 def meet(place: Place, platform: str) -> None:
     """Meet the other ranks at the place's address, if a launcher gave one; JAX must not have started."""
@@ -28,6 +38,7 @@ def meet(place: Place, platform: str) -> None:
     if platform == CPU:
         jax.config.update("jax_cpu_collectives_implementation", "gloo")
     assert place.address is not None
+    assert place.port is not None
     # The ranks reach each other directly, whatever proxy is set for the world outside.
     os.environ.setdefault("no_grpc_proxy", place.address)
     jax.config.update("jax_check_proxy_envs", False)
@@ -41,6 +52,32 @@ def meet(place: Place, platform: str) -> None:
         coordinator_bind_address=service if loopback else None,
         heartbeat_timeout_seconds=LOST_AFTER_S,
     )
+    if place.rank != 0:
+        _tell_of_a_lost_service(place.address, place.port)
+
+
+def _tell_of_a_lost_service(address: str, port: int) -> None:
+    """From now on an abort of this process is told as a lost rank 0 where nobody answers at its address any more.
+
+    JAX's client aborts the process as soon as the service's connection ends, often before gloo has noticed anything,
+    and takes no other callback from Python (jaxlib 0.10.2 cannot pass it the status).
+    """
+
+    def told(_number: int) -> None:
+        try:
+            socket.create_connection((address, port), timeout=1).close()
+        except OSError:
+            threading.Thread(target=_lost, name="lost-service").start()
+            time.sleep(LOST_AFTER_S)
+
+    handler = _HANDLER(told)
+    _KEPT.append(handler)
+    ctypes.CDLL(None).signal(signal.SIGABRT, handler)
+
+
+def _lost() -> None:
+    # What a thread raises ends the run; in the handler it would be lost.
+    raise RunError(FAILED, "lost contact with another rank: JAX's service has ended", peer_lost=True)
 
 
 class Group(Ranks):

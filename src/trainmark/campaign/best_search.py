@@ -1,0 +1,74 @@
+"""The fastest of what a program has (``compiler: best``, ``layout: best``): what is tried, in which short runs."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from enum import Enum
+from itertools import product
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from trainmark.execution import ResultDirectory
+from trainmark.files import write_atomically
+from trainmark.tasks import case_of
+from trainmark.words.case import Case, Device
+from trainmark.words.results import Trial
+from trainmark.words.suite import Protocol
+from trainmark.workload import Card, find_gap
+
+FILE = "trial.json"
+"""What a short run's folder holds besides its outcome, once it has ended."""
+
+MOST_WARMUP = 10
+MOST_MEASURED = 30
+
+
+def candidates(case: Case, card: Card, device: Device) -> list[Case]:
+    """Return the case with each combination of values on the axes that it leaves open, without the card's gaps.
+
+    A case that leaves none open is its own only candidate.
+    """
+    values = [_values(case, axis, card) for axis in case.left_open]
+    varied = (case.varied(**dict(zip(case.left_open, chosen, strict=True))) for chosen in product(*values))
+    return [found for found in varied if find_gap(found, card, device) is None]
+
+
+def axes_of_trial(case: Case, candidate: Case) -> dict[str, str]:
+    """Return the values that a candidate has on the axes that its case leaves open."""
+    return {axis: str(candidate.value(axis)) for axis in case.left_open}
+
+
+def trial_protocol(protocol: Protocol) -> Protocol:
+    """Return the protocol of a short run: at most 10 steps of warm-up, and at most 30 that are measured."""
+    warmup = min(protocol.warmup_steps, MOST_WARMUP)
+    return protocol.model_copy(
+        update={"warmup_steps": warmup, "steps": warmup + min(protocol.measured_steps, MOST_MEASURED)}
+    )
+
+
+def write_trial(folder: Path, trial: Trial) -> None:
+    """Write down what came of a short run."""
+    write_atomically(folder / FILE, trial.model_dump_json(indent=1) + "\n")
+
+
+def read_trial(folder: Path) -> Trial | None:
+    """Return what came of a short run; None where it has not ended, or what it left cannot be read."""
+    with suppress(OSError, ValidationError):
+        return Trial.model_validate_json((folder / FILE).read_bytes())
+    return None
+
+
+def kept_trials(directory: ResultDirectory, case: Case) -> tuple[Trial, ...]:
+    """Return what came of a case's short runs, as far as they are kept."""
+    found = (read_trial(folder) for folder in directory.trials(case))
+    return tuple(trial for trial in found if trial is not None)
+
+
+def _values(case: Case, axis: str, card: Card) -> Sequence[str]:
+    usual = case_of(task=case.task).value(axis)
+    if axis not in card.axes:
+        return (str(card.fixed.get(axis, usual)),)
+    listed = card.axes[axis].choices
+    if listed is not None:
+        return listed
+    return [member.value for member in type(usual)] if isinstance(usual, Enum) else (str(usual),)

@@ -1,0 +1,100 @@
+"""``compiler: best`` and ``layout: best``: short runs find the fastest, and the case is measured with it."""
+
+import json
+from typing import Any
+
+import pytest
+
+from fakes import CARD, Bench, Listener, behaving
+from trainmark.campaign import collect_results, plan_campaign
+from trainmark.errors import InputError
+from trainmark.execution import ResultDirectory
+from trainmark.report import render_markdown
+from trainmark.suite import load_suite
+from trainmark.words.outcome import Outcome
+from trainmark.words.plan import Plan
+from trainmark.words.results import Results
+
+OPEN: dict[str, Any] = {"compiler": "best", "layout": "best"}
+TWICE = {"name": "adaptive", "steps": 60, "warmup_steps": 12, "repeats": 2}
+WAYS: dict[str, Any] = {
+    "axes": {
+        **CARD["axes"],
+        "compiler": {
+            "values": {
+                "none": [],
+                "quick": ["--faster=1.5"],
+                "broken": ["--faster=9", "--behaviour=crashes"],
+            }
+        },
+        "layout": {"values": {"nchw": [], "nhwc": ["--faster=1.2"]}},
+    },
+    "gaps": [{"when": {"compiler": "broken", "layout": "nchw"}, "reason": "it has none"}],
+}
+
+
+def throughputs(results: Results) -> dict[tuple[str, ...], float | None]:
+    return {tuple(trial.axes.values()): trial.throughput for trial in results.cases[0].trials}
+
+
+def test_the_fastest_that_runs_is_measured_and_everything_tried_is_said(bench: Bench) -> None:
+    bench.write(OPEN, card=WAYS, protocol=TWICE)
+    listener = Listener()
+    results = bench.run(listener)
+    (case,) = results.cases
+    assert (case.outcome, case.case.compiler, case.case.value("layout")) == (Outcome.OK, "best", "best")
+    assert (case.settled.compiler, case.settled.value("layout")) == ("quick", "nhwc")
+    # The gap of the card is not tried; what fails is, and is not taken however fast it might be.
+    assert len(listener.tried) == 5
+    tried = throughputs(results)
+    assert tried["broken", "nhwc"] is None
+    assert tried["quick", "nhwc"] == pytest.approx(1.8 * (tried["none", "nchw"] or 0), rel=0.02)
+    assert all("--faster=1.5" in run.commands[0] and "--faster=1.2" in run.commands[0] for run in case.runs)
+    assert results.holds
+
+    page = render_markdown(results, bench.out)
+    assert "(quick, nhwc)" in page
+    assert "ValueError: the labels of step 7 are wrong" in page
+
+
+def test_the_short_runs_are_kept_short_and_not_repeated(bench: Bench) -> None:
+    bench.write(OPEN, card=WAYS, protocol=TWICE)
+    first = bench.run()
+    files = sorted(bench.out.glob("runs/*/trial-*/trial.json"))
+    assert len(files) == 5
+    outcome = json.loads((files[-1].parent / "outcome.json").read_text())
+    assert "--steps=40 --warmup-steps=10" in outcome["commands"][0]
+    next(bench.out.glob("runs/*/2/outcome.json")).unlink()
+    listener = Listener()
+    again = bench.run(listener, resume=True)
+    assert (listener.tried, [repeat for _, repeat in listener.begun]) == ([], [2])
+    assert throughputs(again) == throughputs(first)
+    suite = load_suite(bench.suite)
+    assert collect_results(suite, ResultDirectory(bench.out), "trainmark run").cases[0].trials
+
+
+def test_where_nothing_could_be_measured_the_case_says_what_was_tried(bench: Bench) -> None:
+    bench.write(behaving("crashes", **OPEN), {}, card=WAYS, protocol=TWICE)
+    bad, good = bench.run().cases
+    assert (bad.outcome, good.outcome) == (Outcome.FAILED, Outcome.OK)
+    assert (bad.reason or "").startswith("no choice could be measured: none, nchw: failed: the program ended")
+    assert len(bad.runs) == 1
+
+
+def test_an_axis_that_the_program_lacks_has_one_candidate(bench: Bench) -> None:
+    bench.write({"compiler": "best"}, protocol=TWICE)
+    results = bench.run()
+    assert [tuple(trial.axes.values()) for trial in results.cases[0].trials] == [("none",)]
+
+
+def test_the_plan_of_such_a_case_is_its_first_short_run(bench: Bench) -> None:
+    suite = bench.write(OPEN, card=WAYS, protocol=TWICE)
+    (plan,) = plan_campaign(suite, suite.cases, bench.out, bench.folder / "home")
+    assert isinstance(plan, Plan)
+    (command,) = plan.commands
+    assert "/trial-none-nchw/" in " ".join(command.words)
+
+
+def test_the_largest_batch_and_the_best_layout_are_not_searched_together(bench: Bench) -> None:
+    with pytest.raises(InputError, match=r"layout 'best' and batch_per_device 'max' together"):
+        bench.write({"layout": "best", "batch_per_device": "max"}, card=WAYS)
