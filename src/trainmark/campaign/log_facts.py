@@ -9,7 +9,7 @@ from trainmark.insight.models import model_word
 from trainmark.insight.recipe import recipe_from
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.parameters import HEAD_LINES, read_parameters
-from trainmark.words.case import Case, Precision
+from trainmark.words.case import BEST, MAX_BATCH, Case, Precision
 from trainmark.words.measurement import About, Suspicion
 
 _ONE_PRECISION = ({Precision.FP16, Precision.AMP_FP16}, {Precision.BF16, Precision.AMP_BF16})
@@ -80,7 +80,7 @@ _ELSEWHERE = ("data", "loader", "compiler", "device", "framework", "options")
 
 
 def _agrees(name: str, said: object, asked: object, commands: Iterable[str]) -> bool:
-    if str(said) == str(asked) or asked == "max":
+    if str(said) == str(asked) or asked in (MAX_BATCH, BEST):
         return True
     if name == "precision":
         if said == _FP32_OR_TF32:
