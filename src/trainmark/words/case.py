@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from enum import EnumType, StrEnum
+from enum import StrEnum
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
@@ -117,7 +117,8 @@ def task_choices(axis: str) -> frozenset[str]:
     """Return the words that an axis of a task can have, in any task; empty where they are not enumerated."""
     types = (axes.model_fields[axis].annotation for axes in _AXES.values() if axis in axes.model_fields)
     kinds = (kind for type_ in types for kind in (type_, *get_args(type_)))
-    return frozenset(word for kind in kinds if isinstance(kind, EnumType) for word in kind)
+    enums = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum))
+    return frozenset(word.value for enum in enums for word in enum)
 
 
 def axes_of(*tasks: str) -> tuple[str, ...]:
