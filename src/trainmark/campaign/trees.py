@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.execution import SUITE
+from trainmark.words.names import SUITE
 
 WHOLE_BYTES = 64 << 20
 """Files up to this size are hashed whole; of a larger one (data, weights) the size and samples are."""
