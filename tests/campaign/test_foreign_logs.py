@@ -1,5 +1,8 @@
 """Other people's programs: what they print is read by the format and the rule that their card names."""
 
+from collections.abc import Mapping
+from typing import Any
+
 import pytest
 
 from fakes import Bench
@@ -11,13 +14,20 @@ from trainmark.words.results import RunResult
 PRINT_THE_LOG = "from pathlib import Path\nprint(Path(__file__).with_name('log.txt').read_text())\n"
 
 
-def measured(bench: Bench, log: str, devices: int = 1, batch: int = 4, **card: object) -> RunResult:
+def measured(
+    bench: Bench,
+    log: str,
+    devices: int = 1,
+    batch: int = 4,
+    case: Mapping[str, Any] | None = None,
+    **card: object,
+) -> RunResult:
     (bench.folder / "program").mkdir()
     (bench.folder / "program" / "train.py").write_text(PRINT_THE_LOG)
     (bench.folder / "program" / "log.txt").write_text(log)
     source = {"kind": "folder", "path": "program"}
     bench.write(
-        {"devices_per_node": devices, "batch_per_device": batch},
+        {"devices_per_node": devices, "batch_per_device": batch, **(case or {})},
         card={"source": source, "command": ["{source}/train.py"], "options": {}, "axes": AXES, **card},
     )
     return bench.run().cases[0].runs[0]
@@ -50,3 +60,70 @@ def test_a_program_that_prints_no_log_is_no_measurement(bench: Bench) -> None:
     run = measured(bench, "nothing to see", log_format="timm")
     assert run.outcome is Outcome.INVALID
     assert run.measurement is None
+
+
+IMAGENET = "=> creating model '{model}'\n" + "".join(
+    f"Epoch: [0][{step}/60]\tTime  0.500 ( 0.500)\tData  0.001 ( 0.001)\tLoss 6.9e+00 (6.9e+00)\t"
+    "Acc@1   0.00 (  0.00)\tAcc@5   0.00 (  0.00)\n"
+    for step in range(60)
+)
+BOTH_WAYS = {"values": {"good": [], "resnet50_v1.5": ["--arch=resnet50_d"]}}
+
+
+def doubts_of(bench: Bench, log: str, **settings: Any) -> dict[str, str]:
+    run = measured(bench, log, **settings)
+    assert run.outcome is Outcome.OK, run.reason
+    return {doubt.code: doubt.sentence for doubt in run.suspicions if doubt.code.endswith("-differs")}
+
+
+def ngc(**facts: Any) -> str:
+    return synthetic_log("ngc-pytorch-convnets", Run(step_times_s=[0.5] * 120, interval=1, **facts))
+
+
+def test_a_log_of_another_model_than_the_case_asks_is_in_doubt(bench: Bench) -> None:
+    found = doubts_of(bench, IMAGENET.format(model="vgg16"), log_format="pytorch-imagenet", rule="median")
+    assert found["model-differs"] == "the log says model vgg16; the case asks good"
+
+
+@pytest.mark.parametrize("word", ["resnet50", "ResNet50_v1.5", "resnet50_d"])
+def test_a_model_by_its_programs_own_name_is_none(bench: Bench, word: str) -> None:
+    axes = {**AXES, "model": BOTH_WAYS}
+    case = {"model": "resnet50_v1.5"}
+    log = IMAGENET.format(model=word)
+    settings = {"log_format": "pytorch-imagenet", "rule": "median", "axes": axes}
+    assert "model-differs" not in doubts_of(bench, log, case=case, **settings)
+
+
+NGC: dict[str, Any] = {
+    "log_format": "ngc-pytorch-convnets",
+    "rule": "median",
+    "axes": {**AXES, "precision": {}, "layout": {}},
+}
+
+
+def test_every_fact_in_which_a_log_contradicts_its_case_is_said(bench: Bench) -> None:
+    log = ngc(gpus=2, batch_per_device=8, amp=True)
+    case = {"model": "resnet50_v1.5", "layout": "nhwc"}
+    assert doubts_of(bench, log, case=case, **NGC) == {
+        "precision-differs": "the log says precision amp-fp16; the case asks fp32",
+        "batch-per-device-differs": "the log says batch per device 8; the case asks 4",
+        "world-size-differs": "the log says world size 2; the case asks 1",
+        "layout-differs": "the log says layout nchw; the case asks nhwc",
+    }
+
+
+def test_single_precision_contradicts_mixed_precision_and_neither_fp32_nor_tf32(bench: Bench) -> None:
+    log, case = ngc(gpus=1, batch_per_device=4), {"model": "resnet50_v1.5"}
+    for precision, told in (
+        ("amp-bf16", {"precision-differs": "the log says precision fp32 or tf32; the case asks amp-bf16"}),
+        ("fp32", {}),
+        ("tf32", {}),
+    ):
+        inner = Bench(bench.folder / precision)
+        inner.folder.mkdir()
+        assert doubts_of(inner, log, case={**case, "precision": precision}, **NGC) == told
+
+
+def test_what_a_log_does_not_say_contradicts_nothing(bench: Bench, timm_log: str) -> None:
+    lines = "\n".join(line for line in timm_log.splitlines() if line.startswith("Train"))
+    assert doubts_of(bench, lines, log_format="timm", rule="median") == {}

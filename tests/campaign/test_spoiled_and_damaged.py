@@ -133,12 +133,25 @@ def test_a_run_whose_outcome_is_damaged_counts_as_interrupted_and_is_repeated(be
     assert (path.parent.with_name("2.interrupted-1") / "train.log").exists()
 
 
-def test_an_unknown_rule_is_refused_when_its_card_is_read(bench: Bench) -> None:
-    card = {"rule": "mean-skip-ten", "log_format": "pytorch-imagenet"}
+@pytest.mark.parametrize(
+    ("card", "told"),
+    [
+        (
+            {"rule": "mean-skip-ten", "log_format": "pytorch-imagenet"},
+            r"rule: no rule 'mean-skip-ten'.*did you mean",
+        ),
+        (
+            {"log_format": "pytorch-imagnet"},
+            "log_format: no log format 'pytorch-imagnet'; did you mean 'pytorch-image",
+        ),
+        ({"rule": "median"}, "rule: has no effect"),
+    ],
+)
+def test_a_card_whose_log_cannot_be_measured_is_refused_before_anything_runs(
+    bench: Bench, card: dict[str, Any], told: str
+) -> None:
     bench.write(card=card)
-    with pytest.raises(
-        InputError, match=r"card\.yaml:\d+: rule: no rule 'mean-skip-ten'|rule.*mean-skip-ten"
-    ):
+    with pytest.raises(InputError, match=r"card\.yaml:\d+: " + told):
         bench.run()
     assert not bench.out.exists()
 

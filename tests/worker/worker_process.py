@@ -78,6 +78,11 @@ class Ran:
         assert self.events[-1]["step"] == []
         return dict(self.events[-1]["data"])
 
+    @property
+    def doubts(self) -> list[str]:
+        """The doubts of its work; in a window of a few steps a loader may be late by a batch."""
+        return [entry["code"] for entry in self.last["suspect"] if not entry["code"].startswith("queue-")]
+
 
 def read_events(path: Path) -> list[dict[str, Any]]:
     """Read lines ``DLLL {json}``; NaN and Infinity are no JSON."""

@@ -305,3 +305,25 @@ def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
         case = Case.model_validate(plain | point)
         words = program_words(case, workload, replace(values(tmp_path), dataset="/imagenet"))
         assert not [word for word in words if "{" in word or "}" in word]
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"axes": {"precision": {"values": {"fp23": []}}}}, r"yaml:\d+: .*no case has precision 'fp23'; did you mean"),
+        ({"axes": {"precision": {"only": ["fp32", "amp"]}}}, r"no case has precision 'amp'; did you mean 'amp-fp16'"),
+        ({"fixed": {"device": "gpu"}}, r"no case has device 'gpu'"),
+        (
+            {"gaps": [{"when": {"precision": "!amp_bf16"}, "reason": "not there"}]},
+            r"no case has precision 'amp_bf16'; did you mean 'amp-bf16'",
+        ),
+        ({"command": ["{source}/train.py", "--lr={learning_rate}"]}, r"card\.yaml:\d+: .*needs the card's 'scaling'"),
+        ({"command": ["{source}/train.py", "--batch={value}"]}, r"card\.yaml:\d+: .*an axis or an option"),
+        ({"task": "image_clasification"}, r"card\.yaml:\d+: task: 'image_clasification' is no task; did you mean"),
+    ],
+)  # fmt: skip
+def test_what_would_only_fail_in_a_run_is_refused_when_the_card_is_read(
+    folder: Path, change: dict[str, Any], told: str
+) -> None:
+    with pytest.raises(InputError, match=told):
+        read_card(written(folder, **change))

@@ -17,6 +17,14 @@ from trainmark.campaign.best_search import (
     write_trial,
 )
 from trainmark.campaign.certifying import certificates, kept_certificates
+from trainmark.campaign.identity import (
+    Identifier,
+    changed_meanwhile,
+    identity_of,
+    keep_entries,
+    require_same_commands,
+    require_same_identity,
+)
 from trainmark.campaign.persist import (
     RESULTS,
     Persistence,
@@ -25,9 +33,9 @@ from trainmark.campaign.persist import (
     require_space,
     write_manifest,
 )
-from trainmark.campaign.planning import CannotStart, Site, load_programs, plan_run, probe_protocol
+from trainmark.campaign.planning import CannotStart, Setting, Site, load_programs, plan_run, probe_protocol
 from trainmark.campaign.resume import as_attempts, collect, measure_run, read_manifests
-from trainmark.campaign.schedule import Progress, Schedule
+from trainmark.campaign.schedule import Progress, Schedule, wants_another
 from trainmark.execution import (
     NotReady,
     Preparer,
@@ -45,11 +53,13 @@ from trainmark.node import Host, LocalHost, free_ports, held
 from trainmark.placement import EVENTS, device_of
 from trainmark.store import write_results
 from trainmark.words.case import MAX_BATCH, Case
+from trainmark.words.identity import Entries
 from trainmark.words.manifest import Manifest
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.results import Results, RunResult, Trial, fastest
 from trainmark.words.suite import Protocol, Suite
+from trainmark.workload import UnsupportedByCard
 
 PORTS_BESIDE_RANKS = 4
 """Ports that a run may need besides one a rank: the rendezvous, and a framework's scheduler and servers."""
@@ -171,6 +181,7 @@ class _Campaign:
         self._site = site
         self._audience = audience
         self._persistence = persistence
+        self._identifier = Identifier(site)
         self._preparer = Preparer(audience.readying, order.hosts, order.suite.limits)
         # A run that could not even be started measured nothing: what it lacked may be there now.
         self.runs = [[run for run in self.read(case) if run.started_at] for case in order.cases]
@@ -181,6 +192,7 @@ class _Campaign:
 
     def go(self) -> None:
         """Run until no case wants another run."""
+        self._require_same_programs()
         if self._order.suite.equivalence:
             limits = self._order.suite.limits
             certificates(self._site, self._order.cases, self._order.out, limits, self._audience.readying)
@@ -201,6 +213,13 @@ class _Campaign:
             schedule.add(*as_attempts(runs[-1:]))
             self._audience.run_ended(runs[-1], schedule.progress)
 
+    def _require_same_programs(self) -> None:
+        """Refuse before anything runs to add to the runs of a program that was changed."""
+        for case, runs in zip(self._order.cases, self.runs, strict=True):
+            if runs and wants_another(self._order.suite.protocol, as_attempts(runs)):
+                with suppress(UnsupportedByCard):
+                    require_same_identity(self._directory, case, self._identifier.program(case))
+
     def _run(self, case: Case, repeat: int) -> RunResult:
         folder = self._directory.run(case, repeat)
         settled = self._settled(case)
@@ -210,7 +229,7 @@ class _Campaign:
             self._directory.begin(folder)
             record = _not_started(case, repeat, settled)
         else:
-            record = self._execute(settled, self._order.suite.protocol, repeat, folder)
+            record = self._execute(case, settled, self._order.suite.protocol, repeat, folder)
         # Held: what has been measured is not lost to a Ctrl-C at its last moment.
         with held():
             result = self._persistence.result(case, record)
@@ -245,7 +264,7 @@ class _Campaign:
         if known is not None:
             return known
         self._audience.trying(candidate, axes)
-        record = self._execute(candidate, trial_protocol(self._order.suite.protocol), 1, folder)
+        record = self._execute(case, candidate, trial_protocol(self._order.suite.protocol), 1, folder)
         _require_space(folder, record.outcome)
         outcome, reason, measured = record.outcome, record.reason, None
         if outcome is Outcome.OK:
@@ -288,36 +307,69 @@ class _Campaign:
         if known is not None and known.started_at is not None:
             return known
         self._audience.probing(batch)
-        record = self._execute(case.at_batch(batch), probe_protocol(self._order.suite.protocol), 1, folder)
+        protocol = probe_protocol(self._order.suite.protocol)
+        record = self._execute(case, case.at_batch(batch), protocol, 1, folder)
         _require_space(folder, record.outcome)
         write_record(folder, record)
         return record
 
-    def _execute(self, case: Case, protocol: Protocol, repeat: int, folder: Path) -> OutcomeRecord:
-        found = self._find(case, protocol, repeat, folder.absolute())
+    def _execute(
+        self, asked: Case, case: Case, protocol: Protocol, repeat: int, folder: Path
+    ) -> OutcomeRecord:
+        """Run ``case``, which is ``asked`` with a batch that is a number, in ``folder``."""
+        setting = self._site.setting(case)
+        found = (
+            setting
+            if isinstance(setting, CannotStart)
+            else self._find(asked, case, protocol, setting, repeat, folder.absolute())
+        )
         self._directory.begin(folder)
-        if isinstance(found, CannotStart):
+        if isinstance(found, CannotStart) or isinstance(setting, CannotStart):
+            assert isinstance(found, CannotStart)
             return _not_started(case, repeat, found)
         plan, manifest = found
         write_manifest(folder, manifest)
         try:
+            parts: tuple[Entries, ...] = ()
             try:
                 if plan.cannot_run is None:
                     self._preparer.make_ready(plan, folder)
+                    parts = self._identified(asked, case, protocol, setting, plan, manifest)
             except NotReady as why:
                 return _not_started(case, repeat, CannotStart(why.outcome, str(why)))
             limits, watch = self._order.suite.limits, self._audience.pulse
-            return with_expected(carry_out(plan, folder, limits, self._order.hosts, watch), plan)
+            record = with_expected(carry_out(plan, folder, limits, self._order.hosts, watch), plan)
+            if not parts:
+                return record
+            keep_entries(self._directory, parts)
+            doubts = changed_meanwhile(parts, self._identifier.program(case))
+            return record.model_copy(update={"identity": identity_of(parts), "doubts": doubts})
         finally:
             self._preparer.clear(plan, folder)
 
+    def _identified(
+        self, asked: Case, case: Case, protocol: Protocol, setting: Setting, plan: Plan, manifest: Manifest
+    ) -> tuple[Entries, ...]:
+        """Return what the run is that is ready to start; refuse it where earlier runs of the case were another."""
+        folder = plan.events.parent
+        spec = self._site.spec(case, protocol, setting.interpreter, plan.repeat, folder)
+        parts = self._identifier.parts(spec, plan, manifest)
+        if folder != self._directory.run(asked, plan.repeat).absolute():
+            return parts
+        require_same_identity(self._directory, asked, parts)
+        for record in self._directory.finished(asked).values():
+            if record.identity is None and record.started_at is not None:
+                there = self._directory.run(asked, record.repeat).absolute()
+                again = plan_run(self._site, case, protocol, setting.interpreter, record.repeat, there)
+                if not isinstance(again, CannotStart):
+                    require_same_commands(self._directory, asked, record, again)
+        return parts
+
     def _find(
-        self, case: Case, protocol: Protocol, repeat: int, folder: Path
+        self, asked: Case, case: Case, protocol: Protocol, setting: Setting, repeat: int, folder: Path
     ) -> tuple[Plan, Manifest] | CannotStart:
-        setting = self._site.setting(case)
-        if isinstance(setting, CannotStart):
-            return setting
-        require_same_environment(self._directory, case, setting.manifest)
+        manifest = setting.manifest
+        require_same_environment(self._directory, asked, manifest)
         # A case with more ranks than a machine can hold is not started, and needs none.
         ranks = min(case.world_size, max(self._site.machine.cores, self._site.machine.gpus))
         port = free_ports(PORTS_BESIDE_RANKS + ranks, self._site.hosts_of(case))

@@ -41,6 +41,9 @@ from trainmark.words.plan import Machine, Plan
 from trainmark.words.suite import EACH_ITS_OWN, Limits, Protocol, Suite
 from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
 
+OWN_FORMAT = "trainmark"
+"""The log format of programs that write our own events."""
+
 PROJECT = Path(__file__).parent
 """Whose git state the manifest keeps: trainmark's own, where it runs from a checkout."""
 
@@ -267,20 +270,32 @@ def plan_run(
 def load_programs(suite: Suite) -> Workloads:
     """Return the workloads that a suite can use; raise ``InputError`` for a card that cannot be used.
 
-    A card is read without what measures; whether its rule exists is seen to here, before anything runs.
+    A card is read without what reads logs and measures; whether its format and its rule exist is seen to here, before
+    anything runs.
     """
     files = [Path(card) for card in suite.cards]
     workloads = load_workloads(files)
     for path in files:
         document = read_document(path)
-        rule = document.values.get("rule")
-        if rule is not None:
-            from trainmark.measure.rules import find_rule
+        name, rule = document.values["log_format"], document.values.get("rule")
+        if name == OWN_FORMAT and rule is None:
+            continue
+        from trainmark.measure.rules import find_rule
+        from trainmark.programs import find_format
 
-            try:
+        if name == OWN_FORMAT:
+            raise document.error(
+                ("rule",), f"has no effect: what writes {OWN_FORMAT}'s events is measured by its own window"
+            )
+        try:
+            find_format(name)
+        except InputError as error:
+            raise document.error(("log_format",), str(error)) from None
+        try:
+            if rule is not None:
                 find_rule(rule)
-            except InputError as error:
-                raise document.error(("rule",), str(error)) from None
+        except InputError as error:
+            raise document.error(("rule",), str(error)) from None
     return workloads
 
 

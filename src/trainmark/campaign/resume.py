@@ -9,15 +9,18 @@ from types import MappingProxyType
 import trainmark
 from trainmark.campaign.best_search import kept_trials
 from trainmark.campaign.certifying import kept_certificates
+from trainmark.campaign.log_facts import contradictions, unsaid
+from trainmark.campaign.planning import OWN_FORMAT
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
 from trainmark.execution import LOG, TELEMETRY, ResultDirectory, name_on
 from trainmark.insight import judged
-from trainmark.logs import Facts, Severity, Status
+from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, estimate, measure_events, speedup
+from trainmark.measure.pooling import require_one_identity
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.placement import EVENTS
@@ -35,7 +38,6 @@ from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
 
 MANIFEST = "manifest.json"
-OWN_FORMAT = "trainmark"
 
 Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""
@@ -53,7 +55,10 @@ def collect(
 
     ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs; ``certificates`` say which
     frameworks were shown to do equal work; ``trials`` holds, by a case's id, the short runs that settled its axes.
+    Raises ``InputError`` for a case whose runs ran different things.
     """
+    for case, runs in finished:
+        require_one_identity(case.id, runs)
     throughputs = {case.id: _throughputs(runs) for case, runs in finished}
     results = tuple(
         _case_result(case, runs, _speedup(case, throughputs), trials.get(case.id, ()))
@@ -98,7 +103,7 @@ def collect_run(
     outcome, reason = record.outcome, record.reason
     if outcome is Outcome.OK:
         try:
-            measurement = measure_run(case, workloads.find(case).card, folder, events)
+            measurement = measure_run(case, workloads.find(case).card, folder, events, record.commands)
         except NotMeasurable as error:
             outcome, reason = Outcome.INVALID, str(error)
     telemetry = summaries_of(case, folder, events)
@@ -107,6 +112,7 @@ def collect_run(
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
         doubts = (
             *measurement.suspicions,
+            *record.doubts,
             *work,
             *(doubt for node in telemetry for doubt in machine_suspicions(node)),
         )
@@ -126,6 +132,7 @@ def collect_run(
         parameters=events.parameters,
         telemetry=telemetry,
         manifest=fingerprint(manifest) if manifest else None,
+        identity=record.identity,
     )
 
 
@@ -207,18 +214,22 @@ def manifest_in(folder: Path) -> Manifest | None:
         return None
 
 
-def measure_run(case: Case, card: Card, folder: Path, events: RunEvents) -> Measurement:
-    """Return the measurement of a finished run of ``case`` in ``folder``.
+def measure_run(
+    case: Case, card: Card, folder: Path, events: RunEvents, commands: Sequence[str] = ()
+) -> Measurement:
+    """Return the measurement of a finished run of ``case`` in ``folder``, which ``commands`` started.
 
     Raises ``NotMeasurable``, with the reason, when what the run left is no measurement.
     """
-    return measure_events(events) if card.log_format == OWN_FORMAT else _measure_log(case, card, folder / LOG)
+    if card.log_format == OWN_FORMAT:
+        return measure_events(events)
+    return _measure_log(case, card, folder / LOG, commands)
 
 
-def _measure_log(case: Case, card: Card, log: Path) -> Measurement:
-    """Measure another program's log by the card's rule, told what the case knows and the log may not say."""
-    batch = case.batch_per_device if isinstance(case.batch_per_device, int) else None
-    read = read_log(log, Facts(nodes=case.nodes, gpus=case.world_size, batch_per_device=batch))
+def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> Measurement:
+    """Measure another program's log by the card's rule, told what the case knows and the log does not say."""
+    alone = read_log(log)
+    read = read_log(log, unsaid(alone.facts, case))
     if read.format is None:
         raise NotMeasurable(
             f"{log.name} is {read.status.value}: no log of the card's format '{card.log_format}'"
@@ -245,10 +256,13 @@ def _measure_log(case: Case, card: Card, log: Path) -> Measurement:
         peak_memory_bytes=(),
         final_loss=None,
         steadiness=Steadiness(steady=None, settled_after=None, bias=None),
-        suspicions=tuple(
-            Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
-            for problem in problems
-            if problem.severity is Severity.DOUBT
+        suspicions=(
+            *(
+                Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
+                for problem in problems
+                if problem.severity is Severity.DOUBT
+            ),
+            *contradictions(case, commands, alone, read, log),
         ),
     )
 

@@ -10,10 +10,12 @@ from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
     from trainmark.dataset.kind import Kind
+    from trainmark.dataset.manifest import SUMS_NAME
     from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
     from trainmark.dataset.processes import Progress, available_cores
 
 __all__ = [
+    "SUMS_NAME",
     "Depth",
     "Kind",
     "Problem",

@@ -10,7 +10,7 @@ from trainmark.lazy import lazy
 if TYPE_CHECKING:
     from trainmark.environment.checking import CheckReport, check
     from trainmark.environment.creation import Created, Request, create, remove
-    from trainmark.environment.describing import describe
+    from trainmark.environment.describing import describe, installed
     from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
     from trainmark.environment.inspecting import Finding, Inspection, examine, inspect
     from trainmark.environment.listing import Row, overview
@@ -61,6 +61,7 @@ __all__ = [
     "fingerprint",
     "folder_of",
     "inspect",
+    "installed",
     "log_of",
     "make_lock",
     "overview",

@@ -71,6 +71,20 @@ def framework_versions(entry: Entry, inside: Inside) -> FrameworkVersions:
     )
 
 
+def installed(python: Path, env_vars: Mapping[str, str], timeout_s: float = 60) -> dict[str, str]:
+    """Return the version of each package that ``python`` would import, by name, and that of the Python itself.
+
+    Nothing is imported. Empty where the interpreter gives no answer.
+    """
+    question = json.dumps({"imports": [], "versions": {}})
+    result = run_script(python, _DESCRIBE, [question], env_vars, timeout_s)
+    try:
+        inside = Inside.model_validate(result.answer)
+    except ValidationError:
+        return {}
+    return {"python": inside.python, **inside.packages}
+
+
 def look_inside(
     python: Path, entry: Entry, imports: list[str], env_vars: Mapping[str, str], timeout_s: float
 ) -> Inside:

@@ -34,7 +34,7 @@ MAX_BATCH: Literal["max"] = "max"
 """The batch that asks for the largest one that fits into the device's memory."""
 
 BEST: Literal["best"] = "best"
-"""The compiler, or the way (a tensor layout, say), that asks for the fastest one that the program has."""
+"""The compiler, or the way (one of the task's axes), that asks for the fastest one that the program has."""
 
 SYNTHETIC = "synthetic"
 """The data that a program makes up."""

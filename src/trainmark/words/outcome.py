@@ -8,6 +8,8 @@ from enum import StrEnum
 from typing import Literal
 
 from trainmark.words.frozen import Frozen
+from trainmark.words.identity import Identity
+from trainmark.words.measurement import Suspicion
 
 
 class Outcome(StrEnum):
@@ -69,7 +71,8 @@ class OutcomeRecord(Frozen):
     a signal, null when nothing was started. ``last_step`` is the last step that the program spoke of;
     ``strays`` is the number of processes that it left behind and that were ended. ``nodes`` and ``ranks`` say the
     same of each; they are empty in what was written before there were several, and ``ranks`` where no launcher of
-    ours or of others told the ranks apart.
+    ours or of others told the ranks apart. ``identity`` is what was run; null where it is not known.
+    ``doubts`` are those that nothing but who started the run could have.
     """
 
     schema_name: Literal["trainmark.outcome/1"] = "trainmark.outcome/1"
@@ -86,3 +89,5 @@ class OutcomeRecord(Frozen):
     commands: tuple[str, ...] = ()
     nodes: tuple[NodeOutcome, ...] = ()
     ranks: tuple[RankOutcome, ...] = ()
+    identity: Identity | None = None
+    doubts: tuple[Suspicion, ...] = ()

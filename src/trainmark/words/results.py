@@ -14,6 +14,7 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.findings import Findings
 from trainmark.words.frozen import Frozen
+from trainmark.words.identity import Identity
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.outcome import Outcome
@@ -35,6 +36,7 @@ class RunResult(Frozen):
     is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
     ``telemetry`` has a summary a node, in the order of the nodes; in JSON the first node's stands by itself there, and
     those of the others in ``other_nodes``.
+    ``identity`` is what was run; null where it is not known, in what an older trainmark wrote.
     """
 
     repeat: int
@@ -50,6 +52,7 @@ class RunResult(Frozen):
     parameters: Parameters
     telemetry: tuple[TelemetrySummary, ...]
     manifest: str | None
+    identity: Identity | None = None
 
     @model_validator(mode="before")
     @classmethod

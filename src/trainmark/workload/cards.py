@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 
@@ -10,7 +11,7 @@ from pydantic import ValidationError
 from trainmark.errors import InputError, nearest
 from trainmark.programs import cards
 from trainmark.suite import Document, read_document
-from trainmark.tasks import TASKS
+from trainmark.tasks import TASKS, case_of
 from trainmark.words.case import Case, axes_of
 from trainmark.workload.card import Card
 from trainmark.workload.parts import built_in_cards
@@ -104,11 +105,14 @@ def _workload(document: Document) -> Workload:
     except ValidationError as error:
         first = error.errors()[0]
         raise document.error(_place(first["loc"]), _sentence(first["msg"])) from None
+    if card.task not in TASKS:
+        raise document.error(("task",), f"'{card.task}' is no task{nearest(card.task, TASKS)}")
     for name in card.unknown_axes():
         section = "axes" if name in card.axes else "fixed"
         raise document.error((section, name), f"is not an axis{nearest(name, axes_of())}")
     _check_forms(document, card)
     _check_conditions(document, card)
+    _check_values(document, card)
     _check_placeholders(document, card)
     return Workload(card, _source_of(document, card))
 
@@ -151,11 +155,34 @@ def _check_conditions(document: Document, card: Card) -> None:
         raise document.error(("launcher",), f"'{card.launcher}' {need}")
 
 
+def _check_values(document: Document, card: Card) -> None:
+    """Refuse values that no case can have: what depends on them would never come to be."""
+    default = case_of(task=card.task)
+    said: list[tuple[tuple[str | int, ...], str, str]] = []
+    for axis, rule in card.axes.items():
+        said += [(("axes", axis, "values", text), axis, text) for text in rule.values or ()]
+        said += [(("axes", axis, "only"), axis, text) for text in rule.only or ()]
+    said += [(("fixed", axis), axis, str(value)) for axis, value in card.fixed.items()]
+    for (section, number), when in card.conditions().items():
+        said += [
+            ((section, number, "when", axis), axis, text.removeprefix("!")) for axis, text in when.items()
+        ]
+    for key, axis, text in said:
+        kind = type(default.value(axis)) if axis in default.axes else None
+        if kind is not None and issubclass(kind, StrEnum) and text not in [*kind]:
+            known = ", ".join(kind)
+            raise document.error(key, f"no case has {axis} '{text}'{nearest(text, [*kind])} (known: {known})")
+
+
 def _check_placeholders(document: Document, card: Card) -> None:
     for key, words in card.worded().items():
         for name in (name for word in words for name in placeholders_in(word)):
             if name not in PLACEHOLDERS:
                 raise document.error(key, f"{{{name}}} is no placeholder{nearest(name, PLACEHOLDERS)}")
+            if name == "value" and key[0] not in ("axes", "options"):
+                raise document.error(key, "{value} is that of an axis or an option, and here is neither")
+            if name == "learning_rate" and card.scaling is None:
+                raise document.error(key, "{learning_rate} needs the card's 'scaling' to follow from")
 
 
 def _place(location: tuple[str | int, ...]) -> tuple[str | int, ...]:

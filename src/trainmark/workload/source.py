@@ -42,10 +42,14 @@ class BuiltinSource(Frozen):
 
 
 class FolderSource(Frozen):
-    """A program in a folder of this machine; a relative path counts from the card's own file."""
+    """A program in a folder of this machine; a relative path counts from the card's own file.
+
+    ``ignore`` are patterns (``out/*``) of files in it that the program writes itself: they are no part of the program.
+    """
 
     kind: Literal["folder"]
     path: str
+    ignore: tuple[str, ...] = ()
 
 
 class GitSource(Frozen):

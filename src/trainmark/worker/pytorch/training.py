@@ -10,6 +10,7 @@ from torch import nn
 from ..core.choices import require_version
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
+from ..core.gaps import refuse_gaps
 from ..core.place import Place
 from ..core.settings import Settings
 from ..core.training import Training
@@ -39,6 +40,7 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device = choose_device(settings.device, place)
+    refuse_gaps(settings, place, device.type)
     precision = choose_precision(settings.precision, device)
     check_compiler(settings.compiler, device)
     check_gradients(settings.gradients, precision)

@@ -1,0 +1,99 @@
+"""What another program's log states of its run, held against the case: a contradiction is a doubt, silence is none."""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+from trainmark.insight.recipe import recipe_from
+from trainmark.logs import Facts, ParsedLog
+from trainmark.logs.parameters import HEAD_LINES, read_parameters
+from trainmark.tasks import model_word
+from trainmark.words.case import BEST, MAX_BATCH, Case, Precision
+from trainmark.words.measurement import About, Suspicion
+
+_ONE_PRECISION = ({Precision.FP16, Precision.AMP_FP16}, {Precision.BF16, Precision.AMP_BF16})
+"""Programs call mixed precision by the name of its narrow type."""
+_FP32_OR_TF32 = "fp32 or tf32"
+_VERSION = re.compile(r"_v[\d.]+$")
+_PIECES = re.compile(r"[\s=:,'\"]+")
+
+
+def unsaid(said: Facts, case: Case) -> Facts:
+    """Return what the case knows and the log does not say; ``said`` is read from the log alone."""
+    batch = case.batch_per_device if isinstance(case.batch_per_device, int) else None
+    return Facts(
+        nodes=case.nodes if said.nodes is None else None,
+        gpus=case.world_size if said.gpus is None and said.gpus_per_node is None else None,
+        batch_per_device=batch if said.batch_per_device is None else None,
+    )
+
+
+def contradictions(
+    case: Case, commands: Sequence[str], alone: ParsedLog, read: ParsedLog, log: Path
+) -> tuple[Suspicion, ...]:
+    """Return a doubt for each fact in which the log contradicts the case.
+
+    ``alone`` is the log read by itself, ``read`` the same one read with what it does not say. A model is one that
+    is called as the case calls it, by the same family where either leaves the version out, or by a word of the
+    command: what a card passes on is the program's own name.
+    """
+    said = alone.facts
+    told = [
+        (name, said_value, asked)
+        for name, said_value, asked in (
+            ("model", said.model, case.model),
+            ("precision", said.precision or _single(alone), case.precision),
+            ("batch_per_device", said.batch_per_device, case.batch_per_device),
+            ("nodes", said.nodes, case.nodes),
+            ("world_size", read.facts.gpus if said.gpus or said.gpus_per_node else None, case.world_size),
+            *_recipe(log, case),
+        )
+        if said_value is not None and not _agrees(name, said_value, asked, commands)
+    ]
+    return tuple(
+        Suspicion(
+            code=f"{name.replace('_', '-')}-differs",
+            sentence=f"the log says {name.replace('_', ' ')} {value}; the case asks {asked}",
+            about=About.WORK,
+        )
+        for name, value, asked in {pair[0]: pair for pair in reversed(told)}.values()
+    )
+
+
+def _single(alone: ParsedLog) -> str | None:
+    """Return what a log says that names single precision and not whether TF32 was on."""
+    return _FP32_OR_TF32 if any(problem.code == "tf32-unknown" for problem in alone.problems) else None
+
+
+def _recipe(log: Path, case: Case) -> Iterator[tuple[str, object, object]]:
+    """Yield what the program printed of its own settings on axes that the case has."""
+    with log.open(encoding="utf-8", errors="replace") as file:
+        recipe = recipe_from(read_parameters(islice(file, HEAD_LINES)))
+    for axis, reading in recipe.readings.items():
+        if axis in case.axes and axis not in _ELSEWHERE:
+            yield axis, reading.value, case.value(axis)
+
+
+_ELSEWHERE = ("data", "loader", "compiler", "device", "framework", "options")
+"""Axes that programs word in their own way."""
+
+
+def _agrees(name: str, said: object, asked: object, commands: Iterable[str]) -> bool:
+    if str(said) == str(asked) or asked in (MAX_BATCH, BEST):
+        return True
+    if name == "precision":
+        if said == _FP32_OR_TF32:
+            return asked in (Precision.FP32, Precision.TF32)
+        return any({said, asked} <= one for one in _ONE_PRECISION)
+    if name != "model":
+        return False
+    word, wanted = model_word(str(said)), model_word(str(asked))
+    if word == wanted or (_VERSION.sub("", word) == _VERSION.sub("", wanted) and _unversioned(word, wanted)):
+        return True
+    pieces = {model_word(piece) for text in commands for piece in _PIECES.split(text)}
+    return word in pieces
+
+
+def _unversioned(word: str, wanted: str) -> bool:
+    return not (_VERSION.search(word) and _VERSION.search(wanted))
