@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repositories import Repository, card, program
 
 from fakes import PROGRAMS, Bench
+from repositories import Repository, card, program
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import RunResult
 

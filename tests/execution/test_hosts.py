@@ -13,14 +13,14 @@ from trainmark.cli.main import main
 from trainmark.execution import carry_out
 from trainmark.node import Host, LocalHost
 from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Command, Machine, Plan, PlannedNode
+from trainmark.words.plan import Command, NodeResources, Plan, PlannedNode
 from trainmark.words.results import RunResult
 from trainmark.words.suite import Limits
 
-FOUR_CORES = Machine(cores=4, gpus=0)
+FOUR_CORES = NodeResources(cores=4, gpus=0)
 MEETING = {
     "launcher": "ranks",
-    "command": ["{source}/meeting_ranks.py", *CARD["command"][1:]],
+    "command": ["{source}/rendezvous.py", *CARD["command"][1:]],
     "axes": {**CARD["axes"], "devices_per_node": {}},
 }
 

@@ -25,7 +25,7 @@ from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.words.case import Device
 from trainmark.words.certificate import Party, Subject
 from trainmark.words.observation import Followed, Observation
-from trainmark.words.plan import Machine
+from trainmark.words.plan import NodeResources
 from trainmark.words.suite import Suite
 from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
@@ -41,7 +41,7 @@ RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 SITE = Site(
     Suite(name="s", cases=(case_of(),)),
     load_workloads(),
-    (LocalHost(machine=Machine(cores=2, gpus=0)),),
+    (LocalHost(machine=NodeResources(cores=2, gpus=0)),),
     Path("/nowhere"),
 )
 
