@@ -3,7 +3,7 @@
 import pickle
 from itertools import islice
 from multiprocessing import get_context
-from typing import Literal
+from typing import Any, Literal
 
 import pytest
 from hypothesis import given
@@ -51,7 +51,7 @@ def _add(produced: Produced) -> None:
 @pytest.mark.parametrize("way", ["fork", "spawn"])
 def test_processes_count_together_and_lose_nothing(way: Literal["fork", "spawn"]) -> None:
     produced = Produced()
-    context = get_context(way)
+    context: Any = get_context(way)
     assert pickle.loads(pickle.dumps(produced)).count() == 0
     processes = [context.Process(target=_add, args=(produced,)) for _ in range(3)]
     for process in processes:

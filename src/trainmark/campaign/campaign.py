@@ -264,7 +264,8 @@ class _Campaign:
         if known is not None:
             return known
         self._audience.trying(candidate, axes)
-        record = self._execute(case, candidate, trial_protocol(self._order.suite.protocol), 1, folder)
+        protocol = trial_protocol(self._order.suite.protocol)
+        record = self._execute(case, candidate, protocol, 1, folder)
         _require_space(folder, record.outcome)
         outcome, reason, measured = record.outcome, record.reason, None
         if outcome is Outcome.OK:
@@ -316,7 +317,7 @@ class _Campaign:
     def _execute(
         self, asked: Case, case: Case, protocol: Protocol, repeat: int, folder: Path
     ) -> OutcomeRecord:
-        """Run ``case``, which is ``asked`` with a batch that is a number, in ``folder``."""
+        """Run ``case``, which is ``asked`` with all that it left open settled, in ``folder``."""
         setting = self._site.setting(case)
         found = (
             setting

@@ -278,7 +278,7 @@ def load_programs(suite: Suite) -> Workloads:
     for path in files:
         document = read_document(path)
         name, rule = document.values["log_format"], document.values.get("rule")
-        if name == OWN_FORMAT and rule is None:
+        if name == OWN_FORMAT and rule in (None, "window"):
             continue
         from trainmark.measure.rules import find_rule
         from trainmark.programs import find_format

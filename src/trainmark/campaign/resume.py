@@ -1,7 +1,7 @@
 """Going on from what is kept: finished runs become results again, out of their folders or a database."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from trainmark.campaign.certifying import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.planning import OWN_FORMAT
 from trainmark.campaign.schedule import Attempt, wants_another
-from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
+from trainmark.campaign.suspicion import gpus_of, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
 from trainmark.execution import LOG, TELEMETRY, ResultDirectory, name_on
@@ -20,6 +20,7 @@ from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, estimate, measure_events, speedup
+from trainmark.measure.gates import Evidence, judge, judge_case
 from trainmark.measure.pooling import require_one_identity
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.node.telemetry_summary import summarise
@@ -32,7 +33,7 @@ from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Measurement, Speedup, Steadiness, Suspicion
 from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.results import CaseResult, KeptManifest, Results, RunResult, Trial, pooled
+from trainmark.words.results import CaseResult, KeptManifest, Results, RunResult, Trial, pooled, sound
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
@@ -59,9 +60,9 @@ def collect(
     """
     for case, runs in finished:
         require_one_identity(case.id, runs)
-    throughputs = {case.id: _throughputs(runs) for case, runs in finished}
+    throughputs = {case.id: _throughputs(sound(runs)) for case, runs in finished}
     results = tuple(
-        _case_result(case, runs, _speedup(case, throughputs), trials.get(case.id, ()))
+        _case_result(suite, case, runs, _speedup(case, throughputs), trials.get(case.id, ()))
         for case, runs in finished
     )
     document = Results(
@@ -75,6 +76,7 @@ def collect(
         cases=results,
         manifests=manifests,
         certificates=tuple(certificates),
+        gates_off=suite.gates.off,
     )
     return judged(document)
 
@@ -106,17 +108,22 @@ def collect_run(
             measurement = measure_run(case, workloads.find(case).card, folder, events, record.commands)
         except NotMeasurable as error:
             outcome, reason = Outcome.INVALID, str(error)
-    telemetry = summaries_of(case, folder, events)
+    telemetry, manifest = summaries_of(case, folder, events), manifest_in(folder)
     doubts: tuple[Suspicion, ...] = ()
     if measurement is not None:
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
-        doubts = (
-            *measurement.suspicions,
-            *record.doubts,
-            *work,
-            *(doubt for node in telemetry for doubt in machine_suspicions(node)),
+        own = workloads.find(case).card.log_format == OWN_FORMAT
+        evidence = Evidence(
+            case=case,
+            events=events,
+            telemetry=telemetry,
+            gpus=gpus_of(case, manifest),
+            log=None if own else folder / LOG,
         )
-    manifest = manifest_in(folder)
+        said = (*measurement.suspicions, *record.doubts, *work)
+        codes = {doubt.code for doubt in said}
+        seen = (doubt for doubt in judge(evidence) if doubt.code not in codes)
+        doubts = tuple(doubt for doubt in (*said, *seen) if doubt.code not in suite.gates.off)
     scheme = suite.naming
     return RunResult(
         repeat=record.repeat,
@@ -146,8 +153,16 @@ def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> 
 
 
 def _case_result(
-    case: Case, runs: Sequence[RunResult], against_one: Speedup | None, trials: tuple[Trial, ...]
+    suite: Suite,
+    case: Case,
+    runs: Sequence[RunResult],
+    against_one: Speedup | None,
+    trials: tuple[Trial, ...],
 ) -> CaseResult:
+    number = estimate(_throughputs(pooled(runs)))
+    if number is not None and not sound(runs):
+        # How much others disturbed the runs says nothing about the case.
+        number = number.model_copy(update={"interval": None})
     bad = next((run for run in runs if run.outcome is not Outcome.OK), None)
     if any(run.outcome is Outcome.OK for run in runs):
         outcome, reason = Outcome.OK, None
@@ -160,16 +175,20 @@ def _case_result(
         case=case,
         outcome=outcome,
         reason=reason,
-        estimate=estimate(_throughputs(runs)),
+        estimate=number,
         speedup=against_one,
         runs=tuple(runs),
         trials=trials,
+        suspicions=judge_case(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
     )
 
 
-def _throughputs(runs: Sequence[RunResult]) -> list[float]:
-    """Return what is pooled: the runs that the machine did not spoil, or, where it spoiled all of them, those."""
-    return [run.measurement.throughput for run in pooled(runs) if run.measurement is not None]
+def _throughputs(runs: Iterable[RunResult]) -> list[float]:
+    return [run.measurement.throughput for run in runs if run.measurement is not None]
+
+
+def _start(run: RunResult) -> tuple[float, int]:
+    return (run.started_at.timestamp() if run.started_at is not None else 0.0, run.repeat)
 
 
 def _speedup(case: Case, throughputs: Mapping[str, Sequence[float]]) -> Speedup | None:

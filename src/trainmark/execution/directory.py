@@ -109,6 +109,9 @@ def opened(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Ite
         document = dump_suite(suite)
         if (path / SUITE).exists():
             _check_owner(path, suite, document, resume)
+            # Which gates are asked changes no run, only what is said of it.
+            if read_suite(path).gates != suite.gates:
+                write_atomically(path / SUITE, document)
         else:
             write_atomically(path / SUITE, document)
         for host in hosts:
@@ -135,7 +138,8 @@ def _halves(path: Path) -> list[Path]:
 def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
     there = path / SUITE
     # Another version of trainmark may write the same suite in other words.
-    if there.read_bytes() != document.encode() and (other := load_suite(there)) != suite:
+    other = suite if there.read_bytes() == document.encode() else load_suite(there)
+    if other.model_copy(update={"gates": suite.gates}) != suite:
         raise InputError(
             f"{path}: belongs to another suite ('{other.name}', {there}); give another --out, "
             "or run that file itself to go on with it"

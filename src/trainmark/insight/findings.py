@@ -8,7 +8,7 @@ from trainmark.words.case import SYNTHETIC
 from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind
 from trainmark.words.measurement import About, Ratio, Steadiness
 from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, Results, RunResult, pooled
+from trainmark.words.results import CaseResult, Results, RunResult, pooled, sound
 
 NOT_STEADY = "not-steady"
 """The code of a doubt that the warm-up test raised."""
@@ -18,7 +18,9 @@ def find(results: Results) -> Findings:
     """Return all that can be judged of the results."""
     doubts = tuple(_doubts(results.cases))
     counted = {(case.id, run.repeat) for case in results.cases for run in pooled(case.runs)}
-    doubted = dict.fromkeys(doubt.case for doubt in doubts if (doubt.case, doubt.repeat) in counted)
+    doubted = dict.fromkeys(
+        doubt.case for doubt in doubts if not doubt.repeat or (doubt.case, doubt.repeat) in counted
+    )
     return Findings(
         doubts=doubts,
         doubtful=tuple(doubted),
@@ -48,6 +50,8 @@ def _doubts(cases: Iterable[CaseResult]) -> Iterator[Doubt]:
         for run in case.runs:
             if run.outcome is Outcome.OK:
                 yield from _doubts_of(case, run)
+        for suspicion in case.suspicions:
+            yield Doubt(case=case.id, repeat=0, **suspicion.model_dump())
 
 
 def _doubts_of(case: CaseResult, run: RunResult) -> Iterator[Doubt]:
@@ -94,5 +98,5 @@ def _but_for_data(case: CaseResult) -> str:
 
 
 def throughputs(runs: Sequence[RunResult]) -> list[float]:
-    """Return the throughputs of the runs that are pooled."""
-    return [run.measurement.throughput for run in pooled(runs) if run.measurement is not None]
+    """Return the throughputs of the runs that no machine spoiled: no ratio is made of others."""
+    return [run.measurement.throughput for run in sound(runs) if run.measurement is not None]

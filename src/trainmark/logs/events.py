@@ -27,7 +27,8 @@ class RunEvents:
 
     ``steps`` are each step's number of epoch and of step. ``step_times_s`` (seconds), ``losses`` and ``data_waits_s``
     (seconds) have one value a step, NaN where it was not said; ``measured`` is true for the steps of the measured
-    window. ``parameters`` and ``summary`` are the run's own words; an absent line leaves them empty.
+    window, of which ``losses_not_finite`` say that their loss is none. ``parameters`` and ``summary`` are the run's own
+    words; an absent line leaves them empty.
     """
 
     parameters: Parameters
@@ -38,6 +39,7 @@ class RunEvents:
     measured: NDArray[np.bool_]
     summary: Mapping[str, Any]
     damaged_lines: int
+    losses_not_finite: int = 0
 
 
 def read_events(path: Path) -> RunEvents:
@@ -76,6 +78,9 @@ def parse_events(lines: Iterable[str]) -> RunEvents:
         measured=np.array([step.get("phase") == "measured" for step in steps], dtype=np.bool_),
         summary=summary,
         damaged_lines=damaged,
+        losses_not_finite=sum(
+            step.get("loss_finite") is False and step.get("phase") == "measured" for step in steps
+        ),
     )
 
 

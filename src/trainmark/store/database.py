@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from trainmark.errors import InputError, TrainmarkError
+from trainmark.measure.pooling import require_one_identity
 from trainmark.store.tables import campaigns, certificates, manifests, runs
 from trainmark.suite import dump_suite
 from trainmark.words.case import Case
@@ -328,6 +329,14 @@ def _put(connection: Connection, campaign: StoredCampaign, results: Results) -> 
     here = {(case_id, repeat): result for case_id, repeat, result in rows}
     new = changed = known = 0
     for found in results.cases:
+        put = {run.repeat for run in found.runs}
+        # Runs that are gone from the directory stay here.
+        stay = [
+            RunResult.model_validate(result)
+            for (case_id, repeat), result in here.items()
+            if case_id == found.case.id and repeat not in put
+        ]
+        require_one_identity(found.case.id, [*stay, *found.runs])
         for run in found.runs:
             before = here.get((found.case.id, run.repeat))
             row = _row(campaign, found.case, run)

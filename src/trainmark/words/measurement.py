@@ -17,11 +17,16 @@ class About(StrEnum):
 
 
 class Suspicion(Frozen):
-    """A reason to doubt a result that is kept all the same: a code for programs, a sentence for people."""
+    """A reason to doubt a result that is kept all the same: a code for programs, a sentence for people.
+
+    Where a gate raised it, ``value`` is what it saw and ``bound`` from where on it doubts.
+    """
 
     code: str
     sentence: str
     about: About
+    value: float | None = None
+    bound: float | None = None
 
 
 class StepTimes(Frozen):

@@ -14,6 +14,7 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.findings import Findings
 from trainmark.words.frozen import Frozen
+from trainmark.words.gates import SPOILING, GateName
 from trainmark.words.identity import Identity
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
@@ -23,9 +24,6 @@ from trainmark.words.suite import Protocol
 from trainmark.words.telemetry import TelemetrySummary
 
 SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
-
-SPOILING = frozenset({"cpu-shared", "gpu-shared", "gpu-throttled"})
-"""The doubts about a machine for which a run is repeated and kept out of its case's estimate."""
 
 
 class RunResult(Frozen):
@@ -76,13 +74,14 @@ class RunResult(Frozen):
         return any(doubt.about is About.MACHINE and doubt.code in SPOILING for doubt in self.suspicions)
 
 
-def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
-    """Return the runs that a case's number is made of: those that no machine spoiled, or where all were, all.
+def sound(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Return the measured runs that no machine spoiled: what ratios and intervals are made of."""
+    return [run for run in runs if run.measurement is not None and not run.spoiled]
 
-    Runs without a measurement have no part in it.
-    """
-    measured = [run for run in runs if run.measurement is not None]
-    return [run for run in measured if not run.spoiled] or measured
+
+def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Return the runs that a case's number is made of: the sound ones, or where there is none, all measured ones."""
+    return sound(runs) or [run for run in runs if run.measurement is not None]
 
 
 class Trial(Frozen):
@@ -105,6 +104,9 @@ KeptManifest = Manifest | Mapping[str, Any]
 class CaseResult(Frozen):
     """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those.
 
+    ``suspicions`` are of the runs together; those of one run stand with it. Where a machine spoiled every run, the
+    estimate has no interval, and there is no speedup.
+
     ``trials`` are there where the case leaves axes open: the fastest of them says what its runs were made with.
     """
 
@@ -116,6 +118,7 @@ class CaseResult(Frozen):
     speedup: Speedup | None
     runs: tuple[RunResult, ...]
     trials: tuple[Trial, ...] = ()
+    suspicions: tuple[Suspicion, ...] = ()
 
     @property
     def settled(self) -> Case:
@@ -140,6 +143,7 @@ class Results(Frozen):
 
     ``certificates`` show which frameworks did equal work, one a model and device; none where one framework
     was run alone. ``findings`` is what was judged of all this; null in what an older trainmark wrote.
+    ``gates_off`` are the gates that the suite turned off.
     """
 
     schema_name: Literal["trainmark.results/1"] = SCHEMA
@@ -154,6 +158,7 @@ class Results(Frozen):
     manifests: Mapping[str, Annotated[KeptManifest, Field(union_mode="left_to_right")]]
     certificates: tuple[Certificate, ...] = ()
     findings: Findings | None = None
+    gates_off: tuple[GateName, ...] = ()
 
     @property
     def holds(self) -> bool:

@@ -52,6 +52,13 @@ def section(context: Context) -> Section:
     facts = [steps, repeats + say("stop"), *_constant(context)]
     if doubts := len(context.doubted):
         facts.append(say.count("doubts_above", doubts))
+    if results.gates_off:
+        facts.append(say("gates_off", names=say.joined([gate.value for gate in results.gates_off])))
+    unknown = sum(
+        run.measurement is not None and run.identity is None for case in results.cases for run in case.runs
+    )
+    if unknown:
+        facts.append(say.count("identity_unknown", unknown))
     blocks.append(Bullets(tuple(plain(fact) for fact in facts)))
     return Section("overview", say("overview_title"), tuple(blocks))
 

@@ -56,7 +56,7 @@ def doubts(context: Context) -> Section:
     rows = tuple(
         (
             cell(names[doubt.case]),
-            cell(str(doubt.repeat)),
+            cell(str(doubt.repeat) if doubt.repeat else say("all_repeats")),
             cell(say(f"about_{doubt.about.value}")),
             Cell((*plain(doubt.sentence), *plain(f" ({doubt.code})"))),
         )
