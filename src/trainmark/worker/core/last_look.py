@@ -73,9 +73,11 @@ def _look(training: Training, settings: Settings) -> Looked:
     between = training.read_weights()
     # After the batch of the step that is looked into was fetched, in which its pictures are seen too.
     changed = _changed(batch, training.read_batch())
-    alone = training.own_pass()
-    if alone is not None:
+    alone, reason = _own_pass(training)
+    if alone is not None or reason is not None:
         training.load_weights(between)
+    if reason is not None:
+        said["own_pass_failed"] = reason
     seen = training.watched_step(second)
     training.synchronize()
     after = training.read_weights()
@@ -98,6 +100,19 @@ def _look(training: Training, settings: Settings) -> Looked:
             )
     layers = training.task.looked(settings, training.expected(), seen, alone)
     return Looked({**said, **layers[0]}, [*doubts, *layers[1]])
+
+
+def _own_pass(training: Training) -> Tuple[Any, Optional[str]]:
+    """Return the pass of this rank's batch alone, or why a rank has none: it may need memory that a step does not."""
+    alone, reason = None, None
+    try:
+        alone = training.own_pass()
+    except Exception as error:
+        reason = first_sentence(error)
+    done = [values[0] for values in training.gather([int(reason is None)])]
+    if all(done):
+        return alone, None
+    return None, reason or f"rank {done.index(0)} could not do it"
 
 
 def _changed(one: Optional[Any], other: Optional[Any]) -> Optional[bool]:

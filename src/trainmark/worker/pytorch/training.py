@@ -168,8 +168,13 @@ class PyTorchTraining(Training):
             _, loss = self._forward()
             # Scaled as the step's, so that what FP16 rounds away is the same.
             self.scaler.scale(loss).backward()
+            gradients = self._unscaled_gradients()
         finally:
             self.network = network
+            self.model.zero_grad(set_to_none=True)
+        return Alone(float(loss.detach()), gradients)
+
+    def _unscaled_gradients(self) -> Dict[str, Any]:
         scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
         tensors = self.named_tensors()
         read = {
@@ -177,8 +182,7 @@ class PyTorchTraining(Training):
             for name, tensor in tensors.items()
             if self.task.is_trainable(name)
         }
-        self.model.zero_grad(set_to_none=True)
-        return Alone(float(loss.detach()), weights_of.read(read))
+        return weights_of.read(read)
 
     def read_batch(self) -> Tuple[Any, ...]:
         """Return the batch at hand as numpy arrays."""
