@@ -267,6 +267,7 @@ MISTAKES = [
     ("rate-inside-velocity", {Subject.MOMENTUM}, {Subject.UPDATES, Subject.LOSS}),
     ("momentum", {Subject.MOMENTUM}, {Subject.LOSS}),
     ("relu", set(), {Subject.LOGITS}),
+    ("relu6", set(), {Subject.ACTIVATIONS, Subject.LOGITS}),
     ("convolutions-have-biases", {Subject.PARAMETERS}, set()),
 ]
 
