@@ -106,7 +106,7 @@ def collect_run(
             measurement = measure_run(case, workloads.find(case).card, folder, events, record.commands)
         except NotMeasurable as error:
             outcome, reason = Outcome.INVALID, str(error)
-    telemetry = summaries_of(case, folder, events)
+    telemetry, manifest = summaries_of(case, folder, events), manifest_in(folder)
     doubts: tuple[Suspicion, ...] = ()
     if measurement is not None:
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
@@ -115,14 +115,13 @@ def collect_run(
             case=case,
             events=events,
             telemetry=telemetry,
-            gpus=gpus_of(case, manifest_in(folder)),
+            gpus=gpus_of(case, manifest),
             log=None if own else folder / LOG,
         )
         said = (*measurement.suspicions, *record.doubts, *work)
         codes = {doubt.code for doubt in said}
         seen = (doubt for doubt in judge(evidence) if doubt.code not in codes)
         doubts = tuple(doubt for doubt in (*said, *seen) if doubt.code not in suite.gates.off)
-    manifest = manifest_in(folder)
     scheme = suite.naming
     return RunResult(
         repeat=record.repeat,
