@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.node import Job, LocalHost, Paths
-from trainmark.words.plan import Command, Machine
+from trainmark.words.plan import Command, NodeResources
 
-FOUR_CORES = Machine(cores=4, gpus=0)
+FOUR_CORES = NodeResources(cores=4, gpus=0)
 
 
 class OtherDisk(LocalHost):

@@ -19,7 +19,7 @@ from trainmark.words.results import RunResult
 
 MEETING = {
     "launcher": "ranks",
-    "command": ["{source}/meeting_ranks.py", *CARD["command"][1:]],
+    "command": ["{source}/rendezvous.py", *CARD["command"][1:]],
     "axes": {**CARD["axes"], "devices_per_node": {}},
 }
 TRIES = "from pathlib import Path; import sys; Path(sys.argv[1], 'tries').open('a').write('x')"
@@ -91,7 +91,7 @@ def test_the_source_is_fetched_and_checked_out_on_each_disk(
     ours: Bench, theirs: Path, tmp_path: Path
 ) -> None:
     repository = Repository(tmp_path / "repository")
-    names = ("meeting_ranks.py", "fake_training.py")
+    names = ("rendezvous.py", "fake_training.py")
     commit = repository.commit({f"code/{name}": (PROGRAMS / name).read_text() for name in names})
     source = {"kind": "git", "url": repository.url, "folder": "code", "commit": commit}
     ran = run(ours, theirs, {"source": source})
@@ -99,7 +99,7 @@ def test_the_source_is_fetched_and_checked_out_on_each_disk(
     assert ran.outcome is Outcome.OK, ran.reason
     for disk in (ours.folder, theirs):
         assert list(disk.glob("home/sources/*.git/HEAD"))
-        assert not list(disk.rglob("meeting_ranks.py")), "no working tree is left"
+        assert not list(disk.rglob("rendezvous.py")), "no working tree is left"
     said = [json.loads((folder / name).read_text()) for name in ("source.json", "source.node1.json")]
     assert said[0] == said[1]
     assert said[0]["commit"] == commit

@@ -10,7 +10,7 @@ from trainmark.measure import estimate, speedup
 from trainmark.tasks import case_of
 from trainmark.tasks.image_classification import Layout
 from trainmark.words.case import Case
-from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Measurement, Steadiness, StepTimes, Suspicion
 from trainmark.words.outcome import Outcome
@@ -448,7 +448,7 @@ def party(framework: str, version: str, layout: str, *checks: Check) -> Party:
     )
 
 
-def variant(loss: float = 1.7e-07) -> Variant:
+def variant(loss: float = 1.7e-07) -> CheckedVariant:
     """Return TensorFlow's graph beside its eager step; the loss is off by so much."""
     found = {
         Subject.PARAMETERS: (0.0, 0.0),
@@ -462,7 +462,7 @@ def variant(loss: float = 1.7e-07) -> Variant:
         Check(subject=subject, deviation=deviation, tolerance=tolerance, where="step 2")
         for subject, (deviation, tolerance) in found.items()
     )
-    return Variant(axes={"layout": "nhwc"}, compiler="graph", checks=checks)
+    return CheckedVariant(axes={"layout": "nhwc"}, compiler="graph", checks=checks)
 
 
 def pair(activations: float) -> Pair:

@@ -11,8 +11,8 @@ from trainmark.equivalence import worker_flags
 from trainmark.execution import carry_out
 from trainmark.logs.events import read_events
 from trainmark.node import free_ports
-from trainmark.placement import EVENTS
 from trainmark.words.case import Case
+from trainmark.words.names import EVENTS
 from trainmark.words.observation import Followed
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Plan

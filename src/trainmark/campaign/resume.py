@@ -15,7 +15,7 @@ from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import gpus_of, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
-from trainmark.execution import LOG, TELEMETRY, ResultDirectory, name_on
+from trainmark.execution import ResultDirectory, name_on
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
@@ -24,7 +24,6 @@ from trainmark.measure.gates import Evidence, judge, judge_case
 from trainmark.measure.pooling import require_one_identity
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.node.telemetry_summary import summarise
-from trainmark.placement import EVENTS
 from trainmark.programs import read_log
 from trainmark.store import existing_store
 from trainmark.suite import log_name, parse_suite
@@ -32,13 +31,12 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Measurement, Speedup, Steadiness, Suspicion
+from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.results import CaseResult, KeptManifest, Results, RunResult, Trial, pooled, sound
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
-
-MANIFEST = "manifest.json"
 
 Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""

@@ -13,7 +13,7 @@ from trainmark.logs.events import UNSAID_UNIT
 from trainmark.logs.model import RunWords
 
 
-class Doubt(BaseModel):
+class OwnDoubt(BaseModel):
     """What a run found suspect in itself."""
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -33,7 +33,7 @@ class Summary(BaseModel):
     first_step_s: float | None = None
     compile_s: float | None = None
     peak_memory_bytes: Annotated[tuple[int, ...], Field(strict=False)] = ()
-    suspect: Annotated[tuple[Doubt, ...], Field(strict=False)] = ()
+    suspect: Annotated[tuple[OwnDoubt, ...], Field(strict=False)] = ()
 
 
 @dataclass(frozen=True, slots=True)

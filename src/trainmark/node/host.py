@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Protocol
 
 from trainmark.words.manifest import FrameworkVersions, Node
-from trainmark.words.plan import Command, Machine
+from trainmark.words.plan import Command, NodeResources
 
 Paths = tuple[tuple[Path, Path], ...]
 """What has another path on a host than here: files, or folders with all that they hold, as (here, there)."""
@@ -87,7 +87,7 @@ class Host(Protocol):
     def paths(self) -> Paths:
         """What has another path there than here."""
 
-    def machine(self) -> Machine:
+    def machine(self) -> NodeResources:
         """Return what placement must know of it."""
 
     def facts(

@@ -25,7 +25,7 @@ from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_by
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
 from trainmark.words.manifest import FrameworkVersions, Node
-from trainmark.words.plan import Command, Machine
+from trainmark.words.plan import Command, NodeResources
 
 TAIL_BYTES = 64 * 1024
 SPAWN_ERROR = "torch-spawn-error.{}"
@@ -58,7 +58,7 @@ class LocalHost:
         name: str = LOCALHOST,
         address: str = "127.0.0.1",
         folder: Path | None = None,
-        machine: Machine | None = None,
+        machine: NodeResources | None = None,
         paths: Paths = (),
     ) -> None:
         self.name, self.address, self.folder, self.paths = name, address, folder, paths
@@ -66,7 +66,7 @@ class LocalHost:
         self._jobs: dict[int, _Started] = {}
         self._trees = Trees()
 
-    def machine(self) -> Machine:
+    def machine(self) -> NodeResources:
         """Return this machine's cores, GPUs and OpenMPI."""
         return self._machine or this_machine(self)
 

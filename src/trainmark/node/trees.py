@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainmark.words.names import SUITE
+
 WHOLE_BYTES = 64 << 20
 """Files up to this size are hashed whole; of a larger one (data, weights) the size and samples are."""
 
@@ -16,7 +18,7 @@ _NOT_PROGRAM = (
 )  # fmt: skip
 """Folders that tools make, and no program is in."""
 
-_OF_RESULTS = ("suite.yaml", ".lock")
+_OF_RESULTS = (SUITE, ".lock")
 """What a result directory of trainmark's has."""
 
 _Signature = tuple[int, int, int, int]

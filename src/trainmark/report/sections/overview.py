@@ -9,6 +9,7 @@ from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, co
 from trainmark.report.context import Context
 from trainmark.report.sections.environment import framework, hardware, nodes
 from trainmark.words.manifest import Node
+from trainmark.words.names import RESULTS, SUITE
 from trainmark.words.outcome import Outcome
 
 
@@ -130,7 +131,7 @@ def reproduce(context: Context) -> Section:
     """Return the command that made the results, and the files to read them from."""
     say = context.say
     blocks: list[Block] = [Code(say("reproduce_command"), context.results.command)]
-    names = ("suite.yaml", "results.json", "results.csv", "runs.csv")
+    names = (SUITE, RESULTS, "results.csv", "runs.csv")
     held = [
         (*context.link(name, name), *plain(say("colon") + say(f"file_{name.replace('.', '_')}")))
         for name in names
