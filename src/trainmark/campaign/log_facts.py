@@ -9,8 +9,10 @@ from trainmark.insight.models import model_word
 from trainmark.insight.recipe import recipe_from
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.parameters import HEAD_LINES, read_parameters
+from trainmark.tasks import TASKS
 from trainmark.words.case import BEST, MAX_BATCH, Case, Precision
 from trainmark.words.measurement import About, Suspicion
+from trainmark.workload import Card
 
 _ONE_PRECISION = ({Precision.FP16, Precision.AMP_FP16}, {Precision.BF16, Precision.AMP_BF16})
 """Programs call mixed precision by the name of its narrow type."""
@@ -30,19 +32,20 @@ def unsaid(said: Facts, case: Case) -> Facts:
 
 
 def contradictions(
-    case: Case, commands: Sequence[str], alone: ParsedLog, read: ParsedLog, log: Path
+    case: Case, card: Card, commands: Sequence[str], alone: ParsedLog, read: ParsedLog, log: Path
 ) -> tuple[Suspicion, ...]:
     """Return a doubt for each fact in which the log contradicts the case.
 
     ``alone`` is the log read by itself, ``read`` the same one read with what it does not say. A model is one that
     is called as the case calls it, by the same family where either leaves the version out, or by a word of the
-    command: what a card passes on is the program's own name.
+    command: what a card passes on is the program's own name. Where it passes none on, and the case's is no model that
+    is known here, it is the card's own word for the only one that the program has, and the log's may be any.
     """
     said = alone.facts
     told = [
         (name, said_value, asked)
         for name, said_value, asked in (
-            ("model", said.model, case.model),
+            ("model", said.model if _is_named(case, card) else None, case.model),
             ("precision", said.precision or _single(alone), case.precision),
             ("batch_per_device", said.batch_per_device, case.batch_per_device),
             ("nodes", said.nodes, case.nodes),
@@ -59,6 +62,12 @@ def contradictions(
         )
         for name, value, asked in {pair[0]: pair for pair in reversed(told)}.values()
     )
+
+
+def _is_named(case: Case, card: Card) -> bool:
+    axis = card.axes.get("model")
+    passed = axis is not None and (axis.flags or (axis.values or {}).get(case.model))
+    return bool(passed) or any(case.model in task.models for task in TASKS.values())
 
 
 def _single(alone: ParsedLog) -> str | None:
