@@ -286,7 +286,8 @@ def usable(there: dict[str, str]) -> list[str]:
 
 
 def make_data(folder: Path, images: int) -> None:
-    from trainmark.dataset import Form, ImageFolderSpec, Sizes, available_cores, convert, make_image_folder
+    from trainmark.dataset import available_cores
+    from trainmark.dataset.images import Form, ImageFolderSpec, Sizes, convert, make_image_folder
 
     jobs = available_cores()
     make_image_folder(folder / FOLDER, ImageFolderSpec(images=images, sizes=Sizes.FIXED), jobs)

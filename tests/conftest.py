@@ -57,6 +57,16 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_place_in_line)
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Refuse to run side by side with a pytest that loses the groups: every fixture would be made in every process."""
+    if session.config.getoption("loadgroup", False):
+        alone = [item.nodeid for item in session.items if "@" not in item.nodeid]
+        if alone:
+            raise pytest.UsageError(
+                f"pytest {pytest.__version__} loses the group of {alone[0]}: see pyproject.toml"
+            )
+
+
 def _place_in_line(item: pytest.Item) -> int:
     group = item.get_closest_marker("xdist_group")
     assert group is not None

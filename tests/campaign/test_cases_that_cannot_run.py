@@ -7,7 +7,7 @@ import pytest
 
 from fakes import CARD, Bench, Listener
 from made_environments import make_empty_environment
-from trainmark.dataset import ImageFolderSpec, make_image_folder
+from trainmark.dataset.images import ImageFolderSpec, make_image_folder
 from trainmark.errors import InputError
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult

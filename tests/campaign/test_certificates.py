@@ -116,6 +116,7 @@ def test_a_certificate_that_fails_marks_the_table_and_the_exit_code(measured: Pa
 
 
 @pytest.mark.training
+@pytest.mark.rare
 def test_a_framework_that_is_not_there_is_named_in_the_certificate(measured: Path, tmp_path: Path) -> None:
     done = run(tmp_path, axes={"framework": ["pytorch", "mindspore"]})
     assert done.returncode == 1
@@ -129,6 +130,7 @@ def test_a_framework_that_is_not_there_is_named_in_the_certificate(measured: Pat
 
 
 @pytest.mark.training
+@pytest.mark.rare
 def test_a_suite_can_leave_the_check_out(measured: Path, tmp_path: Path) -> None:
     done = run(tmp_path, equivalence=False)
     assert done.returncode == 0, done.stderr

@@ -6,13 +6,14 @@ import pytest
 
 from fakes import Bench
 from frameworks import framework_python, needs_extra
-from trainmark.dataset import Form, ImageFolderSpec, convert, make_image_folder
+from trainmark.dataset.images import Form, ImageFolderSpec, convert, make_image_folder
 from trainmark.words.outcome import Outcome
 
 PICTURES = ImageFolderSpec(images=12, classes=3, width=64, height=48)
 
 
 @pytest.mark.training
+@pytest.mark.rare
 @needs_extra("pytorch", "dali")
 def test_a_shard_with_a_broken_crc_fails_its_case_and_is_named(bench: Bench) -> None:
     make_image_folder(bench.folder / "photos", PICTURES, jobs=1)

@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 
 from fakes import CARD, Bench, Silent
-from trainmark.dataset import Form, ImageFolderSpec, convert, describe, describe_converted, make_image_folder
+from trainmark.dataset.images import (
+    Form,
+    ImageFolderSpec,
+    convert,
+    describe,
+    describe_converted,
+    make_image_folder,
+)
 from trainmark.errors import InputError
 from trainmark.words.outcome import Outcome
 

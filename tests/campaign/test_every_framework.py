@@ -1,4 +1,4 @@
-"""Every framework trains both networks on real JPEGs in its own form, alone and as two ranks."""
+"""Every framework trains both networks on real JPEGs in its own form, as two ranks."""
 
 from collections.abc import Callable, Mapping
 from functools import cache
@@ -35,9 +35,9 @@ HERE = [name for name in OWN if framework_python(name)]
 Asked = tuple[tuple[str, int], ...]
 """Models, each with a number of ranks."""
 
-OFTEN: Asked = (("resnet50_v1.5", 1), ("mobilenet_v1", 2))
-RARELY: Asked = (("resnet50_v1.5", 2), ("mobilenet_v1", 1))
-"""The rest of the matrix."""
+# One rank on real images, and ResNet-50's steps, are asked of each worker by itself (tests/worker).
+OFTEN: Asked = (("mobilenet_v1", 2),)
+RARELY: Asked = (("resnet50_v1.5", 2),)
 
 Cases = dict[tuple[str, str, int], CaseResult]
 

@@ -13,7 +13,7 @@ import pytest
 from fakes import Bench, Silent, alive
 from frameworks import framework_python
 from trainmark.campaign import Progress
-from trainmark.dataset import ImageFolderSpec, make_image_folder
+from trainmark.dataset.images import ImageFolderSpec, make_image_folder
 from trainmark.execution import Pulse
 from trainmark.words.case import Case
 from trainmark.words.outcome import Outcome

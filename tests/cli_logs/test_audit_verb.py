@@ -1,23 +1,17 @@
 """``trainmark audit`` as it is called: rows, summary, exit codes."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from preloading import call_trainmark
 from trainmark.logs.synthetic import Run
 from trainmark.programs import synthetic_log
 
 
 def _trainmark(*words: str | Path) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "trainmark.cli.main", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = call_trainmark(*words)
     return done.returncode, done.stdout, done.stderr
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from preloading import call_trainmark
 from trainmark.logs.synthetic import Run
 from trainmark.programs import synthetic_log
 
@@ -17,12 +18,15 @@ _KEYS = [
 ]
 
 
-def _trainmark(*words: str | Path, stdin: bytes = b"") -> tuple[int, str, str]:
+def _trainmark(*words: str | Path) -> tuple[int, str, str]:
+    done = call_trainmark(*words)
+    return done.returncode, done.stdout, done.stderr
+
+
+def _trainmark_reading(stdin: bytes, *words: str) -> tuple[int, str, str]:
+    """Start it as a user does, and let it read."""
     done = subprocess.run(
-        [sys.executable, "-m", "trainmark.cli.main", *map(str, words)],
-        input=stdin,
-        capture_output=True,
-        check=False,
+        [sys.executable, "-m", "trainmark.cli.main", *words], input=stdin, capture_output=True, check=False
     )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -73,7 +77,7 @@ def test_a_folder_without_a_log_is_told_and_gives_exit_code_1(tmp_path: Path, wo
 
 def test_standard_input_and_gzip_are_read(good: Path) -> None:
     for data in (good.read_bytes(), gzip.compress(good.read_bytes())):
-        code, stdout, _ = _trainmark("parse", "-", "--json", stdin=data)
+        code, stdout, _ = _trainmark_reading(data, "parse", "-", "--json")
 
         (row,) = _rows(stdout)
         assert (code, row["log"], row["throughput"]) == (0, "-", pytest.approx(1024))

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from frameworks import framework_python, needs_extra, needs_framework
-from trainmark.dataset import Form, ImageFolderSpec, convert, example, make_image_folder, tfrecord
-from trainmark.dataset.images import recordio
+from trainmark.dataset import example, tfrecord
+from trainmark.dataset.images import Form, ImageFolderSpec, convert, make_image_folder, recordio
 
 pytestmark = pytest.mark.training
 
@@ -159,7 +159,7 @@ settings = parse(["--framework=pytorch", "--model=mobilenet_v1", "--batch-per-de
 counts = []
 for rank in range(2):
     feed = open_loader(settings, Place(rank, 2, rank, 2, "127.0.0.1", 1), torch.device("cpu"), torch.float32)
-    assert feed.epoch_samples == 26, feed.epoch_images
+    assert feed.epoch_samples == 26, feed.epoch_samples
     labels = []
     for _ in range(13):
         images, label = feed.next()

@@ -9,16 +9,8 @@ from pathlib import Path
 import pytest
 
 from trainmark.cli.main import main
-from trainmark.dataset import (
-    Depth,
-    ImageFolderSpec,
-    Problem,
-    ProblemKind,
-    VerifyReport,
-    describe,
-    make_image_folder,
-    verify_image_folder,
-)
+from trainmark.dataset import Depth, Problem, ProblemKind, VerifyReport
+from trainmark.dataset.images import ImageFolderSpec, describe, make_image_folder, verify_image_folder
 from trainmark.errors import InputError
 
 SMALL = ImageFolderSpec(images=12, val_images=3, classes=3, width=64, height=48)

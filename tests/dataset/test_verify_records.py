@@ -8,19 +8,8 @@ from pathlib import Path
 import pytest
 
 from trainmark.cli.main import main
-from trainmark.dataset import (
-    Depth,
-    Form,
-    ImageFolderSpec,
-    ProblemKind,
-    VerifyReport,
-    convert,
-    example,
-    make_image_folder,
-    tfrecord,
-    verify,
-)
-from trainmark.dataset.images import recordio
+from trainmark.dataset import Depth, ProblemKind, VerifyReport, example, tfrecord
+from trainmark.dataset.images import Form, ImageFolderSpec, convert, make_image_folder, recordio, verify
 from trainmark.dataset.images.features import ENCODED, LABEL
 from trainmark.errors import InputError
 

@@ -28,6 +28,7 @@ def home(tmp_path: Path) -> Path:
 
 
 @pytest.mark.training
+@pytest.mark.rare
 def test_two_frameworks_that_do_the_same_exit_0_and_say_how_close_they_are(
     home: Path, capsys: Captured
 ) -> None:

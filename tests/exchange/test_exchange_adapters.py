@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 import pytest
 
 from trainmark.errors import InputError
-from trainmark.logs import Facts, ParsedLog, Status, Unit
+from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.measure.rules import RuleResult
 from trainmark.report.exchange import dlperf_json, row_from_log, rows_from_results
 from trainmark.tasks import case_of
@@ -17,7 +17,7 @@ from trainmark.words.results import CaseResult, Results, RunResult
 from trainmark.words.suite import Protocol, ProtocolName
 
 FACTS = Facts(model="resnet50_v1.5", precision=Precision.AMP_FP16, nodes=4, gpus=32, batch_per_device=224)
-LOG = ParsedLog("4n8g/r50_b224_amp_1.log", Status.OK, unit=Unit.IMAGES, facts=FACTS)
+LOG = ParsedLog("4n8g/r50_b224_amp_1.log", Status.OK, unit="images/s", facts=FACTS)
 
 
 def test_a_log_and_its_number_make_a_row() -> None:

@@ -21,7 +21,7 @@ from trainmark.insight import (
 from trainmark.insight.explanation import Basis
 from trainmark.insight.recipe import Reading, Recipe
 from trainmark.reference import find_reference, load_references
-from trainmark.words.recipe import AnyAxis, Axis, Place
+from trainmark.words.recipe import AxisName, Condition, RecipeAxis
 
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"
 CORPUS_LOG = CORPUS / "ResNet50V1.5" / "OtherReports" / "PyTorch" / "V100-LOG" / "pytorch_gpu1_amp_bs256.txt"
@@ -45,7 +45,7 @@ def test_the_layout_is_named_first_with_its_share_of_the_gap_and_its_test(tmp_pa
     explanation = explained(run_from_log(write(tmp_path, ngc_log())))
 
     first = explanation.differences[0]
-    assert first.axis is Axis.LAYOUT
+    assert first.axis == "layout"
     assert (first.here.value, first.there.value) == ("nchw", "nhwc")
     assert first.here.where == "line 1: memory_format : nchw"
     assert first.basis is Basis.ISOLATED
@@ -75,13 +75,13 @@ def test_evidence_from_another_architecture_gets_no_share(tmp_path: Path) -> Non
     run = run_from_log(write(tmp_path, ngc_log()))
     on_h200 = Run(
         "x",
-        run.recipe.with_readings({Place.DEVICE: Reading("T4", "flag")}),
+        run.recipe.with_readings({Condition.DEVICE: Reading("T4", "flag")}),
         run.throughput,
         run.unit,
         run.rule,
     )
 
-    layout = next(d for d in explained(on_h200).differences if d.axis is Axis.LAYOUT)
+    layout = next(d for d in explained(on_h200).differences if d.axis == "layout")
 
     assert layout.basis is Basis.ELSEWHERE
     assert layout.share is None
@@ -100,7 +100,7 @@ def test_the_h200_measurement_is_shown_as_of_another_architecture(tmp_path: Path
 def test_the_runs_own_wait_for_data_bounds_what_the_loader_can_explain(tmp_path: Path) -> None:
     explanation = explained(run_from_log(write(tmp_path, ngc_log(wait=0.02))))
 
-    loader = next(d for d in explanation.differences if d.axis is Axis.LOADER)
+    loader = next(d for d in explanation.differences if d.axis is RecipeAxis.LOADER)
     assert loader.basis is Basis.BOUNDED
     assert loader.high == pytest.approx(1 / 0.98, rel=1e-3)
 
@@ -109,7 +109,7 @@ def test_a_difference_without_evidence_is_listed_as_unknown(tmp_path: Path) -> N
     explanation = explained(run_from_log(write(tmp_path, ngc_log())))
 
     unknown = {d.axis for d in explanation.differences if d.basis is Basis.UNKNOWN}
-    assert unknown == {Axis.ACCUMULATION_STEPS, Axis.LABEL_SMOOTHING, Axis.MIXUP}
+    assert unknown == {RecipeAxis.ACCUMULATION_STEPS, RecipeAxis.LABEL_SMOOTHING, "mixup"}
     assert all(d.share is None for d in explanation.differences if d.basis is Basis.UNKNOWN)
 
 
@@ -125,9 +125,9 @@ def test_the_vendors_older_figure_with_the_same_layout_is_named(tmp_path: Path) 
 def test_what_neither_side_states_is_listed_as_not_stated(tmp_path: Path) -> None:
     explanation = explained(run_from_log(write(tmp_path, ngc_log())))
 
-    assert Place.DRIVER in explanation.neither
-    assert Place.CONTAINER in explanation.only_there
-    assert Axis.PREFETCH in explanation.only_here
+    assert Condition.DRIVER in explanation.neither
+    assert Condition.CONTAINER in explanation.only_there
+    assert RecipeAxis.PREFETCH in explanation.only_here
 
 
 def test_no_gap_is_explained_where_there_is_none(tmp_path: Path) -> None:
@@ -148,8 +148,8 @@ def test_the_same_recipe_leaves_everything_open(tmp_path: Path) -> None:
 
 def test_without_a_name_the_fastest_figure_of_the_case_is_taken(tmp_path: Path) -> None:
     recipe = run_from_log(write(tmp_path, ngc_log())).recipe
-    device: dict[AnyAxis, Reading] = {Place.DEVICE: Reading("V100", "flag")}
-    memory: dict[AnyAxis, Reading] = {Place.DEVICE_MEMORY_GB: Reading(32, "flag")}
+    device: dict[AxisName, Reading] = {Condition.DEVICE: Reading("V100", "flag")}
+    memory: dict[AxisName, Reading] = {Condition.DEVICE_MEMORY_GB: Reading(32, "flag")}
 
     any_v100 = choose_reference(Run("x", recipe.with_readings(device), 800.0, "images/s"), load_references())
     larger = choose_reference(
@@ -230,7 +230,7 @@ def test_wrong_input_is_said_in_one_line(tmp_path: Path, arguments: list[str], m
 def test_the_published_log_names_its_layout_first() -> None:
     explanation = explained(run_from_log(CORPUS_LOG))
 
-    assert explanation.differences[0].axis is Axis.LAYOUT
+    assert explanation.differences[0].axis == "layout"
     assert explanation.differences[0].here.where == "line 3: memory_format : nchw"
     assert explanation.ratio == pytest.approx(1.463, abs=0.001)
     assert explanation.open is not None

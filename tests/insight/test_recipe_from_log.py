@@ -13,9 +13,10 @@ from insight_ngc_log import SETTINGS, ngc_log
 from trainmark.errors import InputError
 from trainmark.insight import run_from_log
 from trainmark.insight.log_head import data_wait
-from trainmark.insight.models import model_word
 from trainmark.insight.recipe import Recipe, recipe_from
 from trainmark.logs.parameters import Parameter, read_parameters
+from trainmark.programs import dialects
+from trainmark.tasks import all_axes, model_word
 from trainmark.words.manifest import (
     AcceleratorFacts,
     CpuFacts,
@@ -27,7 +28,7 @@ from trainmark.words.manifest import (
     OsFacts,
     VirtualisationFacts,
 )
-from trainmark.words.recipe import Axis, AxisValue, Place
+from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 WHOLE = ngc_log()
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"
@@ -107,42 +108,42 @@ def test_the_ngc_pytorch_recipe_is_read_whole() -> None:
 
     assert found.program == "ngc-pytorch-convnets"
     assert {axis: reading.value for axis, reading in found.readings.items()} == {
-        Axis.LAYOUT: "nchw",
-        Axis.WORKERS: 5,
-        Axis.PREFETCH: 2,
-        Axis.LABEL_SMOOTHING: 0.0,
-        Axis.MIXUP: 0.0,
-        Axis.LR_SCHEDULE: "step",
-        Axis.OPTIMIZER: "sgd",
-        Axis.MOMENTUM: 0.9,
-        Axis.WEIGHT_DECAY: 0.0001,
-        Axis.CHECKPOINT_IN_RUN: True,
-        Axis.LOADER: "dali-cpu",
-        Axis.DATA: "imagenet",
-        Axis.COMPILER: "none",
-        Axis.LOSS_SCALING: "static",
-        Axis.LOSS_SCALE: 256.0,
-        Axis.ACCUMULATION_STEPS: 1,
+        "layout": "nchw",
+        RecipeAxis.WORKERS: 5,
+        RecipeAxis.PREFETCH: 2,
+        RecipeAxis.LABEL_SMOOTHING: 0.0,
+        "mixup": 0.0,
+        RecipeAxis.LR_SCHEDULE: "step",
+        RecipeAxis.OPTIMIZER: "sgd",
+        RecipeAxis.MOMENTUM: 0.9,
+        RecipeAxis.WEIGHT_DECAY: 0.0001,
+        RecipeAxis.CHECKPOINT_IN_RUN: True,
+        RecipeAxis.LOADER: "dali-cpu",
+        RecipeAxis.DATA: "imagenet",
+        RecipeAxis.COMPILER: "none",
+        RecipeAxis.LOSS_SCALING: "static",
+        RecipeAxis.LOSS_SCALE: 256.0,
+        RecipeAxis.ACCUMULATION_STEPS: 1,
     }
 
 
 def test_fp32_has_no_loss_scale_although_one_is_printed() -> None:
     found = recipe(ngc_log(settings=SETTINGS | {"amp": "False"}))
 
-    assert found.value(Axis.LOSS_SCALE) is None
+    assert found.value(RecipeAxis.LOSS_SCALE) is None
 
 
 def test_accumulation_follows_from_the_batch_of_the_optimizer() -> None:
     found = recipe(ngc_log(settings=SETTINGS | {"optimizer_batch_size": "2048"}))
 
-    assert found.value(Axis.ACCUMULATION_STEPS) == 8
+    assert found.value(RecipeAxis.ACCUMULATION_STEPS) == 8
 
 
 def test_synthetic_data_has_no_loader() -> None:
     found = recipe(ngc_log(settings=SETTINGS | {"data_backend": "synthetic"}))
 
-    assert found.value(Axis.DATA) == "synthetic"
-    assert found.value(Axis.LOADER) is None
+    assert found.value(RecipeAxis.DATA) == "synthetic"
+    assert found.value(RecipeAxis.LOADER) is None
 
 
 def test_a_program_that_is_not_known_states_nothing() -> None:
@@ -205,21 +206,26 @@ def test_any_text_reads_without_an_exception(text: str) -> None:
 def test_a_log_cut_anywhere_reads_without_an_exception(end: int) -> None:
     found = recipe(WHOLE[:end])
 
-    assert found.value(Axis.LAYOUT) in (None, "nchw", *("nchw"[:n] for n in range(1, 4)))
+    assert found.value("layout") in (None, "nchw", *("nchw"[:n] for n in range(1, 4)))
 
 
-REAL: dict[str, tuple[str, dict[Axis, AxisValue]]] = {
+REAL: dict[str, tuple[str, dict[AxisName, AxisValue]]] = {
     "ResNet50V1.5/OtherReports/TensorFlow/V100_LOG/tf_gpu8_amp_bs256.txt": (
         "ngc-tensorflow-convnets",
-        {Axis.COMPILER: "xla", Axis.LAYOUT: "nhwc", Axis.LOADER: "native", Axis.LOSS_SCALE: 128},
+        {
+            RecipeAxis.COMPILER: "xla",
+            "layout": "nhwc",
+            RecipeAxis.LOADER: "native",
+            RecipeAxis.LOSS_SCALE: 128,
+        },
     ),
     "ResNet50V1.5/OtherReports/MxNet/V100_LOG/mxnet_gpu8_fp32_bs128.txt": (
         "ngc-mxnet-convnets",
-        {Axis.LOADER: "dali-gpu", Axis.LAYOUT: "nchw", Axis.FUSED_BATCH_NORM: False},
+        {RecipeAxis.LOADER: "dali-gpu", "layout": "nchw", "fused_batch_norm": False},
     ),
     "ResNet50V1.5/V100-LOG/PaddleClas_ResNet50_bs256_fp32_DP_N1C8_log": (
         "paddleclas",
-        {Axis.WORKERS: 8, Axis.MOMENTUM: 0.9},
+        {RecipeAxis.WORKERS: 8, RecipeAxis.MOMENTUM: 0.9},
     ),
 }
 
@@ -233,7 +239,7 @@ def test_real_logs_state_their_recipe(path: str) -> None:
 
     assert run.recipe.program == program
     assert {axis: run.recipe.value(axis) for axis in values} == values
-    assert run.recipe.value(Place.DEVICES) == 8
+    assert run.recipe.value(Condition.DEVICES) == 8
 
 
 def test_the_directory_of_a_run_is_read_by_its_events(tmp_path: Path) -> None:
@@ -265,12 +271,12 @@ def test_the_directory_of_a_run_is_read_by_its_events(tmp_path: Path) -> None:
 
     assert run.throughput == pytest.approx(2560.0)
     assert run.recipe.program == "trainmark"
-    assert run.recipe.value(Axis.LAYOUT) == "nhwc"
-    assert run.recipe.value(Axis.DATA) == "synthetic"
-    assert run.recipe.value(Axis.LOADER) is None
-    assert run.recipe.value(Axis.LR_SCHEDULE) == "cosine"
-    assert run.recipe.value(Axis.OPTIMIZER) == "sgd"
-    assert run.recipe.value(Place.FRAMEWORK_VERSION) == "2.13.0"
+    assert run.recipe.value("layout") == "nhwc"
+    assert run.recipe.value(RecipeAxis.DATA) == "synthetic"
+    assert run.recipe.value(RecipeAxis.LOADER) is None
+    assert run.recipe.value(RecipeAxis.LR_SCHEDULE) == "cosine"
+    assert run.recipe.value(RecipeAxis.OPTIMIZER) == "sgd"
+    assert run.recipe.value(Condition.FRAMEWORK_VERSION) == "2.13.0"
 
 
 def test_the_manifest_beside_a_log_says_the_machine_and_the_software(tmp_path: Path) -> None:
@@ -286,26 +292,47 @@ def test_the_manifest_beside_a_log_says_the_machine_and_the_software(tmp_path: P
     (tmp_path / "manifest.json").write_text(Manifest(nodes=(node,)).model_dump_json())
     recipe = run_from_log(tmp_path / "train.log").recipe
     said = {
-        place: recipe.value(place) for place in (Place.DEVICE, Place.DEVICE_MEMORY_GB, Place.DRIVER, Place.OS)
+        axis: recipe.value(axis)
+        for axis in (Condition.DEVICE, Condition.DEVICE_MEMORY_GB, Condition.DRIVER, Condition.OS)
     }
     assert said == {
-        Place.DEVICE: "A100",
-        Place.DRIVER: "535.1",
-        Place.OS: "Ubuntu 22.04",
+        Condition.DEVICE: "A100",
+        Condition.DRIVER: "535.1",
+        Condition.OS: "Ubuntu 22.04",
         # By its name: the driver's count of bytes would make it 43.
-        Place.DEVICE_MEMORY_GB: 40,
+        Condition.DEVICE_MEMORY_GB: 40,
     }
-    assert recipe.value(Place.FRAMEWORK_VERSION) == "2.1.0"
-    assert recipe.readings[Place.DEVICE].where == "manifest.json"
-    assert run_from_log(tmp_path / "train.log", device="V100").recipe.value(Place.DEVICE) == "V100"
+    assert recipe.value(Condition.FRAMEWORK_VERSION) == "2.1.0"
+    assert recipe.readings[Condition.DEVICE].where == "manifest.json"
+    assert run_from_log(tmp_path / "train.log", device="V100").recipe.value(Condition.DEVICE) == "V100"
 
 
 def test_a_damaged_manifest_says_nothing(tmp_path: Path) -> None:
     (tmp_path / "train.log").write_text(ngc_log())
     (tmp_path / "manifest.json").write_text("{")
-    assert run_from_log(tmp_path / "train.log").recipe.value(Place.DRIVER) is None
+    assert run_from_log(tmp_path / "train.log").recipe.value(Condition.DRIVER) is None
 
 
 def test_a_directory_without_events_is_refused(tmp_path: Path) -> None:
     with pytest.raises(InputError, match="not the directory of one run"):
         run_from_log(tmp_path)
+
+
+def test_a_run_of_our_own_is_known_whatever_its_task() -> None:
+    words = {"schema": "trainmark.events/1", "compiler": "none", "batch_per_device": "32", "features": "8"}
+    parameters = {name: Parameter(name, value, 1) for name, value in words.items()}
+
+    found = recipe_from(parameters)
+
+    assert (found.program, found.value("compiler")) == ("trainmark", "none")
+
+
+def test_only_words_that_an_axis_of_a_task_can_have_are_taken() -> None:
+    assert not recipe("Namespace(memory_format='nch', data_backend='pytorch', arch='resnet50')").value(
+        "layout"
+    )
+
+
+def test_what_dialects_speak_of_are_axes() -> None:
+    for dialect in dialects().values():
+        assert set(dialect.flags) <= set(all_axes())

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from trainmark.logs import Facts, ParsedLog, Status, Unit
+from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_stream
 from trainmark.words.case import Precision
@@ -20,7 +20,7 @@ class Expected:
     gpus: int | None
     batch: int | None
     precision: Precision | None
-    unit: Unit
+    unit: str
     records: int
     nodes: int | None = None
     value: float | None = None
@@ -320,49 +320,49 @@ _IPS = "--ips=10.0.0.1,10.0.0.2,10.0.0.3,10.0.0.4"
 _CASES: dict[str, tuple[Callable[[], str], Expected]] = {
     "V100-LOG/PaddleClas_ResNet50_bs128_pure_fp16_DP_N1C1_log": (
         lambda: _paddleclas(o2=True),
-        Expected("paddleclas", 1, 128, _PURE, Unit.IMAGES, 80, 1, 400.0),
+        Expected("paddleclas", 1, 128, _PURE, "images/s", 80, 1, 400.0),
     ),
     "V100-LOG/PaddleClas_ResNet50_bs256_fp32_DP_N4C32_log": (
         lambda: _paddleclas(
             "0,1,2,3,4,5,6,7", nodes=4, batch=256, end="LAUNCH INFO x Terminating with signal 15"
         ),
-        Expected("paddleclas", 32, 256, _FP32, Unit.IMAGES, 80, 4, 12800.0),
+        Expected("paddleclas", 32, 256, _FP32, "images/s", 80, 4, 12800.0),
     ),
     "V100-LOG/pytorch_gpu8_amp_bs256.txt": (
         lambda: _ngc_pytorch(8, mpi=False, steps=63),
-        Expected("ngc-pytorch-convnets", 8, 256, _AMP, Unit.IMAGES, 63),
+        Expected("ngc-pytorch-convnets", 8, 256, _AMP, "images/s", 63),
     ),
     "V100-LOG/pytorch_gpu32_amp_bs256.txt": (
         lambda: _ngc_pytorch(None, mpi=True),
-        Expected("ngc-pytorch-convnets", 32, 256, _AMP, Unit.IMAGES, 99, None, 6000.0),
+        Expected("ngc-pytorch-convnets", 32, 256, _AMP, "images/s", 99, None, 6000.0),
     ),
     "V100_LOG/tf_gpu1_amp_bs256.txt": (
         lambda: _ngc_tensorflow(1, mpi=False),
-        Expected("ngc-tensorflow-convnets", 1, 256, _AMP, Unit.IMAGES, 30),
+        Expected("ngc-tensorflow-convnets", 1, 256, _AMP, "images/s", 30),
     ),
     "V100_LOG/tf_gpu32_amp_bs256.txt": (
         lambda: _ngc_tensorflow(32, mpi=True),
-        Expected("ngc-tensorflow-convnets", 32, 256, _AMP, Unit.IMAGES, 30),
+        Expected("ngc-tensorflow-convnets", 32, 256, _AMP, "images/s", 30),
     ),
     "V100_LOG/mxnet_gpu8_amp_bs256.txt": (
         lambda: _ngc_mxnet(8, listed=8, batch=256),
-        Expected("ngc-mxnet-convnets", 8, 256, _AMP, Unit.IMAGES, 25, None, 10000.5),
+        Expected("ngc-mxnet-convnets", 8, 256, _AMP, "images/s", 25, None, 10000.5),
     ),
     "V100_LOG/mxnet_gpu32_amp_bs256.txt": (
         lambda: _ngc_mxnet(32, listed=8, batch=256),
-        Expected("ngc-mxnet-convnets", 32, 256, _AMP, Unit.IMAGES, 25, None, 10000.5),
+        Expected("ngc-mxnet-convnets", 32, 256, _AMP, "images/s", 25, None, 10000.5),
     ),
     "V100_LOG/PaddleNLP_bert_base_seqlen128_bs96_fp32_DP_N4C32_log": (
         lambda: _paddlenlp_bert("tobal", header=False, launcher=_LAUNCH.format("")),
-        Expected("paddlenlp-bert", 32, 96, _FP32, Unit.SEQUENCES, 50, 4, 32 * 673.51948),
+        Expected("paddlenlp-bert", 32, 96, _FP32, "sequences/s", 50, 4, 32 * 673.51948),
     ),
     "V100_LOG/PaddleNLP_bert_base_seqlen128_bs96_amp_fp16_DP_N4C32_log": (
         lambda: _paddlenlp_bert("tobal", header=True, launcher=_LAUNCH.format(_IPS)),
-        Expected("paddlenlp-bert", 32, 96, _AMP, Unit.SEQUENCES, 50, 4, 32 * 673.51948),
+        Expected("paddlenlp-bert", 32, 96, _AMP, "sequences/s", 50, 4, 32 * 673.51948),
     ),
     "V100_LOG/bert_base_lamb_pretraining.pyt_bert_pretraining_phase1_fp16_bs96_gpu8.log": (
         lambda: _ngc_pytorch_bert(gpus=8, batch=96, accumulation=88),
-        Expected("ngc-pytorch-bert", 8, 96, _AMP, Unit.SEQUENCES, 33, None, 8 * 96 * 88 / 20),
+        Expected("ngc-pytorch-bert", 8, 96, _AMP, "sequences/s", 33, None, 8 * 96 * 88 / 20),
     ),
     "V100_LOG/tf_bert_pretraining_lamb_base_fp16_bs96_gpu8.log": (
         lambda: _ngc_tensorflow_bert(summary=True),
@@ -371,7 +371,7 @@ _CASES: dict[str, tuple[Callable[[], str], Expected]] = {
             8,
             96,
             _AMP,
-            Unit.SEQUENCES,
+            "sequences/s",
             40,
             None,
             537.102,
@@ -381,36 +381,36 @@ _CASES: dict[str, tuple[Callable[[], str], Expected]] = {
     "V100_LOG/tf_bert_pretraining_lamb_base_fp32_bs48_gpu1.log": (
         lambda: _ngc_tensorflow_bert(summary=False),
         Expected(
-            "ngc-tensorflow-bert", 1, 48, _FP32, Unit.SEQUENCES, 40, None, 537.102, frozenset({"incomplete"})
+            "ngc-tensorflow-bert", 1, 48, _FP32, "sequences/s", 40, None, 537.102, frozenset({"incomplete"})
         ),
     ),
     "V100_LOG/PaddleNLP_transformer_big_bs5120_fp32_DP_N4C32_log": (
         _paddlenlp_old,
-        Expected("paddlenlp-transformer", 32, 5120, _FP32, Unit.WORDS, 40, 4, 32 * 20729.05367),
+        Expected("paddlenlp-transformer", 32, 5120, _FP32, "words/s", 40, 4, 32 * 20729.05367),
     ),
     "V100_LOG/transformer_pytorch_bs5120_amp_gpu1": (
         lambda: _fairseq(mpi=False, gpus=1),
-        Expected("fairseq", 1, 5120, _AMP, Unit.TOKENS, 394, None, 210024.282),
+        Expected("fairseq", 1, 5120, _AMP, "tokens/s", 394, None, 210024.282),
     ),
     "V100_LOG/transformer_pytorch_bs5120_fp16_gpu32": (
         lambda: _fairseq(mpi=True, gpus=32),
-        Expected("fairseq", 32, 5120, _AMP, Unit.TOKENS, 394, None, 210024.282),
+        Expected("fairseq", 32, 5120, _AMP, "tokens/s", 394, None, 210024.282),
     ),
     "Deeplabv3_AMP_BS4-N32.log": (
         lambda: _paddleseg(32),
-        Expected("paddleseg", 32, 4, _AMP, Unit.SAMPLES, 5, None, 32 * 7.4431),
+        Expected("paddleseg", 32, 4, _AMP, "samples/s", 5, None, 32 * 7.4431),
     ),
     "launched/Deeplabv3_AMP_BS4-N32.log": (
         lambda: _paddleseg(32, launcher=_LAUNCH.format(_IPS)),
-        Expected("paddleseg", 32, 4, _AMP, Unit.SAMPLES, 5, 4, 32 * 7.4431),
+        Expected("paddleseg", 32, 4, _AMP, "samples/s", 5, 4, 32 * 7.4431),
     ),
     "own/Deeplabv3_AMP_BS4-N32.log": (
         lambda: _paddleseg(8),
-        Expected("paddleseg", 32, 4, _AMP, Unit.SAMPLES, 5, None, 32 * 7.4431),
+        Expected("paddleseg", 32, 4, _AMP, "samples/s", 5, None, 32 * 7.4431),
     ),
     "V100/deeplabv3p_c32_fp32.log": (
         lambda: _mmseg(mpi=True),
-        Expected("mmsegmentation", 32, 8, _FP32, Unit.SAMPLES, 20, None, 32 * 8 / 0.5),
+        Expected("mmsegmentation", 32, 8, _FP32, "samples/s", 20, None, 32 * 8 / 0.5),
     ),
     "CtrDnn_DataLoader_16Thread_2Node": (
         lambda: _paddlerec(4, batches=True),
@@ -419,7 +419,7 @@ _CASES: dict[str, tuple[Callable[[], str], Expected]] = {
             None,
             None,
             None,
-            Unit.EXAMPLES,
+            "example/s",
             3,
             4,
             4 * 84225.62561,
@@ -428,7 +428,7 @@ _CASES: dict[str, tuple[Callable[[], str], Expected]] = {
     ),
     "CtrDnn_Dataset_16Thread_1Node": (
         lambda: _paddlerec(1, batches=False),
-        Expected("paddlerec", None, None, None, Unit.EXAMPLES, 3, 1, 84225.62561),
+        Expected("paddlerec", None, None, None, "example/s", 3, 1, 84225.62561),
     ),
 }
 

@@ -26,7 +26,7 @@ DGX = Machine(cores=80, gpus=8)
 
 @pytest.fixture(autouse=True)
 def _somebody_elses_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "this_machine", lambda: DGX)
+    monkeypatch.setattr(local, "this_machine", lambda _host: DGX)
     monkeypatch.setattr(planning, "owner", lambda: "1000:1000")
     monkeypatch.setenv("TRAINMARK_HOME", "/trainmark")
 

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.environment.engine import Engine
+from trainmark.node import LocalHost
 from trainmark.node.machine import usable_cores
 from trainmark.placement import (
     Container,
@@ -22,7 +23,6 @@ from trainmark.placement import (
     RunSpec,
     containerised,
     place,
-    this_machine,
 )
 from trainmark.tasks import case_of
 from trainmark.words.case import Case
@@ -133,7 +133,7 @@ def test_what_a_machine_lacks_is_said_in_the_plan(
 
 
 def test_this_machine_has_no_more_cores_than_this_process_may_use() -> None:
-    assert 1 <= this_machine().cores <= len(os.sched_getaffinity(0))
+    assert 1 <= LocalHost().machine().cores <= len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(("quota", "cores"), [(None, 64), (4.0, 4), (1.5, 1), (0.5, 1), (100.0, 64)])
@@ -143,7 +143,7 @@ def test_a_containers_quota_bounds_the_cores(quota: float | None, cores: int) ->
 
 def test_hidden_gpus_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert this_machine().gpus == 0
+    assert LocalHost().machine().gpus == 0
 
 
 def fake(**card: Any) -> Workload:
@@ -242,7 +242,7 @@ def test_a_container_is_given_the_hosts_gpus_and_counts_them_anew() -> None:
 
 def test_what_is_visible_is_read_as_the_names_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-8f,")
-    assert this_machine().visible == ("3", "GPU-8f")
+    assert LocalHost().machine().visible == ("3", "GPU-8f")
 
 
 def test_an_image_pinned_by_its_digest_is_run_as_it_is_named() -> None:

@@ -18,7 +18,7 @@ from trainmark.reference import (
     read_figures,
     select,
 )
-from trainmark.words.recipe import Axis
+from trainmark.words.recipe import RecipeAxis
 
 SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
 
@@ -101,16 +101,16 @@ def test_the_vendors_mixed_precision_recipe_differs_from_its_older_one_in_the_la
     new = find_reference("ngc-pytorch-resnet50-v100-32gb-amp-1gpu")
     old = find_reference("ngc-pytorch-19.10-resnet50-v100-32gb-amp-1gpu")
 
-    assert (new.value, new.recipe[Axis.LAYOUT]) == (1156.0, "nhwc")
-    assert (old.value, old.recipe[Axis.LAYOUT]) == (849.63, "nchw")
+    assert (new.value, new.recipe["layout"]) == (1156.0, "nhwc")
+    assert (old.value, old.recipe["layout"]) == (849.63, "nchw")
 
 
 def test_a_figures_own_recipe_is_laid_over_its_groups() -> None:
     one, eight = (find_reference(f"ngc-pytorch-resnet50-v100-32gb-amp-{n}gpu") for n in (1, 8))
 
-    assert one.recipe[Axis.ACCUMULATION_STEPS] == 8
-    assert eight.recipe[Axis.ACCUMULATION_STEPS] == 1
-    assert eight.recipe[Axis.WORKERS] == one.recipe[Axis.WORKERS] == 8
+    assert one.recipe[RecipeAxis.ACCUMULATION_STEPS] == 8
+    assert eight.recipe[RecipeAxis.ACCUMULATION_STEPS] == 1
+    assert eight.recipe[RecipeAxis.WORKERS] == one.recipe[RecipeAxis.WORKERS] == 8
 
 
 def test_the_thirty_printed_runs_give_the_printed_means() -> None:

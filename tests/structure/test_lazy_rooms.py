@@ -7,10 +7,11 @@ import pytest
 
 import trainmark
 
+HOUSE = Path(trainmark.__file__).parent
 ROOMS = [
-    path.parent.name
-    for path in sorted(Path(trainmark.__file__).parent.glob("*/__init__.py"))
-    if "def __getattr__" in path.read_text()
+    ".".join(path.parent.relative_to(HOUSE).parts)
+    for path in sorted(HOUSE.rglob("*/__init__.py"))
+    if "lazy(__name__)" in path.read_text()
 ]
 
 

@@ -5,7 +5,7 @@ What is a framework's own stands in ``idioms.py``, and what only one of them has
 
 import math
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +27,7 @@ from worker_process import (
 )
 
 from frameworks import needs_framework
+from trainmark.worker.core.queues import DRAIN_STEPS
 
 pytestmark = pytest.mark.training
 
@@ -35,8 +36,19 @@ def marks_of(framework: str) -> list[pytest.MarkDecorator]:
     return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
 
 
-EVERY = [pytest.param(name, marks=marks_of(name)) for name in IDIOMS]
-every_framework = pytest.mark.parametrize("framework", EVERY, scope="module")
+def asked_of_every_framework(rarely: Collection[str] = ()) -> pytest.MarkDecorator:
+    """Return the mark of a test that all frameworks take, those that take long for it rarely."""
+    every = [
+        pytest.param(name, marks=[*marks_of(name), *([pytest.mark.rare] if name in rarely else [])])
+        for name in IDIOMS
+    ]
+    return pytest.mark.parametrize("framework", every, scope="module")
+
+
+every_framework = asked_of_every_framework()
+COMPILES_LONG = ("jax",)
+"""What is baked into a program, such as the rates of its steps, makes it another one, which takes XLA 10 s and more."""
+STARTS_LONG = ("jax", "mindspore")
 Run = Callable[..., Ran]
 
 STEPS, WARMUP, BATCH, IMAGES = 12, 3, 8, 16
@@ -162,7 +174,7 @@ def test_the_first_loss_is_near_that_of_guessing_and_each_step_has_its_own(whole
     assert len(set(losses)) == STEPS
 
 
-@every_framework
+@asked_of_every_framework(rarely=COMPILES_LONG)
 def test_without_the_compiler_the_same_is_trained(
     framework: str, idiom: Idiom, whole: Ran, tmp_path: Path
 ) -> None:
@@ -187,16 +199,23 @@ def test_without_the_compiler_the_same_is_trained(
 # Other ways to compute, and what cannot be had.
 
 
-def cases(rows: Callable[[Idiom], tuple[tuple[Any, ...], ...]]) -> list[Any]:
-    """Return the rows of all frameworks; each begins with flags, which are its test's name."""
+def cases(rows: Callable[[Idiom], tuple[tuple[Any, ...], ...]], often: int = 100) -> list[Any]:
+    """Return the rows of all frameworks, those after the first ones rare; each begins with flags, its test's name."""
     return [
-        pytest.param(name, *row, marks=marks_of(name), id="-".join([name, *map(str, row[0].values())]))
+        pytest.param(
+            name,
+            *row,
+            marks=[*marks_of(name), *([pytest.mark.rare] if number >= often else [])],
+            id="-".join([name, *map(str, row[0].values())]),
+        )
         for name, idiom in IDIOMS.items()
-        for row in rows(idiom)
+        for number, row in enumerate(rows(idiom))
     ]
 
 
-@pytest.mark.parametrize(("framework", "given", "compute", "weights"), cases(lambda idiom: idiom.precisions))
+@pytest.mark.parametrize(
+    ("framework", "given", "compute", "weights"), cases(lambda idiom: idiom.precisions, often=1)
+)
 def test_a_run_in_another_precision_computes_in_it(
     framework: str, given: dict[str, Any], compute: str, weights: str, tmp_path: Path
 ) -> None:
@@ -231,7 +250,7 @@ def test_what_cannot_be_done_here_is_unsupported_before_any_step(
     assert "Traceback" not in ran.stderr
 
 
-@every_framework
+@asked_of_every_framework(rarely=COMPILES_LONG)
 def test_a_loss_that_becomes_nan_is_said_and_the_run_is_kept(
     framework: str, idiom: Idiom, tmp_path: Path
 ) -> None:
@@ -246,7 +265,7 @@ def test_a_loss_that_becomes_nan_is_said_and_the_run_is_kept(
     assert any(step["loss"] is None and step["loss_finite"] is False for step in ran.steps)
 
 
-@every_framework
+@asked_of_every_framework(rarely=STARTS_LONG)
 def test_a_run_that_gets_less_memory_than_it_needs_is_oom(
     framework: str, idiom: Idiom, tmp_path: Path
 ) -> None:
@@ -267,7 +286,9 @@ def test_real_images_are_trained_on_and_their_decoder_is_named(real: Ran, idiom:
     assert real.parameters["decoder"]
     assert real.parameters["epoch_images"] == IMAGES
     assert real.parameters["loader_workers"] == idiom.workers[0]
-    assert [event["step"][0] for event in real.events[1:-1]] == [i * 4 // IMAGES for i in range(9)]
+    assert [event["step"][0] for event in real.events[1:-1]] == [
+        i * 4 // IMAGES for i in range(9 + DRAIN_STEPS)
+    ]
     assert all(step["loss"] is not None for step in real.steps)
     assert any(step["data_wait_s"] > 0 for step in real.steps)
 
@@ -313,7 +334,7 @@ def test_two_ranks_hold_the_same_parameters_after_the_window(ranks: list[Ran], i
     assert first.parameters["threads"] == 2
     # Their images differ, so that equal parameters are proof of an exchange.
     assert first.last["ranks_agree"] is True
-    assert first.last["suspect"] == []
+    assert first.doubts == []
     assert first.last["rank_samples"] == [12, 12]
     assert first.last["samples"] == 24
     assert len(first.last["peak_memory_bytes"]) == 2
@@ -351,7 +372,7 @@ def test_the_loss_of_two_ranks_is_the_mean_of_their_parts_of_the_images(
 
 
 @every_framework
-@pytest.mark.parametrize("victim", [0, 1])
+@pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.rare), 1])
 def test_a_rank_that_is_killed_ends_the_other_one_which_says_that_it_lost_it(
     framework: str, idiom: Idiom, victim: int, tmp_path: Path
 ) -> None:
@@ -390,7 +411,7 @@ def endless(framework: str, idiom: Idiom, tmp_path: Path) -> Iterator[Process]:
         end_group(process)
 
 
-@every_framework
+@asked_of_every_framework(rarely=COMPILES_LONG)
 def test_sigterm_ends_it_with_a_line_and_takes_its_loaders_along(endless: Process, tmp_path: Path) -> None:
     endless.send_signal(signal.SIGTERM)
     # The pipes close only when the loader processes, which inherited them, are gone too.
@@ -403,6 +424,7 @@ def test_sigterm_ends_it_with_a_line_and_takes_its_loaders_along(endless: Proces
     assert [event["step"] for event in read_events(tmp_path / "events.jsonl")] == ["PARAMETER"]
 
 
+@pytest.mark.rare
 @every_framework
 def test_no_loader_outlives_a_run_that_is_killed(endless: Process) -> None:
     endless.kill()

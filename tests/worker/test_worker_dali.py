@@ -9,7 +9,7 @@ import pytest
 from worker_process import beside, train
 
 from frameworks import needs_extra
-from trainmark.dataset import Form, ImageFolderSpec, convert, make_image_folder
+from trainmark.dataset.images import Form, ImageFolderSpec, convert, make_image_folder
 
 pytestmark = [pytest.mark.training, needs_extra("pytorch", "dali"), pytest.mark.xdist_group("worker-pytorch")]
 

@@ -33,6 +33,7 @@ def test_one_all_reduce_trains_as_ddp_does(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.rare
 def test_one_all_reduce_updates_the_weights_as_ddp_does(tmp_path: Path) -> None:
     inputs = tmp_path / "inputs.npz"
     write_inputs("mobilenet_v1", inputs)
@@ -50,6 +51,7 @@ def test_one_all_reduce_updates_the_weights_as_ddp_does(tmp_path: Path) -> None:
                 assert found[kind][name] == pytest.approx(sketch, rel=1e-4, abs=1e-6), (kind, name)
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("precision", ["amp-bf16", "fp16"])
 def test_gradients_that_travel_in_16_bits_leave_the_ranks_with_the_same_parameters(
     tmp_path: Path, precision: str
@@ -67,6 +69,7 @@ def test_gradients_that_travel_in_16_bits_leave_the_ranks_with_the_same_paramete
     )
 
 
+@pytest.mark.rare
 def test_a_step_whose_gradients_overflow_is_skipped_by_all_ranks(tmp_path: Path) -> None:
     # So large that the scaled gradients are infinite in FP16: by the mean of the ranks, so is each one's.
     ran = train_together(tmp_path, gradients="flat-16", precision="fp16", loss_scale="1e30", steps=3)[0]
@@ -92,6 +95,7 @@ def test_a_rank_on_its_own_exchanges_nothing(tmp_path: Path) -> None:
     assert ran.parameters["gradient_exchange"] is None
 
 
+@pytest.mark.rare
 def test_a_rank_that_is_killed_is_missed_by_the_all_reduce(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     first, second = start_ranks({"steps": 100_000, "gradients": "flat"}, events)

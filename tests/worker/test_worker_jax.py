@@ -75,6 +75,29 @@ print(json.dumps([*shown, _gpus_shown()]))
     assert said == [1, 2, 0, len(driver)]
 
 
+def test_only_products_of_32_bits_are_told_how_exact_to_be() -> None:
+    said = beside(
+        "jax",
+        """
+import jax
+from trainmark_worker.jax.precision import choose_precision
+said = {}
+for name, platform in (("fp32", "cpu"), ("tf32", "gpu"), ("amp-bf16", "cpu"), ("amp-fp16", "cpu"), ("bf16", "cpu")):
+    choose_precision(name, platform)
+    said[name] = jax.config.jax_default_matmul_precision
+print(json.dumps(said))
+""",
+    )
+
+    assert said == {
+        "fp32": "highest",
+        "tf32": "tensorfloat32",
+        "amp-bf16": None,
+        "amp-fp16": None,
+        "bf16": None,
+    }
+
+
 def test_a_step_that_computes_in_another_type_than_asked_is_invalid() -> None:
     said = beside(
         "jax",

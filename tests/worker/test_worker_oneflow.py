@@ -23,6 +23,8 @@ from trainmark.workload import find_gap, load_workloads
 
 STAND_IN = Path(__file__).with_name("oneflow_stand_in.py")
 
+OTHERS = sorted(ARCHITECTURES.keys() - {"mobilenet_v1"})
+
 in_pytorch = pytest.mark.xdist_group("worker-pytorch")
 
 
@@ -68,7 +70,7 @@ def train(
 
 @needs_pytorch
 @pytest.mark.training
-@pytest.mark.parametrize("model", ["resnet50_v1.5", "mobilenet_v1"])
+@pytest.mark.parametrize("model", [pytest.param("resnet50_v1.5", marks=pytest.mark.rare), "mobilenet_v1"])
 def test_a_run_says_what_it_was_made_of_and_its_loss_falls(
     tmp_path: Path, stand_in: Path, model: str
 ) -> None:
@@ -98,7 +100,9 @@ def test_a_run_says_what_it_was_made_of_and_its_loss_falls(
 
 @needs_pytorch
 @pytest.mark.training
-@pytest.mark.parametrize("model", sorted(ARCHITECTURES))
+@pytest.mark.parametrize(
+    "model", ["mobilenet_v1", *(pytest.param(name, marks=pytest.mark.rare) for name in OTHERS)]
+)
 def test_its_steps_are_those_of_the_description_and_of_the_pytorch_worker(
     tmp_path: Path, stand_in: Path, model: str
 ) -> None:
@@ -144,7 +148,7 @@ def test_real_images_are_the_same_for_any_number_of_loader_processes_and_a_broke
         ({"precision": "amp-bf16"}, "OneFlow has no mixed precision on a CPU"),
         ({"precision": "tf32"}, "a CPU has no TF32"),
         ({"precision": "fp16"}, "it has fp32, tf32, amp-fp16, amp-bf16"),
-        ({"layout": "nhwc"}, "it has nchw"),
+        ({"layout": "nhwc"}, "has the layout nchw only"),
         ({"compiler": "xla"}, "it has none, graph"),
         ({"device": "cuda"}, "OneFlow sees no CUDA device here"),
         ({"collective": "horovod"}, "it has native"),

@@ -97,10 +97,9 @@ print(json.dumps({{name: refused(lambda: opened(*flags(axes))) for name, axes in
 def test_amp_on_a_cpu_computes_in_fp32_and_does_not_pass_as_amp() -> None:
     fp32, *forced = in_paddle("""
 import warnings
-from trainmark_worker.paddle.precision import PRECISIONS
 warnings.simplefilter("ignore")
 from trainmark_worker.paddle import training as machine
-machine.choose_precision = lambda name, device: PRECISIONS[name]
+machine.refuse_gaps = lambda settings, place, device: None
 told = []
 for flags in ([], ["--precision=amp-bf16"], ["--precision=amp-fp16"],
               ["--precision=amp-bf16", "--compiler=to_static"]):
@@ -138,7 +137,24 @@ print(json.dumps(apart))
     assert max(apart) < 1e-5
 
 
-@pytest.mark.parametrize("compiler", ["none", "to_static"])
+def test_only_on_a_cpu_are_compiled_programs_run_one_operator_at_a_time() -> None:
+    told = beside(
+        "paddle",
+        """
+import paddle
+from trainmark_worker.paddle.device import limit_threads
+told = []
+for device in ("cuda", "cpu"):
+    limit_threads(1, device)
+    told.append(list(paddle.get_flags("FLAGS_enable_pir_in_executor_trace_run").values()))
+print(json.dumps(told))
+""",
+    )
+
+    assert told == [[False], [True]]
+
+
+@pytest.mark.parametrize("compiler", [pytest.param("none", marks=pytest.mark.rare), "to_static"])
 def test_the_threads_asked_for_are_those_that_compute(compiler: str) -> None:
     """By the processor time of each thread: a compiled program would else run on a pool of its own."""
     counted, shares = in_paddle(f"""
@@ -149,7 +165,7 @@ def ticks():
 
 counted, shares = [], []
 for threads in (1, 2):
-    training = opened("--image-size=96", "--batch-per-device=8", "--steps=30",
+    training = opened("--image-size=64", "--batch-per-device=8", "--steps=30",
                       f"--threads={{threads}}", "--compiler={compiler}")
     training.step(0)
     before = ticks()

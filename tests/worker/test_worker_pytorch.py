@@ -132,10 +132,11 @@ print(json.dumps([training.loss(logits, labels).item(), expected.item()]))
     assert loss == pytest.approx(expected, rel=1e-5)
 
 
+@pytest.mark.rare
 def test_another_shape_is_a_compilation_that_is_counted() -> None:
     counts = in_pytorch("""
 from trainmark_worker.pytorch.compilers import compilations, compile_model
-model = compile_model(torch.nn.Linear(4, 4), "torch.compile", False)
+model = compile_model(torch.nn.Linear(4, 4), "torch.compile", {})
 counts = [compilations("torch.compile")]
 for batch in (2, 2, 3):
     model(torch.ones(batch, 4)).sum().backward()
@@ -190,6 +191,7 @@ except RunError as error:
 # Launchers, and how a run can end.
 
 
+@pytest.mark.rare
 def test_torchrun_starts_it(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     torchrun = [

@@ -11,6 +11,7 @@ from frameworks import needs_framework
 pytestmark = [pytest.mark.training, needs_framework(TENSORFLOW), pytest.mark.xdist_group("worker-tensorflow")]
 
 
+@pytest.mark.rare
 def test_a_step_that_is_traced_again_in_the_window_is_counted() -> None:
     counts = in_tensorflow("""
 told = []

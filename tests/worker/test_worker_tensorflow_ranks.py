@@ -11,8 +11,8 @@ from tensorflow_process import TENSORFLOW, in_tensorflow, in_tensorflow_together
 from worker_process import make_images, train, train_together
 
 from frameworks import needs_framework
-from trainmark.dataset import Form, convert
 from trainmark.dataset.example import decode_example, encode_example
+from trainmark.dataset.images import Form, convert
 from trainmark.dataset.tfrecord import frame, read_records
 
 pytestmark = [pytest.mark.training, needs_framework(TENSORFLOW), pytest.mark.xdist_group("worker-tensorflow")]
@@ -31,20 +31,17 @@ def data(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    ("model", "loader", "source"),
-    [("resnet50_v1.5", "native", "shards2"), ("mobilenet_v1", "native-folder", "images/list.txt")],
-)
-def test_real_images_are_trained_on(tmp_path: Path, data: Path, model: str, loader: str, source: str) -> None:
-    ran = train(tmp_path, TENSORFLOW, model=model, loader=loader, data=data / source, steps=5, **COMPILED)
+def test_tfrecord_is_trained_on(tmp_path: Path, data: Path) -> None:
+    ran = train(tmp_path, TENSORFLOW, data=data / "shards2", steps=5, **COMPILED)
 
     assert ran.code == 0, ran.stderr
     assert ran.parameters["decoder"] == "tf.io.decode_and_crop_jpeg"
     assert ran.parameters["epoch_images"] == IMAGES
     assert any(step["data_wait_s"] > 0 for step in ran.steps)
-    assert ran.last["suspect"] == []
+    assert ran.doubts == []
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize(
     ("model", "source", "flags"),
     [
@@ -63,11 +60,12 @@ def test_two_ranks_hold_the_same_parameters_after_the_window(
     assert first.parameters["world_size"] == first.parameters["actual"]["world_size"] == 2
     assert first.parameters["backend"] == "ring"
     assert first.last["ranks_agree"] is True
-    assert first.last["suspect"] == []
+    assert first.doubts == []
     assert first.last["rank_samples"] == [6, 6]
     assert second.stdout == ""
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize(("compiler", "sums"), [("graph", 4), ("xla", 1)])
 def test_a_graph_sums_the_gradients_in_packs_as_they_come_and_xla_at_its_end(
     compiler: str, sums: int

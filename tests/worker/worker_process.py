@@ -18,7 +18,7 @@ import numpy as np
 from PIL import Image
 
 from frameworks import framework_python
-from preloading import Copy, preloaded
+from preloading import Copy, compiled_before, preloaded
 from trainmark.placement import free_ports
 
 WORKER = Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"
@@ -78,6 +78,11 @@ class Ran:
         assert self.events[-1]["step"] == []
         return dict(self.events[-1]["data"])
 
+    @property
+    def doubts(self) -> list[str]:
+        """The doubts of its work; in a window of a few steps a loader may be late by a batch."""
+        return [entry["code"] for entry in self.last["suspect"] if not entry["code"].startswith("queue-")]
+
 
 def read_events(path: Path) -> list[dict[str, Any]]:
     """Read lines ``DLLL {json}``; NaN and Infinity are no JSON."""
@@ -133,9 +138,10 @@ def start_rank(
 def start_ranks(
     flags: Mapping[str, Any], events: Path, framework: str = "pytorch", anew: bool = False
 ) -> list[Process]:
-    """Start two ranks by the bare variables of a launcher."""
+    """Start two ranks by the bare variables of a launcher; what is compiled for them is kept for others."""
     port = free_ports(8)
-    return [start_rank(flags, events, rank_variables(rank, 2, port), framework, anew) for rank in range(2)]
+    places = [{**compiled_before(), **rank_variables(rank, 2, port)} for rank in range(2)]
+    return [start_rank(flags, events, place, framework, anew) for place in places]
 
 
 def end_group(process: Process) -> None:

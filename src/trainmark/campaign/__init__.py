@@ -3,8 +3,9 @@
 The names are loaded when they are first asked for, so that a plan is printed without the libraries of a run.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
     from trainmark.campaign.campaign import Audience, Ending, Order, run_campaign
@@ -30,18 +31,4 @@ __all__ = [
     "stored_results",
 ]
 
-_HOMES = {
-    "certifying": ("certify_environments",),
-    "persist": ("DATABASE", "RESULTS", "full_disk_is_told"),
-    "resume": ("collect_results", "stored_results"),
-    "campaign": ("Audience", "Ending", "Order", "run_campaign"),
-    "schedule": ("Progress",),
-    "planning": ("CannotStart", "plan_campaign"),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{module}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(__name__)

@@ -119,7 +119,7 @@ def run_campaign(order: Order, audience: Audience) -> Ending:
     that does not exist, or the directory cannot be used, and ``TrainmarkError`` when the disk is full.
     """
     workloads = load_programs(order.suite)
-    site = Site(order.suite, workloads, order.hosts, order.home)
+    site = Site(order.suite, workloads, order.hosts, order.home, str(order.out.resolve()))
     for case in order.cases:
         site.workload(case)
         site.expected_interpreter(case)
@@ -369,7 +369,7 @@ class _Campaign:
     def _find(
         self, asked: Case, case: Case, protocol: Protocol, setting: Setting, repeat: int, folder: Path
     ) -> tuple[Plan, Manifest] | CannotStart:
-        manifest = self._site.manifest(case, setting.manifest)
+        manifest = setting.manifest
         require_same_environment(self._directory, asked, manifest)
         # A case with more ranks than a machine can hold is not started, and needs none.
         ranks = min(case.world_size, max(self._site.machine.cores, self._site.machine.gpus))
@@ -379,7 +379,7 @@ class _Campaign:
             return plan
         # Data is made only for a run that can use it.
         missing = None if plan.cannot_run else self._site.make_data(case, self._audience.preparing)
-        return missing or (plan, manifest)
+        return missing or (plan, setting.manifest)
 
 
 def _require_space(folder: Path, outcome: Outcome) -> None:

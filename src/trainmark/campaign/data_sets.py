@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trainmark.dataset import Form, Kind, kind_of
+from trainmark.dataset import Kind, kind_of
 from trainmark.errors import InputError
 from trainmark.tasks import find_task
 from trainmark.words.case import task_of_model
@@ -22,20 +22,20 @@ class DataSets:
         self._folder = home / "datasets"
         self._cores = cores
 
-    def location(self, name: str, form: Form) -> Path:
+    def location(self, name: str, form: str) -> Path:
         """Return where the data set lies, or will lie, in a form."""
         dataset = self._suite[name]
         if form in _forms(dataset):
             return Path(_forms(dataset)[form])
-        if form is self._kind(name).first:
+        if form == self._kind(name).first:
             return Path(dataset.path) if dataset.path else self._folder / _folder_name(name, dataset)
         return self._folder / f"{_folder_name(name, dataset)}.{form}"
 
-    def given(self, name: str, form: Form) -> Path:
+    def given(self, name: str, form: str) -> Path:
         """Return the folder that a program is told for its training data."""
         return self._kind(name).told(self.location(name, form), form, self._suite[name].make is not None)
 
-    def prepare(self, name: str, form: Form, preparing: Preparing) -> None:
+    def prepare(self, name: str, form: str, preparing: Preparing) -> None:
         """See that the data set is there in the form: make what may be made, and convert what is missing.
 
         Raises ``TrainmarkError`` with the reason why it cannot be had.
@@ -49,7 +49,7 @@ class DataSets:
                 f"is not there as {form}, and nothing converts to it: give 'formats: {{{form}: FOLDER}}'"
             )
         source = self._prepare_first(name, kind, preparing)
-        if form is kind.first:
+        if form == kind.first:
             return
         self._folder.mkdir(parents=True, exist_ok=True)
         what = f"converting data set '{name}' to {form}"
@@ -78,8 +78,8 @@ class DataSets:
         return kind_of(task.data_kind)
 
 
-def _forms(dataset: Dataset) -> dict[Form, str]:
-    return {Form(form): folder for form, folder in dataset.formats.items()}
+def _forms(dataset: Dataset) -> Mapping[str, str]:
+    return dataset.formats
 
 
 def _folder_name(name: str, dataset: Dataset) -> str:

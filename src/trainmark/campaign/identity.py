@@ -83,13 +83,7 @@ class Identifier:
             if not name.startswith(_OF_THE_CALL) and f"node {number} variable {name}" not in commands
         }
         held.append(Entries(name=PartName.VARIABLES, word="of the caller", entries=variables))
-        leaves = [path for before in plan.preparations for task in before.tasks for path in task.leaves]
-        if leaves:
-            made = {
-                f"{path.relative_to(spec.prepared)}/{name}": digest
-                for path in dict.fromkeys(leaves)
-                for name, digest in self._trees.digests(path).items()
-            }
+        if made := dict(self._made(plan)):
             held.append(Entries(name=PartName.PREPARED, word=f"files in {spec.prepared}", entries=made))
         if spec.case.data != SYNTHETIC:
             held.append(
@@ -98,6 +92,15 @@ class Identifier:
                 )
             )
         return tuple(held)
+
+    def _made(self, plan: Plan) -> Iterator[tuple[str, str]]:
+        """Yield the files that prepare steps made, of the hosts whose disk is this machine's; others are not read."""
+        for before in plan.preparations:
+            where = f"node {before.node} " if before.node else ""
+            for leaf in dict.fromkeys(path for task in before.tasks for path in task.leaves):
+                held = self._trees.digests(leaf) if leaf.exists() else {}
+                for name, digest in held.items():
+                    yield f"{where}{leaf.relative_to(before.folder)}/{name}", digest
 
     def _source(self, case: Case, workload: Workload) -> Entries:
         match workload.card.source:

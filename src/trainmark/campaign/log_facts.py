@@ -5,11 +5,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import islice
 from pathlib import Path
 
-from trainmark.insight.models import model_word
 from trainmark.insight.recipe import recipe_from
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.parameters import HEAD_LINES, read_parameters
-from trainmark.tasks import TASKS
+from trainmark.tasks import TASKS, model_word
 from trainmark.words.case import BEST, MAX_BATCH, Case, Precision
 from trainmark.words.measurement import About, Suspicion
 from trainmark.workload import Card
@@ -80,11 +79,11 @@ def _recipe(log: Path, case: Case) -> Iterator[tuple[str, object, object]]:
     with log.open(encoding="utf-8", errors="replace") as file:
         recipe = recipe_from(read_parameters(islice(file, HEAD_LINES)))
     for axis, reading in recipe.readings.items():
-        if axis.value in case.axes and axis.value not in _ELSEWHERE:
-            yield axis.value, reading.value, case.value(axis.value)
+        if axis in case.axes and axis not in _ELSEWHERE:
+            yield axis, reading.value, case.value(axis)
 
 
-_ELSEWHERE = ("data", "loader", "compiler", "device", "framework", "options")
+_ELSEWHERE = ("workload", "task", "model", "data", "loader", "compiler", "device", "framework", "options")
 """Axes that programs word in their own way."""
 
 

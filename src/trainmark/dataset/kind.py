@@ -4,17 +4,16 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from trainmark.dataset.form import Form
 from trainmark.dataset.processes import Progress
 
 
 class Kind(Protocol):
     """A folder of this room has one as ``KIND`` in its ``kind.py``. What cannot be had raises ``TrainmarkError``."""
 
-    first: Form
+    first: str
     """The form by which a suite's ``path`` names a data set, and from which others are converted."""
 
-    def told(self, location: Path, form: Form, made: bool) -> Path:
+    def told(self, location: Path, form: str, made: bool) -> Path:
         """Return the folder that a program is told for its training data."""
 
     def make(
@@ -22,11 +21,11 @@ class Kind(Protocol):
     ) -> None:
         """Make a data set in its first form by the values under ``key`` of a suite, unless it is there."""
 
-    def look_at(self, location: Path, form: Form) -> None:
+    def look_at(self, location: Path, form: str) -> None:
         """See that a data set that somebody gave lies there in this form."""
 
-    def is_convertible(self, form: Form) -> bool:
+    def is_convertible(self, form: str) -> bool:
         """Tell whether anything converts to this form."""
 
-    def convert(self, source: Path, location: Path, form: Form, jobs: int, progress: Progress) -> None:
+    def convert(self, source: Path, location: Path, form: str, jobs: int, progress: Progress) -> None:
         """Convert from the first form."""

@@ -4,14 +4,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
-from trainmark.dataset.form import Form
-
 
 class Depth(StrEnum):
     """How far a file is read to tell whether it is whole."""
 
     STRUCTURE = "structure"
-    """What can be told without decoding: of a JPEG its markers up to its pixels and its end marker."""
+    """What can be told without decoding: that a file's or a record's own marks are where they should be."""
     DECODE = "decode"
     """The structure, and then all that a decoder makes of it: finds what a decoder refuses."""
 
@@ -53,11 +51,11 @@ class Problem:
 class VerifyReport:
     """What was looked at (files, their bytes, the lists), what could not be, and what was found.
 
-    ``records`` are those that could be read; of an image folder, the files. ``made``: by trainmark.
+    ``records`` are those that could be read; where each sample is a file, the files. ``made``: by trainmark.
     """
 
     directory: Path
-    form: Form
+    form: str
     made: bool
     depth: Depth
     files: int

@@ -3,8 +3,9 @@
 The names are loaded when they are first asked for: a run needs nothing of what makes environments.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
     from trainmark.environment.checking import CheckReport, check
@@ -72,74 +73,4 @@ __all__ = [
     "state_of",
 ]
 
-_HOMES = {
-    "trainmark.environment.checking": (
-        "CheckReport",
-        "check",
-    ),
-    "trainmark.environment.creation": (
-        "Created",
-        "Request",
-        "create",
-        "remove",
-    ),
-    "trainmark.environment.describing": (
-        "describe",
-        "installed",
-    ),
-    "trainmark.environment.entry": (
-        "Entry",
-        "Extra",
-        "Placeholder",
-        "Variant",
-        "entries",
-        "find_entry",
-    ),
-    "trainmark.environment.inspecting": (
-        "Finding",
-        "Inspection",
-        "examine",
-        "inspect",
-    ),
-    "trainmark.environment.manifest": (
-        "differences",
-        "fingerprint",
-        "pooling_differences",
-    ),
-    "trainmark.environment.listing": (
-        "Row",
-        "overview",
-    ),
-    "trainmark.environment.places": (
-        "default_home",
-        "folder_of",
-        "log_of",
-    ),
-    "trainmark.environment.relock": ("make_lock",),
-    "trainmark.environment.resolving": (
-        "Environment",
-        "Kind",
-        "SYSTEM",
-        "State",
-        "UnusableEnvironment",
-        "resolve",
-        "run_environ",
-        "state_of",
-    ),
-    "trainmark.environment.stamp": (
-        "Stamp",
-        "read_stamp",
-    ),
-    "trainmark.words.manifest": (
-        "FrameworkVersions",
-        "Manifest",
-        "Node",
-    ),
-}
-
-
-def __getattr__(name: str) -> Any:
-    for module, names in _HOMES.items():
-        if name in names:
-            return getattr(import_module(module), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(__name__)

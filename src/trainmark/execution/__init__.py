@@ -9,7 +9,8 @@ from trainmark.execution.directory import (
     write_record,
 )
 from trainmark.execution.prepare import NotReady, Preparer, with_expected
-from trainmark.execution.runner import LOG, TELEMETRY, Pulse, carry_out, name_on
+from trainmark.execution.runner import LOG, TELEMETRY, carry_out, name_on
+from trainmark.node import Pulse
 
 __all__ = [
     "LOG",

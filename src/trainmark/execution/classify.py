@@ -111,12 +111,6 @@ def rank_outcomes(
     )
 
 
-def last_step(tail: bytes) -> int | None:
-    """Return the last step that a built-in worker's heartbeat named in the end of its log."""
-    steps = re.findall(rb"\bstep (\d+)/\d+", tail)
-    return int(steps[-1]) if steps else None
-
-
 def signal_name(code: int | None) -> str | None:
     """Return the name of the signal that an exit code stands for; None for none."""
     return _signal_name(-code) if code is not None and code < 0 else None

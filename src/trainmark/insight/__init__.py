@@ -3,8 +3,9 @@
 Names are loaded when they are first used: the command line imports this room on its way to one verb.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
@@ -15,24 +16,6 @@ if TYPE_CHECKING:
     from trainmark.insight.recipe import Reading, Recipe, recipe_from, recipe_of
     from trainmark.insight.render import render_text, to_document
 
-_HOMES = {
-    "Difference": "explanation",
-    "Effect": "evidence",
-    "Explanation": "explanation",
-    "Reading": "recipe",
-    "Recipe": "recipe",
-    "Run": "explanation",
-    "choose_reference": "choose",
-    "explain": "explanation",
-    "find": "findings",
-    "judged": "findings",
-    "load_effects": "evidence",
-    "recipe_from": "recipe",
-    "recipe_of": "recipe",
-    "render_text": "render",
-    "run_from_log": "from_log",
-    "to_document": "render",
-}
 
 __all__ = [
     "Difference",
@@ -53,9 +36,4 @@ __all__ = [
     "to_document",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy(__name__)

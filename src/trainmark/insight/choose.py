@@ -3,13 +3,14 @@
 from collections.abc import Iterable
 
 from trainmark.errors import InputError
-from trainmark.insight.explanation import Run, same_model, same_unit
+from trainmark.insight.explanation import Run, same_model
 from trainmark.insight.recipe import recipe_of
 from trainmark.reference import Reference, Statistic
-from trainmark.words.recipe import Place
+from trainmark.tasks import same_unit
+from trainmark.words.recipe import Condition
 
-_MUST_AGREE = (Place.FRAMEWORK, Place.PRECISION, Place.DEVICES, Place.DEVICE)
-_MAY_BE_UNSAID = (Place.DEVICE_MEMORY_GB, Place.BATCH_PER_DEVICE, Place.NODES)
+_MUST_AGREE = (Condition.FRAMEWORK, Condition.PRECISION, Condition.DEVICES, Condition.DEVICE)
+_MAY_BE_UNSAID = (Condition.DEVICE_MEMORY_GB, Condition.BATCH_PER_DEVICE, Condition.NODES)
 
 
 def choose_reference(run: Run, references: Iterable[Reference]) -> Reference:
@@ -18,8 +19,8 @@ def choose_reference(run: Run, references: Iterable[Reference]) -> Reference:
     Memory, batch and nodes must agree where both sides say them. Raises ``InputError`` when no figure
     is of that case, or the run does not say what its case is.
     """
-    model = run.recipe.value(Place.MODEL)
-    unsaid = [axis.value for axis in _MUST_AGREE if run.recipe.value(axis) is None]
+    model = run.recipe.value(Condition.MODEL)
+    unsaid = [axis for axis in _MUST_AGREE if run.recipe.value(axis) is None]
     if model is None or unsaid:
         missing = ", ".join([*(["model"] if model is None else []), *unsaid])
         raise InputError(f"{run.name} does not say its {missing}: give --device, or a figure by --reference")

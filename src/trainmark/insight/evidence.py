@@ -5,19 +5,15 @@ from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cache
 from importlib.resources import files
-from typing import Annotated
 
 import yaml
-from pydantic import BeforeValidator, ConfigDict, Field, PositiveFloat, model_validator
+from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
 from trainmark.insight.recipe import Recipe
 from trainmark.reference import find_peak, find_reference
+from trainmark.tasks import KnownAxis
 from trainmark.words.frozen import Frozen
-from trainmark.words.recipe import AnyAxis, Axis, AxisValue, Place
-
-
-def _axis(name: str) -> AnyAxis:
-    return Place(name) if name in set(Place) else Axis(name)
+from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 
 class Strength(StrEnum):
@@ -111,7 +107,7 @@ class Effect(_Entry):
     """One piece of evidence: going from one value of an axis to another changed throughput by a factor."""
 
     id: str
-    axis: Annotated[AnyAxis, BeforeValidator(_axis)]
+    axis: KnownAxis
     from_value: AxisValue | None = Field(default=None, alias="from")
     to_value: AxisValue | None = Field(default=None, alias="to")
     strength: Strength
@@ -184,7 +180,7 @@ def load_effects() -> tuple[Effect, ...]:
 
 
 def matches(
-    effects: Iterable[Effect], axis: AnyAxis, run: Recipe, reference: Recipe, device: str | None
+    effects: Iterable[Effect], axis: AxisName, run: Recipe, reference: Recipe, device: str | None
 ) -> tuple[Match, ...]:
     """Return the evidence for going from the run's value of ``axis`` to the reference's, the nearest first.
 
@@ -219,9 +215,9 @@ def _match(
     return Match(effect, nearness, low, high, apart)
 
 
-def _family(axis: AnyAxis, value: AxisValue | None) -> AxisValue | None:
+def _family(axis: AxisName, value: AxisValue | None) -> AxisValue | None:
     # Sources name DALI without saying which of its two back-ends.
-    if axis is Axis.LOADER and isinstance(value, str) and value.startswith("dali"):
+    if axis == RecipeAxis.LOADER and isinstance(value, str) and value.startswith("dali"):
         return "dali"
     return value
 
@@ -230,12 +226,12 @@ def _nearness(effect: Effect, run: Recipe, device: str | None) -> tuple[Nearness
     seen = effect.conditions
     peak = find_peak(device) if device else None
     pairs: dict[str, tuple[str | None, object]] = {
-        "framework": (seen.framework, run.value(Place.FRAMEWORK)),
-        "model": (seen.model, _model_family(run.value(Place.MODEL))),
-        "precision": (seen.precision, run.value(Place.PRECISION)),
+        "framework": (seen.framework, run.value(Condition.FRAMEWORK)),
+        "model": (seen.model, _model_family(run.value(Condition.MODEL))),
+        "precision": (seen.precision, run.value(Condition.PRECISION)),
         "architecture": (seen.architecture, peak.architecture if peak else None),
     }
-    if effect.axis is Place.PRECISION:
+    if effect.axis == Condition.PRECISION:
         del pairs["precision"]
     other = [f"{name} {there}" for name, (there, here) in pairs.items() if there and here and there != here]
     if other:
@@ -243,7 +239,7 @@ def _nearness(effect: Effect, run: Recipe, device: str | None) -> tuple[Nearness
     open_ = [f"{name} not stated" for name, (there, here) in pairs.items() if not there or not here]
     if open_:
         return Nearness.UNKNOWN, tuple(open_)
-    if seen.devices in (None, run.value(Place.DEVICES)):
+    if seen.devices in (None, run.value(Condition.DEVICES)):
         return Nearness.SAME, ()
     return Nearness.NEAR, (f"{seen.devices} device{'s' if seen.devices != 1 else ''}",)
 

@@ -15,13 +15,13 @@ from trainmark.insight.evidence import Effect, Match, Nearness, Strength, matche
 from trainmark.insight.programs import Change, change_of
 from trainmark.insight.recipe import Reading, Recipe, recipe_of
 from trainmark.reference import Reference
-from trainmark.tasks import TASKS
-from trainmark.words.recipe import ALL_AXES, AnyAxis, Axis, AxisValue, Place
+from trainmark.tasks import all_axes, same_unit
+from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 NO_GAP = 0.01
 """Two numbers that differ by less than this share are not told apart: nothing is to be explained."""
 
-LOADING = (Axis.LOADER, Axis.WORKERS, Axis.PREFETCH)
+LOADING = (RecipeAxis.LOADER, RecipeAxis.WORKERS, RecipeAxis.PREFETCH)
 """The axes that act on throughput by making the device wait for data."""
 
 
@@ -61,7 +61,7 @@ class Difference:
     reference's value; ``share`` is what that makes of the gap (0.5 is half), where both can be said.
     """
 
-    axis: AnyAxis
+    axis: AxisName
     here: Reading
     there: Reading
     basis: Basis
@@ -77,7 +77,7 @@ class Nearer:
     """A published figure of the same case whose recipe contradicts the run's on fewer axes."""
 
     reference: Reference
-    differences: tuple[AnyAxis, ...]
+    differences: tuple[AxisName, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +95,10 @@ class Explanation:
     differences: tuple[Difference, ...]
     accounted: tuple[float, float] | None
     open: tuple[float, float] | None
-    same: tuple[AnyAxis, ...]
-    only_here: tuple[AnyAxis, ...]
-    only_there: tuple[AnyAxis, ...]
-    neither: tuple[AnyAxis, ...]
+    same: tuple[AxisName, ...]
+    only_here: tuple[AxisName, ...]
+    only_there: tuple[AxisName, ...]
+    neither: tuple[AxisName, ...]
     nearer: tuple[Nearer, ...]
     assumed_device: str | None
 
@@ -116,9 +116,9 @@ def explain(
     ratio = None
     if run.throughput is not None and reference.value is not None:
         ratio = reference.value / run.throughput
-    named = run.recipe.value(Place.DEVICE) or there.value(Place.DEVICE)
+    named = run.recipe.value(Condition.DEVICE) or there.value(Condition.DEVICE)
     device = str(named) if named else None
-    both = [axis for axis in ALL_AXES if axis in run.recipe.readings and axis in there.readings]
+    both = [axis for axis in all_axes() if axis in run.recipe.readings and axis in there.readings]
     differing = [axis for axis in both if not _equal(axis, run.recipe, there)]
     found = (_difference(axis, run, there, ratio, device, effects) for axis in differing)
     differences = sorted(found, key=_weight)
@@ -131,25 +131,20 @@ def explain(
         accounted=accounted if ratio is not None else None,
         open=(ratio / accounted[1], ratio / accounted[0]) if ratio is not None else None,
         same=tuple(axis for axis in both if axis not in differing),
-        only_here=tuple(a for a in ALL_AXES if a in run.recipe.readings and a not in there.readings),
-        only_there=tuple(a for a in ALL_AXES if a not in run.recipe.readings and a in there.readings),
-        neither=tuple(a for a in ALL_AXES if a not in run.recipe.readings and a not in there.readings),
+        only_here=tuple(a for a in all_axes() if a in run.recipe.readings and a not in there.readings),
+        only_there=tuple(a for a in all_axes() if a not in run.recipe.readings and a in there.readings),
+        neither=tuple(a for a in all_axes() if a not in run.recipe.readings and a not in there.readings),
         nearer=_nearer(run, reference, len(differing), others),
-        assumed_device=None if run.recipe.value(Place.DEVICE) else reference.hardware.device,
+        assumed_device=None if run.recipe.value(Condition.DEVICE) else reference.hardware.device,
     )
 
 
 def _check_same_work(run: Run, reference: Reference) -> None:
     if run.unit is not None and not same_unit(run.unit, reference.unit):
         raise InputError(f"{run.name} counts {run.unit}, {reference.id} counts {reference.unit}")
-    model = run.recipe.value(Place.MODEL)
+    model = run.recipe.value(Condition.MODEL)
     if model is not None and not same_model(model, reference.model):
         raise InputError(f"{run.name} trains {model}, {reference.id} is {reference.model}")
-
-
-def same_unit(one: str, other: str) -> bool:
-    """Return whether the two count the same things: a task's samples may go by a looser word."""
-    return one == other or any({one, other} <= {task.unit, *task.loose_units} for task in TASKS.values())
 
 
 def same_model(one: AxisValue, other: AxisValue) -> bool:
@@ -158,11 +153,11 @@ def same_model(one: AxisValue, other: AxisValue) -> bool:
     return name == other_name and (not version or not other_version or version == other_version)
 
 
-def _equal(axis: AnyAxis, one: Recipe, other: Recipe) -> bool:
+def _equal(axis: AxisName, one: Recipe, other: Recipe) -> bool:
     here, there = one.value(axis), other.value(axis)
-    if axis is Place.MODEL and here is not None and there is not None:
+    if axis == Condition.MODEL and here is not None and there is not None:
         return same_model(here, there)
-    if axis is Axis.LOADER and "dali" in (here, there):
+    if axis == RecipeAxis.LOADER and "dali" in (here, there):
         return str(here).startswith("dali") and str(there).startswith("dali")
     numbers = (int, float)
     if isinstance(here, numbers) and isinstance(there, numbers):
@@ -171,7 +166,7 @@ def _equal(axis: AnyAxis, one: Recipe, other: Recipe) -> bool:
 
 
 def _difference(
-    axis: AnyAxis,
+    axis: AxisName,
     run: Run,
     there: Recipe,
     ratio: float | None,
@@ -195,7 +190,7 @@ def _difference(
 
 
 def _basis(
-    axis: AnyAxis, found: Sequence[Match], data_wait: float | None
+    axis: AxisName, found: Sequence[Match], data_wait: float | None
 ) -> tuple[Basis, tuple[float, float] | None]:
     if axis in LOADING and data_wait is not None:
         return Basis.BOUNDED, (1.0, 1 / (1 - data_wait))
@@ -231,7 +226,7 @@ def _weight(difference: Difference) -> tuple[int, float, str]:
     rank = 0 if known else list(Basis).index(difference.basis)
     ends = [end for end in (difference.low, difference.high) if end is not None]
     size = max((abs(math.log(end)) for end in ends), default=0.0)
-    return rank, -size, difference.axis.value
+    return rank, -size, difference.axis
 
 
 def _accounted(differences: Iterable[Difference]) -> tuple[float, float]:
@@ -271,7 +266,7 @@ def _case(reference: Reference) -> tuple[object, ...]:
     )
 
 
-def _contradictions(one: Recipe, other: Recipe) -> Iterator[AnyAxis]:
-    for axis in ALL_AXES:
+def _contradictions(one: Recipe, other: Recipe) -> Iterator[AxisName]:
+    for axis in all_axes():
         if axis in one.readings and axis in other.readings and not _equal(axis, one, other):
             yield axis

@@ -9,7 +9,6 @@ from pathlib import Path
 from trainmark.errors import InputError
 from trainmark.insight.explanation import Run
 from trainmark.insight.log_head import data_wait
-from trainmark.insight.models import model_word
 from trainmark.insight.recipe import Reading, recipe_from
 from trainmark.logs import Facts, ParsedLog, Severity
 from trainmark.logs.discover import EVENTS, LOG, log_of_run
@@ -18,8 +17,9 @@ from trainmark.logs.transport import clean
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import read_log
 from trainmark.reference import find_peak
+from trainmark.tasks import model_word
 from trainmark.words.manifest import Manifest
-from trainmark.words.recipe import AnyAxis, AxisValue, Place
+from trainmark.words.recipe import AxisName, AxisValue, Condition
 
 HEAD_BYTES = 4 << 20
 """How much of a log is searched for settings and for the time that it waited for data."""
@@ -78,7 +78,7 @@ def _gpu(manifest: Manifest | None) -> str | None:
     return next((name for name in names if name), None)
 
 
-def _manifested(manifest: Manifest | None) -> dict[AnyAxis, Reading]:
+def _manifested(manifest: Manifest | None) -> dict[AxisName, Reading]:
     """Return what the manifest beside a run's log says of its machine and its software: that of rank 0's node."""
     if manifest is None:
         return {}
@@ -87,16 +87,16 @@ def _manifested(manifest: Manifest | None) -> dict[AnyAxis, Reading]:
     device, memory = _device(_gpu(manifest))
     if device and memory is None:
         memory = _vendors_gb(device, accelerators.gpus[0].memory_bytes)
-    values: dict[AnyAxis, AxisValue | None] = {
-        Place.DEVICE: device,
-        Place.DEVICE_MEMORY_GB: memory,
-        Place.HOST_CPU: node.cpu.model,
-        Place.OS: node.os.name,
-        Place.DRIVER: accelerators.driver,
-        Place.FRAMEWORK_VERSION: framework.version if framework else None,
-        Place.CUDA: framework.cuda if framework else None,
-        Place.CUDNN: framework.cudnn if framework else None,
-        Place.NCCL: framework.nccl if framework else None,
+    values: dict[AxisName, AxisValue | None] = {
+        Condition.DEVICE: device,
+        Condition.DEVICE_MEMORY_GB: memory,
+        Condition.HOST_CPU: node.cpu.model,
+        Condition.OS: node.os.name,
+        Condition.DRIVER: accelerators.driver,
+        Condition.FRAMEWORK_VERSION: framework.version if framework else None,
+        Condition.CUDA: framework.cuda if framework else None,
+        Condition.CUDNN: framework.cudnn if framework else None,
+        Condition.NCCL: framework.nccl if framework else None,
     }
     return {axis: Reading(value, MANIFEST) for axis, value in values.items() if value is not None}
 
@@ -110,28 +110,28 @@ def _vendors_gb(device: str, memory_bytes: int | None) -> int | None:
     return round(known if known and abs(known - counted) < 0.05 * known else counted)
 
 
-def _given(hardware: str | None) -> dict[AnyAxis, Reading]:
+def _given(hardware: str | None) -> dict[AxisName, Reading]:
     device, memory = _device(hardware)
-    values: dict[AnyAxis, AxisValue | None] = {Place.DEVICE: device, Place.DEVICE_MEMORY_GB: memory}
+    values: dict[AxisName, AxisValue | None] = {Condition.DEVICE: device, Condition.DEVICE_MEMORY_GB: memory}
     if hardware is not None and device is None:
-        values[Place.DEVICE] = hardware
+        values[Condition.DEVICE] = hardware
     return {
         axis: Reading(value, "as given by --device") for axis, value in values.items() if value is not None
     }
 
 
-def _environment(parsed: ParsedLog) -> dict[AnyAxis, Reading]:
+def _environment(parsed: ParsedLog) -> dict[AxisName, Reading]:
     facts = parsed.facts
     device, memory = _device(facts.hardware)
-    values: dict[AnyAxis, AxisValue | None] = {
-        Place.FRAMEWORK: parsed.framework,
-        Place.MODEL: model_word(facts.model) if facts.model else None,
-        Place.PRECISION: facts.precision.value if facts.precision else None,
-        Place.BATCH_PER_DEVICE: facts.batch_per_device,
-        Place.DEVICES: facts.gpus,
-        Place.NODES: facts.nodes,
-        Place.DEVICE: device,
-        Place.DEVICE_MEMORY_GB: memory,
+    values: dict[AxisName, AxisValue | None] = {
+        Condition.FRAMEWORK: parsed.framework,
+        Condition.MODEL: model_word(facts.model) if facts.model else None,
+        Condition.PRECISION: facts.precision.value if facts.precision else None,
+        Condition.BATCH_PER_DEVICE: facts.batch_per_device,
+        Condition.DEVICES: facts.gpus,
+        Condition.NODES: facts.nodes,
+        Condition.DEVICE: device,
+        Condition.DEVICE_MEMORY_GB: memory,
     }
     where = "trainmark parse (the log's text or its name)"
     return {axis: Reading(value, where) for axis, value in values.items() if value is not None}

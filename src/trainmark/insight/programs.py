@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from trainmark.insight.recipe import Recipe
 from trainmark.programs import dialects
 from trainmark.words.case import axes_of
-from trainmark.words.recipe import AnyAxis, Axis, Place
+from trainmark.words.recipe import AxisName, Condition, RecipeAxis
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,15 +17,15 @@ class Change:
     suite: str | None = None
 
 
-def change_of(axis: AnyAxis, run: Recipe, reference: Recipe) -> Change:
+def change_of(axis: AxisName, run: Recipe, reference: Recipe) -> Change:
     """Return how to give the run's ``axis`` the reference's value, the run being otherwise as it was."""
     here, there = run.value(axis), reference.value(axis)
-    suite = f"{axis.value}: [{here}, {there}]" if _can_vary(axis) else None
+    suite = f"{axis}: [{here}, {there}]" if _can_vary(axis) else None
     dialect = dialects().get(run.program or "")
-    flag = dialect.flags.get(axis.value) if dialect else None
-    if dialect is None or flag is None or (axis is Axis.CHECKPOINT_IN_RUN and there is not False):
+    flag = dialect.flags.get(axis) if dialect else None
+    if dialect is None or flag is None or (axis == RecipeAxis.CHECKPOINT_IN_RUN and there is not False):
         return Change(suite=suite)
-    known = {"value": dialect.values.get(axis.value, {}).get(str(there), str(there))}
+    known = {"value": dialect.values.get(axis, {}).get(str(there), str(there))}
     if "{optimizer_batch_size}" in flag:
         size = _optimizer_batch_size(run, reference)
         if not size:
@@ -34,17 +34,17 @@ def change_of(axis: AnyAxis, run: Recipe, reference: Recipe) -> Change:
     return Change(dialect.name, flag.format_map(known), suite)
 
 
-def _can_vary(axis: AnyAxis) -> bool:
+def _can_vary(axis: AxisName) -> bool:
     """Tell whether a suite can give this axis another value and leave machine and model as they are."""
-    of_recipe = isinstance(axis, Axis) or axis in (Place.PRECISION, Place.BATCH_PER_DEVICE)
-    return of_recipe and axis.value in axes_of()
+    fixed = set(Condition) - {Condition.PRECISION, Condition.BATCH_PER_DEVICE}
+    return axis in axes_of() and axis not in fixed
 
 
 def _optimizer_batch_size(run: Recipe, reference: Recipe) -> int | None:
     factors = [
-        run.value(Place.BATCH_PER_DEVICE),
-        run.value(Place.DEVICES),
-        reference.value(Axis.ACCUMULATION_STEPS),
+        run.value(Condition.BATCH_PER_DEVICE),
+        run.value(Condition.DEVICES),
+        reference.value(RecipeAxis.ACCUMULATION_STEPS),
     ]
     if not all(isinstance(factor, int) for factor in factors):
         return None

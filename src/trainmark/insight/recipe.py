@@ -5,12 +5,12 @@ from dataclasses import dataclass, field
 
 from trainmark.programs import Parameters, dialects
 from trainmark.reference import Reference
-from trainmark.words.recipe import AnyAxis, AxisValue, Place
+from trainmark.words.recipe import AxisName, AxisValue, Condition
 
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """One value and where it was read, such as ``line 3: memory_format : nchw``."""
+    """One value and where it was read, such as ``line 3: amp : true``."""
 
     value: AxisValue
     where: str
@@ -23,15 +23,15 @@ class Recipe:
     ``program`` is the training program's name (of its folder in ``programs/``), where it is known.
     """
 
-    readings: Mapping[AnyAxis, Reading] = field(default_factory=dict)
+    readings: Mapping[AxisName, Reading] = field(default_factory=dict)
     program: str | None = None
 
-    def value(self, axis: AnyAxis) -> AxisValue | None:
+    def value(self, axis: AxisName) -> AxisValue | None:
         """Return the axis' value, or none when it was not stated."""
         reading = self.readings.get(axis)
         return None if reading is None else reading.value
 
-    def with_readings(self, more: Mapping[AnyAxis, Reading]) -> "Recipe":
+    def with_readings(self, more: Mapping[AxisName, Reading]) -> "Recipe":
         """Return this recipe with ``more`` laid over it."""
         return Recipe({**self.readings, **more}, self.program)
 
@@ -54,32 +54,32 @@ def recipe_of(reference: Reference) -> Recipe:
     source = reference.source
     measured = f"{source.document}, {source.section}"
     recipe_source = "; ".join(source.recipe_from) or measured
-    readings: dict[AnyAxis, Reading] = {
+    readings: dict[AxisName, Reading] = {
         axis: Reading(value, recipe_source) for axis, value in reference.recipe.items()
     }
-    readings |= {place: Reading(value, measured) for place, value in _places(reference)}
+    readings |= {condition: Reading(value, measured) for condition, value in _conditions(reference)}
     return Recipe(readings)
 
 
-def _places(reference: Reference) -> Iterator[tuple[Place, AxisValue]]:
+def _conditions(reference: Reference) -> Iterator[tuple[Condition, AxisValue]]:
     hardware, software = reference.hardware, reference.software
-    values: dict[Place, AxisValue | None] = {
-        Place.FRAMEWORK: reference.framework,
-        Place.MODEL: reference.model,
-        Place.PRECISION: reference.precision,
-        Place.BATCH_PER_DEVICE: reference.batch_per_device,
-        Place.DEVICES: reference.devices,
-        Place.NODES: reference.nodes,
-        Place.DEVICE: hardware.device,
-        Place.DEVICE_MEMORY_GB: hardware.device_memory_gb,
-        Place.SYSTEM: hardware.system,
-        Place.HOST_CPU: hardware.host_cpu,
-        Place.FRAMEWORK_VERSION: software.framework_version,
-        Place.CONTAINER: software.container,
-        Place.CUDA: software.cuda,
-        Place.CUDNN: software.cudnn,
-        Place.NCCL: software.nccl,
-        Place.DRIVER: software.driver,
-        Place.OS: software.os,
+    values: dict[Condition, AxisValue | None] = {
+        Condition.FRAMEWORK: reference.framework,
+        Condition.MODEL: reference.model,
+        Condition.PRECISION: reference.precision,
+        Condition.BATCH_PER_DEVICE: reference.batch_per_device,
+        Condition.DEVICES: reference.devices,
+        Condition.NODES: reference.nodes,
+        Condition.DEVICE: hardware.device,
+        Condition.DEVICE_MEMORY_GB: hardware.device_memory_gb,
+        Condition.SYSTEM: hardware.system,
+        Condition.HOST_CPU: hardware.host_cpu,
+        Condition.FRAMEWORK_VERSION: software.framework_version,
+        Condition.CONTAINER: software.container,
+        Condition.CUDA: software.cuda,
+        Condition.CUDNN: software.cudnn,
+        Condition.NCCL: software.nccl,
+        Condition.DRIVER: software.driver,
+        Condition.OS: software.os,
     }
-    yield from ((place, value) for place, value in values.items() if value is not None)
+    yield from ((condition, value) for condition, value in values.items() if value is not None)

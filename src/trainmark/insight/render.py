@@ -6,7 +6,7 @@ from typing import Any
 
 from trainmark.insight.evidence import Effect, Match, Nearness
 from trainmark.insight.explanation import NO_GAP, Basis, Difference, Explanation, Nearer
-from trainmark.words.recipe import AnyAxis
+from trainmark.words.recipe import AxisName
 
 _SAME = "same architecture, framework, model and precision"
 _BASIS = {
@@ -61,7 +61,7 @@ def _gap(explanation: Explanation) -> Iterator[str]:
 
 
 def _difference(number: int, difference: Difference) -> Iterator[str]:
-    yield f"{number}. {difference.axis.value}: {difference.here.value} here, {difference.there.value} there"
+    yield f"{number}. {difference.axis}: {difference.here.value} here, {difference.there.value} there"
     yield f"   here      {difference.here.where}"
     effect = f"{_factor(difference.low, difference.high)}; {_BASIS[difference.basis]}"
     yield from _wrapped("   effect    ", effect)
@@ -139,7 +139,7 @@ def _unranked(explanation: Explanation) -> Iterator[str]:
             continue
         yield title
         for difference in found:
-            yield f"  {difference.axis.value}: {difference.here.value} here, {difference.there.value} there"
+            yield f"  {difference.axis}: {difference.here.value} here, {difference.there.value} there"
             yield f"    here {difference.here.where}"
             yield from (f"    {match.effect.says}" for match in difference.evidence if match.effect.says)
             yield from (f"    test: {text}" for text in _tests(difference))
@@ -206,8 +206,8 @@ def _sources(explanation: Explanation) -> Iterator[str]:
     yield from (f"  recipe from {text}" for text in source.recipe_from)
 
 
-def _names(axes: Iterable[AnyAxis]) -> str:
-    return ", ".join(axis.value for axis in axes)
+def _names(axes: Iterable[AxisName]) -> str:
+    return ", ".join(axes)
 
 
 def to_document(explanation: Explanation) -> dict[str, Any]:
@@ -233,20 +233,20 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
             {
                 "id": nearer.reference.id,
                 "value": nearer.reference.value,
-                "differences": [axis.value for axis in nearer.differences],
+                "differences": list(nearer.differences),
             }
             for nearer in explanation.nearer
         ],
-        "same": [axis.value for axis in explanation.same],
-        "stated_by_run_only": [axis.value for axis in explanation.only_here],
-        "stated_by_reference_only": [axis.value for axis in explanation.only_there],
-        "stated_by_neither": [axis.value for axis in explanation.neither],
+        "same": list(explanation.same),
+        "stated_by_run_only": list(explanation.only_here),
+        "stated_by_reference_only": list(explanation.only_there),
+        "stated_by_neither": list(explanation.neither),
     }
 
 
 def _difference_document(difference: Difference) -> dict[str, Any]:
     return {
-        "axis": difference.axis.value,
+        "axis": difference.axis,
         "here": {"value": difference.here.value, "where": difference.here.where},
         "there": {"value": difference.there.value, "where": difference.there.where},
         "basis": difference.basis.value,

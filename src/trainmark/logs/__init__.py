@@ -3,8 +3,9 @@
 Names are loaded when they are first used, so that ``trainmark.logs.events`` alone stays light.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
     from trainmark.logs.discover import find_logs
@@ -21,30 +22,9 @@ if TYPE_CHECKING:
         Scope,
         Severity,
         Status,
-        Unit,
     )
     from trainmark.logs.read import read_log, read_stream
 
-_HOMES = {
-    "Context": "format",
-    "Ending": "model",
-    "Facts": "model",
-    "Format": "format",
-    "Hints": "hints",
-    "Meaning": "model",
-    "ParsedLog": "model",
-    "Problem": "model",
-    "Record": "model",
-    "Records": "model",
-    "Scope": "model",
-    "Severity": "model",
-    "Status": "model",
-    "Unit": "model",
-    "find_logs": "discover",
-    "read_hints": "hints",
-    "read_log": "read",
-    "read_stream": "read",
-}
 
 __all__ = [
     "Context",
@@ -60,15 +40,10 @@ __all__ = [
     "Scope",
     "Severity",
     "Status",
-    "Unit",
     "find_logs",
     "read_hints",
     "read_log",
     "read_stream",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
-    raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+__getattr__ = lazy(__name__)

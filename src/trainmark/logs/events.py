@@ -16,6 +16,9 @@ from trainmark.logs.dllogger import PARAMETER, stream_event
 
 SCHEMA = "trainmark.events/1"
 
+UNSAID_UNIT = "samples/s"
+"""The unit of a run that says none, as those of earlier versions do: they count their samples alone."""
+
 
 @dataclass(frozen=True, slots=True)
 class RunEvents:

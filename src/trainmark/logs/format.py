@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from trainmark.logs import dllogger
 from trainmark.logs.columns import Floats
-from trainmark.logs.model import Ending, Facts, Meaning, Problem, RunWords, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Meaning, Problem, RunWords, Scope
 from trainmark.words.case import Precision
 
 
@@ -56,7 +56,7 @@ class Format:
     name: str
     title: str
     framework: str | None
-    unit: Unit
+    unit: str
     scope: Scope
     records: tuple[re.Pattern[bytes], ...]
     mark: re.Pattern[bytes]

@@ -32,17 +32,6 @@ class Severity(StrEnum):
     DOUBT = "doubt"
 
 
-class Unit(StrEnum):
-    """What is counted, per second."""
-
-    IMAGES = "images/s"
-    SAMPLES = "samples/s"
-    SEQUENCES = "sequences/s"
-    TOKENS = "tokens/s"
-    WORDS = "words/s"
-    EXAMPLES = "example/s"
-
-
 class Scope(StrEnum):
     """Whose rate one printed rate is."""
 

@@ -32,7 +32,7 @@ class Parameter:
 
     @property
     def where(self) -> str:
-        """Where it stands, for a reader: ``line 3: memory_format : nchw``."""
+        """Where it stands, for a reader: ``line 3: amp : true``."""
         return f"line {self.line}: {self.name} : {self.value}"
 
 

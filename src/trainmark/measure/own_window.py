@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
 
+from trainmark.logs.events import UNSAID_UNIT
 from trainmark.logs.model import RunWords
 
 
@@ -39,7 +40,7 @@ class Summary(BaseModel):
 class OwnWindow:
     """The measured window of a run: ``throughput`` (``unit``) is its work over its seconds.
 
-    The work is counted by what the unit names; runs of an earlier version say their samples alone.
+    The work is counted by what the unit names.
     """
 
     throughput: float
@@ -87,7 +88,7 @@ def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
 def _summary(words: RunWords) -> tuple[Summary, int, str]:
     """Return the summary, the global batch and the unit of the throughput."""
     batch: Any = words.parameters.get("global_batch")
-    unit: Any = words.parameters.get("unit", "samples/s")
+    unit: Any = words.parameters.get("unit", UNSAID_UNIT)
     if not isinstance(batch, int) or not isinstance(unit, str):
         raise NotMeasurable("the run's parameters name no global batch")
     try:

@@ -58,24 +58,28 @@ def place(spec: RunSpec) -> Plan:
 
 def _commands(spec: RunSpec) -> Iterator[Command]:
     for node in starting_nodes(spec):
-        rendezvous = _rendezvous(spec, node)
-        context = None if spec.interpreter.container is None else container_context(spec, node)
-        values = values_of(spec, node)
-        texts = values.placeholders(spec.case, spec.workload)
-        variables = {
-            "OMP_NUM_THREADS": str(_threads(spec, node)),
-            "PYTHONUNBUFFERED": "1",
-            **spec.interpreter.variables,
-            **program_variables(spec.case, spec.card, values, texts),
-        }
-        words = (
-            *launched(spec, node, rendezvous, texts, variables),
-            *program_words(spec.case, spec.workload, values, texts),
-            *spec.more_words,
-        )
-        for rank, of_rank in rank_variables(spec, node, rendezvous):
-            command = Command(node, words, {**variables, **of_rank}, rank=rank)
-            yield inside(spec.interpreter, command, context)
+        yield from _commands_of(spec.on(node), node)
+
+
+def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
+    rendezvous = _rendezvous(spec, node)
+    context = None if spec.interpreter.container is None else container_context(spec, node)
+    values = values_of(spec, node)
+    texts = values.placeholders(spec.case, spec.workload)
+    variables = {
+        "OMP_NUM_THREADS": str(_threads(spec, node)),
+        "PYTHONUNBUFFERED": "1",
+        **spec.interpreter.variables,
+        **program_variables(spec.case, spec.card, values, texts),
+    }
+    words = (
+        *launched(spec, node, rendezvous, texts, variables),
+        *program_words(spec.case, spec.workload, values, texts),
+        *spec.more_words,
+    )
+    for rank, of_rank in rank_variables(spec, node, rendezvous):
+        command = Command(node, words, {**variables, **of_rank}, rank=rank)
+        yield inside(spec.interpreter, command, context)
 
 
 def values_of(spec: RunSpec, node: int) -> Values:

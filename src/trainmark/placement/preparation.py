@@ -42,7 +42,15 @@ def prepared_key(case: Case, card: Card, environment: str, dataset: str) -> str:
     """
     reference = card.image.reference if card.image is not None else ""
     of_data = dataset if _uses_data(card) else ""
-    words = (str(commit_of(case, card)), environment, reference, of_data, card.source.model_dump_json())
+    steps = (step.model_dump_json() for step in card.prepare)
+    words = (
+        str(commit_of(case, card)),
+        environment,
+        reference,
+        of_data,
+        card.source.model_dump_json(),
+        *steps,
+    )
     return f"{card.name}-{card.framework}-{_digest(*words)}"
 
 
@@ -67,11 +75,13 @@ def image_name(case: Case, card: Card, image: Image) -> str:
 
 
 def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
-    """Return what must be there on a node before a run, or None where nothing is; ``cache`` holds the repositories.
+    """Return what must be there on a node before a run, or None where nothing is.
+
+    ``cache`` is the folder that holds the repositories on it.
 
     Raises ``UnsupportedByCard`` as ``commit_of`` does.
     """
-    card = spec.card
+    spec, card = spec.on(node), spec.card
     tasks = tuple(_tasks(spec, node))
     commit = commit_of(spec.case, card)
     if commit is None or not isinstance(card.source, GitSource):
@@ -87,7 +97,9 @@ def _tasks(spec: RunSpec, node: int) -> Iterator[PrepareStep]:
     if container is None and not card.prepare:
         return
     shop = replace(
-        spec, directory=spec.prepared, hosts=tuple(replace(host, folder=None) for host in spec.hosts)
+        spec,
+        directory=spec.prepared,
+        hosts=tuple(replace(host, folder=None, paths=()) for host in spec.hosts),
     )
     values = values_of(shop, node)
     texts = values.placeholders(spec.case, spec.workload)

@@ -1,10 +1,11 @@
 """What decides the plan of one run: the case, its program, where it runs, how it is measured, and its folders."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
+from trainmark.node import Paths, path_there
 from trainmark.words.case import SYNTHETIC, Case, Device
 from trainmark.words.plan import Machine
 from trainmark.words.suite import Protocol
@@ -44,19 +45,22 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class PlacementHost:
-    """What placement must know of a host: its name, where others reach it, what it has, where runs lie on it.
+    """What placement must know of a host: its name, where others reach it, what it has, and what lies where on it.
 
-    Without a ``folder`` of its own a run has the same path there as here.
+    ``paths`` is what has another path there than here. Runs lie in ``folder``, or without it where ``paths`` say.
     """
 
     machine: Machine
     name: str = "localhost"
     address: str = "127.0.0.1"
     folder: Path | None = None
+    paths: Paths = ()
 
     def directory(self, run: Path) -> Path:
         """Return the folder of a run on this host; ``run`` is its folder here."""
-        return run if self.folder is None else self.folder.joinpath(*run.absolute().parts[1:])
+        if self.folder is None:
+            return path_there(self.paths, run)
+        return self.folder.joinpath(*run.absolute().parts[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,12 +110,37 @@ class RunSpec:
         """Return the run's folder on a node."""
         return self.host(node).directory(self.directory)
 
+    def on(self, node: int) -> "RunSpec":
+        """Return the spec with its program, interpreter, data and prepared folder where they lie on a node."""
+        paths = self.host(node).paths
+        if not paths:
+            return self
+        inner, container = self.interpreter, self.interpreter.container
+        if container is None:
+            inner = replace(inner, python=path_there(paths, inner.python))
+        elif container.engine is Engine.APPTAINER:
+            image = str(path_there(paths, Path(container.image)))
+            inner = replace(inner, container=replace(container, image=image))
+        source = path_there(paths, Path(self.workload.source))
+        return replace(
+            self,
+            interpreter=inner,
+            workload=replace(self.workload, source=source),
+            data=_data_there(paths, self.data),
+            dataset=_data_there(paths, self.dataset),
+            prepared=path_there(paths, self.prepared),
+        )
+
     @property
     def addresses(self) -> tuple[str, ...]:
         """The addresses of the nodes; a node alone is reached at the loopback."""
         if self.case.nodes == 1:
             return ("127.0.0.1",)
         return tuple(self.host(node).address for node in range(self.case.nodes))
+
+
+def _data_there(paths: Paths, data: str) -> str:
+    return data if data == SYNTHETIC else str(path_there(paths, Path(data)))
 
 
 def device_of(case: Case, machine: Machine) -> Device:

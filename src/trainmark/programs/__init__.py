@@ -5,10 +5,10 @@ by), ``dialect.py`` (``DIALECT``) and ``sample.py`` (``sample``: a made-up log).
 found by looking, here and in the ``programs`` of extensions, and a module is imported when it is first asked for.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from trainmark.extensions import folders
+from trainmark.lazy import lazy
 
 __path__ = [*__path__, *map(str, folders("programs"))]
 
@@ -17,19 +17,6 @@ if TYPE_CHECKING:
     from trainmark.programs.reading import read_log, read_stream
     from trainmark.programs.registry import cards, dialects, find_format, formats, samples, synthetic_log
 
-_HOMES = {
-    "Dialect": "options",
-    "Parameters": "options",
-    "Said": "options",
-    "cards": "registry",
-    "dialects": "registry",
-    "find_format": "registry",
-    "formats": "registry",
-    "read_log": "reading",
-    "read_stream": "reading",
-    "samples": "registry",
-    "synthetic_log": "registry",
-}
 
 __all__ = [
     "Dialect",
@@ -45,9 +32,4 @@ __all__ = [
     "synthetic_log",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for."""
-    if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+__getattr__ = lazy(__name__)

@@ -5,16 +5,16 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trainmark.logs.parameters import Parameter
-from trainmark.words.recipe import AnyAxis, Axis, AxisValue, Place
+from trainmark.words.case import task_choices
+from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 Parameters = Mapping[str, Parameter]
-Said = tuple[AnyAxis, AxisValue, Parameter]
+Said = tuple[AxisName, AxisValue, Parameter]
 
 NONE = {"none", "null", ""}
 """Words by which programs print that an option is not set."""
 
 _TRUE = {"true": True, "1": True, "false": False, "0": False}
-_LAYOUTS = {"nchw", "nhwc"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,15 +37,16 @@ class Dialect:
         return any(all(mark in parameters for mark in marks) for marks in self.marks)
 
 
-def words(parameters: Parameters, names: Mapping[str, AnyAxis]) -> Iterator[Said]:
-    """Yield the axes that are printed under ``names``, each as a number, a truth or a word."""
+def words(parameters: Parameters, names: Mapping[str, AxisName]) -> Iterator[Said]:
+    """Yield the axes that are printed under ``names``, each as a number, a truth or a word that the axis can have."""
     for name, axis in names.items():
         parameter = parameters.get(name)
         if parameter is None or parameter.value.lower() in NONE:
             continue
-        if axis is not Axis.LAYOUT or parameter.value.lower() in _LAYOUTS:
+        choices = task_choices(axis)
+        if not choices or parameter.value.lower() in choices:
             # A version such as 2.10 is a word; as a number it would lose its end.
-            value = parameter.value if isinstance(axis, Place) else typed(parameter.value)
+            value = parameter.value if isinstance(axis, Condition) else typed(parameter.value)
             yield axis, value, parameter
 
 
@@ -74,7 +75,7 @@ def backend(parameters: Parameters, name: str, data: str) -> Iterator[Said]:
     said = parameters[name]
     word = said.value.lower()
     if word in ("synthetic", "syntetic"):
-        yield Axis.DATA, "synthetic", said
+        yield RecipeAxis.DATA, "synthetic", said
         return
-    yield Axis.LOADER, word if word.startswith("dali") else "native", said
-    yield Axis.DATA, data, said
+    yield RecipeAxis.LOADER, word if word.startswith("dali") else "native", said
+    yield RecipeAxis.DATA, data, said

@@ -15,8 +15,9 @@ from pydantic import (
     model_validator,
 )
 
+from trainmark.tasks import KnownAxis
 from trainmark.words.case import Precision
-from trainmark.words.recipe import Axis, AxisValue
+from trainmark.words.recipe import AxisValue
 
 ReferenceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=80)]
 """A figure's stable name: lower-case letters, digits, ``.`` and ``-``."""
@@ -118,7 +119,7 @@ class Reference(BaseModel):
     speedup: PositiveFloat | None = None
     hardware: Hardware = Hardware()
     software: Software = Software()
-    recipe: Mapping[Axis, AxisValue] = Field(default_factory=dict)
+    recipe: Mapping[KnownAxis, AxisValue] = Field(default_factory=dict)
     source: Source
     notes: tuple[str, ...] = ()
 

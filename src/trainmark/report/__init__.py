@@ -1,7 +1,8 @@
 """Reports: Markdown, HTML, CSV, plots and the terminal's table, in English and Chinese."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
     from trainmark.report.csvfile import render_csv, render_runs_csv
@@ -20,20 +21,4 @@ __all__ = [
     "write_reports",
 ]
 
-_HOME = {
-    "Language": "language",
-    "render_csv": "csvfile",
-    "render_html": "writing",
-    "render_markdown": "writing",
-    "render_runs_csv": "csvfile",
-    "render_table": "terminal",
-    "write_plots": "writing",
-    "write_reports": "writing",
-}
-
-
-def __getattr__(name: str) -> Any:
-    """Import a public name when it is first asked for: Jinja and Altair stay out of the way to ``--help``."""
-    if name not in _HOME:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOME[name]}"), name)
+__getattr__ = lazy(__name__)

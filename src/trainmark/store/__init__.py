@@ -1,8 +1,8 @@
 """Results at rest: the JSON document, and the database of every run."""
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from trainmark.lazy import lazy
 from trainmark.store.document import read_results, write_results
 
 if TYPE_CHECKING:
@@ -28,9 +28,4 @@ __all__ = [
     "write_results",
 ]
 
-
-def __getattr__(name: str) -> Any:
-    """Load the database's module when it is first asked for: SQLAlchemy is heavy."""
-    if name in __all__:
-        return getattr(import_module("trainmark.store.database"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+__getattr__ = lazy(__name__)

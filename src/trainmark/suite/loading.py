@@ -21,7 +21,6 @@ from trainmark.words.suite import Dataset, Suite
 MAX_CASES = 100_000
 """A matrix of more cases than this is taken for a mistake."""
 
-_MODEL = Case.model_fields["model"].default
 _MATRIX_KEYS = ("defaults", "axes", "zip", "include", "exclude")
 _SUITE_KEYS = tuple(name for name in Suite.model_fields if name != "cases")
 
@@ -126,7 +125,7 @@ def _expanded(document: Document) -> list[Case]:
 def _case(document: Document, key: Key, point: Point, defaults: Point | None = None) -> Case:
     """Return the case of a point; of the defaults those count that the case's task has."""
     defaults = defaults or {}
-    task = (defaults | point).get("task", task_of_model((defaults | point).get("model", _MODEL)))
+    task = (defaults | point).get("task", task_of_model((defaults | point).get("model")))
     axes = axes_of(task) if task in TASKS else axes_of()
     try:
         return Case.model_validate({axis: value for axis, value in defaults.items() if axis in axes} | point)

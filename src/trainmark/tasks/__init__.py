@@ -2,22 +2,30 @@
 
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
+
+from pydantic import AfterValidator
 
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
 from trainmark.tasks.task import AxisLabel, Model, Task
-from trainmark.words.case import Case, declare_axes
+from trainmark.tasks.units import count_same
+from trainmark.words.case import Case, declare_axes, own_axes
+from trainmark.words.recipe import AxisName, Condition, RecipeAxis
 
 __all__ = [
     "TASKS",
     "AxisLabel",
     "EqualWork",
+    "KnownAxis",
     "Model",
     "Task",
+    "all_axes",
     "case_of",
     "find_task",
+    "model_word",
     "published_name",
+    "same_unit",
     "task_of",
 ]
 
@@ -60,3 +68,32 @@ def published_name(model: str) -> str:
     """Return the name by which others publish a model of any task; of one that no task has, the name itself."""
     found = (task.models[model].published for task in TASKS.values() if model in task.models)
     return next(found, model)
+
+
+def all_axes() -> tuple[AxisName, ...]:
+    """Return every axis on which two measurements are laid side by side, in the order in which lists name them."""
+    own = (*own_axes(), *(axis for task in TASKS.values() for axis in task.recipe_axes))
+    return tuple(dict.fromkeys((*own, *RecipeAxis, *Condition)))
+
+
+def _known(name: str) -> AxisName:
+    if name not in all_axes():
+        raise ValueError(
+            f"'{name}' is no axis{nearest(name, all_axes())} (there are: {', '.join(all_axes())})"
+        )
+    return name
+
+
+KnownAxis = Annotated[AxisName, AfterValidator(_known)]
+"""The name of an axis of recipes or conditions, of any task."""
+
+
+def model_word(name: str) -> str:
+    """Return trainmark's word for a model as some program spells it; of no known family, the name in small letters."""
+    said = (task.model_word(name) for task in TASKS.values() if task.model_word is not None)
+    return next((word for word in said if word is not None), name.strip().lower())
+
+
+def same_unit(one: str, other: str) -> bool:
+    """Return whether two units, as anybody spells them, count the same things: ``img/s`` and ``samples/s`` can."""
+    return count_same(one, other, TASKS.values())

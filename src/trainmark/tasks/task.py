@@ -42,10 +42,12 @@ class Task:
     A step's work is an amount of each of ``counters``; the first of them is the headline, which a throughput is told
     in. ``ways`` are the axes, with enumerated values, that change how a step is computed and not what it computes.
     ``repository`` is the word of the framework-benchmark template for programs of this task (``clas``). ``unnamed``
-    is true of the one task that documents mean which name none. ``loose_units`` are other words that programs use
-    for the headline's unit. ``data_kind`` is the folder of ``dataset/`` for its data, ``make`` the values by which a
-    data set can be made, ``forms`` those in which it can lie, the first of them by the ``path`` of a suite.
-    ``equal_work`` loads the task's part of the check of equal work.
+    is true of the one task that documents mean which name none. ``loose_units`` are other words, in the singular,
+    that programs use for what the headline counts (``sample``). ``recipe_axes`` are ways in which published recipes
+    of this task differ, beside its axes. ``model_word`` returns trainmark's word for a model as a program spells it,
+    or None for a name of no family that the task knows. ``data_kind`` is the folder of ``dataset/`` for its data,
+    ``make`` the values by which a data set can be made, ``forms`` those in which it can lie, the first of them by the
+    ``path`` of a suite. ``equal_work`` loads the task's part of the check of equal work.
     """
 
     name: str
@@ -58,6 +60,8 @@ class Task:
     repository: str | None = None
     unnamed: bool = False
     loose_units: frozenset[str] = frozenset()
+    recipe_axes: tuple[str, ...] = ()
+    model_word: Callable[[str], str | None] | None = None
     data_kind: str | None = None
     make: type[Frozen] | None = None
     ways: tuple[str, ...] = ()
@@ -66,5 +70,5 @@ class Task:
 
     @property
     def unit(self) -> str:
-        """The unit of the headline's throughput, such as ``images/s``."""
+        """The unit of the headline's throughput, such as ``samples/s``."""
         return f"{self.counters[0]}/s"

@@ -3,7 +3,7 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from enum import StrEnum
+from enum import EnumType, StrEnum
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -34,7 +34,7 @@ MAX_BATCH: Literal["max"] = "max"
 """The batch that asks for the largest one that fits into the device's memory."""
 
 BEST: Literal["best"] = "best"
-"""The compiler, or the way (a tensor layout, say), that asks for the fastest one that the program has."""
+"""The compiler, or the way (one of the task's axes), that asks for the fastest one that the program has."""
 
 SYNTHETIC = "synthetic"
 """The data that a program makes up."""
@@ -68,6 +68,7 @@ class TaskAxes(Frozen):
 
 
 _AXES: dict[str, type[TaskAxes]] = {}
+_MODELS: dict[str, tuple[str, ...]] = {}
 _TASK_OF_MODEL: dict[str, str] = {}
 _UNNAMED: list[str] = []
 
@@ -76,10 +77,11 @@ def declare_axes(task: str, axes: type[TaskAxes], models: Iterable[str], unnamed
     """Make a task known by its axes and the models that mean it; ``trainmark.tasks`` does so for every task.
 
     A document names the task of a case, and so the type of its axes. Where it names none, the task is the one that
-    has the model, or else the ``unnamed`` one: the only one that there was when cases named none.
+    has the model, or else the ``unnamed`` one: the only one that there was when cases named none. Where it names no
+    model, the first of the task's is meant.
     """
-    _AXES[task] = axes
-    _TASK_OF_MODEL.update(dict.fromkeys(models, task))
+    _AXES[task], _MODELS[task] = axes, tuple(models)
+    _TASK_OF_MODEL.update(dict.fromkeys(_MODELS[task], task))
     if unnamed:
         _UNNAMED[:] = [task]
 
@@ -89,10 +91,25 @@ def task_of_model(model: object) -> str:
     return _TASK_OF_MODEL.get(str(model), next(iter(_UNNAMED), ""))
 
 
+def default_model(task: object = None) -> str | None:
+    """Return the model that is meant where none is named: the task's first; without a task, the unnamed one's."""
+    return next(iter(_MODELS.get(str(task)) or _MODELS.get(task_of_model(None), ())), None)
+
+
+def own_axes(*tasks: str) -> tuple[str, ...]:
+    """Return the names of the axes that these tasks alone have; of every task's where none is named."""
+    return tuple(dict.fromkeys(axis for task in tasks or _AXES for axis in _AXES[task].model_fields))
+
+
+def task_choices(axis: str) -> frozenset[str]:
+    """Return the words that an axis of a task can have, in any task; empty where they are not enumerated."""
+    kinds = (axes.model_fields[axis].annotation for axes in _AXES.values() if axis in axes.model_fields)
+    return frozenset(word for kind in kinds if isinstance(kind, EnumType) for word in kind)
+
+
 def axes_of(*tasks: str) -> tuple[str, ...]:
     """Return the names of the axes of these tasks' cases, in order; of every task's where none is named."""
-    own = dict.fromkeys(axis for task in tasks or _AXES for axis in _AXES[task].model_fields)
-    fields = ((*own,) if name == "task_axes" else (name,) for name in Case.model_fields)
+    fields = (own_axes(*tasks) if name == "task_axes" else (name,) for name in Case.model_fields)
     return tuple(axis for axes in fields for axis in axes)
 
 
@@ -106,7 +123,7 @@ class Case(Frozen):
 
     workload: Word = BUILT_IN
     framework: Word = "pytorch"
-    model: Word = "resnet50_v1.5"
+    model: Word
     task: Word
     precision: Precision = Precision.FP32
     batch_per_device: Count | Literal["max"] = 32
@@ -122,13 +139,14 @@ class Case(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, point: Any) -> Any:
-        """Let the task's axes stand beside the others, and the task be that of the model."""
+        """Let the task's axes stand beside the others, the task be that of the model, and a model the task's first."""
         if not isinstance(point, Mapping) or "task_axes" in point:
             return point
         common = {name: value for name, value in point.items() if name in cls.model_fields}
         own = {name: value for name, value in point.items() if name not in cls.model_fields}
-        model = point.get("model", cls.model_fields["model"].default)
-        return {"task": task_of_model(model)} | common | {"task_axes": own}
+        if "model" not in point and (model := default_model(point.get("task"))) is not None:
+            common["model"] = model
+        return {"task": task_of_model(common.get("model"))} | common | {"task_axes": own}
 
     @field_validator("task")
     @classmethod

@@ -50,7 +50,7 @@ class Check(Frozen):
 
 
 class Variant(OfTask):
-    """Another layout or compiler of a framework: whether its three steps are those of the step that was observed.
+    """Another compiler or way of a framework: whether its three steps are those of the step that was observed.
 
     ``absent`` is why it could not be looked at.
     """

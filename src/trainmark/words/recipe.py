@@ -1,14 +1,13 @@
-"""The axes on which two ways of training can differ, and those of the machine and the software beside them."""
+"""The axes on which two ways of training can differ, and the conditions beside them; a task adds its own axes."""
 
 from enum import StrEnum
 
 
-class Axis(StrEnum):
-    """One way in which two training recipes can differ; a value's meaning stands beside each axis."""
+class RecipeAxis(StrEnum):
+    """One way in which the recipes of any two trainings can differ; a value's meaning stands beside each axis."""
 
-    LAYOUT = "layout"  # nchw, nhwc
     COMPILER = "compiler"  # none, xla, torchscript, static-graph
-    DATA = "data"  # imagenet, tfrecord, recordio, synthetic
+    DATA = "data"  # synthetic, or the form or the name of real data
     LOADER = "loader"  # native, dali-cpu, dali-gpu
     WORKERS = "workers"  # loader processes or threads per device
     PREFETCH = "prefetch"  # batches prepared ahead
@@ -16,14 +15,11 @@ class Axis(StrEnum):
     LOSS_SCALE = "loss_scale"  # the static scale, or the first dynamic one
     ACCUMULATION_STEPS = "accumulation_steps"  # forward-backward passes for each optimizer step
     LABEL_SMOOTHING = "label_smoothing"
-    MIXUP = "mixup"
     LR_SCHEDULE = "lr_schedule"  # step, cosine
     OPTIMIZER = "optimizer"
     MOMENTUM = "momentum"
     WEIGHT_DECAY = "weight_decay"
-    IMAGE_SIZE = "image_size"  # side in pixels
     DISTRIBUTION = "distribution"  # ddp, data-parallel, horovod, parameter-server
-    FUSED_BATCH_NORM = "fused_batch_norm"  # true where batch norm is fused with ReLU and addition
     AFFINITY = "affinity"  # how processes are bound to cores
     CHECKPOINT_IN_RUN = "checkpoint_in_run"  # true where the measured run also writes a checkpoint
 
@@ -31,7 +27,7 @@ class Axis(StrEnum):
 AxisValue = bool | int | float | str
 
 
-class Place(StrEnum):
+class Condition(StrEnum):
     """An axis that is not the recipe's but the machine's or the software's, or the size of the run."""
 
     FRAMEWORK = "framework"
@@ -53,7 +49,5 @@ class Place(StrEnum):
     OS = "os"
 
 
-AnyAxis = Axis | Place
-
-ALL_AXES: tuple[AnyAxis, ...] = (*Axis, *Place)
-"""Every axis on which two measurements are laid side by side, in the order in which lists name them."""
+AxisName = str
+"""A ``RecipeAxis``, a ``Condition``, or an axis that a task declares (``trainmark.tasks.recipe_axes``)."""

@@ -104,7 +104,7 @@ class CaseResult(Frozen):
 
     @property
     def unit(self) -> str | None:
-        """The unit of the throughput, such as ``images/s``."""
+        """The unit of the throughput, such as ``samples/s``."""
         return next((run.measurement.unit for run in self.runs if run.measurement), None)
 
 

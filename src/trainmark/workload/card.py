@@ -6,7 +6,6 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from trainmark.dataset.form import Form
 from trainmark.tasks import TASKS
 from trainmark.words.case import Word, axes_of, task_of_model
 from trainmark.words.frozen import Frozen
@@ -165,7 +164,7 @@ class Card(Frozen):
     options: Mapping[str, tuple[str, ...] | Mapping[str, tuple[str, ...]]] = Field(default_factory=dict)
     scaling: Scaling | None = None
     gaps: tuple[Gap, ...] = ()
-    data_formats: Mapping[Word, Form] = Field(default_factory=dict)
+    data_formats: Mapping[Word, Word] = Field(default_factory=dict)
     environment_variables: Mapping[VariableName, str] = Field(default_factory=dict)
 
     @property
@@ -177,9 +176,9 @@ class Card(Frozen):
         """Return the names under ``axes`` and ``fixed`` that are no axes of a case."""
         return [name for name in (*self.axes, *self.fixed) if name not in axes_of()]
 
-    def data_format(self, loader: str) -> Form:
+    def data_format(self, loader: str) -> str:
         """Return the form in which a loader of this program takes real data."""
-        return self.data_formats.get(loader) or Form(TASKS[self.task].forms[0])
+        return self.data_formats.get(loader) or TASKS[self.task].forms[0]
 
     @property
     def counted_in(self) -> str:

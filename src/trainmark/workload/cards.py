@@ -110,6 +110,7 @@ def _workload(document: Document) -> Workload:
     for name in card.unknown_axes():
         section = "axes" if name in card.axes else "fixed"
         raise document.error((section, name), f"is not an axis{nearest(name, axes_of())}")
+    _check_forms(document, card)
     _check_conditions(document, card)
     _check_values(document, card)
     _check_placeholders(document, card)
@@ -127,6 +128,19 @@ def _source_of(document: Document, card: Card) -> Path:
             if not folder.is_dir():
                 raise document.error(("source", "path"), f"no such folder: {folder}")
             return folder
+
+
+def _check_forms(document: Document, card: Card) -> None:
+    if card.task not in TASKS:
+        raise document.error(("task",), f"'{card.task}' is no task{nearest(card.task, TASKS)}")
+    forms = TASKS[card.task].forms
+    for loader, form in card.data_formats.items():
+        if form not in forms:
+            known = ", ".join(forms) or "none"
+            raise document.error(
+                ("data_formats", loader),
+                f"'{form}' is no form of data{nearest(form, forms)} (known: {known})",
+            )
 
 
 def _check_conditions(document: Document, card: Card) -> None:

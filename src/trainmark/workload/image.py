@@ -1,4 +1,4 @@
-"""Container images: the other kind of environment in which a card's program can run."""
+"""A container's image: the other kind of environment in which a card's program can run."""
 
 from collections.abc import Mapping
 from enum import StrEnum

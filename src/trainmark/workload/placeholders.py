@@ -12,7 +12,7 @@ PLACEHOLDERS: Mapping[str, str] = {
     "prepared": "the folder for what the prepare steps make",
     "python": "the interpreter of the environment (in prepare steps)",
     "events": "the file for DLLogger events",
-    "data": "the data set's training images, or 'synthetic'",
+    "data": "the data set's training samples, or 'synthetic'",
     "dataset": "the folder of the whole data set, or 'synthetic'",
     "steps": "steps of the run, warm-up included",
     "warmup_steps": "steps that are not measured",

@@ -14,7 +14,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainmark.dataset.form import Form
 from trainmark.dataset.images.converted import (
     WRITER_VERSION,
     ConversionRecipe,
@@ -41,6 +40,7 @@ from trainmark.dataset.processes import Progress, spread
 from trainmark.dataset.work import Counter, cannot_write, held
 from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
+from trainmark.tasks.image_classification.data import Form
 
 _IMAGES_PER_SHARD = 1251
 """ImageNet's 1 281 167 training pictures lie in 1024 shards."""

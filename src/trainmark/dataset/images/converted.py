@@ -7,12 +7,12 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from trainmark.dataset.form import Form
 from trainmark.dataset.images.manifest import CONVERTED_SCHEMA, MADE_SCHEMA
 from trainmark.dataset.images.shards import Shard, find_shards, recognise, shard_of
 from trainmark.dataset.images.spec import Split
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, read_manifest, read_sums, sha256
 from trainmark.errors import InputError
+from trainmark.tasks.image_classification.data import Form
 from trainmark.words.frozen import Frozen
 
 WRITER_VERSION = 1

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import BinaryIO
 
 from trainmark.dataset import example, tfrecord
-from trainmark.dataset.form import Form
 from trainmark.dataset.images import recordio
 from trainmark.dataset.images.features import ENCODED, LABEL
 from trainmark.dataset.images.jpeg import find_fault
 from trainmark.dataset.problems import Depth, Problem, ProblemKind
+from trainmark.tasks.image_classification.data import Form
 
 _SENTENCES = {
     tfrecord.Break.LENGTH_CRC: (ProblemKind.BROKEN, "the checksum of its length is wrong"),

@@ -7,13 +7,13 @@ from functools import partial
 from pathlib import Path
 
 from trainmark.dataset import tfrecord
-from trainmark.dataset.form import Form
 from trainmark.dataset.images import recordio
 from trainmark.dataset.images.converted import read_converted
 from trainmark.dataset.images.shards import INDEX_FOLDER, find_records, find_shards, recognise
 from trainmark.dataset.processes import Progress, spread
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import write_atomically
+from trainmark.tasks.image_classification.data import Form
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from pathlib import Path
 
-from trainmark.dataset.form import Form
 from trainmark.dataset.images.conversion import convert
 from trainmark.dataset.images.converted import describe_converted
 from trainmark.dataset.images.folder import describe
@@ -12,6 +11,7 @@ from trainmark.dataset.images.ofrecord import require_ofrecord
 from trainmark.dataset.images.spec import spec_from
 from trainmark.dataset.processes import Progress
 from trainmark.errors import InputError
+from trainmark.tasks.image_classification.data import Form
 
 TRAINING = "train"
 """The folder of the training images in an ImageNet-like data set."""
@@ -22,10 +22,10 @@ class ImageSets:
 
     first = Form.IMAGE_FOLDER
 
-    def told(self, location: Path, form: Form, made: bool) -> Path:
+    def told(self, location: Path, form: str, made: bool) -> Path:
         """Return the training split of a folder that has one, else the whole."""
         split = location / TRAINING
-        return split if form is self.first and (made or split.is_dir()) else location
+        return split if form == self.first and (made or split.is_dir()) else location
 
     def make(
         self, location: Path, values: Mapping[str, int], key: str, jobs: int, progress: Progress
@@ -33,22 +33,22 @@ class ImageSets:
         """Make an image folder."""
         make_image_folder(location, spec_from(dict(values), key), jobs, progress)
 
-    def look_at(self, location: Path, form: Form) -> None:
+    def look_at(self, location: Path, form: str) -> None:
         """Read what describes the pictures or the record files."""
-        if form is self.first:
+        if form == self.first:
             describe(location)
-        elif form is Form.OFRECORD:
+        elif form == Form.OFRECORD:
             require_ofrecord(location)
-        elif (found := describe_converted(location)).form is not form:
+        elif (found := describe_converted(location)).form != form:
             raise InputError(f"{location}: holds {found.form}, and {form} is needed")
 
-    def is_convertible(self, form: Form) -> bool:
+    def is_convertible(self, form: str) -> bool:
         """Tell that nothing of ours writes OFRecord."""
-        return form is not Form.OFRECORD
+        return form != Form.OFRECORD
 
-    def convert(self, source: Path, location: Path, form: Form, jobs: int, progress: Progress) -> None:
+    def convert(self, source: Path, location: Path, form: str, jobs: int, progress: Progress) -> None:
         """Convert the pictures."""
-        convert(source, location, form, jobs=jobs, progress=progress)
+        convert(source, location, Form(form), jobs=jobs, progress=progress)
 
 
 KIND = ImageSets()

@@ -13,7 +13,6 @@ from typing import Any, BinaryIO
 from PIL import Image
 
 from trainmark.dataset import example, tfrecord
-from trainmark.dataset.form import Form
 from trainmark.dataset.images import features, recordio
 from trainmark.dataset.images.jpeg import find_fault
 from trainmark.dataset.images.shards import INDEX_FOLDER
@@ -22,6 +21,7 @@ from trainmark.dataset.images.spec import Split
 from trainmark.dataset.problems import Depth
 from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
+from trainmark.tasks.image_classification.data import Form
 
 _QUALITY = 95
 """Of a picture that must be encoded anew."""

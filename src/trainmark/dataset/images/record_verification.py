@@ -5,7 +5,6 @@ from contextlib import closing
 from functools import partial
 from pathlib import Path
 
-from trainmark.dataset.form import Form
 from trainmark.dataset.images.converted import ConvertedManifest, missing_shards, read_converted
 from trainmark.dataset.images.examination import Examined, examine
 from trainmark.dataset.images.layout import files_in
@@ -13,6 +12,7 @@ from trainmark.dataset.images.shards import INDEX_FOLDER, find_records, find_sha
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256, trusted_sums
 from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
 from trainmark.dataset.processes import Progress, spread
+from trainmark.tasks.image_classification.data import Form
 
 
 def verify_records(

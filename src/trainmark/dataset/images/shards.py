@@ -4,9 +4,9 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.dataset.form import Form
 from trainmark.dataset.images.spec import Split
 from trainmark.errors import InputError
+from trainmark.tasks.image_classification.data import Form
 
 INDEX_FOLDER = "idx"
 """The folder of DALI's index files, beside the TFRecord shards that they belong to."""

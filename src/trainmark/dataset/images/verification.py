@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
-from trainmark.dataset.form import Form
 from trainmark.dataset.images.folder import require_folder
 from trainmark.dataset.images.jpeg import find_fault
 from trainmark.dataset.images.labels import find_mislabelled, labels_by_folder, labels_of_made
@@ -28,6 +27,7 @@ from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256, trusted
 from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
 from trainmark.dataset.processes import Progress, spread
 from trainmark.errors import InputError
+from trainmark.tasks.image_classification.data import Form
 
 _BATCH = 64
 

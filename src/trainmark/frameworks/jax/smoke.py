@@ -18,14 +18,14 @@ def main() -> int:
         [nn.Conv(8, (3, 3), strides=2), norm, nn.relu, lambda x: x.mean((1, 2)), nn.Dense(4)]
     )
     optimizer = optax.sgd(0.1)
-    images = jax.random.normal(jax.random.key(0), (8, 16, 16, 3))
+    inputs = jax.random.normal(jax.random.key(0), (8, 16, 16, 3))
     labels = jnp.arange(8) % 4
-    variables = model.init(jax.random.key(1), images)
+    variables = model.init(jax.random.key(1), inputs)
     params, statistics = variables["params"], variables["batch_stats"]
 
     def loss_of(params: Any) -> Any:
         given = {"params": params, "batch_stats": statistics}
-        logits, _ = model.apply(given, images, mutable=["batch_stats"])
+        logits, _ = model.apply(given, inputs, mutable=["batch_stats"])
         return optax.softmax_cross_entropy_with_integer_labels(logits, labels).mean()
 
     def step(params: Any) -> Any:

@@ -33,18 +33,18 @@ def _train() -> "tuple[float, float]":
     features, classifier = nn.SequentialCell(body), nn.Dense(8, 4)
     model = nn.CellList([features, classifier])
     model.set_train()
-    images = ms.Tensor(random.standard_normal((8, 3, 16, 16)).astype(np.float32))
+    inputs = ms.Tensor(random.standard_normal((8, 3, 16, 16)).astype(np.float32))
     labels = ms.Tensor(np.arange(8, dtype=np.int32) % 4)
     optimizer = nn.SGD(model.trainable_params(), learning_rate=0.1)
 
-    def loss_of(images: ms.Tensor, labels: ms.Tensor) -> ms.Tensor:
+    def loss_of(inputs: ms.Tensor, labels: ms.Tensor) -> ms.Tensor:
         # A tuple of axes is what a MindSpore that was compiled for another numpy cannot take.
-        return ops.cross_entropy(classifier(ops.mean(features(images), (2, 3))), labels)
+        return ops.cross_entropy(classifier(ops.mean(features(inputs), (2, 3))), labels)
 
     gradients = ms.value_and_grad(loss_of, None, optimizer.parameters)
-    loss, found = gradients(images, labels)
+    loss, found = gradients(inputs, labels)
     optimizer(found)
-    return float(loss.asnumpy()), float(loss_of(images, labels).asnumpy())
+    return float(loss.asnumpy()), float(loss_of(inputs, labels).asnumpy())
 
 
 sys.exit(main())

@@ -19,17 +19,17 @@ def main() -> int:
     )
     model.initialize(mx.init.Xavier(), ctx=context)
     model.hybridize(static_alloc=True, static_shape=True)
-    images = mx.nd.random.normal(shape=(8, 3, 16, 16), ctx=context)
+    inputs = mx.nd.random.normal(shape=(8, 3, 16, 16), ctx=context)
     labels = mx.nd.arange(8, ctx=context) % 4
     cross_entropy = gluon.loss.SoftmaxCrossEntropyLoss()
     trainer = gluon.Trainer(model.collect_params(), "sgd", {"learning_rate": 0.1})
     with autograd.record():
-        loss = cross_entropy(model(images), labels)
+        loss = cross_entropy(model(inputs), labels)
     loss.backward()
     trainer.step(8)
     before = float(loss.mean().asscalar())
     with autograd.train_mode():
-        after = float(cross_entropy(model(images), labels).mean().asscalar())
+        after = float(cross_entropy(model(inputs), labels).mean().asscalar())
     answer = {"device": context.device_type, "loss_before": before, "loss_after": after}
     sys.stdout.write("\nTRAINMARK " + json.dumps(answer) + "\n")
     return 0 if math.isfinite(after) and after < before else 1

@@ -15,15 +15,15 @@ def main() -> int:
     body = [nn.Conv2d(3, 8, 3, stride=2), nn.BatchNorm2d(8), nn.ReLU(), nn.AdaptiveAvgPool2d(1), nn.Flatten()]
     model = nn.Sequential(*body, nn.Linear(8, 4)).to(device)
     criterion = nn.CrossEntropyLoss().to(device)
-    images = flow.randn(8, 3, 16, 16, device=device)
+    inputs = flow.randn(8, 3, 16, 16, device=device)
     labels = flow.tensor([index % 4 for index in range(8)], dtype=flow.int64, device=device)
     optimizer = flow.optim.SGD(model.parameters(), lr=0.1)
-    loss = criterion(model(images), labels)
+    loss = criterion(model(inputs), labels)
     loss.backward()
     optimizer.step()
     optimizer.zero_grad()
     before = float(loss.item())
-    after = float(criterion(model(images), labels).item())
+    after = float(criterion(model(inputs), labels).item())
     answer = {"device": device, "loss_before": before, "loss_after": after}
     sys.stdout.write("\nTRAINMARK " + json.dumps(answer) + "\n")
     return 0 if math.isfinite(after) and after < before else 1

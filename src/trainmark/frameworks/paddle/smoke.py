@@ -15,14 +15,14 @@ def main() -> int:
     paddle.device.set_device("gpu:0" if device == "cuda" else "cpu")
     body = [nn.Conv2D(3, 8, 3, stride=2), nn.BatchNorm2D(8), nn.ReLU(), nn.AdaptiveAvgPool2D(1), nn.Flatten()]
     model = nn.Sequential(*body, nn.Linear(8, 4))
-    images = paddle.randn([8, 3, 16, 16])
+    inputs = paddle.randn([8, 3, 16, 16])
     labels = paddle.arange(8) % 4
     optimizer = paddle.optimizer.SGD(learning_rate=0.1, parameters=model.parameters())
-    loss = nn.functional.cross_entropy(model(images), labels)
+    loss = nn.functional.cross_entropy(model(inputs), labels)
     loss.backward()
     optimizer.step()
     before = loss.item()
-    after = nn.functional.cross_entropy(model(images), labels).item()
+    after = nn.functional.cross_entropy(model(inputs), labels).item()
     answer = {"device": device, "loss_before": before, "loss_after": after}
     sys.stdout.write("\nTRAINMARK " + json.dumps(answer) + "\n")
     return 0 if math.isfinite(after) and after < before else 1

@@ -13,16 +13,12 @@ from trainmark.logs.model import Facts, ParsedLog, Severity, Status
 from trainmark.measure.rules.catalog import rules_for
 from trainmark.measure.rules.model import RuleResult
 from trainmark.programs import read_log
+from trainmark.tasks import same_unit
 
 _COLUMNS = ("log", "published", "gpus", "batch", "unit")
 _REQUIRED = ("log", "published")
 _CHANCE_RANGE = 0.10
 _CHANCE_TOLD = 0.01
-_SAME_UNITS = (
-    frozenset({"images", "image", "img", "imgs", "samples", "sample", "examples", "example"}),
-    frozenset({"sequences", "sequence", "seq", "sentences", "sentence", "samples", "sample", "examples"}),
-    frozenset({"words", "word", "tokens", "token"}),
-)
 
 
 class Verdict(StrEnum):
@@ -232,14 +228,9 @@ def _contradictions(claim: Claim, log: ParsedLog) -> list[str]:
         and claim.batch != facts.batch_per_device
     ):
         notes.append(f"the table says batch {claim.batch} per device, the log says {facts.batch_per_device}")
-    if claim.unit and log.unit and not _same_unit(claim.unit, log.unit):
+    if claim.unit and log.unit and not same_unit(claim.unit, log.unit):
         notes.append(f"the table says {claim.unit}, the log counts {log.unit}")
     return notes
-
-
-def _same_unit(left: str, right: str) -> bool:
-    a, b = (unit.lower().replace(" ", "").partition("/")[0] for unit in (left, right))
-    return a == b or any(a in units and b in units for units in _SAME_UNITS)
 
 
 def _claim(row: dict[str, str], table: Path, line: int) -> Claim:

@@ -11,7 +11,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, ends_with, integer, namespace, search_integer
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
@@ -38,7 +38,7 @@ FORMAT = Format(
     name="fairseq",
     title="NGC PyTorch Transformer (fairseq)",
     framework="pytorch",
-    unit=Unit.TOKENS,
+    unit="tokens/s",
     scope=Scope.GLOBAL,
     records=(
         re.compile(

@@ -10,7 +10,7 @@ import re
 
 from trainmark.logs.format import Context, Format, integer, listed, namespace, unknowable
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.model import Facts, Scope
 from trainmark.words.case import Precision
 
 
@@ -35,7 +35,7 @@ FORMAT = Format(
     name="gluoncv",
     title="gluon-cv",
     framework="mxnet",
-    unit=Unit.IMAGES,
+    unit="images/s",
     scope=Scope.GLOBAL,
     records=(
         re.compile(

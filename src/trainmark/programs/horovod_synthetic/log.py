@@ -11,7 +11,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.model import Facts, Scope
 from trainmark.words.case import Precision
 
 
@@ -33,7 +33,7 @@ FORMAT = Format(
     name="horovod-synthetic",
     title="Horovod's synthetic benchmarks",
     framework=None,
-    unit=Unit.IMAGES,
+    unit="images/s",
     scope=Scope.DEVICE,
     records=(re.compile(rb"Iter #(?P<step>\d+): (?P<rate>\S+) img/sec (?:per )?\w"),),
     mark=re.compile(rb"Iter #\d+: \S+ img/sec|Running benchmark\.\.\."),

@@ -14,7 +14,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.format import Context, Format, search_integer, search_word
-from trainmark.logs.model import Ending, Facts, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Scope
 
 _EVENT = re.compile(rb":::MLLOG (\{[^\n]*\})")
 
@@ -92,7 +92,7 @@ FORMAT = Format(
     name="mlperf",
     title="MLPerf Training",
     framework=None,
-    unit=Unit.SAMPLES,
+    unit="samples/s",
     scope=Scope.GLOBAL,
     records=(),
     mark=re.compile(rb":::MLLOG \{"),

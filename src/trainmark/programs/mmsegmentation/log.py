@@ -11,7 +11,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, config_lines, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.words.case import Precision
 
 _CONFIG = re.compile(rb"\n *([a-z_]\w*) ?= ?([^\n]+)")
@@ -56,7 +56,7 @@ FORMAT = Format(
     name="mmsegmentation",
     title="mmsegmentation",
     framework="pytorch",
-    unit=Unit.SAMPLES,
+    unit="samples/s",
     scope=Scope.GLOBAL,
     records=(
         re.compile(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainmark.programs.options import Dialect, Parameters, Said, backend, flag, words
-from trainmark.words.recipe import Axis
+from trainmark.words.recipe import RecipeAxis
 
 
 def read(parameters: Parameters) -> Iterator[Said]:
@@ -11,22 +11,22 @@ def read(parameters: Parameters) -> Iterator[Said]:
     yield from words(
         parameters,
         {
-            "conv_layout": Axis.LAYOUT,
-            "label_smoothing": Axis.LABEL_SMOOTHING,
-            "mixup": Axis.MIXUP,
-            "lr_schedule": Axis.LR_SCHEDULE,
-            "optimizer": Axis.OPTIMIZER,
-            "mom": Axis.MOMENTUM,
-            "wd": Axis.WEIGHT_DECAY,
-            "kv_store": Axis.DISTRIBUTION,
-            "dali_threads": Axis.WORKERS,
-            "dali_prefetch_queue": Axis.PREFETCH,
+            "conv_layout": "layout",
+            "label_smoothing": RecipeAxis.LABEL_SMOOTHING,
+            "mixup": "mixup",
+            "lr_schedule": RecipeAxis.LR_SCHEDULE,
+            "optimizer": RecipeAxis.OPTIMIZER,
+            "mom": RecipeAxis.MOMENTUM,
+            "wd": RecipeAxis.WEIGHT_DECAY,
+            "kv_store": RecipeAxis.DISTRIBUTION,
+            "dali_threads": RecipeAxis.WORKERS,
+            "dali_prefetch_queue": RecipeAxis.PREFETCH,
         },
     )
     yield from backend(parameters, "data_backend", "recordio")
     fused = [flag(parameters, name) for name in ("fuse_bn_relu", "fuse_bn_add_relu")]
     if None not in fused:
-        yield Axis.FUSED_BATCH_NORM, all(fused), parameters["fuse_bn_relu"]
+        yield "fused_batch_norm", all(fused), parameters["fuse_bn_relu"]
 
 
 DIALECT = Dialect(

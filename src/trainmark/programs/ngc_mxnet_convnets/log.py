@@ -12,7 +12,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, dll_parameters, integer, listed
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.words.case import Precision
 
 _TABLE = re.compile(rb"train\.ips\s*\n *\| *\d+ *\| *\n-+ *\n *\d+ *\| *([\d.]+) *\|")
@@ -48,7 +48,7 @@ FORMAT = Format(
     name="ngc-mxnet-convnets",
     title="NGC MXNet ConvNets",
     framework="mxnet",
-    unit=Unit.IMAGES,
+    unit="images/s",
     scope=Scope.GLOBAL,
     records=(
         re.compile(

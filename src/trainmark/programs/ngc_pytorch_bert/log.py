@@ -11,7 +11,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, dll_parameters, ends_with, integer, namespace
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
@@ -44,7 +44,7 @@ FORMAT = Format(
     name="ngc-pytorch-bert",
     title="NGC PyTorch BERT",
     framework="pytorch",
-    unit=Unit.SEQUENCES,
+    unit="sequences/s",
     scope=Scope.GLOBAL,
     records=(
         re.compile(

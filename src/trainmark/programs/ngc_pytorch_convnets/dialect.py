@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainmark.programs.options import Dialect, Parameters, Said, backend, flag, typed, words
-from trainmark.words.recipe import Axis
+from trainmark.words.recipe import RecipeAxis
 
 
 def read(parameters: Parameters) -> Iterator[Said]:
@@ -11,30 +11,30 @@ def read(parameters: Parameters) -> Iterator[Said]:
     yield from words(
         parameters,
         {
-            "memory_format": Axis.LAYOUT,
-            "workers": Axis.WORKERS,
-            "prefetch": Axis.PREFETCH,
-            "label_smoothing": Axis.LABEL_SMOOTHING,
-            "mixup": Axis.MIXUP,
-            "lr_schedule": Axis.LR_SCHEDULE,
-            "optimizer": Axis.OPTIMIZER,
-            "momentum": Axis.MOMENTUM,
-            "weight_decay": Axis.WEIGHT_DECAY,
-            "image_size": Axis.IMAGE_SIZE,
-            "gpu_affinity": Axis.AFFINITY,
-            "save_checkpoints": Axis.CHECKPOINT_IN_RUN,
+            "memory_format": "layout",
+            "workers": RecipeAxis.WORKERS,
+            "prefetch": RecipeAxis.PREFETCH,
+            "label_smoothing": RecipeAxis.LABEL_SMOOTHING,
+            "mixup": "mixup",
+            "lr_schedule": RecipeAxis.LR_SCHEDULE,
+            "optimizer": RecipeAxis.OPTIMIZER,
+            "momentum": RecipeAxis.MOMENTUM,
+            "weight_decay": RecipeAxis.WEIGHT_DECAY,
+            "image_size": "image_size",
+            "gpu_affinity": RecipeAxis.AFFINITY,
+            "save_checkpoints": RecipeAxis.CHECKPOINT_IN_RUN,
         },
     )
     yield from backend(parameters, "data_backend", "imagenet")
     if "jit" in parameters:
         jit = parameters["jit"]
-        yield Axis.COMPILER, "none" if jit.value == "no" else "torchscript", jit
+        yield RecipeAxis.COMPILER, "none" if jit.value == "no" else "torchscript", jit
     if flag(parameters, "amp"):
         dynamic = flag(parameters, "dynamic_loss_scale")
         if "static_loss_scale" in parameters:
             scale = parameters["static_loss_scale"]
-            yield Axis.LOSS_SCALING, "dynamic" if dynamic else "static", scale
-            yield Axis.LOSS_SCALE, typed(scale.value), scale
+            yield RecipeAxis.LOSS_SCALING, "dynamic" if dynamic else "static", scale
+            yield RecipeAxis.LOSS_SCALE, typed(scale.value), scale
     yield from _accumulation(parameters)
 
 
@@ -47,7 +47,7 @@ def _accumulation(parameters: Parameters) -> Iterator[Said]:
     optimizer, batch, world = (int(number) for number in numbers)
     if batch > 0 and world > 0:
         steps = 1 if optimizer < 0 else max(1, optimizer // (batch * world))
-        yield Axis.ACCUMULATION_STEPS, steps, parameters["optimizer_batch_size"]
+        yield RecipeAxis.ACCUMULATION_STEPS, steps, parameters["optimizer_batch_size"]
 
 
 DIALECT = Dialect(

@@ -12,7 +12,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, dll_parameters, ends_with, integer
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
@@ -39,7 +39,7 @@ FORMAT = Format(
     name="ngc-pytorch-convnets",
     title="NGC PyTorch ConvNets",
     framework="pytorch",
-    unit=Unit.IMAGES,
+    unit="images/s",
     scope=Scope.GLOBAL,
     records=(
         re.compile(

@@ -20,7 +20,7 @@ from trainmark.logs.format import (
     search_word,
 )
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
@@ -46,7 +46,7 @@ FORMAT = Format(
     name="ngc-tensorflow-bert",
     title="NGC TensorFlow BERT",
     framework="tensorflow",
-    unit=Unit.SEQUENCES,
+    unit="sequences/s",
     scope=Scope.GLOBAL,
     records=(
         re.compile(

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainmark.programs.options import NONE, Dialect, Parameters, Said, flag, typed, words
-from trainmark.words.recipe import Axis
+from trainmark.words.recipe import RecipeAxis
 
 
 def read(parameters: Parameters) -> Iterator[Said]:
@@ -11,30 +11,34 @@ def read(parameters: Parameters) -> Iterator[Said]:
     yield from words(
         parameters,
         {
-            "data_format": Axis.LAYOUT,
-            "label_smoothing": Axis.LABEL_SMOOTHING,
-            "mixup": Axis.MIXUP,
-            "momentum": Axis.MOMENTUM,
-            "weight_decay": Axis.WEIGHT_DECAY,
+            "data_format": "layout",
+            "label_smoothing": RecipeAxis.LABEL_SMOOTHING,
+            "mixup": "mixup",
+            "momentum": RecipeAxis.MOMENTUM,
+            "weight_decay": RecipeAxis.WEIGHT_DECAY,
         },
     )
     for name in ("xla", "use_xla"):
         if (xla := flag(parameters, name)) is not None:
-            yield Axis.COMPILER, "xla" if xla else "none", parameters[name]
+            yield RecipeAxis.COMPILER, "xla" if xla else "none", parameters[name]
     for name in ("cosine_lr", "use_cosine_lr"):
         if (cosine := flag(parameters, name)) is not None:
-            yield Axis.LR_SCHEDULE, "cosine" if cosine else "step", parameters[name]
+            yield RecipeAxis.LR_SCHEDULE, "cosine" if cosine else "step", parameters[name]
     real = "data_dir" in parameters and parameters["data_dir"].value.lower() not in NONE
     if "data_dir" in parameters:
-        yield Axis.DATA, "tfrecord" if real else "synthetic", parameters["data_dir"]
+        yield RecipeAxis.DATA, "tfrecord" if real else "synthetic", parameters["data_dir"]
     for name in ("dali", "use_dali"):
         if real and (dali := flag(parameters, name)) is not None:
-            yield Axis.LOADER, "dali" if dali else "native", parameters[name]
+            yield RecipeAxis.LOADER, "dali" if dali else "native", parameters[name]
     if flag(parameters, "amp") and (static := flag(parameters, "use_static_loss_scaling")) is not None:
-        yield Axis.LOSS_SCALING, "static" if static else "dynamic", parameters["use_static_loss_scaling"]
+        yield (
+            RecipeAxis.LOSS_SCALING,
+            "static" if static else "dynamic",
+            parameters["use_static_loss_scaling"],
+        )
         for name in ("static_loss_scale", "loss_scale"):
             if static and name in parameters:
-                yield Axis.LOSS_SCALE, typed(parameters[name].value), parameters[name]
+                yield RecipeAxis.LOSS_SCALE, typed(parameters[name].value), parameters[name]
                 break
 
 

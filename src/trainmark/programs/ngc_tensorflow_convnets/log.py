@@ -22,7 +22,7 @@ from trainmark.logs.format import (
     search_integer,
 )
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Meaning, Scope, Unit
+from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
@@ -51,7 +51,7 @@ FORMAT = Format(
     name="ngc-tensorflow-convnets",
     title="NGC TensorFlow ConvNets",
     framework="tensorflow",
-    unit=Unit.IMAGES,
+    unit="images/s",
     scope=Scope.GLOBAL,
     meaning=Meaning.SAMPLED,
     records=(

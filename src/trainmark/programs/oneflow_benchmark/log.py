@@ -11,7 +11,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, config_lines, integer, unknowable
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
@@ -42,7 +42,7 @@ FORMAT = Format(
     name="oneflow",
     title="OneFlow-Benchmark",
     framework="oneflow",
-    unit=Unit.SAMPLES,
+    unit="samples/s",
     scope=Scope.GLOBAL,
     records=(
         re.compile(

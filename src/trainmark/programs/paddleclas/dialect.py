@@ -3,20 +3,25 @@
 from collections.abc import Iterator
 
 from trainmark.programs.options import Dialect, Parameters, Said, flag, typed, words
-from trainmark.words.recipe import Axis
+from trainmark.words.recipe import RecipeAxis
 
 
 def read(parameters: Parameters) -> Iterator[Said]:
     """Yield the axes that the program prints."""
     yield from words(
-        parameters, {"data_format": Axis.LAYOUT, "num_workers": Axis.WORKERS, "momentum": Axis.MOMENTUM}
+        parameters,
+        {"data_format": "layout", "num_workers": RecipeAxis.WORKERS, "momentum": RecipeAxis.MOMENTUM},
     )
     if (dali := flag(parameters, "use_dali")) is not None:
-        yield Axis.LOADER, "dali" if dali else "native", parameters["use_dali"]
+        yield RecipeAxis.LOADER, "dali" if dali else "native", parameters["use_dali"]
     if (dynamic := flag(parameters, "use_dynamic_loss_scaling")) is not None:
-        yield Axis.LOSS_SCALING, "dynamic" if dynamic else "static", parameters["use_dynamic_loss_scaling"]
+        yield (
+            RecipeAxis.LOSS_SCALING,
+            "dynamic" if dynamic else "static",
+            parameters["use_dynamic_loss_scaling"],
+        )
     if "scale_loss" in parameters:
-        yield Axis.LOSS_SCALE, typed(parameters["scale_loss"].value), parameters["scale_loss"]
+        yield RecipeAxis.LOSS_SCALE, typed(parameters["scale_loss"].value), parameters["scale_loss"]
 
 
 DIALECT = Dialect(

@@ -13,7 +13,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, config_lines, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Meaning, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Meaning, Scope
 from trainmark.logs.paddle import paddle_devices
 from trainmark.words.case import Precision
 
@@ -77,7 +77,7 @@ FORMAT = Format(
     name="paddleclas",
     title="PaddleClas",
     framework="paddle",
-    unit=Unit.IMAGES,
+    unit="images/s",
     scope=Scope.DEVICE,
     meaning=Meaning.RUNNING,
     records=(

@@ -12,7 +12,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, integer, namespace
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import of_paddle
 
@@ -45,7 +45,7 @@ FORMAT = Format(
     name="paddlenlp-bert",
     title="PaddleNLP BERT",
     framework="paddle",
-    unit=Unit.SEQUENCES,
+    unit="sequences/s",
     scope=Scope.DEVICE,
     records=(
         re.compile(

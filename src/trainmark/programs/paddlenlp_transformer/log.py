@@ -12,7 +12,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, config_lines, integer
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import of_paddle
 
@@ -52,7 +52,7 @@ FORMAT = Format(
     name="paddlenlp-transformer",
     title="PaddleNLP Transformer",
     framework="paddle",
-    unit=Unit.WORDS,
+    unit="words/s",
     scope=Scope.DEVICE,
     records=(
         re.compile(

@@ -11,7 +11,7 @@ a throughput of all takes them to be like this one, and says so.
 import re
 
 from trainmark.logs.format import Context, Format, Published, search_integer, unknowable
-from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.model import Facts, Scope
 
 
 def facts(context: Context) -> Facts:
@@ -23,7 +23,7 @@ FORMAT = Format(
     name="paddlerec",
     title="PaddleRec",
     framework="paddle",
-    unit=Unit.EXAMPLES,
+    unit="example/s",
     scope=Scope.NODE,
     records=(
         re.compile(

@@ -12,7 +12,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, config_lines, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.logs.paddle import paddle_devices
 from trainmark.words.case import Precision
 
@@ -69,7 +69,7 @@ FORMAT = Format(
     name="paddleseg",
     title="PaddleSeg",
     framework="paddle",
-    unit=Unit.SAMPLES,
+    unit="samples/s",
     scope=Scope.DEVICE,
     records=(
         re.compile(

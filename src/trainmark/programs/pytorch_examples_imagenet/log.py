@@ -11,7 +11,7 @@ import re
 
 from trainmark.logs.format import Context, Format, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Ending, Facts, Meaning, Scope, Unit
+from trainmark.logs.model import Ending, Facts, Meaning, Scope
 
 
 def facts(context: Context) -> Facts:
@@ -36,7 +36,7 @@ FORMAT = Format(
     name="pytorch-imagenet",
     title="PyTorch examples/imagenet",
     framework="pytorch",
-    unit=Unit.IMAGES,
+    unit="images/s",
     scope=Scope.GLOBAL,
     meaning=Meaning.SAMPLED,
     records=(

@@ -10,7 +10,7 @@ import re
 
 from trainmark.logs.format import Context, Format, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.model import Facts, Scope
 from trainmark.words.case import Precision
 
 
@@ -41,7 +41,7 @@ FORMAT = Format(
     name="tensorflow-models",
     title="TensorFlow official models",
     framework="tensorflow",
-    unit=Unit.EXAMPLES,
+    unit="example/s",
     scope=Scope.GLOBAL,
     records=(
         re.compile(

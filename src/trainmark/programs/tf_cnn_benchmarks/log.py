@@ -12,7 +12,7 @@ import re
 
 from trainmark.logs.format import Context, Format, Published, ends_with, listed, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Meaning, Scope, Unit
+from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.words.case import Precision
 
 
@@ -40,7 +40,7 @@ FORMAT = Format(
     name="tf-cnn-benchmarks",
     title="tf_cnn_benchmarks",
     framework="tensorflow",
-    unit=Unit.IMAGES,
+    unit="images/s",
     scope=Scope.GLOBAL,
     meaning=Meaning.RUNNING,
     records=(re.compile(rb"(?<![\d.])(?P<step>\d+)\s+images/sec: (?P<rate>\S+) \+/- "),),

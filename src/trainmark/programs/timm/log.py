@@ -10,7 +10,7 @@ import re
 
 from trainmark.logs.format import Context, Format, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Meaning, Scope, Unit
+from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.words.case import Precision
 
 
@@ -37,7 +37,7 @@ FORMAT = Format(
     name="timm",
     title="timm",
     framework="pytorch",
-    unit=Unit.IMAGES,
+    unit="images/s",
     scope=Scope.GLOBAL,
     meaning=Meaning.SAMPLED,
     records=(

@@ -1,39 +1,41 @@
-"""trainmark's own workers: the axes by their own names, the optimizer's settings below ``optimizer``."""
+"""trainmark's own workers: the axes of every task by their own names, the optimizer's settings below ``optimizer``."""
 
 from collections.abc import Iterator
 
 from trainmark.programs.options import NONE, Dialect, Parameters, Said, words
-from trainmark.words.recipe import Axis, Place
+from trainmark.words.case import own_axes
+from trainmark.words.recipe import Condition, RecipeAxis
 
 
 def read(parameters: Parameters) -> Iterator[Said]:
     """Yield the axes that the program prints."""
     yield from words(
         parameters,
-        {
-            "layout": Axis.LAYOUT,
-            "compiler": Axis.COMPILER,
-            "data": Axis.DATA,
-            "loader": Axis.LOADER,
-            "loader_workers": Axis.WORKERS,
-            "image_size": Axis.IMAGE_SIZE,
-            "optimizer.name": Axis.OPTIMIZER,
-            "optimizer.momentum": Axis.MOMENTUM,
-            "optimizer.weight_decay": Axis.WEIGHT_DECAY,
-            "optimizer.label_smoothing": Axis.LABEL_SMOOTHING,
-            "optimizer.schedule": Axis.LR_SCHEDULE,
-            "framework_version": Place.FRAMEWORK_VERSION,
-            "cuda": Place.CUDA,
-            "cudnn": Place.CUDNN,
+        {axis: axis for axis in own_axes()}
+        | {
+            "data": RecipeAxis.DATA,
+            "loader": RecipeAxis.LOADER,
+            "loader_workers": RecipeAxis.WORKERS,
+            "optimizer.name": RecipeAxis.OPTIMIZER,
+            "optimizer.momentum": RecipeAxis.MOMENTUM,
+            "optimizer.weight_decay": RecipeAxis.WEIGHT_DECAY,
+            "optimizer.label_smoothing": RecipeAxis.LABEL_SMOOTHING,
+            "optimizer.schedule": RecipeAxis.LR_SCHEDULE,
+            "framework_version": Condition.FRAMEWORK_VERSION,
+            "cuda": Condition.CUDA,
+            "cudnn": Condition.CUDNN,
         },
     )
+    if "compiler" in parameters:
+        # Here "none" is a compiler's name, and not an option that was left alone.
+        yield RecipeAxis.COMPILER, parameters["compiler"].value, parameters["compiler"]
     if "optimizer.loss_scale" in parameters and parameters["optimizer.loss_scale"].value.lower() not in NONE:
         scale = parameters["optimizer.loss_scale"]
-        yield Axis.LOSS_SCALING, "dynamic" if scale.value == "dynamic" else "static", scale
+        yield RecipeAxis.LOSS_SCALING, "dynamic" if scale.value == "dynamic" else "static", scale
 
 
 DIALECT = Dialect(
     name="trainmark's own workers",
-    marks=(("layout", "compiler", "batch_per_device"),),
+    marks=(("schema", "compiler", "batch_per_device"), ("compiler", "optimizer.name", "batch_per_device")),
     read=read,
 )

@@ -10,9 +10,9 @@ is not made of the records.
 import re
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.events import RunEvents, parse_events
+from trainmark.logs.events import UNSAID_UNIT, RunEvents, parse_events
 from trainmark.logs.format import Context, Format, Published, dll_parameters, ends_with, integer
-from trainmark.logs.model import Facts, Problem, RunWords, Scope, Unit
+from trainmark.logs.model import Facts, Problem, RunWords, Scope
 from trainmark.words.case import Precision
 
 
@@ -63,7 +63,7 @@ FORMAT = Format(
     name="trainmark",
     title="trainmark",
     framework=None,
-    unit=Unit.IMAGES,
+    unit=UNSAID_UNIT,
     scope=Scope.GLOBAL,
     records=(),
     mark=re.compile(rb'"schema": ?"trainmark\.events/1"'),

@@ -22,7 +22,7 @@ def sample(run: Run) -> Iterator[str]:
             "world_size": run.gpus,
             "batch_per_device": run.batch_per_device,
             "global_batch": run.global_batch,
-            "unit": "images/s",
+            "unit": "samples/s",
         },
     )
     yield event([0, 0], {"phase": "first_step", "step_time_s": 9.0, "loss": 6.9})

@@ -3,7 +3,8 @@
 from typing import TYPE_CHECKING
 
 from trainmark.tasks.image_classification.axes import ImageAxes, Layout
-from trainmark.tasks.image_classification.data import FORMS, MakeImages
+from trainmark.tasks.image_classification.data import Form, MakeImages
+from trainmark.tasks.image_classification.spelling import model_word
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
@@ -34,10 +35,12 @@ TASK = Task(
     },
     repository="clas",
     unnamed=True,
-    loose_units=frozenset({"samples/s"}),
+    loose_units=frozenset({"img", "sample", "example"}),
+    recipe_axes=("mixup", "fused_batch_norm"),
+    model_word=model_word,
     ways=("layout",),
     data_kind="images",
     make=MakeImages,
-    forms=FORMS,
+    forms=tuple(Form),
     equal_work=_equal_work,
 )

@@ -1,5 +1,6 @@
 """Data sets of pictures, as a suite can have them made."""
 
+from enum import StrEnum
 from typing import Annotated
 
 from pydantic import Field
@@ -7,11 +8,17 @@ from pydantic import Field
 from trainmark.words.case import Count
 from trainmark.words.frozen import Frozen
 
-FORMS = ("image-folder", "tfrecord", "recordio", "ofrecord")
-"""The forms in which pictures can lie; from the first one the others are made: see ``trainmark data convert``.
 
-OneFlow's ``ofrecord`` can only be given: nothing of ours makes it.
-"""
+class Form(StrEnum):
+    """How pictures can lie on a disk; from the first form the others are made: see ``trainmark data convert``.
+
+    OneFlow's ``ofrecord`` can only be given: it is neither made nor checked.
+    """
+
+    IMAGE_FOLDER = "image-folder"
+    TFRECORD = "tfrecord"
+    RECORDIO = "recordio"
+    OFRECORD = "ofrecord"
 
 
 class MakeImages(Frozen):

@@ -34,7 +34,7 @@ def find_task(name: str) -> Task:
 
 def default_task() -> Task:
     """Return the task of a run that names neither a task nor a model."""
-    return find_task(_import(TASKS).DEFAULT)
+    return next(task for task in map(find_task, task_names()) if task.unnamed)
 
 
 def task_of_model(model: str) -> Optional[Task]:

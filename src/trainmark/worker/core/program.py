@@ -19,12 +19,13 @@ from .arguments import NATIVE, parse
 from .choices import one_of
 from .events import PARAMETER, EventWriter
 from .folders import import_framework, import_trainer
+from .loading import RankLoading, loading_of, queue_doubts
 from .outcomes import FAILED, OOM, RunError, first_sentence
 from .place import Place, place_from
 from .settings import Settings
 from .signals import exit_when_told
 from .training import Training
-from .window import measure
+from .window import Timeline, measure
 
 EXIT_USAGE = 2
 EXIT_STOPPED = 3
@@ -139,14 +140,29 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         window_at_us=int(timeline.window_at * 1e6),
     )
     ranks = [report.RankTotals(*values) for values in training.gather(own)]
+    loader = _own_loading(training, settings, timeline)
+    loaders = [] if loader is None else [RankLoading(*values) for values in training.gather(loader)]
     if events is not None:
         waits = training.data_waits_s
         events.write_all(
             report.step_events(settings, timeline, losses, waits, training.epoch_samples, global_batch)
         )
         memory_of = str(training.describe()["peak_memory_of"])
-        events.write([], report.summary(settings, training.task, timeline, ranks, losses, memory_of))
+        seen = {"loading": loading_of(loaders)}
+        doubts = queue_doubts(loaders)
+        events.write(
+            [], report.summary(settings, training.task, timeline, ranks, losses, memory_of, seen, doubts)
+        )
     training.close()
+
+
+def _own_loading(training: Training, settings: Settings, timeline: Timeline) -> Optional[RankLoading]:
+    if timeline.loading is None or training.feed.ahead is None:
+        return None
+    waited_s = sum(training.data_waits_s[settings.warmup_steps : settings.steps])
+    window = [round(waited_s * 1e6), timeline.window_ns // 1000, settings.batch_per_device]
+    states = [count for state in timeline.loading for count in state]
+    return RankLoading._make([round(training.feed.ahead * 1000), *states, *window])
 
 
 def _observe(training: Training, settings: Settings, events: Optional[EventWriter]) -> None:

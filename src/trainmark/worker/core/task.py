@@ -42,6 +42,9 @@ class Task:
     headline: str
     """The counter of work by which throughput is counted."""
 
+    unnamed = False
+    """Whether a run that names neither a task nor a model means this one."""
+
     @property
     def unit(self) -> str:
         """Return the unit of throughput."""

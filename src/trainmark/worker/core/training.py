@@ -10,6 +10,7 @@ from .facts import Expected, Facts, Seen, as_asked
 from .feed import Feed, FixedFeed
 from .host import peak_resident_bytes
 from .outcomes import INVALID, RunError
+from .queues import Loading
 from .ranks import Ranks
 from .schedule import learning_rates
 from .settings import Settings
@@ -126,6 +127,10 @@ class Training(Steps):
         self.train(index)
         self.batch = self.feed.next()
         self.data_waits_s[index] = self.feed.wait_s
+
+    def loading(self) -> Optional[Loading]:
+        """Return the state of the loader; None for a batch that is used in every step."""
+        return None if self.feed.ahead is None else self.feed.loading()
 
     def mark(self, slot: int) -> None:
         """Note when the device is done with everything handed over so far."""

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax.training.dynamic_scale import DynamicScale
 
-from ..core.choices import no_tf32_on_cpu, one_of
+from ..core.choices import one_of
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import Recipe
 from .device import CPU
@@ -18,17 +18,18 @@ class Precision(NamedTuple):
     """``compute`` is the type of the layers' inputs and outputs; ``weights`` that in which their weights are kept.
 
     ``matmul`` is JAX's own word for what an FP32 product or convolution may round its inputs to on a GPU; a CPU
-    computes as it is written. ``scaled`` says that the loss is scaled so that gradients do not vanish in FP16.
+    computes as it is written. Products of 16 bits are left to JAX's default: ``highest`` would be asked of them too.
+    ``scaled`` says that the loss is scaled so that gradients do not vanish in FP16.
     """
 
     compute: Any
     weights: Any
-    matmul: str = "highest"
+    matmul: Optional[str] = None
     scaled: bool = False
 
 
 PRECISIONS: Dict[str, Precision] = {
-    "fp32": Precision(jnp.float32, jnp.float32),
+    "fp32": Precision(jnp.float32, jnp.float32, matmul="highest"),
     "tf32": Precision(jnp.float32, jnp.float32, matmul="tensorfloat32"),
     "amp-bf16": Precision(jnp.bfloat16, jnp.float32),
     "amp-fp16": Precision(jnp.float16, jnp.float32, scaled=True),
@@ -36,10 +37,9 @@ PRECISIONS: Dict[str, Precision] = {
 }
 
 
-def choose_precision(name: str, platform: str) -> Precision:
+def choose_precision(name: str) -> Precision:
     """Return the precision, and let all of JAX's products follow it; raise ``RunError`` where there is none."""
     one_of("JAX", "precision", name, PRECISIONS)
-    no_tf32_on_cpu(name, platform)
     precision = PRECISIONS[name]
     jax.config.update("jax_default_matmul_precision", precision.matmul)
     return precision

@@ -51,14 +51,16 @@ def device_name(device: str) -> str:
     return cpu_name()
 
 
-def limit_threads(threads: int) -> None:
-    """Compute with this many threads: those of OpenMP and MKL, and no operators side by side.
+def limit_threads(threads: int, device: str) -> None:
+    """Compute with this many threads: those of OpenMP and MKL, and on a CPU no operators side by side.
 
     Paddle itself uses one unless OMP_NUM_THREADS was set before its import. The interpreter of compiled programs
-    has threads of its own beside them, which run operators that do not need each other; so its serial mode is set.
+    has threads of its own beside them, which run operators that do not need each other; on a CPU they would share the
+    cores, so its serial mode is set there.
     """
     paddle.base.core.set_num_threads(threads)
-    paddle.set_flags({"FLAGS_enable_pir_in_executor_trace_run": True})
+    if device == "cpu":
+        paddle.set_flags({"FLAGS_enable_pir_in_executor_trace_run": True})
 
 
 def math_threads() -> Optional[int]:

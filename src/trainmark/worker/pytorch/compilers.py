@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from typing import Any, Dict, Optional
+from typing import Any, Dict, Mapping, Optional
 
 import torch
 from torch import nn
@@ -35,17 +35,17 @@ def check_compiler(name: str, device: Any) -> None:
         raise RunError(UNSUPPORTED, f"{name} on a CPU needs a C++ compiler, and there is no g++ here")
 
 
-def compile_model(model: nn.Module, name: str, free_layout: bool) -> Any:
+def compile_model(model: nn.Module, name: str, inductor: Mapping[str, Any]) -> Any:
     """Return the whole model compiled, with static shapes; nothing is compiled before the first call.
 
-    The compiler would lay convolutions out with the channels last by itself where it expects a gain; without
-    ``free_layout`` that is switched off, so that the layout is the one that was asked for.
+    ``inductor`` are settings of the compiler (``torch._inductor.config``) that the task needs, by name.
     """
     if name == NONE:
         return model
-    import torch._inductor.config as inductor
+    from torch._inductor import config
 
-    inductor.layout_optimization = free_layout
+    for setting, value in inductor.items():
+        setattr(config, setting, value)
     return torch.compile(model, mode=MODES[name], dynamic=False)
 
 

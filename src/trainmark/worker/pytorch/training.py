@@ -10,6 +10,7 @@ from torch import nn
 from ..core.choices import require_version
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
+from ..core.gaps import refuse_gaps
 from ..core.place import Place
 from ..core.settings import Settings
 from ..core.training import Training
@@ -39,6 +40,7 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device = choose_device(settings.device, place)
+    refuse_gaps(settings, place, device.type)
     precision = choose_precision(settings.precision, device)
     check_compiler(settings.compiler, device)
     check_gradients(settings.gradients, precision)
@@ -73,14 +75,16 @@ class PyTorchTraining(Training):
         torch.backends.cudnn.benchmark = True
         torch.manual_seed(settings.seed)
 
-    def take_over(self, model: nn.Module, optimizer: torch.optim.Optimizer, free_layout: bool) -> None:
-        """Train this model; see ``compile_model`` for ``free_layout``."""
+    def take_over(
+        self, model: nn.Module, optimizer: torch.optim.Optimizer, inductor: Mapping[str, Any]
+    ) -> None:
+        """Train this model; see ``compile_model`` for ``inductor``."""
         settings, static_graph = self.settings, self.settings.compiler == NONE
         self.model, self.optimizer = model, optimizer
         self.exchange = choose_exchange(
             settings.gradients, self.ranks, self._device, self._precision, static_graph
         )
-        self.network = compile_model(self.exchange.wrap(model), settings.compiler, free_layout)
+        self.network = compile_model(self.exchange.wrap(model), settings.compiler, inductor)
         self.scaler = loss_scaler(self._precision, settings.recipe, self._device)
         self.autocast = autocast(self._precision, self._device)
         # The losses stay on the device, one element a step, until the window is over.

@@ -10,7 +10,7 @@ from torch import nn
 
 
 def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
-    """Copy numpy arrays into the tensors of the same names; their layout in memory stays."""
+    """Copy numpy arrays into the tensors of the same names; the order of their elements in memory stays."""
     with torch.no_grad():
         for name, tensor in tensors.items():
             tensor.copy_(torch.from_numpy(np.ascontiguousarray(weights[name])))

@@ -1,4 +1,4 @@
-"""The tasks, a folder each: ``image_classification`` is the task ``image-classification``.
+"""The tasks, a folder each: ``some_task`` is the task ``some-task``.
 
 Each has a ``TASK`` (``core/task.py``) in its ``__init__.py``. Extensions have a folder like this one in theirs.
 """
@@ -7,6 +7,3 @@ import sys
 from pathlib import Path
 
 __path__ = [str(Path(root) / "tasks") for root in sys.modules[__name__.rpartition(".")[0]].__path__]
-
-DEFAULT = "image-classification"
-"""The task of a run that names neither a task nor a model."""

@@ -54,6 +54,4 @@ COMPILERS: Dict[str, Compiler] = {
 def choose_compiler(name: str) -> Compiler:
     """Return the compiler; raise ``RunError`` if there is none of this name."""
     one_of("TensorFlow", "compiler", name, COMPILERS)
-    # The graph's optimizer would turn a GPU's convolutions to the layout that it likes, whatever was asked.
-    tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
     return COMPILERS[name]

@@ -9,7 +9,7 @@ The rate is of all devices and of the one step.
 import re
 
 from trainmark.logs.format import Context, Format, Published, ends_with, search_integer
-from trainmark.logs.model import Facts, Scope, Unit
+from trainmark.logs.model import Facts, Scope
 
 
 def facts(context: Context) -> Facts:
@@ -24,7 +24,7 @@ FORMAT = Format(
     name="toy-trainer",
     title="toy-trainer",
     framework="toy",
-    unit=Unit.SAMPLES,
+    unit="samples/s",
     scope=Scope.GLOBAL,
     records=(re.compile(rb"step (?P<step>\d+): (?P<rate>\S+) samples/s\n"),),
     mark=re.compile(rb"toy-trainer: "),

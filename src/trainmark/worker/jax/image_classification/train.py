@@ -26,7 +26,6 @@ from .witness import CompiledConvolutions, Witness, compiled_convolutions
 
 def open_training(settings: ImageSettings, place: Place) -> JaxImageTraining:
     """Return the training, ready for its first step."""
-    one_of("Flax", "layout", settings.layout, ("nhwc",))
     machine = choose_machine(settings, place)
     if not settings.synthetic:
         one_of("JAX", "loader", settings.loader, LOADERS)

@@ -44,7 +44,9 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         model.to(memory_format=memory_format(settings.layout))
         self._witness = Witness(model)
         self.loss = nn.CrossEntropyLoss(label_smoothing=settings.recipe.label_smoothing)
-        self.take_over(model, make_optimizer(model, settings), free_layout=settings.layout == "nhwc")
+        # By itself the compiler lays convolutions out with the channels last where it expects a gain.
+        inductor = {"layout_optimization": settings.layout == "nhwc"}
+        self.take_over(model, make_optimizer(model, settings), inductor)
 
     def _forward(self) -> Tuple[Any, Any]:
         """Return logits and loss of the batch at hand."""

@@ -18,6 +18,7 @@ class ImageClassification(Task):
     name = "image-classification"
     models = tuple(ARCHITECTURES)
     headline = "images"
+    unnamed = True
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         """Add what only images have, and the recipe of ResNet-50."""

@@ -1,4 +1,4 @@
-"""One spelling for a model's name: programs write ResNet-50 in many ways."""
+"""One spelling for a network's name: programs write ResNet-50 in many ways."""
 
 import re
 
@@ -7,11 +7,11 @@ _RESNET_VERSION_FIRST = re.compile(r"resnetv(15?|2)[-_](\d+)")
 _MOBILENET = re.compile(r"mobilenet[-_ ]?(?:v?(\d)(?:\.0)?)")
 
 
-def model_word(name: str) -> str:
+def model_word(name: str) -> str | None:
     """Return trainmark's word for a model: ``resnetv15-50`` and ``ResNet50V1.5`` are ``resnet50_v1.5``.
 
-    A version that the name does not say is left out (``ResNet50`` is ``resnet50``); a name of no known
-    family comes back in small letters.
+    A version that the name does not say is left out (``ResNet50`` is ``resnet50``); None for a name of no family
+    that is known here.
     """
     plain = name.strip().lower()
     if match := _RESNET_VERSION_FIRST.fullmatch(plain):
@@ -20,7 +20,7 @@ def model_word(name: str) -> str:
         return f"resnet{match[1]}" + (f"_v{_version(match[2])}" if match[2] else "")
     if match := _MOBILENET.fullmatch(plain):
         return f"mobilenet_v{match[1]}"
-    return plain
+    return None
 
 
 def _version(word: str) -> str:
