@@ -17,14 +17,7 @@ from trainmark.campaign.best_search import (
     write_trial,
 )
 from trainmark.campaign.certifying import certificates, kept_certificates
-from trainmark.campaign.identity import (
-    Identifier,
-    changed_meanwhile,
-    identity_of,
-    keep_entries,
-    require_same_commands,
-    require_same_identity,
-)
+from trainmark.campaign.identity import Identifier
 from trainmark.campaign.persist import (
     RESULTS,
     Persistence,
@@ -35,6 +28,13 @@ from trainmark.campaign.persist import (
 )
 from trainmark.campaign.planning import CannotStart, Setting, Site, load_programs, plan_run, probe_protocol
 from trainmark.campaign.resume import as_attempts, collect, measure_run, read_manifests
+from trainmark.campaign.same_program import (
+    changed_meanwhile,
+    identity_of,
+    keep_entries,
+    require_same_commands,
+    require_same_identity,
+)
 from trainmark.campaign.schedule import Progress, Schedule, wants_another
 from trainmark.execution import (
     NotReady,

@@ -11,10 +11,10 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import trainmark
-from trainmark.campaign.resume import MANIFEST, Finished, collect_run, manifest_in, read_manifest
+from trainmark.campaign.resume import Finished, collect_run, manifest_in, read_manifest
 from trainmark.environment import fingerprint, pooling_differences
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.execution import LOG, ResultDirectory
+from trainmark.execution import LOG, MANIFEST, ResultDirectory
 from trainmark.files import write_atomically
 from trainmark.store import Store, sqlite_url
 from trainmark.words.case import Case

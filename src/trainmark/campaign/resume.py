@@ -16,7 +16,7 @@ from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import gpus_of, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
-from trainmark.execution import LOG, TELEMETRY, ResultDirectory, name_on
+from trainmark.execution import LOG, MANIFEST, TELEMETRY, ResultDirectory, name_on
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
@@ -38,8 +38,6 @@ from trainmark.words.results import CaseResult, Results, RunResult, Trial, poole
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
-
-MANIFEST = "manifest.json"
 
 Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""

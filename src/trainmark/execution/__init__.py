@@ -1,6 +1,7 @@
 """Carrying plans out: one runner for all commands, outcomes, and the directory that nothing measured is lost from."""
 
 from trainmark.execution.directory import (
+    MANIFEST,
     SUITE,
     ResultDirectory,
     opened,
@@ -14,6 +15,7 @@ from trainmark.node import Pulse
 
 __all__ = [
     "LOG",
+    "MANIFEST",
     "SUITE",
     "TELEMETRY",
     "NotReady",
