@@ -336,15 +336,16 @@ class _Campaign:
                 if plan.cannot_run is None:
                     self._preparer.make_ready(plan, folder)
                     parts = self._identified(asked, case, protocol, setting, plan, manifest)
+                    keep_entries(self._directory, parts)
             except NotReady as why:
                 return _not_started(case, repeat, CannotStart(why.outcome, str(why)))
             limits, watch = self._order.suite.limits, self._audience.pulse
             record = with_expected(carry_out(plan, folder, limits, self._order.hosts, watch), plan)
             if not parts:
                 return record
-            keep_entries(self._directory, parts)
-            doubts = changed_meanwhile(parts, self._identifier.program(case))
-            return record.model_copy(update={"identity": identity_of(parts), "doubts": doubts})
+            with held():
+                doubts = changed_meanwhile(parts, self._identifier.program(case))
+                return record.model_copy(update={"identity": identity_of(parts), "doubts": doubts})
         finally:
             self._preparer.clear(plan, folder)
 

@@ -4,6 +4,7 @@ import fnmatch
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -75,9 +76,14 @@ def _files(root: Path) -> Iterator[str]:
 
 
 def _is_program(folder: Path) -> bool:
-    if folder.name in _NOT_PROGRAM or (folder / "pyvenv.cfg").exists():
+    def holds(name: str) -> bool:
+        with suppress(PermissionError):
+            return (folder / name).exists()
         return False
-    return not ((folder / SUITE).exists() and (folder / ".lock").exists())
+
+    if folder.name in _NOT_PROGRAM or holds("pyvenv.cfg"):
+        return False
+    return not (holds(SUITE) and holds(".lock"))
 
 
 def _content(path: Path, size: int) -> str:
