@@ -12,10 +12,11 @@ from typing import Any
 import pytest
 
 from fakes import Bench, Silent
-from trainmark.campaign import DATABASE, Progress, collect_results
+from trainmark.campaign import Progress, collect_results
 from trainmark.campaign.schedule import Attempt, Schedule, wants_another
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
+from trainmark.words.names import DATABASE
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, RunResult
 from trainmark.words.suite import Protocol

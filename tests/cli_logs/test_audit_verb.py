@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from preloading import call_trainmark
-from trainmark.logs.synthetic import Run
+from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import synthetic_log
 
 
@@ -18,7 +18,7 @@ def _trainmark(*words: str | Path) -> tuple[int, str, str]:
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     times = [0.5 + 0.01 * ((7 * i) % 11) for i in range(150)]
-    text = synthetic_log("ngc-pytorch-convnets", Run(times, gpus=8, batch_per_device=64))
+    text = synthetic_log("ngc-pytorch-convnets", SampleRun(times, gpus=8, batch_per_device=64))
     (tmp_path / "pytorch_gpu8_fp32_bs64.txt").write_text(text)
     return tmp_path
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from preloading import call_trainmark
-from trainmark.logs.synthetic import Run
+from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import synthetic_log
 
 _KEYS = [
@@ -38,7 +38,9 @@ def _rows(stdout: str) -> list[dict[str, object]]:
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
     path = tmp_path / "pytorch_gpu8_fp32_bs64.txt"
-    path.write_text(synthetic_log("ngc-pytorch-convnets", Run([0.5] * 120, gpus=8, batch_per_device=64)))
+    path.write_text(
+        synthetic_log("ngc-pytorch-convnets", SampleRun([0.5] * 120, gpus=8, batch_per_device=64))
+    )
     return path
 
 
@@ -136,7 +138,7 @@ def test_a_rule_can_be_named(good: Path, rule: tuple[str, ...], value: float, sk
 
 def test_flags_fill_what_the_log_does_not_say(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
-    path.write_text(synthetic_log("pytorch-imagenet", Run([0.5] * 60)))
+    path.write_text(synthetic_log("pytorch-imagenet", SampleRun([0.5] * 60)))
 
     _, silent, _ = _trainmark("parse", path, "--json")
     _, told, _ = _trainmark("parse", path, "--json", "--gpus", "4", "--batch", "32", "--precision", "tf32")
@@ -161,7 +163,7 @@ def test_a_tree_prints_what_the_script_would_have_corrected(tmp_path: Path) -> N
         (tmp_path / place).mkdir()
         for repeat in range(1, 6):
             text = synthetic_log(
-                "ngc-tensorflow-convnets", Run([seconds] * 130, gpus=gpus, batch_per_device=128)
+                "ngc-tensorflow-convnets", SampleRun([seconds] * 130, gpus=gpus, batch_per_device=128)
             )
             (tmp_path / place / f"r50_b128_fp32_{repeat}.log").write_text(text)
 
@@ -175,7 +177,7 @@ def test_a_tree_prints_what_the_script_would_have_corrected(tmp_path: Path) -> N
 
 
 def test_logs_become_rows_of_the_database(good: Path, tmp_path: Path) -> None:
-    (tmp_path / "silent.log").write_text(synthetic_log("timm", Run([0.5] * 40)))
+    (tmp_path / "silent.log").write_text(synthetic_log("timm", SampleRun([0.5] * 40)))
 
     code, stdout, stderr = _trainmark("parse", tmp_path, "--to", "paddle-json", "--model", "ResNet50V1.5")
 
@@ -197,7 +199,7 @@ def test_a_log_that_ran_out_of_memory_is_a_row_with_its_flag_and_no_number(good:
 def test_logs_become_the_result_of_dlperf(tmp_path: Path) -> None:
     for gpus in (1, 8):
         for repeat in (1, 2, 3):
-            text = synthetic_log("ngc-mxnet-convnets", Run([0.5 * repeat] * 130, gpus=gpus))
+            text = synthetic_log("ngc-mxnet-convnets", SampleRun([0.5 * repeat] * 130, gpus=gpus))
             (tmp_path / f"gpu{gpus}_{chr(96 + repeat)}.log").write_text(text)
 
     code, stdout, _ = _trainmark("parse", tmp_path, "--to", "dlperf-json", "--model", "r50")
@@ -212,7 +214,9 @@ def test_a_tree_becomes_both_formats(tmp_path: Path, form: str) -> None:
     for place, gpus in (("1n1g", 1), ("1n8g", 8)):
         (tmp_path / place).mkdir()
         for repeat in (1, 2):
-            text = synthetic_log("ngc-tensorflow-convnets", Run([0.5] * 130, gpus=gpus, batch_per_device=128))
+            text = synthetic_log(
+                "ngc-tensorflow-convnets", SampleRun([0.5] * 130, gpus=gpus, batch_per_device=128)
+            )
             (tmp_path / place / f"r50_b128_fp32_{repeat}.log").write_text(text)
     (tmp_path / "1n8g" / "r50_b128_fp32_2.log").write_text("CUDA out of memory\n")
 
@@ -266,9 +270,11 @@ def results(tmp_path: Path) -> Path:
         (folder / "runs" / name / "1" / "outcome.json").write_text("{}")
         (folder / "runs" / name / "1" / "telemetry.jsonl").write_text("{}\n")
     (folder / "runs" / "ours" / "1" / "train.log").write_text("warming up\n")
-    (folder / "runs" / "ours" / "1" / "events.jsonl").write_text(synthetic_log("trainmark", Run([0.5] * 40)))
+    (folder / "runs" / "ours" / "1" / "events.jsonl").write_text(
+        synthetic_log("trainmark", SampleRun([0.5] * 40))
+    )
     (folder / "runs" / "others" / "1" / "train.log").write_text(
-        synthetic_log("ngc-pytorch-convnets", Run([0.5] * 120, amp=True))
+        synthetic_log("ngc-pytorch-convnets", SampleRun([0.5] * 120, amp=True))
     )
     probe = folder / "runs" / "ours" / "probe-b64"
     probe.mkdir()

@@ -19,7 +19,7 @@ from trainmark.words.results import RunResult
 
 MEETING = {
     "launcher": "ranks",
-    "command": ["{source}/meeting_ranks.py", *CARD["command"][1:]],
+    "command": ["{source}/rendezvous.py", *CARD["command"][1:]],
     "axes": {**CARD["axes"], "devices_per_node": {}},
 }
 TRIES = "from pathlib import Path; import sys; Path(sys.argv[1], 'tries').open('a').write('x')"
@@ -68,8 +68,12 @@ def test_what_a_node_wrote_is_brought_from_another_disk_though_its_path_is_the_s
 
 
 def test_a_prepare_step_is_done_on_each_disk_and_asked_of_it(ours: Bench, theirs: Path) -> None:
-    assert run(ours, theirs, {"prepare": [STEP]}).outcome is Outcome.OK
+    ran = run(ours, theirs, {"prepare": [STEP]})
+    assert ran.outcome is Outcome.OK, ran.reason
     assert [left(disk).read_text() for disk in (ours.folder, theirs)] == ["x", "x"]
+    kept = [json.loads(path.read_text()) for path in (ours.out / "identity").glob("*.json")]
+    (made,) = (part["entries"] for part in kept if part["name"] == "prepared")
+    assert sorted(made) == ["node 1 tries/.", "tries/."]
     left(theirs).unlink()
     assert run(Bench(ours.folder, "again"), theirs, {"prepare": [STEP]}).outcome is Outcome.OK
     assert [left(disk).read_text() for disk in (ours.folder, theirs)] == ["x", "x"]
@@ -87,7 +91,7 @@ def test_the_source_is_fetched_and_checked_out_on_each_disk(
     ours: Bench, theirs: Path, tmp_path: Path
 ) -> None:
     repository = Repository(tmp_path / "repository")
-    names = ("meeting_ranks.py", "fake_training.py")
+    names = ("rendezvous.py", "fake_training.py")
     commit = repository.commit({f"code/{name}": (PROGRAMS / name).read_text() for name in names})
     source = {"kind": "git", "url": repository.url, "folder": "code", "commit": commit}
     ran = run(ours, theirs, {"source": source})
@@ -95,7 +99,7 @@ def test_the_source_is_fetched_and_checked_out_on_each_disk(
     assert ran.outcome is Outcome.OK, ran.reason
     for disk in (ours.folder, theirs):
         assert list(disk.glob("home/sources/*.git/HEAD"))
-        assert not list(disk.rglob("meeting_ranks.py")), "no working tree is left"
+        assert not list(disk.rglob("rendezvous.py")), "no working tree is left"
     said = [json.loads((folder / name).read_text()) for name in ("source.json", "source.node1.json")]
     assert said[0] == said[1]
     assert said[0]["commit"] == commit

@@ -164,7 +164,7 @@ def chatter(_given: argparse.Namespace) -> None:
 def work_in_silence(given: argparse.Namespace) -> None:
     """Print nothing for a while, but write events all the time."""
     with Path(given.events).open("w", encoding="utf-8") as file:
-        until = time.monotonic() + 1.8
+        until = time.monotonic() + 5
         while time.monotonic() < until:
             file.write("\n")
             file.flush()

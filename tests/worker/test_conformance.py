@@ -53,6 +53,8 @@ Run = Callable[..., Ran]
 
 STEPS, WARMUP, BATCH, IMAGES = 12, 3, 8, 16
 SAME: dict[str, Any] = {"classes": 10, "batch_per_device": BATCH}
+# Alike in all runs on images, because what is alike is compiled once.
+STILL: dict[str, Any] = {"batch_per_device": 4, "learning_rate": "0", "steps": 9}
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +92,7 @@ def images(idiom: Idiom, folder: Path) -> Path:
 @pytest.fixture(scope="module")
 def real(framework: str, idiom: Idiom, folder: Path, images: Path) -> Ran:
     """A run on real images, from which nothing is learned: each step's loss is that of its images."""
-    given = {**idiom.flags, **idiom.images, "data": images, "batch_per_device": 4, "learning_rate": "0"}
-    return train(folder, framework, **given, steps=9, loader_workers=0)
+    return train(folder, framework, **idiom.flags, **idiom.images, **STILL, data=images, loader_workers=0)
 
 
 @pytest.fixture(scope="module")
@@ -297,8 +298,7 @@ def test_real_images_are_trained_on_and_their_decoder_is_named(real: Ran, idiom:
 def test_the_number_of_loader_workers_changes_nothing_in_what_is_trained(
     framework: str, idiom: Idiom, real: Ran, images: Path, tmp_path: Path
 ) -> None:
-    given = {**idiom.flags, **idiom.images, "data": images, "batch_per_device": 4, "learning_rate": "0"}
-    ran = train(tmp_path, framework, **given, steps=9, loader_workers=2)
+    ran = train(tmp_path, framework, **idiom.flags, **idiom.images, **STILL, data=images, loader_workers=2)
 
     sound(ran)
     assert ran.parameters["loader_workers"] == idiom.workers[1]
@@ -314,8 +314,8 @@ def test_a_file_that_is_no_whole_jpeg_ends_the_run_and_is_named(
 ) -> None:
     broken = make_images(tmp_path / "images") / "class1" / "image 3.jpg"
     broken.write_bytes(content or broken.read_bytes()[:500])
-    given = {**idiom.flags, **idiom.images, "data": tmp_path / "images", "loader_workers": workers}
-    ran = train(tmp_path, framework, **given, steps=30)
+    given = {**idiom.flags, **idiom.images, **STILL, "data": tmp_path / "images", "loader_workers": workers}
+    ran = train(tmp_path, framework, **given)
 
     assert (ran.code, ran.last["outcome"]) == (3, "failed")
     assert str(broken) in ran.last["reason"]

@@ -25,7 +25,7 @@ from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.words.case import Device
 from trainmark.words.certificate import Party, Subject
 from trainmark.words.observation import Followed, Observation
-from trainmark.words.plan import Machine
+from trainmark.words.plan import NodeResources
 from trainmark.words.suite import Suite
 from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
@@ -41,7 +41,7 @@ RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 SITE = Site(
     Suite(name="s", cases=(case_of(),)),
     load_workloads(),
-    (LocalHost(machine=Machine(cores=2, gpus=0)),),
+    (LocalHost(machine=NodeResources(cores=2, gpus=0)),),
     Path("/nowhere"),
 )
 
@@ -52,6 +52,9 @@ Train = Callable[..., dict[str, object]]
 
 def with_framework(*names: str) -> object:
     marks = [needs_framework(name) for name in names]
+    # Its step is looked into operation by operation, each of which is a program that XLA compiles: a minute of them.
+    if "jax" in names:
+        marks.append(pytest.mark.rare)
     # What asks one framework alone runs beside its other tests.
     group = f"worker-{names[0]}" if len(names) == 1 else "equal-work"
     return pytest.param(*names, marks=[*marks, pytest.mark.xdist_group(group)], id="=".join(names))
@@ -81,9 +84,6 @@ def other_ways() -> list[object]:
                 ):
                     name = f"{framework}-{layout.value}-{compiler}"
                     marks = [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
-                    # Of the others the conformance suite holds the losses with and without the compiler together.
-                    if framework != "jax":
-                        marks.append(pytest.mark.rare)
                     found.append(pytest.param(framework, layout.value, compiler, marks=marks, id=name))
     return found
 
@@ -219,6 +219,8 @@ def test_two_ranks_with_one_batch_do_the_step_of_one(observe: Observe, train: Tr
         assert failing(follows(base, together, {"layout": layout}, compiler).checks) == {}
 
 
+# The conformance suite holds the losses with and without a compiler together.
+@pytest.mark.rare
 @pytest.mark.parametrize(("framework", "layout", "compiler"), other_ways())
 def test_another_layout_or_compiler_does_the_step_that_was_looked_into(
     observe: Observe, train: Train, framework: str, layout: str, compiler: str

@@ -140,7 +140,9 @@ def start_ranks(
 ) -> list[Process]:
     """Start two ranks by the bare variables of a launcher; what is compiled for them is kept for others."""
     port = free_ports(8)
-    places = [{**compiled_before(), **rank_variables(rank, 2, port)} for rank in range(2)]
+    # Threads that spin while they wait take the cores from the ranks that they wait for.
+    shared = {**compiled_before(), "OMP_WAIT_POLICY": "passive"}
+    places = [{**shared, **rank_variables(rank, 2, port)} for rank in range(2)]
     return [start_rank(flags, events, place, framework, anew) for place in places]
 
 

@@ -19,7 +19,6 @@ from trainmark.campaign.best_search import (
 from trainmark.campaign.certifying import certificates, kept_certificates
 from trainmark.campaign.identity import Identifier
 from trainmark.campaign.persist import (
-    RESULTS,
     Persistence,
     full_disk_is_told,
     require_same_environment,
@@ -50,11 +49,12 @@ from trainmark.execution import (
 from trainmark.logs.events import read_events
 from trainmark.measure import NotMeasurable
 from trainmark.node import Host, LocalHost, free_ports, held
-from trainmark.placement import EVENTS, device_of
+from trainmark.placement import device_of
 from trainmark.store import write_results
 from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.identity import Entries
 from trainmark.words.manifest import Manifest
+from trainmark.words.names import EVENTS, RESULTS
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.results import Results, RunResult, Trial, fastest
@@ -104,14 +104,14 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CampaignEnding:
     """How a campaign ended: its results so far, and whether somebody stopped it."""
 
     results: Results
     interrupted: bool
 
 
-def run_campaign(order: Order, audience: Audience) -> Ending:
+def run_campaign(order: Order, audience: Audience) -> CampaignEnding:
     """Run what ``order`` asks for; every run is on disk the moment it ends.
 
     A ``KeyboardInterrupt`` ends the run in hand and the campaign; no process is left, and the results so far
@@ -137,7 +137,7 @@ def run_campaign(order: Order, audience: Audience) -> Ending:
             persistence.close()
 
 
-def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Ending:
+def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> CampaignEnding:
     interrupted = False
     try:
         campaign.go()
@@ -151,7 +151,7 @@ def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory)
     with held():
         results = _results(campaign, order, directory)
         write_results(order.out / RESULTS, results)
-    return Ending(results, interrupted)
+    return CampaignEnding(results, interrupted)
 
 
 def _results(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Results:

@@ -24,7 +24,7 @@ from trainmark.node import LocalHost
 from trainmark.placement import device_of
 from trainmark.tasks import TASKS, case_of, task_of
 from trainmark.words.case import Case, Device, Precision
-from trainmark.words.certificate import Certificate, Party, Variant
+from trainmark.words.certificate import Certificate, CheckedVariant, Party
 from trainmark.words.observation import Followed, Observation
 from trainmark.words.suite import Limits, Suite
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
@@ -117,7 +117,7 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
 
 def _variant(
     base: Observation, case: Case, way: Way, site: Site, folder: Path, limits: Limits, announce: Announce
-) -> Variant:
+) -> CheckedVariant:
     """Return whether a framework's step in another of its ways is the one that was observed."""
     axes = dict(way.axes)
     announce(f"{way.framework}: the same in {', '.join((*axes.values(), f'compiler {way.compiler}'))}?")
@@ -125,7 +125,7 @@ def _variant(
     place = folder / "-".join((way.framework, *axes.values(), way.compiler))
     told = observe(case, site, place, folder.absolute() / INPUTS, limits, Followed)
     if isinstance(told, str):
-        return Variant(axes=axes, compiler=way.compiler, absent=told)
+        return CheckedVariant(axes=axes, compiler=way.compiler, absent=told)
     return follows(base, told.steps, axes, way.compiler)
 
 

@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.campaign.planning import Site
-from trainmark.campaign.trees import Trees, listing
 from trainmark.dataset import SUMS_NAME
 from trainmark.environment import installed
 from trainmark.extensions import VARIABLE as EXTENSIONS
 from trainmark.extensions import folders
+from trainmark.node.trees import Trees, listing
 from trainmark.placement import PlacementHost, RunSpec, place
 from trainmark.words.case import SYNTHETIC, Case
 from trainmark.words.identity import Entries, PartName
@@ -67,7 +67,13 @@ class Identifier:
             if not name.startswith(_OF_THE_CALL) and f"node {number} variable {name}" not in commands
         }
         held.append(Entries(name=PartName.VARIABLES, word="of the caller", entries=variables))
-        if made := dict(self._made(plan)):
+        made = {
+            f"{f'node {before.node} ' if before.node else ''}{path.relative_to(before.folder)}/{name}": digest
+            for before in plan.preparations
+            for path in dict.fromkeys(path for task in before.tasks for path in task.leaves)
+            for name, digest in self._site.hosts[before.node].digests(path).items()
+        }
+        if any(task.leaves for before in plan.preparations for task in before.tasks):
             held.append(Entries(name=PartName.PREPARED, word=f"files in {spec.prepared}", entries=made))
         if spec.case.data != SYNTHETIC:
             held.append(
@@ -76,15 +82,6 @@ class Identifier:
                 )
             )
         return tuple(held)
-
-    def _made(self, plan: Plan) -> Iterator[tuple[str, str]]:
-        """Yield the files that prepare steps made, of the hosts whose disk is this machine's; others are not read."""
-        for before in plan.preparations:
-            where = f"node {before.node} " if before.node else ""
-            for leaf in dict.fromkeys(path for task in before.tasks for path in task.leaves):
-                held = self._trees.digests(leaf) if leaf.exists() else {}
-                for name, digest in held.items():
-                    yield f"{where}{leaf.relative_to(before.folder)}/{name}", digest
 
     def _source(self, case: Case, workload: Workload) -> Entries:
         match workload.card.source:

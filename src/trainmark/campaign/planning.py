@@ -11,7 +11,7 @@ from trainmark.campaign.best_search import axes_of_trial, candidates, trial_prot
 from trainmark.campaign.data_sets import DataSets
 from trainmark.environment import (
     Environment,
-    Kind,
+    EnvironmentKind,
     UnusableEnvironment,
     find_entry,
     resolve,
@@ -24,7 +24,7 @@ from trainmark.execution import ResultDirectory
 from trainmark.extensions import carried
 from trainmark.node import Host, LocalHost, Runner, path_there
 from trainmark.placement import (
-    Interpreter,
+    FrameworkPython,
     PlacementHost,
     RunSpec,
     containerised,
@@ -37,7 +37,7 @@ from trainmark.suite import read_document
 from trainmark.words.case import MAX_BATCH, SYNTHETIC, Case
 from trainmark.words.manifest import Manifest, Node
 from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Machine, Plan
+from trainmark.words.plan import NodeResources, Plan
 from trainmark.words.suite import EACH_ITS_OWN, Limits, Protocol, Suite
 from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
 
@@ -70,7 +70,7 @@ class CannotStart:
 class Setting:
     """Where a program runs: its interpreter, by its path here, and the manifest of all nodes as they are with it."""
 
-    interpreter: Interpreter
+    interpreter: FrameworkPython
     manifest: Manifest
 
 
@@ -91,7 +91,7 @@ class Site:
         self._workloads = workloads
         self._home = home
         self._mark = mark
-        self._expected: dict[str, Interpreter] = {}
+        self._expected: dict[str, FrameworkPython] = {}
         self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
         self._data: dict[tuple[str, str], CannotStart | None] = {}
         self._datasets = DataSets(suite.datasets, home, self.machine.cores)
@@ -118,7 +118,7 @@ class Site:
             nodes.append(node)
         return Setting(interpreter, Manifest(nodes=tuple(nodes)))
 
-    def _node(self, host: Host, case: Case, interpreter: Interpreter) -> Node | CannotStart:
+    def _node(self, host: Host, case: Case, interpreter: FrameworkPython) -> Node | CannotStart:
         """Return what a host is with the case's environment, found out once."""
         environment, container = self._environment(case), interpreter.container
         about = self.workload(case).card.framework if container is None else container.description.reference
@@ -163,7 +163,7 @@ class Site:
     def _form(self, case: Case) -> str:
         return self.workload(case).card.data_format(case.loader)
 
-    def expected_interpreter(self, case: Case) -> Interpreter | CannotStart:
+    def expected_interpreter(self, case: Case) -> FrameworkPython | CannotStart:
         """Return the Python that would run the case's program, whether or not it is there yet.
 
         Raises ``InputError`` when there is no workload or no environment of the name.
@@ -176,7 +176,7 @@ class Site:
         return self._expected[name]
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> NodeResources:
         """What the first host has."""
         return self.placement_hosts[0].machine
 
@@ -188,7 +188,7 @@ class Site:
         self,
         case: Case,
         protocol: Protocol,
-        interpreter: Interpreter,
+        interpreter: FrameworkPython,
         repeat: int,
         directory: Path,
         **more: Unpack[MoreOfSpec],
@@ -226,7 +226,7 @@ class Site:
         key = prepared_key(case, self.workload(case).card, self._environment(case), dataset)
         return self._home / "prepared" / key
 
-    def _interpreter_inside(self, case: Case, engine: Engine) -> Interpreter | CannotStart:
+    def _interpreter_inside(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
         try:
             prepared = self._prepared(case, self._dataset(case))
             return containerised(case, self.workload(case).card, engine, prepared, owner())
@@ -251,7 +251,7 @@ def plan_run(
     site: Site,
     case: Case,
     protocol: Protocol,
-    interpreter: Interpreter,
+    interpreter: FrameworkPython,
     repeat: int,
     directory: Path,
     **more: Unpack[MoreOfSpec],
@@ -339,17 +339,17 @@ def owner() -> str:
     return f"{os.getuid()}:{os.getgid()}"
 
 
-def _as_interpreter(environment: Environment) -> Interpreter:
-    return Interpreter(environment.python, environment.kind is Kind.VENV, environment.env_vars)
+def _as_interpreter(environment: Environment) -> FrameworkPython:
+    return FrameworkPython(environment.python, environment.kind is EnvironmentKind.VENV, environment.env_vars)
 
 
-def _expected(name: str, home: Path) -> Interpreter:
+def _expected(name: str, home: Path) -> FrameworkPython:
     """Return where ``resolve`` would find the environment ``name``, made or not."""
     try:
         return _as_interpreter(resolve(name, home=home))
     except UnusableEnvironment:
         ours = carried(os.environ)
         if os.sep in name:
-            return Interpreter(Path(name), isolated=False, variables=ours)
+            return FrameworkPython(Path(name), isolated=False, variables=ours)
         found = {**find_entry(name).env_vars, **ours}
-        return Interpreter(python_of(folder_of(home, name)), isolated=True, variables=found)
+        return FrameworkPython(python_of(folder_of(home, name)), isolated=True, variables=found)

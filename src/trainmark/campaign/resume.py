@@ -5,7 +5,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import trainmark
 from trainmark.campaign.best_search import kept_trials
@@ -16,7 +15,7 @@ from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import gpus_of, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
-from trainmark.execution import LOG, MANIFEST, TELEMETRY, ResultDirectory, name_on
+from trainmark.execution import ResultDirectory, name_on
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
@@ -25,7 +24,6 @@ from trainmark.measure.gates import Evidence, judge, judge_case
 from trainmark.measure.pooling import require_one_identity
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.node.telemetry_summary import summarise
-from trainmark.placement import EVENTS
 from trainmark.programs import read_log
 from trainmark.store import existing_store
 from trainmark.suite import log_name, parse_suite
@@ -33,8 +31,9 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Measurement, Speedup, Steadiness, Suspicion
+from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY
 from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.results import CaseResult, Results, RunResult, Trial, pooled, sound
+from trainmark.words.results import CaseResult, KeptManifest, Results, RunResult, Trial, pooled, sound
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
@@ -46,7 +45,7 @@ Finished = tuple[Case, Sequence[RunResult]]
 def collect(
     suite: Suite,
     finished: Sequence[Finished],
-    manifests: Mapping[str, Mapping[str, Any]],
+    manifests: Mapping[str, KeptManifest],
     command: str,
     certificates: Sequence[Certificate] = (),
     trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
@@ -123,7 +122,7 @@ def collect_run(
         codes = {doubt.code for doubt in said}
         seen = (doubt for doubt in judge(evidence) if doubt.code not in codes)
         doubts = tuple(doubt for doubt in (*said, *seen) if doubt.code not in suite.gates.off)
-    manifest = read_manifest(folder)
+    manifest = manifest_in(folder)
     scheme = suite.naming
     return RunResult(
         repeat=record.repeat,
@@ -137,20 +136,18 @@ def collect_run(
         measurement=measurement,
         suspicions=doubts,
         parameters=events.parameters,
-        telemetry=next((summary for summary in telemetry if summary.node == 0), None),
-        other_nodes=tuple(summary for summary in telemetry if summary.node),
-        manifest=manifest[0] if manifest else None,
+        telemetry=telemetry,
+        manifest=fingerprint(manifest) if manifest else None,
         identity=record.identity,
     )
 
 
-def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, Mapping[str, Any]]:
+def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, KeptManifest]:
     """Return the manifests that finished runs name, read from their folders; equal ones are read once."""
-    manifests: dict[str, Mapping[str, Any]] = {}
+    manifests: dict[str, KeptManifest] = {}
     for run in (run for _, runs in finished for run in runs):
         if run.manifest is not None and run.manifest not in manifests:
-            found = read_manifest(directory.path / run.directory)
-            manifests[run.manifest] = found[1] if found else {}
+            manifests[run.manifest] = manifest_in(directory.path / run.directory) or {}
     return manifests
 
 
@@ -225,12 +222,6 @@ def _window(case: Case, events: RunEvents, node: int) -> tuple[float, float] | N
     if not isinstance(began, int | float) or not isinstance(length, int | float):
         return None
     return began, began + length
-
-
-def read_manifest(folder: Path) -> tuple[str, Mapping[str, Any]] | None:
-    """Return a run's manifest behind the key that it goes by in the results, its fingerprint; None without one."""
-    manifest = manifest_in(folder)
-    return None if manifest is None else (fingerprint(manifest), manifest.model_dump(mode="json"))
 
 
 def manifest_in(folder: Path) -> Manifest | None:

@@ -1,8 +1,6 @@
 """Carrying plans out: one runner for all commands, outcomes, and the directory that nothing measured is lost from."""
 
 from trainmark.execution.directory import (
-    MANIFEST,
-    SUITE,
     ResultDirectory,
     opened,
     read_record,
@@ -10,14 +8,10 @@ from trainmark.execution.directory import (
     write_record,
 )
 from trainmark.execution.prepare import NotReady, Preparer, with_expected
-from trainmark.execution.runner import LOG, TELEMETRY, carry_out, name_on
+from trainmark.execution.runner import carry_out, name_on
 from trainmark.node import Pulse
 
 __all__ = [
-    "LOG",
-    "MANIFEST",
-    "SUITE",
-    "TELEMETRY",
     "NotReady",
     "Preparer",
     "Pulse",

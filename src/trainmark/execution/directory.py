@@ -17,15 +17,9 @@ from trainmark.files import write_atomically
 from trainmark.node import Host
 from trainmark.suite import dump_suite, load_suite
 from trainmark.words.case import Case
+from trainmark.words.names import MANIFEST, OUTCOME, RUNS, SUITE
 from trainmark.words.outcome import OutcomeRecord
 from trainmark.words.suite import Suite
-
-SUITE = "suite.yaml"
-FILE = "outcome.json"
-"""Written last into a run's folder: a run with it is finished."""
-
-MANIFEST = "manifest.json"
-"""In a run's folder: what was really there when it was measured."""
 
 _LOCK = ".lock"
 _HALF = re.compile(r"\.[\w.]+\.(yaml|json|csv|md|html)\.\d+\.tmp")
@@ -43,7 +37,7 @@ class ResultDirectory:
 
     def _of(self, case: Case) -> Path:
         """Return the folder of a case: by its id, or by the shorter one that an earlier version gave it."""
-        ours, earlier = self.path / "runs" / case.id, self.path / "runs" / case.earlier_id
+        ours, earlier = self.path / RUNS / case.id, self.path / RUNS / case.earlier_id
         return earlier if case.options and not ours.exists() and earlier.exists() else ours
 
     def finished(self, case: Case) -> dict[int, OutcomeRecord]:
@@ -86,7 +80,7 @@ class ResultDirectory:
         Without its manifest nothing says whether a run may be pooled with others.
         """
         said = []
-        for folder in sorted({path.parent for path in self.path.glob(f"runs/*/*/{FILE}")}):
+        for folder in sorted({path.parent for path in self.path.glob(f"{RUNS}/*/*/{OUTCOME}")}):
             path = _damaged(folder)
             if ".interrupted-" not in folder.name and path is not None:
                 aside = _set_aside(path.parent)
@@ -152,7 +146,7 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
             f"{path}: belongs to another suite ('{other.name}', {there}); give another --out, "
             "or run that file itself to go on with it"
         )
-    if not resume and any(path.glob(f"runs/*/*/{FILE}")):
+    if not resume and any(path.glob(f"{RUNS}/*/*/{OUTCOME}")):
         raise InputError(f"{path}: holds finished runs of this suite; --resume goes on with them")
 
 
@@ -187,7 +181,7 @@ def _locked(path: Path) -> Iterator[None]:
 def _damaged(folder: Path) -> Path | None:
     """Return the file of a finished run that is there and cannot be read as what it should be, or None."""
     if read_record(folder) is None:
-        return folder / FILE
+        return folder / OUTCOME
     manifest = folder / MANIFEST
     try:
         json.loads(manifest.read_bytes())
@@ -207,12 +201,12 @@ def _set_aside(folder: Path) -> Path:
 
 def write_record(directory: Path, record: OutcomeRecord) -> None:
     """Write the record into a run's folder, in one piece; from then on the run is finished."""
-    write_atomically(directory / FILE, record.model_dump_json(indent=1) + "\n")
+    write_atomically(directory / OUTCOME, record.model_dump_json(indent=1) + "\n")
 
 
 def read_record(directory: Path) -> OutcomeRecord | None:
     """Read a run's record; None when the run is not finished, or its record is damaged."""
-    path = directory / FILE
+    path = directory / OUTCOME
     try:
         return OutcomeRecord.model_validate_json(path.read_bytes())
     except (FileNotFoundError, ValidationError):

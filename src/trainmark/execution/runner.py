@@ -8,12 +8,10 @@ from pathlib import Path
 
 from trainmark.execution.classify import Exit, classify, rank_outcomes, signal_name
 from trainmark.node import Host, Job, JobOnHost, Pulse, last_step, rank_codes, read_tail, run_jobs
+from trainmark.words.names import LOG, TELEMETRY
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.suite import Limits
-
-LOG = "train.log"
-TELEMETRY = "telemetry.jsonl"
 
 
 def carry_out(

@@ -13,7 +13,7 @@ import numpy as np
 from trainmark.logs.columns import Column
 from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
-from trainmark.logs.format import Context, Format
+from trainmark.logs.format import Format, LogContext
 from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
 from trainmark.logs.hints import Hints, read_hints
 from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
@@ -107,7 +107,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         records = _samples_of_records(records, counters.interval)
 
     head = bytes(seen.head)
-    context = Context(
+    context = LogContext(
         head=head,
         tail=seen.tail,
         text=head if seen.text_bytes <= HEAD_BYTES else head + b"\n" + seen.tail,
@@ -246,7 +246,7 @@ def _about_the_end(
     return problems
 
 
-def _about_the_start(known: Format, context: Context, records: Records) -> list[Problem]:
+def _about_the_start(known: Format, context: LogContext, records: Records) -> list[Problem]:
     if known.header is not None:
         missing = known.header.search(context.text) is None
     else:
@@ -316,6 +316,6 @@ def _finite(word: bytes) -> float | None:
     return value if np.isfinite(value) and value > 0 else None
 
 
-def _says_tf32(context: Context) -> bool:
+def _says_tf32(context: LogContext) -> bool:
     switches = (b"NVIDIA_TF32_OVERRIDE=0", b"allow_tf32", b'"tf32_matmul"')
     return any(switch in context.head for switch in switches)

@@ -1,13 +1,13 @@
 """What a host can be asked for: to start, watch and end processes, what its disk holds, and what it is."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from trainmark.words.manifest import FrameworkVersions, Node
-from trainmark.words.plan import Command, Machine
+from trainmark.words.plan import Command, NodeResources
 
 Paths = tuple[tuple[Path, Path], ...]
 """What has another path on a host than here: files, or folders with all that they hold, as (here, there)."""
@@ -87,7 +87,7 @@ class Host(Protocol):
     def paths(self) -> Paths:
         """What has another path there than here."""
 
-    def machine(self) -> Machine:
+    def machine(self) -> NodeResources:
         """Return what placement must know of it."""
 
     def facts(
@@ -106,6 +106,9 @@ class Host(Protocol):
 
     def read(self, path: Path) -> bytes | None:
         """Return what a file there holds; None for one that is not there."""
+
+    def digests(self, path: Path) -> Mapping[str, str]:
+        """Return the digest of each file below a folder there, or of a file, by its path in it."""
 
     def put(self, path: Path, content: bytes) -> None:
         """Write a file there, in one piece, its folder with it; raises ``OSError`` when that cannot be done."""

@@ -11,12 +11,12 @@ from trainmark.errors import TrainmarkError
 from trainmark.node.facts import read_cpu
 from trainmark.node.host import Host, spoken
 from trainmark.node.jobs import NOT_FOUND, prober
-from trainmark.words.plan import Command, Machine
+from trainmark.words.plan import Command, NodeResources
 
 _ASK_S = 30.0
 
 
-def this_machine(host: Host) -> Machine:
+def this_machine(host: Host) -> NodeResources:
     """Return the cores that this process may use, the GPUs that NVIDIA's library reports, and if OpenMPI is here.
 
     ``host`` is this machine, on which OpenMPI is asked.
@@ -26,7 +26,7 @@ def this_machine(host: Host) -> Machine:
     visible = _visible()
     there = _gpus()
     gpus = there if visible is None else min(there, len(visible))
-    return Machine(cores=cores, gpus=gpus, visible=visible or (), no_openmpi=_why_no_openmpi(host))
+    return NodeResources(cores=cores, gpus=gpus, visible=visible or (), no_openmpi=_why_no_openmpi(host))
 
 
 def free_ports(count: int, hosts: Sequence[Host] = ()) -> int:

@@ -2,14 +2,13 @@
 
 from trainmark.node import free_ports
 from trainmark.placement.container import removal
-from trainmark.placement.place import EVENTS, place
+from trainmark.placement.place import place
 from trainmark.placement.preparation import containerised, prepare, prepared_key, source_key
-from trainmark.placement.spec import Container, Interpreter, PlacementHost, RunSpec, device_of
+from trainmark.placement.spec import Container, FrameworkPython, PlacementHost, RunSpec, device_of
 
 __all__ = [
-    "EVENTS",
     "Container",
-    "Interpreter",
+    "FrameworkPython",
     "PlacementHost",
     "RunSpec",
     "containerised",

@@ -13,9 +13,10 @@ from trainmark.placement.launching import (
     rank_variables,
     starting_nodes,
 )
-from trainmark.placement.spec import Interpreter, RunSpec
+from trainmark.placement.spec import FrameworkPython, RunSpec
 from trainmark.words.case import SYNTHETIC, Device
-from trainmark.words.plan import Command, Machine, Plan, PlannedNode
+from trainmark.words.names import EVENTS
+from trainmark.words.plan import Command, NodeResources, Plan, PlannedNode
 from trainmark.workload import (
     GitSource,
     Mount,
@@ -25,9 +26,6 @@ from trainmark.workload import (
     program_variables,
     program_words,
 )
-
-EVENTS = "events.jsonl"
-"""In a run's folder: what the program says of the run."""
 
 
 def place(spec: RunSpec) -> Plan:
@@ -104,7 +102,7 @@ def values_of(spec: RunSpec, node: int) -> Values:
     )
 
 
-def inside(interpreter: Interpreter, command: Command, context: ContainerContext | None) -> Command:
+def inside(interpreter: FrameworkPython, command: Command, context: ContainerContext | None) -> Command:
     """Return the command as it is started on the host so that it runs in the interpreter's environment.
 
     ``context`` is what a container needs of the host; only without a container it may be None. Raises
@@ -142,7 +140,7 @@ def _rendezvous(spec: RunSpec, node: int) -> Rendezvous:
     machine, container = spec.machine(node), spec.interpreter.container
     # Docker's containers count the GPUs that they are given from 0; Apptainer's see the host's.
     counted_anew = container is not None and container.engine is Engine.DOCKER
-    of = Machine(machine.cores, machine.gpus) if counted_anew else machine
+    of = NodeResources(machine.cores, machine.gpus) if counted_anew else machine
     return Rendezvous(spec.addresses, spec.port, of.devices(spec.case.devices_per_node))
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from trainmark.environment.engine import Engine
 from trainmark.placement.container import ContainerContext
 from trainmark.placement.place import container_context, inside, values_of
-from trainmark.placement.spec import Container, Interpreter, RunSpec
+from trainmark.placement.spec import Container, FrameworkPython, RunSpec
 from trainmark.words.case import Case
 from trainmark.words.plan import Checkout, Command, Preparation, PrepareStep
 from trainmark.workload import (
@@ -54,7 +54,7 @@ def prepared_key(case: Case, card: Card, environment: str, dataset: str) -> str:
     return f"{card.name}-{card.framework}-{_digest(*words)}"
 
 
-def containerised(case: Case, card: Card, engine: Engine, prepared: Path, user: str) -> Interpreter:
+def containerised(case: Case, card: Card, engine: Engine, prepared: Path, user: str) -> FrameworkPython:
     """Return the interpreter inside a container of the card's image.
 
     Raises ``UnsupportedByCard`` when the card has no image, or nothing says which commit is to be built.
@@ -62,7 +62,7 @@ def containerised(case: Case, card: Card, engine: Engine, prepared: Path, user: 
     if card.image is None:
         raise UnsupportedByCard(f"workload '{card.name}' names no image, so it cannot run in {engine}")
     image = image_name(case, card, card.image) if engine is Engine.DOCKER else str(prepared / "image.sif")
-    return Interpreter(
+    return FrameworkPython(
         Path(card.image.python), isolated=False, container=Container(engine, image, card.image, user)
     )
 

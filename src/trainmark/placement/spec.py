@@ -7,7 +7,7 @@ from pathlib import Path
 from trainmark.environment.engine import Engine
 from trainmark.node import Paths, path_there
 from trainmark.words.case import SYNTHETIC, Case, Device
-from trainmark.words.plan import Machine
+from trainmark.words.plan import NodeResources
 from trainmark.words.suite import Protocol
 from trainmark.workload import Card, Image, Workload
 
@@ -29,7 +29,7 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Interpreter:
+class FrameworkPython:
     """The Python of the framework's environment.
 
     ``variables`` are added to the process's environment; an isolated interpreter does not see the caller's
@@ -50,7 +50,7 @@ class PlacementHost:
     ``paths`` is what has another path there than here. Runs lie in ``folder``, or without it where ``paths`` say.
     """
 
-    machine: Machine
+    machine: NodeResources
     name: str = "localhost"
     address: str = "127.0.0.1"
     folder: Path | None = None
@@ -75,7 +75,7 @@ class RunSpec:
 
     case: Case
     workload: Workload
-    interpreter: Interpreter
+    interpreter: FrameworkPython
     hosts: tuple[PlacementHost, ...]
     protocol: Protocol
     repeat: int
@@ -102,7 +102,7 @@ class RunSpec:
             return self.hosts[node]
         return PlacementHost(self.machine(node), f"NODE{node}", f"NODE{node}")
 
-    def machine(self, node: int) -> Machine:
+    def machine(self, node: int) -> NodeResources:
         """Return what a node has."""
         return self.hosts[node if node < len(self.hosts) else 0].machine
 
@@ -143,7 +143,7 @@ def _data_there(paths: Paths, data: str) -> str:
     return data if data == SYNTHETIC else str(path_there(paths, Path(data)))
 
 
-def device_of(case: Case, machine: Machine) -> Device:
+def device_of(case: Case, machine: NodeResources) -> Device:
     """Return what a rank of the case computes on, on this machine: never ``auto``."""
     if case.device is not Device.AUTO:
         return case.device

@@ -1,9 +1,9 @@
 """Named rules from a log to one number, each with its formula and who publishes by it."""
 
 from trainmark.measure.rules.audit import (
+    AuditFinding,
+    AuditVerdict,
     Claim,
-    Finding,
-    Verdict,
     audit,
     judge,
     read_claims,
@@ -11,19 +11,19 @@ from trainmark.measure.rules.audit import (
 )
 from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
 from trainmark.measure.rules.dlperf import PlacementSummary, summarise
-from trainmark.measure.rules.model import Kind, Rule, RuleResult
-from trainmark.measure.rules.tree import Group, Row, read_tree
+from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
+from trainmark.measure.rules.tree import Group, PlacementRow, read_tree
 
 __all__ = [
+    "AuditFinding",
+    "AuditVerdict",
     "Claim",
-    "Finding",
     "Group",
-    "Kind",
+    "PlacementRow",
     "PlacementSummary",
-    "Row",
     "Rule",
+    "RuleKind",
     "RuleResult",
-    "Verdict",
     "audit",
     "catalogue",
     "find_rule",

@@ -4,7 +4,7 @@ from typing import Any
 
 from trainmark.report.axes import DEVICES, FRAMEWORK, PRECISION, Aspect
 from trainmark.report.charts.theme import INK, PALETTE, REACH, Rows, colours, themed
-from trainmark.report.context import Context, Part, marks, shown
+from trainmark.report.context import Context, UnitPart, marks, shown
 from trainmark.report.numbers import decimals, number
 from trainmark.words.results import CaseResult
 
@@ -12,7 +12,7 @@ MOST_CASES = 200
 """More bars than this nobody reads; the table has them all."""
 
 
-def throughput_chart(context: Context, part: Part) -> dict[str, Any] | None:
+def throughput_chart(context: Context, part: UnitPart) -> dict[str, Any] | None:
     """Return the chart, one panel a number of devices, or None when nothing was measured (or far too much)."""
     import altair as alt
 
@@ -29,13 +29,13 @@ def throughput_chart(context: Context, part: Part) -> dict[str, Any] | None:
     return themed(chart, datasets)
 
 
-def coloured(part: Part) -> Aspect | None:
+def coloured(part: UnitPart) -> Aspect | None:
     """Return the aspect that colours tell apart: the framework, else the precision, else none."""
     return next((a for a in (FRAMEWORK, PRECISION) if a in part.axes.varying), None)
 
 
 def _panel(
-    context: Context, part: Part, cases: list[CaseResult], size: int, datasets: dict[str, Rows]
+    context: Context, part: UnitPart, cases: list[CaseResult], size: int, datasets: dict[str, Rows]
 ) -> Any:
     import altair as alt
 

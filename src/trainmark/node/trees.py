@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.execution import SUITE
+from trainmark.words.names import SUITE
 
 WHOLE_BYTES = 64 << 20
 """Files up to this size are hashed whole; of a larger one (data, weights) the size and samples are."""
@@ -18,6 +18,9 @@ _NOT_PROGRAM = (
     ".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints",
 )  # fmt: skip
 """Folders that tools make, and no program is in."""
+
+_OF_RESULTS = (SUITE, ".lock")
+"""What a result directory of trainmark's has."""
 
 _Signature = tuple[int, int, int, int]
 
@@ -83,7 +86,7 @@ def _is_program(folder: Path) -> bool:
 
     if folder.name in _NOT_PROGRAM or holds("pyvenv.cfg"):
         return False
-    return not (holds(SUITE) and holds(".lock"))
+    return not all(holds(name) for name in _OF_RESULTS)
 
 
 def _content(path: Path, size: int) -> str:
