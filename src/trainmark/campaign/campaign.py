@@ -16,8 +16,9 @@ from trainmark.campaign.best_search import (
     trial_protocol,
     write_trial,
 )
-from trainmark.campaign.certifying import certificates, kept_certificates
+from trainmark.campaign.certifying import certificates
 from trainmark.campaign.identity import Identifier
+from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.persist import (
     Persistence,
     full_disk_is_told,
