@@ -1,7 +1,7 @@
 """A host of its own for tests: this machine's processes, on a disk that is not this machine's."""
 
 import shutil
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +29,9 @@ class OtherDisk(LocalHost):
 
     def read(self, path: Path) -> bytes | None:
         return super().read(self._found(path))
+
+    def digests(self, path: Path) -> Mapping[str, str]:
+        return super().digests(self._found(path))
 
     def put(self, path: Path, content: bytes) -> None:
         super().put(self._found(path), content)

@@ -68,8 +68,12 @@ def test_what_a_node_wrote_is_brought_from_another_disk_though_its_path_is_the_s
 
 
 def test_a_prepare_step_is_done_on_each_disk_and_asked_of_it(ours: Bench, theirs: Path) -> None:
-    assert run(ours, theirs, {"prepare": [STEP]}).outcome is Outcome.OK
+    ran = run(ours, theirs, {"prepare": [STEP]})
+    assert ran.outcome is Outcome.OK, ran.reason
     assert [left(disk).read_text() for disk in (ours.folder, theirs)] == ["x", "x"]
+    kept = [json.loads(path.read_text()) for path in (ours.out / "identity").glob("*.json")]
+    (made,) = (part["entries"] for part in kept if part["name"] == "prepared")
+    assert sorted(made) == ["node 1 tries/.", "tries/."]
     left(theirs).unlink()
     assert run(Bench(ours.folder, "again"), theirs, {"prepare": [STEP]}).outcome is Outcome.OK
     assert [left(disk).read_text() for disk in (ours.folder, theirs)] == ["x", "x"]

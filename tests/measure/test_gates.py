@@ -14,6 +14,7 @@ from trainmark.node.telemetry_summary import _dropped
 from trainmark.tasks import case_of
 from trainmark.words.gates import SPOILING, GateName
 from trainmark.words.measurement import About
+from trainmark.words.parameters import Parameters
 from trainmark.words.telemetry import GpuSample, GpuSummary, TelemetrySummary
 
 GPU = GpuSummary(
@@ -51,7 +52,7 @@ def ran(
         "rank_samples": [8 * measured.size] * ranks,
     }
     return RunEvents(
-        parameters={}, steps=np.zeros((measured.size, 2)), step_times_s=measured, losses=nothing,
+        parameters=Parameters(), steps=np.zeros((measured.size, 2)), step_times_s=measured, losses=nothing,
         data_waits_s=nothing, measured=np.ones(measured.size, dtype=np.bool_), summary={**own, **summary},
         damaged_lines=0,
     )  # fmt: skip

@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import trainmark
-from trainmark.campaign.resume import Finished, collect_run, manifest_in, read_manifest
+from trainmark.campaign.resume import Finished, collect_run, manifest_in
 from trainmark.environment import fingerprint, pooling_differences
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import ResultDirectory
@@ -54,8 +54,7 @@ class Persistence:
 
     def keep(self, case: Case, result: RunResult) -> None:
         """Store a finished run, and give its log the name that the suite publishes it under."""
-        manifest = read_manifest(self._directory.path / result.directory)
-        self._store.add(self._campaign, case, result, manifest[1] if manifest else None)
+        self._store.add(self._campaign, case, result, manifest_in(self._directory.path / result.directory))
         if result.log is not None:
             _link(self._directory.path / result.log, self._directory.path / result.directory / LOG)
 

@@ -5,18 +5,16 @@ from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import trainmark
 from trainmark.campaign.best_search import kept_trials
-from trainmark.campaign.certifying import kept_certificates
+from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
-from trainmark.campaign.planning import OWN_FORMAT
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import gpus_of, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
-from trainmark.execution import ResultDirectory, name_on
+from trainmark.execution import ResultDirectory
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
@@ -32,12 +30,13 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Measurement, Speedup, Steadiness, Suspicion
-from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY
+from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY, name_on
 from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.results import CaseResult, Results, RunResult, Trial, pooled, sound
+from trainmark.words.results import CaseResult, KeptManifest, Results, RunResult, Trial, pooled, sound
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
+from trainmark.workload.card import OWN_FORMAT
 
 Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""
@@ -46,7 +45,7 @@ Finished = tuple[Case, Sequence[RunResult]]
 def collect(
     suite: Suite,
     finished: Sequence[Finished],
-    manifests: Mapping[str, Mapping[str, Any]],
+    manifests: Mapping[str, KeptManifest],
     command: str,
     certificates: Sequence[Certificate] = (),
     trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
@@ -107,7 +106,7 @@ def collect_run(
             measurement = measure_run(case, workloads.find(case).card, folder, events, record.commands)
         except NotMeasurable as error:
             outcome, reason = Outcome.INVALID, str(error)
-    telemetry = summaries_of(case, folder, events)
+    telemetry, manifest = summaries_of(case, folder, events), manifest_in(folder)
     doubts: tuple[Suspicion, ...] = ()
     if measurement is not None:
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
@@ -116,14 +115,13 @@ def collect_run(
             case=case,
             events=events,
             telemetry=telemetry,
-            gpus=gpus_of(case, manifest_in(folder)),
+            gpus=gpus_of(case, manifest),
             log=None if own else folder / LOG,
         )
         said = (*measurement.suspicions, *record.doubts, *work)
         codes = {doubt.code for doubt in said}
         seen = (doubt for doubt in judge(evidence) if doubt.code not in codes)
         doubts = tuple(doubt for doubt in (*said, *seen) if doubt.code not in suite.gates.off)
-    manifest = read_manifest(folder)
     scheme = suite.naming
     return RunResult(
         repeat=record.repeat,
@@ -137,20 +135,18 @@ def collect_run(
         measurement=measurement,
         suspicions=doubts,
         parameters=events.parameters,
-        telemetry=next((summary for summary in telemetry if summary.node == 0), None),
-        other_nodes=tuple(summary for summary in telemetry if summary.node),
-        manifest=manifest[0] if manifest else None,
+        telemetry=telemetry,
+        manifest=fingerprint(manifest) if manifest else None,
         identity=record.identity,
     )
 
 
-def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, Mapping[str, Any]]:
+def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, KeptManifest]:
     """Return the manifests that finished runs name, read from their folders; equal ones are read once."""
-    manifests: dict[str, Mapping[str, Any]] = {}
+    manifests: dict[str, KeptManifest] = {}
     for run in (run for _, runs in finished for run in runs):
         if run.manifest is not None and run.manifest not in manifests:
-            found = read_manifest(directory.path / run.directory)
-            manifests[run.manifest] = found[1] if found else {}
+            manifests[run.manifest] = manifest_in(directory.path / run.directory) or {}
     return manifests
 
 
@@ -225,12 +221,6 @@ def _window(case: Case, events: RunEvents, node: int) -> tuple[float, float] | N
     if not isinstance(began, int | float) or not isinstance(length, int | float):
         return None
     return began, began + length
-
-
-def read_manifest(folder: Path) -> tuple[str, Mapping[str, Any]] | None:
-    """Return a run's manifest behind the key that it goes by in the results, its fingerprint; None without one."""
-    manifest = manifest_in(folder)
-    return None if manifest is None else (fingerprint(manifest), manifest.model_dump(mode="json"))
 
 
 def manifest_in(folder: Path) -> Manifest | None:

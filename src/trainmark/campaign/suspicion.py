@@ -24,9 +24,10 @@ def work_suspicions(
     if events.damaged_lines:
         sentence = f"{events.damaged_lines} lines of its events cannot be read and were left out"
         doubts.append(Suspicion(code="events-damaged", sentence=sentence, about=About.WORK))
+    words = events.parameters.said()
     asked_for = {axis: case.value(axis) for axis in case.axes if axis not in _OF_THE_MACHINE}
     for axis, asked in {**asked_for, "world_size": case.world_size}.items():
-        said = events.parameters.get(axis)
+        said = words.get(axis)
         if said is None or asked in (MAX_BATCH, BEST) or str(said) == str(asked):
             continue
         sentence = f"{axis} {asked} was asked for, and the run says that it was {said}"

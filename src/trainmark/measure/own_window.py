@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +62,7 @@ def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
     Raises ``NotMeasurable`` when there is no whole window: no summary, no measured steps, or numbers that contradict
     each other.
     """
-    if not words.parameters:
+    if not words.parameters.said():
         raise NoWindow("the run wrote no parameters: nothing says what it did")
     if not {"window_s", "samples"} <= words.summary.keys():
         raise NoWindow("the run wrote no measured window")
@@ -87,9 +87,8 @@ def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
 
 def _summary(words: RunWords) -> tuple[Summary, int, str]:
     """Return the summary, the global batch and the unit of the throughput."""
-    batch: Any = words.parameters.get("global_batch")
-    unit: Any = words.parameters.get("unit", UNSAID_UNIT)
-    if not isinstance(batch, int) or not isinstance(unit, str):
+    batch, unit = words.parameters.global_batch, words.parameters.unit or UNSAID_UNIT
+    if batch is None or "unit" in words.parameters.free:
         raise NotMeasurable("the run's parameters name no global batch")
     try:
         return Summary.model_validate(words.summary), batch, unit

@@ -1,6 +1,6 @@
 """What a host can be asked for: to start, watch and end processes, what its disk holds, and what it is."""
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -106,6 +106,9 @@ class Host(Protocol):
 
     def read(self, path: Path) -> bytes | None:
         """Return what a file there holds; None for one that is not there."""
+
+    def digests(self, path: Path) -> Mapping[str, str]:
+        """Return the digest of each file below a folder there, or of a file, by its path in it."""
 
     def put(self, path: Path, content: bytes) -> None:
         """Write a file there, in one piece, its folder with it; raises ``OSError`` when that cannot be done."""

@@ -23,6 +23,7 @@ from trainmark.node.host import LOCALHOST, Job, JobEnd, Look, Paths
 from trainmark.node.machine import ports_are_free, this_machine
 from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes
 from trainmark.node.telemetry import Telemetry
+from trainmark.node.trees import Trees
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import Command, NodeResources
 
@@ -63,6 +64,7 @@ class LocalHost:
         self.name, self.address, self.folder, self.paths = name, address, folder, paths
         self._machine = machine
         self._jobs: dict[int, _Started] = {}
+        self._trees = Trees()
 
     def machine(self) -> NodeResources:
         """Return this machine's cores, GPUs and OpenMPI."""
@@ -93,6 +95,10 @@ class LocalHost:
         with suppress(FileNotFoundError, NotADirectoryError):
             return path.read_bytes()
         return None
+
+    def digests(self, path: Path) -> Mapping[str, str]:
+        """Return the digests of files; one that has not changed is hashed once."""
+        return self._trees.digests(path)
 
     def put(self, path: Path, content: bytes) -> None:
         """Write a file in one piece, its folder with it."""

@@ -6,7 +6,9 @@ added which. A later version only adds fields, or gets another number.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
@@ -14,8 +16,10 @@ from trainmark.words.findings import Findings
 from trainmark.words.frozen import Frozen
 from trainmark.words.gates import SPOILING, GateName
 from trainmark.words.identity import Identity
+from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.outcome import Outcome
+from trainmark.words.parameters import Parameters
 from trainmark.words.suite import Protocol
 from trainmark.words.telemetry import TelemetrySummary
 
@@ -28,8 +32,9 @@ class RunResult(Frozen):
     ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
     suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
     is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
-    ``telemetry`` is the first node's, ``other_nodes`` are those of the others. ``identity`` is what was run; null
-    where it is not known, in what an older trainmark wrote.
+    ``telemetry`` has a summary a node, in the order of the nodes; in JSON the first node's stands by itself there, and
+    those of the others in ``other_nodes``.
+    ``identity`` is what was run; null where it is not known, in what an older trainmark wrote.
     """
 
     repeat: int
@@ -42,11 +47,26 @@ class RunResult(Frozen):
     commands: tuple[str, ...]
     measurement: Measurement | None
     suspicions: tuple[Suspicion, ...]
-    parameters: Mapping[str, Any]
-    telemetry: TelemetrySummary | None
+    parameters: Parameters
+    telemetry: tuple[TelemetrySummary, ...]
     manifest: str | None
-    other_nodes: tuple[TelemetrySummary, ...] = ()
     identity: Identity | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _join_nodes(cls, document: Any) -> Any:
+        if not isinstance(document, Mapping) or isinstance(document.get("telemetry"), list | tuple):
+            return document
+        fields = dict(document)
+        first, others = fields.pop("telemetry", None), fields.pop("other_nodes", ())
+        return fields | {"telemetry": (*((first,) if first else ()), *others)}
+
+    @model_serializer(mode="wrap")
+    def _part_nodes(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = dict(handler(self))
+        nodes = fields["telemetry"]
+        first = next((node for node in nodes if node["node"] == 0), None)
+        return fields | {"telemetry": first, "other_nodes": [node for node in nodes if node is not first]}
 
     @property
     def spoiled(self) -> bool:
@@ -75,6 +95,10 @@ class Trial(Frozen):
     reason: str | None
     throughput: float | None
     unit: str | None
+
+
+KeptManifest = Manifest | Mapping[str, Any]
+"""A manifest, or what a version of trainmark wrote for one whose manifests this one does not know."""
 
 
 class CaseResult(Frozen):
@@ -131,7 +155,7 @@ class Results(Frozen):
     command: str
     complete: bool
     cases: tuple[CaseResult, ...]
-    manifests: Mapping[str, Mapping[str, Any]]
+    manifests: Mapping[str, Annotated[KeptManifest, Field(union_mode="left_to_right")]]
     certificates: tuple[Certificate, ...] = ()
     findings: Findings | None = None
     gates_off: tuple[GateName, ...] = ()

@@ -1,14 +1,14 @@
 """The opening, what a reader must know before any number; and the end: how the numbers came about, and again."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from trainmark.report.axes import NOTHING
 from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, code, plain
 from trainmark.report.context import Context
 from trainmark.report.sections.environment import framework, hardware, nodes
+from trainmark.words.manifest import Node
 from trainmark.words.names import RESULTS, SUITE
 from trainmark.words.outcome import Outcome
 
@@ -99,7 +99,7 @@ def _hardware(context: Context) -> str:
     )
 
 
-def _nodes(context: Context) -> list[Mapping[str, Any]]:
+def _nodes(context: Context) -> list[Node]:
     return [node for manifest in context.results.manifests.values() for node in nodes(manifest)]
 
 

@@ -18,6 +18,9 @@ _NOT_PROGRAM = (
 )  # fmt: skip
 """Folders that tools make, and no program is in."""
 
+_OF_RESULTS = (SUITE, ".lock")
+"""What a result directory of trainmark's has."""
+
 _Signature = tuple[int, int, int, int]
 
 
@@ -77,7 +80,7 @@ def _files(root: Path) -> Iterator[str]:
 def _is_program(folder: Path) -> bool:
     if folder.name in _NOT_PROGRAM or (folder / "pyvenv.cfg").exists():
         return False
-    return not ((folder / SUITE).exists() and (folder / ".lock").exists())
+    return not all((folder / name).exists() for name in _OF_RESULTS)
 
 
 def _content(path: Path, size: int) -> str:
