@@ -12,6 +12,7 @@ from trainmark.campaign.best_search import kept_trials
 from trainmark.campaign.certifying import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.planning import OWN_FORMAT
+from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
 from trainmark.environment import fingerprint
@@ -20,9 +21,9 @@ from trainmark.execution import LOG, TELEMETRY, ResultDirectory, name_on
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
-from trainmark.measure import NotMeasurable, estimate, measure_events, speedup
-from trainmark.measure.pooling import require_one_identity
-from trainmark.measure.rules import find_rule, measure_log
+from trainmark.measure import NotMeasurable, measure_events, speedup
+from trainmark.measure.pooling import estimate_of, require_one_identity
+from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.placement import EVENTS
 from trainmark.programs import read_log
@@ -31,9 +32,9 @@ from trainmark.suite import log_name, parse_suite
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, Measurement, Speedup, Steadiness, Suspicion
+from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.results import CaseResult, Results, RunResult, Trial, pooled
+from trainmark.words.results import CaseResult, Repeats, Results, RunResult, Trial
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
@@ -60,9 +61,16 @@ def collect(
     """
     for case, runs in finished:
         require_one_identity(case.id, runs)
-    throughputs = {case.id: _throughputs(runs) for case, runs in finished}
+    estimates = {case.id: estimate_of(runs, suite.protocol.sampling) for case, runs in finished}
     results = tuple(
-        _case_result(case, runs, _speedup(case, throughputs), trials.get(case.id, ()))
+        _case_result(
+            case,
+            runs,
+            estimates[case.id],
+            _speedup(case, estimates),
+            trials.get(case.id, ()),
+            count_repeats(suite.protocol, as_attempts(runs), estimates[case.id]),
+        )
         for case, runs in finished
     )
     document = Results(
@@ -89,6 +97,7 @@ def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:
             duration_s=run.duration_s or 0.0,
             started=run.started_at is not None,
             spoiled=run.spoiled,
+            step_s=times.mean if run.measurement and (times := run.measurement.step_times) else None,
         )
         for run in runs
     ]
@@ -149,7 +158,12 @@ def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> 
 
 
 def _case_result(
-    case: Case, runs: Sequence[RunResult], against_one: Speedup | None, trials: tuple[Trial, ...]
+    case: Case,
+    runs: Sequence[RunResult],
+    found: Estimate | None,
+    against_one: Speedup | None,
+    trials: tuple[Trial, ...],
+    repeats: Repeats,
 ) -> CaseResult:
     bad = next((run for run in runs if run.outcome is not Outcome.OK), None)
     if any(run.outcome is Outcome.OK for run in runs):
@@ -163,21 +177,17 @@ def _case_result(
         case=case,
         outcome=outcome,
         reason=reason,
-        estimate=estimate(_throughputs(runs)),
+        estimate=found,
         speedup=against_one,
         runs=tuple(runs),
         trials=trials,
+        repeats=repeats,
     )
 
 
-def _throughputs(runs: Sequence[RunResult]) -> list[float]:
-    """Return what is pooled: the runs that the machine did not spoil, or, where it spoiled all of them, those."""
-    return [run.measurement.throughput for run in pooled(runs) if run.measurement is not None]
-
-
-def _speedup(case: Case, throughputs: Mapping[str, Sequence[float]]) -> Speedup | None:
+def _speedup(case: Case, estimates: Mapping[str, Estimate | None]) -> Speedup | None:
     one = case.varied(nodes=1, devices_per_node=1)
-    return speedup(case.id, case.world_size, throughputs, one.id if one.id in throughputs else None)
+    return speedup(case.id, case.world_size, estimates, one.id if one.id in estimates else None)
 
 
 def summaries_of(case: Case, folder: Path, events: RunEvents) -> tuple[TelemetrySummary, ...]:
@@ -264,7 +274,7 @@ def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> 
         data_wait=None,
         peak_memory_bytes=(),
         final_loss=None,
-        steadiness=Steadiness(steady=None, settled_after=None, bias=None),
+        steadiness=judge_records(read, result.skipped),
         suspicions=(
             *(
                 Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)

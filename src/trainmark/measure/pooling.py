@@ -1,9 +1,17 @@
-"""What forbids to make one number of several runs."""
+"""One number of several runs: which of them are pooled, and what forbids it."""
 
 from collections.abc import Sequence
 
 from trainmark.errors import InputError
-from trainmark.words.results import RunResult
+from trainmark.measure.statistics import estimate
+from trainmark.words.measurement import Estimate, Sampling
+from trainmark.words.results import RunResult, pooled
+
+
+def estimate_of(runs: Sequence[RunResult], sampling: Sampling) -> Estimate | None:
+    """Return the estimate over a case's runs: those that the machine did not spoil, or where it spoiled all, those."""
+    measured = [run.measurement for run in pooled(runs) if run.measurement is not None]
+    return estimate([m.throughput for m in measured], sampling, [m.measured_steps for m in measured])
 
 
 def require_one_identity(case: str, runs: Sequence[RunResult]) -> None:

@@ -12,6 +12,7 @@ from trainmark.measure.rules.audit import (
 from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
 from trainmark.measure.rules.dlperf import PlacementSummary, summarise
 from trainmark.measure.rules.model import Kind, Rule, RuleResult
+from trainmark.measure.rules.steady_records import judge_records
 from trainmark.measure.rules.tree import Group, Row, read_tree
 
 __all__ = [
@@ -28,6 +29,7 @@ __all__ = [
     "catalogue",
     "find_rule",
     "judge",
+    "judge_records",
     "measure_log",
     "read_claims",
     "read_tree",
