@@ -19,8 +19,8 @@ HOROVOD := $(shell command -v c++ >/dev/null && echo --extra horovod)
 # What cannot be made here (no Python 3.11, no network) costs its own tests, not the others.
 GO_ON := echo "== going on without it; its tests will be skipped by name (or, with TRAINMARK_REQUIRE_ENVS=1, refused)"
 
-# A training of the tests computes with one thread, so that as many run beside each other as there are cores.
-JOBS := $(shell nproc 2>/dev/null || echo 2)
+# A training of the tests computes with one thread. What trains nothing waits half of its time, for processes that it ends.
+JOBS := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores + (cores + 1) / 2)))
 SIDE_BY_SIDE = --numprocesses=$(JOBS) --dist=loadgroup --no-loadscope-reorder
 test-SELECTED := -m "not rare"
 

@@ -54,12 +54,12 @@ _SEARCHED = {
 
 def write_log(path: Path, name: str, size: int) -> None:
     """Write a log of about ``size`` bytes: one block of 20 000 steps an epoch, again and again."""
-    from trainmark.logs.synthetic import Run
+    from trainmark.logs.synthetic import SampleRun
     from trainmark.programs import synthetic_log
 
     format_name, _, tagged = name.partition("+")
     text = synthetic_log(
-        format_name, Run([0.2 + 0.0001 * (i % 7) for i in range(20_000)], interval=1)
+        format_name, SampleRun([0.2 + 0.0001 * (i % 7) for i in range(20_000)], interval=1)
     ).encode()
     lines = [_TAG + line if tagged and line else line for line in text.split(b"\n")]
     body = [line for line in lines if _is_record(line)]

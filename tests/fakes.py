@@ -1,17 +1,14 @@
 """Campaigns of a training program that trains nothing: suites, runs in and out of process, what is left of them."""
 
-import os
-import signal
 import subprocess
-import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import yaml
 
+from preloading import Copy, call_trainmark, start_trainmark
 from trainmark.campaign import Order, Progress, run_campaign
 from trainmark.execution import Pulse
 from trainmark.suite import load_suite
@@ -138,63 +135,23 @@ class Bench:
         return run_campaign(self.order(resume, cases), audience or Silent()).results
 
     def words(self, *more: str) -> list[str]:
-        return [
-            sys.executable,
-            "-m",
-            "trainmark.cli.main",
-            "run",
-            str(self.suite),
-            "--out",
-            str(self.out),
-            *more,
-        ]
+        return ["run", str(self.suite), "--out", str(self.out), *more]
 
-    def start(self, *more: str) -> "subprocess.Popen[str]":
+    def start(self, *more: str) -> Copy:
         """Start ``trainmark run`` as a process of its own, in a session of its own."""
-        with usual_signals():
-            return subprocess.Popen(
-                self.words(*more),
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                text=True,
-                env=self.environment(),
-                start_new_session=True,
-            )
+        return start_trainmark(*self.words(*more), variables=self.environment())
 
     def call(self, *more: str) -> "subprocess.CompletedProcess[str]":
         """Run ``trainmark run`` as a process of its own, to its end."""
-        return subprocess.run(
-            self.words(*more),
-            capture_output=True,
-            text=True,
-            env=self.environment(),
-            check=False,
-            timeout=600,
-        )
+        return call_trainmark(*self.words(*more), variables=self.environment())
 
     def environment(self) -> dict[str, str]:
-        return {**os.environ, "TRAINMARK_HOME": str(self.folder / "home")}
+        return {"TRAINMARK_HOME": str(self.folder / "home")}
 
     def pids(self) -> list[int]:
         """Return the processes that the programs of all runs said they were, those that began first, first."""
         files = sorted(self.out.glob("runs/*/*/pids"), key=lambda file: file.stat().st_ctime_ns)
         return [int(line) for file in files for line in file.read_text().splitlines() if line.strip()]
-
-
-@contextmanager
-def usual_signals() -> Iterator[None]:
-    """Let the signals that stop us do so, though ``nohup`` or a script's background job has them ignored."""
-    usual: dict[signal.Signals, Any] = {
-        signal.SIGINT: signal.default_int_handler,
-        signal.SIGTERM: signal.SIG_DFL,
-        signal.SIGHUP: signal.SIG_DFL,
-    }
-    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            signal.signal(number, handler)
 
 
 def behaving(behaviour: str, **axes: Any) -> dict[str, Any]:

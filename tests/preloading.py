@@ -1,4 +1,4 @@
-"""Processes in a framework's environment that need not import the framework: forked from one that has.
+"""Processes that need not import a framework, or trainmark itself: forked from one that has.
 
 What is run so is the program itself with its flags, variables, output, signals and end, and only the seconds of the
 import are saved. That it also starts as a user starts it is shown once for each framework (``test_conformance.py``).
@@ -12,9 +12,10 @@ import os
 import signal
 import socket
 import subprocess
+import sys
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -35,7 +36,8 @@ class Preload:
 
 
 PRELOADS: Mapping[str, Preload] = {
-    "pytorch": Preload(("torch", "numpy"), {}),
+    # An optimiser imports the compiler, which is most of what a short run takes.
+    "pytorch": Preload(("torch", "torch._dynamo", "numpy"), {}),
     "tensorflow": Preload(
         ("tensorflow", "keras"), {"TF_CPP_MIN_LOG_LEVEL": "2", "KERAS_BACKEND": "tensorflow"}
     ),
@@ -116,14 +118,13 @@ def compiled_before() -> Mapping[str, str]:
 
 
 class Preloaded:
-    """A framework's Python that has imported the framework, and is copied for each program."""
+    """A Python that has imported what takes long, and is copied for each program."""
 
-    def __init__(self, framework: str) -> None:
-        preload = PRELOADS[framework]
+    def __init__(self, python: str, preload: Preload) -> None:
         self._variables = {**preload.variables, **compiled_before()}
         self._channel, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._process = subprocess.Popen(
-            [framework_python(framework), str(PRELOADED), *preload.modules],
+            [python, str(PRELOADED), *preload.modules],
             stdin=theirs.fileno(),
             # OpenMP reads it while a framework is loaded, and all tests but those that start anew have one thread.
             env={**os.environ, **self._variables, "OMP_NUM_THREADS": "1"},
@@ -183,4 +184,63 @@ class Preloaded:
 @cache
 def preloaded(framework: str) -> Preloaded:
     """Return the one preloaded process of a framework; it ends with the tests' own process."""
-    return Preloaded(framework)
+    return Preloaded(framework_python(framework), PRELOADS[framework])
+
+
+TRAINMARK = Preload(
+    (
+        "trainmark.cli.main",
+        "trainmark.cli.data",
+        "trainmark.cli.parse",
+        "trainmark.logs.read",
+        "trainmark.programs.reading",
+        "trainmark.cli.audit",
+        "trainmark.cli.run",
+        "trainmark.campaign.campaign",
+        "trainmark.dataset.images.make",
+        "trainmark.report.writing",
+        "trainmark.store.database",
+        "altair",
+    ),
+    {},
+)
+
+
+@cache
+def _preloaded_trainmark() -> Preloaded:
+    return Preloaded(sys.executable, TRAINMARK)
+
+
+def start_trainmark(*words: str | Path, variables: Mapping[str, str] | None = None) -> Copy:
+    """Start ``trainmark WORDS`` in a session of its own."""
+    with usual_signals():
+        copies = _preloaded_trainmark()
+    code = "import sys\nfrom trainmark.cli.main import main\nsys.exit(main())"
+    return copies.start(["trainmark", *map(str, words)], variables or {}, Path.cwd(), code)
+
+
+def call_trainmark(
+    *words: str | Path, variables: Mapping[str, str] | None = None
+) -> "subprocess.CompletedProcess[str]":
+    """Run ``trainmark WORDS`` to its end."""
+    process = start_trainmark(*words, variables=variables)
+    with process:
+        stdout, stderr = process.communicate(timeout=600)
+    assert process.returncode is not None
+    return subprocess.CompletedProcess(["trainmark", *map(str, words)], process.returncode, stdout, stderr)
+
+
+@contextlib.contextmanager
+def usual_signals() -> Iterator[None]:
+    """Let the signals that stop us do so, though ``nohup`` or a script's background job has them ignored."""
+    usual: dict[signal.Signals, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in usual.items()}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)

@@ -16,7 +16,7 @@ from trainmark.campaign.planning import Site
 from trainmark.node import LocalHost
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
-from trainmark.words.plan import Machine
+from trainmark.words.plan import NodeResources
 from trainmark.words.suite import Suite
 from trainmark.workload import load_workloads
 
@@ -30,7 +30,9 @@ SUITE: dict[str, Any] = {
 
 def asked(*cases: dict[str, Any]) -> list[tuple[str, tuple[str, ...]]]:
     suite = Suite(name="s", cases=tuple(Case.model_validate(case) for case in cases))
-    site = Site(suite, load_workloads(), (LocalHost(machine=Machine(cores=2, gpus=0)),), Path("/nowhere"))
+    site = Site(
+        suite, load_workloads(), (LocalHost(machine=NodeResources(cores=2, gpus=0)),), Path("/nowhere")
+    )
     return [(question.model, question.frameworks) for question in questions(site, suite.cases)]
 
 

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from fakes import Bench
-from trainmark.logs.synthetic import Run
+from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import synthetic_log
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import RunResult
@@ -38,7 +38,7 @@ AXES: dict[str, object] = {"model": {}, "batch_per_device": {}, "devices_per_nod
 
 @pytest.fixture
 def timm_log() -> str:
-    return synthetic_log("timm", Run(step_times_s=[0.5] * 60, gpus=1, batch_per_device=4, interval=1))
+    return synthetic_log("timm", SampleRun(step_times_s=[0.5] * 60, gpus=1, batch_per_device=4, interval=1))
 
 
 def test_a_foreign_log_is_measured_by_the_reader_that_the_card_names(bench: Bench, timm_log: str) -> None:
@@ -77,7 +77,7 @@ def doubts_of(bench: Bench, log: str, **settings: Any) -> dict[str, str]:
 
 
 def ngc(**facts: Any) -> str:
-    return synthetic_log("ngc-pytorch-convnets", Run(step_times_s=[0.5] * 120, interval=1, **facts))
+    return synthetic_log("ngc-pytorch-convnets", SampleRun(step_times_s=[0.5] * 120, interval=1, **facts))
 
 
 def test_a_log_of_another_model_than_the_case_asks_is_in_doubt(bench: Bench) -> None:

@@ -1,7 +1,9 @@
 """A disk that fills up at every point of a campaign: one clear line, nothing half-written, and then it goes on."""
 
+import os
 import shlex
 import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -33,14 +35,15 @@ def on_it(bench: Bench, script: str) -> list[str]:
         ["unshare", "-rm", "sh", "-c", f"{shlex.join(mount)}; {fill}\n{script}\ncp -r disk/out kept"],
         cwd=bench.folder,
         env={
+            **os.environ,
             **bench.environment(),
-            "RUN": shlex.join(bench.words()),
+            "RUN": shlex.join([sys.executable, "-m", "trainmark.cli.main", *bench.words()]),
             "FAKE_FILL": str(bench.folder / "fill"),
         },
         capture_output=True,
         text=True,
         check=False,
-        timeout=120,
+        timeout=600,
     )
     assert done.stderr == ""
     return done.stdout.splitlines()

@@ -10,9 +10,9 @@ import pytest
 
 from fakes import Bench, Listener, Silent
 from trainmark.campaign import Progress, collect_results
-from trainmark.campaign.trees import WHOLE_BYTES, Trees
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
+from trainmark.node.trees import WHOLE_BYTES, Trees
 from trainmark.words.identity import Entries, Identity, PartName
 from trainmark.words.results import RunResult
 

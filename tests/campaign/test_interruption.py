@@ -4,7 +4,6 @@ import os
 import random
 import signal
 import sqlite3
-import subprocess
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,13 +11,14 @@ from pathlib import Path
 import pytest
 
 from fakes import CARD, Bench, Listener, alive, behaving
-from trainmark.campaign import DATABASE
+from preloading import Copy
 from trainmark.store import read_results
+from trainmark.words.names import DATABASE
 
 REPEATS = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 
 
-def until(there: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
+def until(there: Callable[[], bool], process: Copy) -> None:
     """Wait until something is there; fail at once when the process has ended before it."""
     deadline = time.monotonic() + 300
     while not there():
@@ -27,7 +27,7 @@ def until(there: Callable[[], bool], process: "subprocess.Popen[str]") -> None:
         time.sleep(0.01)
 
 
-def hanging(bench: Bench) -> "subprocess.Popen[str]":
+def hanging(bench: Bench) -> Copy:
     """Start a suite whose first case ends and whose second hangs; return once it hangs, its child with it."""
     bench.write({}, behaving("hangs-with-child"))
     process = bench.start()

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repositories import Repository, card
 
 from fakes import PROGRAMS, Bench, alive
 from frameworks import framework_python, needs_framework
+from repositories import Repository, card
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import Results, RunResult
 

@@ -47,7 +47,7 @@ def test_a_case_is_measured_at_the_largest_batch_that_fits(bench: Bench) -> None
     results = bench.run(listener)
     (case,) = results.cases
     assert (case.outcome, case.case.batch_per_device) == (Outcome.OK, "max")
-    assert [run.parameters["batch_per_device"] for run in case.runs] == [16, 16]
+    assert [run.parameters.batch_per_device for run in case.runs] == [16, 16]
     assert all(run.suspicions == () for run in case.runs)
     assert listener.probed == [8, 16, 32, 24]
     assert len(listener.begun) == 2

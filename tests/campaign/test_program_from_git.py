@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repositories import CARD, Repository, card, program
 
 from fakes import Bench, Silent
+from repositories import CARD, Repository, card, program
 from trainmark.store import read_results
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import RunResult

@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from repositories import Repository, card, program
 
 from fakes import PROGRAMS, Bench
+from repositories import Repository, card, program
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import RunResult
 
@@ -99,7 +99,7 @@ def test_a_container_is_ended_when_its_run_takes_too_long(bench: Bench, docker: 
         {"code/train.py": "import time; time.sleep(600)", "code/docker/Dockerfile": ""}
     )
     document = card(repository, commit, image=IMAGE, environment="docker", fixed={})
-    bench.write(CASE, card=document, environment="auto", protocol=PROTOCOL, limits={"timeout_s": 1.0})
+    bench.write(CASE, card=document, environment="auto", protocol=PROTOCOL, limits={"timeout_s": 3.0})
     result = bench.run().cases[0].runs[0]
     assert result.outcome is Outcome.TIMEOUT
     assert calls(docker)[-1][:2] == ["rm", "--force"]

@@ -7,7 +7,7 @@ import pytest
 
 from fakes import Bench
 from trainmark.cli.main import main
-from trainmark.execution import LOG
+from trainmark.words.names import LOG
 
 KEPT = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
 

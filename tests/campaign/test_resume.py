@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 from fakes import Bench, Listener, Silent, behaving
-from trainmark.campaign import DATABASE, collect_results, run_campaign
+from trainmark.campaign import collect_results, run_campaign
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.store import read_results
 from trainmark.suite import select
+from trainmark.words.names import DATABASE
 from trainmark.words.outcome import Outcome
 
 REPEATS = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}

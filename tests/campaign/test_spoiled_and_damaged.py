@@ -1,7 +1,10 @@
 """Runs that their machine spoiled are repeated and kept apart; damaged files are named, set aside and made anew."""
 
 import json
+import os
 import sqlite3
+import subprocess
+import sys
 from contextlib import closing
 from pathlib import Path
 from typing import Any
@@ -9,12 +12,13 @@ from typing import Any
 import pytest
 
 from fakes import Bench, Silent
-from trainmark.campaign import DATABASE, collect_results
+from trainmark.campaign import Progress, collect_results
 from trainmark.campaign.schedule import Attempt, Schedule, wants_another
 from trainmark.errors import InputError
-from trainmark.execution import ResultDirectory
+from trainmark.execution import ResultDirectory, read_suite
+from trainmark.words.names import DATABASE
 from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult
+from trainmark.words.results import CaseResult, RunResult
 from trainmark.words.suite import Protocol
 
 THREE: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}
@@ -62,16 +66,21 @@ def spoil(bench: Bench, *spoiled: int) -> CaseResult:
     suite = bench.write({}, protocol=THREE)
     bench.run()
     for folder in bench.out.glob("runs/*/[123]"):
+        disturb([folder], 0.6 if int(folder.name) in spoiled else 0.0)
+    (case,) = collect_results(suite, ResultDirectory(bench.out), "trainmark run").cases
+    return case
+
+
+def disturb(folders: list[Path], other: float = 0.6) -> None:
+    """Have other processes take this share of the cores in the windows of these runs."""
+    for folder in folders:
         lines = folder.joinpath("telemetry.jsonl").read_text().splitlines()
         sample = json.loads(lines[-1])
         events = [json.loads(line[5:]) for line in (folder / "events.jsonl").read_text().splitlines()]
         began = next(event["data"]["window_at"] for event in events if event["step"] == [])
-        other = 0.6 if int(folder.name) in spoiled else 0.0
         sample |= {"wall_s": began + 0.01, "interval_s": 1.0}
         sample["cpu"] = {"busy": 1.0, "tree": 1.0 - other, "own": 0.0, "other": other}
         (folder / "telemetry.jsonl").write_text(f"{lines[0]}\n{json.dumps(sample)}\n")
-    (case,) = collect_results(suite, ResultDirectory(bench.out), "trainmark run").cases
-    return case
 
 
 def throughputs(case: CaseResult) -> list[float]:
@@ -187,3 +196,76 @@ def test_a_nodes_telemetry_is_cut_by_its_own_window(tmp_path: Path, bench: Bench
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     found = summaries_of(case, tmp_path, read_events(tmp_path / "events.jsonl"))
     assert [(summary.node, summary.samples) for summary in found] == [(0, 11), (1, 11)]
+
+
+class EndsTheLoad(Silent):
+    """An audience that ends the load on the machine when the first run has ended."""
+
+    def __init__(self, load: list["subprocess.Popen[bytes]"]) -> None:
+        self._load = load
+
+    def run_ended(self, result: RunResult, standing: Progress) -> None:
+        for process in self._load:
+            process.kill()
+
+
+def test_a_run_beside_a_real_load_is_spoiled_repeated_and_left_out(bench: Bench) -> None:
+    protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "min_repeats": 1, "max_repeats": 3}
+    bench.write({"options": {"behaviour": "window-of-3"}}, protocol={**protocol, "target_half_width": None})
+    cores = len(os.sched_getaffinity(0))
+    load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
+    try:
+        (case,) = bench.run(EndsTheLoad(load)).cases
+    finally:
+        for process in load:
+            process.kill()
+            process.wait()
+    first, second, *_ = case.runs
+    assert first.spoiled
+    (doubt,) = (doubt for doubt in first.suspicions if doubt.code == "cpu-shared")
+    assert doubt.value is not None
+    assert doubt.value > 0.1
+    # What else this machine does may spoil the others too: what is pooled follows from what was seen of them.
+    good = [run.measurement.throughput for run in case.runs if run.measurement and not run.spoiled]
+    assert case.estimate is not None
+    assert case.estimate.n == (len(good) or len(case.runs))
+    assert good or case.estimate.interval is None
+    assert second.started_at
+
+
+def test_spoiled_runs_alone_give_no_interval_and_no_ratio(bench: Bench) -> None:
+    suite = bench.write({}, {"devices_per_node": 2}, protocol=THREE)
+    bench.run()
+    one = suite.cases[0]
+    disturb([bench.out / "runs" / one.id / str(repeat) for repeat in (1, 2, 3)])
+    results = collect_results(suite, ResultDirectory(bench.out), "trainmark run")
+    alone, two = results.cases
+    assert alone.estimate is not None
+    assert alone.estimate.interval is None
+    assert two.estimate is not None
+    assert two.estimate.interval is not None
+    assert (alone.speedup, two.speedup) == (None, None)
+    assert results.findings is not None
+    assert results.findings.ratios == ()
+    assert results.findings.doubtful == (one.id,)
+
+
+def test_a_gate_that_is_turned_off_raises_no_doubt_and_the_results_say_so(bench: Bench) -> None:
+    bench.write({}, protocol=THREE)
+    bench.run()
+    disturb(list(bench.out.glob("runs/*/2")))
+    suite = bench.write({}, protocol=THREE, gates={"off": ["cpu-shared"]})
+    results = bench.run(resume=True)
+    assert (results.complete, results.gates_off) == (True, ("cpu-shared",))
+    assert not any(run.suspicions for run in results.cases[0].runs)
+    assert results.cases[0].estimate is not None
+    assert results.cases[0].estimate.n == 3
+    assert read_suite(bench.out) == suite
+
+
+def test_an_unknown_gate_is_refused_with_the_nearest_one(bench: Bench) -> None:
+    with pytest.raises(
+        InputError,
+        match=r"suite\.yaml:\d+: gates\.off\[0\]: 'cpu-share' is not known; did you mean 'cpu-shared'",
+    ):
+        bench.write({}, gates={"off": ["cpu-share"]})

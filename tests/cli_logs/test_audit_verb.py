@@ -1,30 +1,24 @@
 """``trainmark audit`` as it is called: rows, summary, exit codes."""
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
-from trainmark.logs.synthetic import Run
+from preloading import call_trainmark
+from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import synthetic_log
 
 
 def _trainmark(*words: str | Path) -> tuple[int, str, str]:
-    done = subprocess.run(
-        [sys.executable, "-m", "trainmark.cli.main", *map(str, words)],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    done = call_trainmark(*words)
     return done.returncode, done.stdout, done.stderr
 
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
     times = [0.5 + 0.01 * ((7 * i) % 11) for i in range(150)]
-    text = synthetic_log("ngc-pytorch-convnets", Run(times, gpus=8, batch_per_device=64))
+    text = synthetic_log("ngc-pytorch-convnets", SampleRun(times, gpus=8, batch_per_device=64))
     (tmp_path / "pytorch_gpu8_fp32_bs64.txt").write_text(text)
     return tmp_path
 

@@ -8,8 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.logs.synthetic import Run
+from preloading import call_trainmark
+from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import synthetic_log
+from trainmark.words.outcome import Outcome, OutcomeRecord
 
 _KEYS = [
     *("log", "format", "framework", "model", "precision", "nodes", "gpus", "batch_per_device", "unit"),
@@ -17,12 +19,15 @@ _KEYS = [
 ]
 
 
-def _trainmark(*words: str | Path, stdin: bytes = b"") -> tuple[int, str, str]:
+def _trainmark(*words: str | Path) -> tuple[int, str, str]:
+    done = call_trainmark(*words)
+    return done.returncode, done.stdout, done.stderr
+
+
+def _trainmark_reading(stdin: bytes, *words: str) -> tuple[int, str, str]:
+    """Start it as a user does, and let it read."""
     done = subprocess.run(
-        [sys.executable, "-m", "trainmark.cli.main", *map(str, words)],
-        input=stdin,
-        capture_output=True,
-        check=False,
+        [sys.executable, "-m", "trainmark.cli.main", *words], input=stdin, capture_output=True, check=False
     )
     return done.returncode, done.stdout.decode(), done.stderr.decode()
 
@@ -34,7 +39,9 @@ def _rows(stdout: str) -> list[dict[str, object]]:
 @pytest.fixture
 def good(tmp_path: Path) -> Path:
     path = tmp_path / "pytorch_gpu8_fp32_bs64.txt"
-    path.write_text(synthetic_log("ngc-pytorch-convnets", Run([0.5] * 120, gpus=8, batch_per_device=64)))
+    path.write_text(
+        synthetic_log("ngc-pytorch-convnets", SampleRun([0.5] * 120, gpus=8, batch_per_device=64))
+    )
     return path
 
 
@@ -73,7 +80,7 @@ def test_a_folder_without_a_log_is_told_and_gives_exit_code_1(tmp_path: Path, wo
 
 def test_standard_input_and_gzip_are_read(good: Path) -> None:
     for data in (good.read_bytes(), gzip.compress(good.read_bytes())):
-        code, stdout, _ = _trainmark("parse", "-", "--json", stdin=data)
+        code, stdout, _ = _trainmark_reading(data, "parse", "-", "--json")
 
         (row,) = _rows(stdout)
         assert (code, row["log"], row["throughput"]) == (0, "-", pytest.approx(1024))
@@ -132,7 +139,7 @@ def test_a_rule_can_be_named(good: Path, rule: tuple[str, ...], value: float, sk
 
 def test_flags_fill_what_the_log_does_not_say(tmp_path: Path) -> None:
     path = tmp_path / "a.log"
-    path.write_text(synthetic_log("pytorch-imagenet", Run([0.5] * 60)))
+    path.write_text(synthetic_log("pytorch-imagenet", SampleRun([0.5] * 60)))
 
     _, silent, _ = _trainmark("parse", path, "--json")
     _, told, _ = _trainmark("parse", path, "--json", "--gpus", "4", "--batch", "32", "--precision", "tf32")
@@ -157,7 +164,7 @@ def test_a_tree_prints_what_the_script_would_have_corrected(tmp_path: Path) -> N
         (tmp_path / place).mkdir()
         for repeat in range(1, 6):
             text = synthetic_log(
-                "ngc-tensorflow-convnets", Run([seconds] * 130, gpus=gpus, batch_per_device=128)
+                "ngc-tensorflow-convnets", SampleRun([seconds] * 130, gpus=gpus, batch_per_device=128)
             )
             (tmp_path / place / f"r50_b128_fp32_{repeat}.log").write_text(text)
 
@@ -171,7 +178,7 @@ def test_a_tree_prints_what_the_script_would_have_corrected(tmp_path: Path) -> N
 
 
 def test_logs_become_rows_of_the_database(good: Path, tmp_path: Path) -> None:
-    (tmp_path / "silent.log").write_text(synthetic_log("timm", Run([0.5] * 40)))
+    (tmp_path / "silent.log").write_text(synthetic_log("timm", SampleRun([0.5] * 40)))
 
     code, stdout, stderr = _trainmark("parse", tmp_path, "--to", "paddle-json", "--model", "ResNet50V1.5")
 
@@ -193,7 +200,7 @@ def test_a_log_that_ran_out_of_memory_is_a_row_with_its_flag_and_no_number(good:
 def test_logs_become_the_result_of_dlperf(tmp_path: Path) -> None:
     for gpus in (1, 8):
         for repeat in (1, 2, 3):
-            text = synthetic_log("ngc-mxnet-convnets", Run([0.5 * repeat] * 130, gpus=gpus))
+            text = synthetic_log("ngc-mxnet-convnets", SampleRun([0.5 * repeat] * 130, gpus=gpus))
             (tmp_path / f"gpu{gpus}_{chr(96 + repeat)}.log").write_text(text)
 
     code, stdout, _ = _trainmark("parse", tmp_path, "--to", "dlperf-json", "--model", "r50")
@@ -208,7 +215,9 @@ def test_a_tree_becomes_both_formats(tmp_path: Path, form: str) -> None:
     for place, gpus in (("1n1g", 1), ("1n8g", 8)):
         (tmp_path / place).mkdir()
         for repeat in (1, 2):
-            text = synthetic_log("ngc-tensorflow-convnets", Run([0.5] * 130, gpus=gpus, batch_per_device=128))
+            text = synthetic_log(
+                "ngc-tensorflow-convnets", SampleRun([0.5] * 130, gpus=gpus, batch_per_device=128)
+            )
             (tmp_path / place / f"r50_b128_fp32_{repeat}.log").write_text(text)
     (tmp_path / "1n8g" / "r50_b128_fp32_2.log").write_text("CUDA out of memory\n")
 
@@ -262,9 +271,11 @@ def results(tmp_path: Path) -> Path:
         (folder / "runs" / name / "1" / "outcome.json").write_text("{}")
         (folder / "runs" / name / "1" / "telemetry.jsonl").write_text("{}\n")
     (folder / "runs" / "ours" / "1" / "train.log").write_text("warming up\n")
-    (folder / "runs" / "ours" / "1" / "events.jsonl").write_text(synthetic_log("trainmark", Run([0.5] * 40)))
+    (folder / "runs" / "ours" / "1" / "events.jsonl").write_text(
+        synthetic_log("trainmark", SampleRun([0.5] * 40))
+    )
     (folder / "runs" / "others" / "1" / "train.log").write_text(
-        synthetic_log("ngc-pytorch-convnets", Run([0.5] * 120, amp=True))
+        synthetic_log("ngc-pytorch-convnets", SampleRun([0.5] * 120, amp=True))
     )
     probe = folder / "runs" / "ours" / "probe-b64"
     probe.mkdir()
@@ -285,6 +296,23 @@ def test_of_a_result_directory_its_runs_are_read_and_nothing_else(results: Path)
         ("trainmark", "ok"),
     ]
     assert "a result directory: of each run its events.jsonl or train.log is read, and nothing else" in stderr
+
+
+@pytest.mark.parametrize("printed", ["", "warming up\n"])
+def test_a_run_that_failed_before_its_events_has_the_outcome_that_is_recorded(
+    results: Path, printed: str
+) -> None:
+    folder = results / "runs" / "ours" / "1"
+    (folder / "events.jsonl").unlink()
+    (folder / "train.log").write_text(printed)
+    record = OutcomeRecord(case_id="ours", repeat=1, outcome=Outcome.FAILED, reason="no space left on device")
+    (folder / "outcome.json").write_text(record.model_dump_json())
+
+    code, stdout, _ = _trainmark("parse", folder, "--json")
+
+    (row,) = _rows(stdout)
+    assert (code, row["status"], row["throughput"]) == (1, "failed", None)
+    assert "recorded as failed: no space left on device" in str(row["problems"])
 
 
 def test_what_a_run_of_ours_printed_is_known_and_its_events_are_read(results: Path) -> None:

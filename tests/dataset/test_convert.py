@@ -17,6 +17,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from preloading import Copy, start_trainmark
 from trainmark.cli.main import main
 from trainmark.dataset import example, tfrecord
 from trainmark.dataset.images import (
@@ -358,16 +359,10 @@ def many(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return make_image_folder(tmp_path_factory.mktemp("source") / "many", LONG, jobs=2).directory
 
 
-def start_converting(source: Path, destination: Path, form: Form) -> "subprocess.Popen[str]":
+def start_converting(source: Path, destination: Path, form: Form) -> Copy:
     """Start a conversion, and return when its first part is whole."""
     words = ["data", "convert", str(source), str(destination), "--to", form, "--jobs", "2"]
-    converter = subprocess.Popen(
-        [sys.executable, "-m", "trainmark.cli.main", *words],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    converter = start_trainmark(*words)
     done = destination.parent / f".{destination.name}.converting" / "done"
     deadline = time.monotonic() + 300
     while not any(done.glob("*.json")):
@@ -378,7 +373,7 @@ def start_converting(source: Path, destination: Path, form: Form) -> "subprocess
 
 
 @pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("stop", [pytest.param(signal.SIGINT, marks=pytest.mark.rare), signal.SIGKILL])
 def test_an_interrupted_conversion_is_not_there_and_goes_on(
     many: Path, tmp_path: Path, form: Form, stop: signal.Signals
 ) -> None:
@@ -432,6 +427,7 @@ def test_a_joining_that_was_killed_anywhere_goes_on(many: Path, tmp_path: Path, 
     assert contents(tmp_path / "d") == contents(tmp_path / "whole")
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("form", FORMS)
 def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(
     many: Path, tmp_path: Path, form: Form

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 from PIL import Image
 
+from preloading import Copy, start_trainmark
 from trainmark.cli.main import main
 from trainmark.dataset.images import (
     FolderState,
@@ -289,15 +290,9 @@ LONG = ImageFolderSpec(images=400, val_images=20, classes=2, width=320, height=2
 LONG_FLAGS = ["--images", "400", "--classes", "2", "--width", "320", "--height", "240", "--jobs", "2"]
 
 
-def start_making(directory: Path, at_least: int, *flags: str) -> subprocess.Popen[str]:
+def start_making(directory: Path, at_least: int, *flags: str) -> Copy:
     """Start making LONG in a process group of its own, and return when some pictures are there."""
-    maker = subprocess.Popen(
-        [sys.executable, "-m", "trainmark.cli.main", "data", "make", str(directory), *LONG_FLAGS, *flags],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-    )
+    maker = start_trainmark("data", "make", directory, *LONG_FLAGS, *flags)
     deadline = time.monotonic() + 300
     while sum(1 for _ in directory.rglob("*.JPEG")) < at_least:
         assert time.monotonic() < deadline
@@ -314,7 +309,7 @@ def group_is_gone(group: int) -> bool:
     return False
 
 
-@pytest.mark.parametrize("stop", [signal.SIGINT, signal.SIGKILL])
+@pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.rare)])
 def test_an_interrupted_making_never_looks_complete_and_goes_on(tmp_path: Path, stop: signal.Signals) -> None:
     directory = tmp_path / "d"
     maker = start_making(directory, at_least=20)
@@ -348,19 +343,20 @@ def test_an_interrupted_making_never_looks_complete_and_goes_on(tmp_path: Path, 
 
 
 def wait_for_the_end_of(group: int) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not group_is_gone(group):
         assert time.monotonic() < deadline, "helper processes outlive their parent"
         time.sleep(0.01)
 
 
+@pytest.mark.rare
 def test_a_making_killed_among_the_validation_pictures_goes_on(tmp_path: Path) -> None:
     directory = tmp_path / "d"
     flags = ("--images", "4", "--validation", "300")
     spec = LONG.model_copy(update={"images": 4, "val_images": 300})
     maker = start_making(directory, 14, *flags)
     maker.kill()
-    maker.communicate(timeout=60)
+    maker.communicate(timeout=300)
     wait_for_the_end_of(maker.pid)
 
     kept = inodes(directory)
@@ -396,6 +392,7 @@ def test_a_picture_cut_off_by_a_power_failure_is_made_again(tmp_path: Path) -> N
     assert contents(interrupted) == contents(tmp_path / "whole")
 
 
+@pytest.mark.rare
 def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(tmp_path: Path) -> None:
     directory = tmp_path / "disk"
     directory.mkdir()

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.cli.main import main
-from trainmark.dataset import Depth, Problem, ProblemKind, VerifyReport
+from trainmark.dataset import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.images import ImageFolderSpec, describe, make_image_folder, verify_image_folder
 from trainmark.errors import InputError
 
@@ -201,7 +201,7 @@ def test_a_list_elsewhere_is_taken_when_it_is_named(foreign: Path, tmp_path: Pat
     report = verify_image_folder(foreign, lists=[other])
     kinds = [problem.kind for problem in report.problems if problem.kind is not ProblemKind.EXTRA]
     assert kinds == [ProblemKind.BAD_LIST, ProblemKind.DUPLICATE]
-    assert report.problems[0] == Problem(
+    assert report.problems[0] == DatasetProblem(
         "my list.txt", ProblemKind.BAD_LIST, "1 lines are not 'path label'; the first is my list.txt:3"
     )
     with pytest.raises(InputError, match="cannot be read"):

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from trainmark.node import LocalHost
 from trainmark.node.git import read_git, without_credentials
 
 pytestmark = pytest.mark.skipif(shutil.which("git") is None, reason="git is not installed")
@@ -18,7 +19,7 @@ def git(tree: Path, *arguments: str) -> None:
 
 def test_a_tree_is_clean_until_a_tracked_file_changes(tmp_path: Path) -> None:
     git(tmp_path, "init", "-q")
-    unborn = read_git(tmp_path)
+    unborn = read_git(tmp_path, LocalHost())
     assert unborn is not None
     assert unborn.commit is None
     (tmp_path / "file").write_text("one")
@@ -26,20 +27,20 @@ def test_a_tree_is_clean_until_a_tracked_file_changes(tmp_path: Path) -> None:
     git(tmp_path, "commit", "-q", "-m", "one")
     git(tmp_path, "remote", "add", "origin", "https://me:token@example.org/a/b.git")
     (tmp_path / "untracked").write_text("results")
-    clean = read_git(tmp_path)
+    clean = read_git(tmp_path, LocalHost())
     assert clean is not None
     assert clean.commit is not None
     assert len(clean.commit) == 40
     assert (clean.dirty, clean.remote) == (False, "https://example.org/a/b.git")
     (tmp_path / "file").write_text("two")
-    changed = read_git(tmp_path)
+    changed = read_git(tmp_path, LocalHost())
     assert changed is not None
     assert (changed.dirty, changed.commit) == (True, clean.commit)
 
 
 def test_a_folder_that_is_no_tree_has_no_git_state(tmp_path: Path) -> None:
-    assert read_git(tmp_path) is None
-    assert read_git(tmp_path / "missing") is None
+    assert read_git(tmp_path, LocalHost()) is None
+    assert read_git(tmp_path / "missing", LocalHost()) is None
 
 
 @pytest.mark.parametrize(

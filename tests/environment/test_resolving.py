@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.environment import Kind, UnusableEnvironment, default_home, resolve
+from trainmark.environment import EnvironmentKind, UnusableEnvironment, default_home, resolve
 from trainmark.errors import InputError
 
 
 def test_system_is_the_python_that_runs_trainmark(tmp_path: Path) -> None:
     environment = resolve("system", home=tmp_path)
-    assert (environment.kind, environment.python) == (Kind.SYSTEM, Path(sys.executable))
+    assert (environment.kind, environment.python) == (EnvironmentKind.SYSTEM, Path(sys.executable))
     assert environment.lock_digest is None
 
 
@@ -21,7 +21,7 @@ def test_an_interpreter_can_be_named_by_flag_or_as_the_environment(tmp_path: Pat
     by_name = resolve(sys.executable, home=tmp_path)
     # The link of a venv is not followed: that would leave the venv.
     assert by_flag.python == by_name.python == python
-    assert by_flag.kind is by_name.kind is Kind.PYTHON
+    assert by_flag.kind is by_name.kind is EnvironmentKind.PYTHON
 
 
 def test_an_interpreter_that_is_not_there_makes_the_environment_unusable(tmp_path: Path) -> None:

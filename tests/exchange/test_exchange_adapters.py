@@ -13,6 +13,7 @@ from trainmark.tasks import case_of
 from trainmark.tasks.image_classification import Layout
 from trainmark.words.case import Case, Precision
 from trainmark.words.outcome import Outcome
+from trainmark.words.parameters import Parameters
 from trainmark.words.results import CaseResult, Results, RunResult
 from trainmark.words.suite import Protocol, ProtocolName
 
@@ -58,8 +59,8 @@ def run(repeat: int, outcome: Outcome) -> RunResult:
         commands=(),
         measurement=None,
         suspicions=(),
-        parameters={},
-        telemetry=None,
+        parameters=Parameters(),
+        telemetry=(),
         manifest=None,
     )
 

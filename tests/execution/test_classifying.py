@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.execution.classify import Exit, classify, last_step
-from trainmark.node import read_tail
+from trainmark.execution.classify import Exit, classify
+from trainmark.node import last_step, read_tail
 from trainmark.words.outcome import Outcome
 
 TORCHRUN = """\

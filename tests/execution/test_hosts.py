@@ -13,14 +13,14 @@ from trainmark.cli.main import main
 from trainmark.execution import carry_out
 from trainmark.node import Host, LocalHost
 from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Command, Machine, Plan, PlannedNode
+from trainmark.words.plan import Command, NodeResources, Plan, PlannedNode
 from trainmark.words.results import RunResult
 from trainmark.words.suite import Limits
 
-FOUR_CORES = Machine(cores=4, gpus=0)
+FOUR_CORES = NodeResources(cores=4, gpus=0)
 MEETING = {
     "launcher": "ranks",
-    "command": ["{source}/meeting_ranks.py", *CARD["command"][1:]],
+    "command": ["{source}/rendezvous.py", *CARD["command"][1:]],
     "axes": {**CARD["axes"], "devices_per_node": {}},
 }
 
@@ -98,10 +98,10 @@ def test_a_rank_of_the_second_node_that_fails_is_named_with_its_words(bench: Ben
 
 
 def test_a_limit_ends_the_ranks_of_both_nodes(bench: Bench) -> None:
-    ran = run(bench, "rank-2-hangs", limits={"timeout_s": 3})
+    ran = run(bench, "rank-2-hangs", limits={"timeout_s": 8})
     assert (ran.outcome, ran.reason) == (
         Outcome.TIMEOUT,
-        "it took longer than 3 s at step 2 (limits.timeout_s)",
+        "it took longer than 8 s at step 2 (limits.timeout_s)",
     )
     assert not left(bench, ran)
 

@@ -103,30 +103,33 @@ def test_binary_output_without_a_newline_is_kept_untouched_and_measured(bench: B
     assert log.startswith(b"\x00\xff\xfe\x1b[31m")
 
 
+# Each limit leaves a program the seconds that it takes to start on a machine that does other work.
+
+
 def test_a_hanging_program_is_ended_for_its_silence(bench: Bench) -> None:
-    case = only(bench, behaving("hangs"), limits={"stall_timeout_s": 0.4})
+    case = only(bench, behaving("hangs"), limits={"stall_timeout_s": 4})
     assert (case.outcome, case.reason) == (
         Outcome.TIMEOUT,
-        "it printed nothing for 0.4 s at step 2 (limits.stall_timeout_s)",
+        "it printed nothing for 4 s at step 2 (limits.stall_timeout_s)",
     )
     assert not any(alive(pid) for pid in bench.pids())
 
 
 def test_a_program_that_talks_for_ever_is_ended_after_the_whole_time(bench: Bench) -> None:
-    case = only(bench, behaving("chatters"), limits={"timeout_s": 1.2, "stall_timeout_s": 0.8})
+    case = only(bench, behaving("chatters"), limits={"timeout_s": 5, "stall_timeout_s": 4})
     assert (case.outcome, case.reason) == (
         Outcome.TIMEOUT,
-        "it took longer than 1.2 s at step 2 (limits.timeout_s)",
+        "it took longer than 5 s at step 2 (limits.timeout_s)",
     )
     assert not any(alive(pid) for pid in bench.pids())
 
 
 def test_growing_events_are_a_sign_of_life_too(bench: Bench) -> None:
-    assert only(bench, behaving("silent"), limits={"stall_timeout_s": 1.0}).outcome is Outcome.OK
+    assert only(bench, behaving("silent"), limits={"stall_timeout_s": 4}).outcome is Outcome.OK
 
 
 def test_a_program_that_ignores_sigterm_is_ended_all_the_same(bench: Bench) -> None:
-    case = only(bench, behaving("hangs-deaf"), limits={"stall_timeout_s": 0.3})
+    case = only(bench, behaving("hangs-deaf"), limits={"stall_timeout_s": 4})
     assert case.outcome is Outcome.TIMEOUT
     assert record(bench)["exit_code"] == -signal.SIGKILL
     assert not any(alive(pid) for pid in bench.pids())

@@ -43,18 +43,18 @@ def only(bench: Bench) -> RunResult:
 
 
 def until(there: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 60
+    deadline = time.monotonic() + 300
     while not there():
         assert time.monotonic() < deadline
         time.sleep(0.02)
 
 
 def test_a_prepare_step_beyond_the_time_limit_is_ended_and_is_a_timeout(bench: Bench) -> None:
-    bench.write(card=hanging_step(bench), limits={"timeout_s": 2})
+    bench.write(card=hanging_step(bench), limits={"timeout_s": 6})
     ran = only(bench)
     assert ran.outcome is Outcome.TIMEOUT
     assert (ran.reason or "").startswith(
-        "prepare step 'waiting' was ended: it took longer than 2 s (limits.timeout_s)"
+        "prepare step 'waiting' was ended: it took longer than 6 s (limits.timeout_s)"
     )
     step, child, mark = said(bench)
     assert not alive(step)
@@ -84,14 +84,14 @@ def test_nothing_of_a_prepare_step_survives_a_killed_trainmark_and_its_resume(be
     until((bench.folder / "prepare-pids").exists)
     step, child, _ = said(bench)
     process.kill()
-    process.communicate(timeout=60)
+    process.communicate(timeout=300)
     until(lambda: not alive(step))
     (bench.folder / "prepare-pids").unlink()
     again = bench.start("--resume")
     until(lambda: not alive(child))
     until((bench.folder / "prepare-pids").exists)
     again.send_signal(signal.SIGINT)
-    again.communicate(timeout=60)
+    again.communicate(timeout=300)
     assert again.returncode == 130
     assert not any(alive(pid) for pid in said(bench)[:2])
 
@@ -109,10 +109,10 @@ def test_a_fetch_that_hangs_is_ended_and_is_a_timeout(bench: Bench, tmp_path: Pa
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
     source = {"kind": "git", "url": "file:///nowhere/code", "folder": ".", "commit": "0" * 40}
     card = {"source": source, "command": ["{source}/train.py"]}
-    bench.write(card={**card, "axes": CARD["axes"]}, limits={"timeout_s": 2})
+    bench.write(card={**card, "axes": CARD["axes"]}, limits={"timeout_s": 6})
     ran = only(bench)
     assert ran.outcome is Outcome.TIMEOUT, ran.reason
-    assert "it took longer than 2 s (limits.timeout_s)" in (ran.reason or "")
+    assert "it took longer than 6 s (limits.timeout_s)" in (ran.reason or "")
     assert (ran.reason or "").startswith("git ")
     pid, mark = (bench.folder / "git-pid").read_text().split()
     assert not alive(int(pid))

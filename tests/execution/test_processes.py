@@ -11,7 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from fakes import alive, usual_signals
+from fakes import alive
+from preloading import usual_signals
 from trainmark.node import held
 from trainmark.node.processes import MARK, end_all, private_bytes
 

@@ -87,7 +87,7 @@ def test_a_rank_that_fails_is_named_and_the_others_are_ended(
 
 
 def test_ranks_that_hang_are_all_ended_at_the_time_out(bench: Bench) -> None:
-    ran = run(bench, options={"behaviour": "hangs"}, limits={"timeout_s": 2})
+    ran = run(bench, options={"behaviour": "hangs"}, limits={"timeout_s": 6})
     assert ran.outcome is Outcome.TIMEOUT
     assert len(log(bench).splitlines()) >= 2
     assert not left(bench)

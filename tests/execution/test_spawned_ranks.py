@@ -8,8 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.execution.classify import Exit, classify
-from trainmark.execution.runner import JobOnHost, run_jobs
-from trainmark.node import Job, LocalHost
+from trainmark.node import Job, JobOnHost, LocalHost, run_jobs
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Command
 from trainmark.words.suite import Limits

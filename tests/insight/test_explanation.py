@@ -10,8 +10,8 @@ from typer.testing import CliRunner
 from trainmark.cli.explain import app
 from trainmark.errors import InputError
 from trainmark.insight import (
+    ExplainedRun,
     Explanation,
-    Run,
     choose_reference,
     explain,
     load_effects,
@@ -19,7 +19,7 @@ from trainmark.insight import (
     run_from_log,
 )
 from trainmark.insight.explanation import Basis
-from trainmark.insight.recipe import Reading, Recipe
+from trainmark.insight.recipe import Reading, StatedRecipe
 from trainmark.reference import find_reference, load_references
 from trainmark.words.recipe import AxisName, Condition, RecipeAxis
 
@@ -31,7 +31,7 @@ GOLDEN = Path(__file__).parent / "golden" / "explanation.txt"
 runner = CliRunner()
 
 
-def explained(run: Run, name: str = DGX1_32GB_AMP) -> Explanation:
+def explained(run: ExplainedRun, name: str = DGX1_32GB_AMP) -> Explanation:
     return explain(run, find_reference(name), load_effects(), load_references())
 
 
@@ -73,7 +73,7 @@ def test_what_is_accounted_for_and_what_is_open_make_the_gap(tmp_path: Path) -> 
 
 def test_evidence_from_another_architecture_gets_no_share(tmp_path: Path) -> None:
     run = run_from_log(write(tmp_path, ngc_log()))
-    on_h200 = Run(
+    on_h200 = ExplainedRun(
         "x",
         run.recipe.with_readings({Condition.DEVICE: Reading("T4", "flag")}),
         run.throughput,
@@ -139,8 +139,8 @@ def test_no_gap_is_explained_where_there_is_none(tmp_path: Path) -> None:
 
 def test_the_same_recipe_leaves_everything_open(tmp_path: Path) -> None:
     reference = find_reference(DGX1_32GB_AMP)
-    recipe = Recipe({axis: Reading(value, "x") for axis, value in reference.recipe.items()})
-    explanation = explained(Run("same", recipe, 578.0, "images/s"))
+    recipe = StatedRecipe({axis: Reading(value, "x") for axis, value in reference.recipe.items()})
+    explanation = explained(ExplainedRun("same", recipe, 578.0, "images/s"))
 
     assert explanation.differences == ()
     assert explanation.open == (2.0, 2.0)
@@ -151,9 +151,11 @@ def test_without_a_name_the_fastest_figure_of_the_case_is_taken(tmp_path: Path) 
     device: dict[AxisName, Reading] = {Condition.DEVICE: Reading("V100", "flag")}
     memory: dict[AxisName, Reading] = {Condition.DEVICE_MEMORY_GB: Reading(32, "flag")}
 
-    any_v100 = choose_reference(Run("x", recipe.with_readings(device), 800.0, "images/s"), load_references())
+    any_v100 = choose_reference(
+        ExplainedRun("x", recipe.with_readings(device), 800.0, "images/s"), load_references()
+    )
     larger = choose_reference(
-        Run("x", recipe.with_readings(device | memory), 800.0, "images/s"), load_references()
+        ExplainedRun("x", recipe.with_readings(device | memory), 800.0, "images/s"), load_references()
     )
 
     assert any_v100.id == "ngc-pytorch-resnet50-v100-16gb-amp-1gpu"
@@ -181,7 +183,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 
 def test_another_unit_is_refused() -> None:
     with pytest.raises(InputError, match=r"counts sequences/s, .* counts images/s"):
-        explained(Run("bert.log", Recipe(), 100.0, "sequences/s"))
+        explained(ExplainedRun("bert.log", StatedRecipe(), 100.0, "sequences/s"))
 
 
 def test_a_log_without_a_throughput_still_shows_the_differences_and_exits_with_1(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from insight_ngc_log import SETTINGS, ngc_log
 from trainmark.errors import InputError
 from trainmark.insight import run_from_log
 from trainmark.insight.log_head import data_wait
-from trainmark.insight.recipe import Recipe, recipe_from
+from trainmark.insight.recipe import StatedRecipe, recipe_from
 from trainmark.logs.parameters import Parameter, read_parameters
 from trainmark.programs import dialects
 from trainmark.tasks import all_axes, model_word
@@ -34,7 +34,7 @@ WHOLE = ngc_log()
 CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"
 
 
-def recipe(text: str) -> Recipe:
+def recipe(text: str) -> StatedRecipe:
     return recipe_from(read_parameters(text.splitlines()))
 
 
@@ -147,7 +147,7 @@ def test_synthetic_data_has_no_loader() -> None:
 
 
 def test_a_program_that_is_not_known_states_nothing() -> None:
-    assert recipe("Epoch: [0][ 20/100] Time 0.1 (0.2)\n") == Recipe()
+    assert recipe("Epoch: [0][ 20/100] Time 0.1 (0.2)\n") == StatedRecipe()
 
 
 def test_the_wait_for_data_is_the_difference_of_the_two_rates() -> None:

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 
 from trainmark.logs import ParsedLog
-from trainmark.logs.synthetic import Run
+from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import synthetic_log
 
 Reader = Callable[..., ParsedLog]
@@ -22,7 +22,10 @@ INTERVALS = {
 
 def sample(name: str, steps: int = 120, seconds: float = 0.5, gpus: int = 8, *, amp: bool = False) -> str:
     return synthetic_log(
-        name, Run([seconds] * steps, gpus=gpus, batch_per_device=64, interval=INTERVALS.get(name, 1), amp=amp)
+        name,
+        SampleRun(
+            [seconds] * steps, gpus=gpus, batch_per_device=64, interval=INTERVALS.get(name, 1), amp=amp
+        ),
     )
 
 

@@ -15,7 +15,7 @@ from conftest_logs import Reader, rates, sample
 
 from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog, Severity, Status, find_logs
-from trainmark.logs.synthetic import Run
+from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import read_log, samples, synthetic_log
 from trainmark.words.case import Precision
@@ -151,7 +151,7 @@ def test_a_rate_that_is_not_a_positive_number_is_left_out_and_told(read: Reader,
 
 def test_slow_steps_count_by_their_time_and_not_as_one_rate_among_many(read: Reader) -> None:
     times = [0.5] * 100 + [5.0] * 10
-    log = read(synthetic_log("ngc-pytorch-convnets", Run(times, gpus=8, batch_per_device=64)))
+    log = read(synthetic_log("ngc-pytorch-convnets", SampleRun(times, gpus=8, batch_per_device=64)))
 
     window, mean = measure_log(log), measure_log(log, find_rule("mean", 20))
 
@@ -176,7 +176,7 @@ def test_a_log_whose_beginning_is_missing_says_so(read: Reader) -> None:
 
 
 def test_steps_longer_than_ten_seconds_keep_all_their_digits(read: Reader) -> None:
-    text = synthetic_log("mmsegmentation", Run([123.456] * 20, gpus=8, batch_per_device=4, interval=2))
+    text = synthetic_log("mmsegmentation", SampleRun([123.456] * 20, gpus=8, batch_per_device=4, interval=2))
 
     log = read(text)
 
@@ -186,7 +186,7 @@ def test_steps_longer_than_ten_seconds_keep_all_their_digits(read: Reader) -> No
 
 @pytest.mark.parametrize("format_name", ["ngc-pytorch-bert", "ngc-tensorflow-convnets", "paddleclas"])
 def test_a_run_over_midnight_and_new_year_is_measured_right(read: Reader, format_name: str) -> None:
-    run = Run(
+    run = SampleRun(
         [2.0] * 200, gpus=8, batch_per_device=64, interval=2, start=datetime(2023, 12, 31, 23, 57, tzinfo=UTC)
     )
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from trainmark.logs import Status
 from trainmark.logs.bulk import _VARYING, regular_fields
 from trainmark.logs.fields import _searched, extract
-from trainmark.logs.synthetic import Run
+from trainmark.logs.synthetic import SampleRun
 from trainmark.logs.transport import clean, uncoloured
 from trainmark.programs import formats, synthetic_log
 
@@ -33,7 +33,7 @@ _REGULAR = {
 def _records(name: str, pattern: re.Pattern[bytes]) -> bytes:
     chance = random.Random(name)
     times = [0.05 + 0.2 * chance.random() for _ in range(400)]
-    lines = uncoloured(clean(synthetic_log(name, Run(times)).encode())).splitlines(keepends=True)
+    lines = uncoloured(clean(synthetic_log(name, SampleRun(times)).encode())).splitlines(keepends=True)
     return b"".join(line for line in lines if pattern.search(line))
 
 

@@ -6,7 +6,7 @@ import random
 import pytest
 
 from trainmark.logs import Facts, Status
-from trainmark.logs.synthetic import Run
+from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import find_format, formats, read_stream, samples, synthetic_log
 from trainmark.words.case import Precision
@@ -27,10 +27,10 @@ _SILENT = {"pytorch-imagenet", "timm"}
 _NO_PRECISION = {"pytorch-imagenet", "horovod-synthetic", "mlperf", "paddlerec", "tf-cnn-benchmarks"}
 
 
-def _run(name: str, *, amp: bool = False) -> Run:
+def _run(name: str, *, amp: bool = False) -> SampleRun:
     chance = random.Random(7)
     times = [0.5 * (1 + 0.05 * chance.random()) for _ in range(400)]
-    return Run(times, gpus=8, batch_per_device=64, interval=_INTERVALS.get(name, 1), amp=amp)
+    return SampleRun(times, gpus=8, batch_per_device=64, interval=_INTERVALS.get(name, 1), amp=amp)
 
 
 def test_every_format_has_a_writer_and_every_writer_a_format() -> None:

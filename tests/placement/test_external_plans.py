@@ -16,17 +16,17 @@ from trainmark.campaign import planning
 from trainmark.cli.main import main
 from trainmark.node import local
 from trainmark.suite import load_suite, log_name
-from trainmark.words.plan import Machine
+from trainmark.words.plan import NodeResources
 
 SUITES = Path(__file__).parents[2] / "suites"
 GOLDEN = Path(__file__).with_name("golden") / "external"
 EXTERNAL = sorted(path.stem for path in SUITES.glob("external-*.yaml"))
-DGX = Machine(cores=80, gpus=8)
+DGX = NodeResources(cores=80, gpus=8)
 
 
 @pytest.fixture(autouse=True)
 def _somebody_elses_machine(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local, "this_machine", lambda: DGX)
+    monkeypatch.setattr(local, "this_machine", lambda _host: DGX)
     monkeypatch.setattr(planning, "owner", lambda: "1000:1000")
     monkeypatch.setenv("TRAINMARK_HOME", "/trainmark")
 

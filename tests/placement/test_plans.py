@@ -14,34 +14,34 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.environment.engine import Engine
+from trainmark.node import LocalHost
 from trainmark.node.machine import usable_cores
 from trainmark.placement import (
     Container,
-    Interpreter,
+    FrameworkPython,
     PlacementHost,
     RunSpec,
     containerised,
     place,
-    this_machine,
 )
 from trainmark.tasks import case_of
 from trainmark.words.case import Case
-from trainmark.words.plan import Command, Machine, Plan
+from trainmark.words.plan import Command, NodeResources, Plan
 from trainmark.words.suite import Protocol
 from trainmark.workload import Axis, Card, Counts, Image, UnsupportedByCard, Workload, load_workloads
 
 GOLDEN = Path(__file__).with_name("golden")
-VENV = Interpreter(Path("/home/me/envs/pytorch/bin/python"), isolated=True)
-SYSTEM = Interpreter(Path("/usr/bin/python3"), isolated=False, variables={"OMP_WAIT_POLICY": "passive"})
-HOST = Machine(cores=16, gpus=0)
-DGX = Machine(cores=64, gpus=8)
+VENV = FrameworkPython(Path("/home/me/envs/pytorch/bin/python"), isolated=True)
+SYSTEM = FrameworkPython(Path("/usr/bin/python3"), isolated=False, variables={"OMP_WAIT_POLICY": "passive"})
+HOST = NodeResources(cores=16, gpus=0)
+DGX = NodeResources(cores=64, gpus=8)
 
 
 def spec(
     case: Case,
     workload: Workload,
-    interpreter: Interpreter,
-    machine: Machine,
+    interpreter: FrameworkPython,
+    machine: NodeResources,
     repeat: int,
     folder: Path,
     data: str,
@@ -50,14 +50,14 @@ def spec(
     return RunSpec(case, workload, interpreter, (PlacementHost(machine),), protocol, repeat, folder, data)
 
 
-def plan(case: Case, machine: Machine, interpreter: Interpreter, data: str = "synthetic") -> Plan:
+def plan(case: Case, machine: NodeResources, interpreter: FrameworkPython, data: str = "synthetic") -> Plan:
     found = load_workloads().find(case)
     workload = Workload(found.card, Path("/trainmark/worker"))
     folder = Path("/results/runs/case/2")
     return place(spec(case, workload, interpreter, machine, 2, folder, data))
 
 
-PLANS: dict[str, tuple[dict[str, Any], Machine, Interpreter, str]] = {
+PLANS: dict[str, tuple[dict[str, Any], NodeResources, FrameworkPython, str]] = {
     "one_process": ({}, HOST, VENV, "synthetic"),
     "one_process_system": ({"precision": "amp-bf16", "layout": "nhwc"}, HOST, SYSTEM, "synthetic"),
     "two_ranks": ({"devices_per_node": 2}, HOST, VENV, "synthetic"),
@@ -118,7 +118,7 @@ def test_every_run_of_a_case_has_a_seed_of_its_own() -> None:
         ),
         (
             {"devices_per_node": 2},
-            Machine(1, 0),
+            NodeResources(1, 0),
             "2 devices per node are asked for, and this machine has 1 CPU core",
         ),
         ({"device": "cuda"}, HOST, "a GPU is asked for, and this machine has none"),
@@ -127,13 +127,13 @@ def test_every_run_of_a_case_has_a_seed_of_its_own() -> None:
     ],
 )
 def test_what_a_machine_lacks_is_said_in_the_plan(
-    axes: dict[str, Any], machine: Machine, why: str | None
+    axes: dict[str, Any], machine: NodeResources, why: str | None
 ) -> None:
     assert plan(Case.model_validate(axes), machine, VENV).cannot_run == why
 
 
 def test_this_machine_has_no_more_cores_than_this_process_may_use() -> None:
-    assert 1 <= this_machine().cores <= len(os.sched_getaffinity(0))
+    assert 1 <= LocalHost().machine().cores <= len(os.sched_getaffinity(0))
 
 
 @pytest.mark.parametrize(("quota", "cores"), [(None, 64), (4.0, 4), (1.5, 1), (0.5, 1), (100.0, 64)])
@@ -143,7 +143,7 @@ def test_a_containers_quota_bounds_the_cores(quota: float | None, cores: int) ->
 
 def test_hidden_gpus_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "-1")
-    assert this_machine().gpus == 0
+    assert LocalHost().machine().gpus == 0
 
 
 def fake(**card: Any) -> Workload:
@@ -216,14 +216,14 @@ def test_a_printed_command_can_be_split_again() -> None:
     assert shlex.split(text)[:5] == ["env", "-u", "PYTHONPATH", "-u", "PYTHONHOME"]
 
 
-def on_two_gpus(machine: Machine, **card: Any) -> Command:
+def on_two_gpus(machine: NodeResources, **card: Any) -> Command:
     workload = fake(axes={"devices_per_node": Axis(), "device": Axis()}, **card)
     case = Case.model_validate({"framework": "fake", "devices_per_node": 2, "device": "cuda"})
     return place(spec(case, workload, SYSTEM, machine, 1, Path("/out"), "synthetic")).commands[0]
 
 
 def test_the_gpus_that_the_caller_hides_stay_hidden() -> None:
-    shared = Machine(cores=8, gpus=2, visible=("5", "GPU-8f", "7"))
+    shared = NodeResources(cores=8, gpus=2, visible=("5", "GPU-8f", "7"))
     assert on_two_gpus(shared, launcher="spawn").variables["CUDA_VISIBLE_DEVICES"] == "5,GPU-8f"
     assert "--gpus=5,GPU-8f" in on_two_gpus(shared, launcher="paddle").words
     assert on_two_gpus(DGX, launcher="spawn").variables["CUDA_VISIBLE_DEVICES"] == "0,1"
@@ -231,10 +231,10 @@ def test_the_gpus_that_the_caller_hides_stay_hidden() -> None:
 
 def test_a_container_is_given_the_hosts_gpus_and_counts_them_anew() -> None:
     container = Container(Engine.DOCKER, "image", Image(reference="image"), "1:1")
-    inside = Interpreter(Path("python"), isolated=False, container=container)
+    inside = FrameworkPython(Path("python"), isolated=False, container=container)
     workload = fake(axes={"devices_per_node": Axis(), "device": Axis()}, launcher="spawn")
     case = Case.model_validate({"framework": "fake", "devices_per_node": 2, "device": "cuda"})
-    machine = Machine(cores=8, gpus=3, visible=("5", "6", "7"))
+    machine = NodeResources(cores=8, gpus=3, visible=("5", "6", "7"))
     words = place(spec(case, workload, inside, machine, 1, Path("/out"), "synthetic")).commands[0].words
     assert words[words.index("--gpus") + 1] == '"device=5,6"'
     assert "CUDA_VISIBLE_DEVICES=0,1" in words
@@ -242,7 +242,7 @@ def test_a_container_is_given_the_hosts_gpus_and_counts_them_anew() -> None:
 
 def test_what_is_visible_is_read_as_the_names_that_it_has(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "3, GPU-8f,")
-    assert this_machine().visible == ("3", "GPU-8f")
+    assert LocalHost().machine().visible == ("3", "GPU-8f")
 
 
 def test_an_image_pinned_by_its_digest_is_run_as_it_is_named() -> None:

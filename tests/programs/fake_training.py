@@ -58,6 +58,8 @@ def before(given: argparse.Namespace) -> None:
     """Last as long as a real run's first moments, where a test wants to come in between."""
     if given.behaviour.startswith("lasts-"):
         time.sleep(float(given.behaviour.removeprefix("lasts-")))
+    if given.behaviour.startswith("window-of-"):
+        time.sleep(float(given.behaviour.removeprefix("window-of-")))
 
 
 def refuse_above(limit: int, given: argparse.Namespace) -> None:
@@ -92,7 +94,7 @@ def write_events(given: argparse.Namespace, file: TextIO) -> None:
         data = {"phase": phase, "step_time_s": step_s, "loss": None if nan else 6.9 - index / 100}
         write(file, [0, index], data | {"data_wait_s": 0.0})
     suspect = [{"code": "loss-not-finite", "sentence": "The loss of step 2 is nan."}] if nan else []
-    write(file, [], summary(measured, batch * given.devices) | {"suspect": suspect})
+    write(file, [], summary(given, measured, batch * given.devices) | {"suspect": suspect})
     if given.behaviour == "garbage-summary":
         nonsense = {"first_step_s": "soon", "suspect": [3], "peak_memory_bytes": {"a": 1}, "compile_s": [1]}
         write(file, [], nonsense)
@@ -117,10 +119,12 @@ def parameters(given: argparse.Namespace, batch: int) -> dict[str, Any]:
     }
 
 
-def summary(measured: list[float], global_batch: int) -> dict[str, Any]:
+def summary(given: argparse.Namespace, measured: list[float], global_batch: int) -> dict[str, Any]:
     if not measured:
         return {"outcome": "ok"}
     window_s = sum(measured)
+    if given.behaviour.startswith("window-of-"):
+        window_s = float(given.behaviour.removeprefix("window-of-"))
     return {
         "outcome": "ok",
         "samples": len(measured) * global_batch,
@@ -160,7 +164,7 @@ def chatter(_given: argparse.Namespace) -> None:
 def work_in_silence(given: argparse.Namespace) -> None:
     """Print nothing for a while, but write events all the time."""
     with Path(given.events).open("w", encoding="utf-8") as file:
-        until = time.monotonic() + 1.8
+        until = time.monotonic() + 5
         while time.monotonic() < until:
             file.write("\n")
             file.flush()

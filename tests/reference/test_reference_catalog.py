@@ -8,9 +8,9 @@ import pytest
 
 from trainmark.errors import InputError
 from trainmark.reference import (
+    CellStatus,
     Reference,
     Statistic,
-    Status,
     find_peak,
     find_reference,
     load_peaks,
@@ -61,8 +61,8 @@ def test_an_oom_or_todo_cell_is_an_outcome_and_not_a_number() -> None:
     oom = find_reference("five-frameworks-tensorflow-resnet50-v100-16gb-bs160-16gpu")
     todo = find_reference("five-frameworks-mxnet-resnet50-v100-16gb-bs128-8gpu")
 
-    assert (oom.status, oom.value) == (Status.OOM, None)
-    assert (todo.status, todo.value) == (Status.MISSING, None)
+    assert (oom.status, oom.value) == (CellStatus.OOM, None)
+    assert (todo.status, todo.value) == (CellStatus.MISSING, None)
 
 
 def test_a_cell_whose_status_contradicts_its_print_is_refused() -> None:

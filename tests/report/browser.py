@@ -61,7 +61,7 @@ def open_page(page: Path) -> tuple[str, list[str]]:
         "--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--virtual-time-budget=20000",
         "--window-size=1400,900", f"--user-data-dir={page.parent / 'profile'}", "--dump-dom", page.as_uri(),
     ]  # fmt: skip
-    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=120)
+    done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
     return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
 
 

@@ -10,9 +10,11 @@ from trainmark.measure import estimate, speedup
 from trainmark.tasks import case_of
 from trainmark.tasks.image_classification import Layout
 from trainmark.words.case import Case
-from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
+from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Steadiness, StepTimes, Suspicion
 from trainmark.words.outcome import Outcome
+from trainmark.words.parameters import Parameters
 from trainmark.words.results import CaseResult, Results, RunResult
 from trainmark.words.suite import Protocol
 
@@ -26,22 +28,32 @@ THROTTLED = Suspicion(
     about=About.MACHINE,
 )
 
-MANIFEST: Mapping[str, Any] = {
-    "schema_version": 1,
-    "nodes": [
-        {
-            "hostname": "node-a",
-            "os": {"name": "Ubuntu 22.04.4 LTS", "kernel": "5.15.0", "machine": "x86_64"},
-            "cpu": {"model": "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", "cores": 40, "threads": 80},
-            "accelerators": {
-                "driver": "450.80.02",
-                "gpus": [{"name": "Tesla V100-SXM2-32GB", "memory_bytes": 34089730048}] * 8,
-            },
-            "framework": {"framework": "pytorch", "version": "1.6.0", "python": "3.8.5", "cuda": "11.0"},
-            "container": None,
-        }
-    ],
+NODE: Mapping[str, Any] = {
+    "hostname": "node-a",
+    "collected": "2026-01-02T03:04:05Z",
+    "os": {"name": "Ubuntu 22.04.4 LTS", "kernel": "5.15.0", "machine": "x86_64"},
+    "cpu": {"model": "Intel(R) Xeon(R) Gold 6148 CPU @ 2.40GHz", "cores": 40, "threads": 80},
+    "memory": {},
+    "accelerators": {
+        "driver": "450.80.02",
+        "gpus": [{"name": "Tesla V100-SXM2-32GB", "memory_bytes": 34089730048}] * 8,
+    },
+    "virtualisation": {},
+    "container": None,
+    "framework": {"framework": "pytorch", "version": "1.6.0", "python": "3.8.5", "cuda": "11.0"},
+    "environment_lock": None,
+    "git": None,
+    "variables": {},
+    "trainmark": "0.1.0",
 }
+
+
+def manifest(*nodes: Mapping[str, Any]) -> Manifest:
+    """Return the manifest of nodes that differ in these facts from the usual one."""
+    return Manifest.model_validate({"nodes": [{**NODE, **node} for node in nodes]})
+
+
+MANIFEST = manifest({})
 
 
 def measurement(throughput: float, case: Case, steps: int = 100, **changes: Any) -> Measurement:
@@ -91,7 +103,7 @@ def run(
         "parameters": {}
         if throughput is None
         else {"optimizer": "sgd", "momentum": 0.875, "precision": case.precision.value},
-        "telemetry": None,
+        "telemetry": (),
         "manifest": "sha256:1",
     }
     return RunResult(**{**values, **changes})
@@ -339,13 +351,13 @@ def hostile() -> Results:
     )
     doubt = Suspicion(code="x", sentence="<img src=x onerror=alert(1)> | `tick`", about=About.WORK)
     runs = (runs[0].model_copy(update={"suspicions": (doubt,)}), *runs[1:])
-    manifest = {"nodes": [{"cpu": {"model": "CPU | <i>x</i> `y`", "cores": 2}, "note": "```\nfence"}]}
+    node = {"cpu": {"model": "CPU | <i>x</i> `y`", "cores": 2}, "hostname": "```\nfence", "accelerators": {}}
     return results(
         [(case, runs)],
         suite="<script>alert('suite')</script> | `s` # *x*",
         description="# not a heading <u>x</u> | cell",
         command="trainmark run 'a```b</code>.yaml' | tee \x07",
-        manifests={"sha256:1": manifest},
+        manifests={"sha256:1": manifest(node | {"framework": None})},
     )
 
 
@@ -392,8 +404,8 @@ def with_certificate(equal: bool = True) -> Results:
 
 def on_device(run: RunResult, device: str) -> RunResult:
     """Return the run with what its worker says it computed on, where it got as far as to say it."""
-    said = {**run.parameters, "device": device} if run.parameters else {}
-    return run.model_copy(update={"parameters": said})
+    said = run.parameters.said()
+    return run.model_copy(update={"parameters": Parameters.of({**said, "device": device} if said else {})})
 
 
 def certificate(equal: bool) -> Certificate:
@@ -438,7 +450,7 @@ def party(framework: str, version: str, layout: str, *checks: Check) -> Party:
     )
 
 
-def variant(loss: float = 1.7e-07) -> Variant:
+def variant(loss: float = 1.7e-07) -> CheckedVariant:
     """Return TensorFlow's graph beside its eager step; the loss is off by so much."""
     found = {
         Subject.PARAMETERS: (0.0, 0.0),
@@ -452,7 +464,7 @@ def variant(loss: float = 1.7e-07) -> Variant:
         Check(subject=subject, deviation=deviation, tolerance=tolerance, where="step 2")
         for subject, (deviation, tolerance) in found.items()
     )
-    return Variant(axes={"layout": "nhwc"}, compiler="graph", checks=checks)
+    return CheckedVariant(axes={"layout": "nhwc"}, compiler="graph", checks=checks)
 
 
 def pair(activations: float) -> Pair:

@@ -11,7 +11,7 @@ import sample_results as sample
 
 from trainmark.report import Language, render_markdown, render_table
 from trainmark.words.case import Case
-from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.words.results import Results, RunResult
 
 KEPT = Path(__file__).parents[2] / "docs" / "results"
@@ -41,13 +41,13 @@ def check(subject: Subject = Subject.LOGITS, holds: bool = True) -> Check:
     return Check(subject=subject, deviation=1e-6 if holds else 0.3, tolerance=1e-4)
 
 
-def party(framework: str, layout: str = "nchw", device: str = "cpu", *variants: Variant) -> Party:
+def party(framework: str, layout: str = "nchw", device: str = "cpu", *variants: CheckedVariant) -> Party:
     changes = {"device": device, "variants": variants}
     return sample.party(framework, "1.0", layout, check(Subject.MOMENTUM)).model_copy(update=changes)
 
 
-def graph(**changes: Any) -> Variant:
-    return Variant.model_validate(
+def graph(**changes: Any) -> CheckedVariant:
+    return CheckedVariant.model_validate(
         {"layout": "nhwc", "compiler": "graph", "checks": (check(Subject.UPDATES),)} | changes
     )
 

@@ -30,6 +30,7 @@ from trainmark.tasks import case_of
 from trainmark.words.case import Case, Precision
 from trainmark.words.measurement import Steadiness
 from trainmark.words.outcome import Outcome
+from trainmark.words.parameters import Parameters
 from trainmark.words.results import Results
 from trainmark.words.telemetry import TelemetrySummary
 
@@ -204,7 +205,7 @@ def test_real_data_is_set_against_synthetic_data_of_the_same_case(tmp_path: Path
 def test_the_largest_batch_is_shown_with_the_number_that_it_became(tmp_path: Path) -> None:
     case = case_of(batch_per_device="max")
     runs = tuple(
-        run.model_copy(update={"parameters": {"batch_per_device": 144}})
+        run.model_copy(update={"parameters": Parameters(batch_per_device=144)})
         for run in sample.ok_runs(case, 368.9, 3)
     )
     assert "fp32, batch max (144)" in rendered(sample.results([(case, runs)]), tmp_path)
@@ -234,7 +235,7 @@ def test_environments_that_differ_stand_side_by_side_with_their_cases(tmp_path: 
     moved = tuple(run.model_copy(update={"manifest": "sha256:2"}) for run in sample.ok_runs(other, 90.0, 3))
     manifests = {
         "sha256:1": sample.MANIFEST,
-        "sha256:2": {"nodes": [{"cpu": {"model": "Other", "cores": 2}}] * 2},
+        "sha256:2": sample.manifest(*[{"cpu": {"model": "Other", "cores": 2}, "accelerators": {}}] * 2),
     }
     results = sample.results([(one, sample.ok_runs(one, 80.0, 3)), (other, moved)], manifests=manifests)
     text = rendered(results, tmp_path)
@@ -257,8 +258,10 @@ def test_telemetry_is_shown_as_a_range_over_the_runs_of_a_case(tmp_path: Path) -
     runs = tuple(
         run.model_copy(
             update={
-                "telemetry": TelemetrySummary(
-                    samples=9 + run.repeat, cpu_other_mean=0.01 * run.repeat, tree_rss_bytes_max=2**31
+                "telemetry": (
+                    TelemetrySummary(
+                        samples=9 + run.repeat, cpu_other_mean=0.01 * run.repeat, tree_rss_bytes_max=2**31
+                    ),
                 )
             }
         )

@@ -9,10 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.errors import InputError
-from trainmark.logs.synthetic import Run
+from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import (
+    AuditVerdict,
     Claim,
-    Verdict,
     audit,
     catalogue,
     judge,
@@ -20,7 +20,7 @@ from trainmark.measure.rules import (
     read_claims,
     rules_for,
 )
-from trainmark.measure.rules.audit import parse_published, reproduces, summarise_findings
+from trainmark.measure.rules.auditing import parse_published, reproduces, summarise_findings
 from trainmark.programs import read_log, synthetic_log
 
 _CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
@@ -53,7 +53,7 @@ def test_every_row_of_the_truth_comes_out_as_it_says(row: dict[str, str]) -> Non
 
     (finding,) = audit([claim], _CORPUS)
 
-    expected = Verdict.REPRODUCED if row["matches"] == "yes" else Verdict.CONTRADICTED
+    expected = AuditVerdict.REPRODUCED if row["matches"] == "yes" else AuditVerdict.CONTRADICTED
     assert finding.verdict is expected
     assert finding.value == pytest.approx(float(row["value_by_rule"]), abs=5.1e-5)
     assert finding.rule == _RULES.get((row["format_id"], row["matches"]))
@@ -96,14 +96,14 @@ def test_a_figure_of_seven_digits_taken_at_random_is_not_reproduced(factor: floa
     if any(abs(figure - value) < 0.002 for value in values):
         return
 
-    assert judge(Claim("x", f"{figure:.3f}"), log).verdict is Verdict.CONTRADICTED
+    assert judge(Claim("x", f"{figure:.3f}"), log).verdict is AuditVerdict.CONTRADICTED
 
 
 @pytest.fixture(scope="module")
 def noisy_log(tmp_path_factory: pytest.TempPathFactory) -> Path:
     times = [0.5 + 0.01 * ((7 * i) % 11) for i in range(150)]
     path = tmp_path_factory.mktemp("noisy") / "pytorch_gpu8_fp32_bs64.txt"
-    path.write_text(synthetic_log("ngc-pytorch-convnets", Run(times, gpus=8, batch_per_device=64)))
+    path.write_text(synthetic_log("ngc-pytorch-convnets", SampleRun(times, gpus=8, batch_per_device=64)))
     return path
 
 
@@ -115,7 +115,7 @@ def test_few_digits_are_said_to_be_weak_evidence(noisy_log: Path) -> None:
     few = judge(Claim("x", f"{value:.0f}"), log)
     many = judge(Claim("x", f"{value:.4f}"), log)
 
-    assert (few.verdict, many.verdict) == (Verdict.REPRODUCED, Verdict.REPRODUCED)
+    assert (few.verdict, many.verdict) == (AuditVerdict.REPRODUCED, AuditVerdict.REPRODUCED)
     assert "weak evidence" in few.note
     assert "weak evidence" not in many.note
 
@@ -134,7 +134,7 @@ def test_a_table_that_contradicts_the_log_is_told(noisy_log: Path) -> None:
 
     finding = judge(Claim("x", f"{measure_log(log).value:.4f}", gpus=32, batch=256, unit="words/s"), log)
 
-    assert finding.verdict is Verdict.REPRODUCED
+    assert finding.verdict is AuditVerdict.REPRODUCED
     assert "32 devices, the log says 8" in finding.note
     assert "batch 256 per device, the log says 64" in finding.note
     assert "words/s" in finding.note
@@ -143,24 +143,24 @@ def test_a_table_that_contradicts_the_log_is_told(noisy_log: Path) -> None:
 def test_a_missing_log_is_unreadable_and_not_contradicted(tmp_path: Path) -> None:
     (finding,) = audit([Claim("nothing.log", "790.033")], tmp_path)
 
-    assert finding.verdict is Verdict.UNREADABLE
+    assert finding.verdict is AuditVerdict.UNREADABLE
     assert "cannot be read" in finding.note
 
 
 def test_a_published_oom_is_reproduced_by_an_oom(tmp_path: Path) -> None:
     (tmp_path / "a.log").write_text("CUDA out of memory. Tried to allocate 2 GiB\n")
-    (tmp_path / "b.log").write_text(synthetic_log("timm", Run([0.5] * 40)))
+    (tmp_path / "b.log").write_text(synthetic_log("timm", SampleRun([0.5] * 40)))
 
     verdicts = [
         finding.verdict for finding in audit([Claim("a.log", "OOM"), Claim("b.log", "OOM")], tmp_path)
     ]
 
-    assert verdicts == [Verdict.REPRODUCED, Verdict.CONTRADICTED]
+    assert verdicts == [AuditVerdict.REPRODUCED, AuditVerdict.CONTRADICTED]
 
 
 @pytest.mark.parametrize("cell", ["TODO", "-", "", "nan", "0"])
 def test_a_cell_without_a_figure_is_unreadable(cell: str, noisy_log: Path) -> None:
-    assert judge(Claim("x", cell), read_log(noisy_log)).verdict is Verdict.UNREADABLE
+    assert judge(Claim("x", cell), read_log(noisy_log)).verdict is AuditVerdict.UNREADABLE
 
 
 def test_a_table_whose_columns_follow_different_rules_is_told(noisy_log: Path) -> None:
@@ -220,5 +220,5 @@ def test_a_published_value_moved_by_a_little_is_contradicted(row: dict[str, str]
 
     (finding,) = audit([Claim(row["log_path"], str(moved))], _CORPUS)
 
-    assert finding.verdict is Verdict.CONTRADICTED
+    assert finding.verdict is AuditVerdict.CONTRADICTED
     assert finding.deviation == pytest.approx(float(moved) / float(row["value_by_rule"]) - 1, abs=2e-6)

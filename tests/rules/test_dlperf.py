@@ -6,8 +6,8 @@ import pytest
 
 from trainmark.errors import InputError
 from trainmark.logs.model import Severity, Status
-from trainmark.logs.synthetic import Run
-from trainmark.measure.rules import Row, read_tree, summarise
+from trainmark.logs.synthetic import SampleRun
+from trainmark.measure.rules import PlacementRow, read_tree, summarise
 from trainmark.programs import synthetic_log
 
 # NVIDIA TensorFlow ResNet-50 v1.5, FP32, batch 128 (Oneflow-Inc/DLPerf): the speeds of the runs, in the printed order.
@@ -46,11 +46,11 @@ def _write(
 ) -> None:
     target = folder / place
     target.mkdir(parents=True, exist_ok=True)
-    run = Run([seconds] * steps, gpus=gpus, batch_per_device=batch)
+    run = SampleRun([seconds] * steps, gpus=gpus, batch_per_device=batch)
     (target / name).write_text(synthetic_log("ngc-tensorflow-convnets", run))
 
 
-def _row(rows: list[Row], placement: str, **group: object) -> Row:
+def _row(rows: list[PlacementRow], placement: str, **group: object) -> PlacementRow:
     return next(
         row
         for row in rows

@@ -15,6 +15,7 @@ from trainmark.cli.main import main
 from trainmark.errors import InputError
 from trainmark.store import Store, existing_store, read_results, sqlite_url, write_results
 from trainmark.store.database import identity
+from trainmark.words.identity import Identity, Part, PartName
 from trainmark.words.results import Results
 
 OLD = Path(__file__).with_name("old")
@@ -126,6 +127,27 @@ def test_a_run_that_was_measured_anew_takes_the_place_of_the_old_one(
     changed = old.model_copy(update={"cases": (old.cases[0], case.model_copy(update={"runs": runs}))})
     write_results(out / "results.json", changed)
     assert added(out, address, capsys) == {"campaign": 1, "new": 0, "changed": 1, "known": 5}
+
+
+def test_runs_of_another_program_are_not_added_to_those_that_are_here(
+    out: Path, old: Results, address: str, capsys: CAN
+) -> None:
+    """The directory lost its third run, and its others were made anew by another program."""
+
+    def ran(digest: str, keep: int) -> Results:
+        part = Part(name=PartName.SOURCE, word="folder program", digest=digest)
+        case = old.cases[1]
+        runs = tuple(run.model_copy(update={"identity": Identity.of((part,))}) for run in case.runs[:keep])
+        return old.model_copy(update={"cases": (old.cases[0], case.model_copy(update={"runs": runs}))})
+
+    write_results(out / "results.json", ran("sha256:1a2b3c4d5e6f", keep=3))
+    added(out, address, capsys)
+    write_results(out / "results.json", ran("sha256:5e6f7a8b9c0d", keep=2))
+    assert main(["store", "add", str(out), "--to", address]) == 2
+    told = capsys.readouterr().err
+    assert "source changed: folder program (was 1a2b3c4d…, now 5e6f7a8b…)" in told
+    write_results(out / "results.json", ran("sha256:5e6f7a8b9c0d", keep=3))
+    assert added(out, address, capsys) == {"campaign": 1, "new": 0, "changed": 3, "known": 3}
 
 
 def test_a_database_with_several_campaigns_reports_the_one_that_is_chosen(

@@ -131,7 +131,8 @@ IDIOMS: Mapping[str, Idiom] = {
             (flags(precision="amp-bf16", compiler="none"), "bfloat16", "float32"),
         ),
         refused=(
-            (flags(precision="tf32"), "no precision 'tf32'"),
+            (flags(precision="tf32"), "a CPU has no TF32"),
+            (flags(precision="bf16"), "no precision 'bf16'"),
             (flags(precision="amp-fp16", device="cpu"), "no FP16 convolutions on a CPU"),
             (flags(compiler="xla"), "no compiler 'xla'"),
             (flags(layout="nhwc", device="cpu"), "the layout nchw only"),
@@ -179,7 +180,7 @@ IDIOMS: Mapping[str, Idiom] = {
             (flags(precision="tf32", device="cpu"), "a CPU has no TF32"),
             (flags(precision="fp16"), "JAX has no precision 'fp16'"),
             (flags(compiler="torch.compile"), "no compiler 'torch.compile'"),
-            (flags(layout="nchw"), "Flax has no layout 'nchw'; it has nhwc"),
+            (flags(layout="nchw"), "take images as nhwc alone"),
             (flags(data="/nowhere", loader="dali"), "no loader 'dali'"),
             (flags(collective="horovod"), "no collective 'horovod'; it has native"),
         ),
@@ -200,7 +201,7 @@ IDIOMS: Mapping[str, Idiom] = {
         ),
         refused=(
             (flags(precision="amp-bf16"), "no bfloat16 convolution"),
-            (flags(layout="nhwc"), "no layout 'nhwc'; it has nchw"),
+            (flags(layout="nhwc"), "take nchw only"),
             (flags(collective="horovod"), "no collective 'horovod'; it has native"),
             (flags(compiler="xla"), "no compiler 'xla'"),
             (flags(device="cuda"), "on CPUs only"),

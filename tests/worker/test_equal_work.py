@@ -25,7 +25,7 @@ from trainmark.tasks.image_classification.equal_work import ImageObservation
 from trainmark.words.case import Device
 from trainmark.words.certificate import Party, Subject
 from trainmark.words.observation import Followed, Observation
-from trainmark.words.plan import Machine
+from trainmark.words.plan import NodeResources
 from trainmark.words.suite import Suite
 from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
@@ -38,19 +38,10 @@ MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
 RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
-AS_USED = {
-    "tensorflow": "graph",
-    "mxnet": "hybridize",
-    "paddle": "to_static",
-    "jax": "xla",
-    "mindspore": "graph",
-}
-"""The compiler that belongs to a framework; PyTorch's is no part of how it is used most."""
-
 SITE = Site(
     Suite(name="s", cases=(case_of(),)),
     load_workloads(),
-    (LocalHost(machine=Machine(cores=2, gpus=0)),),
+    (LocalHost(machine=NodeResources(cores=2, gpus=0)),),
     Path("/nowhere"),
 )
 
@@ -61,6 +52,9 @@ Train = Callable[..., dict[str, object]]
 
 def with_framework(*names: str) -> object:
     marks = [needs_framework(name) for name in names]
+    # Its step is looked into operation by operation, each of which is a program that XLA compiles: a minute of them.
+    if "jax" in names:
+        marks.append(pytest.mark.rare)
     # What asks one framework alone runs beside its other tests.
     group = f"worker-{names[0]}" if len(names) == 1 else "equal-work"
     return pytest.param(*names, marks=[*marks, pytest.mark.xdist_group(group)], id="=".join(names))
@@ -80,19 +74,18 @@ def other_ways() -> list[object]:
         base = observed_case(Question(SMALL_MODEL, (framework,), Device.CPU), framework, SITE)
         card = SITE.workload(base).card
         for layout in Layout:
-            for compiler in card.axes["compiler"].values or ():
+            for compiler in card.axes["compiler"].choices or ():
                 case = base.varied(layout=layout, compiler=compiler)
                 # A search for the fastest kernels takes minutes, and computes what torch.compile does.
                 if (
                     case != base
                     and find_gap(case, card, Device.CPU) is None
                     and not compiler.endswith("-max")
+                    # Inductor chooses the layout of convolutions itself, and compiles for a minute.
+                    and (compiler, layout) != ("torch.compile", Layout.NCHW)
                 ):
                     name = f"{framework}-{layout.value}-{compiler}"
                     marks = [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
-                    # As its users train with it; the other ways take as long each.
-                    if (layout, compiler) != (base.value("layout"), AS_USED.get(framework)):
-                        marks.append(pytest.mark.rare)
                     found.append(pytest.param(framework, layout.value, compiler, marks=marks, id=name))
     return found
 
@@ -228,6 +221,8 @@ def test_two_ranks_with_one_batch_do_the_step_of_one(observe: Observe, train: Tr
         assert failing(follows(base, together, {"layout": layout}, compiler).checks) == {}
 
 
+# The conformance suite holds the losses with and without a compiler together.
+@pytest.mark.rare
 @pytest.mark.parametrize(("framework", "layout", "compiler"), other_ways())
 def test_another_layout_or_compiler_does_the_step_that_was_looked_into(
     observe: Observe, train: Train, framework: str, layout: str, compiler: str
@@ -272,6 +267,7 @@ MISTAKES = [
     ("rate-inside-velocity", {Subject.MOMENTUM}, {Subject.UPDATES, Subject.LOSS}),
     ("momentum", {Subject.MOMENTUM}, {Subject.LOSS}),
     ("relu", set(), {Subject.LOGITS}),
+    ("relu6", set(), {Subject.ACTIVATIONS, Subject.LOGITS}),
     ("convolutions-have-biases", {Subject.PARAMETERS}, set()),
 ]
 

@@ -148,7 +148,7 @@ def test_real_images_are_the_same_for_any_number_of_loader_processes_and_a_broke
         ({"precision": "amp-bf16"}, "OneFlow has no mixed precision on a CPU"),
         ({"precision": "tf32"}, "a CPU has no TF32"),
         ({"precision": "fp16"}, "it has fp32, tf32, amp-fp16, amp-bf16"),
-        ({"layout": "nhwc"}, "it has nchw"),
+        ({"layout": "nhwc"}, "has the layout nchw only"),
         ({"compiler": "xla"}, "it has none, graph"),
         ({"device": "cuda"}, "OneFlow sees no CUDA device here"),
         ({"collective": "horovod"}, "it has native"),

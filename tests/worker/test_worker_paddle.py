@@ -97,10 +97,9 @@ print(json.dumps({{name: refused(lambda: opened(*flags(axes))) for name, axes in
 def test_amp_on_a_cpu_computes_in_fp32_and_does_not_pass_as_amp() -> None:
     fp32, *forced = in_paddle("""
 import warnings
-from trainmark_worker.paddle.precision import PRECISIONS
 warnings.simplefilter("ignore")
 from trainmark_worker.paddle import training as machine
-machine.choose_precision = lambda name, device: PRECISIONS[name]
+machine.refuse_gaps = lambda settings, place, device: None
 told = []
 for flags in ([], ["--precision=amp-bf16"], ["--precision=amp-fp16"],
               ["--precision=amp-bf16", "--compiler=to_static"]):

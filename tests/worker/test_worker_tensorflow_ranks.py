@@ -38,7 +38,7 @@ def test_tfrecord_is_trained_on(tmp_path: Path, data: Path) -> None:
     assert ran.parameters["decoder"] == "tf.io.decode_and_crop_jpeg"
     assert ran.parameters["epoch_images"] == IMAGES
     assert any(step["data_wait_s"] > 0 for step in ran.steps)
-    assert ran.last["suspect"] == []
+    assert ran.doubts == []
 
 
 @pytest.mark.rare
@@ -60,7 +60,7 @@ def test_two_ranks_hold_the_same_parameters_after_the_window(
     assert first.parameters["world_size"] == first.parameters["actual"]["world_size"] == 2
     assert first.parameters["backend"] == "ring"
     assert first.last["ranks_agree"] is True
-    assert first.last["suspect"] == []
+    assert first.doubts == []
     assert first.last["rank_samples"] == [6, 6]
     assert second.stdout == ""
 

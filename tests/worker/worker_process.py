@@ -78,6 +78,11 @@ class Ran:
         assert self.events[-1]["step"] == []
         return dict(self.events[-1]["data"])
 
+    @property
+    def doubts(self) -> list[str]:
+        """The doubts of its work; in a window of a few steps a loader may be late by a batch."""
+        return [entry["code"] for entry in self.last["suspect"] if not entry["code"].startswith("queue-")]
+
 
 def read_events(path: Path) -> list[dict[str, Any]]:
     """Read lines ``DLLL {json}``; NaN and Infinity are no JSON."""
@@ -115,9 +120,14 @@ def start_rank(
     variables: Mapping[str, str] | None = None,
     framework: str = "pytorch",
     anew: bool = False,
+    program: tuple[str, ...] = (str(START),),
 ) -> Process:
-    """Start one rank in a process group of its own; ``_`` in a flag's name stands for ``-``."""
+    """Start one rank in a process group of its own; ``_`` in a flag's name stands for ``-``.
+
+    ``program`` is the worker's start, or another script with its own words before the flags.
+    """
     words = command({name.replace("_", "-"): str(flags[name]) for name in flags}, events, framework)
+    words[1:2] = program
     if not anew:
         return preloaded(framework).start(words[1:], variables or {}, Path.cwd())
     return subprocess.Popen(
@@ -135,7 +145,9 @@ def start_ranks(
 ) -> list[Process]:
     """Start two ranks by the bare variables of a launcher; what is compiled for them is kept for others."""
     port = free_ports(8)
-    places = [{**compiled_before(), **rank_variables(rank, 2, port)} for rank in range(2)]
+    # Threads that spin while they wait take the cores from the ranks that they wait for.
+    shared = {**compiled_before(), "OMP_WAIT_POLICY": "passive"}
+    places = [{**shared, **rank_variables(rank, 2, port)} for rank in range(2)]
     return [start_rank(flags, events, place, framework, anew) for place in places]
 
 

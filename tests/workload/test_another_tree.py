@@ -24,7 +24,7 @@ cases: [{workload: toy-trainer, framework: toy, model: linear, batch_per_device:
 def python(*words: str | Path) -> str:
     done = subprocess.run(
         [sys.executable, *map(str, words)],
-        capture_output=True, text=True, check=False, timeout=100,
+        capture_output=True, text=True, check=False, timeout=600,
         env={**os.environ, "TRAINMARK_EXTENSIONS": str(TOY)},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

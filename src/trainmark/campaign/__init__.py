@@ -8,19 +8,17 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from trainmark.campaign.campaign import Audience, Ending, Order, run_campaign
+    from trainmark.campaign.campaign import Audience, CampaignEnding, Order, run_campaign
     from trainmark.campaign.certifying import certify_environments
-    from trainmark.campaign.persist import DATABASE, RESULTS, full_disk_is_told
+    from trainmark.campaign.persist import full_disk_is_told
     from trainmark.campaign.planning import CannotStart, plan_campaign
     from trainmark.campaign.resume import collect_results, stored_results
     from trainmark.campaign.schedule import Progress
 
 __all__ = [
-    "DATABASE",
-    "RESULTS",
     "Audience",
+    "CampaignEnding",
     "CannotStart",
-    "Ending",
     "Order",
     "Progress",
     "certify_environments",

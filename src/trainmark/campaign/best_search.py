@@ -1,4 +1,4 @@
-"""The fastest of what a program has (``compiler: best``, ``layout: best``): what is tried, in which short runs."""
+"""The fastest of what a program has (``compiler: best``, or a way of its task): what is tried, in which short runs."""
 
 from collections.abc import Sequence
 from contextlib import suppress

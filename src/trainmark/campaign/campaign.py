@@ -16,7 +16,7 @@ from trainmark.campaign.best_search import (
     trial_protocol,
     write_trial,
 )
-from trainmark.campaign.certifying import certificates, kept_certificates
+from trainmark.campaign.certifying import certificates
 from trainmark.campaign.identity import (
     Identifier,
     changed_meanwhile,
@@ -25,8 +25,8 @@ from trainmark.campaign.identity import (
     require_same_commands,
     require_same_identity,
 )
+from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.persist import (
-    RESULTS,
     Persistence,
     full_disk_is_told,
     require_same_environment,
@@ -50,11 +50,12 @@ from trainmark.execution import (
 from trainmark.logs.events import read_events
 from trainmark.measure import NotMeasurable
 from trainmark.node import Host, LocalHost, free_ports, held
-from trainmark.placement import EVENTS, device_of
+from trainmark.placement import device_of
 from trainmark.store import write_results
 from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.identity import Entries
 from trainmark.words.manifest import Manifest
+from trainmark.words.names import EVENTS, RESULTS
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.results import Results, RunResult, Trial, fastest
@@ -104,14 +105,14 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
-class Ending:
+class CampaignEnding:
     """How a campaign ended: its results so far, and whether somebody stopped it."""
 
     results: Results
     interrupted: bool
 
 
-def run_campaign(order: Order, audience: Audience) -> Ending:
+def run_campaign(order: Order, audience: Audience) -> CampaignEnding:
     """Run what ``order`` asks for; every run is on disk the moment it ends.
 
     A ``KeyboardInterrupt`` ends the run in hand and the campaign; no process is left, and the results so far
@@ -119,7 +120,7 @@ def run_campaign(order: Order, audience: Audience) -> Ending:
     that does not exist, or the directory cannot be used, and ``TrainmarkError`` when the disk is full.
     """
     workloads = load_programs(order.suite)
-    site = Site(order.suite, workloads, order.hosts, order.home)
+    site = Site(order.suite, workloads, order.hosts, order.home, str(order.out.resolve()))
     for case in order.cases:
         site.workload(case)
         site.expected_interpreter(case)
@@ -137,7 +138,7 @@ def run_campaign(order: Order, audience: Audience) -> Ending:
             persistence.close()
 
 
-def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Ending:
+def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> CampaignEnding:
     interrupted = False
     try:
         campaign.go()
@@ -151,7 +152,7 @@ def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory)
     with held():
         results = _results(campaign, order, directory)
         write_results(order.out / RESULTS, results)
-    return Ending(results, interrupted)
+    return CampaignEnding(results, interrupted)
 
 
 def _results(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> Results:
@@ -265,7 +266,8 @@ class _Campaign:
         if known is not None:
             return known
         self._audience.trying(candidate, axes)
-        record = self._execute(case, candidate, trial_protocol(self._order.suite.protocol), 1, folder)
+        protocol = trial_protocol(self._order.suite.protocol)
+        record = self._execute(case, candidate, protocol, 1, folder)
         _require_space(folder, record.outcome)
         outcome, reason, measured = record.outcome, record.reason, None
         if outcome is Outcome.OK:
@@ -317,7 +319,7 @@ class _Campaign:
     def _execute(
         self, asked: Case, case: Case, protocol: Protocol, repeat: int, folder: Path
     ) -> OutcomeRecord:
-        """Run ``case``, which is ``asked`` with a batch that is a number, in ``folder``."""
+        """Run ``case``, which is ``asked`` with all that it left open settled, in ``folder``."""
         setting = self._site.setting(case)
         found = (
             setting
@@ -369,7 +371,7 @@ class _Campaign:
     def _find(
         self, asked: Case, case: Case, protocol: Protocol, setting: Setting, repeat: int, folder: Path
     ) -> tuple[Plan, Manifest] | CannotStart:
-        manifest = self._site.manifest(case, setting.manifest)
+        manifest = setting.manifest
         require_same_environment(self._directory, asked, manifest)
         # A case with more ranks than a machine can hold is not started, and needs none.
         ranks = min(case.world_size, max(self._site.machine.cores, self._site.machine.gpus))
@@ -379,7 +381,7 @@ class _Campaign:
             return plan
         # Data is made only for a run that can use it.
         missing = None if plan.cannot_run else self._site.make_data(case, self._audience.preparing)
-        return missing or (plan, manifest)
+        return missing or (plan, setting.manifest)
 
 
 def _require_space(folder: Path, outcome: Outcome) -> None:

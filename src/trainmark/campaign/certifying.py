@@ -2,17 +2,15 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pydantic import ValidationError
-
 from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
+from trainmark.campaign.kept import CERTIFICATE, FOLDER, read_certificate
 from trainmark.campaign.observation_run import observe
 from trainmark.campaign.planning import CannotStart, Site
 from trainmark.environment import State, entries, fingerprint, state_of
@@ -24,13 +22,11 @@ from trainmark.node import LocalHost
 from trainmark.placement import device_of
 from trainmark.tasks import TASKS, case_of, task_of
 from trainmark.words.case import Case, Device, Precision
-from trainmark.words.certificate import Certificate, Party, Variant
+from trainmark.words.certificate import Certificate, CheckedVariant, Party
 from trainmark.words.observation import Followed, Observation
 from trainmark.words.suite import Limits, Suite
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
-FOLDER = "equivalence"
-CERTIFICATE = "certificate.json"
 INPUTS = "inputs.npz"
 
 Announce = Callable[[str], None]
@@ -117,7 +113,7 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
 
 def _variant(
     base: Observation, case: Case, way: Way, site: Site, folder: Path, limits: Limits, announce: Announce
-) -> Variant:
+) -> CheckedVariant:
     """Return whether a framework's step in another of its ways is the one that was observed."""
     axes = dict(way.axes)
     announce(f"{way.framework}: the same in {', '.join((*axes.values(), f'compiler {way.compiler}'))}?")
@@ -125,7 +121,7 @@ def _variant(
     place = folder / "-".join((way.framework, *axes.values(), way.compiler))
     told = observe(case, site, place, folder.absolute() / INPUTS, limits, Followed)
     if isinstance(told, str):
-        return Variant(axes=axes, compiler=way.compiler, absent=told)
+        return CheckedVariant(axes=axes, compiler=way.compiler, absent=told)
     return follows(base, told.steps, axes, way.compiler)
 
 
@@ -137,19 +133,6 @@ def certificates(
         answer(question, site, out / FOLDER / _name(question), limits, announce)
         for question in questions(site, cases)
     )
-
-
-def kept_certificates(out: Path) -> tuple[Certificate, ...]:
-    """Return the certificates that lie in a result directory."""
-    found = (read_certificate(path) for path in sorted((out / FOLDER).glob(f"*/{CERTIFICATE}")))
-    return tuple(certificate for certificate in found if certificate is not None)
-
-
-def read_certificate(path: Path) -> Certificate | None:
-    """Return a certificate; None where there is none that this version can read."""
-    with suppress(OSError, ValidationError):
-        return Certificate.model_validate_json(path.read_bytes())
-    return None
 
 
 def certify_environments(

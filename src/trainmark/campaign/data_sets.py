@@ -4,7 +4,7 @@ import hashlib
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from trainmark.dataset import Kind, kind_of
+from trainmark.dataset import DatasetKind, kind_of
 from trainmark.errors import InputError
 from trainmark.tasks import find_task
 from trainmark.words.case import task_of_model
@@ -55,7 +55,7 @@ class DataSets:
         what = f"converting data set '{name}' to {form}"
         kind.convert(source, location, form, self._cores, lambda done, total: preparing(what, done, total))
 
-    def _prepare_first(self, name: str, kind: Kind, preparing: Preparing) -> Path:
+    def _prepare_first(self, name: str, kind: DatasetKind, preparing: Preparing) -> Path:
         dataset, location = self._suite[name], self.location(name, kind.first)
         if dataset.path is None and dataset.make is None:
             known = ", ".join(_forms(dataset))
@@ -71,7 +71,7 @@ class DataSets:
         kind.look_at(location, kind.first)
         return location
 
-    def _kind(self, name: str) -> Kind:
+    def _kind(self, name: str) -> DatasetKind:
         task = find_task(self._suite[name].task or task_of_model(None))
         if task.data_kind is None:
             raise InputError(f"data set '{name}': the task '{task.name}' has no data but synthetic")

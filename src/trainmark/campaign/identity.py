@@ -12,7 +12,6 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainmark.campaign.planning import Site
-from trainmark.campaign.trees import Trees, listing
 from trainmark.dataset import SUMS_NAME
 from trainmark.environment import installed
 from trainmark.errors import InputError
@@ -20,6 +19,7 @@ from trainmark.execution import ResultDirectory
 from trainmark.extensions import VARIABLE as EXTENSIONS
 from trainmark.extensions import folders
 from trainmark.files import write_atomically
+from trainmark.node.trees import Trees, listing
 from trainmark.placement import PlacementHost, RunSpec, place
 from trainmark.words.case import SYNTHETIC, Case
 from trainmark.words.identity import Entries, Identity, PartName
@@ -83,13 +83,7 @@ class Identifier:
             if not name.startswith(_OF_THE_CALL) and f"node {number} variable {name}" not in commands
         }
         held.append(Entries(name=PartName.VARIABLES, word="of the caller", entries=variables))
-        leaves = [path for before in plan.preparations for task in before.tasks for path in task.leaves]
-        if leaves:
-            made = {
-                f"{path.relative_to(spec.prepared)}/{name}": digest
-                for path in dict.fromkeys(leaves)
-                for name, digest in self._trees.digests(path).items()
-            }
+        if made := dict(self._made(plan)):
             held.append(Entries(name=PartName.PREPARED, word=f"files in {spec.prepared}", entries=made))
         if spec.case.data != SYNTHETIC:
             held.append(
@@ -98,6 +92,14 @@ class Identifier:
                 )
             )
         return tuple(held)
+
+    def _made(self, plan: Plan) -> Iterator[tuple[str, str]]:
+        """Yield the files that prepare steps made, on the host that has them."""
+        for before in plan.preparations:
+            where = f"node {before.node} " if before.node else ""
+            for leaf in dict.fromkeys(path for task in before.tasks for path in task.leaves):
+                for name, digest in self._site.hosts[before.node].digests(leaf).items():
+                    yield f"{where}{leaf.relative_to(before.folder)}/{name}", digest
 
     def _source(self, case: Case, workload: Workload) -> Entries:
         match workload.card.source:

@@ -8,14 +8,12 @@ from pathlib import Path
 from trainmark.insight.recipe import recipe_from
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.parameters import HEAD_LINES, read_parameters
-from trainmark.tasks import model_word
-from trainmark.words.case import BEST, MAX_BATCH, Case, Precision
+from trainmark.logs.settle import TF32_UNKNOWN
+from trainmark.tasks import model_word, same_model
+from trainmark.words.case import BEST, HALF, MAX_BATCH, SINGLE, Case
 from trainmark.words.measurement import About, Suspicion
 
-_ONE_PRECISION = ({Precision.FP16, Precision.AMP_FP16}, {Precision.BF16, Precision.AMP_BF16})
-"""Programs call mixed precision by the name of its narrow type."""
 _FP32_OR_TF32 = "fp32 or tf32"
-_VERSION = re.compile(r"_v[\d.]+$")
 _PIECES = re.compile(r"[\s=:,'\"]+")
 
 
@@ -63,7 +61,7 @@ def contradictions(
 
 def _single(alone: ParsedLog) -> str | None:
     """Return what a log says that names single precision and not whether TF32 was on."""
-    return _FP32_OR_TF32 if any(problem.code == "tf32-unknown" for problem in alone.problems) else None
+    return _FP32_OR_TF32 if any(problem.code == TF32_UNKNOWN for problem in alone.problems) else None
 
 
 def _recipe(log: Path, case: Case) -> Iterator[tuple[str, object, object]]:
@@ -84,16 +82,11 @@ def _agrees(name: str, said: object, asked: object, commands: Iterable[str]) -> 
         return True
     if name == "precision":
         if said == _FP32_OR_TF32:
-            return asked in (Precision.FP32, Precision.TF32)
-        return any({said, asked} <= one for one in _ONE_PRECISION)
+            return asked in SINGLE
+        return any({said, asked} <= one for one in HALF)
     if name != "model":
         return False
-    word, wanted = model_word(str(said)), model_word(str(asked))
-    if word == wanted or (_VERSION.sub("", word) == _VERSION.sub("", wanted) and _unversioned(word, wanted)):
+    word = model_word(str(said))
+    if same_model(word, model_word(str(asked))):
         return True
-    pieces = {model_word(piece) for text in commands for piece in _PIECES.split(text)}
-    return word in pieces
-
-
-def _unversioned(word: str, wanted: str) -> bool:
-    return not (_VERSION.search(word) and _VERSION.search(wanted))
+    return word in {model_word(piece) for text in commands for piece in _PIECES.split(text)}

@@ -1,6 +1,5 @@
 """An observation run: a worker does the three steps of the equivalence check, and what it says of them is read."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Generic, TypeVar
@@ -12,8 +11,8 @@ from trainmark.equivalence import worker_flags
 from trainmark.execution import carry_out
 from trainmark.logs.events import read_events
 from trainmark.node import free_ports
-from trainmark.placement import EVENTS
 from trainmark.words.case import Case
+from trainmark.words.names import EVENTS
 from trainmark.words.observation import Followed
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Plan
@@ -50,8 +49,7 @@ def observe(
         steps = form.model_validate(events.summary.get("equivalence"))
     except ValidationError as error:
         return f"the worker's answer cannot be read: {error.errors()[0]['msg']}"
-    said = events.parameters
-    return Observed(steps, _text(said, "framework_version"), _text(said, "device"))
+    return Observed(steps, events.parameters.framework_version, events.parameters.device)
 
 
 def _plan(case: Case, site: Site, folder: Path, inputs: Path) -> Plan | CannotStart:
@@ -70,8 +68,3 @@ def _plan(case: Case, site: Site, folder: Path, inputs: Path) -> Plan | CannotSt
         # The worker takes the last of two equal flags.
         more_words=worker_flags(case.model, inputs, case.compiler),
     )
-
-
-def _text(values: Mapping[str, object], name: str) -> str | None:
-    value = values.get(name)
-    return value if isinstance(value, str) else None

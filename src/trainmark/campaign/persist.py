@@ -11,22 +11,20 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import trainmark
-from trainmark.campaign.resume import MANIFEST, Finished, collect_run, manifest_in, read_manifest
+from trainmark.campaign.resume import Finished, collect_run, manifest_in
 from trainmark.environment import fingerprint, pooling_differences
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.execution import LOG, ResultDirectory
+from trainmark.execution import ResultDirectory
 from trainmark.files import write_atomically
 from trainmark.store import Store, sqlite_url
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
+from trainmark.words.names import DATABASE, LOG, MANIFEST
 from trainmark.words.outcome import OutcomeRecord
 from trainmark.words.results import RunResult
 from trainmark.words.suite import Suite
 from trainmark.workload import Workloads
-
-DATABASE = "results.sqlite"
-RESULTS = "results.json"
 
 LEAST_FREE_BYTES = 1 << 20
 """With less than this on the result directory's disk, a failed run says nothing about its program."""
@@ -56,8 +54,7 @@ class Persistence:
 
     def keep(self, case: Case, result: RunResult) -> None:
         """Store a finished run, and give its log the name that the suite publishes it under."""
-        manifest = read_manifest(self._directory.path / result.directory)
-        self._store.add(self._campaign, case, result, manifest[1] if manifest else None)
+        self._store.add(self._campaign, case, result, manifest_in(self._directory.path / result.directory))
         if result.log is not None:
             _link(self._directory.path / result.log, self._directory.path / result.directory / LOG)
 

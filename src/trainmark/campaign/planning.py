@@ -6,24 +6,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict, Unpack
 
-from trainmark import environment as environments
 from trainmark.campaign.batch_search import FIRST
 from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol
 from trainmark.campaign.data_sets import DataSets
 from trainmark.environment import (
     Environment,
-    Kind,
+    EnvironmentKind,
     UnusableEnvironment,
     find_entry,
     resolve,
 )
 from trainmark.environment.engine import ENGINES, Engine, require_engine
 from trainmark.environment.places import folder_of, python_of
+from trainmark.environment.probing import probe_environment
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import ResultDirectory
-from trainmark.node import Host, LocalHost
+from trainmark.extensions import carried
+from trainmark.node import Host, LocalHost, Runner, path_there
 from trainmark.placement import (
-    Interpreter,
+    FrameworkPython,
     PlacementHost,
     RunSpec,
     containerised,
@@ -34,17 +35,18 @@ from trainmark.placement import (
 )
 from trainmark.suite import read_document
 from trainmark.words.case import MAX_BATCH, SYNTHETIC, Case
-from trainmark.words.manifest import Manifest
+from trainmark.words.manifest import Manifest, Node
 from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Machine, Plan
-from trainmark.words.suite import EACH_ITS_OWN, Protocol, Suite
+from trainmark.words.plan import NodeResources, Plan
+from trainmark.words.suite import EACH_ITS_OWN, Limits, Protocol, Suite
 from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
-
-OWN_FORMAT = "trainmark"
-"""The log format of programs that write our own events."""
+from trainmark.workload.card import OWN_FORMAT
 
 PROJECT = Path(__file__).parent
 """Whose git state the manifest keeps: trainmark's own, where it runs from a checkout."""
+
+_PROBE = Limits(timeout_s=1800)
+"""What the look into an environment may take: frameworks are slow to import from a cold disk."""
 
 
 class MoreOfSpec(TypedDict, total=False):
@@ -64,26 +66,31 @@ class CannotStart:
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """Where a program runs: its interpreter, and the manifest of the first node as it is with it."""
+    """Where a program runs: its interpreter, by its path here, and the manifest of all nodes as they are with it."""
 
-    interpreter: Interpreter
+    interpreter: FrameworkPython
     manifest: Manifest
 
 
 class Site:
-    """Finds what cases need; a missing piece is found out once and told for every case that wants it."""
+    """Finds what cases need; a missing piece is found out once and told for every case that wants it.
 
-    def __init__(self, suite: Suite, workloads: Workloads, hosts: Sequence[Host], home: Path) -> None:
+    What it starts to find out carries ``mark``.
+    """
+
+    def __init__(
+        self, suite: Suite, workloads: Workloads, hosts: Sequence[Host], home: Path, mark: str = "trainmark"
+    ) -> None:
         self.hosts = tuple(hosts)
         self.placement_hosts = tuple(
-            PlacementHost(host.machine(), host.name, host.address, host.folder) for host in hosts
+            PlacementHost(host.machine(), host.name, host.address, host.folder, host.paths) for host in hosts
         )
         self._suite = suite
         self._workloads = workloads
         self._home = home
-        self._expected: dict[str, Interpreter] = {}
-        self._engines: dict[Engine, str | CannotStart] = {}
-        self._settings: dict[tuple[str, str], Setting | CannotStart] = {}
+        self._mark = mark
+        self._expected: dict[str, FrameworkPython] = {}
+        self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
         self._data: dict[tuple[str, str], CannotStart | None] = {}
         self._datasets = DataSets(suite.datasets, home, self.machine.cores)
 
@@ -94,15 +101,39 @@ class Site:
     def setting(self, case: Case) -> Setting | CannotStart:
         """Return where the case's program runs, or why it cannot be started there.
 
-        The framework is imported once to ask for its versions, so one that does not import is found here. Into a
-        container nobody looks before the run.
+        On each host the framework is imported once to ask for its versions, so one that does not import is found here.
+        Into a container nobody looks before the run.
         """
-        if self._environment(case) in ENGINES:
-            return self._in_container(case)
-        key = (self._environment(case), self.workload(case).card.framework)
-        if key not in self._settings:
-            self._settings[key] = self._find_setting(*key)
-        return self._settings[key]
+        interpreter = self.expected_interpreter(case)
+        if isinstance(interpreter, CannotStart):
+            return interpreter
+        nodes: list[Node] = []
+        for host in self.hosts_of(case):
+            node = self._node(host, case, interpreter)
+            if isinstance(node, CannotStart):
+                where = f"{host.name}: " if len(self.hosts_of(case)) > 1 else ""
+                return CannotStart(node.outcome, f"{where}{node.reason}")
+            nodes.append(node)
+        return Setting(interpreter, Manifest(nodes=tuple(nodes)))
+
+    def _node(self, host: Host, case: Case, interpreter: FrameworkPython) -> Node | CannotStart:
+        """Return what a host is with the case's environment, found out once."""
+        environment, container = self._environment(case), interpreter.container
+        about = self.workload(case).card.framework if container is None else container.description.reference
+        key = (host.name, environment, about)
+        if key not in self._nodes:
+            try:
+                if container is None:
+                    runner = Runner(host, _PROBE, self._mark)
+                    probed = probe_environment(environment, about, self._home, runner)
+                    versions, lock = probed.versions, probed.lock_digest
+                else:
+                    engine = container.engine
+                    versions, lock = None, f"{engine} {require_engine(engine, host)}, {about}"
+                self._nodes[key] = host.facts(versions, lock, path_there(host.paths, PROJECT))
+            except UnusableEnvironment as error:
+                self._nodes[key] = CannotStart(Outcome.UNSUPPORTED, str(error))
+        return self._nodes[key]
 
     def make_data(self, case: Case, progress: Callable[[str, int, int], None]) -> CannotStart | None:
         """See that the case's data is there in the form that its program takes; return why it cannot be had.
@@ -116,7 +147,9 @@ class Site:
         if key not in self._data:
             self._data[key] = self._find_data(*key, progress)
         folder = self._datasets.location(*key)
-        lacking = next((host.name for host in self.hosts_of(case) if not host.has(folder)), None)
+        lacking = next(
+            (host.name for host in self.hosts_of(case) if not host.has(path_there(host.paths, folder))), None
+        )
         if self._data[key] is None and lacking is not None:
             return CannotStart(Outcome.FAILED, f"data set '{case.data}': {folder} is not on {lacking}")
         return self._data[key]
@@ -128,7 +161,7 @@ class Site:
     def _form(self, case: Case) -> str:
         return self.workload(case).card.data_format(case.loader)
 
-    def expected_interpreter(self, case: Case) -> Interpreter | CannotStart:
+    def expected_interpreter(self, case: Case) -> FrameworkPython | CannotStart:
         """Return the Python that would run the case's program, whether or not it is there yet.
 
         Raises ``InputError`` when there is no workload or no environment of the name.
@@ -141,7 +174,7 @@ class Site:
         return self._expected[name]
 
     @property
-    def machine(self) -> Machine:
+    def machine(self) -> NodeResources:
         """What the first host has."""
         return self.placement_hosts[0].machine
 
@@ -149,19 +182,11 @@ class Site:
         """Return the hosts of a case's nodes, as far as there are so many."""
         return self.hosts[: case.nodes]
 
-    def manifest(self, case: Case, first: Manifest) -> Manifest:
-        """Return the manifest of all of a case's nodes; ``first`` is that of its first one."""
-        (node,) = first.nodes
-        others = (
-            host.facts(node.framework, node.environment_lock, PROJECT) for host in self.hosts_of(case)[1:]
-        )
-        return first.model_copy(update={"nodes": (node, *others)})
-
     def spec(
         self,
         case: Case,
         protocol: Protocol,
-        interpreter: Interpreter,
+        interpreter: FrameworkPython,
         repeat: int,
         directory: Path,
         **more: Unpack[MoreOfSpec],
@@ -186,9 +211,9 @@ class Site:
             **more,
         )
 
-    def repositories(self) -> Path:
-        """Return the folder that holds the repositories of programs."""
-        return self._home / "sources"
+    def repositories(self, node: int) -> Path:
+        """Return the folder on a node that holds the repositories of programs."""
+        return path_there(self.hosts[node].paths, self._home / "sources")
 
     def _dataset(self, case: Case) -> str:
         if case.data == SYNTHETIC:
@@ -199,39 +224,16 @@ class Site:
         key = prepared_key(case, self.workload(case).card, self._environment(case), dataset)
         return self._home / "prepared" / key
 
-    def _interpreter_inside(self, case: Case, engine: Engine) -> Interpreter | CannotStart:
+    def _interpreter_inside(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
         try:
             prepared = self._prepared(case, self._dataset(case))
             return containerised(case, self.workload(case).card, engine, prepared, owner())
         except UnsupportedByCard as error:
             return CannotStart(Outcome.UNSUPPORTED, str(error))
 
-    def _in_container(self, case: Case) -> Setting | CannotStart:
-        engine = Engine(self._environment(case))
-        interpreter = self._interpreter_inside(case, engine)
-        if isinstance(interpreter, CannotStart):
-            return interpreter
-        if engine not in self._engines:
-            self._engines[engine] = _find_engine(engine)
-        version = self._engines[engine]
-        if isinstance(version, CannotStart):
-            return version
-        assert interpreter.container is not None
-        lock = f"{engine} {version}, {interpreter.container.description.reference}"
-        return Setting(interpreter, Manifest(nodes=(self.hosts[0].facts(None, lock, PROJECT),)))
-
     def _environment(self, case: Case) -> str:
         asked = self._suite.environment_of(case.framework)
         return self.workload(case).card.environment if asked == EACH_ITS_OWN else asked
-
-    def _find_setting(self, name: str, framework: str) -> Setting | CannotStart:
-        try:
-            environment = resolve(name, home=self._home)
-            versions = environments.examine(environment, framework)
-        except UnusableEnvironment as error:
-            return CannotStart(Outcome.UNSUPPORTED, str(error))
-        node = self.hosts[0].facts(versions, environment.lock_digest, PROJECT)
-        return Setting(_as_interpreter(environment), Manifest(nodes=(node,)))
 
     def _find_data(
         self, name: str, form: str, progress: Callable[[str, int, int], None]
@@ -247,7 +249,7 @@ def plan_run(
     site: Site,
     case: Case,
     protocol: Protocol,
-    interpreter: Interpreter,
+    interpreter: FrameworkPython,
     repeat: int,
     directory: Path,
     **more: Unpack[MoreOfSpec],
@@ -257,7 +259,7 @@ def plan_run(
         spec = site.spec(case, protocol, interpreter, repeat, directory, **more)
         plan = place(spec)
         nodes = range(min(case.nodes, len(site.hosts)))
-        before = [prepare(spec, node, site.repositories()) for node in nodes]
+        before = [prepare(spec, node, site.repositories(node)) for node in nodes]
     except UnsupportedByCard as error:
         return CannotStart(Outcome.UNSUPPORTED, str(error))
     return replace(plan, preparations=tuple(found for found in before if found is not None))
@@ -274,7 +276,7 @@ def load_programs(suite: Suite) -> Workloads:
     for path in files:
         document = read_document(path)
         name, rule = document.values["log_format"], document.values.get("rule")
-        if name == OWN_FORMAT and rule is None:
+        if name == OWN_FORMAT and rule in (None, "window"):
             continue
         from trainmark.measure.rules import find_rule
         from trainmark.programs import find_format
@@ -335,24 +337,17 @@ def owner() -> str:
     return f"{os.getuid()}:{os.getgid()}"
 
 
-def _find_engine(engine: Engine) -> str | CannotStart:
-    try:
-        return require_engine(engine)
-    except UnusableEnvironment as error:
-        return CannotStart(Outcome.UNSUPPORTED, str(error))
+def _as_interpreter(environment: Environment) -> FrameworkPython:
+    return FrameworkPython(environment.python, environment.kind is EnvironmentKind.VENV, environment.env_vars)
 
 
-def _as_interpreter(environment: Environment) -> Interpreter:
-    return Interpreter(environment.python, environment.kind is Kind.VENV, environment.env_vars)
-
-
-def _expected(name: str, home: Path) -> Interpreter:
+def _expected(name: str, home: Path) -> FrameworkPython:
     """Return where ``resolve`` would find the environment ``name``, made or not."""
     try:
         return _as_interpreter(resolve(name, home=home))
     except UnusableEnvironment:
+        ours = carried(os.environ)
         if os.sep in name:
-            return Interpreter(Path(name), isolated=False)
-        return Interpreter(
-            python_of(folder_of(home, name)), isolated=True, variables=find_entry(name).env_vars
-        )
+            return FrameworkPython(Path(name), isolated=False, variables=ours)
+        found = {**find_entry(name).env_vars, **ours}
+        return FrameworkPython(python_of(folder_of(home, name)), isolated=True, variables=found)

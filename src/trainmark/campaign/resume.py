@@ -1,31 +1,29 @@
 """Going on from what is kept: finished runs become results again, out of their folders or a database."""
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import trainmark
 from trainmark.campaign.best_search import kept_trials
-from trainmark.campaign.certifying import kept_certificates
+from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
-from trainmark.campaign.planning import OWN_FORMAT
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
-from trainmark.campaign.suspicion import machine_suspicions, work_suspicions
+from trainmark.campaign.suspicion import gpus_of, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
-from trainmark.execution import LOG, TELEMETRY, ResultDirectory, name_on
+from trainmark.execution import ResultDirectory
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, measure_events, speedup
+from trainmark.measure.gates import Evidence, judge, judge_case
 from trainmark.measure.pooling import estimate_of, require_one_identity
 from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
-from trainmark.placement import EVENTS
 from trainmark.programs import read_log
 from trainmark.store import existing_store
 from trainmark.suite import log_name, parse_suite
@@ -33,13 +31,22 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
+from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY, name_on
 from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.results import CaseResult, Repeats, Results, RunResult, Trial
+from trainmark.words.results import (
+    CaseResult,
+    KeptManifest,
+    Repeats,
+    Results,
+    RunResult,
+    Trial,
+    pooled,
+    sound,
+)
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
-
-MANIFEST = "manifest.json"
+from trainmark.workload.card import OWN_FORMAT
 
 Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""
@@ -48,7 +55,7 @@ Finished = tuple[Case, Sequence[RunResult]]
 def collect(
     suite: Suite,
     finished: Sequence[Finished],
-    manifests: Mapping[str, Mapping[str, Any]],
+    manifests: Mapping[str, KeptManifest],
     command: str,
     certificates: Sequence[Certificate] = (),
     trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
@@ -62,12 +69,15 @@ def collect(
     for case, runs in finished:
         require_one_identity(case.id, runs)
     estimates = {case.id: estimate_of(runs, suite.protocol.sampling) for case, runs in finished}
+    # What others disturbed is a number beside its doubt, and no side of a ratio.
+    sides = {case.id: estimates[case.id] if sound(runs) else None for case, runs in finished}
     results = tuple(
         _case_result(
+            suite,
             case,
             runs,
             estimates[case.id],
-            _speedup(case, estimates),
+            _speedup(case, sides),
             trials.get(case.id, ()),
             count_repeats(suite.protocol, as_attempts(runs), estimates[case.id]),
         )
@@ -84,6 +94,7 @@ def collect(
         cases=results,
         manifests=manifests,
         certificates=tuple(certificates),
+        gates_off=suite.gates.off,
     )
     return judged(document)
 
@@ -116,17 +127,22 @@ def collect_run(
             measurement = measure_run(case, workloads.find(case).card, folder, events, record.commands)
         except NotMeasurable as error:
             outcome, reason = Outcome.INVALID, str(error)
-    telemetry = summaries_of(case, folder, events)
+    telemetry, manifest = summaries_of(case, folder, events), manifest_in(folder)
     doubts: tuple[Suspicion, ...] = ()
     if measurement is not None:
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
-        doubts = (
-            *measurement.suspicions,
-            *record.doubts,
-            *work,
-            *(doubt for node in telemetry for doubt in machine_suspicions(node)),
+        own = workloads.find(case).card.log_format == OWN_FORMAT
+        evidence = Evidence(
+            case=case,
+            events=events,
+            telemetry=telemetry,
+            gpus=gpus_of(case, manifest),
+            log=None if own else folder / LOG,
         )
-    manifest = read_manifest(folder)
+        said = (*measurement.suspicions, *record.doubts, *work)
+        codes = {doubt.code for doubt in said}
+        seen = (doubt for doubt in judge(evidence) if doubt.code not in codes)
+        doubts = tuple(doubt for doubt in (*said, *seen) if doubt.code not in suite.gates.off)
     scheme = suite.naming
     return RunResult(
         repeat=record.repeat,
@@ -140,24 +156,23 @@ def collect_run(
         measurement=measurement,
         suspicions=doubts,
         parameters=events.parameters,
-        telemetry=next((summary for summary in telemetry if summary.node == 0), None),
-        other_nodes=tuple(summary for summary in telemetry if summary.node),
-        manifest=manifest[0] if manifest else None,
+        telemetry=telemetry,
+        manifest=fingerprint(manifest) if manifest else None,
         identity=record.identity,
     )
 
 
-def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, Mapping[str, Any]]:
+def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, KeptManifest]:
     """Return the manifests that finished runs name, read from their folders; equal ones are read once."""
-    manifests: dict[str, Mapping[str, Any]] = {}
+    manifests: dict[str, KeptManifest] = {}
     for run in (run for _, runs in finished for run in runs):
         if run.manifest is not None and run.manifest not in manifests:
-            found = read_manifest(directory.path / run.directory)
-            manifests[run.manifest] = found[1] if found else {}
+            manifests[run.manifest] = manifest_in(directory.path / run.directory) or {}
     return manifests
 
 
 def _case_result(
+    suite: Suite,
     case: Case,
     runs: Sequence[RunResult],
     found: Estimate | None,
@@ -181,8 +196,17 @@ def _case_result(
         speedup=against_one,
         runs=tuple(runs),
         trials=trials,
+        suspicions=judge_case(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
         repeats=repeats,
     )
+
+
+def _throughputs(runs: Iterable[RunResult]) -> list[float]:
+    return [run.measurement.throughput for run in runs if run.measurement is not None]
+
+
+def _start(run: RunResult) -> tuple[float, int]:
+    return (run.started_at.timestamp() if run.started_at is not None else 0.0, run.repeat)
 
 
 def _speedup(case: Case, estimates: Mapping[str, Estimate | None]) -> Speedup | None:
@@ -217,12 +241,6 @@ def _window(case: Case, events: RunEvents, node: int) -> tuple[float, float] | N
     if not isinstance(began, int | float) or not isinstance(length, int | float):
         return None
     return began, began + length
-
-
-def read_manifest(folder: Path) -> tuple[str, Mapping[str, Any]] | None:
-    """Return a run's manifest behind the key that it goes by in the results, its fingerprint; None without one."""
-    manifest = manifest_in(folder)
-    return None if manifest is None else (fingerprint(manifest), manifest.model_dump(mode="json"))
 
 
 def manifest_in(folder: Path) -> Manifest | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from trainmark.measure.rules import Finding
+    from trainmark.measure.rules import AuditFinding
 
 app = typer.Typer(name="audit", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -30,7 +30,7 @@ def audit(
     Exit code 1: some value is contradicted, or its log cannot be read.
     """
     from trainmark.errors import InputError
-    from trainmark.measure.rules import Verdict, read_claims, summarise_findings
+    from trainmark.measure.rules import AuditVerdict, read_claims, summarise_findings
     from trainmark.measure.rules import audit as audit_claims
 
     claims = read_claims(table)
@@ -38,7 +38,7 @@ def audit(
         raise InputError(f"{table}: the table has no row")
     if not logs.is_dir():
         raise InputError(f"{logs}: no such folder (--logs)")
-    findings: list[Finding] = []
+    findings: list[AuditFinding] = []
     for finding in audit_claims(claims, logs):
         findings.append(finding)
         if as_json:
@@ -48,11 +48,11 @@ def audit(
         sys.stderr.write(summary)
     else:
         sys.stdout.write(_rendered(findings) + "\n" + summary)
-    raise typer.Exit(0 if all(finding.verdict is Verdict.REPRODUCED for finding in findings) else 1)
+    raise typer.Exit(0 if all(finding.verdict is AuditVerdict.REPRODUCED for finding in findings) else 1)
 
 
-def _document(finding: "Finding") -> dict[str, Any]:
-    from trainmark.measure.rules.audit import parse_published
+def _document(finding: "AuditFinding") -> dict[str, Any]:
+    from trainmark.measure.rules.auditing import parse_published
 
     published = parse_published(finding.claim.published)
     return {
@@ -66,7 +66,7 @@ def _document(finding: "Finding") -> dict[str, Any]:
     }
 
 
-def _rendered(findings: "list[Finding]") -> str:
+def _rendered(findings: "list[AuditFinding]") -> str:
     from trainmark.cli.tables import table
 
     headings = ("log", "published", "verdict", "rule", "value", "deviation")

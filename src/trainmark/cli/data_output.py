@@ -12,7 +12,7 @@ import typer
 if TYPE_CHECKING:
     from rich.progress import Progress as Bar
 
-    from trainmark.dataset import Progress
+    from trainmark.dataset import ProgressListener
 
 
 def print_line(line: str) -> None:
@@ -29,7 +29,7 @@ def print_json(value: object) -> None:
 
 
 @contextmanager
-def progress(word: str) -> Iterator["Progress"]:
+def progress(word: str) -> Iterator["ProgressListener"]:
     """Show progress on stderr: a bar on a terminal; else a line now and then, none for what is quick."""
     if sys.stderr.isatty():
         with _bar() as bar:
@@ -48,7 +48,7 @@ def progress(word: str) -> Iterator["Progress"]:
 
 
 @contextmanager
-def resumable(word: str) -> Iterator["Progress"]:
+def resumable(word: str) -> Iterator["ProgressListener"]:
     """Show progress on what the same command takes up again; an interruption says so and ends with code 130."""
     try:
         with progress(word) as told:

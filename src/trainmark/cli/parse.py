@@ -9,7 +9,7 @@ import typer
 
 if TYPE_CHECKING:
     from trainmark.logs import Facts
-    from trainmark.measure.rules import Row, Rule, RuleResult
+    from trainmark.measure.rules import PlacementRow, Rule, RuleResult
     from trainmark.report.exchange import SpeedRow
 
 app = typer.Typer(name="parse", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
@@ -252,13 +252,13 @@ def _print_tree(folder: str, rule: "Rule | None", *, as_json: bool) -> int:
     return 1 if _is_doubtful_tree(rows) else 0
 
 
-def _is_doubtful_tree(rows: "list[Row]") -> bool:
+def _is_doubtful_tree(rows: "list[PlacementRow]") -> bool:
     from trainmark.logs import Severity
 
     return any(problem.severity is Severity.DOUBT for row in rows for problem in row.problems)
 
 
-def _tree_document(row: "Row") -> dict[str, Any]:
+def _tree_document(row: "PlacementRow") -> dict[str, Any]:
     summary = row.summary
     return {
         "model": row.group.model,
@@ -276,7 +276,7 @@ def _tree_document(row: "Row") -> dict[str, Any]:
     }
 
 
-def _tree_cells(row: "Row") -> list[str]:
+def _tree_cells(row: "PlacementRow") -> list[str]:
     summary = row.summary
     return [
         row.group.model,

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from trainmark.campaign import Progress as CampaignProgress
+from trainmark.campaign import ProgressPrinter as CampaignProgress
 from trainmark.execution import Pulse
 from trainmark.words.case import Case
 from trainmark.words.results import RunResult
@@ -35,7 +35,7 @@ class _Clock:
         return f"about {duration(seconds)} left"
 
 
-class Progress:
+class ProgressPrinter:
     """Shows a campaign on a stream; use it as a context."""
 
     def __init__(self, stream: TextIO | None = None) -> None:

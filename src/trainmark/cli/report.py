@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
-class Format(StrEnum):
+class ReportFormat(StrEnum):
     """What a report can be turned into."""
 
     MD = "md"
@@ -26,7 +26,7 @@ class Format(StrEnum):
     DLPERF_JSON = "dlperf-json"
 
 
-_EXCHANGED = (Format.PADDLE_JSON, Format.DLPERF_JSON)
+_EXCHANGED = (ReportFormat.PADDLE_JSON, ReportFormat.DLPERF_JSON)
 
 
 class Lang(StrEnum):
@@ -46,7 +46,7 @@ def report(
         ),
     ],
     to: Annotated[
-        Format | None,
+        ReportFormat | None,
         typer.Option("--to", help="Print in this format; without it, rewrite DIR's report files."),
     ] = None,
     lang: Annotated[Lang, typer.Option("--lang", help="The language of Markdown and HTML.")] = Lang.EN,
@@ -77,50 +77,68 @@ def report(
     With --to paddle-json or dlperf-json: rows for the databases of others (docs/exchange.md).
     Exit code 1: some run has no place in them, or there is none.
     """
-    from trainmark.campaign import stored_results
-    from trainmark.cli.results import results_of
     from trainmark.errors import InputError
-    from trainmark.files import write_atomically
-    from trainmark.report import Language, write_reports
-    from trainmark.store import write_results
+    from trainmark.report import Language
 
-    if as_json and to not in (None, Format.JSON):
+    if as_json and to not in (None, ReportFormat.JSON):
         raise InputError(f"--json and --to {to} contradict each other; give one of them")
-    wanted = Format.JSON if as_json else to
+    wanted = ReportFormat.JSON if as_json else to
     _refuse_unheeded(wanted, output, only, model, mission)
     language = Language(lang)
-    if Path(source).is_dir():
-        folder = Path(source)
-        results = results_of(folder)
-    else:
-        results, folder = stored_results(source, campaign)
-        if wanted is None:
-            raise InputError(
-                "a database's reports go nowhere by themselves: say --to, and --output for a file"
-            )
+    results, folder = _results(source, campaign, wanted)
     try:
         if wanted is None:
-            write_results(folder / "results.json", results)
-            for path in write_reports(folder, results, language):
-                sys.stderr.write(f"wrote {path}\n")
+            _write_all(results, folder, language)
             return
         whole = True
         if wanted in _EXCHANGED:
             text, whole = _exchanged(results, wanted, only, model, mission)
         else:
             text = _render(results, folder, wanted, language, output)
-        if output is None:
-            sys.stdout.write(text)
-        else:
-            write_atomically(output, text)
-        if not whole:
-            raise typer.Exit(1)
+        _write(text, output)
     except OSError as error:
         raise InputError(f"{error.filename or source}: cannot be written: {error.strerror}") from None
+    if not whole:
+        raise typer.Exit(1)
+
+
+def _results(source: str, campaign: str | None, wanted: ReportFormat | None) -> "tuple[Results, Path]":
+    """Return the results of a directory or a database, and the directory that they are of."""
+    from trainmark.errors import InputError
+
+    if Path(source).is_dir():
+        from trainmark.cli.results import results_of
+
+        return results_of(Path(source)), Path(source)
+    from trainmark.campaign import stored_results
+
+    found = stored_results(source, campaign)
+    if wanted is None:
+        raise InputError("a database's reports go nowhere by themselves: say --to, and --output for a file")
+    return found
+
+
+def _write_all(results: "Results", folder: Path, language: "Language") -> None:
+    from trainmark.report import write_reports
+    from trainmark.store import write_results
+    from trainmark.words.names import RESULTS
+
+    write_results(folder / RESULTS, results)
+    for path in write_reports(folder, results, language):
+        sys.stderr.write(f"wrote {path}\n")
+
+
+def _write(text: str, output: Path | None) -> None:
+    from trainmark.files import write_atomically
+
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_atomically(output, text)
 
 
 def _refuse_unheeded(
-    wanted: Format | None, output: Path | None, only: str | None, model: str | None, mission: str | None
+    wanted: ReportFormat | None, output: Path | None, only: str | None, model: str | None, mission: str | None
 ) -> None:
     from trainmark.errors import InputError
 
@@ -128,23 +146,23 @@ def _refuse_unheeded(
         raise InputError("--output needs --to: which format shall the file have?")
     if wanted not in _EXCHANGED and (only is not None or model is not None):
         raise InputError("--only and --model are for --to paddle-json and dlperf-json")
-    if wanted is not Format.PADDLE_JSON and mission is not None:
+    if wanted is not ReportFormat.PADDLE_JSON and mission is not None:
         raise InputError("--mission is for --to paddle-json")
 
 
 def _render(
-    results: "Results", source: Path, wanted: Format, language: "Language", output: Path | None
+    results: "Results", source: Path, wanted: ReportFormat, language: "Language", output: Path | None
 ) -> str:
     from trainmark.report import render_csv, render_html, render_markdown, write_plots
 
     match wanted:
-        case Format.JSON:
+        case ReportFormat.JSON:
             return results.model_dump_json(indent=1) + "\n"
-        case Format.CSV:
+        case ReportFormat.CSV:
             return render_csv(results)
-        case Format.HTML:
+        case ReportFormat.HTML:
             return render_html(results, source, language, _way(source, output))
-        case Format.MD:
+        case ReportFormat.MD:
             if output is None:
                 return render_markdown(results, source, language)
             plots = f"{output.stem}-plots"
@@ -155,7 +173,7 @@ def _render(
 
 
 def _exchanged(
-    results: "Results", wanted: Format, only: str | None, model: str | None, mission: str | None
+    results: "Results", wanted: ReportFormat, only: str | None, model: str | None, mission: str | None
 ) -> tuple[str, bool]:
     """Return the rows as JSON, and whether there are any and all runs are among them; say which are not."""
     from dataclasses import replace
@@ -179,7 +197,7 @@ def _exchanged(
         runs = tuple(replace(run, model=model) for run in runs)
     if not runs:
         sys.stderr.write("no run of these cases was started: there is no row\n")
-    if wanted is Format.DLPERF_JSON:
+    if wanted is ReportFormat.DLPERF_JSON:
         return to_json(dlperf_json(runs)), bool(runs)
     listing = list_rows(runs, mission, "choose with --only AXIS=VALUE,…")
     sys.stderr.write("".join(f"left out: {sentence}\n" for sentence in listing.left_out))

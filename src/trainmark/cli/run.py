@@ -41,12 +41,13 @@ def run(
     Exit code 0: every case has a result that nothing speaks against. 1: a case has none (out of memory, failed,
     unsupported, ...), or its work was not what was asked for. 2: the suite or the directory cannot be used.
     """
-    from trainmark.campaign import RESULTS, Order, full_disk_is_told, run_campaign
-    from trainmark.cli.progress import Progress
+    from trainmark.campaign import Order, full_disk_is_told, run_campaign
+    from trainmark.cli.progress import ProgressPrinter
     from trainmark.cli.suites import read_suite
     from trainmark.environment import default_home
     from trainmark.report import Language, render_table, write_reports
     from trainmark.suite import select
+    from trainmark.words.names import RESULTS
 
     if lang not in set(Language):
         raise InputError(f"--lang {lang}: not a report's language{nearest(lang, Language)} (en, zh)")
@@ -68,7 +69,7 @@ def run(
             *(() if only is None else ("--only", only)),
         ),
     )
-    with Progress() as progress, _interrupted_by(signal.SIGTERM, signal.SIGHUP):
+    with ProgressPrinter() as progress, _interrupted_by(signal.SIGTERM, signal.SIGHUP):
         ending = run_campaign(order, progress)
     results = ending.results
     sys.stdout.write((place / RESULTS).read_text(encoding="utf-8") if as_json else render_table(results))

@@ -107,8 +107,8 @@ def _is_within(folder: Path, database: Path) -> bool:
 
 def _suite(folder: Path, results: "Results") -> str:
     """Return the suite as resolved; where only ``results.json`` is left, as far as that tells it."""
-    from trainmark.execution import SUITE
     from trainmark.suite import dump_suite
+    from trainmark.words.names import SUITE
     from trainmark.words.suite import Dataset, Suite
 
     if (folder / SUITE).is_file():

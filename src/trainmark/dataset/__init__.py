@@ -9,18 +9,18 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from trainmark.dataset.kind import Kind
+    from trainmark.dataset.kind import DatasetKind
     from trainmark.dataset.manifest import SUMS_NAME
-    from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
-    from trainmark.dataset.processes import Progress, available_cores
+    from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
+    from trainmark.dataset.processes import ProgressListener, available_cores
 
 __all__ = [
     "SUMS_NAME",
+    "DatasetKind",
+    "DatasetProblem",
     "Depth",
-    "Kind",
-    "Problem",
     "ProblemKind",
-    "Progress",
+    "ProgressListener",
     "VerifyReport",
     "available_cores",
     "kind_of",
@@ -29,7 +29,7 @@ __all__ = [
 __getattr__ = lazy(__name__)
 
 
-def kind_of(name: str) -> "Kind":
+def kind_of(name: str) -> "DatasetKind":
     """Return a kind of data set by the name of its folder."""
-    found: Kind = import_module(f"{__name__}.{name}.kind").KIND
+    found: DatasetKind = import_module(f"{__name__}.{name}.kind").KIND
     return found

@@ -4,10 +4,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Protocol
 
-from trainmark.dataset.processes import Progress
+from trainmark.dataset.processes import ProgressListener
 
 
-class Kind(Protocol):
+class DatasetKind(Protocol):
     """A folder of this room has one as ``KIND`` in its ``kind.py``. What cannot be had raises ``TrainmarkError``."""
 
     first: str
@@ -17,7 +17,7 @@ class Kind(Protocol):
         """Return the folder that a program is told for its training data."""
 
     def make(
-        self, location: Path, values: Mapping[str, int], key: str, jobs: int, progress: Progress
+        self, location: Path, values: Mapping[str, int], key: str, jobs: int, progress: ProgressListener
     ) -> None:
         """Make a data set in its first form by the values under ``key`` of a suite, unless it is there."""
 
@@ -27,5 +27,5 @@ class Kind(Protocol):
     def is_convertible(self, form: str) -> bool:
         """Tell whether anything converts to this form."""
 
-    def convert(self, source: Path, location: Path, form: str, jobs: int, progress: Progress) -> None:
+    def convert(self, source: Path, location: Path, form: str, jobs: int, progress: ProgressListener) -> None:
         """Convert from the first form."""

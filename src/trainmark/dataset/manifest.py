@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from trainmark.dataset.problems import Problem, ProblemKind
+from trainmark.dataset.problems import DatasetProblem, ProblemKind
 from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
 
@@ -66,17 +66,17 @@ def read_sums(directory: Path) -> dict[str, str]:
     return {path: digest for digest, mark, path in pairs if mark and len(digest) == 64}
 
 
-def trusted_sums(directory: Path, sums_sha256: str, problems: list[Problem]) -> dict[str, str]:
+def trusted_sums(directory: Path, sums_sha256: str, problems: list[DatasetProblem]) -> dict[str, str]:
     """Return the recorded checksums; a damaged record is added to ``problems``, and used as far as it goes."""
     try:
         text, sums = (directory / SUMS_NAME).read_bytes(), read_sums(directory)
     except OSError as error:
         kind = ProblemKind.MISSING if isinstance(error, FileNotFoundError) else ProblemKind.UNREADABLE
-        problems.append(Problem(SUMS_NAME, kind, "without it no checksum can be compared"))
+        problems.append(DatasetProblem(SUMS_NAME, kind, "without it no checksum can be compared"))
         return {}
     if sha256(text) != sums_sha256:
         detail = f"is not the one that {MANIFEST_NAME} names"
-        problems.append(Problem(SUMS_NAME, ProblemKind.CORRUPTED, detail))
+        problems.append(DatasetProblem(SUMS_NAME, ProblemKind.CORRUPTED, detail))
     return sums
 
 

@@ -39,7 +39,7 @@ class ProblemKind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Problem:
+class DatasetProblem:
     """One finding; ``path`` is relative to the data set."""
 
     path: str
@@ -63,4 +63,4 @@ class VerifyReport:
     bytes: int
     lists: tuple[str, ...]
     limits: tuple[str, ...]
-    problems: tuple[Problem, ...]
+    problems: tuple[DatasetProblem, ...]

@@ -13,7 +13,7 @@ from trainmark.errors import TrainmarkError
 
 Task = TypeVar("Task")
 Done = TypeVar("Done")
-Progress = Callable[[int, int], None]
+ProgressListener = Callable[[int, int], None]
 """Called with (how many are done, of how many); ever from the process and thread that asked for the work."""
 
 

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.dataset.processes import Progress
+from trainmark.dataset.processes import ProgressListener
 from trainmark.errors import TrainmarkError
 
 
@@ -17,7 +17,7 @@ class Counter:
 
     what: str
     total: int
-    progress: Progress | None
+    progress: ProgressListener | None
     count: int = 0
 
     def add(self, more: int) -> None:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from trainmark.environment.creation import Created, Request, create, remove
     from trainmark.environment.describing import describe, installed
     from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
-    from trainmark.environment.inspecting import Finding, Inspection, examine, inspect
+    from trainmark.environment.inspecting import EnvironmentFinding, Inspection, examine, inspect
     from trainmark.environment.listing import Row, overview
     from trainmark.environment.manifest import differences, fingerprint, pooling_differences
     from trainmark.environment.places import default_home, folder_of, log_of
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from trainmark.environment.resolving import (
         SYSTEM,
         Environment,
-        Kind,
+        EnvironmentKind,
         State,
         UnusableEnvironment,
         resolve,
@@ -36,11 +36,11 @@ __all__ = [
     "Created",
     "Entry",
     "Environment",
+    "EnvironmentFinding",
+    "EnvironmentKind",
     "Extra",
-    "Finding",
     "FrameworkVersions",
     "Inspection",
-    "Kind",
     "Manifest",
     "Node",
     "Placeholder",

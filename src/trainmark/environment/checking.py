@@ -11,11 +11,11 @@ from trainmark.environment.describing import (
     run_script,
 )
 from trainmark.environment.entry import Entry, find_entry
-from trainmark.environment.inspecting import Finding, import_findings, inspect
+from trainmark.environment.inspecting import EnvironmentFinding, import_findings, inspect
 from trainmark.environment.places import folder_of
 from trainmark.environment.resolving import (
     Environment,
-    Kind,
+    EnvironmentKind,
     State,
     UnusableEnvironment,
     reason_for,
@@ -35,7 +35,7 @@ class CheckReport(BaseModel):
 
     environment: str
     python: str | None
-    findings: tuple[Finding, ...]
+    findings: tuple[EnvironmentFinding, ...]
     framework: FrameworkVersions | None = None
     remedy: str | None = None
 
@@ -62,9 +62,11 @@ def check(
         environment = resolve(name, home=home, python=python, catalog=catalog)
     except UnusableEnvironment as error:
         return CheckReport(
-            environment=name, python=None, findings=(Finding(check="state", ok=False, message=str(error)),)
+            environment=name,
+            python=None,
+            findings=(EnvironmentFinding(check="state", ok=False, message=str(error)),),
         )
-    made_here = environment.kind is Kind.VENV
+    made_here = environment.kind is EnvironmentKind.VENV
     entry = find_entry(name if made_here else framework or "pytorch", catalog)
     looked, inside = (
         _look_at_ours(entry, home, timeout_s)
@@ -83,31 +85,37 @@ def check(
     return report.model_copy(update={"remedy": f"trainmark env create {name} makes it anew"})
 
 
-def _look_at_ours(entry: Entry, home: Path, timeout_s: float) -> tuple[tuple[Finding, ...], Inside | None]:
+def _look_at_ours(
+    entry: Entry, home: Path, timeout_s: float
+) -> tuple[tuple[EnvironmentFinding, ...], Inside | None]:
     folder = folder_of(home, entry.framework)
     stamp = read_stamp(folder)
     assert stamp is not None, "resolve() gives no environment without a stamp"
-    state = Finding(check="state", ok=True, message=reason_for(State.READY, entry.framework, folder))
+    state = EnvironmentFinding(
+        check="state", ok=True, message=reason_for(State.READY, entry.framework, folder)
+    )
     found = inspect(entry, folder, stamp, timeout_s=timeout_s)
     return (state, *found.findings), found.inside
 
 
 def _look_at_another(
     entry: Entry, environment: Environment, timeout_s: float
-) -> tuple[tuple[Finding, ...], Inside | None]:
+) -> tuple[tuple[EnvironmentFinding, ...], Inside | None]:
     imports = (entry.import_name,)
     try:
         inside = look_inside(environment.python, entry, list(imports), environment.env_vars, timeout_s)
     except UnusableEnvironment as error:
-        return (Finding(check="python", ok=False, message=str(error)),), None
-    runs = Finding(check="python", ok=True, message=f"Python {inside.python} runs")
+        return (EnvironmentFinding(check="python", ok=False, message=str(error)),), None
+    runs = EnvironmentFinding(check="python", ok=True, message=f"Python {inside.python} runs")
     return (runs, *import_findings(imports, inside)), inside
 
 
-def _smoke(environment: Environment, entry: Entry, timeout_s: float) -> Finding:
+def _smoke(environment: Environment, entry: Entry, timeout_s: float) -> EnvironmentFinding:
     result = run_script(environment.python, entry.smoke, [], environment.env_vars, timeout_s)
     if result.problem is not None:
-        return Finding(check="smoke", ok=False, message=f"one training step failed: {result.problem}")
+        return EnvironmentFinding(
+            check="smoke", ok=False, message=f"one training step failed: {result.problem}"
+        )
     before, after = result.answer["loss_before"], result.answer["loss_after"]
     message = f"one training step on {result.answer['device']}: loss {before:.4f} -> {after:.4f}"
-    return Finding(check="smoke", ok=True, message=message)
+    return EnvironmentFinding(check="smoke", ok=True, message=message)

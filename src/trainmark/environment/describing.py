@@ -3,7 +3,6 @@
 import json
 import os
 import signal
-import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,9 +12,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainmark.environment.entry import Entry, find_entry
 from trainmark.environment.resolving import UnusableEnvironment, environ_inside
+from trainmark.node import NOT_FOUND, LocalHost, Said, prober
 from trainmark.words.manifest import FrameworkVersions
+from trainmark.words.plan import Command
 
-_MARK = "TRAINMARK "
+MARK = "TRAINMARK "
+"""Before the JSON of an answer, on the last line that has it: frameworks print what they like."""
+
 _DESCRIBE = Path(__file__).parent / "inside" / "describe_environment.py"
 
 
@@ -99,33 +102,32 @@ def look_inside(
 def run_script(
     python: Path, script: Path, arguments: list[str], env_vars: Mapping[str, str], timeout_s: float
 ) -> ScriptResult:
-    """Run a script with ``python`` and read the JSON line that it ends with."""
-    try:
-        done = subprocess.run(
-            [os.fspath(python), str(script), *arguments],
-            env={**environ_inside(python, os.environ), **env_vars},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=timeout_s,
-            check=False,
-        )
-    except OSError as error:
-        return ScriptResult(None, f"does not start: {error.strerror or error}")
-    except subprocess.TimeoutExpired:
-        return ScriptResult(None, f"gave no answer within {timeout_s:g} s")
-    answer = next((line for line in reversed(done.stdout.splitlines()) if line.startswith(_MARK)), None)
-    if done.returncode == 0 and answer is not None:
-        return ScriptResult(json.loads(answer.removeprefix(_MARK)), None)
-    return ScriptResult(None, _why(done))
+    """Run a script with ``python`` and read the JSON line that it ends with; nothing of it is left behind."""
+    inside = {**environ_inside(python, os.environ), **env_vars}
+    without = tuple(name for name in os.environ if name not in inside)
+    words = (os.fspath(python), str(script), *arguments)
+    said = prober(LocalHost(), timeout_s).ask(Command(0, words, inside, without))
+    answer = last_answer(said.out)
+    if said.code == 0 and answer is not None:
+        return ScriptResult(answer, None)
+    return ScriptResult(None, _why(said, words[0], timeout_s))
 
 
-def _why(done: "subprocess.CompletedProcess[str]") -> str:
-    if done.returncode == 0:
+def last_answer(said: bytes) -> Any:
+    """Return the answer that a program printed last, None where it gave none."""
+    lines = said.decode(errors="replace").splitlines()
+    answer = next((line for line in reversed(lines) if line.startswith(MARK)), None)
+    return None if answer is None else json.loads(answer.removeprefix(MARK))
+
+
+def _why(said: Said, python: str, timeout_s: float) -> str:
+    if said.stopped is not None:
+        return f"gave no answer within {timeout_s:g} s"
+    why, absent = said.complaint(), f"cannot start {python}: "
+    if said.code == NOT_FOUND and why.startswith(absent):
+        return f"does not start: {why.removeprefix(absent)}"
+    if said.code == 0:
         return "ended without an answer, as nothing does that is a Python interpreter"
-    if done.returncode < 0:
-        return f"was killed by {signal.Signals(-done.returncode).name}"
-    lines = [line.strip() for line in (done.stderr or done.stdout).splitlines() if line.strip()]
-    said = f": {lines[-1]}" if lines else ""
-    return f"exit code {done.returncode}{said}"
+    if said.code is not None and said.code < 0:
+        return f"was killed by {signal.Signals(-said.code).name}"
+    return f"exit code {said.code}{f': {why}' if why else ''}"

@@ -1,10 +1,10 @@
 """Container engines: which there are, and whether this machine has one that works."""
 
-import shutil
-import subprocess
 from enum import StrEnum
 
 from trainmark.environment.resolving import UnusableEnvironment
+from trainmark.node import Host, prober, spoken
+from trainmark.words.plan import Command
 
 _ASK_S = 30.0
 
@@ -25,21 +25,14 @@ _QUESTIONS = {
 }
 
 
-def require_engine(engine: Engine) -> str:
-    """Return the engine's version; raise ``UnusableEnvironment`` when it is not here or does not answer."""
+def require_engine(engine: Engine, host: Host) -> str:
+    """Return the engine's version on a host; raise ``UnusableEnvironment`` when it is not there or does not answer."""
     words = _QUESTIONS[engine]
-    if shutil.which(words[0]) is None:
+    if host.which(words[0]) is None:
         raise UnusableEnvironment(
-            f"{engine} was not found on this machine, and the program runs in a container"
+            f"{engine} was not found on {spoken(host)}, and the program runs in a container"
         )
-    try:
-        answer = subprocess.run(
-            words, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ASK_S, check=False
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        reason = error.strerror if isinstance(error, OSError) else f"no answer within {_ASK_S:g} s"
-        raise UnusableEnvironment(f"{engine} cannot be used: {reason}") from None
-    if answer.returncode != 0:
-        said = (answer.stderr or answer.stdout).strip().splitlines()
-        raise UnusableEnvironment(f"{engine} cannot be used: {said[-1] if said else 'it failed'}")
-    return answer.stdout.strip()
+    said = prober(host, _ASK_S).ask(Command(0, words, {}))
+    if said.code != 0:
+        raise UnusableEnvironment(f"{engine} cannot be used: {said.complaint() or 'it failed'}")
+    return said.out.decode(errors="replace").strip()

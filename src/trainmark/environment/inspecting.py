@@ -16,14 +16,14 @@ from trainmark.environment.describing import (
 from trainmark.environment.entry import Entry, entries, find_entry, lock_of, minor_of
 from trainmark.environment.lock import Pin, canonical
 from trainmark.environment.places import python_of
-from trainmark.environment.resolving import Environment, Kind, UnusableEnvironment
+from trainmark.environment.resolving import Environment, EnvironmentKind, UnusableEnvironment
 from trainmark.environment.stamp import Stamp, read_stamp
 from trainmark.words.manifest import FrameworkVersions
 
 _INTERPRETER = re.compile(r"/[^\n'\"]*/bin/python[0-9.]*")
 
 
-class Finding(BaseModel):
+class EnvironmentFinding(BaseModel):
     """One thing that was looked at: ``check`` is its short name, ``message`` says in one line how it is."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,7 +37,7 @@ class Finding(BaseModel):
 class Inspection:
     """The findings in order, and the answer from inside; None when the environment's Python gave none."""
 
-    findings: tuple[Finding, ...]
+    findings: tuple[EnvironmentFinding, ...]
     inside: Inside | None
 
     @property
@@ -53,7 +53,7 @@ def inspect(entry: Entry, folder: Path, stamp: Stamp, *, timeout_s: float = 600)
     try:
         inside = look_inside(python_of(folder), entry, list(imports), entry.env_vars, timeout_s)
     except UnusableEnvironment as error:
-        return Inspection((*findings, Finding(check="python", ok=False, message=str(error))), None)
+        return Inspection((*findings, EnvironmentFinding(check="python", ok=False, message=str(error))), None)
     findings.append(_python(stamp, inside))
     findings.append(_packages(pins_of(entry, stamp), stamp.packages, inside))
     findings.extend(import_findings(imports, inside))
@@ -68,7 +68,7 @@ def examine(
     An environment that trainmark made is inspected first. Raises ``UnusableEnvironment`` with the reason when it is
     not what it was made as, or when the framework does not import.
     """
-    if environment.kind is Kind.VENV:
+    if environment.kind is EnvironmentKind.VENV:
         entry, folder = find_entry(environment.name, catalog), environment.python.parent.parent
         stamp = read_stamp(folder)
         assert stamp is not None, "resolve() gives no environment without a stamp"
@@ -101,15 +101,15 @@ def pins_of(entry: Entry, stamp: Stamp) -> tuple[Pin, ...]:
     return tuple(pins.values())
 
 
-def import_findings(imports: Iterable[str], inside: Inside) -> Iterator[Finding]:
+def import_findings(imports: Iterable[str], inside: Inside) -> Iterator[EnvironmentFinding]:
     """Return one finding a module."""
     for module in imports:
         reason = inside.failures.get(module)
         message = f"'{module}' does not import: {reason}" if reason else f"'{module}' imports"
-        yield Finding(check="import", ok=reason is None, message=message)
+        yield EnvironmentFinding(check="import", ok=reason is None, message=message)
 
 
-def _launchers(folder: Path) -> Finding:
+def _launchers(folder: Path) -> EnvironmentFinding:
     """The scripts in ``bin`` name their interpreter by its absolute path: do they name this one?"""
     for script in sorted((folder / "bin").iterdir()):
         if script.is_symlink() or not script.is_file():
@@ -120,8 +120,8 @@ def _launchers(folder: Path) -> Finding:
         named = _INTERPRETER.search(head.decode(errors="replace")) if head.startswith(b"#!") else None
         if named is not None and _is_another(Path(named[0]), folder):
             message = f"{script} starts {named[0]}, not the Python beside it"
-            return Finding(check="launchers", ok=False, message=message)
-    return Finding(check="launchers", ok=True, message="the scripts in bin start this Python")
+            return EnvironmentFinding(check="launchers", ok=False, message=message)
+    return EnvironmentFinding(check="launchers", ok=True, message="the scripts in bin start this Python")
 
 
 def _is_another(python: Path, folder: Path) -> bool:
@@ -132,14 +132,14 @@ def _is_another(python: Path, folder: Path) -> bool:
     return (other / "pyvenv.cfg").exists() and not other.samefile(folder)
 
 
-def _python(stamp: Stamp, inside: Inside) -> Finding:
+def _python(stamp: Stamp, inside: Inside) -> EnvironmentFinding:
     if minor_of(inside.python) != minor_of(stamp.python_version):
         message = f"its Python is {inside.python} now; it was made with {stamp.python_version}"
-        return Finding(check="python", ok=False, message=message)
-    return Finding(check="python", ok=True, message=f"Python {inside.python} runs")
+        return EnvironmentFinding(check="python", ok=False, message=message)
+    return EnvironmentFinding(check="python", ok=True, message=f"Python {inside.python} runs")
 
 
-def _packages(pins: tuple[Pin, ...], packages: Mapping[str, str], inside: Inside) -> Finding:
+def _packages(pins: tuple[Pin, ...], packages: Mapping[str, str], inside: Inside) -> EnvironmentFinding:
     """Compare what is installed with what must be, and the rest with what there was when it was made."""
     now = {canonical(name): version for name, version in inside.packages.items()}
     wrong = [
@@ -156,7 +156,9 @@ def _packages(pins: tuple[Pin, ...], packages: Mapping[str, str], inside: Inside
         elif before != after:
             wrong.append(f"{name} {before} became {after}")
     if not wrong:
-        return Finding(check="packages", ok=True, message=f"{len(pins)} packages are as the lock says")
+        return EnvironmentFinding(
+            check="packages", ok=True, message=f"{len(pins)} packages are as the lock says"
+        )
     more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
     message = f"changed since the environment was made: {'; '.join(wrong[:3])}{more}"
-    return Finding(check="packages", ok=False, message=message)
+    return EnvironmentFinding(check="packages", ok=False, message=message)

@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import subprocess
 import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -11,6 +10,8 @@ from pathlib import Path
 
 from trainmark.environment.entry import Entry
 from trainmark.errors import InputError
+from trainmark.node import LocalHost, prober
+from trainmark.words.plan import Command
 
 _PROBE = """
 import json, sys
@@ -26,6 +27,9 @@ _FOREIGN = (
     "PIP_TARGET", "PIP_USER",
 )  # fmt: skip
 """Variables by which the surroundings would reach into an environment that must hold its lock and nothing else."""
+
+
+_ASK_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,19 +48,11 @@ def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 def probe(python: str | Path) -> Interpreter | None:
     """Ask an interpreter what it is; None when it does not run (a shim without a version behind it)."""
+    said = prober(LocalHost(), _ASK_S).ask(Command(0, (os.fspath(python), "-I", "-c", _PROBE), {}, _FOREIGN))
     try:
-        answer = subprocess.run(
-            [os.fspath(python), "-I", "-c", _PROBE],
-            env=clean_environ(os.environ),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=True,
-        )
-        facts = json.loads(answer.stdout)
+        facts = json.loads(said.out)
         return Interpreter(Path(facts["base"]), facts["version"], facts["has_venv"])
-    except (OSError, subprocess.SubprocessError, ValueError, KeyError):
+    except (ValueError, KeyError, TypeError):
         return None
 
 

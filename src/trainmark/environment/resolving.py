@@ -22,7 +22,7 @@ class UnusableEnvironment(TrainmarkError):  # noqa: N818 (it is a state of the w
     """The environment is known but cannot be used here; its cases are ``unsupported``, with this reason."""
 
 
-class Kind(StrEnum):
+class EnvironmentKind(StrEnum):
     """How an environment came to be: made by trainmark, the running Python, or one that the user named."""
 
     VENV = "venv"
@@ -52,7 +52,7 @@ class Environment:
     """
 
     name: str
-    kind: Kind
+    kind: EnvironmentKind
     python: Path
     env_vars: Mapping[str, str] = field(default_factory=dict)
     lock_digest: str | None = None
@@ -70,10 +70,10 @@ def resolve(name: str, *, home: Path, python: Path | None = None, catalog: Path 
     if name == SYSTEM or os.sep in name:
         asked = Path(name).expanduser() if name != SYSTEM else python
         if asked is None:
-            return Environment(SYSTEM, Kind.SYSTEM, Path(sys.executable), ours)
+            return Environment(SYSTEM, EnvironmentKind.SYSTEM, Path(sys.executable), ours)
         if not (asked.is_file() and os.access(asked, os.X_OK)):
             raise UnusableEnvironment(f"{asked}: not a Python interpreter that can be started")
-        return Environment(name, Kind.PYTHON, asked.absolute(), ours)
+        return Environment(name, EnvironmentKind.PYTHON, asked.absolute(), ours)
     if python is not None:
         raise InputError(f"an interpreter can be named for 'system' only: '{name}' has its own")
     entry = find_entry(name, catalog)
@@ -82,7 +82,9 @@ def resolve(name: str, *, home: Path, python: Path | None = None, catalog: Path 
     stamp = read_stamp(folder)
     if state is not State.READY or stamp is None:
         raise UnusableEnvironment(reason_for(state, name, folder))
-    return Environment(name, Kind.VENV, python_of(folder), {**entry.env_vars, **ours}, stamp.lock_digest)
+    return Environment(
+        name, EnvironmentKind.VENV, python_of(folder), {**entry.env_vars, **ours}, stamp.lock_digest
+    )
 
 
 def run_environ(environment: Environment, environ: Mapping[str, str]) -> dict[str, str]:

@@ -12,7 +12,7 @@ import trainmark
 from trainmark.equivalence.conventions import Conventions, ratio, solve
 from trainmark.equivalence.inputs import equal_work_of
 from trainmark.tasks.equal_work import Deviation, EqualWork, apart, check, finite, relative, worst
-from trainmark.words.certificate import Certificate, Check, Pair, Party, Subject, Variant
+from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.words.observation import Followed, Observation, Sketch
 from trainmark.worker.core.schedule import learning_rates
 
@@ -25,7 +25,7 @@ def party(
     axes: Mapping[str, str],
     version: str | None,
     device: str | None,
-    variants: Sequence[Variant] = (),
+    variants: Sequence[CheckedVariant] = (),
 ) -> Party:
     """Return what one framework's step was seen to be, checked against the common description and recipe.
 
@@ -48,7 +48,7 @@ def party(
     )
 
 
-def follows(base: Observation, seen: Followed, axes: Mapping[str, str], compiler: str) -> Variant:
+def follows(base: Observation, seen: Followed, axes: Mapping[str, str], compiler: str) -> CheckedVariant:
     """Return whether a framework's steps in another of its ways are those that were observed.
 
     What they do to every parameter and statistic, and the losses that they keep, are compared; geometry, rates,
@@ -64,7 +64,7 @@ def follows(base: Observation, seen: Followed, axes: Mapping[str, str], compiler
         check(Subject.UPDATES, worst(_sketches(seen, base, "updates"))),
         *equal_work_of(base.model).statistics(seen, base, same_framework=True),
     )
-    return Variant(axes=axes, compiler=compiler, checks=checks)
+    return CheckedVariant(axes=axes, compiler=compiler, checks=checks)
 
 
 def certify(

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainmark.execution.last_words import (
     UNKNOWN,
-    Report,
+    FailedRank,
     Stream,
     Word,
     openmpi_message,
@@ -111,12 +111,6 @@ def rank_outcomes(
     )
 
 
-def last_step(tail: bytes) -> int | None:
-    """Return the last step that a built-in worker's heartbeat named in the end of its log."""
-    steps = re.findall(rb"\bstep (\d+)/\d+", tail)
-    return int(steps[-1]) if steps else None
-
-
 def signal_name(code: int | None) -> str | None:
     """Return the name of the signal that an exit code stands for; None for none."""
     return _signal_name(-code) if code is not None and code < 0 else None
@@ -149,7 +143,7 @@ def _summaries(events: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield rank if isinstance(rank, int) else 0, word
 
 
-def _by_report(report: Report, run: _Run, printed: list[Stream]) -> tuple[Outcome, str]:
+def _by_report(report: FailedRank, run: _Run, printed: list[Stream]) -> tuple[Outcome, str]:
     """Return the outcome of a run of which a launcher says which rank failed, and how."""
     rank = report.rank
     said = words(printed)
@@ -210,7 +204,7 @@ def _killed(who: str, number: int, run: _Run) -> tuple[Outcome, str]:
     return Outcome.FAILED, f"{who} was killed by signal {number} ({_signal_name(number)})"
 
 
-def _first_cause(reported: list[Report], lost: set[int]) -> Report | None:
+def _first_cause(reported: list[FailedRank], lost: set[int]) -> FailedRank | None:
     """Return the first report that can be the cause, the first at all where none can, None without any.
 
     What a launcher observed first is often a rank that lost its peer and was quicker to say so; and the ranks

@@ -16,12 +16,9 @@ from trainmark.files import write_atomically
 from trainmark.node import Host
 from trainmark.suite import dump_suite, load_suite
 from trainmark.words.case import Case
+from trainmark.words.names import OUTCOME, RUNS, SUITE
 from trainmark.words.outcome import OutcomeRecord
 from trainmark.words.suite import Suite
-
-SUITE = "suite.yaml"
-FILE = "outcome.json"
-"""Written last into a run's folder: a run with it is finished."""
 
 _LOCK = ".lock"
 _HALF = re.compile(r"\.[\w.]+\.(yaml|json|csv|md|html)\.\d+\.tmp")
@@ -39,7 +36,7 @@ class ResultDirectory:
 
     def _of(self, case: Case) -> Path:
         """Return the folder of a case: by its id, or by the shorter one that an earlier version gave it."""
-        ours, earlier = self.path / "runs" / case.id, self.path / "runs" / case.earlier_id
+        ours, earlier = self.path / RUNS / case.id, self.path / RUNS / case.earlier_id
         return earlier if case.options and not ours.exists() and earlier.exists() else ours
 
     def finished(self, case: Case) -> dict[int, OutcomeRecord]:
@@ -79,7 +76,7 @@ class ResultDirectory:
     def set_damaged_aside(self) -> list[str]:
         """Set aside the runs whose outcome cannot be read: they count as interrupted; return what to say of each."""
         said = []
-        for path in sorted(self.path.glob(f"runs/*/*/{FILE}")):
+        for path in sorted(self.path.glob(f"{RUNS}/*/*/{OUTCOME}")):
             if ".interrupted-" not in path.parent.name and read_record(path.parent) is None:
                 aside = _set_aside(path.parent)
                 said.append(
@@ -109,6 +106,9 @@ def opened(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Ite
         document = dump_suite(suite)
         if (path / SUITE).exists():
             _check_owner(path, suite, document, resume)
+            # Which gates are asked changes no run, only what is said of it.
+            if read_suite(path).gates != suite.gates:
+                write_atomically(path / SUITE, document)
         else:
             write_atomically(path / SUITE, document)
         for host in hosts:
@@ -135,12 +135,13 @@ def _halves(path: Path) -> list[Path]:
 def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
     there = path / SUITE
     # Another version of trainmark may write the same suite in other words.
-    if there.read_bytes() != document.encode() and (other := load_suite(there)) != suite:
+    other = suite if there.read_bytes() == document.encode() else load_suite(there)
+    if other.model_copy(update={"gates": suite.gates}) != suite:
         raise InputError(
             f"{path}: belongs to another suite ('{other.name}', {there}); give another --out, "
             "or run that file itself to go on with it"
         )
-    if not resume and any(path.glob(f"runs/*/*/{FILE}")):
+    if not resume and any(path.glob(f"{RUNS}/*/*/{OUTCOME}")):
         raise InputError(f"{path}: holds finished runs of this suite; --resume goes on with them")
 
 
@@ -172,12 +173,12 @@ def _set_aside(folder: Path) -> Path:
 
 def write_record(directory: Path, record: OutcomeRecord) -> None:
     """Write the record into a run's folder, in one piece; from then on the run is finished."""
-    write_atomically(directory / FILE, record.model_dump_json(indent=1) + "\n")
+    write_atomically(directory / OUTCOME, record.model_dump_json(indent=1) + "\n")
 
 
 def read_record(directory: Path) -> OutcomeRecord | None:
     """Read a run's record; None when the run is not finished, or its record is damaged."""
-    path = directory / FILE
+    path = directory / OUTCOME
     try:
         return OutcomeRecord.model_validate_json(path.read_bytes())
     except (FileNotFoundError, ValidationError):

@@ -138,22 +138,22 @@ _SPAWN_SIGNAL = re.compile(rb"ProcessExitedException: process (\d+) terminated w
 
 
 @dataclass(frozen=True, slots=True)
-class Report:
+class FailedRank:
     """A rank that a launcher reports as failed, and its exit code, negative for a signal."""
 
     rank: int
     code: int
 
 
-def reports(text: bytes) -> list[Report]:
+def reports(text: bytes) -> list[FailedRank]:
     """Return the failed ranks that a launcher reports at the end of a log, the one that it saw first, first."""
     for pattern in (_TORCHRUN, _RANKS, _MPIRUN_EXIT, _PADDLE, _SPAWN_CODE):
         if found := pattern.findall(text):
-            return [Report(int(rank), int(code)) for rank, code in found][::-1]
+            return [FailedRank(int(rank), int(code)) for rank, code in found][::-1]
     if found := _MPIRUN_SIGNAL.findall(text):
-        return [Report(int(rank), -int(number)) for rank, number in found]
+        return [FailedRank(int(rank), -int(number)) for rank, number in found]
     return [
-        Report(int(rank), -number)
+        FailedRank(int(rank), -number)
         for rank, name in _SPAWN_SIGNAL.findall(text)
         if (number := _number(name.decode())) is not None
     ]

@@ -1,19 +1,18 @@
 """Making a run ready: its program's source, its image and its card's prepare steps; and clearing up behind it."""
 
-import fcntl
 import hashlib
 import json
-import shutil
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
 from trainmark.errors import TrainmarkError
-from trainmark.execution.runner import JobOnHost, ask, run_jobs
+from trainmark.execution.runner import is_shared
 from trainmark.execution.sources import Git, SourceError, check_out, discard, fetch, is_cached
 from trainmark.files import to_json, write_atomically
-from trainmark.node import Host, Job, read_tail
+from trainmark.node import NOT_FOUND, Host, Job, JobOnHost, Runner, run_jobs
 from trainmark.placement import removal
+from trainmark.words.names import name_on
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Command, Plan, Preparation, PrepareStep
 from trainmark.words.suite import Limits
@@ -21,10 +20,9 @@ from trainmark.words.suite import Limits
 SOURCE = "source.json"
 """In a run's folder: which repository, commit and tree the program came from."""
 
-NOT_FOUND = 127
-"""The exit code of a command that is not there, as a shell has it."""
-
 _DONE = "done.json"
+"""In the folder of what steps make: which have ended well. Not there while one goes on, nor after one that failed."""
+_LOCK = ".lock"
 _REMOVAL_S = 60.0
 """How long the end of a container may take."""
 
@@ -51,77 +49,86 @@ class Preparer:
 
     def make_ready(self, plan: Plan, directory: Path) -> None:
         """Make what the plan's run in ``directory`` needs on its nodes, working trees included; raise ``NotReady``."""
-        mark = str(directory.resolve())
         # A trainmark that was killed leaves the container of its last run behind, under the same name.
-        self._end_containers(plan, mark)
+        self._end_containers(plan, directory)
+        for node in plan.nodes if plan.cannot_run is None else ():
+            # And, where the host has a disk of its own, what that run wrote.
+            host = self._hosts.get(node.host)
+            if host is not None and not is_shared(host, node.directory, directory):
+                host.remove(node.directory)
         for preparation in plan.preparations:
-            git = Git(self._host(plan, preparation.node), self._limits, mark)
-            self._have_commit(preparation, git)
-            self._have_tasks(preparation, git)
+            runner = self._runner(plan, preparation.node, directory)
+            self._have_commit(preparation, runner)
+            self._have_tasks(preparation, runner)
             if preparation.source is not None:
                 with _told():
-                    tree = check_out(preparation.source, preparation.inside, git)
-                write_atomically(directory / SOURCE, to_json(_origin(preparation, tree)))
+                    tree = check_out(preparation.source, preparation.inside, Git(runner))
+                origin = to_json(_origin(preparation, tree))
+                write_atomically(directory / name_on(SOURCE, preparation.node), origin)
 
     def clear(self, plan: Plan, directory: Path) -> None:
         """End the containers of a run that has ended, however that was, and remove its working trees."""
-        mark = str(directory.resolve())
-        self._end_containers(plan, mark)
+        self._end_containers(plan, directory)
         for preparation in plan.preparations:
             if preparation.source is not None:
-                discard(preparation.source, Git(self._host(plan, preparation.node), self._limits, mark))
+                discard(preparation.source, Git(self._runner(plan, preparation.node, directory)))
 
-    def _host(self, plan: Plan, node: int) -> Host:
-        return self._hosts[plan.nodes[node].host]
+    def _runner(self, plan: Plan, node: int, directory: Path) -> Runner:
+        return Runner(self._hosts[plan.nodes[node].host], self._limits, str(directory.resolve()))
 
-    def _end_containers(self, plan: Plan, mark: str) -> None:
+    def _end_containers(self, plan: Plan, directory: Path) -> None:
         for command in plan.commands:
             if plan.cannot_run is None:
-                _end_container(self._host(plan, command.node), command, mark)
+                _end_container(self._runner(plan, command.node, directory), command)
 
-    def _have_commit(self, preparation: Preparation, git: Git) -> None:
-        source = preparation.source
+    def _have_commit(self, preparation: Preparation, runner: Runner) -> None:
+        source, git = preparation.source, Git(runner)
         if source is not None:
-            with self._once(f"{git.host.name} {source.url} {source.commit}"):
+            with self._once(f"{runner.host.name} {source.url} {source.commit}"):
                 if not is_cached(source, git):
                     self._say(f"fetching {source.url} at {source.commit}")
                 fetch(source, git)
 
-    def _have_tasks(self, preparation: Preparation, git: Git) -> None:
+    def _have_tasks(self, preparation: Preparation, runner: Runner) -> None:
         if not preparation.tasks:
             return
         try:
-            preparation.folder.mkdir(parents=True, exist_ok=True)
-            with (preparation.folder / ".lock").open("a") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                self._do_tasks(preparation, git)
+            with runner.host.locked(preparation.folder / _LOCK):
+                self._do_tasks(preparation, runner)
         except OSError as error:
             raise NotReady(
                 Outcome.FAILED, f"{preparation.folder}: cannot be written: {error.strerror}"
             ) from None
 
-    def _do_tasks(self, preparation: Preparation, git: Git) -> None:
-        done = _read_done(preparation.folder)
+    def _do_tasks(self, preparation: Preparation, runner: Runner) -> None:
+        host, folder = runner.host, preparation.folder
+        done = _read_done(host, folder)
+        if done is None:
+            # A step failed or was ended, and nobody knows what it left of the others' work: all begin clean.
+            host.remove(folder, without=(_LOCK,))
+            done = set()
         left = [
             (number, task)
             for number, task in enumerate(preparation.tasks, 1)
-            if not _is_done(task, done, git)
+            if not _is_done(task, done, runner)
         ]
         if not left:
             return
-        workshop = preparation.workshop
+        workshop, git = preparation.workshop, Git(runner)
         if workshop is not None:
             # A trainmark that was killed may have left a tree that nobody vouches for.
             discard(workshop, git)
         try:
             for number, task in left:
-                with self._once(f"{git.host.name} {preparation.folder} {_digest(task)}"):
-                    if workshop is not None and not workshop.tree.exists():
+                with self._once(f"{host.name} {folder} {_digest(task)}"):
+                    if workshop is not None and not host.has(workshop.tree):
                         check_out(workshop, preparation.inside, git)
-                    self._say(f"preparing {preparation.folder.name}: {task.description}")
-                    _do(task, preparation.folder, preparation.folder / f"prepare-{number}.log", git)
+                    self._say(f"preparing {folder.name}: {task.description}")
+                    if task.present is None:
+                        host.remove(folder / _DONE)
+                    _do(task, folder, folder / f"prepare-{number}.log", runner)
                 done.add(_digest(task))
-                write_atomically(preparation.folder / _DONE, to_json(sorted(done)))
+                host.put(folder / _DONE, to_json(sorted(done)).encode())
         finally:
             if workshop is not None:
                 discard(workshop, git)
@@ -138,10 +145,11 @@ class Preparer:
             raise
 
 
-def _end_container(host: Host, command: Command, mark: str) -> None:
+def _end_container(runner: Runner, command: Command) -> None:
     words = removal(command)
-    if words is not None and shutil.which(words[0]) is not None:
-        ask(host, Command(command.node, words, {}), Limits(timeout_s=_REMOVAL_S), mark)
+    if words is not None and runner.host.which(words[0]) is not None:
+        limits = Limits(timeout_s=_REMOVAL_S)
+        Runner(runner.host, limits, runner.mark).ask(Command(command.node, words, {}))
 
 
 @contextmanager
@@ -172,41 +180,41 @@ def _digest(task: PrepareStep) -> str:
     return hashlib.sha256(task.command.text().encode()).hexdigest()
 
 
-def _read_done(folder: Path) -> set[str]:
+def _read_done(host: Host, folder: Path) -> set[str] | None:
+    """Return the digests of the steps that have ended well; None where nothing vouches for what the folder holds."""
     try:
-        return set(json.loads((folder / _DONE).read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError):
-        return set()
+        return set(json.loads(host.read(folder / _DONE) or b""))
+    except ValueError:
+        return None
 
 
-def _is_done(task: PrepareStep, done: set[str], git: Git) -> bool:
+def _is_done(task: PrepareStep, done: set[str], runner: Runner) -> bool:
     if task.present is not None:
-        said = ask(git.host, Command(task.command.node, task.present, {}), git.limits, git.mark)
-        return said.code == 0
-    return _digest(task) in done and all(path.exists() for path in task.leaves)
+        return runner.ask(Command(task.command.node, task.present, {})).code == 0
+    return _digest(task) in done and all(runner.host.has(path) for path in task.leaves)
 
 
-def _do(task: PrepareStep, folder: Path, log: Path, git: Git) -> None:
+def _do(task: PrepareStep, folder: Path, log: Path, runner: Runner) -> None:
     """Run a task to its end; raise ``NotReady`` when it fails or does not leave what it should."""
     heading = f"# {task.description}\n# {task.command.text()}\n".encode()
-    job = Job((task.command,), folder, log, git.mark, git.limits.memory, heading=heading)
+    job = Job((task.command,), folder, log, runner.mark, runner.limits.memory, heading=heading)
     try:
-        carried = run_jobs([JobOnHost(git.host, job)], git.limits)
+        carried = run_jobs([JobOnHost(runner.host, job)], runner.limits)
     except BaseException:
-        _end_container(git.host, task.command, git.mark)
+        _end_container(runner, task.command)
         raise
     if carried.stopped is not None:
-        _end_container(git.host, task.command, git.mark)
+        _end_container(runner, task.command)
         outcome, reason = carried.stopped
         raise NotReady(outcome, _failure(task, f"was ended: {reason}", log))
-    code, said = carried.ended[0].code, _last_line(log)
+    code, said = carried.ended[0].code, _last_line(runner.host.read(log) or b"")
     absent = f"cannot start {task.command.words[0]}: "
     if code == NOT_FOUND and said.startswith(absent):
         why = f"cannot be started: {said.removeprefix(absent)}"
         raise NotReady(Outcome.FAILED, _failure(task, why, log))
     if code != 0:
         raise NotReady(Outcome.FAILED, _failure(task, f"ended with exit code {code}: {said}", log))
-    missing = [str(path) for path in task.leaves if not path.exists()]
+    missing = [str(path) for path in task.leaves if not runner.host.has(path)]
     if missing:
         raise NotReady(
             Outcome.FAILED, _failure(task, f"ended well and did not leave {', '.join(missing)}", log)
@@ -217,6 +225,6 @@ def _failure(task: PrepareStep, what: str, log: Path) -> str:
     return f"prepare step '{task.description}' {what} ({log})"
 
 
-def _last_line(log: Path) -> str:
-    lines = read_tail(log).decode(errors="replace").splitlines()
+def _last_line(log: bytes) -> str:
+    lines = log.decode(errors="replace").splitlines()
     return next((line.strip() for line in reversed(lines) if line.strip()), "it printed nothing")

@@ -5,21 +5,17 @@ give its name. So neither a damaged cache nor a changed one can pass for the com
 conversions of line ends are off: the bytes are the repository's.
 """
 
-import fcntl
 import hashlib
 import shlex
-import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.errors import TrainmarkError
-from trainmark.execution.runner import Said, ask
-from trainmark.node import Host
+from trainmark.node import Runner, Said, spoken
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Checkout, Command
-from trainmark.words.suite import Limits
 
 _SAFE = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.autocrlf=false"),
@@ -70,11 +66,9 @@ class SourceError(TrainmarkError):
 
 @dataclass(frozen=True, slots=True)
 class Git:
-    """How git is run: on which host, within which limits, and under whose mark."""
+    """How git is run, and whose disk the repositories are on."""
 
-    host: Host
-    limits: Limits
-    mark: str
+    runner: Runner
 
     def run(self, words: Sequence[str], variables: Mapping[str, str] | None = None) -> Said:
         """Run a command of git's, with hooks, filters and the caller's own repository out of the way.
@@ -83,7 +77,7 @@ class Git:
         """
         git, *rest = words
         command = Command(0, (git, *_SAFE, *rest), _VARIABLES | dict(variables or {}), _ELSEWHERE)
-        said = ask(self.host, command, self.limits, self.mark)
+        said = self.runner.ask(command)
         if said.stopped is not None:
             raise SourceError(f"{shlex.join(words)}: {said.stopped[1]}", said.stopped[0])
         return said
@@ -97,14 +91,15 @@ class Git:
 
 def fetch(checkout: Checkout, git: Git) -> None:
     """Bring the commit into the cache, unless it is there; raise ``SourceError`` when it cannot be had."""
-    if shutil.which("git") is None:
+    host = git.runner.host
+    if host.which("git") is None:
         raise SourceError(
-            f"git was not found on this machine, and the program is in {checkout.url}", Outcome.UNSUPPORTED
+            f"git was not found on {spoken(host)}, and the program is in {checkout.url}", Outcome.UNSUPPORTED
         )
-    with _guarded(checkout.cache):
+    with _guarded(checkout.cache, git):
         initialise, bring = checkout.cached()
         git.must(initialise, "its cache cannot be made")
-        _write_attributes(checkout.cache)
+        host.put(checkout.cache / "info" / "attributes", _RAW.encode())
         if is_cached(checkout, git):
             return
         done = git.run(bring)
@@ -119,8 +114,9 @@ def fetch(checkout: Checkout, git: Git) -> None:
 def is_cached(checkout: Checkout, git: Git) -> bool:
     """Tell whether the commit is in the cache."""
     question = ("cat-file", "-e", f"{checkout.commit}^{{commit}}")
-    found = shutil.which("git") and checkout.cache.is_dir()
-    return bool(found) and git.run(("git", "--git-dir", str(checkout.cache), *question)).code == 0
+    host = git.runner.host
+    found = host.which("git") is not None and host.has(checkout.cache)
+    return found and git.run(("git", "--git-dir", str(checkout.cache), *question)).code == 0
 
 
 def check_out(checkout: Checkout, folder: str, git: Git) -> str:
@@ -130,13 +126,13 @@ def check_out(checkout: Checkout, folder: str, git: Git) -> str:
     """
     discard(checkout, git)
     try:
-        with _guarded(checkout.cache):
+        with _guarded(checkout.cache, git):
             git.must(
                 checkout.made(),
                 f"no working tree can be made of {checkout.cache} (if it is damaged, remove it)",
             )
             tree = _proven(checkout, git)
-        if not (checkout.tree / folder).is_dir():
+        if not git.runner.host.has(checkout.tree / folder):
             raise SourceError(f"{checkout.url} has no folder '{folder}' at {checkout.commit}")
     except BaseException:
         discard(checkout, git)
@@ -146,8 +142,9 @@ def check_out(checkout: Checkout, folder: str, git: Git) -> str:
 
 def discard(checkout: Checkout, git: Git) -> None:
     """Remove a working tree, whatever is left of it."""
-    shutil.rmtree(checkout.tree, ignore_errors=True)
-    if checkout.cache.is_dir():
+    with suppress(OSError):
+        git.runner.host.remove(checkout.tree)
+    if git.runner.host.has(checkout.cache):
         with suppress(SourceError):
             git.run(("git", "--git-dir", str(checkout.cache), "worktree", "prune"))
 
@@ -171,16 +168,10 @@ def _proven(checkout: Checkout, git: Git) -> str:
                 raise changed
         found = git.run((*inside, "write-tree"), fresh).out.decode().strip()
     finally:
-        index.unlink(missing_ok=True)
+        git.runner.host.remove(index)
     if (head, found) != (checkout.commit, wanted):
         raise changed
     return found
-
-
-def _write_attributes(cache: Path) -> None:
-    attributes = cache / "info" / "attributes"
-    attributes.parent.mkdir(exist_ok=True)
-    attributes.write_text(_RAW, encoding="utf-8")
 
 
 def _complaint(done: Said) -> str:
@@ -191,14 +182,10 @@ def _complaint(done: Said) -> str:
 
 
 @contextmanager
-def _guarded(cache: Path) -> Iterator[None]:
+def _guarded(cache: Path, git: Git) -> Iterator[None]:
     """Hold the cache, so that two trainmarks do not fetch into it at once."""
-    guard = cache.with_name(f".{cache.name}.guard")
     try:
-        guard.parent.mkdir(parents=True, exist_ok=True)
-        file = guard.open("a")
+        with git.runner.host.locked(cache.with_name(f".{cache.name}.guard")):
+            yield
     except OSError as error:
-        raise SourceError(f"{guard.parent}: cannot be written: {error.strerror}") from None
-    with file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+        raise SourceError(f"{cache.parent}: cannot be written: {error.strerror}") from None

@@ -10,20 +10,20 @@ from trainmark.lazy import lazy
 if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
     from trainmark.insight.evidence import Effect, load_effects
-    from trainmark.insight.explanation import Difference, Explanation, Run, explain
+    from trainmark.insight.explanation import ExplainedRun, Explanation, RecipeDifference, explain
     from trainmark.insight.findings import find, judged
     from trainmark.insight.from_log import run_from_log
-    from trainmark.insight.recipe import Reading, Recipe, recipe_from, recipe_of
+    from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from, recipe_of
     from trainmark.insight.render import render_text, to_document
 
 
 __all__ = [
-    "Difference",
     "Effect",
+    "ExplainedRun",
     "Explanation",
     "Reading",
-    "Recipe",
-    "Run",
+    "RecipeDifference",
+    "StatedRecipe",
     "choose_reference",
     "explain",
     "find",

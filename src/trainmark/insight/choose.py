@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 
 from trainmark.errors import InputError
-from trainmark.insight.explanation import Run, same_model
+from trainmark.insight.explanation import ExplainedRun
 from trainmark.insight.recipe import recipe_of
 from trainmark.reference import Reference, Statistic
-from trainmark.tasks import same_unit
+from trainmark.tasks import same_model, same_unit
 from trainmark.words.recipe import Condition
 
 _MUST_AGREE = (Condition.FRAMEWORK, Condition.PRECISION, Condition.DEVICES, Condition.DEVICE)
 _MAY_BE_UNSAID = (Condition.DEVICE_MEMORY_GB, Condition.BATCH_PER_DEVICE, Condition.NODES)
 
 
-def choose_reference(run: Run, references: Iterable[Reference]) -> Reference:
+def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Reference:
     """Return the fastest figure with the run's framework, model, precision, device and number of devices.
 
     Memory, batch and nodes must agree where both sides say them. Raises ``InputError`` when no figure
@@ -40,7 +40,7 @@ def choose_reference(run: Run, references: Iterable[Reference]) -> Reference:
     return max(found, key=lambda reference: reference.value or 0.0)
 
 
-def _agrees(run: Run, reference: Reference) -> bool:
+def _agrees(run: ExplainedRun, reference: Reference) -> bool:
     there = recipe_of(reference)
     if any(run.recipe.value(axis) != there.value(axis) for axis in _MUST_AGREE):
         return False

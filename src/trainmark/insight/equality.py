@@ -165,8 +165,8 @@ def _party(certificate: Certificate, work: _Work) -> Party | None:
 
 def _device(result: CaseResult) -> str | None:
     """Return what the case's ranks computed on, as the worker said; else as it was asked for."""
-    said = (run.parameters.get("device") for run in result.runs if run.measurement)
-    device = next((word for word in said if isinstance(word, str)), None)
+    said = (run.parameters.device for run in result.runs if run.measurement)
+    device = next(filter(None, said), None)
     if device is None and result.case.device is not Device.AUTO:
         return result.case.device.value
     return device

@@ -9,7 +9,7 @@ from importlib.resources import files
 import yaml
 from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
-from trainmark.insight.recipe import Recipe
+from trainmark.insight.recipe import StatedRecipe
 from trainmark.reference import find_peak, find_reference
 from trainmark.tasks import KnownAxis
 from trainmark.words.frozen import Frozen
@@ -69,7 +69,7 @@ class Number(_Entry):
         return f"{self.value:g} {self.unit} ({self.what})"
 
 
-class Span(_Entry):
+class FactorSpan(_Entry):
     """A factor as the source gives it."""
 
     low: PositiveFloat
@@ -116,7 +116,7 @@ class Effect(_Entry):
     conditions: Conditions = Conditions()
     before: Number | None = None
     after: Number | None = None
-    factor: Span | None = None
+    factor: FactorSpan | None = None
     control: Control | None = None
     source: EvidenceSource | None = None
     hardware: str | None = None
@@ -180,7 +180,7 @@ def load_effects() -> tuple[Effect, ...]:
 
 
 def matches(
-    effects: Iterable[Effect], axis: AxisName, run: Recipe, reference: Recipe, device: str | None
+    effects: Iterable[Effect], axis: AxisName, run: StatedRecipe, reference: StatedRecipe, device: str | None
 ) -> tuple[Match, ...]:
     """Return the evidence for going from the run's value of ``axis`` to the reference's, the nearest first.
 
@@ -198,7 +198,7 @@ def matches(
 
 
 def _match(
-    effect: Effect, old: AxisValue | None, new: AxisValue | None, run: Recipe, device: str | None
+    effect: Effect, old: AxisValue | None, new: AxisValue | None, run: StatedRecipe, device: str | None
 ) -> Match | None:
     span = effect.span()
     if span is None:
@@ -222,7 +222,7 @@ def _family(axis: AxisName, value: AxisValue | None) -> AxisValue | None:
     return value
 
 
-def _nearness(effect: Effect, run: Recipe, device: str | None) -> tuple[Nearness, tuple[str, ...]]:
+def _nearness(effect: Effect, run: StatedRecipe, device: str | None) -> tuple[Nearness, tuple[str, ...]]:
     seen = effect.conditions
     peak = find_peak(device) if device else None
     pairs: dict[str, tuple[str | None, object]] = {

@@ -13,10 +13,10 @@ from enum import StrEnum
 from trainmark.errors import InputError
 from trainmark.insight.evidence import Effect, Match, Nearness, Strength, matches
 from trainmark.insight.programs import Change, change_of
-from trainmark.insight.recipe import Reading, Recipe, recipe_of
+from trainmark.insight.recipe import Reading, StatedRecipe, recipe_of
 from trainmark.reference import Reference
-from trainmark.tasks import all_axes, same_unit
-from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.tasks import all_axes, same_model, same_unit
+from trainmark.words.recipe import AxisName, Condition, RecipeAxis
 
 NO_GAP = 0.01
 """Two numbers that differ by less than this share are not told apart: nothing is to be explained."""
@@ -37,7 +37,7 @@ class Basis(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ExplainedRun:
     """A run to be explained. ``throughput`` is in ``unit`` over all devices; none when it cannot be had.
 
     ``data_wait`` is the share of the step in which the run's own records say that it waited for data (0 to 1).
@@ -45,7 +45,7 @@ class Run:
     """
 
     name: str
-    recipe: Recipe
+    recipe: StatedRecipe
     throughput: float | None
     unit: str | None
     rule: str | None = None
@@ -54,7 +54,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Difference:
+class RecipeDifference:
     """One axis on which run and reference differ.
 
     ``low`` and ``high`` are the factor by which throughput is expected to change when the run takes the
@@ -89,10 +89,10 @@ class Explanation:
     ``assumed_device`` is set when the run does not name its device and the reference's is taken for it.
     """
 
-    run: Run
+    run: ExplainedRun
     reference: Reference
     ratio: float | None
-    differences: tuple[Difference, ...]
+    differences: tuple[RecipeDifference, ...]
     accounted: tuple[float, float] | None
     open: tuple[float, float] | None
     same: tuple[AxisName, ...]
@@ -104,7 +104,7 @@ class Explanation:
 
 
 def explain(
-    run: Run, reference: Reference, effects: Sequence[Effect], others: Iterable[Reference]
+    run: ExplainedRun, reference: Reference, effects: Sequence[Effect], others: Iterable[Reference]
 ) -> Explanation:
     """Lay ``run`` beside ``reference`` and rank their differences.
 
@@ -139,7 +139,7 @@ def explain(
     )
 
 
-def _check_same_work(run: Run, reference: Reference) -> None:
+def _check_same_work(run: ExplainedRun, reference: Reference) -> None:
     if run.unit is not None and not same_unit(run.unit, reference.unit):
         raise InputError(f"{run.name} counts {run.unit}, {reference.id} counts {reference.unit}")
     model = run.recipe.value(Condition.MODEL)
@@ -147,13 +147,7 @@ def _check_same_work(run: Run, reference: Reference) -> None:
         raise InputError(f"{run.name} trains {model}, {reference.id} is {reference.model}")
 
 
-def same_model(one: AxisValue, other: AxisValue) -> bool:
-    """Return whether two names can be one model: ``resnet50`` may be any version, v1 is not v1.5."""
-    (name, _, version), (other_name, _, other_version) = str(one).partition("_v"), str(other).partition("_v")
-    return name == other_name and (not version or not other_version or version == other_version)
-
-
-def _equal(axis: AxisName, one: Recipe, other: Recipe) -> bool:
+def _equal(axis: AxisName, one: StatedRecipe, other: StatedRecipe) -> bool:
     here, there = one.value(axis), other.value(axis)
     if axis == Condition.MODEL and here is not None and there is not None:
         return same_model(here, there)
@@ -167,16 +161,16 @@ def _equal(axis: AxisName, one: Recipe, other: Recipe) -> bool:
 
 def _difference(
     axis: AxisName,
-    run: Run,
-    there: Recipe,
+    run: ExplainedRun,
+    there: StatedRecipe,
     ratio: float | None,
     device: str | None,
     effects: Sequence[Effect],
-) -> Difference:
+) -> RecipeDifference:
     found = matches(effects, axis, run.recipe, there, device)
     basis, span = _basis(axis, found, run.data_wait)
     counts = basis in (Basis.ISOLATED, Basis.BUNDLED, Basis.BOUNDED)
-    return Difference(
+    return RecipeDifference(
         axis=axis,
         here=run.recipe.readings[axis],
         there=there.readings[axis],
@@ -220,7 +214,7 @@ def _share(span: tuple[float, float], ratio: float | None) -> tuple[float, float
     return shares[0], shares[1]
 
 
-def _weight(difference: Difference) -> tuple[int, float, str]:
+def _weight(difference: RecipeDifference) -> tuple[int, float, str]:
     """The order of the list: known effects by their size, then what is bounded, seen elsewhere, reasoned, unknown."""
     known = difference.basis in (Basis.ISOLATED, Basis.BUNDLED)
     rank = 0 if known else list(Basis).index(difference.basis)
@@ -229,7 +223,7 @@ def _weight(difference: Difference) -> tuple[int, float, str]:
     return rank, -size, difference.axis
 
 
-def _accounted(differences: Iterable[Difference]) -> tuple[float, float]:
+def _accounted(differences: Iterable[RecipeDifference]) -> tuple[float, float]:
     low = high = 1.0
     for difference in differences:
         known = difference.basis in (Basis.ISOLATED, Basis.BUNDLED)
@@ -238,7 +232,9 @@ def _accounted(differences: Iterable[Difference]) -> tuple[float, float]:
     return low, high
 
 
-def _nearer(run: Run, reference: Reference, count: int, others: Iterable[Reference]) -> tuple[Nearer, ...]:
+def _nearer(
+    run: ExplainedRun, reference: Reference, count: int, others: Iterable[Reference]
+) -> tuple[Nearer, ...]:
     """Figures of the reference's own case, device and publisher's program that fit the run's recipe better."""
     return tuple(
         Nearer(other, differences)
@@ -266,7 +262,7 @@ def _case(reference: Reference) -> tuple[object, ...]:
     )
 
 
-def _contradictions(one: Recipe, other: Recipe) -> Iterator[AxisName]:
+def _contradictions(one: StatedRecipe, other: StatedRecipe) -> Iterator[AxisName]:
     for axis in all_axes():
         if axis in one.readings and axis in other.readings and not _equal(axis, one, other):
             yield axis

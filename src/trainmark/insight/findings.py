@@ -10,7 +10,7 @@ from trainmark.words.case import SYNTHETIC
 from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind
 from trainmark.words.measurement import About, Cause, Ratio, Shape, Steadiness
 from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, Results, RunResult, pooled
+from trainmark.words.results import CaseResult, Results, RunResult, pooled, sound
 
 NOT_STEADY = "not-steady"
 """The code of a doubt that the warm-up test raised."""
@@ -23,7 +23,9 @@ def find(results: Results) -> Findings:
     """Return all that can be judged of the results."""
     doubts = tuple(_doubts(results.cases))
     counted = {(case.id, run.repeat) for case in results.cases for run in pooled(case.runs)}
-    doubted = dict.fromkeys(doubt.case for doubt in doubts if (doubt.case, doubt.repeat) in counted)
+    doubted = dict.fromkeys(
+        doubt.case for doubt in doubts if not doubt.repeat or (doubt.case, doubt.repeat) in counted
+    )
     return Findings(
         doubts=doubts,
         doubtful=tuple(doubted),
@@ -53,6 +55,8 @@ def _doubts(cases: Iterable[CaseResult]) -> Iterator[Doubt]:
         for run in case.runs:
             if run.outcome is Outcome.OK:
                 yield from _doubts_of(case, run)
+        for suspicion in case.suspicions:
+            yield Doubt(case=case.id, repeat=0, **suspicion.model_dump())
         yield from _apart(case)
 
 
@@ -130,7 +134,8 @@ def _speedups(cases: Iterable[CaseResult]) -> Iterator[_Quotient]:
 
 def _data(cases: Iterable[CaseResult]) -> Iterator[_Quotient]:
     """Yield the ratio of each two measured cases that differ in their data (and its loader) alone."""
-    measured = [case for case in cases if case.estimate is not None]
+    # No ratio is made of runs that a machine spoiled.
+    measured = [case for case in cases if case.estimate is not None and sound(case.runs)]
     synthetic = {_but_for_data(case): case for case in measured if case.case.data == SYNTHETIC}
     for case in measured:
         other = synthetic.get(_but_for_data(case))

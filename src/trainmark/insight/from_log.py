@@ -7,11 +7,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainmark.errors import InputError
-from trainmark.insight.explanation import Run
+from trainmark.insight.explanation import ExplainedRun
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import Reading, recipe_from
 from trainmark.logs import Facts, ParsedLog, Severity
-from trainmark.logs.discover import EVENTS, LOG, log_of_run
+from trainmark.logs.discover import log_of_run
 from trainmark.logs.parameters import read_parameters
 from trainmark.logs.transport import clean
 from trainmark.measure.rules import find_rule, measure_log
@@ -19,19 +19,17 @@ from trainmark.programs import read_log
 from trainmark.reference import find_peak
 from trainmark.tasks import model_word
 from trainmark.words.manifest import Manifest
+from trainmark.words.names import EVENTS, LOG, MANIFEST
 from trainmark.words.recipe import AxisName, AxisValue, Condition
 
 HEAD_BYTES = 4 << 20
 """How much of a log is searched for settings and for the time that it waited for data."""
 
-MANIFEST = "manifest.json"
-"""What was really there, beside the log of a run of ours."""
-
 _SHORT_DEVICE = re.compile(r"\b([VPAHBTL]\d{1,3}S?)\b")
 _MEMORY = re.compile(r"(\d+) ?GB\b", re.IGNORECASE)
 
 
-def run_from_log(path: Path, rule: str | None = None, device: str | None = None) -> Run:
+def run_from_log(path: Path, rule: str | None = None, device: str | None = None) -> ExplainedRun:
     """Return the log at ``path`` as a run; its events, where ``path`` is the folder or the log of a run of ours.
 
     A ``manifest.json`` beside the log says what the machine and the software were.
@@ -54,7 +52,7 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
     recipe = recipe_from(read_parameters(lines)).with_readings(_environment(parsed))
     recipe = recipe.with_readings(_manifested(manifest)).with_readings(_given(device))
     problems = (*parsed.problems, *result.problems)
-    return Run(
+    return ExplainedRun(
         name=path.name,
         recipe=recipe,
         throughput=result.value,

@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainmark.insight.recipe import Recipe
+from trainmark.insight.recipe import StatedRecipe
 from trainmark.programs import dialects
 from trainmark.words.case import axes_of
 from trainmark.words.recipe import AxisName, Condition, RecipeAxis
@@ -17,7 +17,7 @@ class Change:
     suite: str | None = None
 
 
-def change_of(axis: AxisName, run: Recipe, reference: Recipe) -> Change:
+def change_of(axis: AxisName, run: StatedRecipe, reference: StatedRecipe) -> Change:
     """Return how to give the run's ``axis`` the reference's value, the run being otherwise as it was."""
     here, there = run.value(axis), reference.value(axis)
     suite = f"{axis}: [{here}, {there}]" if _can_vary(axis) else None
@@ -40,7 +40,7 @@ def _can_vary(axis: AxisName) -> bool:
     return axis in axes_of() and axis not in fixed
 
 
-def _optimizer_batch_size(run: Recipe, reference: Recipe) -> int | None:
+def _optimizer_batch_size(run: StatedRecipe, reference: StatedRecipe) -> int | None:
     factors = [
         run.value(Condition.BATCH_PER_DEVICE),
         run.value(Condition.DEVICES),

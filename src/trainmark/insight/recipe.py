@@ -17,7 +17,7 @@ class Reading:
 
 
 @dataclass(frozen=True, slots=True)
-class Recipe:
+class StatedRecipe:
     """What is known of how something was measured; an axis that is not in ``readings`` was not stated.
 
     ``program`` is the training program's name (of its folder in ``programs/``), where it is known.
@@ -31,12 +31,12 @@ class Recipe:
         reading = self.readings.get(axis)
         return None if reading is None else reading.value
 
-    def with_readings(self, more: Mapping[AxisName, Reading]) -> "Recipe":
+    def with_readings(self, more: Mapping[AxisName, Reading]) -> "StatedRecipe":
         """Return this recipe with ``more`` laid over it."""
-        return Recipe({**self.readings, **more}, self.program)
+        return StatedRecipe({**self.readings, **more}, self.program)
 
 
-def recipe_from(parameters: Parameters) -> Recipe:
+def recipe_from(parameters: Parameters) -> StatedRecipe:
     """Return the recipe that a program's printed settings say, and the program that prints such settings.
 
     What a program leaves at its default and prints is read like anything else; what it does not print is
@@ -45,11 +45,13 @@ def recipe_from(parameters: Parameters) -> Recipe:
     for program, dialect in dialects().items():
         if dialect.speaks(parameters):
             said = dialect.read(parameters)
-            return Recipe({axis: Reading(value, parameter.where) for axis, value, parameter in said}, program)
-    return Recipe()
+            return StatedRecipe(
+                {axis: Reading(value, parameter.where) for axis, value, parameter in said}, program
+            )
+    return StatedRecipe()
 
 
-def recipe_of(reference: Reference) -> Recipe:
+def recipe_of(reference: Reference) -> StatedRecipe:
     """Return a published figure's recipe and environment, each value with the document that says it."""
     source = reference.source
     measured = f"{source.document}, {source.section}"
@@ -58,7 +60,7 @@ def recipe_of(reference: Reference) -> Recipe:
         axis: Reading(value, recipe_source) for axis, value in reference.recipe.items()
     }
     readings |= {condition: Reading(value, measured) for condition, value in _conditions(reference)}
-    return Recipe(readings)
+    return StatedRecipe(readings)
 
 
 def _conditions(reference: Reference) -> Iterator[tuple[Condition, AxisValue]]:

@@ -5,7 +5,7 @@ from textwrap import wrap
 from typing import Any
 
 from trainmark.insight.evidence import Effect, Match, Nearness
-from trainmark.insight.explanation import NO_GAP, Basis, Difference, Explanation, Nearer
+from trainmark.insight.explanation import NO_GAP, Basis, Explanation, Nearer, RecipeDifference
 from trainmark.words.recipe import AxisName
 
 _SAME = "same architecture, framework, model and precision"
@@ -60,7 +60,7 @@ def _gap(explanation: Explanation) -> Iterator[str]:
         yield f"The log does not name its device; it is taken to be the reference's ({explanation.assumed_device})."
 
 
-def _difference(number: int, difference: Difference) -> Iterator[str]:
+def _difference(number: int, difference: RecipeDifference) -> Iterator[str]:
     yield f"{number}. {difference.axis}: {difference.here.value} here, {difference.there.value} there"
     yield f"   here      {difference.here.where}"
     effect = f"{_factor(difference.low, difference.high)}; {_BASIS[difference.basis]}"
@@ -121,7 +121,7 @@ def _where(effect: Effect) -> str:
     return "".join(f"; {part}" for part in parts)
 
 
-def _tests(difference: Difference) -> Iterator[str]:
+def _tests(difference: RecipeDifference) -> Iterator[str]:
     change = difference.change
     if change.flag:
         yield f"run {change.program} again with {change.flag}, all else unchanged"
@@ -244,7 +244,7 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def _difference_document(difference: Difference) -> dict[str, Any]:
+def _difference_document(difference: RecipeDifference) -> dict[str, Any]:
     return {
         "axis": difference.axis,
         "here": {"value": difference.here.value, "where": difference.here.where},

@@ -9,7 +9,7 @@ from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
     from trainmark.logs.discover import find_logs
-    from trainmark.logs.format import Context, Format
+    from trainmark.logs.format import Format, LogContext
     from trainmark.logs.hints import Hints, read_hints
     from trainmark.logs.model import (
         Ending,
@@ -27,11 +27,11 @@ if TYPE_CHECKING:
 
 
 __all__ = [
-    "Context",
     "Ending",
     "Facts",
     "Format",
     "Hints",
+    "LogContext",
     "Meaning",
     "ParsedLog",
     "Problem",

@@ -9,13 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.errors import InputError
-
-EVENTS = "events.jsonl"
-"""What a built-in worker leaves in a run's folder."""
-LOG = "train.log"
-"""What the program of a run printed."""
-_OUTCOME = "outcome.json"
-_RESULTS = ("suite.yaml", "runs")
+from trainmark.words.names import EVENTS, LOG, OUTCOME, RUNS, SUITE
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +36,7 @@ def find_logs(paths: list[str]) -> Iterator[Found]:
 
 def log_of_run(folder: Path) -> Path | None:
     """Return what is to be read of a run's folder: its events, else its log; None where the folder is no run's."""
-    if not (folder / _OUTCOME).is_file():
+    if not (folder / OUTCOME).is_file():
         return None
     events = folder / EVENTS
     return events if events.is_file() and events.stat().st_size else folder / LOG
@@ -72,8 +66,8 @@ def _in_folder(path: str) -> Iterator[Found]:
             # A probe only asks whether a batch fits.
             if Path(folder).name.isdecimal() and own.is_file():
                 yield Found(str(own))
-        elif all(name in (*files, *folders) for name in _RESULTS):
-            folders[:] = ["runs"]
+        elif all(name in (*files, *folders) for name in (SUITE, RUNS)):
+            folders[:] = [RUNS]
             note = f"a result directory: of each run its {EVENTS} or {LOG} is read, and nothing else"
             yield Found(folder, note=note)
         else:

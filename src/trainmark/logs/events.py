@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.dllogger import PARAMETER, stream_event
+from trainmark.words.parameters import Parameters
 
 SCHEMA = "trainmark.events/1"
 
@@ -26,10 +27,11 @@ class RunEvents:
 
     ``steps`` are each step's number of epoch and of step. ``step_times_s`` (seconds), ``losses`` and ``data_waits_s``
     (seconds) have one value a step, NaN where it was not said; ``measured`` is true for the steps of the measured
-    window. ``parameters`` and ``summary`` are the run's own words; an absent line leaves an empty mapping.
+    window, of which ``losses_not_finite`` say that their loss is none. ``parameters`` and ``summary`` are the run's own
+    words; an absent line leaves them empty.
     """
 
-    parameters: Mapping[str, Any]
+    parameters: Parameters
     steps: NDArray[np.float64]
     step_times_s: NDArray[np.float64]
     losses: NDArray[np.float64]
@@ -37,6 +39,7 @@ class RunEvents:
     measured: NDArray[np.bool_]
     summary: Mapping[str, Any]
     damaged_lines: int
+    losses_not_finite: int = 0
 
 
 def read_events(path: Path) -> RunEvents:
@@ -67,7 +70,7 @@ def parse_events(lines: Iterable[str]) -> RunEvents:
             numbers.append(event["step"])
             steps.append(event["data"])
     return RunEvents(
-        parameters=parameters,
+        parameters=Parameters.of(parameters),
         steps=np.array([_step_numbers(step) for step in numbers], dtype=np.float64).reshape(-1, 2),
         step_times_s=_column(steps, "step_time_s"),
         losses=_column(steps, "loss"),
@@ -75,6 +78,9 @@ def parse_events(lines: Iterable[str]) -> RunEvents:
         measured=np.array([step.get("phase") == "measured" for step in steps], dtype=np.bool_),
         summary=summary,
         damaged_lines=damaged,
+        losses_not_finite=sum(
+            step.get("loss_finite") is False and step.get("phase") == "measured" for step in steps
+        ),
     )
 
 

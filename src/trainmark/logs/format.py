@@ -11,7 +11,7 @@ from trainmark.words.case import Precision
 
 
 @dataclass(frozen=True, slots=True)
-class Context:
+class LogContext:
     """What a format may look at besides its records: the log's first and last part, and where it stopped.
 
     ``head`` holds up to 512 KiB and ``tail`` up to 128 KiB of clean text (which overlap in a short log), ``text``
@@ -60,14 +60,14 @@ class Format:
     scope: Scope
     records: tuple[re.Pattern[bytes], ...]
     mark: re.Pattern[bytes]
-    facts: Callable[[Context], Facts]
-    ending: Callable[[Context], Ending]
+    facts: Callable[[LogContext], Facts]
+    ending: Callable[[LogContext], Ending]
     meaning: Meaning = Meaning.INTERVAL
     figures: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
-    parameters: Callable[[Context], dict[str, str]] | None = None
+    parameters: Callable[[LogContext], dict[str, str]] | None = None
     extract: Callable[[bytes], dict[str, Floats]] | None = None
-    doubts: Callable[[Context], tuple[Problem, ...]] | None = None
-    run_words: Callable[[Context], RunWords] | None = None
+    doubts: Callable[[LogContext], tuple[Problem, ...]] | None = None
+    run_words: Callable[[LogContext], RunWords] | None = None
     samples_of_step: bool = False
     accumulates: bool = False
     header: re.Pattern[bytes] | None = None
@@ -77,26 +77,26 @@ class Format:
     published: tuple[Published, ...] = ()
 
 
-def unknowable(_: Context) -> Ending:
+def unknowable(_: LogContext) -> Ending:
     """Say that the format prints nothing by which its end can be known."""
     return Ending.UNKNOWABLE
 
 
-def ends_with(pattern: re.Pattern[bytes]) -> Callable[[Context], Ending]:
+def ends_with(pattern: re.Pattern[bytes]) -> Callable[[LogContext], Ending]:
     """Return a reader that has seen the end when ``pattern`` is in the tail."""
 
-    def ending(context: Context) -> Ending:
+    def ending(context: LogContext) -> Ending:
         return Ending.SEEN if pattern.search(context.tail) else Ending.MISSING
 
     return ending
 
 
-def dll_parameters(context: Context) -> dict[str, str]:
+def dll_parameters(context: LogContext) -> dict[str, str]:
     """Return the ``PARAMETER`` lines of NVIDIA's DLLogger as words."""
     return dllogger.dll_parameters(context.text)
 
 
-def namespace(context: Context) -> dict[str, str]:
+def namespace(context: LogContext) -> dict[str, str]:
     """Return the arguments of a printed ``argparse`` ``Namespace(key=value, …)`` as words; never evaluated."""
     found: dict[str, str] = {}
     for body in re.findall(rb"Namespace\(([^\n]*)\)", context.text):
@@ -105,7 +105,7 @@ def namespace(context: Context) -> dict[str, str]:
     return found
 
 
-def config_lines(context: Context, pattern: re.Pattern[bytes]) -> dict[str, str]:
+def config_lines(context: LogContext, pattern: re.Pattern[bytes]) -> dict[str, str]:
     """Return the pairs (key, value) that ``pattern`` finds; the first of equal keys stays."""
     found: dict[str, str] = {}
     for key, value in pattern.findall(context.text):

@@ -7,7 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from trainmark.words.case import Precision
+from trainmark.words.case import HALF, SINGLE, Precision
 
 _WORD = r"(?:(?<=[\W_])|^)"  # a token starts at the name's start or after a separator
 _END = r"(?=[\W_]|$)"
@@ -28,11 +28,9 @@ _PRECISIONS: tuple[tuple[re.Pattern[str], frozenset[Precision]], ...] = (
     (re.compile(rf"{_WORD}tf32{_END}", re.IGNORECASE), frozenset({Precision.TF32})),
     (re.compile(rf"{_WORD}(?:amp|mixed)_?bf16{_END}", re.IGNORECASE), frozenset({Precision.AMP_BF16})),
     (re.compile(rf"{_WORD}(?:amp|mixed)(?:_?fp16)?{_END}", re.IGNORECASE), frozenset({Precision.AMP_FP16})),
-    # DLPerf and others write fp16 for automatic mixed precision: the name alone does not decide.
-    (re.compile(rf"{_WORD}fp16{_END}", re.IGNORECASE), frozenset({Precision.AMP_FP16, Precision.FP16})),
-    (re.compile(rf"{_WORD}bf16{_END}", re.IGNORECASE), frozenset({Precision.AMP_BF16, Precision.BF16})),
-    # fp32 in a name is what was asked for; it never says that TF32 was off.
-    (re.compile(rf"{_WORD}fp32{_END}", re.IGNORECASE), frozenset({Precision.FP32, Precision.TF32})),
+    (re.compile(rf"{_WORD}fp16{_END}", re.IGNORECASE), HALF[0]),
+    (re.compile(rf"{_WORD}bf16{_END}", re.IGNORECASE), HALF[1]),
+    (re.compile(rf"{_WORD}fp32{_END}", re.IGNORECASE), SINGLE),
 )
 
 

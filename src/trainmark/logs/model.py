@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import TYPE_CHECKING, Any
 
 from trainmark.words.case import Precision
+from trainmark.words.parameters import Parameters
 
 if TYPE_CHECKING:
     from trainmark.logs.columns import Column
@@ -132,7 +133,7 @@ class Records:
 class RunWords:
     """What a run of our own says of itself: its parameters, and what holds for the whole run."""
 
-    parameters: Mapping[str, Any]
+    parameters: Parameters
     summary: Mapping[str, Any]
 
 

@@ -5,7 +5,10 @@ from dataclasses import dataclass, replace
 from trainmark.logs.hardware import has_tf32
 from trainmark.logs.hints import Hints
 from trainmark.logs.model import Facts, Problem, Severity
-from trainmark.words.case import Precision
+from trainmark.words.case import SINGLE, Precision
+
+TF32_UNKNOWN = "tf32-unknown"
+"""The code of a log that names single precision and not whether TF32 was on."""
 
 _COUNTS = ("nodes", "gpus", "batch_per_device")
 _FLAG = {"nodes": "--nodes", "gpus": "--gpus", "batch_per_device": "--batch", "precision": "--precision"}
@@ -110,7 +113,6 @@ def _precision(
     *,
     tf32_said: bool,
 ) -> Precision | None:
-    single = {Precision.FP32, Precision.TF32}
     text, flag = said.precision, given.precision
     agrees = text is None or not hints.precisions or text in hints.precisions
     if text is Precision.FP16 and Precision.AMP_FP16 in hints.precisions:
@@ -122,14 +124,14 @@ def _precision(
                 "name-contradicts-log", f"the name says {named}, the log says {text}: the log is believed"
             )
         )
-    if flag is not None and text is not None and flag != text and not {flag, text} <= single:
+    if flag is not None and text is not None and flag != text and not {flag, text} <= SINGLE:
         problems.append(_contradiction("precision", "log", text, flag))
         contested.add("precision")
-    if flag is not None and (text is None or {flag, text} <= single):
+    if flag is not None and (text is None or {flag, text} <= SINGLE):
         return flag
     found = text
     if found is None and hints.precisions:
-        if hints.precisions == single:
+        if hints.precisions == SINGLE:
             found = Precision.FP32
         elif len(hints.precisions) == 1:
             found = next(iter(hints.precisions))
@@ -141,7 +143,7 @@ def _precision(
         device = f"{hardware}, which has TF32" if has_tf32(hardware) else "a device that may have TF32"
         problems.append(
             Problem(
-                "tf32-unknown",
+                TF32_UNKNOWN,
                 f"single precision on {device}: the log does not say whether it was on; "
                 "say --precision fp32 or --precision tf32",
                 Severity.NOTE,

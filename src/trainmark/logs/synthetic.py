@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class SampleRun:
     """What is to be written: a run of equal steps but for their times.
 
     ``step_times_s`` are seconds, one a step (of the optimizer, where a format accumulates). A record is printed
@@ -43,7 +43,7 @@ class Line:
     average_rate: float
 
 
-def lines_of(run: Run) -> Iterator[Line]:
+def lines_of(run: SampleRun) -> Iterator[Line]:
     """Yield what is to be printed of each interval."""
     elapsed, interval_s = 0.0, 0.0
     for step, seconds in enumerate(run.step_times_s, start=1):
@@ -63,18 +63,18 @@ def lines_of(run: Run) -> Iterator[Line]:
             interval_s = 0.0
 
 
-def end_of(run: Run) -> datetime:
+def end_of(run: SampleRun) -> datetime:
     """Return when the run ends."""
     return run.start + timedelta(seconds=sum(run.step_times_s))
 
 
-def mean_rate(run: Run) -> float:
+def mean_rate(run: SampleRun) -> float:
     """Return the mean of the printed rates (samples/s, all devices)."""
     rates = [line.rate for line in lines_of(run)]
     return sum(rates) / len(rates) if rates else float("nan")
 
 
-def overall_rate(run: Run) -> float:
+def overall_rate(run: SampleRun) -> float:
     """Return samples over time of the whole run (samples/s, all devices)."""
     return run.global_batch * len(run.step_times_s) / sum(run.step_times_s)
 

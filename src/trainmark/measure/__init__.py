@@ -1,17 +1,22 @@
 """From logs to numbers: one run's measurement, the warm-up test, statistics over runs, speedups."""
 
-from trainmark.measure.measurement import measure_events
-from trainmark.measure.own_window import NotMeasurable
-from trainmark.measure.scaling import speedup
-from trainmark.measure.statistics import (
-    estimate,
-    expected_half_width,
-    narrow_enough,
-    ratio,
-    scaled,
-    spread_of,
-)
-from trainmark.measure.steadiness import judge_steadiness
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
+
+if TYPE_CHECKING:
+    from trainmark.measure.measurement import measure_events
+    from trainmark.measure.own_window import NotMeasurable
+    from trainmark.measure.scaling import speedup
+    from trainmark.measure.statistics import (
+        estimate,
+        expected_half_width,
+        narrow_enough,
+        ratio,
+        scaled,
+        spread_of,
+    )
+    from trainmark.measure.steadiness import judge_steadiness
 
 __all__ = [
     "NotMeasurable",
@@ -25,3 +30,5 @@ __all__ = [
     "speedup",
     "spread_of",
 ]
+
+__getattr__ = lazy(__name__)

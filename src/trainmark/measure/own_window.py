@@ -3,7 +3,7 @@
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Annotated, Any
+from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from trainmark.logs.events import UNSAID_UNIT
 from trainmark.logs.model import RunWords
 
 
-class Doubt(BaseModel):
+class OwnDoubt(BaseModel):
     """What a run found suspect in itself."""
 
     model_config = ConfigDict(frozen=True, strict=True)
@@ -33,7 +33,7 @@ class Summary(BaseModel):
     first_step_s: float | None = None
     compile_s: float | None = None
     peak_memory_bytes: Annotated[tuple[int, ...], Field(strict=False)] = ()
-    suspect: Annotated[tuple[Doubt, ...], Field(strict=False)] = ()
+    suspect: Annotated[tuple[OwnDoubt, ...], Field(strict=False)] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +62,7 @@ def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
     Raises ``NotMeasurable`` when there is no whole window: no summary, no measured steps, or numbers that contradict
     each other.
     """
-    if not words.parameters:
+    if not words.parameters.said():
         raise NoWindow("the run wrote no parameters: nothing says what it did")
     if not {"window_s", "samples"} <= words.summary.keys():
         raise NoWindow("the run wrote no measured window")
@@ -87,9 +87,8 @@ def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
 
 def _summary(words: RunWords) -> tuple[Summary, int, str]:
     """Return the summary, the global batch and the unit of the throughput."""
-    batch: Any = words.parameters.get("global_batch")
-    unit: Any = words.parameters.get("unit", UNSAID_UNIT)
-    if not isinstance(batch, int) or not isinstance(unit, str):
+    batch, unit = words.parameters.global_batch, words.parameters.unit or UNSAID_UNIT
+    if batch is None or "unit" in words.parameters.free:
         raise NotMeasurable("the run's parameters name no global batch")
     try:
         return Summary.model_validate(words.summary), batch, unit

@@ -10,11 +10,11 @@ from pathlib import Path
 
 from trainmark import __version__
 from trainmark.node.accelerators import Nvml, open_nvml, read_accelerators
-from trainmark.node.git import read_git
 from trainmark.words.manifest import (
     ContainerFacts,
     CpuFacts,
     FrameworkVersions,
+    GitFacts,
     HostFacts,
     Manifest,
     MemoryFacts,
@@ -223,12 +223,12 @@ def collect(
     *,
     environ: Mapping[str, str] | None = None,
     environment_lock: str | None = None,
-    git_dir: Path | None = None,
+    git: GitFacts | None = None,
 ) -> Manifest:
     """Return the manifest of this node alone, now.
 
     ``framework`` comes from ``describe`` (None when no framework is concerned); ``environ`` is what the run's
-    processes are given (this process' own by default); ``git_dir`` is the tree whose state is to be kept.
+    processes are given (this process' own by default); ``git`` is the state of trainmark's own tree.
     """
     with open_nvml() as nvml:
         node = collect_node(
@@ -238,7 +238,7 @@ def collect(
             nvml=nvml,
             now=datetime.now(UTC),
             environment_lock=environment_lock,
-            git_dir=git_dir,
+            git=git,
         )
     return Manifest(nodes=(node,))
 
@@ -251,7 +251,7 @@ def collect_node(
     nvml: Nvml | None,
     now: datetime,
     environment_lock: str | None = None,
-    git_dir: Path | None = None,
+    git: GitFacts | None = None,
 ) -> Node:
     """Return the facts of a node out of its trees (``roots``), its variables and its NVML."""
     host = read_host(roots, environ, platform.machine())
@@ -266,7 +266,7 @@ def collect_node(
         container=host.container,
         framework=framework,
         environment_lock=environment_lock,
-        git=None if git_dir is None else read_git(git_dir),
+        git=git,
         variables=host.variables,
         trainmark=__version__,
     )

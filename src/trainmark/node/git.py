@@ -1,21 +1,25 @@
 """The state of a git working tree, as a manifest keeps it."""
 
-import os
-import subprocess
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
+from trainmark.node.host import Host
+from trainmark.node.jobs import Runner, prober
 from trainmark.words.manifest import GitFacts
+from trainmark.words.plan import Command
+
+_ASK_S = 30.0
 
 
-def read_git(directory: Path) -> GitFacts | None:
-    """Return commit, cleanliness and remote of the tree that ``directory`` is in; None without git or a tree."""
-    if _git(directory, "rev-parse", "--is-inside-work-tree") != "true":
+def read_git(directory: Path, host: Host) -> GitFacts | None:
+    """Return commit, cleanliness and remote of the tree that a host's ``directory`` is in; None without git or tree."""
+    runner = prober(host, _ASK_S)
+    if _git(runner, directory, "rev-parse", "--is-inside-work-tree") != "true":
         return None
-    changes = _git(directory, "status", "--porcelain", "--untracked-files=no")
-    remote = _git(directory, "config", "--get", "remote.origin.url")
+    changes = _git(runner, directory, "status", "--porcelain", "--untracked-files=no")
+    remote = _git(runner, directory, "config", "--get", "remote.origin.url")
     return GitFacts(
-        commit=_git(directory, "rev-parse", "--verify", "HEAD"),
+        commit=_git(runner, directory, "rev-parse", "--verify", "HEAD"),
         dirty=None if changes is None else changes != "",
         remote=without_credentials(remote) if remote else None,
     )
@@ -30,18 +34,7 @@ def without_credentials(url: str) -> str:
     return f"{host.rpartition('@')[2]}{colon}{path}" if colon else url
 
 
-def _git(directory: Path, *arguments: str) -> str | None:
-    try:
-        done = subprocess.run(
-            ["git", "-C", str(directory), *arguments],
-            env={**os.environ, "GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"},
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            errors="replace",
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return done.stdout.strip() if done.returncode == 0 else None
+def _git(runner: Runner, directory: Path, *arguments: str) -> str | None:
+    quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
+    said = runner.ask(Command(0, ("git", "-C", str(directory), *arguments), quiet))
+    return said.out.decode(errors="replace").strip() if said.code == 0 else None

@@ -1,11 +1,16 @@
-"""What a host can be asked for: to start, watch and end processes, to hand files over, and what it is."""
+"""What a host can be asked for: to start, watch and end processes, what its disk holds, and what it is."""
 
+from collections.abc import Collection, Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from trainmark.words.manifest import FrameworkVersions, Node
-from trainmark.words.plan import Command, Machine
+from trainmark.words.plan import Command, NodeResources
+
+Paths = tuple[tuple[Path, Path], ...]
+"""What has another path on a host than here: files, or folders with all that they hold, as (here, there)."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +51,23 @@ class JobEnd:
     oom_kills: int
 
 
+def path_there(paths: Paths, here: Path) -> Path:
+    """Return the path on a host of what has this one here; the longest of the ``paths`` that it begins with counts."""
+    fitting = [pair for pair in paths if here.is_relative_to(pair[0])]
+    if not fitting:
+        return here
+    ours, theirs = max(fitting, key=lambda pair: len(pair[0].parts))
+    return theirs / here.relative_to(ours)
+
+
+LOCALHOST = "localhost"
+
+
+def spoken(host: "Host") -> str:
+    """Return what a host is called in a sentence."""
+    return "this machine" if host.name == LOCALHOST else host.name
+
+
 class Host(Protocol):
     """One machine on which ranks, prepare steps, git and probes run; a job there goes by its process id."""
 
@@ -59,9 +81,13 @@ class Host(Protocol):
 
     @property
     def folder(self) -> Path | None:
-        """Where the folders of runs lie on it; None where they have the same paths as here."""
+        """Where the folders of runs lie on it; None where they lie as ``paths`` say."""
 
-    def machine(self) -> Machine:
+    @property
+    def paths(self) -> Paths:
+        """What has another path there than here."""
+
+    def machine(self) -> NodeResources:
         """Return what placement must know of it."""
 
     def facts(
@@ -72,14 +98,35 @@ class Host(Protocol):
     def has_free_ports(self, first: int, count: int) -> bool:
         """Tell whether nobody listens on ``count`` ports from ``first`` on."""
 
+    def which(self, command: str) -> str | None:
+        """Return where a command is that can be started there by its name."""
+
     def has(self, path: Path) -> bool:
         """Tell whether a file or folder is there."""
 
-    def put(self, path: Path, content: bytes) -> None:
-        """Write a file there, in one piece."""
+    def read(self, path: Path) -> bytes | None:
+        """Return what a file there holds; None for one that is not there."""
 
-    def get(self, folder: Path, into: Path) -> None:
-        """Copy all files of a folder there into one here."""
+    def digests(self, path: Path) -> Mapping[str, str]:
+        """Return the digest of each file below a folder there, or of a file, by its path in it."""
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Write a file there, in one piece, its folder with it; raises ``OSError`` when that cannot be done."""
+
+    def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
+        """Copy all that a folder there holds into one here, but what has these names in it."""
+
+    def remove(self, path: Path, without: Collection[str] = ()) -> None:
+        """Remove a file or a folder there, if it is there; with names, what a folder holds besides these.
+
+        Raises ``OSError`` when that cannot be done.
+        """
+
+    def locked(self, path: Path) -> AbstractContextManager[None]:
+        """Hold the lock that is a file there, against every other trainmark; raises ``OSError``."""
+
+    def scratch(self) -> AbstractContextManager[Path]:
+        """Give an empty folder there, which is removed at the end."""
 
     def start(self, job: Job) -> int:
         """Start a job and return its process id; raises ``OSError`` or ``ValueError`` when it cannot be started."""

@@ -1,5 +1,6 @@
 """The host that trainmark itself runs on: its jobs are child processes, bound to our life and found by their mark."""
 
+import fcntl
 import json
 import os
 import pickletools
@@ -8,8 +9,8 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Mapping
-from contextlib import ExitStack, suppress
+from collections.abc import Collection, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,12 +18,14 @@ from trainmark.errors import TrainmarkError
 from trainmark.files import to_json, write_atomically
 from trainmark.node.accelerators import open_nvml
 from trainmark.node.facts import collect
-from trainmark.node.host import Job, JobEnd, Look
+from trainmark.node.git import read_git
+from trainmark.node.host import LOCALHOST, Job, JobEnd, Look, Paths
 from trainmark.node.machine import ports_are_free, this_machine
 from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes
 from trainmark.node.telemetry import Telemetry
+from trainmark.node.trees import Trees
 from trainmark.words.manifest import FrameworkVersions, Node
-from trainmark.words.plan import Command, Machine
+from trainmark.words.plan import Command, NodeResources
 
 TAIL_BYTES = 64 * 1024
 SPAWN_ERROR = "torch-spawn-error.{}"
@@ -45,49 +48,99 @@ class _Started:
 
 
 class LocalHost:
-    """This machine. With a ``folder`` of its own, the folders of runs lie below it, as on a host of its own.
+    """This machine. With a ``folder`` and ``paths`` of its own, runs and all else lie there, as on another host.
 
     ``machine`` is what it has; it is asked when that is not given.
     """
 
     def __init__(
         self,
-        name: str = "localhost",
+        name: str = LOCALHOST,
         address: str = "127.0.0.1",
         folder: Path | None = None,
-        machine: Machine | None = None,
+        machine: NodeResources | None = None,
+        paths: Paths = (),
     ) -> None:
-        self.name, self.address, self.folder = name, address, folder
+        self.name, self.address, self.folder, self.paths = name, address, folder, paths
         self._machine = machine
         self._jobs: dict[int, _Started] = {}
+        self._trees = Trees()
 
-    def machine(self) -> Machine:
+    def machine(self) -> NodeResources:
         """Return this machine's cores, GPUs and OpenMPI."""
-        return self._machine or this_machine()
+        return self._machine or this_machine(self)
 
     def facts(
         self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
     ) -> Node:
         """Return what a manifest holds about this machine."""
-        (node,) = collect(framework, environment_lock=environment_lock, git_dir=git_dir).nodes
+        git = None if git_dir is None else read_git(git_dir, self)
+        (node,) = collect(framework, environment_lock=environment_lock, git=git).nodes
         return node
 
     def has_free_ports(self, first: int, count: int) -> bool:
         """Tell whether nobody listens on these ports."""
         return ports_are_free(first, count)
 
+    def which(self, command: str) -> str | None:
+        """Return where on the path a command is."""
+        return shutil.which(command)
+
     def has(self, path: Path) -> bool:
         """Tell whether a file or folder is there."""
         return path.exists()
+
+    def read(self, path: Path) -> bytes | None:
+        """Return what a file holds, or None."""
+        with suppress(FileNotFoundError, NotADirectoryError):
+            return path.read_bytes()
+        return None
+
+    def digests(self, path: Path) -> Mapping[str, str]:
+        """Return the digests of files; one that has not changed is hashed once."""
+        return self._trees.digests(path)
 
     def put(self, path: Path, content: bytes) -> None:
         """Write a file in one piece, its folder with it."""
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
 
-    def get(self, folder: Path, into: Path) -> None:
-        """Copy a folder's files."""
-        shutil.copytree(folder, into, dirs_exist_ok=True, symlinks=True)
+    def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
+        """Copy what a folder holds."""
+        left = set(without)
+        shutil.copytree(
+            folder,
+            into,
+            dirs_exist_ok=True,
+            symlinks=True,
+            ignore=lambda where, _names: left if Path(where) == folder else set(),
+        )
+
+    def remove(self, path: Path, without: Collection[str] = ()) -> None:
+        """Remove a file, a folder, or what a folder holds besides some names."""
+        if without:
+            for child in path.iterdir() if path.is_dir() else ():
+                if child.name not in without:
+                    self.remove(child)
+        elif path.is_dir() and not path.is_symlink():
+            shutil.rmtree(path)
+        else:
+            with suppress(NotADirectoryError):
+                path.unlink(missing_ok=True)
+
+    @contextmanager
+    def locked(self, path: Path) -> Iterator[None]:
+        """Hold a lock, its folder made with it."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("a") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Give an empty folder below the temporary one."""
+        with tempfile.TemporaryDirectory(prefix="trainmark-") as folder:
+            yield Path(folder)
 
     def start(self, job: Job) -> int:
         """Start a job; see ``Host``. Raises ``TrainmarkError`` when its log cannot be opened."""

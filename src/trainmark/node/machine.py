@@ -2,27 +2,31 @@
 
 import os
 import random
-import shutil
 import socket
-import subprocess
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
 from trainmark.errors import TrainmarkError
 from trainmark.node.facts import read_cpu
-from trainmark.node.host import Host
-from trainmark.words.plan import Machine
+from trainmark.node.host import Host, spoken
+from trainmark.node.jobs import NOT_FOUND, prober
+from trainmark.words.plan import Command, NodeResources
+
+_ASK_S = 30.0
 
 
-def this_machine() -> Machine:
-    """Return the cores that this process may use, the GPUs that NVIDIA's library reports, and if OpenMPI is here."""
+def this_machine(host: Host) -> NodeResources:
+    """Return the cores that this process may use, the GPUs that NVIDIA's library reports, and if OpenMPI is here.
+
+    ``host`` is this machine, on which OpenMPI is asked.
+    """
     quota = read_cpu(Path("/proc"), Path("/sys")).quota_cpus
     cores = usable_cores(len(os.sched_getaffinity(0)), quota)
     visible = _visible()
     there = _gpus()
     gpus = there if visible is None else min(there, len(visible))
-    return Machine(cores=cores, gpus=gpus, visible=visible or (), no_openmpi=_why_no_openmpi())
+    return NodeResources(cores=cores, gpus=gpus, visible=visible or (), no_openmpi=_why_no_openmpi(host))
 
 
 def free_ports(count: int, hosts: Sequence[Host] = ()) -> int:
@@ -62,23 +66,15 @@ def usable_cores(allowed: int, quota_cpus: float | None) -> int:
     return allowed if quota_cpus is None else max(1, min(allowed, int(quota_cpus)))
 
 
-def _why_no_openmpi() -> str | None:
+def _why_no_openmpi(host: Host) -> str | None:
     """Return why OpenMPI's mpirun cannot be used here and what to do, or None; MPICH's has other flags."""
     way_out = "install OpenMPI (Debian: apt install openmpi-bin)"
-    if (mpirun := shutil.which("mpirun")) is None:
-        return f"mpirun was not found on this machine; {way_out}"
-    try:
-        asked = subprocess.run(
-            (mpirun, "--version"),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-        )
-    except (OSError, subprocess.TimeoutExpired) as error:
-        return f"{mpirun} does not run ({getattr(error, 'strerror', None) or 'no answer'}); {way_out}"
-    if "Open MPI" not in asked.stdout:
+    if (mpirun := host.which("mpirun")) is None:
+        return f"mpirun was not found on {spoken(host)}; {way_out}"
+    said = prober(host, _ASK_S).ask(Command(0, (mpirun, "--version"), {}))
+    if said.stopped is not None or said.code == NOT_FOUND:
+        return f"{mpirun} does not run ({said.complaint() or 'no answer'}); {way_out}"
+    if b"Open MPI" not in said.out:
         return f"{mpirun} is not OpenMPI's; {way_out} and put it first on PATH"
     return None
 

@@ -18,6 +18,9 @@ from trainmark.words.telemetry import (
     TelemetrySummary,
 )
 
+CLOCK_DROP = 0.95
+"""A clock below this share of the window's highest one has dropped."""
+
 _T = TypeVar("_T")
 _AS_HEADER, _AS_SAMPLE = TypeAdapter(Header), TypeAdapter(Sample)
 
@@ -109,6 +112,25 @@ def _gpu(index: int, uuid: str | None, name: str | None, samples: list[GpuSample
             sorted({pid for found in _present(s.foreign_pids for s in samples) for pid in found})
         ),
         unseen_processes_max=max(_present(sample.unseen_processes for sample in samples), default=None),
+        clock_dropped_share=_dropped(samples),
+    )
+
+
+def _dropped(samples: list[GpuSample]) -> float | None:
+    """Return the share of busy samples whose clock fell below the others' while the power limit did not hold it."""
+    busy = [
+        (sample.sm_clock_mhz, sample.clock_reasons)
+        for sample in samples
+        if sample.sm_clock_mhz is not None
+        and sample.clock_reasons is not None
+        and "gpu_idle" not in sample.clock_reasons
+        and sample.utilisation != 0
+    ]
+    if not busy:
+        return None
+    highest = max(clock for clock, _ in busy)
+    return _mean(
+        [float(clock < CLOCK_DROP * highest and "sw_power_cap" not in reasons) for clock, reasons in busy]
     )
 
 

@@ -1,15 +1,14 @@
 """Where the processes of a run start: from a case, a card and the hosts to commands that can be read."""
 
-from trainmark.node.machine import free_ports, this_machine
+from trainmark.node import free_ports
 from trainmark.placement.container import removal
-from trainmark.placement.place import EVENTS, place
+from trainmark.placement.place import place
 from trainmark.placement.preparation import containerised, prepare, prepared_key, source_key
-from trainmark.placement.spec import Container, Interpreter, PlacementHost, RunSpec, device_of
+from trainmark.placement.spec import Container, FrameworkPython, PlacementHost, RunSpec, device_of
 
 __all__ = [
-    "EVENTS",
     "Container",
-    "Interpreter",
+    "FrameworkPython",
     "PlacementHost",
     "RunSpec",
     "containerised",
@@ -20,5 +19,4 @@ __all__ = [
     "prepared_key",
     "removal",
     "source_key",
-    "this_machine",
 ]

@@ -78,10 +78,14 @@ def by_hand(spec: RunSpec) -> tuple[str, ...]:
 
 
 def missing(spec: RunSpec) -> str | None:
-    """Return why the ranks of a run cannot be started on its hosts, or None; images have launchers of their own."""
+    """Return why the ranks of a run cannot be started on its hosts, or None; containers have launchers of their own."""
     inside = spec.interpreter.container is not None
     if spec.card.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
         return None
+    if len({(host.folder, host.paths) for host in spec.hosts[: spec.case.nodes]}) > 1:
+        return (
+            "mpirun starts the same words on every node, and what they name has another path on some of them"
+        )
     return spec.machine(0).no_openmpi
 
 

@@ -13,9 +13,10 @@ from trainmark.placement.launching import (
     rank_variables,
     starting_nodes,
 )
-from trainmark.placement.spec import Interpreter, RunSpec
+from trainmark.placement.spec import FrameworkPython, RunSpec
 from trainmark.words.case import SYNTHETIC, Device
-from trainmark.words.plan import Command, Machine, Plan, PlannedNode
+from trainmark.words.names import EVENTS
+from trainmark.words.plan import Command, NodeResources, Plan, PlannedNode
 from trainmark.workload import (
     GitSource,
     Mount,
@@ -25,9 +26,6 @@ from trainmark.workload import (
     program_variables,
     program_words,
 )
-
-EVENTS = "events.jsonl"
-"""In a run's folder: what the program says of the run."""
 
 
 def place(spec: RunSpec) -> Plan:
@@ -58,24 +56,28 @@ def place(spec: RunSpec) -> Plan:
 
 def _commands(spec: RunSpec) -> Iterator[Command]:
     for node in starting_nodes(spec):
-        rendezvous = _rendezvous(spec, node)
-        context = None if spec.interpreter.container is None else container_context(spec, node)
-        values = values_of(spec, node)
-        texts = values.placeholders(spec.case, spec.workload)
-        variables = {
-            "OMP_NUM_THREADS": str(_threads(spec, node)),
-            "PYTHONUNBUFFERED": "1",
-            **spec.interpreter.variables,
-            **program_variables(spec.case, spec.card, values, texts),
-        }
-        words = (
-            *launched(spec, node, rendezvous, texts, variables),
-            *program_words(spec.case, spec.workload, values, texts),
-            *spec.more_words,
-        )
-        for rank, of_rank in rank_variables(spec, node, rendezvous):
-            command = Command(node, words, {**variables, **of_rank}, rank=rank)
-            yield inside(spec.interpreter, command, context)
+        yield from _commands_of(spec.on(node), node)
+
+
+def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
+    rendezvous = _rendezvous(spec, node)
+    context = None if spec.interpreter.container is None else container_context(spec, node)
+    values = values_of(spec, node)
+    texts = values.placeholders(spec.case, spec.workload)
+    variables = {
+        "OMP_NUM_THREADS": str(_threads(spec, node)),
+        "PYTHONUNBUFFERED": "1",
+        **spec.interpreter.variables,
+        **program_variables(spec.case, spec.card, values, texts),
+    }
+    words = (
+        *launched(spec, node, rendezvous, texts, variables),
+        *program_words(spec.case, spec.workload, values, texts),
+        *spec.more_words,
+    )
+    for rank, of_rank in rank_variables(spec, node, rendezvous):
+        command = Command(node, words, {**variables, **of_rank}, rank=rank)
+        yield inside(spec.interpreter, command, context)
 
 
 def values_of(spec: RunSpec, node: int) -> Values:
@@ -100,7 +102,7 @@ def values_of(spec: RunSpec, node: int) -> Values:
     )
 
 
-def inside(interpreter: Interpreter, command: Command, context: ContainerContext | None) -> Command:
+def inside(interpreter: FrameworkPython, command: Command, context: ContainerContext | None) -> Command:
     """Return the command as it is started on the host so that it runs in the interpreter's environment.
 
     ``context`` is what a container needs of the host; only without a container it may be None. Raises
@@ -138,7 +140,7 @@ def _rendezvous(spec: RunSpec, node: int) -> Rendezvous:
     machine, container = spec.machine(node), spec.interpreter.container
     # Docker's containers count the GPUs that they are given from 0; Apptainer's see the host's.
     counted_anew = container is not None and container.engine is Engine.DOCKER
-    of = Machine(machine.cores, machine.gpus) if counted_anew else machine
+    of = NodeResources(machine.cores, machine.gpus) if counted_anew else machine
     return Rendezvous(spec.addresses, spec.port, of.devices(spec.case.devices_per_node))
 
 

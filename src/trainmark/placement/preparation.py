@@ -9,7 +9,7 @@ from pathlib import Path
 from trainmark.environment.engine import Engine
 from trainmark.placement.container import ContainerContext
 from trainmark.placement.place import container_context, inside, values_of
-from trainmark.placement.spec import Container, Interpreter, RunSpec
+from trainmark.placement.spec import Container, FrameworkPython, RunSpec
 from trainmark.words.case import Case
 from trainmark.words.plan import Checkout, Command, Preparation, PrepareStep
 from trainmark.workload import (
@@ -42,11 +42,19 @@ def prepared_key(case: Case, card: Card, environment: str, dataset: str) -> str:
     """
     reference = card.image.reference if card.image is not None else ""
     of_data = dataset if _uses_data(card) else ""
-    words = (str(commit_of(case, card)), environment, reference, of_data, card.source.model_dump_json())
+    steps = (step.model_dump_json() for step in card.prepare)
+    words = (
+        str(commit_of(case, card)),
+        environment,
+        reference,
+        of_data,
+        card.source.model_dump_json(),
+        *steps,
+    )
     return f"{card.name}-{card.framework}-{_digest(*words)}"
 
 
-def containerised(case: Case, card: Card, engine: Engine, prepared: Path, user: str) -> Interpreter:
+def containerised(case: Case, card: Card, engine: Engine, prepared: Path, user: str) -> FrameworkPython:
     """Return the interpreter inside a container of the card's image.
 
     Raises ``UnsupportedByCard`` when the card has no image, or nothing says which commit is to be built.
@@ -54,7 +62,7 @@ def containerised(case: Case, card: Card, engine: Engine, prepared: Path, user: 
     if card.image is None:
         raise UnsupportedByCard(f"workload '{card.name}' names no image, so it cannot run in {engine}")
     image = image_name(case, card, card.image) if engine is Engine.DOCKER else str(prepared / "image.sif")
-    return Interpreter(
+    return FrameworkPython(
         Path(card.image.python), isolated=False, container=Container(engine, image, card.image, user)
     )
 
@@ -67,11 +75,13 @@ def image_name(case: Case, card: Card, image: Image) -> str:
 
 
 def prepare(spec: RunSpec, node: int, cache: Path) -> Preparation | None:
-    """Return what must be there on a node before a run, or None where nothing is; ``cache`` holds the repositories.
+    """Return what must be there on a node before a run, or None where nothing is.
+
+    ``cache`` is the folder that holds the repositories on it.
 
     Raises ``UnsupportedByCard`` as ``commit_of`` does.
     """
-    card = spec.card
+    spec, card = spec.on(node), spec.card
     tasks = tuple(_tasks(spec, node))
     commit = commit_of(spec.case, card)
     if commit is None or not isinstance(card.source, GitSource):
@@ -87,7 +97,9 @@ def _tasks(spec: RunSpec, node: int) -> Iterator[PrepareStep]:
     if container is None and not card.prepare:
         return
     shop = replace(
-        spec, directory=spec.prepared, hosts=tuple(replace(host, folder=None) for host in spec.hosts)
+        spec,
+        directory=spec.prepared,
+        hosts=tuple(replace(host, folder=None, paths=()) for host in spec.hosts),
     )
     values = values_of(shop, node)
     texts = values.placeholders(spec.case, spec.workload)

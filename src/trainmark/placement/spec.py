@@ -1,12 +1,13 @@
 """What decides the plan of one run: the case, its program, where it runs, how it is measured, and its folders."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
+from trainmark.node import Paths, path_there
 from trainmark.words.case import SYNTHETIC, Case, Device
-from trainmark.words.plan import Machine
+from trainmark.words.plan import NodeResources
 from trainmark.words.suite import Protocol
 from trainmark.workload import Card, Image, Workload
 
@@ -28,7 +29,7 @@ class Container:
 
 
 @dataclass(frozen=True, slots=True)
-class Interpreter:
+class FrameworkPython:
     """The Python of the framework's environment.
 
     ``variables`` are added to the process's environment; an isolated interpreter does not see the caller's
@@ -44,19 +45,22 @@ class Interpreter:
 
 @dataclass(frozen=True, slots=True)
 class PlacementHost:
-    """What placement must know of a host: its name, where others reach it, what it has, where runs lie on it.
+    """What placement must know of a host: its name, where others reach it, what it has, and what lies where on it.
 
-    Without a ``folder`` of its own a run has the same path there as here.
+    ``paths`` is what has another path there than here. Runs lie in ``folder``, or without it where ``paths`` say.
     """
 
-    machine: Machine
+    machine: NodeResources
     name: str = "localhost"
     address: str = "127.0.0.1"
     folder: Path | None = None
+    paths: Paths = ()
 
     def directory(self, run: Path) -> Path:
         """Return the folder of a run on this host; ``run`` is its folder here."""
-        return run if self.folder is None else self.folder.joinpath(*run.absolute().parts[1:])
+        if self.folder is None:
+            return path_there(self.paths, run)
+        return self.folder.joinpath(*run.absolute().parts[1:])
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +75,7 @@ class RunSpec:
 
     case: Case
     workload: Workload
-    interpreter: Interpreter
+    interpreter: FrameworkPython
     hosts: tuple[PlacementHost, ...]
     protocol: Protocol
     repeat: int
@@ -98,13 +102,34 @@ class RunSpec:
             return self.hosts[node]
         return PlacementHost(self.machine(node), f"NODE{node}", f"NODE{node}")
 
-    def machine(self, node: int) -> Machine:
+    def machine(self, node: int) -> NodeResources:
         """Return what a node has."""
         return self.hosts[node if node < len(self.hosts) else 0].machine
 
     def directory_on(self, node: int) -> Path:
         """Return the run's folder on a node."""
         return self.host(node).directory(self.directory)
+
+    def on(self, node: int) -> "RunSpec":
+        """Return the spec with its program, interpreter, data and prepared folder where they lie on a node."""
+        paths = self.host(node).paths
+        if not paths:
+            return self
+        inner, container = self.interpreter, self.interpreter.container
+        if container is None:
+            inner = replace(inner, python=path_there(paths, inner.python))
+        elif container.engine is Engine.APPTAINER:
+            image = str(path_there(paths, Path(container.image)))
+            inner = replace(inner, container=replace(container, image=image))
+        source = path_there(paths, Path(self.workload.source))
+        return replace(
+            self,
+            interpreter=inner,
+            workload=replace(self.workload, source=source),
+            data=_data_there(paths, self.data),
+            dataset=_data_there(paths, self.dataset),
+            prepared=path_there(paths, self.prepared),
+        )
 
     @property
     def addresses(self) -> tuple[str, ...]:
@@ -114,7 +139,11 @@ class RunSpec:
         return tuple(self.host(node).address for node in range(self.case.nodes))
 
 
-def device_of(case: Case, machine: Machine) -> Device:
+def _data_there(paths: Paths, data: str) -> str:
+    return data if data == SYNTHETIC else str(path_there(paths, Path(data)))
+
+
+def device_of(case: Case, machine: NodeResources) -> Device:
     """Return what a rank of the case computes on, on this machine: never ``auto``."""
     if case.device is not Device.AUTO:
         return case.device

@@ -11,7 +11,7 @@ from trainmark.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from trainmark.logs.format import Format
-    from trainmark.logs.synthetic import Run
+    from trainmark.logs.synthetic import SampleRun
     from trainmark.programs.options import Dialect
 
 
@@ -42,7 +42,7 @@ def find_format(name: str) -> "Format":
 
 
 @cache
-def samples() -> "Mapping[str, Callable[[Run], Iterator[str]]]":
+def samples() -> "Mapping[str, Callable[[SampleRun], Iterator[str]]]":
     """Return the writers of made-up logs by the name of the format that they write."""
     written = {_folder(module): module.sample for module in _modules("sample")}
     return {
@@ -52,7 +52,7 @@ def samples() -> "Mapping[str, Callable[[Run], Iterator[str]]]":
     }
 
 
-def synthetic_log(format_name: str, run: "Run") -> str:
+def synthetic_log(format_name: str, run: "SampleRun") -> str:
     """Return a whole made-up log in a format: for tests, benchmarks, and to try one's own scripts on.
 
     Nothing in it is a measurement. Raises ``KeyError`` for a format without a writer.

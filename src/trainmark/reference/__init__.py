@@ -9,23 +9,23 @@ from trainmark.reference.catalog import (
     select,
 )
 from trainmark.reference.model import (
+    CellStatus,
     Hardware,
     Peak,
+    Publication,
     Reference,
     Software,
-    Source,
     Statistic,
-    Status,
 )
 
 __all__ = [
+    "CellStatus",
     "Hardware",
     "Peak",
+    "Publication",
     "Reference",
     "Software",
-    "Source",
     "Statistic",
-    "Status",
     "find_peak",
     "find_reference",
     "load_peaks",

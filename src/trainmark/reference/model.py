@@ -25,7 +25,7 @@ ReferenceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$
 _NUMBER = re.compile(r"^\d+(\.\d+)?$")
 
 
-class Status(StrEnum):
+class CellStatus(StrEnum):
     """What stands in a published cell: a number, an outcome, or nothing yet."""
 
     OK = "ok"
@@ -45,7 +45,7 @@ class Statistic(StrEnum):
     EXAMPLE = "example"
 
 
-class Source(BaseModel):
+class Publication(BaseModel):
     """Where a figure was published, and where its recipe was read."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -105,7 +105,7 @@ class Reference(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     id: ReferenceName
-    status: Status = Status.OK
+    status: CellStatus = CellStatus.OK
     printed: str
     unit: str
     framework: str
@@ -120,19 +120,19 @@ class Reference(BaseModel):
     hardware: Hardware = Hardware()
     software: Software = Software()
     recipe: Mapping[KnownAxis, AxisValue] = Field(default_factory=dict)
-    source: Source
+    source: Publication
     notes: tuple[str, ...] = ()
 
     @model_validator(mode="after")
     def _status_and_print_agree(self) -> "Reference":
-        if (self.status is Status.OK) != bool(_NUMBER.match(self.printed)):
+        if (self.status is CellStatus.OK) != bool(_NUMBER.match(self.printed)):
             raise ValueError(f"status '{self.status}' does not go with the printed cell '{self.printed}'")
         return self
 
     @property
     def value(self) -> float | None:
         """The published number in ``unit``, or none where the cell holds none."""
-        return float(self.printed) if self.status is Status.OK else None
+        return float(self.printed) if self.status is CellStatus.OK else None
 
     def document(self) -> dict[str, Any]:
         """Return the figure as a JSON object: every field, and ``value`` beside ``printed``."""

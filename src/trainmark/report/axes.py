@@ -161,8 +161,8 @@ def actual_batch(result: CaseResult) -> int | None:
     """Return the batch per device that ``max`` became, if a run says it."""
     if result.case.batch_per_device != MAX_BATCH:
         return None
-    found = (run.parameters.get("batch_per_device") for run in result.runs if run.measurement)
-    return next((batch for batch in found if isinstance(batch, int)), None)
+    found = (run.parameters.batch_per_device for run in result.runs if run.measurement)
+    return next(filter(None, found), None)
 
 
 def axis_label(case: Case, aspect: Aspect) -> AxisLabel | None:

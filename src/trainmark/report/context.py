@@ -19,7 +19,7 @@ from trainmark.words.results import CaseResult, Results, RunResult
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class UnitPart:
     """The cases of one unit: what a table or a chart can hold together. ``alone``: the results have no other unit."""
 
     unit: str
@@ -50,7 +50,7 @@ class Context:
     directory: Path
     say: Catalogue
     axes: Axes
-    parts: tuple[Part, ...]
+    parts: tuple[UnitPart, ...]
     series: Mapping[str, Sequence[StepSeries]] = field(default_factory=dict)
     base: str = ""
 
@@ -99,7 +99,7 @@ def context(
         directory=directory,
         say=catalogue(language),
         axes=Axes.of(results.cases),
-        parts=tuple(Part(unit, Axes.of(cases), len(groups) == 1) for unit, cases in groups.items()),
+        parts=tuple(UnitPart(unit, Axes.of(cases), len(groups) == 1) for unit, cases in groups.items()),
         series=series or {},
         base=base,
     )

@@ -58,7 +58,11 @@ def _case_row(result: CaseResult) -> dict[str, Any]:
         "unit": result.unit,
         "runs": len(result.runs),
         "runs_ok": estimate.n if estimate else 0,
-        "suspicions": _codes(doubt.code for run in result.runs for doubt in run.suspicions),
+        "suspicions": _codes(
+            doubt.code
+            for held in (*(run.suspicions for run in result.runs), result.suspicions)
+            for doubt in held
+        ),
     }
     if estimate:
         row |= {

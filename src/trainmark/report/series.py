@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.events import read_events
+from trainmark.words.names import EVENTS
 from trainmark.words.results import CaseResult, Results
 
 MOST_CASES = 12
@@ -34,7 +35,7 @@ def _series(case: CaseResult, directory: Path) -> Sequence[StepSeries]:
     for run in case.runs:
         if run.measurement is None:
             continue
-        events = read_events(directory / run.directory / "events.jsonl")
+        events = read_events(directory / run.directory / EVENTS)
         if events.measured.any():
             found.append(StepSeries(run.repeat, events.step_times_s, events.measured))
     return found

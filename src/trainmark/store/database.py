@@ -28,12 +28,14 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from trainmark.errors import InputError, TrainmarkError
+from trainmark.measure.pooling import require_one_identity
 from trainmark.store.tables import campaigns, certificates, manifests, runs
 from trainmark.suite import dump_suite
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
+from trainmark.words.manifest import Manifest
 from trainmark.words.outcome import Outcome
-from trainmark.words.results import Results, RunResult
+from trainmark.words.results import KeptManifest, Results, RunResult
 from trainmark.words.suite import Suite
 
 HEAD = "0003"
@@ -60,7 +62,7 @@ class StoredRuns:
 
     suite_yaml: str
     runs: Mapping[str, Sequence[RunResult]]
-    manifests: Mapping[str, Mapping[str, Any]]
+    manifests: Mapping[str, KeptManifest]
     certificates: tuple[Certificate, ...] = ()
 
 
@@ -187,7 +189,7 @@ class Store:
             return {(case, repeat) for case, repeat in rows}
 
     def add(
-        self, campaign: StoredCampaign, case: Case, result: RunResult, manifest: Mapping[str, Any] | None
+        self, campaign: StoredCampaign, case: Case, result: RunResult, manifest: KeptManifest | None
     ) -> None:
         """Add one finished run in place of one of its number, and its manifest unless it is here already."""
         here = (runs.c.campaign_id == campaign.id) & (runs.c.case_id == case.id)
@@ -327,6 +329,14 @@ def _put(connection: Connection, campaign: StoredCampaign, results: Results) -> 
     here = {(case_id, repeat): result for case_id, repeat, result in rows}
     new = changed = known = 0
     for found in results.cases:
+        put = {run.repeat for run in found.runs}
+        # Runs that are gone from the directory stay here.
+        stay = [
+            RunResult.model_validate(result)
+            for (case_id, repeat), result in here.items()
+            if case_id == found.case.id and repeat not in put
+        ]
+        require_one_identity(found.case.id, [*stay, *found.runs])
         for run in found.runs:
             before = here.get((found.case.id, run.repeat))
             row = _row(campaign, found.case, run)
@@ -403,10 +413,11 @@ def _certificate(document: Any) -> Certificate | None:
         return None
 
 
-def _add_manifest(connection: Connection, fingerprint: str, document: Mapping[str, Any]) -> None:
+def _add_manifest(connection: Connection, fingerprint: str, manifest: KeptManifest) -> None:
     known = connection.scalar(select(manifests.c.fingerprint).where(manifests.c.fingerprint == fingerprint))
     if known is None:
-        connection.execute(insert(manifests).values(fingerprint=fingerprint, document=dict(document)))
+        document = manifest.model_dump(mode="json") if isinstance(manifest, Manifest) else dict(manifest)
+        connection.execute(insert(manifests).values(fingerprint=fingerprint, document=document))
 
 
 def _prepare_sqlite(connection: Any, _record: Any) -> None:

@@ -64,6 +64,8 @@ def dump_suite(suite: Suite) -> str:
     """Return the suite as resolved, as YAML that ``load_suite`` reads back to an equal suite."""
     values = suite.model_dump(mode="json")
     values["cases"] = [_short(case) for case in suite.cases]
+    if not values["gates"]["off"]:
+        del values["gates"]
     for dataset in values["datasets"].values():
         if dataset["task"] is None:
             del dataset["task"]

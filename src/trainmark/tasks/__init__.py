@@ -11,7 +11,7 @@ from trainmark.extensions import folders
 from trainmark.tasks.task import AxisLabel, Model, Task
 from trainmark.tasks.units import count_same
 from trainmark.words.case import Case, declare_axes, own_axes
-from trainmark.words.recipe import AxisName, Condition, RecipeAxis
+from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 __all__ = [
     "TASKS",
@@ -25,6 +25,7 @@ __all__ = [
     "find_task",
     "model_word",
     "published_name",
+    "same_model",
     "same_unit",
     "task_of",
 ]
@@ -97,3 +98,9 @@ def model_word(name: str) -> str:
 def same_unit(one: str, other: str) -> bool:
     """Return whether two units, as anybody spells them, count the same things: ``img/s`` and ``samples/s`` can."""
     return count_same(one, other, TASKS.values())
+
+
+def same_model(one: AxisValue, other: AxisValue) -> bool:
+    """Return whether two names can be one model: ``resnet50`` may be any version, v1 is not v1.5."""
+    (name, _, version), (other_name, _, other_version) = str(one).partition("_v"), str(other).partition("_v")
+    return name == other_name and (not version or not other_version or version == other_version)

@@ -3,8 +3,8 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from enum import EnumType, StrEnum
-from typing import Annotated, Any, Literal, Self
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import (
     Field,
@@ -34,7 +34,7 @@ MAX_BATCH: Literal["max"] = "max"
 """The batch that asks for the largest one that fits into the device's memory."""
 
 BEST: Literal["best"] = "best"
-"""The compiler, or the way (a tensor layout, say), that asks for the fastest one that the program has."""
+"""The compiler, or the way (one of the task's axes), that asks for the fastest one that the program has."""
 
 SYNTHETIC = "synthetic"
 """The data that a program makes up."""
@@ -49,6 +49,18 @@ class Precision(StrEnum):
     AMP_BF16 = "amp-bf16"
     FP16 = "fp16"
     BF16 = "bf16"
+
+    @property
+    def published(self) -> str:
+        """The word of names and databases of others: their ``amp`` is FP16, and the other kind must not share it."""
+        return {"amp-fp16": "amp", "amp-bf16": "amp_bf16"}.get(self.value, self.value)
+
+
+SINGLE = frozenset({Precision.FP32, Precision.TF32})
+"""What programs and names call single precision or fp32 alike: what was asked for, and never that TF32 was off."""
+
+HALF = (frozenset({Precision.FP16, Precision.AMP_FP16}), frozenset({Precision.BF16, Precision.AMP_BF16}))
+"""What programs and names call alike by the narrow type: mixed precision, and all in that type."""
 
 
 class Device(StrEnum):
@@ -103,8 +115,10 @@ def own_axes(*tasks: str) -> tuple[str, ...]:
 
 def task_choices(axis: str) -> frozenset[str]:
     """Return the words that an axis of a task can have, in any task; empty where they are not enumerated."""
-    kinds = (axes.model_fields[axis].annotation for axes in _AXES.values() if axis in axes.model_fields)
-    return frozenset(word for kind in kinds if isinstance(kind, EnumType) for word in kind)
+    types = (axes.model_fields[axis].annotation for axes in _AXES.values() if axis in axes.model_fields)
+    kinds = (kind for type_ in types for kind in (type_, *get_args(type_)))
+    enums = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum))
+    return frozenset(word.value for enum in enums for word in enum)
 
 
 def axes_of(*tasks: str) -> tuple[str, ...]:

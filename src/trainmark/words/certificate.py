@@ -49,8 +49,8 @@ class Check(Frozen):
         return self.deviation <= self.tolerance
 
 
-class Variant(OfTask):
-    """Another layout or compiler of a framework: whether its three steps are those of the step that was observed.
+class CheckedVariant(OfTask):
+    """Another compiler or way of a framework: whether its three steps are those of the step that was observed.
 
     ``absent`` is why it could not be looked at.
     """
@@ -89,7 +89,7 @@ class Party(OfTask):
     decaying: int
     losses: tuple[float, ...]
     checks: tuple[Check, ...]
-    variants: tuple[Variant, ...] = ()
+    variants: tuple[CheckedVariant, ...] = ()
 
     @property
     def way(self) -> tuple[str, ...]:

@@ -4,17 +4,17 @@ from enum import StrEnum
 
 from trainmark.words.certificate import Check
 from trainmark.words.frozen import Frozen
-from trainmark.words.measurement import About, Ratio
+from trainmark.words.measurement import Ratio, Suspicion
 
 
-class Doubt(Frozen):
-    """One thing that speaks against the number of a run, which is kept all the same."""
+class Doubt(Suspicion):
+    """One thing that speaks against the number of a run, which is kept all the same.
+
+    ``repeat`` is 0 where it speaks against the case's runs together.
+    """
 
     case: str
     repeat: int
-    code: str
-    sentence: str
-    about: About
 
 
 class RatioKind(StrEnum):

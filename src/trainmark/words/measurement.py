@@ -17,11 +17,16 @@ class About(StrEnum):
 
 
 class Suspicion(Frozen):
-    """A reason to doubt a result that is kept all the same: a code for programs, a sentence for people."""
+    """A reason to doubt a result that is kept all the same: a code for programs, a sentence for people.
+
+    Where a gate raised it, ``value`` is what it saw and ``bound`` from where on it doubts.
+    """
 
     code: str
     sentence: str
     about: About
+    value: float | None = None
+    bound: float | None = None
 
 
 class StepTimes(Frozen):
@@ -178,6 +183,8 @@ class NoInterval(StrEnum):
     """Their spread is below what was written down: it is not known, and it is not zero."""
     RUNS_APART = "runs-apart"
     """They are fewer than 6 and not of one kind: one is half as fast again as another."""
+    SPOILED = "spoiled"
+    """Their machine spoiled every one: how much others disturbed them says nothing about the case."""
     STEPS_DIFFER = "steps-differ"
     """Their windows have different numbers of steps: they are not repeats of one measurement."""
 

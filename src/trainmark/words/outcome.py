@@ -40,8 +40,9 @@ class NodeOutcome(Frozen):
     """How what was started on one node ended.
 
     ``exit_code`` is the command's (negative for a signal, which ``signal`` names); null when nothing was started
-    there. ``oom_kills`` is how many processes the node's kernel killed for want of memory meanwhile. ``reason`` is
-    the run's, on the node that was the first to fail.
+    there. ``oom_kills`` is how many processes the node's kernel killed for want of memory meanwhile, ``strays`` how
+    many the node left behind when it had ended by itself. ``reason`` is the run's, on the node that was the first to
+    fail.
     """
 
     node: int
@@ -49,6 +50,7 @@ class NodeOutcome(Frozen):
     exit_code: int | None = None
     signal: str | None = None
     oom_kills: int = 0
+    strays: int = 0
     reason: str | None = None
 
 

@@ -9,7 +9,7 @@ from trainmark.words.case import Case
 
 
 @dataclass(frozen=True, slots=True)
-class Machine:
+class NodeResources:
     """What placement must know of a node: the cores that may be used, its GPUs, and whether it has OpenMPI.
 
     ``visible`` are the GPUs by the names of ``CUDA_VISIBLE_DEVICES`` where that is set. ``no_openmpi`` says why

@@ -7,22 +7,24 @@ added which. A later version only adds fields, or gets another number.
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.findings import Findings
 from trainmark.words.frozen import Frozen
+from trainmark.words.gates import SPOILING, GateName
 from trainmark.words.identity import Identity
+from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.outcome import Outcome
+from trainmark.words.parameters import Parameters
 from trainmark.words.suite import Protocol
 from trainmark.words.telemetry import TelemetrySummary
 
 SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
-
-SPOILING = frozenset({"cpu-shared", "gpu-shared", "gpu-throttled"})
-"""The doubts about a machine for which a run is repeated and kept out of its case's estimate."""
 
 
 class RunResult(Frozen):
@@ -31,8 +33,9 @@ class RunResult(Frozen):
     ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
     suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
     is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
-    ``telemetry`` is the first node's, ``other_nodes`` are those of the others. ``identity`` is what was run; null
-    where it is not known, in what an older trainmark wrote.
+    ``telemetry`` has a summary a node, in the order of the nodes; in JSON the first node's stands by itself there, and
+    those of the others in ``other_nodes``.
+    ``identity`` is what was run; null where it is not known, in what an older trainmark wrote.
     """
 
     repeat: int
@@ -45,11 +48,26 @@ class RunResult(Frozen):
     commands: tuple[str, ...]
     measurement: Measurement | None
     suspicions: tuple[Suspicion, ...]
-    parameters: Mapping[str, Any]
-    telemetry: TelemetrySummary | None
+    parameters: Parameters
+    telemetry: tuple[TelemetrySummary, ...]
     manifest: str | None
-    other_nodes: tuple[TelemetrySummary, ...] = ()
     identity: Identity | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _join_nodes(cls, document: Any) -> Any:
+        if not isinstance(document, Mapping) or isinstance(document.get("telemetry"), list | tuple):
+            return document
+        fields = dict(document)
+        first, others = fields.pop("telemetry", None), fields.pop("other_nodes", ())
+        return fields | {"telemetry": (*((first,) if first else ()), *others)}
+
+    @model_serializer(mode="wrap")
+    def _part_nodes(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = dict(handler(self))
+        nodes = fields["telemetry"]
+        first = next((node for node in nodes if node["node"] == 0), None)
+        return fields | {"telemetry": first, "other_nodes": [node for node in nodes if node is not first]}
 
     @property
     def spoiled(self) -> bool:
@@ -57,13 +75,14 @@ class RunResult(Frozen):
         return any(doubt.about is About.MACHINE and doubt.code in SPOILING for doubt in self.suspicions)
 
 
-def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
-    """Return the runs that a case's number is made of: those that no machine spoiled, or where all were, all.
+def sound(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Return the measured runs that no machine spoiled: what ratios and intervals are made of."""
+    return [run for run in runs if run.measurement is not None and not run.spoiled]
 
-    Runs without a measurement have no part in it.
-    """
-    measured = [run for run in runs if run.measurement is not None]
-    return [run for run in measured if not run.spoiled] or measured
+
+def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Return the runs that a case's number is made of: the sound ones, or where there is none, all measured ones."""
+    return sound(runs) or [run for run in runs if run.measurement is not None]
 
 
 class Trial(Frozen):
@@ -126,8 +145,15 @@ class Repeats(Frozen):
     dlperf: Expected | None = None
 
 
+KeptManifest = Manifest | Mapping[str, Any]
+"""A manifest, or what a version of trainmark wrote for one whose manifests this one does not know."""
+
+
 class CaseResult(Frozen):
     """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those.
+
+    ``suspicions`` are of the runs together; those of one run stand with it. Where a machine spoiled every run, the
+    estimate has no interval, and there is no speedup.
 
     ``trials`` are there where the case leaves axes open: the fastest of them says what its runs were made with.
     ``repeats`` says why it has as many runs as it has; null in what an older trainmark wrote.
@@ -141,6 +167,7 @@ class CaseResult(Frozen):
     speedup: Speedup | None
     runs: tuple[RunResult, ...]
     trials: tuple[Trial, ...] = ()
+    suspicions: tuple[Suspicion, ...] = ()
     repeats: Repeats | None = None
 
     @property
@@ -166,6 +193,7 @@ class Results(Frozen):
 
     ``certificates`` show which frameworks did equal work, one a model and device; none where one framework
     was run alone. ``findings`` is what was judged of all this; null in what an older trainmark wrote.
+    ``gates_off`` are the gates that the suite turned off.
     """
 
     schema_name: Literal["trainmark.results/1"] = SCHEMA
@@ -177,9 +205,10 @@ class Results(Frozen):
     command: str
     complete: bool
     cases: tuple[CaseResult, ...]
-    manifests: Mapping[str, Mapping[str, Any]]
+    manifests: Mapping[str, Annotated[KeptManifest, Field(union_mode="left_to_right")]]
     certificates: tuple[Certificate, ...] = ()
     findings: Findings | None = None
+    gates_off: tuple[GateName, ...] = ()
 
     @property
     def holds(self) -> bool:

@@ -17,6 +17,7 @@ from pydantic import (
 
 from trainmark.words.case import Case, Count, Word
 from trainmark.words.frozen import Frozen
+from trainmark.words.gates import GateName
 from trainmark.words.measurement import Sampling
 
 
@@ -169,6 +170,12 @@ Environments = Annotated[
 """One environment for every case, or one for each framework."""
 
 
+class Gates(Frozen):
+    """Which gates are not asked: ``off`` names them (docs/gates.md)."""
+
+    off: tuple[GateName, ...] = ()
+
+
 class Suite(Frozen):
     """A suite as resolved: cases in the order in which they run, and all that their runs need.
 
@@ -177,7 +184,8 @@ class Suite(Frozen):
     slash in it; or such a word or path by framework, ``auto`` for those that are not named.
 
     ``cards`` are files of further workload cards. ``equivalence`` asks for the certificate that several
-    frameworks do equal work. Paths are relative to the suite's file. ``cases`` is the expanded matrix.
+    frameworks do equal work. ``gates`` says which doubts are not to be raised. Paths are relative to the suite's file.
+    ``cases`` is the expanded matrix.
     """
 
     name: Word
@@ -189,6 +197,7 @@ class Suite(Frozen):
     datasets: Mapping[Word, Dataset] = Field(default_factory=dict)
     naming: NamingScheme = NamingScheme.CASE
     equivalence: bool = True
+    gates: Gates = Gates()
     cases: tuple[Case, ...]
 
     def environment_of(self, framework: str) -> str:

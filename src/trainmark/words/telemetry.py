@@ -95,6 +95,8 @@ class GpuSummary(Frozen):
 
     ``reason_shares`` gives for each clock reason the share of samples that show it; ``throttled_share`` is that of
     samples with any of ``SLOWDOWNS`` (heat, a hardware slowdown, a power brake; not the power limit).
+    ``clock_dropped_share`` is that of busy samples more than 5 % below the window's highest clock, for another reason
+    than the power limit.
     """
 
     index: int
@@ -111,6 +113,7 @@ class GpuSummary(Frozen):
     reason_shares: Mapping[str, float]
     foreign_pids: tuple[int, ...]
     unseen_processes_max: int | None
+    clock_dropped_share: float | None = None
 
 
 class TelemetrySummary(Frozen):

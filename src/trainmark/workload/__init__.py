@@ -22,7 +22,7 @@ from trainmark.workload.command import (
     program_variables,
     program_words,
 )
-from trainmark.workload.image import Build, Image, Mount, Sharing
+from trainmark.workload.image import Image, ImageBuild, Mount, Sharing
 from trainmark.workload.placeholders import PLACEHOLDERS, filled, placeholders_in
 from trainmark.workload.source import BuiltinSource, FolderSource, GitSource
 
@@ -31,7 +31,6 @@ __all__ = [
     "COMMIT",
     "PLACEHOLDERS",
     "Axis",
-    "Build",
     "BuiltinSource",
     "Card",
     "Combination",
@@ -40,6 +39,7 @@ __all__ = [
     "Gap",
     "GitSource",
     "Image",
+    "ImageBuild",
     "Launcher",
     "Mount",
     "NoCardError",

@@ -1,4 +1,4 @@
-"""Container images: the other kind of environment in which a card's program can run."""
+"""A container's image: the other kind of environment in which a card's program can run."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -28,7 +28,7 @@ class Sharing(StrEnum):
     PRIVATE = "private"
 
 
-class Build(Frozen):
+class ImageBuild(Frozen):
     """How an image is built out of the program's repository.
 
     ``folder`` (in the program's folder) holds the ``dockerfile`` and is what the build sees; ``arguments`` are its
@@ -58,7 +58,7 @@ class Image(Frozen):
     """
 
     reference: Reference
-    build: Build | None = None
+    build: ImageBuild | None = None
     python: str = "python"
     ipc: Sharing = Sharing.PRIVATE
     network: Sharing = Sharing.HOST

@@ -1,19 +1,21 @@
 """The cards of built-in programs, laid together: what all share, what a task adds, what a framework says.
 
 ``frameworks/card.yaml`` is the common part, ``tasks/TASK/card.yaml`` the task's, ``frameworks/NAME/card.yaml`` the
-framework's own, whose ``tasks`` name the tasks that it trains, each with what it says of that task alone.
+framework's own. A framework trains the tasks that its worker has a folder for; what it lacks for all of them, or for
+one, stands in the ``gaps.json`` of the worker, which refuses the same by itself.
 """
 
+import json
 from collections.abc import Iterator, Mapping
 from functools import reduce
 from pathlib import Path
 from typing import Any
 
-from trainmark.errors import nearest
 from trainmark.extensions import folders
 from trainmark.suite import Document, read_document
 
 CARD = "card.yaml"
+GAPS = "gaps.json"
 PACKAGE = Path(__file__).parent.parent
 
 
@@ -26,12 +28,22 @@ def built_in_cards() -> Iterator[Document]:
     of_tasks = {document.values["task"]: document.values for document in _documents("tasks")}
     for own in _documents("frameworks"):
         name = own.path.parent.name
-        said = {"framework": name, "environment": name, **own.values}
-        for task, of_task in said.pop("tasks", {}).items():
-            if task not in of_tasks:
-                raise own.error(("tasks", task), f"is no task with a card{nearest(task, of_tasks)}")
-            values = reduce(laid_over, (common.values, of_tasks[task], said, of_task))
-            yield Document(own.path, values, own.lines)
+        said = {"framework": name, "environment": name, **own.values, "gaps": _gaps(name) + _gaps("core")}
+        for task, of_task in of_tasks.items():
+            folder = task.replace("-", "_")
+            if any((worker / name / folder).is_dir() for worker in _workers()):
+                gaps = {"gaps": _gaps(f"{name}/{folder}")}
+                values = reduce(laid_over, (common.values, of_task, said, gaps))
+                yield Document(own.path, values, own.lines)
+
+
+def _workers() -> tuple[Path, ...]:
+    return (PACKAGE / "worker", *folders("worker"))
+
+
+def _gaps(inside: str) -> list[Any]:
+    paths = (worker / inside / GAPS for worker in _workers())
+    return [gap for path in paths if path.is_file() for gap in json.loads(path.read_text(encoding="utf-8"))]
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:

@@ -24,9 +24,9 @@ from trainmark.dataset.images.converted import (
 )
 from trainmark.dataset.images.features import FIRST_LABEL
 from trainmark.dataset.images.join import join_parts
-from trainmark.dataset.images.parts import Part, kept_part, write_part
+from trainmark.dataset.images.parts import RecordPart, kept_part, write_part
 from trainmark.dataset.images.shards import Shard, tfrecord_split
-from trainmark.dataset.images.source import Source, read_source, shuffled
+from trainmark.dataset.images.source import ImageSource, read_source, shuffled
 from trainmark.dataset.images.spec import Split
 from trainmark.dataset.manifest import (
     MANIFEST_NAME,
@@ -36,7 +36,7 @@ from trainmark.dataset.manifest import (
     sha256_of_file,
     write_manifest,
 )
-from trainmark.dataset.processes import Progress, spread
+from trainmark.dataset.processes import ProgressListener, spread
 from trainmark.dataset.work import Counter, cannot_write, held
 from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
@@ -67,7 +67,7 @@ def convert(
     shards: int | None = None,
     seed: int = 0,
     jobs: int = 1,
-    progress: Progress | None = None,
+    progress: ProgressListener | None = None,
 ) -> Conversion:
     """Write the pictures of ``source`` (see ``read_source``) to ``destination`` in the form ``to``.
 
@@ -146,7 +146,7 @@ def _complete(destination: Path, recipe: ConversionRecipe, training_digest: str)
     return manifest
 
 
-def _convert(source: Source, recipe: ConversionRecipe, work: Path, jobs: int, done: Counter) -> None:
+def _convert(source: ImageSource, recipe: ConversionRecipe, work: Path, jobs: int, done: Counter) -> None:
     _begin(work, recipe)
     parts = _plan(source, recipe, work)
     written = {part.name: kept for part in parts if (kept := kept_part(part))}
@@ -181,7 +181,7 @@ def _convert(source: Source, recipe: ConversionRecipe, work: Path, jobs: int, do
     write_manifest(work / "data", manifest)
 
 
-def _plan(source: Source, recipe: ConversionRecipe, work: Path) -> list[Part]:
+def _plan(source: ImageSource, recipe: ConversionRecipe, work: Path) -> list[RecordPart]:
     """Return the parts to write, each one task: the shards, or equal pieces of what becomes one RecordIO file."""
     parts = []
     for split, found in source.splits.items():
@@ -190,7 +190,9 @@ def _plan(source: Source, recipe: ConversionRecipe, work: Path) -> list[Part]:
         for number, (begin, end) in enumerate(_spans(len(pictures), count)):
             word = tfrecord_split(split) if recipe.form is Form.TFRECORD else split.value
             name = Shard(word, number, count).name
-            parts.append(Part(work, source.directory, recipe.form, split, name, begin, pictures[begin:end]))
+            parts.append(
+                RecordPart(work, source.directory, recipe.form, split, name, begin, pictures[begin:end])
+            )
     return parts
 
 

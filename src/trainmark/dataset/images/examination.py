@@ -10,7 +10,7 @@ from trainmark.dataset import example, tfrecord
 from trainmark.dataset.images import recordio
 from trainmark.dataset.images.features import ENCODED, LABEL
 from trainmark.dataset.images.jpeg import find_fault
-from trainmark.dataset.problems import Depth, Problem, ProblemKind
+from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind
 from trainmark.tasks.image_classification.data import Form
 
 _SENTENCES = {
@@ -32,7 +32,7 @@ class Examined:
     sha256: str = ""
     places: list[tuple[int, int]] = field(default_factory=list)
     labels: Counter[int] = field(default_factory=Counter)
-    problems: list[Problem] = field(default_factory=list)
+    problems: list[DatasetProblem] = field(default_factory=list)
     ended: bool = True
     """False where a broken record hides what lies behind it."""
 
@@ -53,13 +53,13 @@ def examine(directory: Path, form: Form, depth: Depth, name: str) -> Examined:
         with path.open("rb") as file:
             result.sha256 = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
-        result.problems.append(Problem(name, ProblemKind.UNREADABLE, error.strerror or str(error)))
+        result.problems.append(DatasetProblem(name, ProblemKind.UNREADABLE, error.strerror or str(error)))
         return result
     if not result.bytes:
-        result.problems.append(Problem(name, ProblemKind.TRUNCATED, "the file is empty"))
+        result.problems.append(DatasetProblem(name, ProblemKind.TRUNCATED, "the file is empty"))
     for (kind, what), places in found.items():
         more = f"; and {len(places) - 1} more such records" if len(places) > 1 else ""
-        result.problems.append(Problem(name, kind, f"{places[0]}: {what}{more}"))
+        result.problems.append(DatasetProblem(name, kind, f"{places[0]}: {what}{more}"))
     return result
 
 

@@ -10,7 +10,7 @@ from trainmark.dataset import tfrecord
 from trainmark.dataset.images import recordio
 from trainmark.dataset.images.converted import read_converted
 from trainmark.dataset.images.shards import INDEX_FOLDER, find_records, find_shards, recognise
-from trainmark.dataset.processes import Progress, spread
+from trainmark.dataset.processes import ProgressListener, spread
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import write_atomically
 from trainmark.tasks.image_classification.data import Form
@@ -26,7 +26,7 @@ class Indexed:
     records: int
 
 
-def index(directory: Path, *, jobs: int = 1, progress: Progress | None = None) -> Indexed:
+def index(directory: Path, *, jobs: int = 1, progress: ProgressListener | None = None) -> Indexed:
     """Write an index for each TFRecord shard (``idx/NAME.idx``) or RecordIO file (``NAME.idx``) in ``directory``.
 
     Those of TFRecord are DALI's. Every record is read and checked on the way. ``progress`` counts files.

@@ -9,7 +9,7 @@ from trainmark.dataset.images.folder import describe
 from trainmark.dataset.images.make import make_image_folder
 from trainmark.dataset.images.ofrecord import require_ofrecord
 from trainmark.dataset.images.spec import spec_from
-from trainmark.dataset.processes import Progress
+from trainmark.dataset.processes import ProgressListener
 from trainmark.errors import InputError
 from trainmark.tasks.image_classification.data import Form
 
@@ -28,7 +28,7 @@ class ImageSets:
         return split if form == self.first and (made or split.is_dir()) else location
 
     def make(
-        self, location: Path, values: Mapping[str, int], key: str, jobs: int, progress: Progress
+        self, location: Path, values: Mapping[str, int], key: str, jobs: int, progress: ProgressListener
     ) -> None:
         """Make an image folder."""
         make_image_folder(location, spec_from(dict(values), key), jobs, progress)
@@ -46,7 +46,7 @@ class ImageSets:
         """Tell that nothing of ours writes OFRecord."""
         return form != Form.OFRECORD
 
-    def convert(self, source: Path, location: Path, form: str, jobs: int, progress: Progress) -> None:
+    def convert(self, source: Path, location: Path, form: str, jobs: int, progress: ProgressListener) -> None:
         """Convert the pictures."""
         convert(source, location, Form(form), jobs=jobs, progress=progress)
 

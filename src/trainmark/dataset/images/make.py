@@ -13,8 +13,8 @@ from trainmark.dataset.images.jpeg import encode, encoder_name, find_fault
 from trainmark.dataset.images.manifest import (
     BEGUN_NAME,
     WORK_NAME,
+    ConversionRecipe,
     DatasetManifest,
-    Recipe,
     read_begun,
     read_manifest,
 )
@@ -29,7 +29,7 @@ from trainmark.dataset.manifest import (
     write_manifest,
 )
 from trainmark.dataset.problems import Depth
-from trainmark.dataset.processes import Progress, spread
+from trainmark.dataset.processes import ProgressListener, spread
 from trainmark.dataset.work import Counter, cannot_write, held
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import to_json, write_atomically
@@ -81,7 +81,7 @@ def folder_state(directory: Path, spec: ImageFolderSpec) -> FolderState:
 
 
 def make_image_folder(
-    directory: Path, spec: ImageFolderSpec, jobs: int, progress: Progress | None = None
+    directory: Path, spec: ImageFolderSpec, jobs: int, progress: ProgressListener | None = None
 ) -> ImageFolder:
     """Make the data set ``spec`` in ``directory`` with ``jobs`` processes, and return what is there.
 
@@ -133,7 +133,7 @@ def _make(directory: Path, spec: ImageFolderSpec, jobs: int, done: Counter) -> N
     _publish(directory, recipe, sums | made.sums, manifest.bytes + made.bytes, training)
 
 
-def _begin(directory: Path, spec: ImageFolderSpec, manifest: DatasetManifest | None) -> Recipe:
+def _begin(directory: Path, spec: ImageFolderSpec, manifest: DatasetManifest | None) -> ConversionRecipe:
     """Note down what is being made; of a data set that is there, its training pictures stay as they are."""
     here, begun = encoder_name(), read_begun(directory)
     split = Split.VAL if manifest else Split.TRAIN
@@ -147,7 +147,7 @@ def _begin(directory: Path, spec: ImageFolderSpec, manifest: DatasetManifest | N
             f"{directory}: was begun with {begun.encoder_of(split)}, and this is {here}; "
             f"remove {directory / split} and run the same command again"
         )
-    recipe = Recipe(generator=GENERATOR_VERSION, encoder=here, spec=spec)
+    recipe = ConversionRecipe(generator=GENERATOR_VERSION, encoder=here, spec=spec)
     if manifest and manifest.recipe.encoder != here:
         recipe = recipe.model_copy(update={"encoder": manifest.recipe.encoder, "val_encoder": here})
     write_atomically(directory / WORK_NAME / BEGUN_NAME, to_json(recipe.model_dump(mode="json")))
@@ -174,7 +174,7 @@ def _make_split(directory: Path, spec: ImageFolderSpec, split: Split, jobs: int,
 
 
 def _publish(
-    directory: Path, recipe: Recipe, sums: Mapping[str, str], size: int, training: str | None = None
+    directory: Path, recipe: ConversionRecipe, sums: Mapping[str, str], size: int, training: str | None = None
 ) -> DatasetManifest:
     text = format_sums(sums)
     write_atomically(directory / SUMS_NAME, text)
@@ -289,7 +289,7 @@ def _write_picture(directory: Path, path: str, data: bytes) -> None:
         raise
 
 
-def _require_same(directory: Path, there: Recipe, spec: ImageFolderSpec) -> None:
+def _require_same(directory: Path, there: ConversionRecipe, spec: ImageFolderSpec) -> None:
     """Raise ``InputError`` unless the data set that is there has this spec, or will when validation pictures are added.
 
     The encoder may be another one.

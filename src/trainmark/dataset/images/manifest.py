@@ -18,7 +18,7 @@ WORK_NAME = ".making"
 BEGUN_NAME = "recipe.json"
 
 
-class Recipe(Frozen):
+class ConversionRecipe(Frozen):
     """Everything that decides the bytes of a made data set."""
 
     generator: int = Field(description="version of the picture generator")
@@ -39,7 +39,7 @@ class DatasetManifest(Frozen):
     model_config = ConfigDict(populate_by_name=True)
 
     schema_: Literal["trainmark.dataset/1"] = Field(default=MADE_SCHEMA, alias="schema")
-    recipe: Recipe
+    recipe: ConversionRecipe
     images: int = Field(ge=1, description="pictures of all splits")
     bytes: int = Field(ge=1, description="bytes of all pictures")
     sums_sha256: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file SHA256SUMS")
@@ -60,11 +60,11 @@ def read_manifest(directory: Path) -> DatasetManifest | None:
     )
 
 
-def read_begun(directory: Path) -> Recipe | None:
+def read_begun(directory: Path) -> ConversionRecipe | None:
     """Return what is being made in ``directory``, or was when it was interrupted; raises ``InputError`` if unusable."""
     path = directory / WORK_NAME / BEGUN_NAME
     try:
-        return Recipe.model_validate(json.loads(path.read_bytes()))
+        return ConversionRecipe.model_validate(json.loads(path.read_bytes()))
     except FileNotFoundError:
         return None
     except (OSError, ValueError, ValidationError):

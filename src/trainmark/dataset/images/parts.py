@@ -28,7 +28,7 @@ _QUALITY = 95
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class RecordPart:
     """What to write: ``pictures``, of which the first is number ``first`` of its split, as the file ``name``."""
 
     work: Path
@@ -66,7 +66,7 @@ class WrittenPart:
     encoded_anew: tuple[str, ...]
 
 
-def kept_part(part: Part) -> WrittenPart | None:
+def kept_part(part: RecordPart) -> WrittenPart | None:
     """Return the part if an interrupted conversion left it whole."""
     try:
         values: dict[str, Any] = json.loads(part.note.read_bytes())
@@ -75,7 +75,7 @@ def kept_part(part: Part) -> WrittenPart | None:
     return WrittenPart(**{**values, "encoded_anew": tuple(values["encoded_anew"])})
 
 
-def write_part(part: Part) -> WrittenPart:
+def write_part(part: RecordPart) -> WrittenPart:
     """Write one part: its records, its index, and then the note that it is whole.
 
     Raises ``InputError`` if a picture cannot be read or is not whole, and ``OSError``.
@@ -118,7 +118,7 @@ class _Hashing:
         return begin
 
 
-def _write_shard(part: Part, pictures: Iterator["_Picture"], file: _Hashing) -> None:
+def _write_shard(part: RecordPart, pictures: Iterator["_Picture"], file: _Hashing) -> None:
     lines = []
     for picture in pictures:
         record = tfrecord.frame(example.encode_example(_features(picture)))
@@ -128,7 +128,7 @@ def _write_shard(part: Part, pictures: Iterator["_Picture"], file: _Hashing) -> 
     write_atomically(index, "".join(lines))
 
 
-def _write_piece(part: Part, pictures: Iterator["_Picture"], file: _Hashing) -> None:
+def _write_piece(part: RecordPart, pictures: Iterator["_Picture"], file: _Hashing) -> None:
     index, listing = [], []
     for identity, picture in enumerate(pictures, start=part.first):
         record = recordio.frame(recordio.pack(picture.source.label, identity, picture.data))
@@ -149,7 +149,7 @@ class _Picture:
     mode: str
 
 
-def _pictures(part: Part, anew: list[str]) -> Iterator[_Picture]:
+def _pictures(part: RecordPart, anew: list[str]) -> Iterator[_Picture]:
     for source in part.pictures:
         path = part.source / source.path
         try:

@@ -10,13 +10,13 @@ from trainmark.dataset.images.examination import Examined, examine
 from trainmark.dataset.images.layout import files_in
 from trainmark.dataset.images.shards import INDEX_FOLDER, find_records, find_shards, shard_of, tfrecord_split
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256, trusted_sums
-from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
-from trainmark.dataset.processes import Progress, spread
+from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
+from trainmark.dataset.processes import ProgressListener, spread
 from trainmark.tasks.image_classification.data import Form
 
 
 def verify_records(
-    directory: Path, form: Form, *, depth: Depth, jobs: int = 1, progress: Progress | None = None
+    directory: Path, form: Form, *, depth: Depth, jobs: int = 1, progress: ProgressListener | None = None
 ) -> VerifyReport:
     """Read every record once, with ``jobs`` processes, and report what is wrong; ``progress`` counts files.
 
@@ -27,7 +27,7 @@ def verify_records(
     found = sorted(path for path in files_in(directory) if path not in (MANIFEST_NAME, SUMS_NAME))
     shards = [shard.name for shard in find_shards(directory)]
     names = shards if form is Form.TFRECORD else find_records(directory)
-    problems: list[Problem] = []
+    problems: list[DatasetProblem] = []
     sums = trusted_sums(directory, manifest.sums_sha256, problems) if manifest else {}
     examined: dict[str, Examined] = {}
     with closing(spread(partial(examine, directory, form, depth), names, jobs)) as results:
@@ -56,10 +56,12 @@ def verify_records(
     )
 
 
-def _absent(directory: Path, form: Form, sums: Mapping[str, str], names: Sequence[str]) -> Iterator[Problem]:
+def _absent(
+    directory: Path, form: Form, sums: Mapping[str, str], names: Sequence[str]
+) -> Iterator[DatasetProblem]:
     for name in sums:
         if not (directory / name).is_file():
-            yield Problem(name, ProblemKind.MISSING, f"{SUMS_NAME} names it")
+            yield DatasetProblem(name, ProblemKind.MISSING, f"{SUMS_NAME} names it")
     if sums or form is not Form.TFRECORD:
         return
     by_split: dict[str, list[str]] = {}
@@ -72,15 +74,19 @@ def _absent(directory: Path, form: Form, sums: Mapping[str, str], names: Sequenc
     for split, its in by_split.items():
         if len(counts[split]) > 1:
             said = " and ".join(str(count) for count in sorted(counts[split]))
-            yield Problem(its[0], ProblemKind.WRONG_COUNT, f"the shards of {split} announce {said} of them")
+            yield DatasetProblem(
+                its[0], ProblemKind.WRONG_COUNT, f"the shards of {split} announce {said} of them"
+            )
             continue
         for missing in missing_shards(its):
-            yield Problem(
+            yield DatasetProblem(
                 missing, ProblemKind.MISSING, f"{len(its)} of {counts[split].pop()} shards are there"
             )
 
 
-def _changed(directory: Path, sums: Mapping[str, str], examined: Mapping[str, Examined]) -> Iterator[Problem]:
+def _changed(
+    directory: Path, sums: Mapping[str, str], examined: Mapping[str, Examined]
+) -> Iterator[DatasetProblem]:
     for name, digest in sums.items():
         path = directory / name
         if not path.is_file():
@@ -88,34 +94,34 @@ def _changed(directory: Path, sums: Mapping[str, str], examined: Mapping[str, Ex
         try:
             known = examined[name].sha256 if name in examined else sha256(path.read_bytes())
         except OSError as error:
-            yield Problem(name, ProblemKind.UNREADABLE, error.strerror or str(error))
+            yield DatasetProblem(name, ProblemKind.UNREADABLE, error.strerror or str(error))
             continue
         if known and known != digest:
-            yield Problem(name, ProblemKind.CORRUPTED, f"its SHA-256 is not the one in {SUMS_NAME}")
+            yield DatasetProblem(name, ProblemKind.CORRUPTED, f"its SHA-256 is not the one in {SUMS_NAME}")
 
 
-def _extra(found: Sequence[str], sums: Mapping[str, str]) -> Iterator[Problem]:
+def _extra(found: Sequence[str], sums: Mapping[str, str]) -> Iterator[DatasetProblem]:
     for path in found:
         if sums and path not in sums:
-            yield Problem(path, ProblemKind.EXTRA, f"{SUMS_NAME} does not name it")
+            yield DatasetProblem(path, ProblemKind.EXTRA, f"{SUMS_NAME} does not name it")
 
 
 def _index_problems(
     directory: Path, form: Form, examined: Mapping[str, Examined], indices: Sequence[str]
-) -> Iterator[Problem]:
+) -> Iterator[DatasetProblem]:
     for file in examined.values():
         name = f"{INDEX_FOLDER}/{file.name}.idx" if form is Form.TFRECORD else f"{file.name[:-4]}.idx"
         if name not in indices:
             if form is Form.RECORDIO or indices:
-                yield Problem(name, ProblemKind.MISSING, "'trainmark data index' makes it")
+                yield DatasetProblem(name, ProblemKind.MISSING, "'trainmark data index' makes it")
             continue
         try:
             places = _read_index((directory / name).read_text(encoding="ascii"))
         except OSError as error:
-            yield Problem(name, ProblemKind.UNREADABLE, error.strerror or str(error))
+            yield DatasetProblem(name, ProblemKind.UNREADABLE, error.strerror or str(error))
             continue
         except ValueError as error:
-            yield Problem(name, ProblemKind.BAD_INDEX, str(error))
+            yield DatasetProblem(name, ProblemKind.BAD_INDEX, str(error))
             continue
         yield from _compared(name, file, places)
 
@@ -130,22 +136,22 @@ def _read_index(text: str) -> list[tuple[int, int]]:
     return places
 
 
-def _compared(name: str, file: Examined, places: Sequence[tuple[int, int]]) -> Iterator[Problem]:
+def _compared(name: str, file: Examined, places: Sequence[tuple[int, int]]) -> Iterator[DatasetProblem]:
     """Compare an index with the records as far as they could be read."""
     if file.ended and len(places) != len(file.places):
         detail = f"has {len(places)} lines, and {file.name} has {len(file.places)} records"
-        yield Problem(name, ProblemKind.BAD_INDEX, detail)
+        yield DatasetProblem(name, ProblemKind.BAD_INDEX, detail)
         return
     for number, (said, real) in enumerate(zip(places, file.places, strict=False), start=1):
         if said != real:
             detail = f"line {number} says {said[0]} {said[1]}, and in {file.name} it is {real[0]} {real[1]}"
-            yield Problem(name, ProblemKind.BAD_INDEX, detail)
+            yield DatasetProblem(name, ProblemKind.BAD_INDEX, detail)
             return
 
 
 def _counts(
     manifest: ConvertedManifest | None, form: Form, examined: Mapping[str, Examined], *, broken: bool
-) -> Iterator[Problem]:
+) -> Iterator[DatasetProblem]:
     """Hold the number of records and labels against the manifest, unless what is broken explains it already."""
     if manifest is None or broken:
         return
@@ -155,7 +161,7 @@ def _counts(
         count = sum(len(file.places) for file in files)
         if count != wanted:
             detail = f"{count} records of {split}, and {MANIFEST_NAME} says {wanted}"
-            yield Problem(MANIFEST_NAME, ProblemKind.WRONG_COUNT, detail)
+            yield DatasetProblem(MANIFEST_NAME, ProblemKind.WRONG_COUNT, detail)
     last = manifest.first_label + manifest.classes - 1
     for file in examined.values():
         outside = [label for label in file.labels if not manifest.first_label <= label <= last]
@@ -163,7 +169,7 @@ def _counts(
             detail = (
                 f"a label is {outside[0]}, and those of this data set are {manifest.first_label} to {last}"
             )
-            yield Problem(file.name, ProblemKind.MISLABELLED, detail)
+            yield DatasetProblem(file.name, ProblemKind.MISLABELLED, detail)
 
 
 def _limits(form: Form, sums: Mapping[str, str], depth: Depth, indexed: bool) -> tuple[str, ...]:

@@ -28,7 +28,7 @@ class SourcePicture:
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ImageSource:
     """What there is to convert. ``notes`` are sentences on what is left out or not as one may expect.
 
     ``digest`` (SHA-256, hexadecimal) is that of the names, labels and sizes of the pictures, not of their pixels;
@@ -43,7 +43,7 @@ class Source:
     notes: tuple[str, ...]
 
 
-def read_source(path: Path) -> Source:
+def read_source(path: Path) -> ImageSource:
     """Find the pictures of ``path``: a folder of class folders, one with ``train`` and ``val``, or a list file.
 
     Classes are numbered by the order of their folders' names in the training split, as the workers number them; where
@@ -77,13 +77,13 @@ def shuffled(pictures: Sequence[SourcePicture], seed: int) -> list[SourcePicture
     return order
 
 
-def _from_list_file(file: Path) -> Source:
+def _from_list_file(file: Path) -> ImageSource:
     entries = _entries(file.parent, file)
     pictures = [_listed(file.parent, entry) for entry in entries]
     return _source(file.parent, {Split.TRAIN: pictures}, ())
 
 
-def _from_folder(directory: Path) -> Source:
+def _from_folder(directory: Path) -> ImageSource:
     lists = {file.stem.removesuffix("_list"): file for file in reversed(find_lists(directory))}
     root = directory / Split.TRAIN
     if not root.is_dir():
@@ -184,12 +184,12 @@ def _contradiction(directory: Path, file: Path, pictures: Sequence[SourcePicture
 
 def _source(
     directory: Path, splits: Mapping[Split, Sequence[SourcePicture]], notes: tuple[str, ...]
-) -> Source:
+) -> ImageSource:
     if not splits.get(Split.TRAIN):
         raise InputError(f"{directory}: holds no JPEG files to train on")
     classes = max(picture.label for pictures in splits.values() for picture in pictures) + 1
     training = {Split.TRAIN: splits[Split.TRAIN]}
-    return Source(directory, splits, classes, _digest(splits), _digest(training), notes)
+    return ImageSource(directory, splits, classes, _digest(splits), _digest(training), notes)
 
 
 def _digest(splits: Mapping[Split, Sequence[SourcePicture]]) -> str:

@@ -24,8 +24,8 @@ from trainmark.dataset.images.manifest import read_manifest
 from trainmark.dataset.images.record_verification import verify_records
 from trainmark.dataset.images.shards import recognise
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256, trusted_sums
-from trainmark.dataset.problems import Depth, Problem, ProblemKind, VerifyReport
-from trainmark.dataset.processes import Progress, spread
+from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
+from trainmark.dataset.processes import ProgressListener, spread
 from trainmark.errors import InputError
 from trainmark.tasks.image_classification.data import Form
 
@@ -38,7 +38,7 @@ def verify(
     lists: Sequence[Path] = (),
     depth: Depth = Depth.STRUCTURE,
     jobs: int = 1,
-    progress: Progress | None = None,
+    progress: ProgressListener | None = None,
 ) -> VerifyReport:
     """Verify what lies in ``directory``: an image folder (for which ``lists`` are), TFRecord shards or RecordIO files.
 
@@ -58,7 +58,7 @@ def verify_image_folder(
     lists: Sequence[Path] = (),
     depth: Depth = Depth.STRUCTURE,
     jobs: int = 1,
-    progress: Progress | None = None,
+    progress: ProgressListener | None = None,
 ) -> VerifyReport:
     """Read every file of the image folder once, with ``jobs`` processes, and report what is wrong.
 
@@ -74,7 +74,7 @@ def verify_image_folder(
     if not found and not listed:
         raise InputError(f"{directory}: holds no pictures")
 
-    problems: list[Problem] = []
+    problems: list[DatasetProblem] = []
     sums = trusted_sums(directory, manifest.sums_sha256, problems) if manifest else {}
     found -= {MANIFEST_NAME, SUMS_NAME} if manifest else set()
     wanted = {**dict.fromkeys((entry.path for entry in listed), ""), **sums}
@@ -87,7 +87,7 @@ def verify_image_folder(
     problems += _list_problems(list_files, listed)
     labels = labels_of_made(manifest.recipe.spec) if manifest else labels_by_folder(listed)
     problems += [
-        Problem(entry.path, ProblemKind.MISLABELLED, detail)
+        DatasetProblem(entry.path, ProblemKind.MISLABELLED, detail)
         for entry, detail in find_mislabelled(listed, labels)
     ]
     problems += _contradicted_names(path for path in checked if path not in sums)
@@ -118,7 +118,7 @@ class _Checked:
 
 
 def _check_files(
-    directory: Path, paths: Sequence[str], depth: Depth, jobs: int, progress: Progress | None
+    directory: Path, paths: Sequence[str], depth: Depth, jobs: int, progress: ProgressListener | None
 ) -> dict[str, _Checked]:
     size = max(1, min(_BATCH, len(paths) // max(1, jobs)))
     batches = [paths[at : at + size] for at in range(0, len(paths), size)]
@@ -149,34 +149,36 @@ def _check(directory: Path, path: str, depth: Depth) -> _Checked:
 
 def _missing(
     checked: Mapping[str, _Checked], listed: Sequence[Listed], sums: Mapping[str, str]
-) -> Iterator[Problem]:
+) -> Iterator[DatasetProblem]:
     named_at = {entry.path: entry.where for entry in reversed(listed)}
     for path, file in checked.items():
         if file.kind is ProblemKind.MISSING:
             by = named_at.get(path) or (SUMS_NAME if path in sums else "")
-            yield Problem(path, file.kind, f"{by} names it" if by else "is a link to nothing")
+            yield DatasetProblem(path, file.kind, f"{by} names it" if by else "is a link to nothing")
 
 
-def _damaged(checked: Mapping[str, _Checked], sums: Mapping[str, str]) -> Iterator[Problem]:
+def _damaged(checked: Mapping[str, _Checked], sums: Mapping[str, str]) -> Iterator[DatasetProblem]:
     owner = {digest: path for path, digest in sums.items()}
     for path, file in checked.items():
         if file.kind is ProblemKind.MISSING:
             continue
         if file.kind:
-            yield Problem(path, file.kind, file.detail)
+            yield DatasetProblem(path, file.kind, file.detail)
         elif path in sums and file.sha256 != sums[path]:
             other = owner.get(file.sha256)
             if other is None:
-                yield Problem(path, ProblemKind.CORRUPTED, f"its SHA-256 is not the one in {SUMS_NAME}")
+                yield DatasetProblem(
+                    path, ProblemKind.CORRUPTED, f"its SHA-256 is not the one in {SUMS_NAME}"
+                )
             else:
                 swapped = class_of(other) != class_of(path)
                 kind = ProblemKind.MISLABELLED if swapped else ProblemKind.CORRUPTED
-                yield Problem(path, kind, f"holds the picture of {other}")
+                yield DatasetProblem(path, kind, f"holds the picture of {other}")
 
 
 def _extra(
     checked: Mapping[str, _Checked], found: set[str], listed: Sequence[Listed], sums: Mapping[str, str]
-) -> Iterator[Problem]:
+) -> Iterator[DatasetProblem]:
     """Yield files that nothing names; of a foreign folder, only where a list names their neighbours."""
     owner = {digest: path for path, digest in sums.items()}
     named = {entry.path for entry in listed}
@@ -187,15 +189,15 @@ def _extra(
         original = owner.get(checked[path].sha256)
         lost = original is not None and checked[original].kind is ProblemKind.MISSING
         if original is not None and lost and class_of(original) != class_of(path):
-            yield Problem(path, ProblemKind.MISLABELLED, f"is {original}, moved to another class")
+            yield DatasetProblem(path, ProblemKind.MISLABELLED, f"is {original}, moved to another class")
         elif original is not None and lost:
-            yield Problem(path, ProblemKind.EXTRA, f"is {original}, renamed")
+            yield DatasetProblem(path, ProblemKind.EXTRA, f"is {original}, renamed")
         else:
             by = f"neither {SUMS_NAME} nor a list" if sums else "no list"
-            yield Problem(path, ProblemKind.EXTRA, f"{by} names it")
+            yield DatasetProblem(path, ProblemKind.EXTRA, f"{by} names it")
 
 
-def _duplicates(checked: Mapping[str, _Checked], sums: Mapping[str, str]) -> Iterator[Problem]:
+def _duplicates(checked: Mapping[str, _Checked], sums: Mapping[str, str]) -> Iterator[DatasetProblem]:
     by_digest: dict[str, list[str]] = defaultdict(list)
     for path, file in checked.items():
         replaced = path in sums and sums[path] != file.sha256
@@ -206,20 +208,20 @@ def _duplicates(checked: Mapping[str, _Checked], sums: Mapping[str, str]) -> Ite
         original, *copies = sorted(paths, key=lambda path: (sums.get(path) != digest, path))
         for copy in copies:
             elsewhere = class_of(copy) != class_of(original)
-            yield Problem(
+            yield DatasetProblem(
                 copy,
                 ProblemKind.DUPLICATE,
                 f"has the same bytes as {original}" + (", of another class" if elsewhere else ""),
             )
 
 
-def _list_problems(files: Sequence[ListFile], listed: Sequence[Listed]) -> Iterator[Problem]:
+def _list_problems(files: Sequence[ListFile], listed: Sequence[Listed]) -> Iterator[DatasetProblem]:
     for file in files:
         if file.bad_lines:
             detail = f"{file.bad_lines} lines are not 'path label'; the first is {file.first_bad}"
-            yield Problem(file.name, ProblemKind.BAD_LIST, detail)
+            yield DatasetProblem(file.name, ProblemKind.BAD_LIST, detail)
         elif not file.entries:
-            yield Problem(file.name, ProblemKind.BAD_LIST, "is empty")
+            yield DatasetProblem(file.name, ProblemKind.BAD_LIST, "is empty")
     first: dict[str, Listed] = {}
     for entry in listed:
         other = first.setdefault(entry.path, entry)
@@ -227,15 +229,15 @@ def _list_problems(files: Sequence[ListFile], listed: Sequence[Listed]) -> Itera
             detail = (
                 f"is listed twice: {other.where} (label {other.label}), {entry.where} (label {entry.label})"
             )
-            yield Problem(entry.path, ProblemKind.DUPLICATE, detail)
+            yield DatasetProblem(entry.path, ProblemKind.DUPLICATE, detail)
 
 
-def _contradicted_names(paths: Iterator[str]) -> Iterator[Problem]:
+def _contradicted_names(paths: Iterator[str]) -> Iterator[DatasetProblem]:
     """Yield ImageNet's pictures in a folder of another class than their own name gives."""
     for path in paths:
         name, folder = class_in_name(path), class_of(path)
         if name and folder and class_in_name(f"{folder}_") and name != folder:
-            yield Problem(path, ProblemKind.MISLABELLED, f"its name says {name}, its folder {folder}")
+            yield DatasetProblem(path, ProblemKind.MISLABELLED, f"its name says {name}, its folder {folder}")
 
 
 def _limits(has_sums: bool, depth: Depth, has_lists: bool, has_labels: bool) -> tuple[str, ...]:

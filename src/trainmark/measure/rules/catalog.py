@@ -14,7 +14,7 @@ from trainmark.logs.format import Format
 from trainmark.logs.model import ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules import formulas
 from trainmark.measure.rules.dlperf import dlperf_speed, dlperf_time
-from trainmark.measure.rules.model import Kind, Rule, RuleResult
+from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series
 from trainmark.measure.rules.window import window
 from trainmark.programs import formats
@@ -98,7 +98,7 @@ def _compute(name: str, formula: Callable[[ParsedLog], _Outcome], log: ParsedLog
 
 def _rule(
     name: str,
-    kind: Kind,
+    kind: RuleKind,
     formula: str,
     compute: Callable[[ParsedLog], _Outcome],
     skip: int | None = None,
@@ -112,37 +112,37 @@ def mean_rule(skip: int) -> Rule:
     text = (
         f"mean of the printed rates after the first {skip} records" if skip else "mean of all printed rates"
     )
-    return _rule(name, Kind.MEAN, text, partial(_mean, skip=skip), skip)
+    return _rule(name, RuleKind.MEAN, text, partial(_mean, skip=skip), skip)
 
 
 def last_rule(last: int) -> Rule:
     """Return the arithmetic mean of the last ``last`` printed rates."""
     text = f"mean of the last {last} printed rates"
-    return _rule(f"mean-last-{last}", Kind.LAST, text, partial(_last, last=last))
+    return _rule(f"mean-last-{last}", RuleKind.LAST, text, partial(_last, last=last))
 
 
 def trimmed_rule(skip: int) -> Rule:
     """Return the mean after ``skip`` records without the max(5, 5 %) smallest and largest."""
     text = f"leave out {skip} records, sort, drop max(5, 5 %) at each end, mean"
-    return _rule(f"trimmed-skip-{skip}", Kind.TRIMMED, text, partial(_trimmed, skip=skip), skip)
+    return _rule(f"trimmed-skip-{skip}", RuleKind.TRIMMED, text, partial(_trimmed, skip=skip), skip)
 
 
 def median_rule(skip: int) -> Rule:
     """Return the median of the printed rates after ``skip`` records."""
     text = f"median of the printed rates after the first {skip} records"
-    return _rule(f"median-skip-{skip}", Kind.MEDIAN, text, partial(_median, skip=skip), skip)
+    return _rule(f"median-skip-{skip}", RuleKind.MEDIAN, text, partial(_median, skip=skip), skip)
 
 
 def harmonic_rule(skip: int) -> Rule:
     """Return samples over time of the records after ``skip`` (their harmonic mean, weighed by samples)."""
     text = f"samples over time (harmonic mean of the rates) after the first {skip} records"
-    return _rule(f"harmonic-skip-{skip}", Kind.HARMONIC, text, partial(_harmonic, skip=skip), skip)
+    return _rule(f"harmonic-skip-{skip}", RuleKind.HARMONIC, text, partial(_harmonic, skip=skip), skip)
 
 
 def window_rule(skip: int | None = None) -> Rule:
     """Return our own rule; ``skip`` records instead of the format's warm-up."""
     text = "samples over time in the window after the warm-up (docs/logs.md)"
-    rule = _rule("window", Kind.WINDOW, text, partial(window, skip=skip), skip)
+    rule = _rule("window", RuleKind.WINDOW, text, partial(window, skip=skip), skip)
     return replace(rule, published_by="trainmark (the default)")
 
 
@@ -154,11 +154,11 @@ _DLPERF: Mapping[str, tuple[str, Callable[[ParsedLog], tuple[float, int]]]] = {
     "dlperf-speed": ("mean of the printed speeds of iterations 21 to 120", dlperf_speed),
     "dlperf-time": ("samples of iterations 21 to 120 over the time between their stamps", dlperf_time),
 }
-_BASES: Mapping[Kind, Callable[[int], Rule]] = {
-    Kind.MEAN: mean_rule,
-    Kind.TRIMMED: trimmed_rule,
-    Kind.MEDIAN: median_rule,
-    Kind.HARMONIC: harmonic_rule,
+_BASES: Mapping[RuleKind, Callable[[int], Rule]] = {
+    RuleKind.MEAN: mean_rule,
+    RuleKind.TRIMMED: trimmed_rule,
+    RuleKind.MEDIAN: median_rule,
+    RuleKind.HARMONIC: harmonic_rule,
 }
 
 
@@ -191,10 +191,10 @@ def find_rule(name: str, skip: int | None = None) -> Rule:
 
     Raises ``InputError`` with the nearest name.
     """
-    if name == Kind.WINDOW:
+    if name == RuleKind.WINDOW:
         return window_rule(skip)
-    if name in set(Kind) and Kind(name) in _BASES:
-        return _BASES[Kind(name)](DEFAULT_SKIP if skip is None else skip)
+    if name in set(RuleKind) and RuleKind(name) in _BASES:
+        return _BASES[RuleKind(name)](DEFAULT_SKIP if skip is None else skip)
     stem, _, number = name.rpartition("-")
     if skip is not None and number.isdecimal():
         raise InputError(
@@ -213,15 +213,15 @@ def _named(name: str) -> Rule:
         base = stem.removesuffix("-skip")
         if stem == "mean-last":
             return last_rule(int(number))
-        if base in set(Kind) and Kind(base) in _BASES and stem.endswith("-skip"):
-            return _BASES[Kind(base)](int(number))
+        if base in set(RuleKind) and RuleKind(base) in _BASES and stem.endswith("-skip"):
+            return _BASES[RuleKind(base)](int(number))
     if name == mean_rule(0).name:
         return mean_rule(0)
     if name in _TOOLS:
-        return _rule(name, Kind(name), _TOOLS[name], partial(_figure, name=name))
+        return _rule(name, RuleKind(name), _TOOLS[name], partial(_figure, name=name))
     if name in _DLPERF:
         text, rule = _DLPERF[name]
-        return _rule(name, Kind(name), text, partial(_dlperf, rule=rule))
+        return _rule(name, RuleKind(name), text, partial(_dlperf, rule=rule))
     known = [rule.name for rule in catalogue()] + [kind.value for kind in _BASES]
     raise InputError(f"no rule '{name}'{nearest(name, known)} (trainmark parse --list-rules)")
 

@@ -7,7 +7,7 @@ from enum import StrEnum
 from trainmark.logs.model import ParsedLog, Problem, Status
 
 
-class Kind(StrEnum):
+class RuleKind(StrEnum):
     """The formulas; a rule is a formula with its parameters fixed."""
 
     WINDOW = "window"
@@ -47,7 +47,7 @@ class Rule:
     """
 
     name: str
-    kind: Kind
+    kind: RuleKind
     formula: str
     compute: Callable[[ParsedLog], RuleResult]
     published_by: str = ""

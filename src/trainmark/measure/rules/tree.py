@@ -15,7 +15,7 @@ from trainmark.logs.hints import read_hints
 from trainmark.logs.model import ParsedLog, Problem, Status
 from trainmark.measure.rules.catalog import measure_log, rules_for
 from trainmark.measure.rules.dlperf import PlacementSummary, summarise, two_decimals
-from trainmark.measure.rules.model import Kind, Rule, RuleResult
+from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.programs import read_log
 
 _FOLDER = re.compile(r"(\d+)n(\d+)[gc]", re.IGNORECASE)
@@ -32,7 +32,7 @@ class Group:
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class TreeRun:
     """One repeat: its place, what its log came to, and the rule's result."""
 
     path: str
@@ -44,7 +44,7 @@ class Run:
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class PlacementRow:
     """One placement of a group. ``summary`` is ``None`` where no repeat has a speed, ``unit`` where no log says it."""
 
     group: Group
@@ -58,7 +58,7 @@ class Row:
     problems: tuple[Problem, ...]
 
 
-def read_tree(folder: Path, rule: Rule | None = None) -> list[Row]:
+def read_tree(folder: Path, rule: Rule | None = None) -> list[PlacementRow]:
     """Read a DLPerf directory; a run's speed is by ``rule`` (DLPerf's own by default, then our window).
 
     Rows come sorted by group and devices. Raises ``InputError`` where there is no such folder or no run in it.
@@ -68,13 +68,13 @@ def read_tree(folder: Path, rule: Rule | None = None) -> list[Row]:
     runs = list(_runs(folder, rule))
     if not runs:
         raise InputError(f"{folder}: no folder named <n>n<g>g with logs in it (1n1g/r50_b128_fp32_1.log)")
-    rows: list[Row] = []
+    rows: list[PlacementRow] = []
     for group in sorted({run.group for run in runs}):
         rows += summarise_runs([run for run in runs if run.group == group])
     return rows
 
 
-def summarise_runs(runs: list[Run]) -> list[Row]:
+def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
     """Return the rows of one group's runs, smallest placement first."""
     placements = sorted({run.placement for run in runs}, key=lambda name: _place(name)[1])
     kept = {name: _first_of_each([run for run in runs if run.placement == name]) for name in placements}
@@ -86,7 +86,7 @@ def summarise_runs(runs: list[Run]) -> list[Row]:
     for name in placements:
         nodes, gpus = _place(name)
         rows.append(
-            Row(
+            PlacementRow(
                 group=runs[0].group,
                 placement=name,
                 nodes=nodes,
@@ -109,7 +109,7 @@ def summarise_runs(runs: list[Run]) -> list[Row]:
     return rows
 
 
-def _runs(folder: Path, rule: Rule | None) -> Iterator[Run]:
+def _runs(folder: Path, rule: Rule | None) -> Iterator[TreeRun]:
     for place in sorted(path for path in folder.iterdir() if path.is_dir() and _FOLDER.fullmatch(path.name)):
         for file in sorted(
             path for path in place.iterdir() if path.is_file() and not path.name.startswith(".")
@@ -119,7 +119,7 @@ def _runs(folder: Path, rule: Rule | None) -> Iterator[Run]:
             if parts is None:
                 continue
             log = read_log(file)
-            yield Run(
+            yield TreeRun(
                 path=str(file),
                 group=Group(parts["model"], int(parts["batch"]), parts["variant"] or ""),
                 placement=place.name.lower(),
@@ -133,7 +133,7 @@ def _speed(log: ParsedLog, rule: Rule | None) -> RuleResult:
     if rule is not None:
         return rule.compute(log)
     for known in rules_for(log.format):
-        if known.kind in (Kind.DLPERF_SPEED, Kind.DLPERF_TIME):
+        if known.kind in (RuleKind.DLPERF_SPEED, RuleKind.DLPERF_TIME):
             result = known.compute(log)
             if result.value is not None:
                 return result
@@ -146,15 +146,15 @@ def _place(name: str) -> tuple[int, int]:
     return nodes, hint.gpus or nodes
 
 
-def _first_of_each(runs: list[Run]) -> list[Run]:
-    seen: dict[int, Run] = {}
+def _first_of_each(runs: list[TreeRun]) -> list[TreeRun]:
+    seen: dict[int, TreeRun] = {}
     for run in runs:
         seen.setdefault(run.repeat, run)
     return list(seen.values())
 
 
 def _problems(
-    runs: list[Run], kept: list[Run], summaries: dict[str, PlacementSummary], placement: str
+    runs: list[TreeRun], kept: list[TreeRun], summaries: dict[str, PlacementSummary], placement: str
 ) -> Iterator[Problem]:
     for run in runs:
         if run not in kept:

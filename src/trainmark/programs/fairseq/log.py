@@ -9,14 +9,14 @@ tokens/s`` is evaluation. ``max_tokens`` is of one device.
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, ends_with, integer, namespace, search_integer
+from trainmark.logs.format import Format, LogContext, Published, ends_with, integer, namespace, search_integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the printed Namespace; either of ``amp`` and ``fp16`` means mixed precision."""
     words = namespace(context)
     switches = [word for key in ("amp", "fp16") if (word := words.get(key)) is not None]

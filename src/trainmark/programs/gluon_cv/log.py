@@ -8,13 +8,13 @@ Namespace's ``batch_size`` is of one device in GluonCV and global in MXNet's ``e
 
 import re
 
-from trainmark.logs.format import Context, Format, integer, listed, namespace, unknowable
+from trainmark.logs.format import Format, LogContext, integer, listed, namespace, unknowable
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.words.case import Precision
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the printed Namespace."""
     words = namespace(context)
     gpus, batch = integer(words, "num_gpus"), integer(words, "batch_size")

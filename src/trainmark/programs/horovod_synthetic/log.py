@@ -9,13 +9,13 @@ the arithmetic mean over the iterations times the devices.
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, ends_with, search_integer, search_word
+from trainmark.logs.format import Format, LogContext, Published, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.words.case import Precision
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the lines that the program starts with."""
     text = context.text
     fp16 = re.search(rb"--(?:use-)?fp16(?!-allreduce)\b", text)

@@ -13,18 +13,18 @@ from typing import Any
 import numpy as np
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.format import Context, Format, search_integer, search_word
+from trainmark.logs.format import Format, LogContext, search_integer, search_word
 from trainmark.logs.model import Ending, Facts, Scope
 
 _EVENT = re.compile(rb":::MLLOG (\{[^\n]*\})")
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the benchmark's name; the number of devices is not part of the log."""
     return Facts(model=search_word(rb'"key": ?"submission_benchmark", ?"value": ?"([^"]+)"', context.text))
 
 
-def parameters(context: Context) -> dict[str, str]:
+def parameters(context: LogContext) -> dict[str, str]:
     """Return the single values of all POINT_IN_TIME events."""
     return {str(event["key"]): str(event.get("value")) for event in _events(context.text) if "key" in event}
 
@@ -66,7 +66,7 @@ def extract(text: bytes) -> dict[str, Floats]:
     return found if tracked else found | {"samples": samples_}
 
 
-def ending(context: Context) -> Ending:
+def ending(context: LogContext) -> Ending:
     """See ``run_stop`` with status success."""
     stop = re.search(rb':::MLLOG [^\n]*"key": ?"run_stop"[^\n]*"status": ?"(\w+)"', context.tail)
     return Ending.SEEN if stop and stop[1] == b"success" else Ending.MISSING

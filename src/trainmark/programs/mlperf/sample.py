@@ -4,10 +4,10 @@ import json
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 
-from trainmark.logs.synthetic import Run, end_of, lines_of
+from trainmark.logs.synthetic import SampleRun, end_of, lines_of
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
 
     def event(moment: datetime, key: str, value: object, metadata: dict[str, object]) -> str:

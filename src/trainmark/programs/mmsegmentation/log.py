@@ -9,7 +9,7 @@ not distributed. The last record holds the writing of the checkpoint.
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, config_lines, search_integer, search_word
+from trainmark.logs.format import Format, LogContext, Published, config_lines, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.words.case import Precision
@@ -17,12 +17,12 @@ from trainmark.words.case import Precision
 _CONFIG = re.compile(rb"\n *([a-z_]\w*) ?= ?([^\n]+)")
 
 
-def parameters(context: Context) -> dict[str, str]:
+def parameters(context: LogContext) -> dict[str, str]:
     """Return the assignments of the printed configuration."""
     return config_lines(context, _CONFIG)
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the configuration dump."""
     text = context.text
     world = search_integer(rb"gpu_ids = range\(0, (\d+)\)", text)
@@ -43,7 +43,7 @@ def _precision(text: bytes) -> Precision | None:
     return Precision.FP32 if b"samples_per_gpu=" in text else None
 
 
-def ending(context: Context) -> Ending:
+def ending(context: LogContext) -> Ending:
     """Compare the last step with the number of steps in the record itself."""
     records = re.findall(rb"- INFO - Iter \[(\d+)/(\d+)\]", context.tail)
     if not records:

@@ -3,10 +3,10 @@
 from collections.abc import Iterator
 from datetime import datetime
 
-from trainmark.logs.synthetic import Run, lines_of
+from trainmark.logs.synthetic import SampleRun, lines_of
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
 
     def stamp(moment: datetime) -> str:

@@ -10,7 +10,7 @@ global too, unlike the PyTorch examples. ``Summary:`` is the arithmetic mean of 
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, dll_parameters, integer, listed
+from trainmark.logs.format import Format, LogContext, Published, dll_parameters, integer, listed
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.words.case import Precision
@@ -19,7 +19,7 @@ _TABLE = re.compile(rb"train\.ips\s*\n *\| *\d+ *\| *\n-+ *\n *\d+ *\| *([\d.]+)
 _SUMMARY = re.compile(rb'(?:Summary: [^\n]*train\.ips : |"step": ?\[\][^\n]*"train\.ips": )([^\s,}]+)[\s,}]')
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read PARAMETER; the global batch is divided by the devices."""
     words = dll_parameters(context)
     gpus, batch = listed(words.get("gpus")), integer(words, "batch_size")
@@ -37,7 +37,7 @@ def facts(context: Context) -> Facts:
     )
 
 
-def ending(context: Context) -> Ending:
+def ending(context: LogContext) -> Ending:
     """Expect the table where ``benchmark.py`` ran the training, else the summary."""
     by_benchmark = b"dllogger_log : benchmark_report" in context.text
     seen = (_TABLE if by_benchmark else _SUMMARY).search(context.tail)

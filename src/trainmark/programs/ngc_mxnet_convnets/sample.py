@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainmark.logs.synthetic import Run, dll_stamp, end_of, lines_of, overall_rate
+from trainmark.logs.synthetic import SampleRun, dll_stamp, end_of, lines_of, overall_rate
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
     devices = list(range(run.gpus))
     dtype = "float16" if run.amp else "float32"

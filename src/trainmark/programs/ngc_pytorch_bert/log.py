@@ -9,19 +9,19 @@ count. ``training_sequences_per_second`` in the last line is global. A tqdm bar 
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, dll_parameters, ends_with, integer, namespace
+from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, integer, namespace
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
 
-def parameters(context: Context) -> dict[str, str]:
+def parameters(context: LogContext) -> dict[str, str]:
     """Return the arguments (printed as a Namespace inside PARAMETER) and the PARAMETER lines."""
     return namespace(context) | dll_parameters(context)
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the arguments; ``train_batch_size`` is printed before or after its division by the accumulation."""
     words = parameters(context)
     accumulation = integer(words, "gradient_accumulation_steps")

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator
 
-from trainmark.logs.synthetic import Run, dll_stamp, end_of, lines_of, overall_rate
+from trainmark.logs.synthetic import SampleRun, dll_stamp, end_of, lines_of, overall_rate
 
 _ACCUMULATION = 4
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
     yield (
         f"{dll_stamp(run.start)} PARAMETER Config : [\"Namespace(bert_model='bert-base', fp16={run.amp}, "

@@ -10,14 +10,14 @@ repeat the arithmetic mean of all records, warm-up included.
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, dll_parameters, ends_with, integer
+from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read PARAMETER: per-device batch, world size, amp."""
     words = dll_parameters(context)
     gpus, batch = integer(words, "world_size"), integer(words, "batch_size")

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainmark.logs.synthetic import Run, dll_stamp, end_of, lines_of, mean_rate
+from trainmark.logs.synthetic import SampleRun, dll_stamp, end_of, lines_of, mean_rate
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
     yield (
         f"{dll_stamp(run.start)} PARAMETER data : /imagenet  data_backend : dali-cpu  arch : resnet50  batch_size : "

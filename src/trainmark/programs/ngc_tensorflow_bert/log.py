@@ -10,8 +10,8 @@ own summary divides only the steps that were not skipped by all the time: with A
 import re
 
 from trainmark.logs.format import (
-    Context,
     Format,
+    LogContext,
     Published,
     dll_parameters,
     ends_with,
@@ -25,7 +25,7 @@ from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the command's flags where they are printed (``set -x``), and PARAMETER."""
     words, text = dll_parameters(context), context.text
     switch = search_word(rb"(?:--amp=?|\bamp\s*:) *(\w*)", text)

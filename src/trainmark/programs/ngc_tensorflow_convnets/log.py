@@ -13,8 +13,8 @@ import re
 from collections.abc import Mapping
 
 from trainmark.logs.format import (
-    Context,
     Format,
+    LogContext,
     Published,
     dll_parameters,
     ends_with,
@@ -27,7 +27,7 @@ from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read PARAMETER, and the trainer's own lines ``Num GPUs`` and ``Per-GPU Batch Size``."""
     words = dll_parameters(context)
     return Facts(

@@ -9,7 +9,7 @@ The rate is global and covers the steps since the record before; what may follow
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, config_lines, integer, unknowable
+from trainmark.logs.format import Format, LogContext, Published, config_lines, integer, unknowable
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
@@ -18,12 +18,12 @@ from trainmark.words.case import Precision
 _ARGUMENT = re.compile(rb"\n?([a-z_]\w*) = ([^\n]+)\n")
 
 
-def parameters(context: Context) -> dict[str, str]:
+def parameters(context: LogContext) -> dict[str, str]:
     """Return the printed arguments (``gpu_num_per_node = 8``)."""
     return config_lines(context, _ARGUMENT)
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the printed arguments."""
     words = parameters(context)
     nodes = integer(words, "num_nodes")

@@ -11,7 +11,7 @@ an ``ips`` too. After ``Terminating with signal 15`` lines of before may follow.
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, config_lines, search_integer, search_word
+from trainmark.logs.format import Format, LogContext, Published, config_lines, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Meaning, Scope
 from trainmark.logs.paddle import paddle_devices
@@ -20,12 +20,12 @@ from trainmark.words.case import Precision
 _CONFIG = re.compile(rb"\w+ INFO: +(\w[\w.]*) *: ([^\n]*)\n")
 
 
-def parameters(context: Context) -> dict[str, str]:
+def parameters(context: LogContext) -> dict[str, str]:
     """Return the printed configuration; of keys that occur in several sections the first stays."""
     return config_lines(context, _CONFIG)
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the configuration dump and the launcher's lines."""
     text = context.text
     devices = paddle_devices(text)
@@ -40,7 +40,7 @@ def facts(context: Context) -> Facts:
     )
 
 
-def ending(context: Context) -> Ending:
+def ending(context: LogContext) -> Ending:
     """See the end of the last epoch; a run stopped by the harness's signal is told apart."""
     epochs = search_integer(rb"INFO: +epochs : (\d+)\n", context.head)
     if epochs:

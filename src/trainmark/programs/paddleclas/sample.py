@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainmark.logs.synthetic import Run, end_of, lines_of
+from trainmark.logs.synthetic import SampleRun, end_of, lines_of
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
     stamp = f"[{run.start:%Y/%m/%d %H:%M:%S}] ppcls INFO:"
     yield f"LAUNCH INFO {run.start:%Y-%m-%d %H:%M:%S},627 devices: {','.join(map(str, range(run.gpus)))}"

@@ -10,14 +10,14 @@ of several nodes say ``tobal step``.
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, integer, namespace
+from trainmark.logs.format import Format, LogContext, Published, integer, namespace
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import of_paddle
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the printed Namespace and the launch command."""
     words = namespace(context)
     devices = paddle_devices(context.text)
@@ -32,7 +32,7 @@ def facts(context: Context) -> Facts:
     )
 
 
-def ending(context: Context) -> Ending:
+def ending(context: LogContext) -> Ending:
     """Compare the last step with ``max_steps``."""
     steps = integer(namespace(context), "max_steps")
     if steps is None:

@@ -10,7 +10,7 @@ tokens. ``batch_size`` is in tokens. Step 0 has no rate.
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, config_lines, integer
+from trainmark.logs.format import Format, LogContext, Published, config_lines, integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.logs.paddle import paddle_devices
@@ -19,12 +19,12 @@ from trainmark.logs.precision import of_paddle
 _CONFIG = re.compile(rb"[{ \n]'?(\w+)'?: ('[^'\n]*'|[\w.\[\]-]+),?\}?\n")
 
 
-def parameters(context: Context) -> dict[str, str]:
+def parameters(context: LogContext) -> dict[str, str]:
     """Return the configuration, printed with ``pprint``."""
     return config_lines(context, _CONFIG)
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the configuration and the launch command."""
     words = parameters(context)
     devices = paddle_devices(context.text)
@@ -39,7 +39,7 @@ def facts(context: Context) -> Facts:
     )
 
 
-def ending(context: Context) -> Ending:
+def ending(context: LogContext) -> Ending:
     """Compare the last step with ``max_iter``; the record at the limit itself is not printed."""
     steps = integer(parameters(context), "max_iter")
     if steps is None:

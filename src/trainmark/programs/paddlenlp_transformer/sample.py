@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainmark.logs.synthetic import Run, lines_of
+from trainmark.logs.synthetic import SampleRun, lines_of
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
     yield "{'beam_search_version': 'v1',"
     yield from (f" 'batch_size': {run.batch_per_device},", f" 'max_iter': {len(run.step_times_s) + 1},")

@@ -10,11 +10,11 @@ a throughput of all takes them to be like this one, and says so.
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, search_integer, unknowable
+from trainmark.logs.format import Format, LogContext, Published, search_integer, unknowable
 from trainmark.logs.model import Facts, Scope
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the number of workers; devices, batch per device and precision are not said."""
     return Facts(nodes=search_integer(rb"\] trainers: (\d+)\s", context.text))
 

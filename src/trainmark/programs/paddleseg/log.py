@@ -10,7 +10,7 @@ not training.
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, config_lines, search_integer, search_word
+from trainmark.logs.format import Format, LogContext, Published, config_lines, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.logs.paddle import paddle_devices
@@ -19,12 +19,12 @@ from trainmark.words.case import Precision
 _CONFIG = re.compile(rb"\n *([A-Za-z_][\w ]*): ([^\n]+)")
 
 
-def parameters(context: Context) -> dict[str, str]:
+def parameters(context: LogContext) -> dict[str, str]:
     """Return the environment and configuration dumps."""
     return config_lines(context, _CONFIG)
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the environment (``GPUs used``) and the configuration."""
     text = context.text
     model = re.search(rb"\nmodel:\n(?:  [^\n]*\n)*?  type: (\w+)\n", text)
@@ -56,7 +56,7 @@ def _precision(text: bytes) -> Precision | None:
     return Precision.FP32 if b"Config Information" in text else None
 
 
-def ending(context: Context) -> Ending:
+def ending(context: LogContext) -> Ending:
     """Compare the last step with the number of steps in the record itself."""
     records = re.findall(rb"\[TRAIN\] epoch[:=] *\d+, iter[:=] *(\d+)/(\d+),", context.tail)
     if not records:

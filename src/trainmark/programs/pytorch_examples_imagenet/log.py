@@ -9,12 +9,12 @@ name. ``Test:`` lines are evaluation. Several processes print the same lines, un
 
 import re
 
-from trainmark.logs.format import Context, Format, search_word
+from trainmark.logs.format import Format, LogContext, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Meaning, Scope
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the model's name; devices, batch and precision are not printed."""
     return Facts(
         model=search_word(rb"=> (?:creating model|using pre-trained model) '([^']+)'", context.text),
@@ -22,7 +22,7 @@ def facts(context: Context) -> Facts:
     )
 
 
-def ending(context: Context) -> Ending:
+def ending(context: LogContext) -> Ending:
     """Say whether the last epoch is whole; how many epochs were wanted is not printed."""
     records = re.findall(rb"Epoch: \[(\d+)\]\[ *(\d+)/(\d+)\]", context.tail)
     if not records:

@@ -8,13 +8,13 @@ the graph's compilation. ``Run stats:`` ends the log.
 
 import re
 
-from trainmark.logs.format import Context, Format, ends_with, search_integer, search_word
+from trainmark.logs.format import Format, LogContext, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.words.case import Precision
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the flags where they are printed; the batch there is global."""
     text = context.text
     gpus = search_integer(rb"['\"]?num_gpus['\"]?[=: ]+(\d+)", text)

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainmark.logs.synthetic import Run, lines_of
+from trainmark.logs.synthetic import SampleRun, lines_of
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
     dtype = "fp16" if run.amp else "fp32"
     yield f"I0605 12:00:00.123456 140 common.py:1] num_gpus: {run.gpus} batch_size: {run.global_batch} dtype: {dtype}"

@@ -10,13 +10,21 @@ The rate is global and the mean since the tool's own warm-up ended; ``total imag
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, ends_with, listed, search_integer, search_word
+from trainmark.logs.format import (
+    Format,
+    LogContext,
+    Published,
+    ends_with,
+    listed,
+    search_integer,
+    search_word,
+)
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.words.case import Precision
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the summary of the parameters at the start."""
     text = context.text
     devices = listed(search_word(rb"Num devices: *(\[[^\]\n]*\])", text)) or listed(

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainmark.logs.synthetic import Run, lines_of, overall_rate
+from trainmark.logs.synthetic import SampleRun, lines_of, overall_rate
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
     yield from ("TensorFlow:  1.15", "Model:       resnet50")
     yield from (f"Batch size:  {run.global_batch} global", f"             {run.batch_per_device} per device")

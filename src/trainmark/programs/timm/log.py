@@ -8,13 +8,13 @@ the epoch's start. A record is one step out of the interval. ``Test:`` lines are
 
 import re
 
-from trainmark.logs.format import Context, Format, ends_with, search_integer, search_word
+from trainmark.logs.format import Format, LogContext, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.words.case import Precision
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the lines that the program starts with; the batch is not among them."""
     text = context.text
     single = 1 if re.search(rb"Training with a single process", text) else None

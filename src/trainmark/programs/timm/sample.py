@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainmark.logs.synthetic import Run, lines_of
+from trainmark.logs.synthetic import SampleRun, lines_of
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
     if run.gpus == 1:
         yield "Training with a single process on 1 device (cuda:0)."

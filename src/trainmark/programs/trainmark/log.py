@@ -11,12 +11,12 @@ import re
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.events import UNSAID_UNIT, RunEvents, parse_events
-from trainmark.logs.format import Context, Format, Published, dll_parameters, ends_with, integer
+from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, integer
 from trainmark.logs.model import Facts, Problem, RunWords, Scope
 from trainmark.words.case import Precision
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the PARAMETER line."""
     words = dll_parameters(context)
     precision = words.get("precision")
@@ -39,13 +39,13 @@ def extract(text: bytes) -> dict[str, Floats]:
     return {"epoch": epoch, "step": step, "step_time_s": events.step_times_s[events.measured]}
 
 
-def run_words(context: Context) -> RunWords:
+def run_words(context: LogContext) -> RunWords:
     """Return what the run says of itself."""
     events = _events(context.text)
     return RunWords(events.parameters, events.summary)
 
 
-def doubts(context: Context) -> tuple[Problem, ...]:
+def doubts(context: LogContext) -> tuple[Problem, ...]:
     """Return what the run found suspect in itself (``suspect`` of the last event)."""
     suspect = _events(context.tail).summary.get("suspect")
     return tuple(

@@ -3,10 +3,10 @@
 import json
 from collections.abc import Iterator
 
-from trainmark.logs.synthetic import Run
+from trainmark.logs.synthetic import SampleRun
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
 
     def event(step: object, data: dict[str, object]) -> str:

@@ -5,13 +5,13 @@ from typing import Any
 from trainmark.measure import scaled
 from trainmark.report.axes import DEVICES
 from trainmark.report.charts.theme import INK, MUTED, REACH, Rows, colours, themed
-from trainmark.report.context import Context, Part
+from trainmark.report.context import Context, UnitPart
 
 MOST_SERIES = 12
 """More lines than this cannot be told apart; the table has them all."""
 
 
-def scaling_chart(context: Context, part: Part) -> dict[str, Any] | None:
+def scaling_chart(context: Context, part: UnitPart) -> dict[str, Any] | None:
     """Return the chart, or None where no speedup is known on more than one device.
 
     Its left panel has the speedup, on logarithmic axes so that the ideal is a straight line; the right one has
@@ -105,7 +105,7 @@ def _panel(
     return alt.layer(*layers).properties(width=330, height=280)
 
 
-def _rows(part: Part) -> Rows:
+def _rows(part: UnitPart) -> Rows:
     """Return a row a case with a speedup; baselines are at 1 when something is compared with them."""
     compared = {c.speedup.baseline for c in part.cases if c.speedup and c.speedup.baseline != c.id}
     rows: Rows = []

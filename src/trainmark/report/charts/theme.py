@@ -72,7 +72,7 @@ def svg(specification: Mapping[str, Any], name: str) -> str:
     import vl_convert
 
     text: str = vl_convert.vegalite_to_svg(dict(specification), allowed_base_urls=[])
-    # Sixteen digits a coordinate are most of a picture; a hundredth of a pixel is nothing that can be seen.
+    # Sixteen digits a coordinate are most of a picture; a hundredth of one is nothing that can be seen.
     text = _PATH.sub(lambda path: _LONG.sub(r"\1", path[0]), text)
     # What is not shown is left out, and the font stands once. To a reader who hears the page the picture is one thing.
     fonts = set(_FONT.findall(text))

@@ -7,12 +7,15 @@ from dataclasses import replace
 from trainmark.errors import InputError
 from trainmark.logs.hints import read_hints
 from trainmark.logs.model import ParsedLog
+from trainmark.logs.settle import TF32_UNKNOWN
 from trainmark.measure.rules.model import RuleResult
-from trainmark.measure.rules.tree import Row as Placement
+from trainmark.measure.rules.tree import PlacementRow
 from trainmark.report.axes import by_unit
 from trainmark.report.exchange.rows import SpeedRow
+from trainmark.suite.naming import dlperf_name
 from trainmark.tasks import published_name
 from trainmark.words.case import Case, Precision, axes_of
+from trainmark.words.names import LOG
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, Results
 
@@ -51,9 +54,9 @@ def _case_rows(result: CaseResult, axes: Sequence[str], unit: str | None) -> Ite
             continue
         measured = run.measurement if run.outcome is Outcome.OK else None
         yield SpeedRow(
-            log=run.log or f"{run.directory}/train.log",
+            log=run.log or f"{run.directory}/{LOG}",
             model=published_name(case.model),
-            precision=_precision_word(case.precision.value),
+            precision=case.precision.published,
             batch_per_device=case.batch_per_device,
             devices=case.world_size,
             nodes=case.nodes,
@@ -71,7 +74,7 @@ def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> Spee
     """
     facts = parsed.facts
     precision = facts.precision
-    if precision is None and any(problem.code == "tf32-unknown" for problem in parsed.problems):
+    if precision is None and any(problem.code == TF32_UNKNOWN for problem in parsed.problems):
         # In the names of others fp32 is whatever the device computes single precision with.
         precision = Precision.FP32
     if facts.model is None or precision is None or facts.batch_per_device is None or facts.gpus is None:
@@ -81,7 +84,7 @@ def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> Spee
     return SpeedRow(
         log=parsed.log,
         model=published_name(facts.model),
-        precision=_precision_word(precision.value),
+        precision=precision.published,
         batch_per_device=facts.batch_per_device,
         devices=facts.gpus,
         nodes=facts.nodes or 1,
@@ -102,7 +105,7 @@ def numbered(rows: Iterable[SpeedRow]) -> list[SpeedRow]:
     return found
 
 
-def rows_from_tree(placements: Iterable[Placement]) -> list[SpeedRow]:
+def rows_from_tree(placements: Iterable[PlacementRow]) -> list[SpeedRow]:
     """Return one row a repeat of a DLPerf directory; a repeat without a speed has none."""
     found = []
     for placement in placements:
@@ -110,7 +113,9 @@ def rows_from_tree(placements: Iterable[Placement]) -> list[SpeedRow]:
         outcomes = [(repeat, None) for repeat, _ in placement.outcomes]
         for repeat, speed in sorted([*placement.speeds, *outcomes], key=lambda pair: pair[0]):
             row = SpeedRow(
-                log=f"{placement.placement}/{group.model}_b{group.batch_per_device}_{group.variant}_{repeat}.log",
+                log=dlperf_name(
+                    placement.placement, group.model, group.batch_per_device, group.variant, repeat
+                ),
                 model=published_name(group.model),
                 precision=group.variant or "unknown",
                 batch_per_device=group.batch_per_device,
@@ -122,8 +127,3 @@ def rows_from_tree(placements: Iterable[Placement]) -> list[SpeedRow]:
             )
             found.append(row)
     return found
-
-
-def _precision_word(precision: str) -> str:
-    # The databases' "amp" is FP16; the other kind must not stand under the same name.
-    return {"amp-fp16": "amp", "amp-bf16": "amp_bf16"}.get(precision, precision)

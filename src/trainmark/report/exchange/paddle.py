@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict
 
 from trainmark.errors import InputError, nearest
 from trainmark.report.exchange.rows import SpeedRow
+from trainmark.suite.naming import template_name
 
 DatabaseRow = dict[str, str | int | float | None]
 
@@ -125,10 +126,7 @@ def case_name(row: SpeedRow, repository: str | None) -> str:
 
 def log_file_name(row: SpeedRow, repository: str | None) -> str:
     """Return the template's log name, such as ``clas_MobileNetV1_mp_bs64_fp32_8_speed``."""
-    mode = RunMode.SINGLE if row.devices == 1 else RunMode.MULTIPLE
-    words = (row.model, mode.value, f"bs{row.batch_per_device}", row.precision, str(row.devices), "speed")
-    name = "_".join([*_first(repository), *words])
-    return name if row.repeat == 1 else f"{name}_r{row.repeat}"
+    return template_name(repository, row.model, row.devices, row.batch_per_device, row.precision, row.repeat)
 
 
 def _first(repository: str | None) -> tuple[str, ...]:

@@ -11,6 +11,8 @@ from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Tab
 from trainmark.report.context import Context
 from trainmark.report.language import Catalogue
 from trainmark.report.numbers import GIB, number
+from trainmark.words.manifest import Manifest, Node
+from trainmark.words.results import KeptManifest
 from trainmark.words.telemetry import TelemetrySummary
 
 MOST_VALUES = 8
@@ -38,14 +40,18 @@ def environment(context: Context) -> Section:
 
 def every_fact(context: Context) -> Section | None:
     """Return the section of all that the manifests hold, by the names that ``manifest.json`` uses."""
-    manifests = [dict(flat(manifest)) for manifest in context.results.manifests.values()]
+    manifests = [dict(flat(_document(manifest))) for manifest in context.results.manifests.values()]
     if not manifests:
         return None
     table = _side_by_side(context, manifests, as_code=True)
     return Section("manifest", context.say("manifest_title"), (table,), folded=True)
 
 
-def _summaries(context: Context, manifest: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
+def _document(manifest: KeptManifest) -> Mapping[str, Any]:
+    return manifest.model_dump(mode="json") if isinstance(manifest, Manifest) else manifest
+
+
+def _summaries(context: Context, manifest: KeptManifest) -> Iterable[tuple[str, str]]:
     """Yield the facts of a manifest's nodes: those of equal nodes once."""
     groups: dict[tuple[tuple[str, str], ...], int] = {}
     for node in nodes(manifest):
@@ -81,7 +87,7 @@ def _side_by_side(context: Context, held: list[dict[str, str]], as_code: bool = 
 
 def recipe(context: Context) -> Section | None:
     """Return the section of the parameters that the runs themselves wrote, or None when none did."""
-    said = [dict(flat(run.parameters)) for _, run in context.runs() if run.parameters]
+    said = [facts for _, run in context.runs() if (facts := dict(flat(run.parameters.said())))]
     if not said:
         return None
     say = context.say
@@ -97,7 +103,7 @@ def recipe(context: Context) -> Section | None:
 def telemetry(context: Context) -> Section | None:
     """Return the section of what was sampled beside the runs (lowest to highest over each case's runs), or None."""
     sampled = [
-        (result, [_quantities((run.telemetry, *run.other_nodes)) for run in result.runs if run.telemetry])
+        (result, [_quantities(run.telemetry) for run in result.runs if run.telemetry])
         for result in context.results.cases
     ]
     sampled = [(result, held) for result, held in sampled if held]
@@ -183,75 +189,61 @@ def _flat_list(values: Sequence[Any], path: str) -> Iterator[tuple[str, str]]:
             yield from ((f"{path}[{i}]{end}", facts[name]) for i, facts in enumerate(held) if name in facts)
 
 
-def nodes(manifest: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    """Return the nodes that a manifest describes; none where it has no such list."""
-    return _mappings(manifest.get("nodes"))
+def nodes(manifest: KeptManifest) -> tuple[Node, ...]:
+    """Return the nodes that a manifest describes; none of one that this version does not know."""
+    return manifest.nodes if isinstance(manifest, Manifest) else ()
 
 
-def look(value: Any, *path: str) -> Any:
-    """Return what stands at ``path`` in nested mappings, or None."""
-    for part in path:
-        value = value.get(part) if isinstance(value, Mapping) else None
-    return value
-
-
-def hardware(node: Mapping[str, Any], say: Catalogue) -> str | None:
+def hardware(node: Node, say: Catalogue) -> str | None:
     """Return a node's GPUs, or without any its processors, in a few words."""
     return gpus(node) or processors(node, say)
 
 
-def gpus(node: Mapping[str, Any]) -> str | None:
+def gpus(node: Node) -> str | None:
     """Return a node's GPUs by name, with their number."""
-    names = Counter(str(look(gpu, "name") or "GPU") for gpu in _mappings(look(node, "accelerators", "gpus")))
+    names = Counter(gpu.name or "GPU" for gpu in node.accelerators.gpus)
     return " + ".join(f"{n} × {name}" for name, n in names.items()) or None
 
 
-def processors(node: Mapping[str, Any], say: Catalogue) -> str | None:
+def processors(node: Node, say: Catalogue) -> str | None:
     """Return a node's processor model and how many cores and threads it has."""
-    model = look(node, "cpu", "model")
-    known = [(key, look(node, "cpu", key)) for key in ("cores", "threads")]
-    sizes = say.joined([say.count(key, n) for key, n in known if isinstance(n, int)])
+    model = node.cpu.model
+    known = [("cores", node.cpu.cores), ("threads", node.cpu.threads)]
+    sizes = say.joined([say.count(key, n) for key, n in known if n is not None])
     return say("processors", model=model, sizes=sizes) if model and sizes else model or sizes or None
 
 
-def framework(node: Mapping[str, Any]) -> str | None:
+def framework(node: Node) -> str | None:
     """Return the framework and its version as the manifest has it."""
-    name, version = look(node, "framework", "framework"), look(node, "framework", "version")
-    return f"{name} {version}" if name and version else None
+    said = node.framework
+    return f"{said.framework} {said.version}" if said is not None and said.version else None
 
 
-def summary(node: Mapping[str, Any], say: Catalogue) -> Iterator[tuple[str, str]]:
+def summary(node: Node, say: Catalogue) -> Iterator[tuple[str, str]]:
     """Yield what a reader asks first about a node, as (key of the fact's name, text), as far as it is known."""
-    memory, limit = look(node, "memory", "total_bytes"), look(node, "memory", "limit_bytes")
-    first_gpu = next(iter(_mappings(look(node, "accelerators", "gpus"))), {})
+    said = node.framework
     facts = {
         "fact_gpus": gpus(node),
-        "fact_gpu_memory": _gib(first_gpu.get("memory_bytes")),
-        "fact_driver": look(node, "accelerators", "driver"),
+        "fact_gpu_memory": _gib(next((gpu.memory_bytes for gpu in node.accelerators.gpus), None)),
+        "fact_driver": node.accelerators.driver,
         "fact_processors": processors(node, say),
-        "fact_memory": _gib(memory),
-        "fact_memory_limit": _gib(limit),
-        "fact_os": look(node, "os", "name"),
-        "fact_kernel": look(node, "os", "kernel"),
-        "fact_container": look(node, "container", "engine"),
+        "fact_memory": _gib(node.memory.total_bytes),
+        "fact_memory_limit": _gib(node.memory.limit_bytes),
+        "fact_os": node.os.name,
+        "fact_kernel": node.os.kernel,
+        "fact_container": node.container.engine if node.container else None,
         "fact_framework": framework(node),
-        "fact_python": look(node, "framework", "python"),
-        "fact_cuda": look(node, "framework", "cuda"),
-        "fact_cudnn": look(node, "framework", "cudnn"),
-        "fact_nccl": look(node, "framework", "nccl"),
-        "fact_lock": look(node, "environment_lock"),
+        "fact_python": said.python if said else None,
+        "fact_cuda": said.cuda if said else None,
+        "fact_cudnn": said.cudnn if said else None,
+        "fact_nccl": said.nccl if said else None,
+        "fact_lock": node.environment_lock,
     }
-    yield from ((name, _text(fact)) for name, fact in facts.items() if fact is not None)
+    yield from ((name, fact) for name, fact in facts.items() if fact is not None)
 
 
-def _mappings(value: Any) -> list[Mapping[str, Any]]:
-    if not isinstance(value, Sequence) or isinstance(value, str):
-        return []
-    return [inner for inner in value if isinstance(inner, Mapping)]
-
-
-def _gib(size: Any) -> str | None:
-    return f"{size / GIB:.1f} GiB" if isinstance(size, int | float) and size > 0 else None
+def _gib(size: int | None) -> str | None:
+    return f"{size / GIB:.1f} GiB" if size else None
 
 
 def _text(value: Any) -> str:

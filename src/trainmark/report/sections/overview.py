@@ -1,14 +1,15 @@
 """The opening, what a reader must know before any number; and the end: how the numbers came about, and again."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from datetime import UTC, datetime
-from typing import Any
 
 from trainmark.report.axes import NOTHING
 from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, code, plain
 from trainmark.report.context import Context
 from trainmark.report.sections.environment import framework, hardware, nodes
+from trainmark.words.manifest import Node
+from trainmark.words.names import RESULTS, SUITE
 from trainmark.words.outcome import Outcome
 
 
@@ -52,6 +53,13 @@ def section(context: Context) -> Section:
     facts = [steps, repeats + say("stop"), *_constant(context)]
     if doubts := len(context.doubted):
         facts.append(say.count("doubts_above", doubts))
+    if results.gates_off:
+        facts.append(say("gates_off", names=say.joined([gate.value for gate in results.gates_off])))
+    unknown = sum(
+        run.measurement is not None and run.identity is None for case in results.cases for run in case.runs
+    )
+    if unknown:
+        facts.append(say.count("identity_unknown", unknown))
     blocks.append(Bullets(tuple(plain(fact) for fact in facts)))
     return Section("overview", say("overview_title"), tuple(blocks))
 
@@ -91,7 +99,7 @@ def _hardware(context: Context) -> str:
     )
 
 
-def _nodes(context: Context) -> list[Mapping[str, Any]]:
+def _nodes(context: Context) -> list[Node]:
     return [node for manifest in context.results.manifests.values() for node in nodes(manifest)]
 
 
@@ -123,7 +131,7 @@ def reproduce(context: Context) -> Section:
     """Return the command that made the results, and the files to read them from."""
     say = context.say
     blocks: list[Block] = [Code(say("reproduce_command"), context.results.command)]
-    names = ("suite.yaml", "results.json", "results.csv", "runs.csv")
+    names = (SUITE, RESULTS, "results.csv", "runs.csv")
     held = [
         (*context.link(name, name), *plain(say("colon") + say(f"file_{name.replace('.', '_')}")))
         for name in names

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from trainmark.report.axes import DATA, DEVICES
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts.scaling import scaling_chart
-from trainmark.report.context import Context, Part, footnotes, marks, marks_of_ratio, shown
+from trainmark.report.context import Context, UnitPart, footnotes, marks, marks_of_ratio, shown
 from trainmark.report.numbers import decimals, interval, number, percent
 from trainmark.report.sections.throughput import heading_of, throughput
 from trainmark.words.findings import RatioFinding, RatioKind
@@ -32,7 +32,7 @@ def scaling(context: Context) -> Section | None:
     return Section("scaling", say("scaling_title"), tuple(blocks))
 
 
-def _scaling(context: Context, part: Part) -> Table:
+def _scaling(context: Context, part: UnitPart) -> Table:
     say, axes, unit = context.say, part.axes, part.unit
     aspects = tuple(a for a in axes.varying if a != DEVICES)
     groups: dict[tuple[str, ...], list[CaseResult]] = {}
@@ -107,7 +107,7 @@ def data(context: Context) -> Section | None:
     )
 
 
-def _data(context: Context, part: Part, found: list[RatioFinding]) -> Table:
+def _data(context: Context, part: UnitPart, found: list[RatioFinding]) -> Table:
     say, axes, unit = context.say, part.axes, part.unit
     cases = {case.id: case for case in part.cases}
     pairs = [(cases[ratio.case], cases[ratio.against]) for ratio in found]

@@ -3,8 +3,9 @@
 from collections.abc import Iterator, Sequence
 
 from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Section, Table, cell, plain
-from trainmark.report.context import Context, Mark, Part
+from trainmark.report.context import Context, Mark, UnitPart
 from trainmark.report.numbers import GIB, decimals, number, percent
+from trainmark.words.names import LOG
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, RunResult
 
@@ -31,7 +32,7 @@ def not_ok(context: Context) -> Section:
                 cell(str(run.repeat)),
                 cell(say.outcome(run.outcome)),
                 cell(run.reason or "-"),
-                Cell(context.log(run, "train.log")),
+                Cell(context.log(run, LOG)),
             )
             for run in result.runs
             if run.outcome is not Outcome.OK
@@ -56,7 +57,7 @@ def doubts(context: Context) -> Section:
     rows = tuple(
         (
             cell(names[doubt.case]),
-            cell(str(doubt.repeat)),
+            cell(str(doubt.repeat) if doubt.repeat else say("all_repeats")),
             cell(say(f"about_{doubt.about.value}")),
             Cell((*plain(doubt.sentence), *plain(f" ({doubt.code})"))),
         )
@@ -84,7 +85,7 @@ def every_run(context: Context) -> Section | None:
     return Section("runs", context.say("runs_title"), (caption, *tables), folded=True)
 
 
-def _runs(context: Context, part: Part) -> Table:
+def _runs(context: Context, part: UnitPart) -> Table:
     say = context.say
     runs = [(case, run) for case in part.cases for run in case.runs]
     figures = [list(_figures(run)) for _, run in runs]
@@ -98,7 +99,7 @@ def _runs(context: Context, part: Part) -> Table:
             cell("-" if value is None else number(value, p)) for value, p in zip(values, places, strict=True)
         ]
         cells[0] = _throughput(context, run, places[0], doubted=(case.id, run.repeat) in doubted)
-        name, wait, log = context.axes.label(case.case), _wait(run), Cell(context.log(run, "train.log"))
+        name, wait, log = context.axes.label(case.case), _wait(run), Cell(context.log(run, LOG))
         rows.append((cell(name), cell(str(run.repeat)), *cells, wait, log))
     measured = any(run.measurement for _, run in runs)
     columns = (

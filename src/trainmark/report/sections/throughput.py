@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from trainmark.report.axes import DEVICES, FRAMEWORK, MODEL, NOTHING, WORKLOAD, Grid, Key, actual_batch
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts.throughput import throughput_chart
-from trainmark.report.context import Context, Part, footnotes, marks, shown
+from trainmark.report.context import Context, UnitPart, footnotes, marks, shown
 from trainmark.report.numbers import decimals, interval, number
 from trainmark.report.sections.equivalence import NOT_EQUAL, equality
 from trainmark.words.results import CaseResult, fastest
@@ -43,11 +43,11 @@ def tables(context: Context) -> list[Table]:
     return [table for part in context.parts for table in _tables(context, part)]
 
 
-def _tables(context: Context, part: Part) -> list[Table]:
+def _tables(context: Context, part: UnitPart) -> list[Table]:
     return [_table(context, part, grid) for grid in part.axes.grids()]
 
 
-def heading_of(context: Context, part: Part, of: Mapping[str, str]) -> str:
+def heading_of(context: Context, part: UnitPart, of: Mapping[str, str]) -> str:
     """Return what a table is of: of several units its own, with what is the same in this part alone."""
     same = {} if part.alone else {a: v for a, v in part.axes.constant().items() if a in _of_part(context)}
     words = [
@@ -62,7 +62,7 @@ def _of_part(context: Context) -> tuple[str, ...]:
     return tuple(a for a in (WORKLOAD, FRAMEWORK, MODEL) if a in context.axes.varying)
 
 
-def _table(context: Context, part: Part, grid: Grid) -> Table:
+def _table(context: Context, part: UnitPart, grid: Grid) -> Table:
     say = context.say
     in_row = {key: next(c for (row, _), c in grid.cells.items() if row == key) for key in grid.rows}
     by_devices = grid.row_aspects == (DEVICES,)
@@ -95,7 +95,7 @@ def _table(context: Context, part: Part, grid: Grid) -> Table:
 
 def _column_title(
     context: Context,
-    part: Part,
+    part: UnitPart,
     grid: Grid,
     column: Key,
     held: list[CaseResult | None],

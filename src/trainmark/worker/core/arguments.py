@@ -7,6 +7,7 @@ from typing import List, Sequence
 
 from .flags import count, loss_scale, positive
 from .folders import default_task, find_task, framework_names, task_names, task_of_model
+from .queues import DRAIN_STEPS
 from .settings import SYNTHETIC, Recipe, Settings
 from .task import Task
 
@@ -35,6 +36,7 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
     learning_rate = given.learning_rate
     if learning_rate is None:
         learning_rate = task.learning_rate(given.batch_per_device * world_size)
+    drain_steps = 0 if given.data == SYNTHETIC else DRAIN_STEPS
     common = Settings(
         framework=given.framework,
         task=task.name,
@@ -45,8 +47,10 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
         data=given.data,
         loader=given.loader,
         loader_workers=given.loader_workers,
-        steps=given.steps,
-        warmup_steps=given.warmup_steps,
+        steps=given.steps + drain_steps,
+        warmup_steps=given.warmup_steps + drain_steps,
+        drain_steps=drain_steps,
+        witness_steps=0,
         seed=given.seed,
         device=given.device,
         threads=given.threads,

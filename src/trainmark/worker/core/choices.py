@@ -28,12 +28,6 @@ def require_version(framework: str, version: str, oldest: Tuple[int, ...]) -> No
         raise RunError(UNSUPPORTED, f"{framework} {wanted} or later is needed; this is {version}")
 
 
-def no_tf32_on_cpu(precision: str, device: str) -> None:
-    """Raise for tf32 on a CPU."""
-    if precision == "tf32" and device == "cpu":
-        raise RunError(UNSUPPORTED, "tf32 needs an NVIDIA GPU: a CPU has no TF32")
-
-
 def own_gpu(
     framework: str, asked: str, seen: int, place: Place, environment: Mapping[str, str] = os.environ
 ) -> Optional[int]:

@@ -6,6 +6,8 @@ import time
 from typing import Any, Callable, Iterator, Optional
 
 from .outcomes import RunError
+from .produced import Produced
+from .queues import Loading, loading
 
 
 class Feed:
@@ -23,6 +25,15 @@ class Feed:
     wait_s: float = 0.0
     """How long the last call of ``next`` waited for the loader."""
 
+    ahead: Optional[float] = None
+    """Batches that can be in flight: being made, or made and not yet taken; None where nothing is loaded."""
+
+    produced: Optional[Produced] = None
+    """Counts the samples that the loader has made; None where it cannot be asked."""
+
+    taken = 0
+    """Batches that were fetched from the loader."""
+
     def next(self) -> Any:
         """Return the next batch; the device may still be filling it, in the order of its work."""
         raise NotImplementedError
@@ -30,10 +41,15 @@ class Feed:
     def close(self) -> None:
         """End threads and processes."""
 
+    def loading(self) -> Loading:
+        """Return what the loader has made so far, and what was taken."""
+        return loading(self.produced, self.taken)
+
     def timed(self, fetch: Callable[[], Any]) -> Any:
         """Return what ``fetch`` waits for, and keep how long that took; raise it if it is a ``RunError``."""
         started = time.perf_counter()
         fetched = fetch()
+        self.taken += 1
         self.wait_s = time.perf_counter() - started
         if isinstance(fetched, RunError):
             raise fetched
@@ -56,10 +72,17 @@ class LoadedFeed(Feed):
     """Batches from an iterator, which yields a ``RunError`` in the place of a batch that could not be read."""
 
     def __init__(
-        self, batches: Iterator[Any], ready: Callable[[Any], Any], epoch_samples: int, decoder: Optional[str]
+        self,
+        batches: Iterator[Any],
+        ready: Callable[[Any], Any],
+        epoch_samples: int,
+        decoder: Optional[str],
+        ahead: Optional[float] = None,
+        produced: Optional[Produced] = None,
     ) -> None:
         """Take over the iterator; ``ready`` makes of what it yields a batch where and as the step needs it."""
         self.epoch_samples, self.decoder = epoch_samples, decoder
+        self.ahead, self.produced = ahead, produced
         self._batches, self._ready = batches, ready
 
     def next(self) -> Any:

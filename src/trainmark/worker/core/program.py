@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
 
@@ -19,12 +20,14 @@ from .arguments import NATIVE, parse
 from .choices import one_of
 from .events import PARAMETER, EventWriter
 from .folders import import_framework, import_trainer
+from .last_look import WITNESS_STEPS, look
+from .loading import RankLoading, loading_of, queue_doubts
 from .outcomes import FAILED, OOM, RunError, first_sentence
 from .place import Place, place_from
 from .settings import Settings
 from .signals import exit_when_told
 from .training import Training
-from .window import measure
+from .window import Timeline, measure
 
 EXIT_USAGE = 2
 EXIT_STOPPED = 3
@@ -102,10 +105,11 @@ def limit_memory(limit_bytes: int) -> None:
 
 
 def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventWriter]) -> None:
-    training: Training = trainer.open_training(settings, place)
     if settings.equivalence is not None:
-        _observe(training, settings, events)
+        _observe(trainer.open_training(settings, place), settings, events)
         return
+    whole = replace(settings, steps=settings.steps + WITNESS_STEPS, witness_steps=WITNESS_STEPS)
+    training: Training = trainer.open_training(whole, place)
     global_batch = settings.batch_per_device * place.world_size
 
     def after_first_step() -> None:
@@ -127,7 +131,7 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         after_first_step,
         beat if events is not None else None,
     )
-    losses = training.losses()
+    losses = training.losses()[: settings.steps]
     own = report.RankTotals(
         window_ns=timeline.window_ns,
         samples=settings.batch_per_device * (settings.steps - settings.warmup_steps),
@@ -139,14 +143,31 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         window_at_us=int(timeline.window_at * 1e6),
     )
     ranks = [report.RankTotals(*values) for values in training.gather(own)]
+    loader = _own_loading(training, settings, timeline)
+    loaders = [] if loader is None else [RankLoading(*values) for values in training.gather(loader)]
     if events is not None:
         waits = training.data_waits_s
         events.write_all(
             report.step_events(settings, timeline, losses, waits, training.epoch_samples, global_batch)
         )
+    looked = look(training, settings)
+    if events is not None:
         memory_of = str(training.describe()["peak_memory_of"])
-        events.write([], report.summary(settings, training.task, timeline, ranks, losses, memory_of))
+        seen = {"loading": loading_of(loaders), "after_window": looked.said}
+        doubts = [*queue_doubts(loaders), *looked.doubts]
+        events.write(
+            [], report.summary(settings, training.task, timeline, ranks, losses, memory_of, seen, doubts)
+        )
     training.close()
+
+
+def _own_loading(training: Training, settings: Settings, timeline: Timeline) -> Optional[RankLoading]:
+    if timeline.loading is None or training.feed.ahead is None:
+        return None
+    waited_s = sum(training.data_waits_s[settings.warmup_steps : settings.steps])
+    window = [round(waited_s * 1e6), timeline.window_ns // 1000, settings.batch_per_device]
+    states = [count for state in timeline.loading for count in state]
+    return RankLoading._make([round(training.feed.ahead * 1000), *states, *window])
 
 
 def _observe(training: Training, settings: Settings, events: Optional[EventWriter]) -> None:

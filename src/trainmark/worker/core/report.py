@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from types import MappingProxyType
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .events import SCHEMA, Step
 from .place import Place
@@ -50,8 +51,9 @@ def parameters(
         "batch_per_device": settings.batch_per_device,
         "world_size": place.world_size,
         "global_batch": global_batch,
-        "steps": settings.steps,
-        "warmup_steps": settings.warmup_steps,
+        "steps": settings.steps - settings.drain_steps,
+        "warmup_steps": settings.warmup_steps - settings.drain_steps,
+        "drain_steps": settings.drain_steps,
         "seed": settings.seed,
         "memory_limit_bytes": settings.memory_limit,
         "work": task.work(settings, global_batch),
@@ -100,8 +102,13 @@ def summary(
     ranks: List[RankTotals],
     losses: List[float],
     memory_of: str,
+    seen: Mapping[str, Any] = MappingProxyType({}),
+    doubts: Sequence[Tuple[str, str]] = (),
 ) -> Dict[str, Any]:
-    """Return the data of the last event. Throughput is all ranks' headline work over the slowest rank's window."""
+    """Return the data of the last event. Throughput is all ranks' headline work over the slowest rank's window.
+
+    ``seen`` is what others have to say of the window, ``doubts`` their codes and sentences.
+    """
     window_s = max(rank.window_ns for rank in ranks) / 1e9
     samples = sum(rank.samples for rank in ranks)
     work = task.work(settings, samples)
@@ -125,11 +132,15 @@ def summary(
         "peak_memory_bytes": [rank.peak_memory_bytes for rank in ranks],
         "peak_memory_of": memory_of,
         "ranks_agree": agree,
-        "suspect": _suspicions(ranks, losses, agree),
+        **seen,
+        "suspect": [
+            {"code": code, "sentence": sentence}
+            for code, sentence in [*_suspicions(ranks, losses, agree), *doubts]
+        ],
     }
 
 
-def _suspicions(ranks: List[RankTotals], losses: List[float], agree: bool) -> List[Dict[str, str]]:
+def _suspicions(ranks: List[RankTotals], losses: List[float], agree: bool) -> List[Tuple[str, str]]:
     found: List[Tuple[str, str]] = []
     first = first_not_finite(losses)
     if first is not None:
@@ -141,7 +152,7 @@ def _suspicions(ranks: List[RankTotals], losses: List[float], agree: bool) -> Li
         found.append(
             ("compiled-in-window", f"Ranks {late} compiled again in the window: too little warm-up.")
         )
-    return [{"code": code, "sentence": sentence} for code, sentence in found]
+    return found
 
 
 def first_not_finite(losses: List[float]) -> Optional[int]:

@@ -26,6 +26,8 @@ import gc
 import time
 from typing import Any, Callable, List, NamedTuple, Optional
 
+from .queues import Loading
+
 BEAT_NS = 1_000_000_000
 """How far apart two heartbeats are at least."""
 
@@ -63,6 +65,10 @@ class Steps:
         """Return how many programs were compiled so far, or None where that cannot be seen."""
         return None
 
+    def loading(self) -> Optional[Loading]:
+        """Return what the loader has made and what was taken of it, or None where nothing is loaded."""
+        return None
+
 
 class Marks:
     """The moments at which steps were done; numbered slots, so that noting one allocates nothing."""
@@ -79,7 +85,8 @@ class Marks:
 class Timeline(NamedTuple):
     """What one rank's clock saw. ``step_s`` has one entry a step; its first is ``first_step_s``.
 
-    ``compiled_in_window`` is the number of programs compiled in the window, None where that cannot be seen.
+    ``compiled_in_window`` is the number of programs compiled in the window, None where that cannot be seen. ``loading``
+    has the states of the loader after the first step, at the window's start and at its end; None where there is none.
     """
 
     first_step_s: float
@@ -89,6 +96,7 @@ class Timeline(NamedTuple):
     window_at: float
     compile_s: Optional[float]
     compiled_in_window: Optional[int]
+    loading: Optional[List[Loading]] = None
 
 
 class HostMarks(Marks):
@@ -156,6 +164,7 @@ def measure(
     training.synchronize()
     first_step_s = (clock_ns() - started_ns) / 1e9
     after_first_step()
+    loading = [training.loading()]
 
     gc.collect()
     gc.freeze()
@@ -167,11 +176,13 @@ def measure(
         compile_s, before = training.compile_s(), training.compilations()
         training.barrier()
         training.synchronize()
+        loading.append(training.loading())
         training.mark(window_start)
         window_at, t0 = wall_clock(), clock_ns()
         run_steps(training, warmup_steps, steps, beat, clock_ns)
         training.synchronize()
         t1 = clock_ns()
+        loading.append(training.loading())
         after = training.compilations()
     finally:
         gc.enable()
@@ -189,7 +200,13 @@ def measure(
         window_at=window_at,
         compile_s=compile_s,
         compiled_in_window=None if before is None or after is None else after - before,
+        loading=_all_there(loading),
     )
+
+
+def _all_there(states: "List[Optional[Loading]]") -> Optional[List[Loading]]:
+    known = [state for state in states if state is not None]
+    return known if len(known) == len(states) else None
 
 
 def run_steps(

@@ -11,7 +11,6 @@ from typing import Any
 import jax
 
 from ..core.choices import one_of
-from ..core.outcomes import UNSUPPORTED, RunError
 
 NONE = "none"
 XLA = "xla"
@@ -42,11 +41,6 @@ class CompileClock:
             self.cache_hits += 1
 
 
-def check_compiler(name: str, world_size: int) -> None:
-    """Raise ``RunError`` if there is no such compiler, or not for so many ranks."""
+def check_compiler(name: str) -> None:
+    """Raise ``RunError`` if there is no such compiler."""
     one_of("JAX", "compiler", name, COMPILERS)
-    if name == NONE and world_size > 1:
-        raise RunError(
-            UNSUPPORTED,
-            "several ranks need the compiler xla: JAX's collectives are part of compiled programs",
-        )

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from flax.training.dynamic_scale import DynamicScale
 
-from ..core.choices import no_tf32_on_cpu, one_of
+from ..core.choices import one_of
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import Recipe
 from .device import CPU
@@ -37,10 +37,9 @@ PRECISIONS: Dict[str, Precision] = {
 }
 
 
-def choose_precision(name: str, platform: str) -> Precision:
+def choose_precision(name: str) -> Precision:
     """Return the precision, and let all of JAX's products follow it; raise ``RunError`` where there is none."""
     one_of("JAX", "precision", name, PRECISIONS)
-    no_tf32_on_cpu(name, platform)
     precision = PRECISIONS[name]
     jax.config.update("jax_default_matmul_precision", precision.matmul)
     return precision

@@ -13,6 +13,7 @@ import optax
 
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
+from ..core.gaps import refuse_gaps
 from ..core.place import Place
 from ..core.settings import Settings
 from ..core.training import Training
@@ -48,8 +49,9 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     that has left. Only a GPU that is too old is seen later, because JAX may not start before the ranks have met.
     """
     platform = choose_platform(settings.device, place)
-    precision = choose_precision(settings.precision, platform)
-    check_compiler(settings.compiler, place.world_size)
+    refuse_gaps(settings, place, platform)
+    precision = choose_precision(settings.precision)
+    check_compiler(settings.compiler)
     return Machine(platform, precision)
 
 
@@ -193,6 +195,10 @@ class JaxTraining(Training):
     def own_losses(self) -> List[float]:
         """Return the losses of this rank."""
         return [float(np.asarray(loss.addressable_data(0)).item()) for loss in self._losses]
+
+    def steps_taken(self) -> int:
+        """Return how many steps the state has counted."""
+        return int(np.asarray(self.ranks.own_whole(self.state.step)))
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""

@@ -9,16 +9,7 @@ from typing import Set
 
 import mindspore as ms
 
-from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.place import Place
-
-
-def check_device(asked: str) -> None:
-    """Raise ``RunError`` for anything but a CPU."""
-    if asked == "cuda":
-        raise RunError(
-            UNSUPPORTED, "this worker trains on CPUs only: MindSpore's GPU build ended with CUDA 11.6"
-        )
 
 
 def tasks() -> Set[int]:

@@ -1,4 +1,4 @@
-"""The ``precision`` axis in MindSpore: what is computed in which type, and what its CPU kernels lack."""
+"""The ``precision`` axis in MindSpore: what is computed in which type."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Dict, NamedTuple, Optional
 import mindspore as ms
 from mindspore import amp, nn
 
-from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.choices import one_of
 from ..core.settings import Recipe
 
 
@@ -28,18 +28,10 @@ PRECISIONS: Dict[str, Precision] = {
     "amp-fp16": Precision(ms.float16, amp_level="O2", scaled=True),
 }
 
-LACKING = {
-    "tf32": "tf32 needs an NVIDIA GPU: a CPU has no TF32",
-    "amp-bf16": "MindSpore has no bfloat16 convolution for CPUs",
-    "bf16": "MindSpore has no bfloat16 convolution for CPUs",
-    "fp16": "in MindSpore FP16 is trained as amp-fp16, with the weights in FP32",
-}
-
 
 def choose_precision(name: str) -> Precision:
-    """Return the precision; raise ``RunError`` if MindSpore's CPU kernels lack it."""
-    if name in LACKING:
-        raise RunError(UNSUPPORTED, LACKING[name])
+    """Return the precision; raise ``RunError`` for one that this worker does not have."""
+    one_of("MindSpore's worker", "precision", name, PRECISIONS)
     return PRECISIONS[name]
 
 

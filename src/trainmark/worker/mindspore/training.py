@@ -12,6 +12,7 @@ from mindspore import nn
 from ..core.choices import require_version
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
+from ..core.gaps import refuse_gaps
 from ..core.host import cpu_name
 from ..core.place import Place
 from ..core.settings import Settings
@@ -20,7 +21,7 @@ from ..core.window import HostMarks, slots_for
 from . import weights as weights_of
 from .cluster import Cluster
 from .compilers import GRAPH, choose_mode
-from .device import bind_threads, check_device, tasks
+from .device import bind_threads, tasks
 from .precision import Precision, choose_precision, loss_scaler
 from .step import make_step
 
@@ -33,18 +34,15 @@ class Machine(NamedTuple):
     feed: Optional[Feed]
 
 
-def open_machine(
-    settings: Settings, place: Place, check: Callable[[], None], open_feed: Callable[[], Optional[Feed]]
-) -> Machine:
+def open_machine(settings: Settings, place: Place, open_feed: Callable[[], Optional[Feed]]) -> Machine:
     """Set the device and the mode, open the feed, and meet the other ranks.
 
     What MindSpore cannot do on a CPU raises ``RunError`` (unsupported) before the ranks meet, so that no rank waits
-    for one that has left: also what the task's own ``check`` finds.
+    for one that has left.
     """
     require_version("MindSpore", ms.__version__, (2, 4))
-    check_device(settings.device)
+    refuse_gaps(settings, place, "cpu" if settings.device == "auto" else settings.device)
     precision = choose_precision(settings.precision)
-    check()
     ms.set_device("CPU")
     choose_mode(settings.compiler)
     before = tasks()

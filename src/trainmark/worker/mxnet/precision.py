@@ -29,17 +29,12 @@ PRECISIONS = {
 }
 
 
-def choose_precision(name: str, context: Any) -> Precision:
-    """Return the precision, and switch MXNet to it for good; raise ``RunError`` if the device lacks it.
+def choose_precision(name: str) -> Precision:
+    """Return the precision, and switch MXNet to it for good; raise ``RunError`` if the CPU lacks it.
 
     AMP replaces MXNet's operators by ones that cast what they are given, so it comes before the model.
     """
     one_of("the MXNet worker", "precision", name, PRECISIONS)
-    on_cpu = context.device_type == "cpu"
-    if name == "amp-fp16" and on_cpu:
-        raise RunError(UNSUPPORTED, "MXNet computes no FP16 convolutions on a CPU")
-    if name == "amp-bf16" and not on_cpu:
-        raise RunError(UNSUPPORTED, "MXNet 1.9 has BF16 on CPUs only")
     if name == "amp-bf16" and not _has_avx512():
         raise RunError(UNSUPPORTED, "MXNet's BF16 needs a CPU with AVX-512, which this one does not have")
     # MXNet has no switch of its own for TF32: NVIDIA's libraries read this one when they are first used.

@@ -11,6 +11,7 @@ from mxnet.gluon import HybridBlock
 from ..core.choices import one_of
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
+from ..core.gaps import refuse_gaps
 from ..core.host import cpu_name, peak_resident_bytes
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.place import Place
@@ -44,10 +45,11 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     if not mx.__version__.startswith("1.9."):
         raise RunError(UNSUPPORTED, f"MXNet 1.9 is needed; this is {mx.__version__}")
     context = choose_context(settings.device, place)
+    refuse_gaps(settings, place, "cpu" if context.device_type == "cpu" else "cuda")
     one_of("MXNet", "compiler", settings.compiler, COMPILERS)
     if settings.collective == "horovod" and place.world_size > 1:
         import_horovod()
-    return Machine(context, choose_precision(settings.precision, context))
+    return Machine(context, choose_precision(settings.precision))
 
 
 class MXNetTraining(Training):

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from ..core.choices import one_of
-from ..core.outcomes import UNSUPPORTED, RunError
 
 NONE, GRAPH = "none", "graph"
 
 
-def check_compiler(name: str, world_size: int) -> None:
-    """Raise ``RunError`` (unsupported) for a compiler that is not there, or not for so many ranks."""
+def check_compiler(name: str) -> None:
+    """Raise ``RunError`` (unsupported) for a compiler that is not there."""
     one_of("OneFlow", "compiler", name, (NONE, GRAPH))
-    if name == GRAPH and world_size > 1:
-        raise RunError(
-            UNSUPPORTED,
-            "nn.Graph trains on several ranks by global tensors, which this worker does not use; take compiler none",
-        )

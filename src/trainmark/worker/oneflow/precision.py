@@ -1,4 +1,4 @@
-"""The ``precision`` axis in OneFlow: which types, and what neither OneFlow nor a device can do."""
+"""The ``precision`` axis in OneFlow: which types."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from typing import Any, Dict, NamedTuple
 
 import oneflow as flow
 
-from ..core.choices import no_tf32_on_cpu, one_of
-from ..core.outcomes import UNSUPPORTED, RunError
+from ..core.choices import one_of
 from .compilers import GRAPH
 
 
@@ -32,21 +31,15 @@ TF32_SWITCH = "ONEFLOW_EP_CUDA_ENABLE_TF32_EXECUTION"
 """The variable that OneFlow's CUDA streams read when they are made; TF32 is on without it (``cuda_stream.cpp``)."""
 
 
-def choose_precision(name: str, device: str, compiler: str) -> Precision:
+def choose_precision(name: str) -> Precision:
     """Return the precision and set OneFlow's TF32 switch for it, before anything was put on a GPU.
 
-    Raises ``RunError`` (unsupported) for what OneFlow does not have. Its autocast turns itself off on a CPU, with no
-    more than a warning (``amp/autocast_mode.py``), and its ``GradScaler`` works in ``nn.Graph`` alone.
+    Raises ``RunError`` (unsupported) for one that this worker does not have. Two are gaps (``gaps.json``): OneFlow's
+    autocast turns itself off on a CPU, with no more than a warning (``amp/autocast_mode.py``), and its ``GradScaler``
+    works in ``nn.Graph`` alone.
     """
     one_of("OneFlow's worker", "precision", name, PRECISIONS)
-    no_tf32_on_cpu(name, device)
     precision = PRECISIONS[name]
-    if device == "cpu" and precision.mixed:
-        raise RunError(UNSUPPORTED, f"{name} needs a GPU: OneFlow has no mixed precision on a CPU")
-    if precision.compute == "float16" and compiler != GRAPH:
-        raise RunError(
-            UNSUPPORTED, f"{name} needs the compiler 'graph': OneFlow scales losses in nn.Graph alone"
-        )
     os.environ[TF32_SWITCH] = "1" if precision.tf32 else "0"
     return precision
 

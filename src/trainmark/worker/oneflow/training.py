@@ -10,6 +10,7 @@ import oneflow as flow
 from ..core.choices import own_gpu
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
+from ..core.gaps import refuse_gaps
 from ..core.host import cpu_name
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.place import Place
@@ -32,11 +33,12 @@ class Machine(NamedTuple):
 def choose_machine(settings: Settings, place: Place) -> Machine:
     """Return this rank's device and the precision."""
     _check_version()
-    check_compiler(settings.compiler, place.world_size)
+    check_compiler(settings.compiler)
     seen = flow.cuda.device_count() if flow.cuda.is_available() else 0
     gpu = own_gpu("OneFlow", settings.device, seen, place)
     device = flow.device("cpu") if gpu is None else flow.device("cuda", gpu)
-    precision = choose_precision(settings.precision, device.type, settings.compiler)
+    refuse_gaps(settings, place, device.type)
+    precision = choose_precision(settings.precision)
     if settings.threads:
         flow.set_num_threads(settings.threads)
     return Machine(device, precision)

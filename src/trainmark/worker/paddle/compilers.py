@@ -22,9 +22,7 @@ def check_compiler(name: str) -> None:
     """
     one_of("PaddlePaddle", "compiler", name, BACKENDS)
     if BACKENDS[name] == "CINN" and not paddle.is_compiled_with_cinn():
-        raise RunError(
-            UNSUPPORTED, f"{name}: this PaddlePaddle is built without the compiler CINN, as PyPI's is"
-        )
+        raise RunError(UNSUPPORTED, f"{name}: this PaddlePaddle is built without the compiler CINN")
 
 
 def compile_learner(learner: nn.Layer, name: str, specification: List[Any]) -> None:

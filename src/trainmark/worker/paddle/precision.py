@@ -7,7 +7,7 @@ from typing import Any, Dict, NamedTuple, Optional
 
 import paddle
 
-from ..core.choices import no_tf32_on_cpu, one_of
+from ..core.choices import one_of
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import Recipe
 
@@ -38,17 +38,11 @@ PRECISIONS: Dict[str, Precision] = {
 def choose_precision(name: str, device: str) -> Precision:
     """Return the precision and set Paddle's TF32 switches for it; raise ``RunError`` if the device lacks it.
 
-    ``paddle.amp.auto_cast`` on a CPU only warns and computes in FP32, so it must not get that far.
+    ``paddle.amp.auto_cast`` on a CPU only warns and computes in FP32: ``gaps.json`` keeps it from getting that far.
     """
     one_of("the PaddlePaddle worker", "precision", name, PRECISIONS)
-    no_tf32_on_cpu(name, device)
     precision = PRECISIONS[name]
     if device == "cpu":
-        if precision.autocast:
-            raise RunError(
-                UNSUPPORTED,
-                f"{name} is nothing on a CPU: PaddlePaddle's auto_cast goes on computing in FP32 there",
-            )
         return precision
     generation = paddle.device.cuda.get_device_capability()
     needed = (7, 0) if precision.compute == "float16" else (8, 0)

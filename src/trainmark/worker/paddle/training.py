@@ -10,6 +10,7 @@ from paddle import nn
 from ..core.choices import require_version
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
+from ..core.gaps import refuse_gaps
 from ..core.outcomes import INVALID, RunError
 from ..core.place import Place
 from ..core.settings import Settings
@@ -37,6 +38,7 @@ def choose_machine(settings: Settings, place: Place) -> Tuple[str, Precision]:
     """
     require_version("PaddlePaddle", paddle.version.full_version, (3, 0))
     device = choose_device(settings.device, place)
+    refuse_gaps(settings, place, device)
     precision = choose_precision(settings.precision, device)
     check_compiler(settings.compiler)
     return device, precision

@@ -7,7 +7,6 @@ from typing import Any, Dict, NamedTuple, Optional
 
 import torch
 
-from ..core.choices import no_tf32_on_cpu
 from ..core.outcomes import UNSUPPORTED, RunError
 from ..core.settings import Recipe
 
@@ -41,7 +40,6 @@ def choose_precision(name: str, device: Any) -> Precision:
     """Return the precision and set torch's TF32 switches for it; raise ``RunError`` if the device lacks it."""
     precision = PRECISIONS[name]
     generation = torch.cuda.get_device_capability(device) if device.type == "cuda" else None
-    no_tf32_on_cpu(name, device.type)
     needs_ampere = precision.tf32 or precision.compute is torch.bfloat16
     if needs_ampere and generation is not None and generation < (8, 0):
         have = ".".join(map(str, generation))

@@ -10,6 +10,7 @@ from torch import nn
 from ..core.choices import require_version
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
+from ..core.gaps import refuse_gaps
 from ..core.place import Place
 from ..core.settings import Settings
 from ..core.training import Training
@@ -39,10 +40,18 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     if settings.threads:
         torch.set_num_threads(settings.threads)
     device = choose_device(settings.device, place)
+    refuse_gaps(settings, place, device.type)
     precision = choose_precision(settings.precision, device)
     check_compiler(settings.compiler, device)
     check_gradients(settings.gradients, precision)
     return Machine(device, precision)
+
+
+class Alone(NamedTuple):
+    """What a rank's batch gives by itself; the gradients by the shared names."""
+
+    loss: float
+    gradients: Mapping[str, Any]
 
 
 class PyTorchTraining(Training):
@@ -151,6 +160,33 @@ class PyTorchTraining(Training):
     def own_losses(self) -> List[float]:
         """Return the losses of this rank."""
         return [float(loss) for loss in self._losses.tolist()]
+
+    def own_pass(self) -> Alone:
+        """Pass this rank's batch through the model itself, neither wrapped nor compiled."""
+        network, self.network = self.network, self.model
+        try:
+            _, loss = self._forward()
+            # Scaled as the step's, so that what FP16 rounds away is the same.
+            self.scaler.scale(loss).backward()
+            gradients = self._unscaled_gradients()
+        finally:
+            self.network = network
+            self.model.zero_grad(set_to_none=True)
+        return Alone(float(loss.detach()), gradients)
+
+    def _unscaled_gradients(self) -> Dict[str, Any]:
+        scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
+        tensors = self.named_tensors()
+        read = {
+            name: torch.zeros_like(tensor) if tensor.grad is None else tensor.grad / scale
+            for name, tensor in tensors.items()
+            if self.task.is_trainable(name)
+        }
+        return weights_of.read(read)
+
+    def read_batch(self) -> Tuple[Any, ...]:
+        """Return the batch at hand as numpy arrays."""
+        return tuple(weights_of.read({"": tensor})[""] for tensor in self.batch)
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""

@@ -7,7 +7,7 @@ from typing import Dict, NamedTuple
 import keras
 import tensorflow as tf
 
-from ..core.choices import no_tf32_on_cpu, one_of
+from ..core.choices import one_of
 from ..core.outcomes import UNSUPPORTED, RunError
 from .device import Device
 
@@ -36,7 +36,6 @@ PRECISIONS: Dict[str, Precision] = {
 def choose_precision(name: str, device: Device) -> Precision:
     """Return the precision, made Keras' and TensorFlow's default; raise ``RunError`` if it cannot be had here."""
     one_of("TensorFlow", "precision", name, PRECISIONS)
-    no_tf32_on_cpu(name, device.type)
     precision = PRECISIONS[name]
     if device.gpu is not None and (precision.tf32 or precision.compute == "bfloat16"):
         capability = tf.config.experimental.get_device_details(device.gpu).get("compute_capability", (0, 0))

@@ -11,6 +11,7 @@ import tensorflow as tf
 from ..core.choices import require_version
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
+from ..core.gaps import refuse_gaps
 from ..core.place import Place
 from ..core.settings import Settings
 from ..core.training import Training
@@ -50,6 +51,7 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     # Its warnings (eager collectives are slow) would come once a step; what matters is raised.
     tf.get_logger().setLevel(logging.ERROR)
     device = choose_device(settings.device, place)
+    refuse_gaps(settings, place, device.type)
     limit_threads(settings.threads, device)
     return Machine(device, choose_precision(settings.precision, device), choose_compiler(settings.compiler))
 

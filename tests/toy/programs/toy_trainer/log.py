@@ -8,11 +8,11 @@ The rate is of all devices and of the one step.
 
 import re
 
-from trainmark.logs.format import Context, Format, Published, ends_with, search_integer
+from trainmark.logs.format import Format, LogContext, Published, ends_with, search_integer
 from trainmark.logs.model import Facts, Scope
 
 
-def facts(context: Context) -> Facts:
+def facts(context: LogContext) -> Facts:
     """Read the first line."""
     return Facts(
         gpus=search_integer(rb"toy-trainer: (\d+) devices", context.text),

@@ -2,10 +2,10 @@
 
 from collections.abc import Iterator
 
-from trainmark.logs.synthetic import Run, lines_of
+from trainmark.logs.synthetic import SampleRun, lines_of
 
 
-def sample(run: Run) -> Iterator[str]:
+def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
     yield f"toy-trainer: {run.gpus} devices, batch {run.batch_per_device}"
     yield from (f"step {line.step}: {line.rate} samples/s" for line in lines_of(run))

@@ -26,7 +26,6 @@ from .witness import CompiledConvolutions, Witness, compiled_convolutions
 
 def open_training(settings: ImageSettings, place: Place) -> JaxImageTraining:
     """Return the training, ready for its first step."""
-    one_of("Flax", "layout", settings.layout, ("nhwc",))
     machine = choose_machine(settings, place)
     if not settings.synthetic:
         one_of("JAX", "loader", settings.loader, LOADERS)
@@ -83,6 +82,10 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         """Return parameters and running statistics, those of this rank."""
         params, batch_stats = self._own_weights()
         return {**observing.to_shared(params), **observing.to_shared(batch_stats)}
+
+    def own_pass(self) -> Optional[Observation]:
+        """Pass the batch forward and backward; what several ranks hold together is not taken apart here."""
+        return self.observe() if self.ranks.alone else None
 
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the function that the step differentiates."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from pathlib import Path
 from typing import Any, Deque, Iterator, Optional, Tuple
@@ -15,6 +16,7 @@ from ...core.choices import one_of
 from ...core.feed import Feed
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
+from ...core.produced import Produced
 from ...tasks.image_classification.decoding import is_cut_off
 from ...tasks.image_classification.images import Dealer, ImageList, read_images
 from ...tasks.image_classification.normalisation import DEVIATION, MEAN
@@ -22,7 +24,7 @@ from ...tasks.image_classification.settings import ImageSettings
 
 LOADERS = ("native",)
 
-PREFETCH = 4
+PREFETCH = 1
 """Rows (images, and behind the batching whole batches) that each queue of the pipeline holds."""
 
 KEPT_PATHS = 100_000
@@ -66,8 +68,11 @@ class NativeFeed(Feed):
         """Start the pipeline."""
         images = read_images(settings.data, settings.classes)
         self.epoch_samples = len(images.paths)
-        self.workers = max(1, settings.loader_workers)
         batch = settings.batch_per_device
+        # As many images as a batch has can be made at once, and the engine takes no more threads than there are cores.
+        self.workers = max(1, min(settings.loader_workers, batch, os.cpu_count() or 1))
+        # With the shortest queues that it offers; seen, not told.
+        self.ahead, self.produced = 5, Produced()
         self._files = Files(
             images, Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed)
         )
@@ -86,11 +91,23 @@ class NativeFeed(Feed):
             input_columns=["image"],
             num_parallel_workers=self.workers,
         )
-        self._pipeline = pipeline.batch(batch, drop_remainder=True)
+        self._pipeline = pipeline.batch(
+            batch,
+            drop_remainder=True,
+            num_parallel_workers=1,
+            per_batch_map=self._count,
+            input_columns=["label"],
+        )
         self._iterator = self._pipeline.create_tuple_iterator(num_epochs=1, do_copy=False)
         self._batches = iter(self._iterator)
         # With the first batch its threads start, so that they are known before those that compute are bound.
         self._first: Any = self._fetch()
+
+    def _count(self, labels: Any, _info: Any) -> Tuple[Any]:
+        """Count the images of a batch that was put together; its labels stay as they are."""
+        assert self.produced is not None
+        self.produced.add(len(labels))
+        return (labels,)
 
     def next(self) -> Tuple[Any, Any]:
         """Wait for the pipeline; raise ``RunError``, naming the file, for an image that cannot be used."""

@@ -7,7 +7,6 @@ from typing import Any, Optional
 import mindspore as ms
 import numpy as np
 
-from ...core.choices import one_of
 from ...core.feed import Feed
 from ...core.place import Place
 from ...tasks.image_classification.architectures import ARCHITECTURES
@@ -25,12 +24,7 @@ from .witness import HookWitness, in_graph
 
 def open_training(settings: ImageSettings, place: Place) -> MindSporeImageTraining:
     """Return the training, ready for its first step."""
-    machine = open_machine(
-        settings,
-        place,
-        lambda: one_of("MindSpore on a CPU", "layout", settings.layout, ("nchw",)),
-        lambda: _open_feed(settings, place),
-    )
+    machine = open_machine(settings, place, lambda: _open_feed(settings, place))
     return MindSporeImageTraining(settings, machine)
 
 

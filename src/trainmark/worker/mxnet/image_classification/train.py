@@ -7,7 +7,6 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 import mxnet as mx
 
 from ...core.feed import Feed
-from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...tasks.image_classification.facts import Seen
 from ...tasks.image_classification.observing import Observation
@@ -24,8 +23,6 @@ from .witness import Witness
 def open_training(settings: ImageSettings, place: Place) -> MXNetImageTraining:
     """Return the training, ready for its first step."""
     machine = choose_machine(settings, place)
-    if settings.layout == "nhwc" and machine.context.device_type == "cpu":
-        raise RunError(UNSUPPORTED, "MXNet's convolutions on a CPU know the layout nchw only")
     feed = None if settings.synthetic else open_loader(settings, place, machine.context)
     return MXNetImageTraining(settings, place, machine, feed)
 

@@ -6,7 +6,6 @@ from typing import Any, List, Optional, Tuple
 
 from oneflow import nn
 
-from ...core.choices import one_of
 from ...core.feed import Feed
 from ...core.place import Place
 from ...tasks.image_classification.facts import Seen
@@ -22,7 +21,6 @@ from .networks import SmoothedCrossEntropy, build_network
 
 def open_training(settings: ImageSettings, place: Place) -> OneFlowImageTraining:
     """Return the training, ready for its first step."""
-    one_of("OneFlow's worker", "layout", settings.layout, ("nchw",))
     machine = choose_machine(settings, place)
     return OneFlowImageTraining(settings, place, machine, _open_feed(settings, place, machine.device))
 

@@ -5,18 +5,17 @@ from __future__ import annotations
 from typing import Any, Iterator, List
 
 import numpy as np
+import paddle
 from paddle.io import DataLoader
 
 from ...core.feed import LoadedFeed
 from ...core.outcomes import RunError
 from ...core.place import Place
+from ...core.queues import AHEAD, in_parts, joined
 from ...tasks.image_classification.decoding import single_threaded
 from ...tasks.image_classification.loading import Photos, collate
 from ...tasks.image_classification.settings import ImageSettings
 from .feed import Normalise
-
-PREFETCH_BATCHES = 2
-"""Batches that each loader process works ahead."""
 
 
 class DataLoaderFeed(LoadedFeed):
@@ -26,17 +25,24 @@ class DataLoaderFeed(LoadedFeed):
         """Start the loader processes of this rank."""
         if not settings.loader_workers:
             single_threaded()
+        share = in_parts(settings.batch_per_device, settings.loader_workers)
         loader = DataLoader(
             photos,
-            batch_sampler=photos.dealer,
-            num_workers=settings.loader_workers,
+            batch_sampler=photos.parts(share.in_batch),
+            num_workers=share.workers,
             collate_fn=_collate,
-            prefetch_factor=PREFETCH_BATCHES,
+            prefetch_factor=share.tasks,
+            # A second queue, of batches on their way to the device: the copy is a small part of a step.
+            use_buffer_reader=False,
             use_shared_memory=True,
             worker_init_fn=_start_worker,
         )
         self._loader = iter(loader)
-        super().__init__(_read(self._loader), Normalise(settings), len(photos), photos.decoder.name)
+        batches = joined(_read(self._loader), share.in_batch, _join)
+        # Without processes a thread works ahead, with a queue that cannot be taken away.
+        more = (len(photos), photos.decoder.name, share.ahead or AHEAD, photos.produced)
+        super().__init__(batches, Normalise(settings), *more)
+        self.workers = share.workers
 
     def close(self) -> None:
         """End the loader processes."""
@@ -60,6 +66,11 @@ def _collate(samples: List[Any]) -> Any:
     """
     batch = collate(samples)
     return (np.zeros(1, np.uint8), batch) if isinstance(batch, RunError) else batch
+
+
+def _join(parts: List[Any]) -> Any:
+    pixels, labels = zip(*parts)
+    return paddle.concat(list(pixels)), paddle.concat(list(labels))
 
 
 def _read(batches: Iterator[Any]) -> Iterator[Any]:

@@ -6,7 +6,6 @@ from typing import Any, Dict, Mapping, Optional
 
 from ...core.choices import one_of
 from ...core.feed import Feed
-from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...tasks.image_classification.facts import Seen
 from ...tasks.image_classification.observing import Observation
@@ -14,7 +13,7 @@ from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
 from ..device import limit_threads
 from ..distributed import Group
-from ..precision import FP32, Precision
+from ..precision import Precision
 from ..training import PaddleTraining, choose_machine
 from . import observing
 from .feed import ToDevice
@@ -26,7 +25,6 @@ from .witness import Witness
 def open_training(settings: ImageSettings, place: Place) -> PaddleImageTraining:
     """Return the training, ready for its first step."""
     device, precision = choose_machine(settings, place)
-    check_layout(settings.layout, precision, device)
     feed = _open_feed(settings, place)
     group = Group(place, device)
     if settings.threads:
@@ -66,16 +64,6 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         """Pass the batch forward and backward with the step's own network and loss."""
         tensors = observing.named_tensors(self.network, self.settings.model)
         return observing.observe(self.network, self._forward, tensors)
-
-
-def check_layout(layout: str, precision: Precision, device: str) -> None:
-    """Raise ``RunError`` where Paddle takes NHWC but turns it into NCHW inside every convolution."""
-    if layout == "nchw" or (device == "cuda" and precision.compute != FP32):
-        return
-    where = "CPU" if device == "cpu" else "FP32"
-    raise RunError(
-        UNSUPPORTED, f"nhwc: PaddlePaddle's {where} convolution turns it into nchw and back in every layer"
-    )
 
 
 def _open_feed(settings: ImageSettings, place: Place) -> Optional[Feed]:

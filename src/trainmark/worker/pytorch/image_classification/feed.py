@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 
 from ...core.feed import LoadedFeed
+from ...core.produced import Produced
 from ...tasks.image_classification.normalisation import DEVIATION, MEAN
 from ...tasks.image_classification.settings import ImageSettings
 
@@ -55,30 +56,55 @@ class Normalise:
         return images.sub_(self._mean).mul_(self._scale).to(self._dtype, memory_format=self._format)
 
 
+class Parted:
+    """A batch in parts, each (bytes (images, size, size, 3), labels), which are put together on the device."""
+
+    def __init__(self, parts: List[Any]) -> None:
+        """Take the parts in their order."""
+        self._parts = parts
+
+    def on(self, device: Any) -> Tuple[Any, Any]:
+        """Return the whole batch on a device; from pinned memory without waiting for the copies."""
+        pixels, labels = (
+            torch.cat([tensor.to(device, non_blocking=True) for tensor in tensors])
+            for tensors in zip(*self._parts)
+        )
+        return pixels, labels
+
+
 class HostFeed(LoadedFeed):
     """Brings decoded batches from host memory to the device, one ahead of the step that uses it.
 
-    ``batches`` yields (bytes (batch, size, size, 3), labels) or the ``RunError`` that tells why it cannot. On a GPU
-    they are in pinned memory and are copied and normalised on a stream of their own while the step before computes.
+    ``batches`` yields (bytes (batch, size, size, 3), labels), a ``Parted``, or a ``RunError`` in its place.
+    On a GPU they are in pinned memory, and are copied and normalised on a stream of their own while the step before
+    computes.
     """
 
     def __init__(
-        self, batches: Iterator[Any], device: Any, normalise: Normalise, epoch_samples: int, decoder: str
+        self,
+        batches: Iterator[Any],
+        device: Any,
+        normalise: Normalise,
+        epoch_samples: int,
+        decoder: str,
+        ahead: float,
+        produced: Optional[Produced] = None,
     ) -> None:
         """Take over the iterator; ``close`` drops it."""
-        super().__init__(batches, self._on_device, epoch_samples, decoder)
+        super().__init__(batches, self._on_device, epoch_samples, decoder, ahead, produced)
         self._device = device
         self._normalise = normalise
         self._stream = torch.cuda.Stream(device) if device.type == "cuda" else None
 
     def _on_device(self, loaded: Any) -> Batch:
         """Start the copy, and let the training stream wait for it."""
-        pixels, labels = loaded
+        parted = loaded if isinstance(loaded, Parted) else Parted([loaded])
         if self._stream is None:
+            pixels, labels = parted.on(self._device)
             return self._normalise(pixels), labels
         with torch.cuda.stream(self._stream):
-            images = self._normalise(pixels.to(self._device, non_blocking=True))
-            labels = labels.to(self._device, non_blocking=True)
+            pixels, labels = parted.on(self._device)
+            images = self._normalise(pixels)
         training = torch.cuda.current_stream()
         training.wait_stream(self._stream)
         # Their memory was taken on the copying stream: it may be given away only when the training is done with it.

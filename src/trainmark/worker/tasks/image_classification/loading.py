@@ -6,6 +6,8 @@ from typing import Any, List, Tuple
 
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import Place
+from ...core.produced import Produced
+from ...core.queues import Cut
 from .decoding import choose_decoder, decoder_names, load_image
 from .images import Dealer, Draw, read_images
 from .settings import ImageSettings
@@ -29,6 +31,8 @@ class Photos:
             len(self), settings.batch_per_device, place.rank, place.world_size, settings.seed
         )
         """The batches of this rank, each a list of draws, without end."""
+        self.produced = Produced()
+        """Counts the images that were made."""
 
     def __len__(self) -> int:
         """Return the images of an epoch."""
@@ -49,7 +53,13 @@ class Photos:
     def load(self, draw: Draw) -> Tuple[Any, int]:
         """Return (bytes (size, size, 3), label); raise ``RunError``, naming the file, if it cannot be read."""
         path = self.images.paths[draw.image]
-        return load_image(path, draw, self.size, self._seed, self.decoder), self.images.labels[draw.image]
+        image = load_image(path, draw, self.size, self._seed, self.decoder)
+        self.produced.add()
+        return image, self.images.labels[draw.image]
+
+    def parts(self, count: int) -> Cut:
+        """Return the draws of this rank in parts, ``count`` a batch."""
+        return Cut(self.dealer, count)
 
 
 def collate(samples: List[Any]) -> Any:
@@ -61,3 +71,11 @@ def collate(samples: List[Any]) -> Any:
             return sample
     pixels, labels = zip(*samples)
     return np.stack(pixels), np.array(labels, np.int64)
+
+
+def join(parts: List[Any]) -> Any:
+    """Return one batch of parts that ``collate`` has made."""
+    import numpy as np
+
+    pixels, labels = zip(*parts)
+    return np.concatenate(pixels), np.concatenate(labels)

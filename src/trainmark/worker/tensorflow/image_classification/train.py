@@ -8,15 +8,12 @@ import keras
 import tensorflow as tf
 
 from ...core.feed import Feed
-from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...tasks.image_classification.architectures import is_batch_norm
 from ...tasks.image_classification.facts import Seen
 from ...tasks.image_classification.observing import Observation
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
-from ..device import Device
-from ..precision import Precision
 from ..ranks import Group
 from ..training import Machine, TensorFlowTraining, choose_machine
 from . import observing
@@ -29,7 +26,6 @@ from .witness import Witness
 def open_training(settings: ImageSettings, place: Place) -> TensorFlowImageTraining:
     """Return the training, ready for its first step."""
     machine = choose_machine(settings, place)
-    check_layout(settings, machine.precision, machine.device)
     # The graph's optimizer would turn a GPU's convolutions to the layout that it likes, whatever was asked.
     tf.config.optimizer.set_experimental_options({"layout_optimizer": False})
     source = None if settings.synthetic else find_source(settings)
@@ -38,17 +34,6 @@ def open_training(settings: ImageSettings, place: Place) -> TensorFlowImageTrain
     keras.utils.set_random_seed(settings.seed)
     feed = None if source is None else open_loader(source, settings, place, machine.device)
     return TensorFlowImageTraining(settings, group, machine, feed)
-
-
-def check_layout(settings: ImageSettings, precision: Precision, device: Device) -> None:
-    """Raise ``RunError`` for a layout in which TensorFlow has no convolutions of the precision."""
-    through_onednn = device.gpu is None and settings.layout == "nchw" and settings.compiler != "xla"
-    if through_onednn and precision.compute == "float16":
-        # IsDataTypeSupportedByOneDNNOnThisCPU in tensorflow/core/util/util.cc says which; seen to fail without them.
-        raise RunError(
-            UNSUPPORTED,
-            "without XLA, TensorFlow computes nchw on a CPU through oneDNN, whose FP16 few of them have",
-        )
 
 
 class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
@@ -92,6 +77,10 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
     def seen(self) -> Seen:
         """Return what the witness saw."""
         return self._witness.told(self._variables[0])
+
+    def own_pass(self) -> Optional[Observation]:
+        """Pass the batch forward and backward, by the very function that the step calls."""
+        return self.observe() if self.ranks.place.world_size == 1 else None
 
     def observe(self) -> Observation:
         """Pass the batch forward and backward, and run its images through the convolutions."""

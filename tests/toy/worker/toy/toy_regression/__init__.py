@@ -5,8 +5,9 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Sequence
 import numpy as np
 from trainmark_worker.core.choices import one_of
 from trainmark_worker.core.facts import Expected, Facts, Seen
+from trainmark_worker.core.gaps import refuse_gaps
 from trainmark_worker.core.host import cpu_name
-from trainmark_worker.core.outcomes import UNSUPPORTED, RunError
+from trainmark_worker.core.outcomes import RunError
 from trainmark_worker.core.peers import Peers
 from trainmark_worker.core.place import Place
 from trainmark_worker.core.training import Training
@@ -19,8 +20,7 @@ def open_training(settings: ToySettings, place: Place) -> "ToyTraining":
     one_of("toy", "precision", settings.precision, ("fp32",))
     one_of("toy", "compiler", settings.compiler, ("none",))
     one_of("toy", "device", settings.device, ("auto", "cpu"))
-    if not settings.synthetic:
-        raise RunError(UNSUPPORTED, "toy reads no data; it has the synthetic alone")
+    refuse_gaps(settings, place, "cpu")
     return ToyTraining(settings, place)
 
 

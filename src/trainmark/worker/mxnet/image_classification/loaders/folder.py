@@ -15,6 +15,8 @@ from mxnet.gluon.data.vision import transforms
 from ....core.feed import LoadedFeed
 from ....core.outcomes import FAILED, RunError
 from ....core.place import Place
+from ....core.produced import Produced
+from ....core.queues import Cut, in_parts, joined
 from ....tasks.image_classification.decoding import is_cut_off
 from ....tasks.image_classification.images import (
     Dealer,
@@ -38,6 +40,7 @@ class Images(Dataset):
     def __init__(self, images: ImageList, size: int, seed: int) -> None:
         """Keep what every loader process needs."""
         self._images, self._size, self._seed = images, size, seed
+        self.produced = Produced()
         self._normalise = transforms.Compose([transforms.ToTensor(), transforms.Normalize(MEAN, DEVIATION)])
 
     def __getitem__(self, draw: Draw) -> Any:
@@ -60,6 +63,7 @@ class Images(Dataset):
             pixels.wait_to_read()
         except (OSError, MXNetError) as error:
             return RunError(FAILED, f"{path} cannot be read or decoded: {last_line(error)}")
+        self.produced.add()
         return pixels, np.float32(self._images.labels[draw.image])
 
     def __len__(self) -> int:
@@ -70,16 +74,25 @@ class Images(Dataset):
 def open_folder(settings: ImageSettings, place: Place, ready: Callable[[Batch], Batch]) -> LoadedFeed:
     """Start the loader processes of this rank; images and crops depend on the seed alone."""
     images = read_images(settings.data, settings.classes)
-    workers = settings.loader_workers
+    data = Images(images, settings.image_size, settings.seed)
+    share = in_parts(settings.batch_per_device, settings.loader_workers)
+    dealer = Dealer(len(images.paths), settings.batch_per_device, place.rank, place.world_size, settings.seed)
     loader = DataLoader(
-        Images(images, settings.image_size, settings.seed),
-        batch_sampler=Dealer(
-            len(images.paths), settings.batch_per_device, place.rank, place.world_size, settings.seed
-        ),
-        num_workers=workers,
-        batchify_fn=_stack_shared if workers else _stack,
+        data,
+        batch_sampler=Cut(dealer, share.in_batch),
+        num_workers=share.workers,
+        batchify_fn=_stack_shared if share.workers else _stack,
+        prefetch=share.workers * share.tasks,
     )
-    return LoadedFeed(iter(loader), ready, len(images.paths), DECODER)
+    batches = joined(iter(loader), share.in_batch, _join)
+    feed = LoadedFeed(batches, ready, len(images.paths), DECODER, share.ahead, data.produced)
+    feed.workers = share.workers
+    return feed
+
+
+def _join(parts: List[Any]) -> Any:
+    pixels, labels = zip(*parts)
+    return mx.nd.concat(*pixels, dim=0), mx.nd.concat(*labels, dim=0)
 
 
 def _stack(samples: List[Any]) -> Any:

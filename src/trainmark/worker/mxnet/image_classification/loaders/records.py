@@ -17,7 +17,9 @@ from ...failures import last_line
 from ..feed import Batch
 from .framing import check_framing
 
-PREFETCH_BATCHES = 4
+PREFETCH_BATCHES = 3
+AHEAD = PREFETCH_BATCHES + 1
+"""With the batch that is being made. MXNet does not say how many it has made."""
 DECODER = "opencv (ImageRecordIter)"
 
 
@@ -60,7 +62,7 @@ def open_records(settings: ImageSettings, place: Place, ready: Callable[[Batch],
     except MXNetError as error:
         raise _unreadable(records, error) from error
 
-    feed = LoadedFeed(_batches(iterator, records), ready, images, DECODER)
+    feed = LoadedFeed(_batches(iterator, records), ready, images, DECODER, AHEAD)
     feed.workers = threads
     return feed
 

@@ -23,6 +23,8 @@ from ..feed import HostFeed, Normalise
 from .shards import find_shards
 
 PREFETCH_BATCHES = 2
+AHEAD = PREFETCH_BATCHES + 1
+"""With the batch that is being made. DALI does not say how many it has made."""
 SHUFFLE_WINDOW = 1024
 """Records of a rank that are kept to draw from; the shards themselves are written in random order."""
 FIRST_LABEL = 1
@@ -109,7 +111,7 @@ def _feed(pipeline: Any, settings: ImageSettings, device: Any, dtype: Any, first
         raise _told(error, settings) from error
     images = pipeline.reader_meta("reader")["epoch_size"]
     batches = _batches(pipeline, settings, device, first_label)
-    feed = HostFeed(batches, device, Normalise(device, dtype, settings.layout), images, "dali")
+    feed = HostFeed(batches, device, Normalise(device, dtype, settings.layout), images, "dali", AHEAD)
     feed.workers = max(1, settings.loader_workers)
     return feed
 

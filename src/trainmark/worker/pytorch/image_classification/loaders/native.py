@@ -10,25 +10,23 @@ from torch.utils.data import DataLoader, Dataset
 from ....core.feed import Feed
 from ....core.outcomes import RunError
 from ....core.place import Place
+from ....core.queues import in_parts, joined
 from ....tasks.image_classification.decoding import single_threaded
 from ....tasks.image_classification.images import Draw
 from ....tasks.image_classification.loading import Photos
 from ....tasks.image_classification.settings import ImageSettings
-from ..feed import HostFeed, Normalise
-
-PREFETCH_BATCHES = 2
-"""Batches that each loader process works ahead."""
+from ..feed import HostFeed, Normalise, Parted
 
 
 class Batches(Dataset):
-    """Makes whole batches, so that a loader process writes each image once, straight into shared memory."""
+    """Makes parts of batches, so that a loader process writes each image once, straight into shared memory."""
 
     def __init__(self, photos: Photos) -> None:
         """Keep what every loader process needs."""
         self._photos = photos
 
     def __getitems__(self, draws: List[Draw]) -> Any:
-        """Return (bytes (batch, size, size, 3), labels), or the ``RunError`` that tells what went wrong."""
+        """Return (bytes (images, size, size, 3), labels), or the ``RunError`` that tells what went wrong."""
         size = self._photos.size
         pixels, labels = _empty_batch((len(draws), size, size, 3)), []
         rows = pixels.numpy()
@@ -44,20 +42,26 @@ class Batches(Dataset):
 def open_native(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
     """Start the loader processes of this rank and return the feed that they fill."""
     photos = Photos(settings, place)
-    workers = settings.loader_workers
+    share = in_parts(settings.batch_per_device, settings.loader_workers)
+    workers = share.workers
     loader = DataLoader(
         Batches(photos),
-        batch_sampler=photos.dealer,
+        batch_sampler=photos.parts(share.in_batch),
         num_workers=workers,
         collate_fn=_as_it_is,
         pin_memory=device.type == "cuda",
-        prefetch_factor=PREFETCH_BATCHES if workers else None,
+        prefetch_factor=share.tasks if workers else None,
         worker_init_fn=_start_worker,
     )
     if not workers:
         single_threaded()
     normalise = Normalise(device, dtype, settings.layout)
-    return HostFeed(iter(loader), device, normalise, len(photos), photos.decoder.name)
+    batches = joined(iter(loader), share.in_batch, Parted)
+    feed = HostFeed(
+        batches, device, normalise, len(photos), photos.decoder.name, share.ahead, photos.produced
+    )
+    feed.workers = workers
+    return feed
 
 
 def _as_it_is(batch: Any) -> Any:

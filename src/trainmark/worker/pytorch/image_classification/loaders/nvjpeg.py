@@ -16,6 +16,7 @@ from ....core.failures import OUT_OF_MEMORY
 from ....core.feed import Feed
 from ....core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ....core.place import Place
+from ....core.produced import Produced
 from ....tasks.image_classification.decoding import installed, is_cut_off, last_word
 from ....tasks.image_classification.images import (
     Dealer,
@@ -51,6 +52,8 @@ class NvjpegFeed(Feed):
         """Start making batches."""
         self._images: ImageList = read_images(settings.data, settings.classes)
         self.epoch_samples = len(self._images.paths)
+        # Those that are ready, the one that waits to be put among them, and the one whose files are being read.
+        self.ahead, self.produced = BATCHES_AHEAD + 2, Produced()
         self._size, self._seed, self._device = settings.image_size, settings.seed, device
         self._normalise = Normalise(device, dtype, settings.layout)
         self.workers = max(1, settings.loader_workers)
@@ -94,6 +97,9 @@ class NvjpegFeed(Feed):
                 with torch.cuda.stream(stream):
                     images, labels = self._make(ahead[0], [file.result() for file in ahead[1]])
                     done = stream.record_event()
+                # Handed over to the device; that it is done there is what ``next`` waits for.
+                assert self.produced is not None
+                self.produced.add(len(labels))
                 self._ready.put((images, labels, done))
                 if self._closing.is_set():
                     return

@@ -9,13 +9,14 @@ import tensorflow as tf
 from ....core.feed import Feed, LoadedFeed
 from ....core.outcomes import FAILED, RunError
 from ....core.place import Place
+from ....core.queues import Loading
 from ....tasks.image_classification.settings import ImageSettings
 from ...device import Device
 from ...failures import plain_sentence
 from ..feed import Batch
 
-PREFETCH_BATCHES = 2
-"""Batches that the pipeline works ahead."""
+PREFETCH_BATCHES = 1
+"""Batches that wait to be taken in host memory, and as many on the GPU; the pipeline holds three more on their way."""
 
 DECODER = "tf.io.decode_and_crop_jpeg"
 
@@ -51,11 +52,20 @@ def open_loader(source: Source, settings: ImageSettings, place: Place, device: D
     The randomness of an image depends on the seed and on its place in the row of all ranks' images alone: neither
     threads nor their number change anything in it.
     """
-    workers = settings.loader_workers
+    # As many images as a batch has can be made at once.
+    workers = min(settings.loader_workers, settings.batch_per_device)
     numbered = _numbered(source, place)
-    batches = numbered.map(
-        lambda number, example: prepare(source, settings, number, example), num_parallel_calls=workers or None
-    ).batch(settings.batch_per_device, drop_remainder=True)
+    with tf.device("/CPU:0"):
+        made = tf.Variable(0, dtype=tf.int64, trainable=False)
+
+    def make(number: Any, example: Any) -> Any:
+        image, label = prepare(source, settings, number, example)
+        with tf.control_dependencies([image, label]), tf.control_dependencies([made.assign_add(1)]):
+            return tf.identity(image), label
+
+    batches = numbered.map(make, num_parallel_calls=workers or None).batch(
+        settings.batch_per_device, drop_remainder=True
+    )
     options = tf.data.Options()
     # In order, so that ranks can share out one row of images and a failure can be found again.
     options.deterministic = True
@@ -71,9 +81,20 @@ def open_loader(source: Source, settings: ImageSettings, place: Place, device: D
     def explain(error: BaseException, batch: int) -> RunError:
         return _culprit(source, settings, place, batch) or source.explain(error)
 
-    feed = LoadedFeed(_explained(batches, explain), _as_it_is, source.images, DECODER)
-    feed.workers = threads
-    return feed
+    return PipelineFeed(_explained(batches, explain), source.images, threads, made)
+
+
+class PipelineFeed(LoadedFeed):
+    """The batches of a pipeline, in which a variable counts the images."""
+
+    def __init__(self, batches: Iterator[Batch], images: int, threads: int, made: Any) -> None:
+        """Take over the batches."""
+        super().__init__(batches, _as_it_is, images, DECODER, PREFETCH_BATCHES + 3)
+        self.workers, self._made = threads, made
+
+    def loading(self) -> Loading:
+        """Return what the pipeline has made so far, and what was taken."""
+        return Loading(int(self._made.numpy()), self.taken)
 
 
 def _explained(batches: Any, explain: Callable[[BaseException, int], RunError]) -> Iterator[Batch]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.execution import SUITE
+from trainmark.words.names import SUITE
 
 WHOLE_BYTES = 64 << 20
 """Files up to this size are hashed whole; of a larger one (data, weights) the size and samples are."""
@@ -17,6 +17,9 @@ _NOT_PROGRAM = (
     ".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints",
 )  # fmt: skip
 """Folders that tools make, and no program is in."""
+
+_OF_RESULTS = (SUITE, ".lock")
+"""What a result directory of trainmark's has."""
 
 _Signature = tuple[int, int, int, int]
 
@@ -77,7 +80,7 @@ def _files(root: Path) -> Iterator[str]:
 def _is_program(folder: Path) -> bool:
     if folder.name in _NOT_PROGRAM or (folder / "pyvenv.cfg").exists():
         return False
-    return not ((folder / SUITE).exists() and (folder / ".lock").exists())
+    return not all((folder / name).exists() for name in _OF_RESULTS)
 
 
 def _content(path: Path, size: int) -> str:

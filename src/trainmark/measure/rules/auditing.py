@@ -21,7 +21,7 @@ _CHANCE_RANGE = 0.10
 _CHANCE_TOLD = 0.01
 
 
-class Verdict(StrEnum):
+class AuditVerdict(StrEnum):
     """What an audit finds of one published value."""
 
     REPRODUCED = "reproduced"
@@ -41,7 +41,7 @@ class Claim:
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class AuditFinding:
     """The verdict on a claim.
 
     ``rule`` is the rule that reproduces the value, ``None`` when none does; ``value`` is then what the
@@ -49,7 +49,7 @@ class Finding:
     """
 
     claim: Claim
-    verdict: Verdict
+    verdict: AuditVerdict
     rule: str | None = None
     value: float | None = None
     deviation: float | None = None
@@ -81,7 +81,7 @@ def read_claims(table: Path) -> list[Claim]:
         raise InputError(f"{table}: is no CSV in UTF-8: {error}") from None
 
 
-def audit(claims: Iterable[Claim], logs: Path) -> Iterator[Finding]:
+def audit(claims: Iterable[Claim], logs: Path) -> Iterator[AuditFinding]:
     """Yield the finding on each claim; logs are read relative to ``logs``, each once for neighbouring rows."""
     last: tuple[str, ParsedLog] | None = None
     for claim in claims:
@@ -90,14 +90,14 @@ def audit(claims: Iterable[Claim], logs: Path) -> Iterator[Finding]:
         yield judge(claim, last[1])
 
 
-def judge(claim: Claim, log: ParsedLog) -> Finding:
+def judge(claim: Claim, log: ParsedLog) -> AuditFinding:
     """Return the verdict on ``claim``, given its log as read without flags."""
     published = parse_published(claim.published)
     if published is None:
         return _judge_outcome(claim, log)
     said = "; ".join(problem.message for problem in log.problems if problem.severity is Severity.DOUBT)
     if log.format is None or not (log.records.count or log.figures):
-        return Finding(claim, Verdict.UNREADABLE, note=said or f"the log is {log.status}")
+        return AuditFinding(claim, AuditVerdict.UNREADABLE, note=said or f"the log is {log.status}")
     notes = [*_contradictions(claim, log), *([said] if said else [])]
     # A failed run's records may still be what was published: that is for the verdict to say, not to assume.
     readable = replace(_assume(log, claim), status=Status.OK)
@@ -105,7 +105,7 @@ def judge(claim: Claim, log: ParsedLog) -> Finding:
     found = [result for result in results if result.value is not None]
     if not found:
         reasons = "; ".join(dict.fromkeys(p.message for result in results for p in result.problems))
-        return Finding(claim, Verdict.UNREADABLE, note="; ".join([*notes, reasons]))
+        return AuditFinding(claim, AuditVerdict.UNREADABLE, note="; ".join([*notes, reasons]))
     matching = [result for result in found if _matches(result, published)]
     if not matching:
         return _contradicted(claim, published, found, notes)
@@ -124,8 +124,8 @@ def judge(claim: Claim, log: ParsedLog) -> Finding:
     assert best.value is not None
     if not _printed(best.value, published, ROUND_HALF_UP, ROUND_HALF_EVEN):
         notes.append("the published digits are cut off, not rounded")
-    return Finding(
-        claim, Verdict.REPRODUCED, best.rule, best.value, _deviation(published, best), "; ".join(notes)
+    return AuditFinding(
+        claim, AuditVerdict.REPRODUCED, best.rule, best.value, _deviation(published, best), "; ".join(notes)
     )
 
 
@@ -161,12 +161,12 @@ def chance_of_a_match(found: list[RuleResult], published: Decimal) -> float:
     return min(1.0, len(distinct) * 1.5 * grain / (_CHANCE_RANGE * float(published)))
 
 
-def summarise_findings(findings: Iterable[Finding]) -> list[str]:
+def summarise_findings(findings: Iterable[AuditFinding]) -> list[str]:
     """Return lines that sum an audit up: verdicts, rules, and whether a table mixes rules."""
     findings = list(findings)
     verdicts = Counter(finding.verdict for finding in findings)
     rules = Counter(finding.rule for finding in findings if finding.rule)
-    lines = [f"{len(findings)} values: " + ", ".join(f"{verdicts[v]} {v}" for v in Verdict)]
+    lines = [f"{len(findings)} values: " + ", ".join(f"{verdicts[v]} {v}" for v in AuditVerdict)]
     lines += [f"  {count} by {rule}" for rule, count in rules.most_common()]
     if len(rules) > 1:
         lines.append(
@@ -175,7 +175,9 @@ def summarise_findings(findings: Iterable[Finding]) -> list[str]:
     return lines
 
 
-def _contradicted(claim: Claim, published: Decimal, found: list[RuleResult], notes: list[str]) -> Finding:
+def _contradicted(
+    claim: Claim, published: Decimal, found: list[RuleResult], notes: list[str]
+) -> AuditFinding:
     usual = found[0]
     closest = min(found, key=lambda result: abs(_deviation(published, result)))
     notes = [f"no rule gives it; the value is by {usual.rule}", *notes]
@@ -184,18 +186,18 @@ def _contradicted(claim: Claim, published: Decimal, found: list[RuleResult], not
             f"nearest is {closest.rule}: {closest.value:.10g} ({_deviation(published, closest):+.2%})"
         )
     assert usual.value is not None
-    return Finding(
-        claim, Verdict.CONTRADICTED, None, usual.value, _deviation(published, usual), "; ".join(notes)
+    return AuditFinding(
+        claim, AuditVerdict.CONTRADICTED, None, usual.value, _deviation(published, usual), "; ".join(notes)
     )
 
 
-def _judge_outcome(claim: Claim, log: ParsedLog) -> Finding:
+def _judge_outcome(claim: Claim, log: ParsedLog) -> AuditFinding:
     word = claim.published.strip()
     if word.lower() in ("oom", "out of memory"):
-        verdict = Verdict.REPRODUCED if log.status is Status.OOM else Verdict.CONTRADICTED
-        return Finding(claim, verdict, note=f"the log's outcome is {log.status}")
-    return Finding(
-        claim, Verdict.UNREADABLE, note=f"'{word}' is no figure" if word else "no figure is published"
+        verdict = AuditVerdict.REPRODUCED if log.status is Status.OOM else AuditVerdict.CONTRADICTED
+        return AuditFinding(claim, verdict, note=f"the log's outcome is {log.status}")
+    return AuditFinding(
+        claim, AuditVerdict.UNREADABLE, note=f"'{word}' is no figure" if word else "no figure is published"
     )
 
 

@@ -1,0 +1,220 @@
+"""The one runner: jobs on hosts are started, watched, bounded and ended; nothing of them is left behind.
+
+Ranks, prepare steps, git and probes all go through ``run_jobs``, so that limits, marks and clean-up hold for all.
+"""
+
+import os
+import re
+import secrets
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from trainmark.node.host import Host, Job, Look
+from trainmark.node.processes import MARK, held
+from trainmark.words.outcome import Outcome
+from trainmark.words.plan import Command
+from trainmark.words.suite import Limits
+
+GRACE_S = 10.0
+"""How long the other nodes may go on after one has failed: their ranks lose their peers, and say so by themselves."""
+
+NOT_FOUND = 127
+"""The exit code of a command that is not there, as a shell has it."""
+
+_POLL_S = 0.05
+_LOOK_S = 0.5
+
+
+@dataclass(frozen=True, slots=True)
+class Pulse:
+    """A sign of life of a running run: seconds since its start, and the last step it spoke of."""
+
+    elapsed_s: float
+    step: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobOnHost:
+    """A job and the host that it runs on."""
+
+    host: Host
+    job: Job
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """How one of several jobs ended; ``place`` is its place among them. ``code`` is None when it never started.
+
+    ``strays`` is the number of processes that it left behind when it ended by itself, and that were ended.
+    """
+
+    place: int
+    code: int | None
+    oom_kills: int = 0
+    strays: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Carried:
+    """How jobs ended, in the order in which they did.
+
+    ``stopped`` is the limit that ended them, or why one could not be started; None when they ended by themselves.
+    """
+
+    ended: tuple[Ended, ...]
+    stopped: tuple[Outcome, str] | None
+    duration_s: float
+
+
+def run_jobs(
+    jobs: Sequence[JobOnHost], limits: Limits, watch: Callable[[Pulse], None] = lambda _pulse: None
+) -> Carried:
+    """Run jobs together, and return how they ended.
+
+    ``watch`` is called about twice a second. When one fails, the others get some seconds to say what they saw of it.
+    Whatever happens, a ``KeyboardInterrupt`` included, no process of theirs is alive when this returns or raises.
+    Raises ``TrainmarkError`` when a log cannot be opened.
+    """
+    running: dict[int, int] = {}
+    began = time.monotonic()
+    order: list[int] = []
+    stopped: tuple[Outcome, str] | None = None
+    ended: dict[int, Ended] = {}
+    try:
+        # Held: an interrupt between the fork and our knowing of it would leave a process that nobody ends.
+        with held():
+            for place, one in enumerate(jobs):
+                try:
+                    running[place] = one.host.start(one.job)
+                except (OSError, ValueError) as error:
+                    reason = getattr(error, "strerror", None) or error
+                    stopped = Outcome.FAILED, f"the command cannot be started: {reason}"
+                    break
+        if stopped is None:
+            stopped = _wait(jobs, running, limits, began, watch, order)
+    finally:
+        with held():
+            killed = {
+                place: jobs[place].host.kill(jobs[place].job.mark, pid) for place, pid in running.items()
+            }
+            for place, pid in running.items():
+                end = jobs[place].host.reap(pid)
+                # What still runs because its peers failed, or because a limit was passed, was not left behind.
+                left = killed[place] if stopped is None and place in order else 0
+                ended[place] = Ended(place, end.code, end.oom_kills, left)
+    late = [place for place in range(len(jobs)) if place not in order]
+    return Carried(
+        tuple(ended.get(place, Ended(place, None)) for place in (*order, *late)),
+        stopped,
+        time.monotonic() - began,
+    )
+
+
+def _wait(
+    jobs: Sequence[JobOnHost],
+    running: Mapping[int, int],
+    limits: Limits,
+    began: float,
+    watch: Callable[[Pulse], None],
+    order: list[int],
+) -> tuple[Outcome, str] | None:
+    """Wait for the jobs; return why they must be ended, or None when they ended by themselves.
+
+    ``order`` is filled with those that ended. As long as a log or another sign of one of them grows, none is stalled.
+    """
+    written, grown, next_look = 0, began, began
+    failed_at: float | None = None
+    while True:
+        waiting = [place for place in running if place not in order]
+        # The first wait takes the time, the others only look.
+        for number, place in enumerate(waiting):
+            code = jobs[place].host.wait(running[place], _POLL_S if number == 0 else 0)
+            if code is not None:
+                order.append(place)
+                failed_at = time.monotonic() if code and failed_at is None else failed_at
+        waiting = [place for place in running if place not in order]
+        if not waiting:
+            return None
+        now = time.monotonic()
+        if failed_at is not None and now - failed_at > GRACE_S:
+            return None
+        if now < next_look:
+            continue
+        next_look = now + _LOOK_S
+        looks = [jobs[place].host.look(running[place]) for place in running]
+        if (now_written := sum(look.written for look in looks)) != written:
+            written, grown = now_written, now
+        step = next((step for look in looks if (step := last_step(look.tail)) is not None), None)
+        watch(Pulse(now - began, step))
+        if (over := _beyond(limits, now - began, now - grown, step, looks)) is not None:
+            return over
+
+
+def _beyond(
+    limits: Limits, elapsed_s: float, silent_s: float, step: int | None, looks: Sequence[Look]
+) -> tuple[Outcome, str] | None:
+    """Return the limit that jobs have passed, or None."""
+    at = f" at step {step}" if step is not None else ""
+    if elapsed_s > limits.timeout_s:
+        return Outcome.TIMEOUT, f"it took longer than {limits.timeout_s:g} s{at} (limits.timeout_s)"
+    if silent_s > limits.stall_timeout_s:
+        silent = f"it printed nothing for {limits.stall_timeout_s:g} s"
+        return Outcome.TIMEOUT, f"{silent}{at} (limits.stall_timeout_s)"
+    used = max((look.private_bytes for look in looks), default=0)
+    if limits.memory is not None and used > limits.memory:
+        return Outcome.OOM, f"it used {used} bytes of memory{at}, more than {limits.memory} (limits.memory)"
+    return None
+
+
+@dataclass(frozen=True, slots=True)
+class Said:
+    """What a short command said: its exit code (None when it could not be started or a limit ended it), and output."""
+
+    code: int | None
+    out: bytes
+    err: bytes
+    stopped: tuple[Outcome, str] | None = None
+
+    def complaint(self) -> str:
+        """Return why it was ended, or the last line that it said, of errors first; nothing where it said none."""
+        if self.stopped is not None:
+            return "no answer in time" if self.stopped[0] is Outcome.TIMEOUT else self.stopped[1]
+        lines = [
+            line.strip()
+            for said in (self.out, self.err)
+            for line in said.decode(errors="replace").splitlines()
+        ]
+        return next(filter(None, reversed(lines)), "")
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """Where short commands run that print their answer, such as git's: on which host, within which limits and mark."""
+
+    host: Host
+    limits: Limits
+    mark: str
+
+    def ask(self, command: Command) -> Said:
+        """Run a command to its end; it may be silent, and not take longer than the limits say."""
+        patient = self.limits.model_copy(update={"stall_timeout_s": float("inf")})
+        with self.host.scratch() as folder:
+            out, errors = folder / "out", folder / "errors"
+            job = Job((command,), folder, out, self.mark, self.limits.memory, errors=errors)
+            carried = run_jobs([JobOnHost(self.host, job)], patient)
+            (ended,) = carried.ended
+            code = ended.code if carried.stopped is None else None
+            return Said(code, self.host.read(out) or b"", self.host.read(errors) or b"", carried.stopped)
+
+
+def prober(host: Host, timeout_s: float) -> Runner:
+    """Return what runs a host's probes: commands that belong to no run, or to the one whose mark this process has."""
+    mark = f"{os.environ.get(MARK, 'trainmark')}{os.sep}probe-{secrets.token_hex(8)}"
+    return Runner(host, Limits(timeout_s=timeout_s), mark)
+
+
+def last_step(tail: bytes) -> int | None:
+    """Return the last step that a built-in worker's heartbeat named in the end of its log."""
+    steps = re.findall(rb"\bstep (\d+)/\d+", tail)
+    return int(steps[-1]) if steps else None

@@ -1,0 +1,124 @@
+"""What the ranks' loaders made in the window, and whether the window counts what was made before it."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from .queues import UNCOUNTED
+
+TOLERANCE = 0.02
+"""The share of what was trained on in the window that may come from before it."""
+
+
+class RankLoading(NamedTuple):
+    """One rank's loader, as whole numbers, so that ranks can exchange it.
+
+    ``ahead_thousandths`` of a batch can be in flight. What the loader had made (samples, or ``UNCOUNTED``) and what was
+    taken of it (batches) is told after the first step, at the window's begin and at its end. ``waited_us`` is how long
+    the window waited for the loader, ``window_us`` how long it was.
+    """
+
+    ahead_thousandths: int
+    made_at_first: int
+    taken_at_first: int
+    made_at_begin: int
+    taken_at_begin: int
+    made_at_end: int
+    taken_at_end: int
+    waited_us: int
+    window_us: int
+    batch: int
+
+    @property
+    def ahead(self) -> float:
+        """Return the batches that can be in flight."""
+        return self.ahead_thousandths / 1000
+
+    @property
+    def consumed(self) -> int:
+        """Return the samples that were taken in the window."""
+        return (self.taken_at_end - self.taken_at_begin) * self.batch
+
+    @property
+    def produced(self) -> Optional[int]:
+        """Return the samples that were made in the window."""
+        return None if self.made_at_end == UNCOUNTED else self.made_at_end - self.made_at_begin
+
+    @property
+    def in_flight(self) -> Tuple[Optional[float], Optional[float], Optional[float]]:
+        """Return the batches made and not yet taken: after the first step, at the window's begin, at its end."""
+        first, begin, end = (
+            None if made == UNCOUNTED else made / self.batch - taken
+            for made, taken in (
+                (self.made_at_first, self.taken_at_first),
+                (self.made_at_begin, self.taken_at_begin),
+                (self.made_at_end, self.taken_at_end),
+            )
+        )
+        return first, begin, end
+
+    @property
+    def waited(self) -> bool:
+        """Return whether the window waited for the loader."""
+        return self.waited_us > TOLERANCE * self.window_us
+
+    @property
+    def drained(self) -> bool:
+        """Return whether more than ``TOLERANCE`` of what was taken in the window had been made before it.
+
+        A batch more or less is no sign by itself: at its end the window has just taken one, which a loader that was
+        waiting for room only begins to replace. So a queue that is as full as ever but for that one, and for which
+        nobody waited, is no doubt.
+        """
+        made, (full, _, left) = self.produced, self.in_flight
+        if made is None or full is None or left is None or self.consumed - made <= TOLERANCE * self.consumed:
+            return False
+        return left < full - 1 or self.waited
+
+    @property
+    def unknown(self) -> bool:
+        """Return whether it was waited for, is not counted, and the window is short beside what can be in flight."""
+        may_have_been = self.ahead * self.batch > TOLERANCE * self.consumed
+        return self.produced is None and self.waited and may_have_been
+
+
+def loading_of(ranks: Sequence[RankLoading]) -> Optional[Dict[str, Any]]:
+    """Return what ``loading`` of the last event says, with a value for each rank; None where nothing was loaded.
+
+    ``produced`` and ``consumed`` are samples in the window; what is in flight is in batches. What the loader does not
+    let us count is null.
+    """
+    if not ranks:
+        return None
+    return {
+        "ahead_batches": [rank.ahead for rank in ranks],
+        "produced": [rank.produced for rank in ranks],
+        "consumed": [rank.consumed for rank in ranks],
+        "in_flight_after_first_step": [rank.in_flight[0] for rank in ranks],
+        "in_flight_at_begin": [rank.in_flight[1] for rank in ranks],
+        "in_flight_at_end": [rank.in_flight[2] for rank in ranks],
+        "waited_s": [rank.waited_us / 1e6 for rank in ranks],
+    }
+
+
+def queue_doubts(ranks: Sequence[RankLoading]) -> List[Tuple[str, str]]:
+    """Return a doubt where a rank's window counts more than ``TOLERANCE`` that was, or may have been, loaded before."""
+    for index, rank in enumerate(ranks):
+        of = f"Rank {index}" if len(ranks) > 1 else "The run"
+        if rank.drained:
+            return [
+                (
+                    "queue-drained",
+                    f"{of} trained on {rank.consumed} samples in the window, and its loader made {rank.produced} in "
+                    "it: the rest had been loaded before, so this is not the loader's throughput. Measure more steps.",
+                )
+            ]
+        if rank.unknown:
+            return [
+                (
+                    "queue-unknown",
+                    f"{of} waited for its loader, and what that made in the window cannot be counted: {rank.ahead:g} "
+                    f"of {rank.consumed // rank.batch} batches may have been loaded before it. Measure more steps.",
+                )
+            ]
+    return []

@@ -1,0 +1,103 @@
+"""How far a loader may work ahead of the training, and into how many parts that cuts its batches.
+
+What was loaded before the measured window must not be what the window counts. So a rank never has more than about
+``AHEAD`` batches in flight, whatever the number of its loader processes: many processes share a batch, each making a
+part of it. The warm-up of real data is longer by ``DRAIN_STEPS``, so that a queue that was filled while the first
+step compiled has been drained twice over when the window begins.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterable, Iterator, List, NamedTuple, Optional, Sequence, TypeVar
+
+from .outcomes import RunError
+from .produced import Produced
+
+AHEAD = 4
+"""Batches that a rank may have in flight: being made, or made and not yet taken."""
+
+DRAIN_STEPS = 2 * (AHEAD + 1)
+"""Twice what is in flight: MindSpore's engine cannot be told to hold fewer than five batches."""
+
+UNCOUNTED = -1
+"""Stands for a number of samples that a loader does not let us count."""
+
+T = TypeVar("T")
+
+
+class Parts(NamedTuple):
+    """``workers`` processes that each have ``tasks`` parts in hand or waiting; ``in_batch`` parts make a batch."""
+
+    workers: int
+    tasks: int
+    in_batch: int
+
+    @property
+    def ahead(self) -> float:
+        """Return the batches that can be in flight."""
+        return self.workers * self.tasks / self.in_batch
+
+
+def in_parts(batch: int, workers: int, tasks: int = 2, least_tasks: int = 1) -> Parts:
+    """Return how ``workers`` processes that work ``tasks`` parts ahead share batches, so that ``AHEAD`` is kept.
+
+    The parts of a batch are equal. Where a batch has fewer samples than that would need, processes work less far ahead,
+    down to ``least_tasks``, and there are fewer of them.
+    """
+    workers = min(workers, max(AHEAD * batch // least_tasks, 1))
+    while True:
+        least = max(-(-workers * tasks // AHEAD), 1)
+        in_batch = next((parts for parts in range(least, batch + 1) if batch % parts == 0), None)
+        if in_batch is not None:
+            return Parts(workers, tasks, in_batch)
+        if tasks == least_tasks:
+            return Parts(workers, tasks, batch)
+        tasks -= 1
+
+
+def cut(batches: Iterable[Sequence[T]], parts: int) -> Iterator[List[T]]:
+    """Yield the ``parts`` equal parts of each batch, one after another."""
+    for batch in batches:
+        size = len(batch) // parts
+        for start in range(0, len(batch), size):
+            yield list(batch[start : start + size])
+
+
+class Cut:
+    """The parts of endless batches, for loaders that iterate over them; it can be pickled."""
+
+    def __init__(self, batches: Iterable[Any], parts: int) -> None:
+        """Take batches, and how many parts each is cut into."""
+        self._batches, self._parts = batches, parts
+
+    def __iter__(self) -> Iterator[List[Any]]:
+        """Yield the parts."""
+        return cut(self._batches, self._parts)
+
+
+def joined(parts: Iterator[Any], count: int, join: Callable[[List[Any]], Any]) -> Iterator[Any]:
+    """Yield what ``join`` makes of each ``count`` parts; a ``RunError`` among them is yielded in their place."""
+    while True:
+        some: List[Any] = []
+        for part in parts:
+            if isinstance(part, RunError):
+                some = [part]
+                break
+            some.append(part)
+            if len(some) == count:
+                break
+        else:
+            return
+        yield some[0] if isinstance(some[0], RunError) else some[0] if count == 1 else join(some)
+
+
+class Loading(NamedTuple):
+    """The state of a rank's loader at one moment: samples made (or ``UNCOUNTED``), and batches taken from it."""
+
+    produced: int = UNCOUNTED
+    taken: int = 0
+
+
+def loading(produced: Optional[Produced], taken: int) -> Loading:
+    """Return the state of a loader that counts in ``produced``, if it does."""
+    return Loading(UNCOUNTED if produced is None else produced.count(), taken)

@@ -1,0 +1,65 @@
+"""What is typed in results stays typed, and in JSON what earlier versions wrote and read stays as it was."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainmark.words.manifest import Manifest
+from trainmark.words.outcome import Outcome
+from trainmark.words.parameters import Parameters
+from trainmark.words.results import Results, RunResult
+from trainmark.words.telemetry import TelemetrySummary
+
+OLD = Path(__file__).with_name("old") / "results-0.1.json"
+KEPT = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/results.json"))
+WORDS = st.dictionaries(
+    st.sampled_from(["framework", "global_batch", "work", "epoch_images", "free", "unit", "actual"]),
+    st.none() | st.booleans() | st.integers() | st.text() | st.dictionaries(st.text(), st.integers()),
+)
+
+
+def run(**fields: Any) -> RunResult:
+    known = dict.fromkeys(RunResult.model_fields) | {"repeat": 1, "outcome": Outcome.OK}
+    known |= {"directory": "runs/x/1", "commands": (), "suspicions": (), "parameters": {}, "telemetry": ()}
+    return RunResult(**{**known, **fields})
+
+
+@pytest.mark.parametrize("nodes", [(), (0,), (0, 1, 2), (1, 2)])
+def test_telemetry_is_a_list_by_node_and_in_json_as_it_was(nodes: tuple[int, ...]) -> None:
+    made = run(telemetry=tuple(TelemetrySummary(node=node, samples=9) for node in nodes))
+    written = json.loads(made.model_dump_json())
+    assert (written["telemetry"] or {}).get("node") == (0 if 0 in nodes else None)
+    assert [node["node"] for node in written["other_nodes"]] == [node for node in nodes if node]
+    assert RunResult.model_validate(written) == made
+    written.pop("other_nodes")
+    assert [node.node for node in RunResult.model_validate(written).telemetry] == [0] * (0 in nodes)
+
+
+@given(WORDS)
+def test_a_run_is_told_what_it_said_though_a_word_has_another_type(said: dict[str, Any]) -> None:
+    parameters = Parameters.of(said)
+    assert parameters.said() == said
+    assert Parameters.model_validate_json(parameters.model_dump_json()) == parameters
+    assert parameters.global_batch is None or type(parameters.global_batch) is int
+
+
+def test_words_that_nobody_knows_are_kept_beside_those_that_are() -> None:
+    parameters = Parameters.of({"global_batch": 8, "unit": 7, "momentum": 0.9})
+    assert (parameters.global_batch, parameters.unit) == (8, None)
+    assert parameters.free == {"unit": 7, "momentum": 0.9}
+
+
+@pytest.mark.parametrize("path", [OLD, *KEPT], ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_kept_results_open_typed_and_say_what_they_said(path: Path) -> None:
+    written = json.loads(path.read_text(encoding="utf-8"))
+    results = Results.model_validate(written)
+    assert all(isinstance(manifest, Manifest) for manifest in results.manifests.values())
+    for case, before in zip(results.cases, written["cases"], strict=True):
+        for one, its in zip(case.runs, before["runs"], strict=True):
+            assert json.loads(one.parameters.model_dump_json()) == its["parameters"]
+            if one.measurement is not None and case.case.workload == "trainmark":
+                assert None not in (one.parameters.device, one.parameters.batch_per_device)

@@ -1,0 +1,52 @@
+"""What differs by task is the task's: nothing else speaks of pictures, their sizes or their order in memory."""
+
+import re
+from pathlib import Path
+
+import trainmark
+
+HOUSE = Path(trainmark.__file__).parent
+
+WORDS = re.compile(
+    r"\bimages\b|\bimage[-_](size|folder|class|data)|imagenet|pixels?\b|layout|\bn(chw|hwc)\b|\b224\b",
+    re.IGNORECASE,
+)
+"""``image`` alone, and ``image:``, is a container's."""
+
+OWN = (
+    "tasks/image_classification/",
+    "dataset/images/",
+    "worker/tasks/image_classification/",
+    *(f"worker/{framework.name}/image_classification/" for framework in (HOUSE / "frameworks").iterdir()),
+)
+"""The task's own folders, and those of its kind of data set."""
+
+PUBLISHED = {
+    "reference/data/": "what was published, as it was published",
+    "insight/evidence/": "what others saw, as they said it",
+}
+
+EXCEPTIONS = {
+    "cli/image_data.py": "the commands of the kind of data set",
+    "cli/data.py": "the place where the commands of kinds are listed",
+}
+
+
+def test_no_file_outside_a_tasks_own_speaks_of_pictures() -> None:
+    programs = {f"programs/{folder.name}/" for folder in (HOUSE / "programs").iterdir() if folder.is_dir()}
+    # A foreign program's folder speaks of what the program trains; trainmark's own trains any task.
+    apart = (*OWN, *PUBLISHED, *EXCEPTIONS, *(programs - {"programs/trainmark/"}))
+    said = {
+        f"{path.relative_to(HOUSE)}:{number}: {line.strip()}"
+        for path in sorted(HOUSE.rglob("*"))
+        if path.suffix in (".py", ".yaml", ".json") and not str(path.relative_to(HOUSE)).startswith(apart)
+        for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
+        if WORDS.search(line)
+    }
+    assert not said, "\n".join(sorted(said))
+
+
+def test_every_exception_is_needed() -> None:
+    for name in (*PUBLISHED, *EXCEPTIONS):
+        paths = (HOUSE / name).rglob("*") if (HOUSE / name).is_dir() else [HOUSE / name]
+        assert any(WORDS.search(path.read_text(encoding="utf-8")) for path in paths if path.is_file()), name
