@@ -56,7 +56,8 @@ def test_spoiled_runs_are_repeated_within_the_protocols_limits_only() -> None:
 
 
 def test_runs_to_come_are_counted_with_those_that_replace_spoiled_ones() -> None:
-    schedule = Schedule(UP_TO_SIX, [[ran(100.0), ran(9.9, spoiled=True)], [ran(9.9, spoiled=True)] * 5])
+    done = [[ran(100.0), ran(9.9, spoiled=True)], [ran(9.9, spoiled=True)] * 5]
+    schedule = Schedule(UP_TO_SIX, ["a", "b"], done)
     assert (schedule.progress.finished, schedule.progress.at_least) == (7, 7 + 2 + 1)
 
 

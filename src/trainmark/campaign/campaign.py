@@ -205,7 +205,8 @@ class _Campaign:
         self._persistence.catch_up(
             (case, chosen[case.id] if case.id in chosen else self.read(case)) for case in every
         )
-        schedule = Schedule(self._order.suite.protocol, [as_attempts(runs) for runs in self.runs])
+        ids = [case.id for case in self._order.cases]
+        schedule = Schedule(self._order.suite.protocol, ids, [as_attempts(runs) for runs in self.runs])
         while (index := schedule.next()) is not None:
             case, runs = self._order.cases[index], self.runs[index]
             repeat = 1 + max((run.repeat for run in runs), default=0)
