@@ -36,7 +36,8 @@ class Preload:
 
 
 PRELOADS: Mapping[str, Preload] = {
-    "pytorch": Preload(("torch", "numpy"), {}),
+    # An optimiser imports the compiler, which is most of what a short run takes.
+    "pytorch": Preload(("torch", "torch._dynamo", "numpy"), {}),
     "tensorflow": Preload(
         ("tensorflow", "keras"), {"TF_CPP_MIN_LOG_LEVEL": "2", "KERAS_BACKEND": "tensorflow"}
     ),

@@ -11,6 +11,7 @@ import pytest
 from preloading import call_trainmark
 from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import synthetic_log
+from trainmark.words.outcome import Outcome, OutcomeRecord
 
 _KEYS = [
     *("log", "format", "framework", "model", "precision", "nodes", "gpus", "batch_per_device", "unit"),
@@ -295,6 +296,23 @@ def test_of_a_result_directory_its_runs_are_read_and_nothing_else(results: Path)
         ("trainmark", "ok"),
     ]
     assert "a result directory: of each run its events.jsonl or train.log is read, and nothing else" in stderr
+
+
+@pytest.mark.parametrize("printed", ["", "warming up\n"])
+def test_a_run_that_failed_before_its_events_has_the_outcome_that_is_recorded(
+    results: Path, printed: str
+) -> None:
+    folder = results / "runs" / "ours" / "1"
+    (folder / "events.jsonl").unlink()
+    (folder / "train.log").write_text(printed)
+    record = OutcomeRecord(case_id="ours", repeat=1, outcome=Outcome.FAILED, reason="no space left on device")
+    (folder / "outcome.json").write_text(record.model_dump_json())
+
+    code, stdout, _ = _trainmark("parse", folder, "--json")
+
+    (row,) = _rows(stdout)
+    assert (code, row["status"], row["throughput"]) == (1, "failed", None)
+    assert "recorded as failed: no space left on device" in str(row["problems"])
 
 
 def test_what_a_run_of_ours_printed_is_known_and_its_events_are_read(results: Path) -> None:

@@ -109,6 +109,15 @@ def a_relu_is_missing() -> None:
     replace(nn.Sequential, "__init__", init)
 
 
+def bounded_relus() -> None:
+    """As MobileNetV2 and the models for phones have them: nothing above 6 comes through."""
+    from torch import nn
+
+    units: Any = importlib.import_module("trainmark_worker.pytorch.image_classification.models.units")
+    replace(nn.ReLU, "forward", lambda self, given: nn.functional.relu6(given, inplace=self.inplace))
+    assert units.nn is nn
+
+
 def convolutions_with_biases() -> None:
     """As Keras' ResNet-50 has them: zero at first, and more parameters than the network has."""
     units: Any = importlib.import_module("trainmark_worker.pytorch.image_classification.models.units")
@@ -137,6 +146,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "rate-inside-velocity": rate_inside_the_velocity,
     "momentum": momentum_that_forgets,
     "relu": a_relu_is_missing,
+    "relu6": bounded_relus,
     "convolutions-have-biases": convolutions_with_biases,
 }
 

@@ -20,7 +20,7 @@ from trainmark.measure.rules import (
     read_claims,
     rules_for,
 )
-from trainmark.measure.rules.audit import parse_published, reproduces, summarise_findings
+from trainmark.measure.rules.auditing import parse_published, reproduces, summarise_findings
 from trainmark.programs import read_log, synthetic_log
 
 _CORPUS = Path(__file__).parents[3] / "shared" / "corpus"

@@ -27,7 +27,7 @@ from worker_process import (
 )
 
 from frameworks import needs_framework
-from trainmark.worker.core.queues import DRAIN_STEPS
+from trainmark.worker.core.queues import AHEAD, DRAIN_STEPS
 
 pytestmark = pytest.mark.training
 
@@ -302,6 +302,12 @@ def test_the_number_of_loader_workers_changes_nothing_in_what_is_trained(
 
     sound(ran)
     assert ran.parameters["loader_workers"] == idiom.workers[1]
+    # Counted where they are made, and never many batches ahead.
+    loading = ran.last["loading"]
+    assert loading["consumed"] == [4 * 7]
+    assert loading["produced"][0] > 0
+    most = max(loading["in_flight_after_first_step"] + loading["in_flight_at_begin"])
+    assert most <= loading["ahead_batches"][0] <= AHEAD + 1
     assert [step["loss"] for step in ran.steps] == pytest.approx([step["loss"] for step in real.steps])
 
 

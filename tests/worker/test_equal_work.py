@@ -81,6 +81,8 @@ def other_ways() -> list[object]:
                     case != base
                     and find_gap(case, card, Device.CPU) is None
                     and not compiler.endswith("-max")
+                    # Inductor chooses the layout of convolutions itself, and compiles for a minute.
+                    and (compiler, layout) != ("torch.compile", Layout.NCHW)
                 ):
                     name = f"{framework}-{layout.value}-{compiler}"
                     marks = [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
@@ -265,6 +267,7 @@ MISTAKES = [
     ("rate-inside-velocity", {Subject.MOMENTUM}, {Subject.UPDATES, Subject.LOSS}),
     ("momentum", {Subject.MOMENTUM}, {Subject.LOSS}),
     ("relu", set(), {Subject.LOGITS}),
+    ("relu6", set(), {Subject.ACTIVATIONS, Subject.LOGITS}),
     ("convolutions-have-biases", {Subject.PARAMETERS}, set()),
 ]
 

@@ -120,9 +120,14 @@ def start_rank(
     variables: Mapping[str, str] | None = None,
     framework: str = "pytorch",
     anew: bool = False,
+    program: tuple[str, ...] = (str(START),),
 ) -> Process:
-    """Start one rank in a process group of its own; ``_`` in a flag's name stands for ``-``."""
+    """Start one rank in a process group of its own; ``_`` in a flag's name stands for ``-``.
+
+    ``program`` is the worker's start, or another script with its own words before the flags.
+    """
     words = command({name.replace("_", "-"): str(flags[name]) for name in flags}, events, framework)
+    words[1:2] = program
     if not anew:
         return preloaded(framework).start(words[1:], variables or {}, Path.cwd())
     return subprocess.Popen(

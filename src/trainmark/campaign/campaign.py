@@ -16,7 +16,7 @@ from trainmark.campaign.best_search import (
     trial_protocol,
     write_trial,
 )
-from trainmark.campaign.certifying import certificates, kept_certificates
+from trainmark.campaign.certifying import certificates
 from trainmark.campaign.identity import (
     Identifier,
     changed_meanwhile,
@@ -25,6 +25,7 @@ from trainmark.campaign.identity import (
     require_same_commands,
     require_same_identity,
 )
+from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.persist import (
     Persistence,
     full_disk_is_told,

@@ -2,17 +2,15 @@
 
 import hashlib
 from collections.abc import Callable, Iterable, Sequence
-from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from pydantic import ValidationError
-
 from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
+from trainmark.campaign.kept import CERTIFICATE, FOLDER, read_certificate
 from trainmark.campaign.observation_run import observe
 from trainmark.campaign.planning import CannotStart, Site
 from trainmark.environment import State, entries, fingerprint, state_of
@@ -29,8 +27,6 @@ from trainmark.words.observation import Followed, Observation
 from trainmark.words.suite import Limits, Suite
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
-FOLDER = "equivalence"
-CERTIFICATE = "certificate.json"
 INPUTS = "inputs.npz"
 
 Announce = Callable[[str], None]
@@ -137,19 +133,6 @@ def certificates(
         answer(question, site, out / FOLDER / _name(question), limits, announce)
         for question in questions(site, cases)
     )
-
-
-def kept_certificates(out: Path) -> tuple[Certificate, ...]:
-    """Return the certificates that lie in a result directory."""
-    found = (read_certificate(path) for path in sorted((out / FOLDER).glob(f"*/{CERTIFICATE}")))
-    return tuple(certificate for certificate in found if certificate is not None)
-
-
-def read_certificate(path: Path) -> Certificate | None:
-    """Return a certificate; None where there is none that this version can read."""
-    with suppress(OSError, ValidationError):
-        return Certificate.model_validate_json(path.read_bytes())
-    return None
 
 
 def certify_environments(

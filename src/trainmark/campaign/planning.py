@@ -40,9 +40,7 @@ from trainmark.words.outcome import Outcome
 from trainmark.words.plan import NodeResources, Plan
 from trainmark.words.suite import EACH_ITS_OWN, Limits, Protocol, Suite
 from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
-
-OWN_FORMAT = "trainmark"
-"""The log format of programs that write our own events."""
+from trainmark.workload.card import OWN_FORMAT
 
 PROJECT = Path(__file__).parent
 """Whose git state the manifest keeps: trainmark's own, where it runs from a checkout."""

@@ -8,14 +8,13 @@ from types import MappingProxyType
 
 import trainmark
 from trainmark.campaign.best_search import kept_trials
-from trainmark.campaign.certifying import kept_certificates
+from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
-from trainmark.campaign.planning import OWN_FORMAT
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import gpus_of, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
-from trainmark.execution import ResultDirectory, name_on
+from trainmark.execution import ResultDirectory
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
@@ -31,12 +30,13 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Measurement, Speedup, Steadiness, Suspicion
-from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY
+from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY, name_on
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.results import CaseResult, KeptManifest, Results, RunResult, Trial, pooled, sound
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
+from trainmark.workload.card import OWN_FORMAT
 
 Finished = tuple[Case, Sequence[RunResult]]
 """A case and its finished runs."""

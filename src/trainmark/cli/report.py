@@ -77,47 +77,64 @@ def report(
     With --to paddle-json or dlperf-json: rows for the databases of others (docs/exchange.md).
     Exit code 1: some run has no place in them, or there is none.
     """
-    from trainmark.campaign import stored_results
-    from trainmark.cli.results import results_of
     from trainmark.errors import InputError
-    from trainmark.files import write_atomically
-    from trainmark.report import Language, write_reports
-    from trainmark.store import write_results
-    from trainmark.words.names import RESULTS
+    from trainmark.report import Language
 
     if as_json and to not in (None, ReportFormat.JSON):
         raise InputError(f"--json and --to {to} contradict each other; give one of them")
     wanted = ReportFormat.JSON if as_json else to
     _refuse_unheeded(wanted, output, only, model, mission)
     language = Language(lang)
-    if Path(source).is_dir():
-        folder = Path(source)
-        results = results_of(folder)
-    else:
-        results, folder = stored_results(source, campaign)
-        if wanted is None:
-            raise InputError(
-                "a database's reports go nowhere by themselves: say --to, and --output for a file"
-            )
+    results, folder = _results(source, campaign, wanted)
     try:
         if wanted is None:
-            write_results(folder / RESULTS, results)
-            for path in write_reports(folder, results, language):
-                sys.stderr.write(f"wrote {path}\n")
+            _write_all(results, folder, language)
             return
         whole = True
         if wanted in _EXCHANGED:
             text, whole = _exchanged(results, wanted, only, model, mission)
         else:
             text = _render(results, folder, wanted, language, output)
-        if output is None:
-            sys.stdout.write(text)
-        else:
-            write_atomically(output, text)
-        if not whole:
-            raise typer.Exit(1)
+        _write(text, output)
     except OSError as error:
         raise InputError(f"{error.filename or source}: cannot be written: {error.strerror}") from None
+    if not whole:
+        raise typer.Exit(1)
+
+
+def _results(source: str, campaign: str | None, wanted: ReportFormat | None) -> "tuple[Results, Path]":
+    """Return the results of a directory or a database, and the directory that they are of."""
+    from trainmark.errors import InputError
+
+    if Path(source).is_dir():
+        from trainmark.cli.results import results_of
+
+        return results_of(Path(source)), Path(source)
+    from trainmark.campaign import stored_results
+
+    found = stored_results(source, campaign)
+    if wanted is None:
+        raise InputError("a database's reports go nowhere by themselves: say --to, and --output for a file")
+    return found
+
+
+def _write_all(results: "Results", folder: Path, language: "Language") -> None:
+    from trainmark.report import write_reports
+    from trainmark.store import write_results
+    from trainmark.words.names import RESULTS
+
+    write_results(folder / RESULTS, results)
+    for path in write_reports(folder, results, language):
+        sys.stderr.write(f"wrote {path}\n")
+
+
+def _write(text: str, output: Path | None) -> None:
+    from trainmark.files import write_atomically
+
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        write_atomically(output, text)
 
 
 def _refuse_unheeded(

@@ -12,15 +12,16 @@ def results_of(folder: Path) -> "Results":
 
     A trainmark that was killed leaves runs and no ``results.json``.
     """
-    from trainmark.campaign import collect_results
     from trainmark.errors import InputError
-    from trainmark.execution import ResultDirectory, read_suite
     from trainmark.store import read_results
     from trainmark.words.names import RESULTS, RUNS, SUITE
 
     document = folder / RESULTS
     if not ((folder / SUITE).is_file() and (folder / RUNS).is_dir()):
         return read_results(document)
+    from trainmark.campaign import collect_results
+    from trainmark.execution import ResultDirectory, read_suite
+
     try:
         command = read_results(document).command
     except InputError:

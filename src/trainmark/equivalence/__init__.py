@@ -1,8 +1,13 @@
 """Did two frameworks do the same training step? What goes into each, what came out, and the certificate."""
 
-from trainmark.equivalence.comparing import certify, compare, follows, party
-from trainmark.equivalence.inputs import equal_work_of, worker_flags, write_inputs
-from trainmark.equivalence.render import render_certificate
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
+
+if TYPE_CHECKING:
+    from trainmark.equivalence.comparing import certify, compare, follows, party
+    from trainmark.equivalence.inputs import equal_work_of, worker_flags, write_inputs
+    from trainmark.equivalence.render import render_certificate
 
 __all__ = [
     "certify",
@@ -14,3 +19,5 @@ __all__ = [
     "worker_flags",
     "write_inputs",
 ]
+
+__getattr__ = lazy(__name__)

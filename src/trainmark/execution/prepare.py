@@ -7,11 +7,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from trainmark.errors import TrainmarkError
-from trainmark.execution.runner import is_shared, name_on
+from trainmark.execution.runner import is_shared
 from trainmark.execution.sources import Git, SourceError, check_out, discard, fetch, is_cached
 from trainmark.files import to_json, write_atomically
 from trainmark.node import NOT_FOUND, Host, Job, JobOnHost, Runner, run_jobs
 from trainmark.placement import removal
+from trainmark.words.names import name_on
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Command, Plan, Preparation, PrepareStep
 from trainmark.words.suite import Limits

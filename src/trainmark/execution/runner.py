@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainmark.execution.classify import Exit, classify, rank_outcomes, signal_name
 from trainmark.node import Host, Job, JobOnHost, Pulse, last_step, rank_codes, read_tail, run_jobs
-from trainmark.words.names import LOG, TELEMETRY
+from trainmark.words.names import LOG, TELEMETRY, name_on
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.suite import Limits
@@ -84,12 +84,6 @@ def carry_out(
             "ranks": rank_outcomes(exits, plan.events, codes, per_node),
         }
     )
-
-
-def name_on(file: str, node: int) -> str:
-    """Return what a file of a run is called for a node: ``train.log``, and for node 1 ``train.node1.log``."""
-    stem, dot, end = file.partition(".")
-    return f"{stem}.node{node}{dot}{end}" if node else file
 
 
 def _missing_host(plan: Plan, known: Mapping[str, Host]) -> str | None:

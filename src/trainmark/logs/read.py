@@ -80,18 +80,7 @@ def _unreadable(name: str, why: str) -> ParsedLog:
 def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: str | None) -> ParsedLog:
     known = seen.format
     if known is None:
-        trouble = find_trouble(seen.tail)
-        died = trouble is not None and trouble.death is not Death.STOPPED
-        status = Status.UNKNOWN
-        if trouble is not None and died:
-            status = Status.OOM if trouble.death is Death.OOM else Status.FAILED
-        settled = settle(Facts(), hints, given)
-        problems = [_death(trouble)] if trouble is not None and died else []
-        problems.append(
-            Problem("unknown-format", "no line is of a known format (trainmark parse --list-formats)")
-        )
-        return ParsedLog(log=name, status=status, facts=settled.facts, problems=tuple(problems))
-
+        return _of_no_format(seen, name, settle(Facts(), hints, given).facts)
     records, problems = _one_rank(seen)
     counters = count(records)
     if counters.copies > 1:
@@ -106,16 +95,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     if known.samples_of_step and records.samples is not None:
         records = _samples_of_records(records, counters.interval)
 
-    head = bytes(seen.head)
-    context = LogContext(
-        head=head,
-        tail=seen.tail,
-        text=head if seen.text_bytes <= HEAD_BYTES else head + b"\n" + seen.tail,
-        last_epoch=_last(records.epoch),
-        last_step=_last(records.step),
-        step_interval=counters.interval,
-        ranks=max(seen.streams.ranks, default=-1) + 1,
-    )
+    context = _context(seen, records, counters)
     words = known.parameters(context) if known.parameters else {}
     settled = settle(
         known.facts(context),
@@ -125,11 +105,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         named_fp16=known.fp16,
     )
     problems += settled.problems
-    figures = {
-        key: value
-        for key, pattern in known.figures.items()
-        if (match := _last_match(pattern, seen.tail)) and (value := _finite(match)) is not None
-    }
+    figures = _figures(known, seen.tail)
     ending = known.ending(context)
     trouble = find_trouble(_after_last_record(known, seen))
     status, verdict = _status(known, records, counters, ending, trouble, figures)
@@ -164,6 +140,35 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         problems=tuple(problems),
         run_words=known.run_words(context) if known.run_words else None,
     )
+
+
+def _of_no_format(seen: Gathering, name: str, facts: Facts) -> ParsedLog:
+    """Conclude of a text that no format knows: it may still say that a program died."""
+    trouble = find_trouble(seen.tail)
+    problem = Problem("unknown-format", "no line is of a known format (trainmark parse --list-formats)")
+    if trouble is None or trouble.death is Death.STOPPED:
+        return ParsedLog(log=name, status=Status.UNKNOWN, facts=facts, problems=(problem,))
+    status = Status.OOM if trouble.death is Death.OOM else Status.FAILED
+    return ParsedLog(log=name, status=status, facts=facts, problems=(_death(trouble), problem))
+
+
+def _context(seen: Gathering, records: Records, counters: Counters) -> LogContext:
+    head = bytes(seen.head)
+    return LogContext(
+        head=head,
+        tail=seen.tail,
+        text=head if seen.text_bytes <= HEAD_BYTES else head + b"\n" + seen.tail,
+        last_epoch=_last(records.epoch),
+        last_step=_last(records.step),
+        step_interval=counters.interval,
+        ranks=max(seen.streams.ranks, default=-1) + 1,
+    )
+
+
+def _figures(known: Format, tail: bytes) -> dict[str, float]:
+    """Return the tool's own results, the last of each."""
+    found = ((key, _last_match(pattern, tail)) for key, pattern in known.figures.items())
+    return {key: value for key, match in found if match and (value := _finite(match)) is not None}
 
 
 def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:

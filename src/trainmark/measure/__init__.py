@@ -1,10 +1,15 @@
 """From logs to numbers: one run's measurement, the warm-up test, statistics over runs, speedups."""
 
-from trainmark.measure.measurement import measure_events
-from trainmark.measure.own_window import NotMeasurable
-from trainmark.measure.scaling import speedup
-from trainmark.measure.statistics import estimate, ratio, scaled
-from trainmark.measure.steadiness import judge_steadiness
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
+
+if TYPE_CHECKING:
+    from trainmark.measure.measurement import measure_events
+    from trainmark.measure.own_window import NotMeasurable
+    from trainmark.measure.scaling import speedup
+    from trainmark.measure.statistics import estimate, ratio, scaled
+    from trainmark.measure.steadiness import judge_steadiness
 
 __all__ = [
     "NotMeasurable",
@@ -15,3 +20,5 @@ __all__ = [
     "scaled",
     "speedup",
 ]
+
+__getattr__ = lazy(__name__)

@@ -1,11 +1,16 @@
 """What one machine is and does: facts, telemetry, and the jobs that run on it, bounded and ended as a whole."""
 
-from trainmark.node.facts import Roots, collect, collect_node
-from trainmark.node.host import Host, Job, JobEnd, Look, Paths, path_there, spoken
-from trainmark.node.jobs import NOT_FOUND, JobOnHost, Pulse, Runner, Said, last_step, prober, run_jobs
-from trainmark.node.local import LocalHost, rank_codes, read_tail
-from trainmark.node.machine import free_ports
-from trainmark.node.processes import held
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
+
+if TYPE_CHECKING:
+    from trainmark.node.facts import Roots, collect, collect_node
+    from trainmark.node.host import Host, Job, JobEnd, Look, Paths, path_there, spoken
+    from trainmark.node.jobs import NOT_FOUND, JobOnHost, Pulse, Runner, Said, last_step, prober, run_jobs
+    from trainmark.node.local import LocalHost, rank_codes, read_tail
+    from trainmark.node.machine import free_ports
+    from trainmark.node.processes import held
 
 __all__ = [
     "NOT_FOUND",
@@ -32,3 +37,5 @@ __all__ = [
     "run_jobs",
     "spoken",
 ]
+
+__getattr__ = lazy(__name__)

@@ -16,3 +16,9 @@ MANIFEST = "manifest.json"
 """What was really there."""
 OUTCOME = "outcome.json"
 """Written last into a run's folder: a run with it is finished."""
+
+
+def name_on(file: str, node: int) -> str:
+    """Return what a file of a run is called for a node: ``train.log``, and for node 1 ``train.node1.log``."""
+    stem, dot, end = file.partition(".")
+    return f"{stem}.node{node}{dot}{end}" if node else file

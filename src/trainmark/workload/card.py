@@ -12,6 +12,9 @@ from trainmark.words.frozen import Frozen
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source
 
+OWN_FORMAT = "trainmark"
+"""The log format of trainmark's own events, whose runs say their window themselves."""
+
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable as POSIX has it."""
 

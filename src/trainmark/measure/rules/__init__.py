@@ -1,18 +1,23 @@
 """Named rules from a log to one number, each with its formula and who publishes by it."""
 
-from trainmark.measure.rules.audit import (
-    AuditFinding,
-    AuditVerdict,
-    Claim,
-    audit,
-    judge,
-    read_claims,
-    summarise_findings,
-)
-from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
-from trainmark.measure.rules.dlperf import PlacementSummary, summarise
-from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
-from trainmark.measure.rules.tree import Group, PlacementRow, read_tree
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
+
+if TYPE_CHECKING:
+    from trainmark.measure.rules.auditing import (
+        AuditFinding,
+        AuditVerdict,
+        Claim,
+        audit,
+        judge,
+        read_claims,
+        summarise_findings,
+    )
+    from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
+    from trainmark.measure.rules.dlperf import PlacementSummary, summarise
+    from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
+    from trainmark.measure.rules.tree import Group, PlacementRow, read_tree
 
 __all__ = [
     "AuditFinding",
@@ -35,3 +40,5 @@ __all__ = [
     "summarise",
     "summarise_findings",
 ]
+
+__getattr__ = lazy(__name__)

@@ -34,6 +34,32 @@ def coloured(part: UnitPart) -> Aspect | None:
     return next((a for a in (FRAMEWORK, PRECISION) if a in part.axes.varying), None)
 
 
+def _rows(
+    context: Context, part: UnitPart, cases: list[CaseResult], names: list[str], reach: float
+) -> tuple[Rows, Rows]:
+    """Return what is drawn of the cases and of their runs."""
+    aspect = coloured(part)
+    places = decimals(case.estimate.median for case in cases if case.estimate)
+    of_cases: Rows = [
+        {
+            "case": name,
+            "colour": part.axes.value(case.case, aspect) if aspect else "",
+            "median": case.estimate.median if case.estimate else None,
+            **_whisker(case, reach),
+            "end": _end(case, reach),
+            "text": _text(context, case, places),
+        }
+        for name, case in zip(names, cases, strict=True)
+    ]
+    of_runs: Rows = [
+        {"case": name, "throughput": run.measurement.throughput, "repeat": run.repeat}
+        for name, case in zip(names, cases, strict=True)
+        for run in case.runs
+        if run.measurement
+    ]
+    return of_cases, of_runs
+
+
 def _panel(
     context: Context, part: UnitPart, cases: list[CaseResult], size: int, datasets: dict[str, Rows]
 ) -> Any:
@@ -44,25 +70,8 @@ def _panel(
     hidden = () if several_nodes else (DEVICES,)
     names = [axes.label(case.case, without=hidden) for case in cases]
     aspect = coloured(part)
-    places = decimals(case.estimate.median for case in cases if case.estimate)
     reach = REACH * max((case.estimate.maximum for case in cases if case.estimate), default=0.0)
-    datasets[f"cases-{size}"] = [
-        {
-            "case": name,
-            "colour": axes.value(case.case, aspect) if aspect else "",
-            "median": case.estimate.median if case.estimate else None,
-            **_whisker(case, reach),
-            "end": _end(case, reach),
-            "text": _text(context, case, places),
-        }
-        for name, case in zip(names, cases, strict=True)
-    ]
-    datasets[f"runs-{size}"] = [
-        {"case": name, "throughput": run.measurement.throughput, "repeat": run.repeat}
-        for name, case in zip(names, cases, strict=True)
-        for run in case.runs
-        if run.measurement
-    ]
+    datasets[f"cases-{size}"], datasets[f"runs-{size}"] = _rows(context, part, cases, names, reach)
     largest = max((_end(case, reach) for case in cases), default=0.0) or 1.0
     x = alt.X(
         "median:Q",

@@ -50,6 +50,7 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
         steps=given.steps + drain_steps,
         warmup_steps=given.warmup_steps + drain_steps,
         drain_steps=drain_steps,
+        witness_steps=0,
         seed=given.seed,
         device=given.device,
         threads=given.threads,

@@ -11,6 +11,7 @@ import os
 import sys
 import threading
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
 
@@ -19,6 +20,7 @@ from .arguments import NATIVE, parse
 from .choices import one_of
 from .events import PARAMETER, EventWriter
 from .folders import import_framework, import_trainer
+from .last_look import WITNESS_STEPS, look
 from .loading import RankLoading, loading_of, queue_doubts
 from .outcomes import FAILED, OOM, RunError, first_sentence
 from .place import Place, place_from
@@ -103,10 +105,11 @@ def limit_memory(limit_bytes: int) -> None:
 
 
 def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventWriter]) -> None:
-    training: Training = trainer.open_training(settings, place)
     if settings.equivalence is not None:
-        _observe(training, settings, events)
+        _observe(trainer.open_training(settings, place), settings, events)
         return
+    whole = replace(settings, steps=settings.steps + WITNESS_STEPS, witness_steps=WITNESS_STEPS)
+    training: Training = trainer.open_training(whole, place)
     global_batch = settings.batch_per_device * place.world_size
 
     def after_first_step() -> None:
@@ -128,7 +131,7 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         after_first_step,
         beat if events is not None else None,
     )
-    losses = training.losses()
+    losses = training.losses()[: settings.steps]
     own = report.RankTotals(
         window_ns=timeline.window_ns,
         samples=settings.batch_per_device * (settings.steps - settings.warmup_steps),
@@ -147,9 +150,11 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         events.write_all(
             report.step_events(settings, timeline, losses, waits, training.epoch_samples, global_batch)
         )
+    looked = look(training, settings)
+    if events is not None:
         memory_of = str(training.describe()["peak_memory_of"])
-        seen = {"loading": loading_of(loaders)}
-        doubts = queue_doubts(loaders)
+        seen = {"loading": loading_of(loaders), "after_window": looked.said}
+        doubts = [*queue_doubts(loaders), *looked.doubts]
         events.write(
             [], report.summary(settings, training.task, timeline, ranks, losses, memory_of, seen, doubts)
         )

@@ -16,7 +16,8 @@ from .produced import Produced
 AHEAD = 4
 """Batches that a rank may have in flight: being made, or made and not yet taken."""
 
-DRAIN_STEPS = 2 * AHEAD
+DRAIN_STEPS = 2 * (AHEAD + 1)
+"""Twice what is in flight: MindSpore's engine cannot be told to hold fewer than five batches."""
 
 UNCOUNTED = -1
 """Stands for a number of samples that a loader does not let us count."""

@@ -29,6 +29,7 @@ class Settings:
     """One run as it was asked for. ``steps`` counts every step, the first and the warm-up included.
 
     Of them and of ``warmup_steps`` ``drain_steps`` come on top of what was asked for: they drain the loader's queues.
+    ``witness_steps`` of a training come after all those that a run measures; they are at the full learning rate.
     ``epoch_samples`` is the length of an epoch of made-up samples.
     """
 
@@ -44,6 +45,7 @@ class Settings:
     steps: int
     warmup_steps: int
     drain_steps: int
+    witness_steps: int
     seed: int
     device: str
     threads: int

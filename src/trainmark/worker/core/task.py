@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Callable, Dict, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
 
+from .facts import Expected
 from .settings import Settings
 
 
@@ -88,6 +89,16 @@ class Task:
     def is_trainable(self, _name: str) -> bool:
         """Return whether a shared name is that of a parameter, and not of a running statistic."""
         return True
+
+    def decay(self, settings: Settings, _name: str) -> float:
+        """Return the weight decay of a parameter by its shared name."""
+        return settings.recipe.weight_decay
+
+    def looked(
+        self, _settings: Settings, _expected: Expected, _seen: Any, _alone: Any
+    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+        """Return what the events say of what ``Training.watched_step`` and ``own_pass`` saw (or None), and doubts."""
+        return {}, []
 
     def check(self, settings: Settings) -> Check:
         """Return the task's part of the check of equal work."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
 
 from .facts import Expected, Facts, Seen, as_asked
 from .feed import Feed, FixedFeed
@@ -16,6 +16,9 @@ from .schedule import learning_rates
 from .settings import Settings
 from .task import Task
 from .window import Marks, Steps
+
+NONE = "none"
+"""The compiler that compiles nothing, in every framework."""
 
 
 class Observation(Protocol):
@@ -70,6 +73,8 @@ class Training(Steps):
         self.data_waits_s = [0.0] * settings.steps
         global_batch = settings.batch_per_device * ranks.place.world_size
         self.rates = learning_rates(settings.recipe, settings.steps, self.epoch_samples, global_batch)
+        if settings.witness_steps:
+            self.rates[-settings.witness_steps :] = [settings.recipe.learning_rate] * settings.witness_steps
         self.batch = self.feed.next()
 
     # What a framework's worker writes, besides ``synchronize``.
@@ -115,6 +120,40 @@ class Training(Steps):
         Running statistics may change; the caller loads them again. A task has its own type of what is returned.
         """
         raise NotImplementedError
+
+    # What a framework's worker may show of the steps after the window; what it does not is null in the events.
+
+    def steps_taken(self) -> Optional[int]:
+        """Return how many steps the model or the optimizer has counted itself."""
+        return None
+
+    def watched_step(self, index: int) -> Any:
+        """Do step ``index``, and return what was seen of its layers, as ``Task.looked`` takes it."""
+        self.step(index)
+        return None
+
+    def own_pass(self) -> Optional[Observation]:
+        """Return what ``observe`` does of this rank's batch at hand alone, its gradients exchanged with nobody.
+
+        Running statistics may change; the caller loads them again.
+        """
+        if self.ranks.place.world_size > 1 or self.settings.compiler != NONE:
+            return None
+        return self.observe()
+
+    def read_batch(self) -> Optional[Tuple[Any, ...]]:
+        """Return the batch at hand as numpy arrays."""
+        import numpy as np
+
+        if self.ranks.place.world_size > 1:
+            return None
+        return tuple(
+            array.asnumpy() if hasattr(array, "asnumpy") else np.asarray(array) for array in self.batch
+        )
+
+    def keeps_fp32_weights(self) -> bool:
+        """Return whether the weights are of FP32, so that a small update is not rounded away."""
+        return self.expected().weight_dtype == "float32"
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held, of what ``Facts.peak_memory_of`` says: here, the process."""

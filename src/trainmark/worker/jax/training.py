@@ -196,6 +196,10 @@ class JaxTraining(Training):
         """Return the losses of this rank."""
         return [float(np.asarray(loss.addressable_data(0)).item()) for loss in self._losses]
 
+    def steps_taken(self) -> int:
+        """Return how many steps the state has counted."""
+        return int(np.asarray(self.ranks.own_whole(self.state.step)))
+
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""
         return peak_memory_bytes(self._device)

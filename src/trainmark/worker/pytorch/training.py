@@ -47,6 +47,13 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     return Machine(device, precision)
 
 
+class Alone(NamedTuple):
+    """What a rank's batch gives by itself; the gradients by the shared names."""
+
+    loss: float
+    gradients: Mapping[str, Any]
+
+
 class PyTorchTraining(Training):
     """Model, optimizer, batches and marks of one rank.
 
@@ -153,6 +160,33 @@ class PyTorchTraining(Training):
     def own_losses(self) -> List[float]:
         """Return the losses of this rank."""
         return [float(loss) for loss in self._losses.tolist()]
+
+    def own_pass(self) -> Alone:
+        """Pass this rank's batch through the model itself, neither wrapped nor compiled."""
+        network, self.network = self.network, self.model
+        try:
+            _, loss = self._forward()
+            # Scaled as the step's, so that what FP16 rounds away is the same.
+            self.scaler.scale(loss).backward()
+            gradients = self._unscaled_gradients()
+        finally:
+            self.network = network
+            self.model.zero_grad(set_to_none=True)
+        return Alone(float(loss.detach()), gradients)
+
+    def _unscaled_gradients(self) -> Dict[str, Any]:
+        scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
+        tensors = self.named_tensors()
+        read = {
+            name: torch.zeros_like(tensor) if tensor.grad is None else tensor.grad / scale
+            for name, tensor in tensors.items()
+            if self.task.is_trainable(name)
+        }
+        return weights_of.read(read)
+
+    def read_batch(self) -> Tuple[Any, ...]:
+        """Return the batch at hand as numpy arrays."""
+        return tuple(weights_of.read({"": tensor})[""] for tensor in self.batch)
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""

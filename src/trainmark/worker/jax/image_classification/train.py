@@ -83,6 +83,10 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         params, batch_stats = self._own_weights()
         return {**observing.to_shared(params), **observing.to_shared(batch_stats)}
 
+    def own_pass(self) -> Optional[Observation]:
+        """Pass the batch forward and backward; what several ranks hold together is not taken apart here."""
+        return self.observe() if self.ranks.alone else None
+
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the function that the step differentiates."""
         return observing.observe(

@@ -71,8 +71,8 @@ class NativeFeed(Feed):
         batch = settings.batch_per_device
         # As many images as a batch has can be made at once, and the engine takes no more threads than there are cores.
         self.workers = max(1, min(settings.loader_workers, batch, os.cpu_count() or 1))
-        # Batches in the last queue, one that waits to get there, and the images before them.
-        self.ahead, self.produced = PREFETCH + 2, Produced()
+        # With the shortest queues that it offers; seen, not told.
+        self.ahead, self.produced = 5, Produced()
         self._files = Files(
             images, Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed)
         )

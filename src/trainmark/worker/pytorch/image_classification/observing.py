@@ -14,6 +14,7 @@ from ...tasks.image_classification.observing import (
     by_shared_names,
     convolution_seen,
 )
+from ...tasks.image_classification.witness import LayerSeen, LayersSeen
 from ..weights import read
 
 
@@ -55,6 +56,65 @@ def observe(
     gradients = read({key: tensor.grad for key, tensor in tensors.items() if tensor.requires_grad})
     model.zero_grad(set_to_none=True)
     return Observation(logits.detach().float().cpu().numpy(), float(loss.detach()), gradients, seen)
+
+
+def batches_counted(model: nn.Module) -> List[Any]:
+    """Return how many batches each batch norm has counted in training mode."""
+    return [module.num_batches_tracked for module in _modules(model, nn.BatchNorm2d)]
+
+
+def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> LayersSeen:
+    """Do ``step``, in which ``model`` is called, and return what its layers computed in, and on what."""
+    layers: Dict[str, LayerSeen] = {}
+    inputs: List[Any] = []
+    norms: Dict[str, bool] = {}
+
+    def note(layer: str) -> Callable[[Any, Any, Any], None]:
+        def seen(_module: Any, _given: Any, output: Any) -> None:
+            layers[layer] = LayerSeen(layer, _type_of(output))
+
+        return seen
+
+    def note_norm(layer: str) -> Callable[[Any, Any], None]:
+        def seen(module: Any, _given: Any) -> None:
+            norms[layer] = module.training
+
+        return seen
+
+    def note_input(_module: Any, given: Any) -> None:
+        inputs.append(given[0].detach())
+
+    (classifier,) = _modules(model, nn.Linear)
+    described = [conv.name for conv in ARCHITECTURES[name].convolutions]
+    convolutions = _modules(model, nn.Conv2d)
+    hooks = [conv.register_forward_hook(note(layer)) for layer, conv in zip(described, convolutions)]
+    hooks += [
+        norm.register_forward_pre_hook(note_norm(layer))
+        for layer, norm in zip(described, _modules(model, nn.BatchNorm2d))
+    ]
+    hooks += [
+        classifier.register_forward_hook(note("classifier")),
+        convolutions[0].register_forward_pre_hook(note_input),
+    ]
+    try:
+        step()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if not inputs:
+        return LayersSeen()
+    images = inputs[0].float()
+    return LayersSeen(
+        layers=list(layers.values()),
+        image_size=(images.shape[2], images.shape[3]),
+        input_mean=float(images.mean()),
+        input_deviation=float(images.std()),
+        not_training=[layer for layer, training in norms.items() if not training],
+    )
+
+
+def _type_of(tensor: Any) -> str:
+    return str(tensor.dtype).replace("torch.", "")
 
 
 def _modules(model: nn.Module, kind: Any) -> List[Any]:

@@ -13,6 +13,7 @@ from ...tasks.image_classification.facts import Seen
 from ...tasks.image_classification.observing import Observation
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
+from ...tasks.image_classification.witness import LayersSeen
 from ..compilers import NONE, cache_hits
 from ..optimizer import sgd
 from ..training import Machine, PyTorchTraining, choose_machine
@@ -66,6 +67,21 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         if self.settings.compiler == NONE:
             self._witness.leave()
         return self._witness.told(compile_cache_hits=cache_hits(self.settings.compiler))
+
+    def steps_taken(self) -> int:
+        """Return how many batches the batch norms have counted."""
+        return min(int(count) for count in observing.batches_counted(self.model))
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and look at its layers: in it, or where it is compiled in the same pass without the compiler."""
+        if self.settings.compiler == NONE:
+            return observing.watched(self.model, self.settings.model, lambda: self.step(index))
+        with torch.no_grad():
+            before = self.read_weights()
+            seen = observing.watched(self.model, self.settings.model, self._layers)
+            self.load_weights(before)
+        self.step(index)
+        return seen
 
     def named_tensors(self) -> Dict[str, Any]:
         """Return parameters and running statistics by their names in the description of the networks."""

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
+from ...core.facts import Expected
 from ...core.settings import Settings
 from ...core.task import Check, Task
-from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_trainable
+from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import Observation
 from .settings import ImageSettings, add_flags, image_settings
+from .witness import layers_of, looked
 
 
 class ImageClassification(Task):
@@ -68,6 +70,20 @@ class ImageClassification(Task):
     def is_trainable(self, name: str) -> bool:
         """Return whether it is not one of a batch norm's running statistics."""
         return is_trainable(name)
+
+    def decay(self, settings: Settings, name: str) -> float:
+        """Return the recipe's decay; none for a batch norm's parameters, unless they are to decay too."""
+        recipe = _own(settings).recipe
+        return recipe.weight_decay if recipe.bn_weight_decay or not is_batch_norm(name) else 0.0
+
+    def looked(
+        self, settings: Settings, expected: Expected, seen: Any, alone: Any
+    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+        """Return what was seen of the layers in the step after the window, and what is wrong with it."""
+        own = _own(settings)
+        # A pass of which only the gradients are kept has no layers.
+        shown = alone if isinstance(alone, Observation) else None
+        return looked(own, expected, seen or layers_of(shown, own.image_size))
 
     def check(self, settings: Settings) -> Check:
         """Return the network's weights by name, and how convolutions, logits and batch norms are told."""

@@ -1,0 +1,223 @@
+"""The run is witnessed to its end: after the window, steps that are not timed are looked into.
+
+Two more steps are trained by the function that is timed, at the recipe's full learning rate, on the run's own ranks and
+data. The weights before and after the first give the velocity that it left behind, v = (w_0 - w_1) / l; then each
+rank's own gradient g of the next batch is computed without any exchange, averaged here and not by the framework, and
+the second step must be
+
+    w_1 - w_2 = l (m v + g + d w_1)        with l, m, d the rate, the momentum and the decay that were asked for
+
+on elements drawn from every parameter. The rate and the momentum that fit best are told. Nothing of this is in the
+window, and what a framework offers no way to see is null.
+"""
+
+from __future__ import annotations
+
+import struct
+import zlib
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+
+from .outcomes import first_sentence
+from .settings import Settings
+from .training import Training
+
+WITNESS_STEPS = 2
+
+ELEMENTS = 32
+"""Elements that are drawn of each parameter."""
+
+ROUNDING = 2.0**-24
+"""Of FP32, in parts of the value."""
+
+EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
+"""How far rate and momentum, and the residual, may be off: in FP32, and where products are of fewer bits."""
+
+Doubts = List[Tuple[str, str]]
+
+
+class Looked(NamedTuple):
+    """What ``after_window`` of the last event says, and the doubts (codes and sentences) in it."""
+
+    said: Dict[str, Any]
+    doubts: Doubts
+
+
+def look(training: Training, settings: Settings) -> Looked:
+    """Train and look into ``WITNESS_STEPS`` steps after step ``settings.steps - 1``. All ranks call it.
+
+    What cannot be seen is null; a failure of the look itself ends a run of several ranks, and is a doubt of one rank.
+    """
+    try:
+        return _look(training, settings)
+    except Exception as error:
+        if training.ranks.place.world_size > 1:
+            raise
+        reason = first_sentence(error)
+        sentence = f"The steps after the window could not be looked into: {reason}"
+        return Looked({"failed": reason}, [("not-witnessed", sentence)])
+
+
+def _look(training: Training, settings: Settings) -> Looked:
+    import numpy as np
+
+    said: Dict[str, Any] = {"steps_taken": training.steps_taken()}
+    doubts: Doubts = []
+    if said["steps_taken"] not in (None, settings.steps):
+        sentence = f"{settings.steps} steps were asked for, and {said['steps_taken']} were taken."
+        doubts.append(("steps-not-taken", sentence))
+
+    first, second = range(settings.steps, settings.steps + WITNESS_STEPS)
+    before, batch = training.read_weights(), training.read_batch()
+    training.step(first)
+    training.synchronize()
+    between = training.read_weights()
+    # After the batch of the step that is looked into was fetched, in which its pictures are seen too.
+    changed = _changed(batch, training.read_batch())
+    alone, reason = _own_pass(training)
+    if alone is not None or reason is not None:
+        training.load_weights(between)
+    if reason is not None:
+        said["own_pass_failed"] = reason
+    seen = training.watched_step(second)
+    training.synchronize()
+    after = training.read_weights()
+
+    said["batch_changed"] = None if settings.synthetic else changed
+    if said["batch_changed"] is False:
+        doubts.append(("batch-reused", "Two steps after the window were trained on the same batch."))
+    whole = all(np.isfinite(array).all() for array in after.values())
+    steps = [(before, between), (between, after)]
+    moves = training.rates[second] > 0 and training.keeps_fp32_weights() and whole
+    said.update(_stood_still(training, steps, doubts) if moves else {"still": None, "statistics_move": None})
+    update = _Update(training, settings, second, before, between, after)
+    said.update(update.solved(alone.gradients if moves and alone is not None else None, doubts))
+    if training.ranks.place.world_size > 1:
+        digests = {values[0] for values in training.gather([training.digest()])}
+        said["ranks_agree"] = len(digests) == 1
+        if not said["ranks_agree"]:
+            doubts.append(
+                ("ranks-disagree-later", "After one more step the ranks hold different parameters.")
+            )
+    layers = training.task.looked(settings, training.expected(), seen, alone)
+    return Looked({**said, **layers[0]}, [*doubts, *layers[1]])
+
+
+def _own_pass(training: Training) -> Tuple[Any, Optional[str]]:
+    """Return the pass of this rank's batch alone, or why a rank has none: it may need memory that a step does not."""
+    alone, reason = None, None
+    try:
+        alone = training.own_pass()
+    except Exception as error:
+        reason = first_sentence(error)
+    done = [values[0] for values in training.gather([int(reason is None)])]
+    if all(done):
+        return alone, None
+    return None, reason or f"rank {done.index(0)} could not do it"
+
+
+def _changed(one: Optional[Any], other: Optional[Any]) -> Optional[bool]:
+    if one is None or other is None:
+        return None
+    return any(a.shape != b.shape or bool((a != b).any()) for a, b in zip(one, other))
+
+
+def _stood_still(training: Training, steps: List[Any], doubts: Doubts) -> Dict[str, Any]:
+    """Return which parameters one of the steps left as they were, and whether running statistics moved in both."""
+    is_trainable = training.task.is_trainable
+    unchanged = [
+        [name for name in after if bool((before[name] == after[name]).all())] for before, after in steps
+    ]
+    names = sorted({name for one in unchanged for name in one})
+    still = [name for name in names if is_trainable(name)]
+    resting = [name for name in names if not is_trainable(name)]
+    have_statistics = any(not is_trainable(name) for name in steps[0][0])
+    trainable = sum(1 for name in steps[0][0] if is_trainable(name))
+    if still and any(len([name for name in one if is_trainable(name)]) == trainable for one in unchanged):
+        doubts.append(("step-without-update", "A step after the window changed none of the parameters."))
+    elif still:
+        sentence = f"{len(still)} of {trainable} parameters do not change, {still[0]} among them."
+        doubts.append(("parameters-stand-still", sentence))
+    if resting:
+        sentence = (
+            f"The running statistics of {len(resting)} batch norms do not change, {resting[0]} among them: "
+            "they are not in training mode."
+        )
+        doubts.append(("statistics-stand-still", sentence))
+    return {"still": still[:10], "statistics_move": not resting if have_statistics else None}
+
+
+class _Update:
+    """The second step's update, on elements drawn from each parameter."""
+
+    def __init__(
+        self, training: Training, settings: Settings, index: int, before: Any, between: Any, after: Any
+    ) -> None:
+        self._training, self._settings = training, settings
+        self._rate = training.rates[index]
+        self._names = [name for name in between if training.task.is_trainable(name)]
+        self._before, self._between, self._after = before, between, after
+
+    def _drawn(self, arrays: Mapping[str, Any], name: str) -> Any:
+        import numpy as np
+
+        values = np.asarray(arrays[name]).reshape(-1)
+        random = np.random.RandomState(zlib.crc32(name.encode()))
+        return values[random.randint(0, values.size, ELEMENTS)].astype(np.float64)
+
+    def _averaged(self, gradients: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return the drawn elements of the gradients' mean over the ranks."""
+        import numpy as np
+
+        own = np.concatenate([self._drawn(gradients, name) for name in self._names])
+        bits = list(struct.unpack(f"<{own.size}q", own.tobytes()))
+        ranks = [np.frombuffer(struct.pack(f"<{own.size}q", *part)) for part in self._training.gather(bits)]
+        mean = sum(ranks) / len(ranks)
+        return dict(zip(self._names, np.split(mean, len(self._names))))
+
+    def solved(self, gradients: Optional[Mapping[str, Any]], doubts: Doubts) -> Dict[str, Any]:
+        """Return rate and momentum as the update shows them, and what of it they leave unexplained."""
+        import numpy as np
+
+        recipe, task = self._settings.recipe, self._training.task
+        asked = {"learning_rate_asked": self._rate, "momentum_asked": recipe.momentum}
+        unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
+        if gradients is None:
+            return unseen
+        averaged, rows, results = self._averaged(gradients), [], []
+        for name in self._names:
+            weights = self._drawn(self._between, name)
+            update = weights - self._drawn(self._after, name)
+            size = float(np.sqrt(np.mean(update**2)))
+            # An update that FP32 rounds away says nothing of what was added.
+            if size < 1e3 * ROUNDING * float(np.sqrt(np.mean(weights**2))) or size == 0:
+                continue
+            velocity = (self._drawn(self._before, name) - weights) / self._rate
+            gradient = averaged[name] + task.decay(self._settings, name) * weights
+            rows.append(np.stack([velocity, gradient], axis=1) / size)
+            results.append(update / size)
+        if not rows:
+            return unseen
+        terms, update = np.concatenate(rows), np.concatenate(results)
+        (of_velocity, rate), *_ = np.linalg.lstsq(terms, update, rcond=None)
+        left = update - terms @ [recipe.momentum * self._rate, self._rate]
+        residual = float(np.sqrt((left @ left) / (update @ update)))
+        momentum = float(of_velocity / rate) if rate else None
+        off, most_left = EXACT if self._training.expected().compute_dtype == "float32" else ROUNDED
+        found = {**asked, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
+        ranks = self._training.ranks.place.world_size
+        if residual <= most_left and abs(rate / self._rate - 1) <= off:
+            return found
+        times = rate / self._rate
+        if ranks > 1 and abs(times / ranks - 1) <= off:
+            reason = f"the gradients of the {ranks} ranks are summed and not averaged"
+        elif momentum is not None and abs(times - 1) <= off and abs(momentum - recipe.momentum) > off:
+            reason = f"the momentum is {momentum:.3g} and not {recipe.momentum:.3g}"
+        elif abs(times - 1) > off:
+            reason = f"the gradients count {times:.3g} times as much as the learning rate says"
+        else:
+            reason = f"{residual:.0%} of it is something else"
+        sentence = (
+            f"The update after the window is not that of the recipe and of all ranks' batches: {reason}."
+        )
+        doubts.append(("update-differs", sentence))
+        return found

@@ -1,0 +1,108 @@
+"""What was seen of an image network's layers in the step after the window, and what is wrong with it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+
+from ...core.facts import Expected
+from .observing import Observation
+from .settings import ImageSettings
+
+USUAL_MEAN, USUAL_DEVIATION = 1.0, (0.3, 2.0)
+"""How far from 0 the mean of normalised pictures can be, and between what their deviation: photographs are well inside.
+
+Bytes that were not normalised have a mean near 120 and a deviation near 60; scaled to 1 alone, a deviation below 0.3.
+"""
+
+
+class LayerSeen(NamedTuple):
+    """A convolution or product: its name, and the type of what came out of it."""
+
+    name: str
+    dtype: str
+
+
+class LayersSeen(NamedTuple):
+    """A step's layers; what a framework does not show is None.
+
+    ``image_size`` (height, width), ``input_mean`` and ``input_deviation`` are of what the first layer got;
+    ``not_training`` names the batch norms that are not in training mode.
+    """
+
+    layers: Optional[Sequence[LayerSeen]] = None
+    image_size: Optional[Tuple[int, int]] = None
+    input_mean: Optional[float] = None
+    input_deviation: Optional[float] = None
+    not_training: Sequence[str] = ()
+
+
+def layers_of(alone: Optional[Observation], asked: int) -> LayersSeen:
+    """Return what a pass shows where the step itself was not watched: the size of the pictures, by the first layer.
+
+    Sizes that differ by less than its stride give one size of output: where ``asked`` is among them, it is that.
+    """
+    if alone is None or not alone.convolutions:
+        return LayersSeen()
+    first = alone.convolutions[0]
+
+    def side(out: int, stride: int, kernel: int, padding: Tuple[int, int]) -> int:
+        if out == (asked + sum(padding) - kernel) // stride + 1:
+            return asked
+        return (out - 1) * stride + kernel - sum(padding) + stride - 1
+
+    height, width = (side(*of) for of in zip(first.output[2:], first.stride, first.kernel, first.padding))
+    return LayersSeen(image_size=(height, width))
+
+
+def looked(
+    settings: ImageSettings, expected: Expected, seen: Optional[LayersSeen]
+) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    """Return what the events say of it, and the doubts."""
+    seen = seen or LayersSeen()
+    doubts: List[Tuple[str, str]] = []
+    types = None if seen.layers is None else Counter(layer.dtype for layer in seen.layers)
+    others = [layer for layer in seen.layers or () if layer.dtype != expected.compute_dtype]
+    if others:
+        doubts.append(
+            (
+                "layer-type-differs",
+                f"After the window {len(others)} of {len(seen.layers or ())} layers compute in another type than "
+                f"{expected.compute_dtype}: {others[0].name} in {others[0].dtype}.",
+            )
+        )
+    if seen.not_training:
+        doubts.append(
+            (
+                "batch-norm-not-training",
+                f"After the window {len(seen.not_training)} batch norms are not in training mode, "
+                f"{seen.not_training[0]} among them.",
+            )
+        )
+    side = settings.image_size
+    if seen.image_size is not None and tuple(seen.image_size) != (side, side):
+        height, width = seen.image_size
+        doubts.append(
+            (
+                "image-size-differs",
+                f"The network got pictures of {height} x {width} pixels, not {side} x {side}.",
+            )
+        )
+    mean, deviation = seen.input_mean, seen.input_deviation
+    if not settings.synthetic and mean is not None and deviation is not None:
+        low, high = USUAL_DEVIATION
+        if abs(mean) > USUAL_MEAN or not low <= deviation <= high:
+            doubts.append(
+                (
+                    "input-not-normalised",
+                    f"What the network got has the mean {mean:.3g} and the deviation {deviation:.3g}: pictures "
+                    "normalised as asked are near 0 and 1.",
+                )
+            )
+    said = {
+        "layer_types": None if types is None else dict(types),
+        "seen_image_size": None if seen.image_size is None else list(seen.image_size),
+        "input_mean": mean,
+        "input_deviation": deviation,
+    }
+    return said, doubts

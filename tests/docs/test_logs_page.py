@@ -1,0 +1,36 @@
+"""The page about logs names every format and every rule that there is, and what their rates are."""
+
+import re
+from pathlib import Path
+
+from trainmark.logs import Scope
+from trainmark.measure.rules import rules_for
+from trainmark.programs import formats
+
+PAGE = (Path(__file__).parents[2] / "docs" / "logs.md").read_text(encoding="utf-8")
+OF = {Scope.GLOBAL: "all", Scope.NODE: "node", Scope.DEVICE: "device"}
+
+
+def rows(heading: str) -> dict[str, list[str]]:
+    """Return the rows of the table under a heading of columns by the names in their first cell."""
+    _, _, rest = PAGE.partition(heading)
+    lines = [line for line in rest.split("\n\n")[0].splitlines() if line.startswith("| `")]
+    cells = [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+    return {name: row for row in cells for name in re.findall(r"`([^`]+)`", row[0])}
+
+
+def test_the_table_of_formats_says_what_the_formats_say() -> None:
+    table = rows("| format | line (shortened) | of | averages over | traps |")
+
+    assert set(table) == {known.name for known in formats()}
+    for known in formats():
+        _, _, of, over, _ = table[known.name]
+        assert of in (OF[known.scope], "no rate"), known.name
+        assert over in (known.meaning, "time stamps"), known.name
+
+
+def test_the_table_of_rules_has_every_rule_by_which_somebody_publishes() -> None:
+    table = rows("| rule | formula | who publishes by it |")
+    published = {rule.name for known in formats() for rule in rules_for(known.name)}
+
+    assert published - {"window"} <= set(table)
