@@ -1,16 +1,22 @@
 """When a case has enough runs, and which case runs next."""
 
+import math
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.campaign import Progress
-from trainmark.campaign.schedule import Attempt, Schedule, wants_another
+from trainmark.campaign.repeats import count_repeats
+from trainmark.campaign.schedule import Attempt, Schedule, ended_by, wants_another
+from trainmark.measure import estimate
+from trainmark.words.measurement import Sampling
 from trainmark.words.outcome import Outcome
+from trainmark.words.results import EndedBy
 from trainmark.words.suite import Protocol
 
 ADAPTIVE = Protocol.model_validate(
-    {"name": "adaptive", "min_repeats": 3, "max_repeats": 6, "target_half_width": 0.02, "max_case_s": 100.0}
+    {"name": "adaptive", "min_repeats": 3, "max_repeats": 7, "target_half_width": 0.02, "max_case_s": 100.0}
 )
 DLPERF = Protocol.model_validate("dlperf")
 
@@ -30,12 +36,17 @@ def test_a_fixed_protocol_wants_its_number_of_runs() -> None:
 def test_an_adaptive_case_ends_when_its_interval_is_narrow() -> None:
     assert wants_another(ADAPTIVE, [ok(100.0), ok(101.0)])
     assert not wants_another(ADAPTIVE, [ok(100.0), ok(100.1), ok(100.2)])
+    assert wants_another(ADAPTIVE, [ok(100.0), ok(100.2), ok(100.4)]), (
+        "3 runs must be nearer: they are so by luck"
+    )
+    assert not wants_another(ADAPTIVE, [ok(100.0), ok(100.2), ok(100.4), ok(100.5)])
     assert wants_another(ADAPTIVE, [ok(100.0), ok(110.0), ok(120.0)])
 
 
 def test_an_adaptive_case_ends_after_its_most_runs_and_its_most_seconds() -> None:
     wild = [ok(100.0), ok(200.0), ok(300.0)]
-    assert not wants_another(ADAPTIVE, wild * 2)
+    assert wants_another(ADAPTIVE, wild * 2)
+    assert not wants_another(ADAPTIVE, [*wild * 2, ok(150.0)])
     assert not wants_another(ADAPTIVE, [ok(100.0, 40.0), ok(200.0, 40.0), ok(300.0, 40.0)])
 
 
@@ -61,21 +72,75 @@ def run_to_the_end(schedule: Schedule, attempt: Attempt) -> list[int]:
 
 
 def test_the_cases_take_turns() -> None:
-    assert run_to_the_end(Schedule(DLPERF, [[], [], []]), ok(1.0)) == [0, 1, 2] * 5
+    order = run_to_the_end(Schedule(DLPERF, "abc", [[], [], []]), ok(1.0))
+    passes = [tuple(order[at : at + 3]) for at in range(0, 15, 3)]
+    assert all(sorted(one) == [0, 1, 2] for one in passes)
+    assert len(set(passes)) > 1, "heat that is carried over must not fall on the same case each time"
+
+
+def test_the_order_is_the_seeds_and_the_suites_where_there_is_none() -> None:
+    def order(seed: int | None) -> list[int]:
+        protocol = DLPERF.model_copy(update={"order_seed": seed})
+        return run_to_the_end(Schedule(protocol, "abcdef", [[]] * 6), ok(1.0))
+
+    assert order(None) == [0, 1, 2, 3, 4, 5] * 5
+    assert order(7) == order(7)
+    assert order(7) != order(8)
+
+
+def test_a_resumed_campaign_goes_on_in_the_same_order() -> None:
+    whole = run_to_the_end(Schedule(DLPERF, "abcd", [[]] * 4), ok(1.0))
+    for stopped in range(len(whole)):
+        done = [[ok(1.0)] * whole[:stopped].count(case) for case in range(4)]
+        assert run_to_the_end(Schedule(DLPERF, "abcd", done), ok(1.0)) == whole[stopped:]
+
+
+def test_what_ended_a_case_is_told() -> None:
+    near, apart = [ok(100.0), ok(100.1), ok(100.2)], [ok(100.0 + 5 * n) for n in range(7)]
+    assert ended_by(ADAPTIVE, near) is EndedBy.TARGET
+    assert ended_by(ADAPTIVE, [ok(100.0)] * 3) is EndedBy.EQUAL_RUNS
+    assert ended_by(ADAPTIVE, apart) is EndedBy.MAXIMUM
+    assert ended_by(ADAPTIVE, [ok(100.0, 60.0), ok(120.0, 60.0), ok(110.0)]) is EndedBy.TIME
+    assert ended_by(ADAPTIVE, [bad(Outcome.OOM)]) is EndedBy.OUTCOME
+    assert ended_by(DLPERF, [ok(1.0)] * 5) is EndedBy.FIXED
+    assert ended_by(ADAPTIVE, near[:2]) is None
+
+
+def test_a_case_says_what_more_runs_and_what_dlperf_would_have_given() -> None:
+    runs = [Attempt(Outcome.OK, 100.0 + 2 * (n % 4), 10.0, step_s=0.05) for n in range(7)]
+    found = count_repeats(ADAPTIVE, runs, estimate([a.throughput or 0 for a in runs], Sampling.WAITED))
+    assert (found.ended_by, found.runs, found.spent_s, found.target) == (EndedBy.MAXIMUM, 7, 70.0, 0.02)
+    assert found.half_width is not None
+    assert found.twice is not None
+    assert found.twice.half_width == pytest.approx(found.half_width / 2**0.5)
+    assert found.to_target is not None
+    assert found.to_target.runs == math.ceil(7 * (found.half_width / 0.02) ** 2)
+    assert found.dlperf is not None
+    assert (found.dlperf.runs, found.dlperf.seconds) == (5, 50.0), (
+        "7 runs of 120 steps are time for dlperf's 5"
+    )
+
+
+def test_what_the_machine_spoiled_is_in_no_expectation() -> None:
+    runs = [ok(100.0), ok(100.1), ok(100.2), Attempt(Outcome.OK, 10.0, 1.0, spoiled=True)]
+    found = count_repeats(ADAPTIVE, runs, estimate([100.0, 100.1, 100.2], Sampling.WAITED))
+    assert (found.ended_by, found.runs, found.spoiled) == (EndedBy.TARGET, 3, 1)
 
 
 def test_after_a_resume_the_case_with_the_fewest_runs_catches_up_first() -> None:
-    schedule = Schedule(DLPERF, [[ok(1.0)] * 3, [ok(1.0)] * 5, [ok(1.0)]])
-    assert run_to_the_end(schedule, ok(1.0)) == [2, 2, 0, 2, 0, 2]
+    schedule = Schedule(DLPERF, "abc", [[ok(1.0)] * 3, [ok(1.0)] * 5, [ok(1.0)]])
+    first, second, *rest = run_to_the_end(schedule, ok(1.0))
+    assert (first, second, sorted(rest[:2]), sorted(rest[2:])) == (2, 2, [0, 2], [0, 2])
 
 
 def test_the_standing_counts_what_is_certain_to_come() -> None:
-    schedule = Schedule(ADAPTIVE, [[], [bad(Outcome.OOM)], [ok(100.0), ok(110.0), ok(120.0)]])
+    schedule = Schedule(ADAPTIVE, "abc", [[], [bad(Outcome.OOM)], [ok(100.0), ok(110.0), ok(120.0)]])
     assert schedule.progress == Progress(finished=4, at_least=4 + 3 + 1)
     schedule.add(bad(Outcome.OOM))
     assert schedule.progress == Progress(finished=5, at_least=6)
 
 
+IN_ORDER = ADAPTIVE.model_copy(update={"order_seed": None})
 attempts = st.one_of(
     st.floats(50, 200).map(ok), st.sampled_from([Outcome.OOM, Outcome.FAILED, Outcome.TIMEOUT]).map(bad)
 )
@@ -85,7 +150,7 @@ attempts = st.one_of(
 def test_the_schedule_agrees_with_its_rule_at_every_step(
     done: list[list[Attempt]], coming: list[Attempt]
 ) -> None:
-    schedule, plain = Schedule(ADAPTIVE, done), [list(runs) for runs in done]
+    schedule, plain = Schedule(IN_ORDER, "abcde"[: len(done)], done), [list(runs) for runs in done]
     for attempt in coming:
         waiting = [case for case, runs in enumerate(plain) if wants_another(ADAPTIVE, runs)]
         expected = min(waiting, key=lambda case: (len(plain[case]), case), default=None)
@@ -102,5 +167,6 @@ def test_the_schedule_agrees_with_its_rule_at_every_step(
 @pytest.mark.timeout(60)
 def test_ten_thousand_cases_take_turns_without_looking_at_them_all_each_time() -> None:
     """A look at every case for every run would take this test hours, not seconds."""
-    order = run_to_the_end(Schedule(DLPERF, [[] for _ in range(10_000)]), ok(1.0))
-    assert order == list(range(10_000)) * 5
+    cases = [str(case) for case in range(10_000)]
+    order = run_to_the_end(Schedule(DLPERF, cases, [[] for _ in cases]), ok(1.0))
+    assert all(sorted(order[at : at + 10_000]) == list(range(10_000)) for at in range(0, 50_000, 10_000))

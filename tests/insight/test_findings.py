@@ -34,15 +34,15 @@ def on_devices(results: Results, doubted: int | None = None) -> Results:
     (one, *_) = results.cases
     runs = tuple(faster(run, 3.6) for run in one.runs)
     many = one.case.model_copy(update={"devices_per_node": 4})
-    throughputs = {one.id: rates(one.runs), many.id: rates(runs)}
+    estimates = {one.id: estimate(rates(one.runs)), many.id: estimate(rates(runs))}
     cases = tuple(
         CaseResult(
             id=case.id,
             case=case,
             outcome=Outcome.OK,
             reason=None,
-            estimate=estimate(throughputs[case.id]),
-            speedup=speedup(case.id, case.world_size, throughputs, one.id),
+            estimate=estimates[case.id],
+            speedup=speedup(case.id, case.world_size, estimates, one.id),
             runs=held,
         )
         for case, held in ((one.case, one.runs), (many, runs))

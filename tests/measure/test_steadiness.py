@@ -1,16 +1,19 @@
 """The warm-up test: what it must find, and what it must leave alone."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from numpy.typing import NDArray
 
 from trainmark.measure import judge_steadiness
+from trainmark.words.measurement import CannotSay, Cause, Shape
 
 STEPS = 100
 Series = NDArray[np.float64]
 
 
-def noisy(shape: Series | float, spread: float = 0.01, seed: int = 0) -> Series:
+def noisy(shape: NDArray[np.floating[Any]] | float, spread: float = 0.01, seed: int = 0) -> Series:
     noise = np.random.default_rng(seed).standard_normal(STEPS).clip(-3, 3)
     series: Series = 0.1 * (np.ones(STEPS) + shape + spread * noise)
     return series
@@ -84,3 +87,87 @@ def test_steps_without_a_time_are_left_out() -> None:
     times = np.full(40, 0.1)
     times[3] = np.nan
     assert judge_steadiness(times).steady is True
+
+
+def correlated(rho: float, seed: int, n: int = STEPS) -> Series:
+    noise = np.random.default_rng(seed).standard_normal(n)
+    series = np.empty(n)
+    series[0] = noise[0]
+    for t in range(1, n):
+        series[t] = rho * series[t - 1] + np.sqrt(1 - rho**2) * noise[t]
+    return series
+
+
+FOUND = {
+    "a burst": (0.5 * ((index >= 40) & (index < 60)), Shape.BURST, None),
+    "throttling late": (0.1 * (index >= 80), Shape.SLOWDOWN, None),
+    "throttling at the very end": (0.1 * (index >= 90), Shape.SLOWDOWN, None),
+    "a queue that empties": (-0.1 * (index < 20), Shape.FAST_START, 20),
+    "a slow start": (0.1 * (index < 20), Shape.SLOW_START, 20),
+    "half three times slower": (2.0 * (index >= 50), Shape.FAST_START, 50),
+    "a drift": (0.2 * index / STEPS, Shape.DRIFT, None),
+    "two levels": (0.1 * ((index // 20) % 2), Shape.LEVELS, None),
+    "faster late": (-0.1 * (index >= 70), Shape.SPEEDUP, None),
+}
+
+
+@pytest.mark.parametrize("name", FOUND)
+def test_the_shape_is_told_and_where_it_begins(name: str) -> None:
+    form, shape, after = FOUND[name]
+    found = [judge_steadiness(noisy(form, seed=seed)) for seed in range(10)]
+    right = [one for one in found if one.steady is False and one.shape is shape]
+    assert len(right) >= 8
+    if after is not None:
+        assert sum(abs((one.settled_after or 0) - after) <= 3 for one in right) >= 8
+
+
+@pytest.mark.parametrize("rho", [0.0, 0.6, 0.8, 0.9])
+def test_correlated_steps_are_seldom_taken_for_a_change(rho: float) -> None:
+    found = [judge_steadiness(0.1 * np.exp(0.03 * correlated(rho, seed))) for seed in range(150)]
+    assert sum(one.steady is False for one in found) / 150 < 0.08
+
+
+def test_halves_of_one_and_three_thirds_of_a_second_are_not_steady() -> None:
+    times = np.concatenate([np.full(15, 0.35), np.full(15, 1.05)]) * np.exp(0.02 * correlated(0.3, 4, 30))
+    assert judge_steadiness(times).steady is False
+
+
+def test_a_window_whose_steps_vary_too_much_says_nothing() -> None:
+    verdicts = [judge_steadiness(0.1 * np.exp(0.3 * correlated(0.8, seed, 30))) for seed in range(30)]
+    assert any(one.cannot_say is CannotSay.TOO_NOISY for one in verdicts)
+    assert all(one.steady is None for one in verdicts if one.cannot_say)
+    assert judge_steadiness(np.full(19, 0.1)).cannot_say is CannotSay.TOO_FEW_STEPS
+
+
+def test_the_power_is_said_and_grows_with_the_steps() -> None:
+    few, many = (judge_steadiness(0.1 * np.exp(0.02 * correlated(0, 1, n))).detectable for n in (40, 160))
+    assert few is not None
+    assert many is not None
+    assert 0.005 < many < few < 0.2
+
+
+def test_a_compilation_in_the_window_is_told_from_a_slow_start() -> None:
+    times = noisy(5.0 * (index < 1))
+    assert judge_steadiness(times).cause is Cause.COMPILE
+    assert judge_steadiness(times).settled_after == 1
+    assert judge_steadiness(noisy(0.1 * (index < 20))).cause is None
+
+
+def test_slow_steps_where_an_epoch_begins_are_told_by_it() -> None:
+    times, starts = noisy(0.5 * ((index >= 40) & (index < 50))), index == 40
+    assert judge_steadiness(times, starts).cause is Cause.EPOCH
+    assert judge_steadiness(times, index == 70).cause is None
+
+
+def test_slow_steps_that_waited_for_data_are_told_by_it() -> None:
+    slow = (index >= 80).astype(np.float64)
+    found = judge_steadiness(noisy(0.2 * slow), data_waits_s=0.018 * slow)
+    assert (found.shape, found.cause) == (Shape.SLOWDOWN, Cause.DATA)
+
+
+def test_a_window_of_many_steps_is_tested_by_their_means() -> None:
+    steps = np.arange(2000)
+    times = 0.1 * (1 + 0.1 * (steps >= 1600) + 0.02 * np.random.default_rng(2).standard_normal(2000))
+    found = judge_steadiness(times)
+    assert found.shape is Shape.SLOWDOWN
+    assert abs(found.levels[-1].first - 1600) <= 40

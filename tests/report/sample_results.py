@@ -11,8 +11,9 @@ from trainmark.tasks import case_of
 from trainmark.tasks.image_classification import Layout
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
+from trainmark.words.identity import Identity
 from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, Measurement, Steadiness, StepTimes, Suspicion
+from trainmark.words.measurement import About, Estimate, Measurement, Steadiness, StepTimes, Suspicion
 from trainmark.words.outcome import Outcome
 from trainmark.words.parameters import Parameters
 from trainmark.words.results import CaseResult, Results, RunResult
@@ -105,6 +106,7 @@ def run(
         else {"optimizer": "sgd", "momentum": 0.875, "precision": case.precision.value},
         "telemetry": (),
         "manifest": "sha256:1",
+        "identity": Identity(digest="sha256:1", parts=()),
     }
     return RunResult(**{**values, **changes})
 
@@ -120,7 +122,9 @@ def failed_run(case: Case, outcome: Outcome, reason: str, repeat: int = 1) -> Ru
 
 def results(cases: Sequence[tuple[Case, tuple[RunResult, ...]]], **changes: Any) -> Results:
     """Return the results of cases with their runs: estimates and speedups follow from the runs."""
-    throughputs = {case.id: [r.measurement.throughput for r in runs if r.measurement] for case, runs in cases}
+    estimates = {
+        case.id: estimate([r.measurement.throughput for r in runs if r.measurement]) for case, runs in cases
+    }
     values: dict[str, Any] = {
         "trainmark_version": "0.1.0",
         "generated_at": START + timedelta(hours=2),
@@ -129,23 +133,23 @@ def results(cases: Sequence[tuple[Case, tuple[RunResult, ...]]], **changes: Any)
         "protocol": Protocol.model_validate("dlperf"),
         "command": "trainmark run suites/resnet50-v100.yaml --out out",
         "complete": True,
-        "cases": tuple(_case(case, runs, throughputs) for case, runs in cases),
+        "cases": tuple(_case(case, runs, estimates) for case, runs in cases),
         "manifests": {"sha256:1": MANIFEST},
     }
     return Results(**{**values, **changes})
 
 
-def _case(case: Case, runs: tuple[RunResult, ...], throughputs: Mapping[str, Sequence[float]]) -> CaseResult:
+def _case(case: Case, runs: tuple[RunResult, ...], estimates: Mapping[str, Estimate | None]) -> CaseResult:
     good = any(r.outcome is Outcome.OK for r in runs)
     one = case.model_copy(update={"nodes": 1, "devices_per_node": 1})
-    baseline = one.id if one.id in throughputs else None
+    baseline = one.id if one.id in estimates else None
     return CaseResult(
         id=case.id,
         case=case,
         outcome=Outcome.OK if good else runs[0].outcome if runs else Outcome.SKIPPED,
         reason=None if good else runs[0].reason if runs else "not run yet",
-        estimate=estimate(throughputs[case.id]),
-        speedup=speedup(case.id, case.world_size, throughputs, baseline),
+        estimate=estimates[case.id],
+        speedup=speedup(case.id, case.world_size, estimates, baseline),
         runs=runs,
     )
 

@@ -10,6 +10,7 @@ import trainmark
 from trainmark.campaign.best_search import kept_trials
 from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
+from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import gpus_of, work_suspicions
 from trainmark.environment import fingerprint
@@ -18,10 +19,10 @@ from trainmark.execution import ResultDirectory
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
-from trainmark.measure import NotMeasurable, estimate, measure_events, speedup
+from trainmark.measure import NotMeasurable, measure_events, speedup
 from trainmark.measure.gates import Evidence, judge, judge_case
-from trainmark.measure.pooling import require_one_identity
-from trainmark.measure.rules import find_rule, measure_log
+from trainmark.measure.pooling import estimate_of, require_one_identity
+from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.programs import read_log
 from trainmark.store import existing_store
@@ -29,10 +30,19 @@ from trainmark.suite import log_name, parse_suite
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, Measurement, Speedup, Steadiness, Suspicion
+from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY, name_on
 from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.results import CaseResult, KeptManifest, Results, RunResult, Trial, pooled, sound
+from trainmark.words.results import (
+    CaseResult,
+    KeptManifest,
+    Repeats,
+    Results,
+    RunResult,
+    Trial,
+    pooled,
+    sound,
+)
 from trainmark.words.suite import NamingScheme, Suite
 from trainmark.words.telemetry import TelemetrySummary
 from trainmark.workload import Card, Workloads, load_workloads
@@ -58,9 +68,19 @@ def collect(
     """
     for case, runs in finished:
         require_one_identity(case.id, runs)
-    throughputs = {case.id: _throughputs(sound(runs)) for case, runs in finished}
+    estimates = {case.id: estimate_of(runs, suite.protocol.sampling) for case, runs in finished}
+    # What others disturbed is a number beside its doubt, and no side of a ratio.
+    sides = {case.id: estimates[case.id] if sound(runs) else None for case, runs in finished}
     results = tuple(
-        _case_result(suite, case, runs, _speedup(case, throughputs), trials.get(case.id, ()))
+        _case_result(
+            suite,
+            case,
+            runs,
+            estimates[case.id],
+            _speedup(case, sides),
+            trials.get(case.id, ()),
+            count_repeats(suite.protocol, as_attempts(runs), estimates[case.id]),
+        )
         for case, runs in finished
     )
     document = Results(
@@ -88,6 +108,7 @@ def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:
             duration_s=run.duration_s or 0.0,
             started=run.started_at is not None,
             spoiled=run.spoiled,
+            step_s=times.mean if run.measurement and (times := run.measurement.step_times) else None,
         )
         for run in runs
     ]
@@ -154,13 +175,11 @@ def _case_result(
     suite: Suite,
     case: Case,
     runs: Sequence[RunResult],
+    found: Estimate | None,
     against_one: Speedup | None,
     trials: tuple[Trial, ...],
+    repeats: Repeats,
 ) -> CaseResult:
-    number = estimate(_throughputs(pooled(runs)))
-    if number is not None and not sound(runs):
-        # How much others disturbed the runs says nothing about the case.
-        number = number.model_copy(update={"interval": None})
     bad = next((run for run in runs if run.outcome is not Outcome.OK), None)
     if any(run.outcome is Outcome.OK for run in runs):
         outcome, reason = Outcome.OK, None
@@ -173,11 +192,12 @@ def _case_result(
         case=case,
         outcome=outcome,
         reason=reason,
-        estimate=number,
+        estimate=found,
         speedup=against_one,
         runs=tuple(runs),
         trials=trials,
         suspicions=judge_case(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
+        repeats=repeats,
     )
 
 
@@ -189,9 +209,9 @@ def _start(run: RunResult) -> tuple[float, int]:
     return (run.started_at.timestamp() if run.started_at is not None else 0.0, run.repeat)
 
 
-def _speedup(case: Case, throughputs: Mapping[str, Sequence[float]]) -> Speedup | None:
+def _speedup(case: Case, estimates: Mapping[str, Estimate | None]) -> Speedup | None:
     one = case.varied(nodes=1, devices_per_node=1)
-    return speedup(case.id, case.world_size, throughputs, one.id if one.id in throughputs else None)
+    return speedup(case.id, case.world_size, estimates, one.id if one.id in estimates else None)
 
 
 def summaries_of(case: Case, folder: Path, events: RunEvents) -> tuple[TelemetrySummary, ...]:
@@ -272,14 +292,14 @@ def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> 
         data_wait=None,
         peak_memory_bytes=(),
         final_loss=None,
-        steadiness=Steadiness(steady=None, settled_after=None, bias=None),
+        steadiness=judge_records(read, result.skipped),
         suspicions=(
             *(
                 Suspicion(code=problem.code, sentence=problem.message, about=About.WORK)
                 for problem in problems
                 if problem.severity is Severity.DOUBT
             ),
-            *contradictions(case, commands, alone, read, log),
+            *contradictions(case, card, commands, alone, read, log),
         ),
     )
 

@@ -1,15 +1,20 @@
-"""Which run comes next: pass by pass over the cases, until each has enough runs.
+"""Which run comes next: pass by pass over the cases, in a random order, until each has enough runs.
 
 Runs of one case are spread over the whole campaign instead of following each other, so that a machine that
-grows slower (heat, a neighbour) slows every case alike instead of the last ones only.
+grows slower (heat, a neighbour) slows every case alike instead of the last ones only. Within a pass the order is drawn
+anew, so that what a case leaves behind does not fall on the same neighbour each time. It is drawn from the protocol's
+seed, the pass and the case's id alone: a campaign that is resumed goes on in the same order.
 """
 
 import heapq
 from collections.abc import Sequence
 from dataclasses import dataclass
+from hashlib import blake2b
 
-from trainmark.measure import estimate
+from trainmark.measure import narrow_enough
+from trainmark.words.measurement import Sampling
 from trainmark.words.outcome import Outcome
+from trainmark.words.results import EndedBy
 from trainmark.words.suite import Protocol
 
 _HOPELESS = frozenset({Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INVALID})
@@ -21,7 +26,8 @@ class Attempt:
     """A finished run as the schedule sees it.
 
     ``throughput`` is there for ``ok`` alone. ``started`` is false for a run that lacked something before its
-    program could start, such as its data set. ``spoiled`` is true for one that its machine spoiled.
+    program could start, such as its data set. ``spoiled`` is true for one that its machine spoiled. ``step_s`` is
+    its mean step time in seconds, where it is known.
     """
 
     outcome: Outcome
@@ -29,6 +35,7 @@ class Attempt:
     duration_s: float
     started: bool = True
     spoiled: bool = False
+    step_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +47,12 @@ class Progress:
 
 
 def wants_another(protocol: Protocol, attempts: Sequence[Attempt]) -> bool:
-    """Tell whether a case with these finished runs is to be run once more.
+    """Tell whether a case with these finished runs is to be run once more; see ``ended_by``."""
+    return ended_by(protocol, attempts) is None
+
+
+def ended_by(protocol: Protocol, attempts: Sequence[Attempt]) -> EndedBy | None:
+    """Return why a case with these finished runs gets no further one; None when it gets one.
 
     An outcome that another run would repeat ends the case. Otherwise there are at least ``min_repeats`` runs
     that the machine did not spoil and, where the protocol has a target, more until the interval is narrow enough;
@@ -48,39 +60,47 @@ def wants_another(protocol: Protocol, attempts: Sequence[Attempt]) -> bool:
     ``max_case_s`` seconds.
     """
     if any(attempt.outcome in _HOPELESS or not attempt.started for attempt in attempts):
-        return False
+        return EndedBy.OUTCOME
     if len(attempts) < protocol.min_repeats:
-        return True
+        return None
+    throughputs = sound_throughputs(attempts)
+    target = protocol.target_half_width if protocol.sampling is Sampling.WAITED else None
+    if target is not None and len(throughputs) >= protocol.min_repeats and narrow_enough(throughputs, target):
+        return EndedBy.EQUAL_RUNS if len(set(throughputs)) == 1 else EndedBy.TARGET
     if len(attempts) >= protocol.max_repeats:
-        return False
+        return EndedBy.FIXED if protocol.min_repeats == protocol.max_repeats else EndedBy.MAXIMUM
     if protocol.max_case_s is not None and sum(a.duration_s for a in attempts) >= protocol.max_case_s:
-        return False
-    sound = [attempt for attempt in attempts if not attempt.spoiled]
-    if len(sound) < protocol.min_repeats:
-        return True
-    if protocol.target_half_width is None:
-        return False
-    result = estimate([a.throughput for a in sound if a.throughput is not None])
-    if result is None:
-        return False
-    return result.half_width is None or result.half_width > protocol.target_half_width
+        return EndedBy.TIME
+    sound = sum(not attempt.spoiled for attempt in attempts)
+    if sound < protocol.min_repeats:
+        return None
+    if not throughputs:
+        return EndedBy.OUTCOME
+    return EndedBy.FIXED if target is None else None
+
+
+def sound_throughputs(attempts: Sequence[Attempt]) -> list[float]:
+    """Return what the runs gave that the machine did not spoil."""
+    return [a.throughput for a in attempts if a.throughput is not None and not a.spoiled]
 
 
 class Schedule:
-    """The order of a campaign's runs: always the case with the fewest done, the first of them in the suite.
+    """The order of a campaign's runs: always a case with the fewest done, drawn among them.
 
-    Each step costs the logarithm of the number of cases: suites have thousands.
+    ``cases`` are the cases' ids, ``attempts`` their finished runs. Each step costs the logarithm of the number of
+    cases: suites have thousands.
     """
 
-    def __init__(self, protocol: Protocol, attempts: Sequence[Sequence[Attempt]]) -> None:
+    def __init__(
+        self, protocol: Protocol, cases: Sequence[str], attempts: Sequence[Sequence[Attempt]]
+    ) -> None:
         self._protocol = protocol
+        self._cases = cases
         self._attempts = [list(of_case) for of_case in attempts]
         self._coming = [self._count_coming(case) for case in range(len(self._attempts))]
         self._finished = sum(len(of_case) for of_case in self._attempts)
         self._at_least = self._finished + sum(self._coming)
-        self._waiting = [
-            (len(self._attempts[case]), case) for case, coming in enumerate(self._coming) if coming
-        ]
+        self._waiting = [self._turn(case) for case, coming in enumerate(self._coming) if coming]
         heapq.heapify(self._waiting)
 
     @property
@@ -90,17 +110,23 @@ class Schedule:
 
     def next(self) -> int | None:
         """Return the number of the case to run now, or None when every case has enough runs."""
-        return self._waiting[0][1] if self._waiting else None
+        return self._waiting[0][-1] if self._waiting else None
 
     def add(self, attempt: Attempt) -> None:
         """Count a finished run of the case that ``next`` names."""
-        _, case = heapq.heappop(self._waiting)
+        *_, case = heapq.heappop(self._waiting)
         self._attempts[case].append(attempt)
         before, self._coming[case] = self._coming[case], self._count_coming(case)
         self._finished += 1
         self._at_least += 1 + self._coming[case] - before
         if self._coming[case]:
-            heapq.heappush(self._waiting, (len(self._attempts[case]), case))
+            heapq.heappush(self._waiting, self._turn(case))
+
+    def _turn(self, case: int) -> tuple[int, bytes, int]:
+        """Return what the waiting cases are sorted by: runs done, then a draw for that pass, then the suite's order."""
+        done, seed = len(self._attempts[case]), self._protocol.order_seed
+        words = "" if seed is None else f"{seed} {done} {self._cases[case]}"
+        return done, blake2b(words.encode(), digest_size=8).digest(), case
 
     def _count_coming(self, case: int) -> int:
         done = self._attempts[case]

@@ -1,17 +1,22 @@
 """Results into findings: what is doubted, what a ratio of two cases is, which frameworks did equal work."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
+from statistics import median
 
 from trainmark.insight.equality import judge_equality
 from trainmark.measure import ratio
+from trainmark.measure.statistics import APART
 from trainmark.words.case import SYNTHETIC
 from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind
-from trainmark.words.measurement import About, Ratio, Steadiness
+from trainmark.words.measurement import About, Cause, Ratio, Shape, Steadiness
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, Results, RunResult, pooled, sound
 
 NOT_STEADY = "not-steady"
 """The code of a doubt that the warm-up test raised."""
+
+RUN_APART = "run-apart"
+"""The code of a doubt about a run that is far from the other runs of its case."""
 
 
 def find(results: Results) -> Findings:
@@ -52,6 +57,20 @@ def _doubts(cases: Iterable[CaseResult]) -> Iterator[Doubt]:
                 yield from _doubts_of(case, run)
         for suspicion in case.suspicions:
             yield Doubt(case=case.id, repeat=0, **suspicion.model_dump())
+        yield from _apart(case)
+
+
+def _apart(case: CaseResult) -> Iterator[Doubt]:
+    """Yield a doubt for each pooled run that is not of one kind with the others."""
+    rates = {run.repeat: run.measurement.throughput for run in pooled(case.runs) if run.measurement}
+    middle = median(rates.values()) if rates else 0.0
+    for repeat, rate in rates.items():
+        if max(rate / middle, middle / rate) > APART:
+            sentence = (
+                f"{rate:.4g} {case.unit}, where the median of its {len(rates)} runs is {middle:.4g}: "
+                "chance does not move a run so far"
+            )
+            yield Doubt(case=case.id, repeat=repeat, code=RUN_APART, sentence=sentence, about=About.MACHINE)
 
 
 def _doubts_of(case: CaseResult, run: RunResult) -> Iterator[Doubt]:
@@ -63,10 +82,43 @@ def _doubts_of(case: CaseResult, run: RunResult) -> Iterator[Doubt]:
 
 
 def _unsteady(found: Steadiness) -> str:
-    if found.settled_after is None:
-        return "the steps did not become steady in the measured window"
-    off = f", and the mean step is {found.bias * 100:.1f} % off" if found.bias is not None else ""
-    return f"the steps became steady {found.settled_after} steps after the measured window began{off}"
+    off = (
+        f"the mean step is {abs(found.bias):.1%} {'longer' if found.bias > 0 else 'shorter'}"
+        if found.bias
+        else ""
+    )
+    if found.shape is None:  # of an older trainmark
+        if found.settled_after is None:
+            return "the steps did not become steady in the measured window"
+        return f"the steps became steady {found.settled_after} steps after the measured window began; {off}"
+    words = {
+        Shape.SLOW_START: "the first {first} measured steps were slower",
+        Shape.FAST_START: "the first {first} measured steps were faster (a queue that was filled before, or clocks)",
+        Shape.SLOWDOWN: "the steps became slower from measured step {last}",
+        Shape.SPEEDUP: "the steps became faster from measured step {last}",
+        Shape.BURST: "the steps {begin} to {end} of the window were not as those before and after",
+        Shape.DRIFT: "the steps changed their speed through the whole window",
+        Shape.LEVELS: "the steps went to and fro between levels",
+    }[found.shape]
+    middle = found.levels[1] if len(found.levels) > 1 else found.levels[0]
+    said = words.format(
+        first=found.settled_after,
+        last=found.levels[-1].first,
+        begin=middle.first,
+        end=middle.first + middle.steps,
+    )
+    because = {
+        None: "",
+        Cause.COMPILE: ", as by a compilation or autotuning",
+        Cause.EPOCH: ", where an epoch begins",
+        Cause.DATA: ", while they waited for data",
+    }[found.cause]
+    than = (
+        "the steps that are steady"
+        if found.settled_after is not None
+        else "in the window's longest even part"
+    )
+    return f"{said}{because}; {off} than {than}"
 
 
 _Quotient = tuple[RatioKind, str, str, Ratio]
@@ -82,21 +134,17 @@ def _speedups(cases: Iterable[CaseResult]) -> Iterator[_Quotient]:
 
 def _data(cases: Iterable[CaseResult]) -> Iterator[_Quotient]:
     """Yield the ratio of each two measured cases that differ in their data (and its loader) alone."""
-    measured = [case for case in cases if case.estimate is not None]
+    # No ratio is made of runs that a machine spoiled.
+    measured = [case for case in cases if case.estimate is not None and sound(case.runs)]
     synthetic = {_but_for_data(case): case for case in measured if case.case.data == SYNTHETIC}
     for case in measured:
         other = synthetic.get(_but_for_data(case))
         if case.case.data == SYNTHETIC or other is None:
             continue
-        quotient = ratio(throughputs(case.runs), throughputs(other.runs))
+        quotient = ratio(case.estimate, other.estimate)
         if quotient is not None:
             yield RatioKind.REAL_TO_SYNTHETIC, case.id, other.id, quotient
 
 
 def _but_for_data(case: CaseResult) -> str:
     return case.case.model_copy(update={"data": SYNTHETIC, "loader": "native"}).model_dump_json()
-
-
-def throughputs(runs: Sequence[RunResult]) -> list[float]:
-    """Return the throughputs of the runs that no machine spoiled: no ratio is made of others."""
-    return [run.measurement.throughput for run in sound(runs) if run.measurement is not None]

@@ -8,17 +8,27 @@ if TYPE_CHECKING:
     from trainmark.measure.measurement import measure_events
     from trainmark.measure.own_window import NotMeasurable
     from trainmark.measure.scaling import speedup
-    from trainmark.measure.statistics import estimate, ratio, scaled
+    from trainmark.measure.statistics import (
+        estimate,
+        expected_half_width,
+        narrow_enough,
+        ratio,
+        scaled,
+        spread_of,
+    )
     from trainmark.measure.steadiness import judge_steadiness
 
 __all__ = [
     "NotMeasurable",
     "estimate",
+    "expected_half_width",
     "judge_steadiness",
     "measure_events",
+    "narrow_enough",
     "ratio",
     "scaled",
     "speedup",
+    "spread_of",
 ]
 
 __getattr__ = lazy(__name__)

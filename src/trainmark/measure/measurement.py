@@ -35,11 +35,17 @@ def measure_events(events: RunEvents) -> Measurement:
         data_wait=float(np.nansum(waits) / summary.window_s) if np.isfinite(waits).any() else None,
         peak_memory_bytes=summary.peak_memory_bytes,
         final_loss=float(losses[-1]) if losses.size else None,
-        steadiness=judge_steadiness(times),
+        steadiness=judge_steadiness(times, _epoch_starts(events)[events.measured], waits),
         suspicions=tuple(
             Suspicion(code=doubt.code, sentence=doubt.sentence, about=About.WORK) for doubt in summary.suspect
         ),
     )
+
+
+def _epoch_starts(events: RunEvents) -> NDArray[np.bool_]:
+    """Return, for each step, whether another epoch than that of the step before begins with it."""
+    epochs = events.steps[:, 0]
+    return np.concatenate([[False], np.diff(epochs) != 0])[: epochs.size]
 
 
 def _step_times(times: NDArray[np.float64]) -> StepTimes | None:

@@ -1,9 +1,20 @@
-"""What forbids to make one number of several runs."""
+"""One number of several runs: which of them are pooled, and what forbids it."""
 
 from collections.abc import Sequence
 
 from trainmark.errors import InputError
-from trainmark.words.results import RunResult
+from trainmark.measure.statistics import estimate
+from trainmark.words.measurement import Estimate, NoInterval, Sampling
+from trainmark.words.results import RunResult, pooled, sound
+
+
+def estimate_of(runs: Sequence[RunResult], sampling: Sampling) -> Estimate | None:
+    """Return the estimate over a case's runs: those that the machine did not spoil, or where it spoiled all, those."""
+    measured = [run.measurement for run in pooled(runs) if run.measurement is not None]
+    found = estimate([m.throughput for m in measured], sampling, [m.measured_steps for m in measured])
+    if found is None or sound(runs):
+        return found
+    return found.model_copy(update={"interval": None, "no_interval": NoInterval.SPOILED})
 
 
 def require_one_identity(case: str, runs: Sequence[RunResult]) -> None:

@@ -1,22 +1,22 @@
 """Speedup and scaling efficiency: runs on many devices against the same work on one."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from trainmark.measure.statistics import ratio, scaled
-from trainmark.words.measurement import Ratio, Speedup
+from trainmark.words.measurement import Estimate, Ratio, Speedup
 
 
 def speedup(
-    name: str, world_size: int, runs: Mapping[str, Sequence[float]], baseline: str | None
+    name: str, world_size: int, estimates: Mapping[str, Estimate | None], baseline: str | None
 ) -> Speedup | None:
-    """Return the speedup of the case ``name`` over the case ``baseline``, both keys of ``runs``.
+    """Return the speedup of the case ``name`` over the case ``baseline``, both keys of ``estimates``.
 
-    ``runs`` holds every case's throughputs. Without a baseline, or when either side has no successful run,
-    there is no speedup: it is not 1.0. The baseline's own is 1 by definition, and has no interval.
+    Without a baseline, or when either side has no successful run, there is no speedup: it is not 1.0. The
+    baseline's own is 1 by definition, and has no interval.
     """
     if baseline is None:
         return None
-    quotient = ratio(runs.get(name, ()), runs.get(baseline, ()))
+    quotient = ratio(estimates.get(name), estimates.get(baseline))
     if quotient is None:
         return None
     if name == baseline:

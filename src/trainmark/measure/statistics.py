@@ -1,40 +1,62 @@
 """Statistics over repeats: the run is the unit of replication, and a run gives one throughput.
 
-The result of a case is the median of its runs. Its 95 % interval comes from the runs alone:
+The result of a case is the median of its runs. Its 95 % interval comes from the logarithms of the runs alone, so that
+it is a relative one, never negative, and that of a time is that of a rate turned over:
 
-* fewer than 3 runs: none;
-* 3 to 5 runs: Student's t on the logarithms, ``exp(mean(ln x) ± t(0.975, n-1) · s(ln x) / sqrt(n))``. It takes
-  the runs to be roughly log-normal, which so few cannot show; it is never negative, as a rate is not, and
-  symmetric in the ratio; for these n it contains the median;
-* 6 runs and more: the distribution-free interval of the median between order statistics ``x(k)`` and
-  ``x(n+1-k)``, with the largest k for which a binomial(n, 1/2) leaves at most 2.5 % on each side (Conover,
-  "Practical Nonparametric Statistics", section on quantiles). Its coverage is at least 95 %.
+* fewer than 3 runs, equal runs, runs of different numbers of steps: none;
+* 3 to 5 runs: Student's t, ``mean(ln x) ± t(0.975, n-1) · s(ln x) / sqrt(n)``. It takes the runs to be of one kind,
+  which so few cannot show; where one is half as fast again as another there is none;
+* 6 runs and more: interpolated order statistics (Hettmansperger and Sheather, "Confidence intervals based on
+  interpolated order statistics", Statistics & Probability Letters 4, 1986). The interval between ``x(k)`` and
+  ``x(n+1-k)`` covers ``c(k) = 1 - 2 P(binomial(n, 1/2) < k)``; of the two neighbours around 95 % the ends are
+  interpolated by ``(n-k) I / (k + (n-2k) I)`` with ``I = (c(k) - 0.95) / (c(k) - c(k+1))``. No distribution is taken.
 
-A speedup is the quotient of two medians. Its interval is Welch's on the logarithms of the runs, with
-Welch-Satterthwaite degrees of freedom, so that it is a relative one and never negative. It belongs to the
-quotient of the geometric means; where the quotient of the medians lies outside (runs of two kinds), the interval
-is widened to it, so that it never denies the value that it stands beside.
+Where the number of runs was not fixed but waited for (protocol ``adaptive``), stopping picks the runs that happened to
+lie close together. The formulas are then used at a higher level, so that what is said holds 95 %: ``WAITED`` has the
+levels, found by simulation (``benchmarks/trust.py --part adaptive``).
+
+A ratio is the quotient of two medians. Its interval is put together from those of the sides on logarithms, by the
+method of variance estimates recovery (MOVER; Zou and Donner, "Construction of confidence limits about effect measures",
+Statistics in Medicine 27, 2008): each side's distance from median to end, over its Student's t quantile, stands for its
+standard error; both give the degrees of freedom by Welch and Satterthwaite, and so the ratio's quantile.
 """
 
 import math
 from collections.abc import Sequence
+from functools import cache
 
 import numpy as np
+from numpy.typing import NDArray
 
-from trainmark.words.measurement import Estimate, Interval, IntervalMethod, Ratio
+from trainmark.words.measurement import Estimate, Interval, IntervalMethod, NoInterval, Ratio, Sampling
 
 CONFIDENCE = 0.95
 LEAST_RUNS = 3
 LEAST_RUNS_FOR_ORDER_STATISTICS = 6
+APART = 1.5
+"""Runs whose rates differ by more than this factor are not of one kind: chance moves a quiet machine by percents."""
+MOST_DIFFERENT_STEPS = 1.1
+
+WAITED = {3: 0.96, 4: 0.97, 5: 0.975}
+WAITED_MORE = 0.965
+"""The level at which the formulas are used where the runs were waited for, by their number, so that 95 % is held."""
+STOPPING = {3: 0.9975, 4: 0.9925, 5: 0.9925}
+"""The level whose interval must be narrow before fewer than 6 runs are enough; for more it is ``WAITED_MORE``."""
 
 
-def estimate(throughputs: Sequence[float]) -> Estimate | None:
-    """Return the estimate over runs (each a positive finite throughput), or None when there is no run."""
+def estimate(
+    throughputs: Sequence[float], sampling: Sampling = Sampling.FIXED, steps: Sequence[int] = ()
+) -> Estimate | None:
+    """Return the estimate over runs (each a positive finite throughput), or None when there is no run.
+
+    ``steps`` are the numbers of steps that the runs measured, where they are known.
+    """
     if not throughputs:
         return None
     runs = np.sort(np.asarray(throughputs, dtype=np.float64))
     if not (np.isfinite(runs).all() and runs[0] > 0):
         raise ValueError("a throughput must be a positive finite number; an outcome is never a number")
+    why_not = _no_interval(runs, steps)
     return Estimate(
         n=runs.size,
         median=float(np.median(runs)),
@@ -42,27 +64,45 @@ def estimate(throughputs: Sequence[float]) -> Estimate | None:
         minimum=float(runs[0]),
         maximum=float(runs[-1]),
         std=float(runs.std(ddof=1)) if runs.size > 1 else None,
-        interval=_interval(runs),
+        interval=None if why_not else _interval(runs, _level(runs.size, sampling)),
+        no_interval=why_not,
     )
 
 
-def ratio(numerator: Sequence[float], denominator: Sequence[float]) -> Ratio | None:
-    """Return the ratio of medians of two cases' throughputs, or None when either has no run."""
-    if not numerator or not denominator:
+def narrow_enough(throughputs: Sequence[float], target: float) -> bool:
+    """Tell whether waiting may end: half the interval's width is at most ``target`` of the median, surely enough.
+
+    Equal runs are as close together as their numbers can show: more would say nothing new.
+    """
+    found = estimate(throughputs, Sampling.WAITED)
+    if found is None or found.interval is None:
+        return found is not None and found.no_interval is NoInterval.EQUAL_RUNS
+    if found.n in STOPPING:
+        runs = np.sort(np.asarray(throughputs, dtype=np.float64))
+        interval = _interval(runs, STOPPING[found.n])
+        return (interval.high - interval.low) / 2 / found.median <= target
+    return (found.half_width or 0.0) <= target
+
+
+def ratio(numerator: Estimate | None, denominator: Estimate | None) -> Ratio | None:
+    """Return the ratio of two cases' medians, or None when either has no run."""
+    if numerator is None or denominator is None:
         return None
-    value = float(np.median(numerator) / np.median(denominator))
-    if min(len(numerator), len(denominator)) < LEAST_RUNS:
-        return Ratio(value=value, interval=None)
-    a, b = np.log(numerator), np.log(denominator)
-    va, vb = a.var(ddof=1) / a.size, b.var(ddof=1) / b.size
-    if va + vb == 0:
-        half = 0.0
-    else:
-        freedom = (va + vb) ** 2 / (va**2 / (a.size - 1) + vb**2 / (b.size - 1))
-        half = student_t(float(freedom)) * float(np.sqrt(va + vb))
-    centre = float(a.mean() - b.mean())
-    ends = np.exp(centre - half), np.exp(centre + half)
-    return Ratio(value=value, interval=_around(value, *ends, IntervalMethod.WELCH_LOG))
+    value = numerator.median / denominator.median
+    above, below = numerator.interval, denominator.interval
+    if above is None or below is None:
+        return Ratio(value=value, interval=None, no_interval=numerator.no_interval or denominator.no_interval)
+    freedoms = numerator.n - 1, denominator.n - 1
+    up = _combined(
+        (math.log(above.high / numerator.median), math.log(denominator.median / below.low)), freedoms
+    )
+    down = _combined(
+        (math.log(numerator.median / above.low), math.log(below.high / denominator.median)), freedoms
+    )
+    interval = Interval(
+        low=value * math.exp(-down), high=value * math.exp(up), method=IntervalMethod.MOVER_LOG
+    )
+    return Ratio(value=value, interval=interval)
 
 
 def scaled(value: Ratio, factor: float) -> Ratio:
@@ -70,41 +110,89 @@ def scaled(value: Ratio, factor: float) -> Ratio:
     interval = value.interval
     if interval is not None:
         interval = interval.model_copy(update={"low": interval.low * factor, "high": interval.high * factor})
-    return Ratio(value=value.value * factor, interval=interval)
+    return value.model_copy(update={"value": value.value * factor, "interval": interval})
 
 
-def _interval(runs: np.ndarray[tuple[int], np.dtype[np.float64]]) -> Interval | None:
-    n = runs.size
-    if n < LEAST_RUNS:
-        return None
+def expected_half_width(spread: float, n: int) -> float:
+    """Return the half width to expect of ``n`` runs (3 at least); ``spread`` is their logarithms' standard deviation.
+
+    From 6 runs on it is that of the median of normal runs, whose variance is pi/2 times the mean's.
+    """
     if n < LEAST_RUNS_FOR_ORDER_STATISTICS:
-        if runs[0] == runs[-1]:
-            # The way through logarithms would round equal runs away from themselves.
-            return Interval(low=float(runs[0]), high=float(runs[0]), method=IntervalMethod.STUDENT_T_LOG)
-        logs = np.log(runs)
-        half = student_t(n - 1) * float(logs.std(ddof=1) / np.sqrt(n))
-        centre, method = float(logs.mean()), IntervalMethod.STUDENT_T_LOG
-        return _around(float(np.median(runs)), np.exp(centre - half), np.exp(centre + half), method)
-    k = _order(n)
-    return Interval(low=float(runs[k - 1]), high=float(runs[n - k]), method=IntervalMethod.ORDER_STATISTICS)
+        unbiased = math.sqrt(2 / (n - 1)) * math.gamma(n / 2) / math.gamma((n - 1) / 2)
+        return student_t(n - 1) * unbiased * spread / math.sqrt(n)
+    return 1.96 * math.sqrt(math.pi / 2) * spread / math.sqrt(n)
 
 
-def _around(value: float, low: float, high: float, method: IntervalMethod) -> Interval:
-    """Return the interval, widened to hold ``value`` where it would not: it belongs to geometric means."""
-    return Interval(low=min(value, float(low)), high=max(value, float(high)), method=method)
+def spread_of(found: Estimate) -> float | None:
+    """Return the standard deviation of the runs' logarithms that the interval's width stands for, outliers or not."""
+    half = found.half_width
+    return None if half is None else half / expected_half_width(1.0, found.n)
 
 
-def student_t(freedom: float) -> float:
-    """Return the quantile of Student's t that leaves 2.5 % above it."""
+def student_t(freedom: float, level: float = CONFIDENCE) -> float:
+    """Return the quantile of Student's t between whose negative and itself ``level`` of it lies."""
     # scipy takes a fifth of a second to import, and most of what imports this module computes no interval.
     from scipy import special
 
-    return float(special.stdtrit(freedom, (1 + CONFIDENCE) / 2))
+    return float(special.stdtrit(freedom, (1 + level) / 2))
 
 
-def _order(n: int) -> int:
-    """Return the largest k with P(binomial(n, 1/2) < k) at most 2.5 %; it is 1 at least for n >= 6."""
-    below, k = 0.0, 0
-    while (below := below + math.comb(n, k) / 2**n) <= (1 - CONFIDENCE) / 2:
-        k += 1
-    return k
+def _no_interval(runs: NDArray[np.float64], steps: Sequence[int]) -> NoInterval | None:
+    if runs.size < LEAST_RUNS:
+        return NoInterval.ONE_RUN if runs.size == 1 else NoInterval.TWO_RUNS
+    if runs[0] == runs[-1]:
+        return NoInterval.EQUAL_RUNS
+    if steps and max(steps) > MOST_DIFFERENT_STEPS * min(steps):
+        return NoInterval.STEPS_DIFFER
+    if runs.size < LEAST_RUNS_FOR_ORDER_STATISTICS and runs[-1] > APART * runs[0]:
+        return NoInterval.RUNS_APART
+    return None
+
+
+def _level(n: int, sampling: Sampling) -> float:
+    return CONFIDENCE if sampling is Sampling.FIXED else WAITED.get(n, WAITED_MORE)
+
+
+def _interval(runs: NDArray[np.float64], level: float) -> Interval:
+    """Return the interval of sorted runs."""
+    n, logs = runs.size, np.log(runs)
+    if n < LEAST_RUNS_FOR_ORDER_STATISTICS:
+        method = IntervalMethod.STUDENT_T_LOG
+        half = student_t(n - 1, level) * float(logs.std(ddof=1) / np.sqrt(n))
+        low, high = float(logs.mean()) - half, float(logs.mean()) + half
+    else:
+        method = IntervalMethod.INTERPOLATED
+        k, share = interpolation(n, level)
+        low = float((1 - share) * logs[k - 1] + share * logs[k])
+        high = float((1 - share) * logs[n - k] + share * logs[n - k - 1])
+    # The interval of geometric means holds the median of so few runs but for rounding.
+    median = float(np.median(runs))
+    return Interval(
+        low=min(median, math.exp(low)), high=max(median, math.exp(high)), method=method, computed_at=level
+    )
+
+
+@cache
+def interpolation(n: int, level: float) -> tuple[int, float]:
+    """Return k, and the share of the way from ``x(k)`` to ``x(k+1)``, where the interval at ``level`` begins.
+
+    For so few runs that their range covers less, it is the range.
+    """
+    covers = [1 - 2 * sum(math.comb(n, j) for j in range(k)) / 2**n for k in range(n // 2 + 2)]
+    k = max((k for k in range(1, n // 2 + 1) if covers[k] >= level), default=1)
+    if covers[k] <= level:
+        return k, 0.0
+    inner = covers[k + 1] if k + 1 <= n // 2 else 0.0
+    part = (covers[k] - level) / (covers[k] - inner)
+    return k, (n - k) * part / (k + (n - 2 * k) * part)
+
+
+def _combined(distances: tuple[float, float], freedoms: tuple[int, int]) -> float:
+    """Return how far a ratio's interval reaches to one side, from how far those of its sides reach (logarithms)."""
+    variances = [(reach / student_t(of)) ** 2 for reach, of in zip(distances, freedoms, strict=True)]
+    both = sum(variances)
+    if both == 0:
+        return 0.0
+    freedom = both**2 / sum(v**2 / of for v, of in zip(variances, freedoms, strict=True))
+    return student_t(freedom) * math.sqrt(both)

@@ -143,14 +143,27 @@ def footnotes(
     """
     say, notes = context.say, []
     numbers = [result for result in results if result.estimate is not None]
-    few = [result for result in numbers if result.estimate and result.estimate.n < LEAST_RUNS]
-    if few:
-        notes.append(
-            say("no_interval_any" if len(few) == len(numbers) else "no_interval_some", least=LEAST_RUNS)
-        )
+    notes += _intervals(context, numbers)
     signs = {mark for result in numbers for mark in marks(context, result)}
     signs |= {mark for found in ratios for mark in marks_of_ratio(found)}
     notes += [f"{mark.value} {say(f'mark_{mark.name.lower()}')}" for mark in Mark if mark in signs]
     if blanks or any(not result.runs for result in results):
         notes.append(say("blank_cell"))
+    return notes
+
+
+def _intervals(context: Context, numbers: list[CaseResult]) -> list[str]:
+    """Return for whom the intervals speak, and why numbers have none."""
+    say, notes = context.say, []
+    estimates = [result.estimate for result in numbers if result.estimate]
+    if any(found.interval for found in estimates):
+        notes.append(say("interval_speaks"))
+    without = [found for found in estimates if found.interval is None]
+    few = [found for found in without if found.n < LEAST_RUNS]
+    if few:
+        notes.append(
+            say("no_interval_any" if len(few) == len(numbers) else "no_interval_some", least=LEAST_RUNS)
+        )
+    reasons = dict.fromkeys(found.no_interval for found in without if found.n >= LEAST_RUNS)
+    notes += [say(f"no_interval_{reason.value.replace('-', '_')}") for reason in reasons if reason]
     return notes

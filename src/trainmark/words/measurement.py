@@ -40,17 +40,76 @@ class StepTimes(Frozen):
     maximum: float
 
 
+class Shape(StrEnum):
+    """How a series of step times that is not steady goes."""
+
+    SLOW_START = "slow-start"
+    """Its first steps are slower than the rest, which is steady: a warm-up that reaches into the window."""
+    FAST_START = "fast-start"
+    """Its first steps are faster than the rest, which is steady: a queue that empties, clocks that fall."""
+    SLOWDOWN = "slowdown"
+    """It becomes slower late, and stays so: throttling."""
+    SPEEDUP = "speedup"
+    """It becomes faster late."""
+    BURST = "burst"
+    """It leaves its level for a while, and comes back to it."""
+    DRIFT = "drift"
+    """It becomes slower, or faster, all the time."""
+    LEVELS = "levels"
+    """It changes between levels."""
+
+
+class Cause(StrEnum):
+    """What the events show beside the steps that are not as the others."""
+
+    COMPILE = "compile"
+    """They are the window's first one to three, each as long as several: compilation or autotuning."""
+    EPOCH = "epoch"
+    """They begin with an epoch."""
+    DATA = "data"
+    """Most of the time that they took longer was a wait for the loader."""
+
+
+class CannotSay(StrEnum):
+    """Why a window does not show whether it was steady."""
+
+    TOO_FEW_STEPS = "too-few-steps"
+    TOO_NOISY = "too-noisy"
+    """A change by a fifth over a quarter of the window might have been missed: the steps vary too much."""
+    NO_STEP_TIMES = "no-step-times"
+    """A log gives running averages, or no times: what a stretch of the run took is not in it."""
+
+
+class Level(Frozen):
+    """A stretch of the window: its first step (from 0), its number of steps, and its mean step time over the
+    mean of the stretch that is taken for steady, less 1."""
+
+    first: int
+    steps: int
+    off: float
+
+
 class Steadiness(Frozen):
     """The verdict of the warm-up test.
 
-    ``steady`` is null for a window of fewer than 20 steps, which says too little. ``settled_after`` is the
+    ``steady`` is null where the window cannot say, for the reason in ``cannot_say``. ``settled_after`` is the
     number of steps of the window before it settled, null where it never did; ``bias`` is the window's mean
-    step time over the settled steps' mean, less 1.
+    step time over the settled steps' mean, less 1. ``shape``, ``cause`` and ``levels`` say how it was not steady.
+    Steps are a foreign log's
+    records. ``detectable`` is the power: the smallest change of the step time over a quarter of the window, as a share,
+    that would be found in 4 of 5 such windows, or that no stretch shows half of.
+    ``correlation`` is that of neighbouring steps.
     """
 
     steady: bool | None
     settled_after: int | None
     bias: float | None
+    shape: Shape | None = None
+    cause: Cause | None = None
+    levels: tuple[Level, ...] = ()
+    cannot_say: CannotSay | None = None
+    detectable: float | None = None
+    correlation: float | None = None
 
 
 class Measurement(Frozen):
@@ -84,23 +143,57 @@ class Measurement(Frozen):
 
 
 class IntervalMethod(StrEnum):
-    """How an interval was computed; ``measure.statistics`` gives the formulas."""
+    """How an interval was computed; ``measure.statistics`` gives the formulas. Some are an older trainmark's."""
 
     STUDENT_T_LOG = "student-t-log"
+    INTERPOLATED = "interpolated-order-statistics"
+    MOVER_LOG = "mover-log"
     ORDER_STATISTICS = "order-statistics"
     WELCH_LOG = "welch-log"
 
 
+class Sampling(StrEnum):
+    """How it was decided how many runs there are."""
+
+    FIXED = "fixed"
+    """Before the first of them."""
+    WAITED = "waited"
+    """By looking at the interval after each run, and stopping when it was narrow."""
+
+
 class Interval(Frozen):
-    """A 95 % interval in the unit of what it stands beside."""
+    """A 95 % interval in the unit of what it stands beside, of runs of one campaign on one machine.
+
+    It speaks for that campaign on that machine alone, not for another day or another machine. ``computed_at`` is the
+    level at which the formula was used so that the interval holds 95 %: more where it was waited for.
+    """
 
     low: float
     high: float
     method: IntervalMethod
+    computed_at: float = 0.95
+
+
+class NoInterval(StrEnum):
+    """Why there is no interval."""
+
+    ONE_RUN = "one-run"
+    TWO_RUNS = "two-runs"
+    EQUAL_RUNS = "equal-runs"
+    """Their spread is below what was written down: it is not known, and it is not zero."""
+    RUNS_APART = "runs-apart"
+    """They are fewer than 6 and not of one kind: one is half as fast again as another."""
+    SPOILED = "spoiled"
+    """Their machine spoiled every one: how much others disturbed them says nothing about the case."""
+    STEPS_DIFFER = "steps-differ"
+    """Their windows have different numbers of steps: they are not repeats of one measurement."""
 
 
 class Estimate(Frozen):
-    """The throughput of a case over its runs (unit/s), and how sure it is; ``std`` is the sample's (n-1)."""
+    """The throughput of a case over its runs (unit/s), and how sure it is; ``std`` is the sample's (n-1).
+
+    The interval is the median's. ``no_interval`` says why there is none; null in what an older trainmark wrote.
+    """
 
     n: int
     median: float
@@ -109,6 +202,7 @@ class Estimate(Frozen):
     maximum: float
     std: float | None
     interval: Interval | None
+    no_interval: NoInterval | None = None
 
     @property
     def half_width(self) -> float | None:
@@ -119,10 +213,11 @@ class Estimate(Frozen):
 
 
 class Ratio(Frozen):
-    """A quotient of two cases' medians, with its interval where both sides have at least 3 runs."""
+    """A quotient of two cases' medians, with its interval where both sides have one; else why one side has none."""
 
     value: float
     interval: Interval | None
+    no_interval: NoInterval | None = None
 
 
 class Speedup(Frozen):

@@ -6,6 +6,7 @@ added which. A later version only adds fields, or gets another number.
 
 from collections.abc import Mapping, Sequence
 from datetime import datetime
+from enum import StrEnum
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
@@ -97,7 +98,54 @@ class Trial(Frozen):
     unit: str | None
 
 
-KeptManifest = Manifest | Mapping[str, Any]
+class EndedBy(StrEnum):
+    """Why a case got no further run."""
+
+    FIXED = "fixed"
+    """The protocol's number of runs, which was fixed beforehand."""
+    TARGET = "target"
+    """Its interval is as narrow as was asked."""
+    EQUAL_RUNS = "equal-runs"
+    """Its runs gave the same number: another would say nothing new."""
+    MAXIMUM = "maximum"
+    """The most runs that the protocol allows."""
+    TIME = "time"
+    """The most time that the protocol allows."""
+    OUTCOME = "outcome"
+    """An outcome that another run would only repeat."""
+
+
+class Expected(Frozen):
+    """What a number of runs is expected to give: half the interval's width as a share of the median (null where there
+    would be none), and the seconds that they would take."""
+
+    runs: int
+    half_width: float | None
+    seconds: float | None
+
+
+class Repeats(Frozen):
+    """How many runs a case has, why not more, and what more of them, or another protocol, would have given.
+
+    ``runs`` are those that count, ``spoiled`` those that the machine spoiled; all took ``spent_s`` seconds. ``target``
+    is the half width that was asked for, ``half_width`` what there is. ``to_target`` is how many runs are expected to
+    meet the target, ``twice`` what twice as many as now would give; both are null where the spread is not known.
+    ``dlperf`` is what the time spent would have given under the protocol of that name, as many of its 5 runs as fit.
+    ``ended_by`` is null as long as runs are to come.
+    """
+
+    ended_by: EndedBy | None
+    runs: int
+    spoiled: int
+    spent_s: float
+    target: float | None
+    half_width: float | None
+    to_target: Expected | None = None
+    twice: Expected | None = None
+    dlperf: Expected | None = None
+
+
+KeptManifest = Annotated[Manifest | Mapping[str, Any], Field(union_mode="left_to_right")]
 """A manifest, or what a version of trainmark wrote for one whose manifests this one does not know."""
 
 
@@ -108,6 +156,7 @@ class CaseResult(Frozen):
     estimate has no interval, and there is no speedup.
 
     ``trials`` are there where the case leaves axes open: the fastest of them says what its runs were made with.
+    ``repeats`` says why it has as many runs as it has; null in what an older trainmark wrote.
     """
 
     id: str
@@ -119,6 +168,7 @@ class CaseResult(Frozen):
     runs: tuple[RunResult, ...]
     trials: tuple[Trial, ...] = ()
     suspicions: tuple[Suspicion, ...] = ()
+    repeats: Repeats | None = None
 
     @property
     def settled(self) -> Case:
@@ -155,7 +205,7 @@ class Results(Frozen):
     command: str
     complete: bool
     cases: tuple[CaseResult, ...]
-    manifests: Mapping[str, Annotated[KeptManifest, Field(union_mode="left_to_right")]]
+    manifests: Mapping[str, KeptManifest]
     certificates: tuple[Certificate, ...] = ()
     findings: Findings | None = None
     gates_off: tuple[GateName, ...] = ()

@@ -18,6 +18,7 @@ from pydantic import (
 from trainmark.words.case import Case, Count, Word
 from trainmark.words.frozen import Frozen
 from trainmark.words.gates import GateName
+from trainmark.words.measurement import Sampling
 
 
 class NamingScheme(StrEnum):
@@ -42,7 +43,8 @@ class Protocol(Frozen):
     A run has ``steps`` steps, of which the first ``warmup_steps`` are not measured. A case is run at least
     ``min_repeats`` times and at most ``max_repeats`` times. With ``target_half_width`` set, runs are added
     until half the width of the 95 % interval is at most that fraction of the median, or the case has taken
-    ``max_case_s`` seconds.
+    ``max_case_s`` seconds. The cases of each pass come in a random order that ``order_seed`` fixes, so that what one
+    leaves behind (heat) does not always fall on the same other; null is the suite's order.
     """
 
     name: ProtocolName
@@ -52,6 +54,13 @@ class Protocol(Frozen):
     max_repeats: Count
     target_half_width: Annotated[float, Field(gt=0, lt=1)] | None
     max_case_s: PositiveFloat | None
+    order_seed: Annotated[int, Field(strict=True, ge=0)] | None = 1
+
+    @property
+    def sampling(self) -> Sampling:
+        """Whether the number of a case's runs is fixed beforehand, or waited for."""
+        waits = self.target_half_width is not None and self.min_repeats < self.max_repeats
+        return Sampling.WAITED if waits else Sampling.FIXED
 
     @property
     def measured_steps(self) -> int:
@@ -104,7 +113,7 @@ _PRESETS: dict[str, dict[str, Any]] = {
         "warmup_steps": 20,
         "min_repeats": 3,
         "max_repeats": 10,
-        "target_half_width": 0.02,
+        "target_half_width": 0.01,
         "max_case_s": 3600.0,
     },
 }

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
     from trainmark.measure.rules.dlperf import PlacementSummary, summarise
     from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
+    from trainmark.measure.rules.steady_records import judge_records
     from trainmark.measure.rules.tree import Group, PlacementRow, read_tree
 
 __all__ = [
@@ -33,6 +34,7 @@ __all__ = [
     "catalogue",
     "find_rule",
     "judge",
+    "judge_records",
     "measure_log",
     "read_claims",
     "read_tree",

@@ -1,5 +1,6 @@
 """Warm-up and steps: how long the first step took, and whether the steps were steady when measuring began."""
 
+from collections import Counter
 from collections.abc import Iterable
 from statistics import median
 
@@ -8,7 +9,7 @@ from trainmark.report.charts.steps import steps_chart
 from trainmark.report.context import Context
 from trainmark.report.numbers import decimals, number, percent
 from trainmark.report.series import MOST_CASES
-from trainmark.words.measurement import Measurement
+from trainmark.words.measurement import CannotSay, Measurement, Steadiness
 from trainmark.words.results import CaseResult
 
 
@@ -66,17 +67,33 @@ def _seconds(time: float | None, places: int) -> Cell:
 
 def _verdict(context: Context, case: CaseResult) -> str:
     say = context.say
-    tested = [run for run in case.runs if run.measurement and run.measurement.steadiness.steady is not None]
+    verdicts = [run.measurement.steadiness for run in case.runs if run.measurement]
+    tested = [found for found in verdicts if found.steady is not None]
     if not tested:
-        return say("steady_unknown")
-    late = [run for run in tested if run.measurement and run.measurement.steadiness.steady is False]
+        return say(f"cannot_say_{_reason(verdicts)}")
+    late = [found for found in tested if not found.steady]
     if not late:
-        return say("steady_yes")
-    worst = max(
-        (run.measurement.steadiness for run in late if run.measurement), key=lambda s: abs(s.bias or 0)
-    )
-    if any(run.measurement.steadiness.settled_after is None for run in late if run.measurement):
-        return say("steady_never", late=len(late), of=len(tested))
+        seen = [found.detectable for found in tested if found.detectable is not None]
+        return say("steady_to", power=percent(max(seen))) if seen else say("steady_yes")
+    worst = max(late, key=lambda found: abs(found.bias or 0))
+    shape = "levels" if worst.shape is None else worst.shape.value
+    words = say(f"shape_{shape.replace('-', '_')}", after=worst.settled_after, of=_steps(worst))
+    because = say(f"cause_{worst.cause.value}") if worst.cause else ""
+    if worst.shape is None and worst.settled_after is not None:  # of an older trainmark
+        words = say("shape_settled", after=worst.settled_after)
     return say(
-        "steady_no", late=len(late), of=len(tested), after=worst.settled_after, bias=percent(worst.bias or 0)
+        "steady_no", late=len(late), of=len(tested), how=words + because, bias=percent(worst.bias or 0)
     )
+
+
+def _reason(verdicts: list[Steadiness]) -> str:
+    reasons = [found.cannot_say or CannotSay.TOO_FEW_STEPS for found in verdicts]
+    return Counter(reasons).most_common(1)[0][0].value.replace("-", "_")
+
+
+def _steps(found: Steadiness) -> str:
+    """Return where the part is that is not as the longest one."""
+    if not found.levels:
+        return ""
+    other = found.levels[-1] if len(found.levels) == 2 else found.levels[1]
+    return f"{other.first}–{other.first + other.steps}"

@@ -1,0 +1,53 @@
+"""How many runs a case has and why not more; what more of them, or another protocol in the same time, would give."""
+
+from collections.abc import Sequence
+from statistics import mean
+
+from trainmark.campaign.schedule import Attempt, ended_by
+from trainmark.measure import expected_half_width, spread_of
+from trainmark.words.measurement import Estimate
+from trainmark.words.results import Expected, Repeats
+from trainmark.words.suite import Protocol, ProtocolName
+
+MOST_RUNS_FORESEEN = 1000
+LEAST_RUNS = 3
+DLPERF = Protocol.model_validate(ProtocolName.DLPERF.value)
+
+
+def count_repeats(protocol: Protocol, attempts: Sequence[Attempt], found: Estimate | None) -> Repeats:
+    """Return why a case with these finished runs ended or goes on; ``found`` is what they gave."""
+    target = protocol.target_half_width
+    spread = spread_of(found) if found else None
+    lasted = [a.duration_s for a in attempts if a.throughput is not None]
+    run_s = mean(lasted) if lasted else None
+    spent_s = sum(a.duration_s for a in attempts)
+    to_target = twice = dlperf = None
+    if found is not None and spread is not None and run_s is not None:
+        twice = _expected(2 * found.n, spread, run_s)
+        needed = None if target is None else _runs_to(target, spread)
+        to_target = None if needed is None else _expected(needed, spread, run_s)
+        steps_s = [a.step_s for a in attempts if a.step_s is not None]
+        other_s = run_s + (DLPERF.steps - protocol.steps) * mean(steps_s) if steps_s else run_s
+        if other_s > 0:
+            dlperf = _expected(min(DLPERF.max_repeats, int(spent_s / other_s + 1e-9)), spread, other_s)
+    return Repeats(
+        ended_by=ended_by(protocol, attempts),
+        runs=found.n if found else 0,
+        spoiled=sum(a.spoiled for a in attempts),
+        spent_s=spent_s,
+        target=target,
+        half_width=found.half_width if found else None,
+        to_target=to_target,
+        twice=twice,
+        dlperf=dlperf,
+    )
+
+
+def _expected(runs: int, spread: float, run_s: float) -> Expected:
+    half = expected_half_width(spread, runs) if runs >= LEAST_RUNS else None
+    return Expected(runs=runs, half_width=half, seconds=runs * run_s)
+
+
+def _runs_to(target: float, spread: float) -> int | None:
+    found = (n for n in range(LEAST_RUNS, MOST_RUNS_FORESEEN) if expected_half_width(spread, n) <= target)
+    return next(found, None)
