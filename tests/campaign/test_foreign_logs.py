@@ -81,8 +81,14 @@ def ngc(**facts: Any) -> str:
 
 
 def test_a_log_of_another_model_than_the_case_asks_is_in_doubt(bench: Bench) -> None:
-    found = doubts_of(bench, IMAGENET.format(model="vgg16"), log_format="pytorch-imagenet", rule="median")
-    assert found["model-differs"] == "the log says model vgg16; the case asks good"
+    settings = {"log_format": "pytorch-imagenet", "rule": "median"}
+    found = doubts_of(bench, IMAGENET.format(model="vgg16"), case={"model": "resnet50_v1.5"}, **settings)
+    assert found["model-differs"] == "the log says model vgg16; the case asks resnet50_v1.5"
+
+
+def test_a_cards_own_word_for_its_programs_only_model_is_contradicted_by_none(bench: Bench) -> None:
+    log = IMAGENET.format(model="linear")
+    assert doubts_of(bench, log, log_format="pytorch-imagenet", rule="median") == {}
 
 
 @pytest.mark.parametrize("word", ["resnet50", "ResNet50_v1.5", "resnet50_d"])

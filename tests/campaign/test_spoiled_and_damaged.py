@@ -129,9 +129,12 @@ def test_a_damaged_database_is_set_aside_and_made_anew_from_the_runs(
         assert len(connection.execute("SELECT case_id, repeat FROM runs").fetchall()) == 4
 
 
-def test_a_run_whose_outcome_is_damaged_counts_as_interrupted_and_is_repeated(bench: Bench) -> None:
+@pytest.mark.parametrize("name", ["outcome.json", "manifest.json"])
+def test_a_run_of_which_a_document_is_damaged_counts_as_interrupted_and_is_repeated(
+    bench: Bench, name: str
+) -> None:
     interrupted(bench)
-    path = sorted(bench.out.glob("runs/*/2/outcome.json"))[0]
+    path = sorted(bench.out.glob(f"runs/*/2/{name}"))[0]
     path.write_text('{"case_id": "', encoding="utf-8")
     audience = Hearing()
     results = bench.run(audience, resume=True)
@@ -141,6 +144,14 @@ def test_a_run_whose_outcome_is_damaged_counts_as_interrupted_and_is_repeated(be
     assert [[run.repeat for run in case.runs] for case in results.cases] == [[1, 2], [1, 2]]
     assert results.holds
     assert (path.parent.with_name("2.interrupted-1") / "train.log").exists()
+
+
+def test_a_damaged_suite_says_what_it_is_and_what_to_do(bench: Bench) -> None:
+    bench.write({}, protocol=THREE)
+    bench.run()
+    (bench.out / "suite.yaml").write_text("name: fakes\ncases: [")
+    with pytest.raises(InputError, match=r"out/suite\.yaml:\d: .*restore it, or give another --out"):
+        bench.run(resume=True)
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from trainmark.tasks import case_of
 from trainmark.tasks.image_classification import Layout
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
+from trainmark.words.identity import Identity
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Steadiness, StepTimes, Suspicion
 from trainmark.words.outcome import Outcome
@@ -105,6 +106,7 @@ def run(
         else {"optimizer": "sgd", "momentum": 0.875, "precision": case.precision.value},
         "telemetry": (),
         "manifest": "sha256:1",
+        "identity": Identity(digest="sha256:1", parts=()),
     }
     return RunResult(**{**values, **changes})
 

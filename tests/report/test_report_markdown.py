@@ -28,6 +28,7 @@ from trainmark.report.blocks import (
 from trainmark.report.markdown import to_markdown
 from trainmark.tasks import case_of
 from trainmark.words.case import Case, Precision
+from trainmark.words.gates import GateName
 from trainmark.words.measurement import Steadiness
 from trainmark.words.outcome import Outcome
 from trainmark.words.parameters import Parameters
@@ -215,6 +216,20 @@ def test_a_suite_that_is_not_finished_says_so_first(tmp_path: Path) -> None:
     overview = rendered(sample.only_failures(), tmp_path).split("## Throughput")[0]
     assert "This suite is not finished" in overview
     assert "No run ended ok" in overview
+
+
+def test_gates_that_are_off_and_runs_of_which_nobody_knows_what_they_ran_are_said(tmp_path: Path) -> None:
+    results = sample.ngc_v100()
+    first, *others = results.cases
+    older = first.model_copy(
+        update={"runs": (first.runs[0].model_copy(update={"identity": None}), *first.runs[1:])}
+    )
+    changed = results.model_copy(update={"cases": (older, *others), "gates_off": (GateName.CPU_SHARED,)})
+    text = rendered(changed, tmp_path)
+    assert (
+        "The suite turned these gates off, and nothing was held against a run for them: cpu-shared." in text
+    )
+    assert "What 1 run ran is not recorded" in text
 
 
 def test_an_empty_suite_is_still_a_report(tmp_path: Path) -> None:

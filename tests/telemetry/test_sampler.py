@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from trainmark.errors import InputError
 from trainmark.node.telemetry import Clock, Sampler, Telemetry, to_line
 from trainmark.node.telemetry_summary import read_telemetry, summarise
+from trainmark.node.usage import read_node
 from trainmark.words.telemetry import CpuSample, GpuName, GpuSample, Header, MemorySample, Sample
 
 
@@ -86,6 +87,18 @@ def test_a_busy_run_is_seen_and_every_line_is_whole(tmp_path: Path) -> None:
     assert 0 < summary.cpu_tree_mean <= 1
     assert summary.tree_rss_bytes_max is not None
     assert summary.tree_rss_bytes_max > 2**20
+
+
+def test_what_others_do_on_cpus_that_a_run_may_not_use_is_not_beside_it(tmp_path: Path) -> None:
+    ticks = os.sysconf("SC_CLK_TCK")
+    (tmp_path / "stat").write_text(
+        "cpu  300 0 0 100 0 0 0 0 0 0\ncpu0 100 0 0 0 0 0 0 0 0 0\ncpu1 100 0 0 0 0 0 0 0 0 0\n"
+        "cpu12 100 0 0 100 0 0 0 0 0 0\nintr 5\n"
+    )
+    (tmp_path / "meminfo").write_text("MemAvailable: 5 kB\n")
+    node, part = read_node(tmp_path), read_node(tmp_path, {1, 12})
+    assert (node.busy_s * ticks, node.total_s * ticks) == (300, 400)
+    assert (part.busy_s * ticks, part.total_s * ticks) == (200, 300)
 
 
 def test_shares_are_of_the_time_between_two_samples_and_our_own_is_not_anothers(tmp_path: Path) -> None:

@@ -17,14 +17,7 @@ from trainmark.campaign.best_search import (
     write_trial,
 )
 from trainmark.campaign.certifying import certificates
-from trainmark.campaign.identity import (
-    Identifier,
-    changed_meanwhile,
-    identity_of,
-    keep_entries,
-    require_same_commands,
-    require_same_identity,
-)
+from trainmark.campaign.identity import Identifier
 from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.persist import (
     Persistence,
@@ -35,6 +28,13 @@ from trainmark.campaign.persist import (
 )
 from trainmark.campaign.planning import CannotStart, Setting, Site, load_programs, plan_run, probe_protocol
 from trainmark.campaign.resume import as_attempts, collect, measure_run, read_manifests
+from trainmark.campaign.same_program import (
+    changed_meanwhile,
+    identity_of,
+    keep_entries,
+    require_same_commands,
+    require_same_identity,
+)
 from trainmark.campaign.schedule import Progress, Schedule, wants_another
 from trainmark.execution import (
     NotReady,
@@ -338,15 +338,16 @@ class _Campaign:
                 if plan.cannot_run is None:
                     self._preparer.make_ready(plan, folder)
                     parts = self._identified(asked, case, protocol, setting, plan, manifest)
+                    keep_entries(self._directory, parts)
             except NotReady as why:
                 return _not_started(case, repeat, CannotStart(why.outcome, str(why)))
             limits, watch = self._order.suite.limits, self._audience.pulse
             record = with_expected(carry_out(plan, folder, limits, self._order.hosts, watch), plan)
             if not parts:
                 return record
-            keep_entries(self._directory, parts)
-            doubts = changed_meanwhile(parts, self._identifier.program(case))
-            return record.model_copy(update={"identity": identity_of(parts), "doubts": doubts})
+            with held():
+                doubts = changed_meanwhile(parts, self._identifier.program(case))
+                return record.model_copy(update={"identity": identity_of(parts), "doubts": doubts})
         finally:
             self._preparer.clear(plan, folder)
 

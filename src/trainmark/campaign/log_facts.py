@@ -9,9 +9,10 @@ from trainmark.insight.recipe import recipe_from
 from trainmark.logs import Facts, ParsedLog
 from trainmark.logs.parameters import HEAD_LINES, read_parameters
 from trainmark.logs.settle import TF32_UNKNOWN
-from trainmark.tasks import model_word, same_model
+from trainmark.tasks import TASKS, model_word, same_model
 from trainmark.words.case import BEST, HALF, MAX_BATCH, SINGLE, Case
 from trainmark.words.measurement import About, Suspicion
+from trainmark.workload import Card
 
 _FP32_OR_TF32 = "fp32 or tf32"
 _PIECES = re.compile(r"[\s=:,'\"]+")
@@ -28,19 +29,20 @@ def unsaid(said: Facts, case: Case) -> Facts:
 
 
 def contradictions(
-    case: Case, commands: Sequence[str], alone: ParsedLog, read: ParsedLog, log: Path
+    case: Case, card: Card, commands: Sequence[str], alone: ParsedLog, read: ParsedLog, log: Path
 ) -> tuple[Suspicion, ...]:
     """Return a doubt for each fact in which the log contradicts the case.
 
     ``alone`` is the log read by itself, ``read`` the same one read with what it does not say. A model is one that
     is called as the case calls it, by the same family where either leaves the version out, or by a word of the
-    command: what a card passes on is the program's own name.
+    command: what a card passes on is the program's own name. Where it passes none on, and the case's is no model that
+    is known here, it is the card's own word for the only one that the program has, and the log's may be any.
     """
     said = alone.facts
     told = [
         (name, said_value, asked)
         for name, said_value, asked in (
-            ("model", said.model, case.model),
+            ("model", said.model if _is_named(case, card) else None, case.model),
             ("precision", said.precision or _single(alone), case.precision),
             ("batch_per_device", said.batch_per_device, case.batch_per_device),
             ("nodes", said.nodes, case.nodes),
@@ -59,6 +61,12 @@ def contradictions(
     )
 
 
+def _is_named(case: Case, card: Card) -> bool:
+    axis = card.axes.get("model")
+    passed = axis is not None and (axis.flags or (axis.values or {}).get(case.model))
+    return bool(passed) or any(case.model in task.models for task in TASKS.values())
+
+
 def _single(alone: ParsedLog) -> str | None:
     """Return what a log says that names single precision and not whether TF32 was on."""
     return _FP32_OR_TF32 if any(problem.code == TF32_UNKNOWN for problem in alone.problems) else None
@@ -73,7 +81,7 @@ def _recipe(log: Path, case: Case) -> Iterator[tuple[str, object, object]]:
             yield axis, reading.value, case.value(axis)
 
 
-_ELSEWHERE = ("data", "loader", "compiler", "device", "framework", "options")
+_ELSEWHERE = ("workload", "task", "model", "data", "loader", "compiler", "device", "framework", "options")
 """Axes that programs word in their own way."""
 
 

@@ -299,7 +299,7 @@ def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> 
                 for problem in problems
                 if problem.severity is Severity.DOUBT
             ),
-            *contradictions(case, commands, alone, read, log),
+            *contradictions(case, card, commands, alone, read, log),
         ),
     )
 

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.live import Live
 from rich.text import Text
 
-from trainmark.campaign import ProgressPrinter as CampaignProgress
+from trainmark.campaign import Progress as CampaignProgress
 from trainmark.execution import Pulse
 from trainmark.words.case import Case
 from trainmark.words.results import RunResult

@@ -71,7 +71,7 @@ def framework_versions(entry: Entry, inside: Inside) -> FrameworkVersions:
     )
 
 
-def installed(python: Path, env_vars: Mapping[str, str], timeout_s: float = 60) -> dict[str, str]:
+def installed(python: Path, env_vars: Mapping[str, str], timeout_s: float = 300) -> dict[str, str]:
     """Return the version of each package that ``python`` would import, by name, and that of the Python itself.
 
     Nothing is imported. Empty where the interpreter gives no answer.

@@ -1,6 +1,7 @@
 """The result directory: who owns it, where each run lies, and which runs are finished."""
 
 import fcntl
+import json
 import os
 import re
 import shutil
@@ -16,7 +17,7 @@ from trainmark.files import write_atomically
 from trainmark.node import Host
 from trainmark.suite import dump_suite, load_suite
 from trainmark.words.case import Case
-from trainmark.words.names import OUTCOME, RUNS, SUITE
+from trainmark.words.names import MANIFEST, OUTCOME, RUNS, SUITE
 from trainmark.words.outcome import OutcomeRecord
 from trainmark.words.suite import Suite
 
@@ -74,10 +75,14 @@ class ResultDirectory:
         folder.mkdir(parents=True)
 
     def set_damaged_aside(self) -> list[str]:
-        """Set aside the runs whose outcome cannot be read: they count as interrupted; return what to say of each."""
+        """Set aside the runs whose outcome or manifest cannot be read: they count as interrupted; say so of each.
+
+        Without its manifest nothing says whether a run may be pooled with others.
+        """
         said = []
-        for path in sorted(self.path.glob(f"{RUNS}/*/*/{OUTCOME}")):
-            if ".interrupted-" not in path.parent.name and read_record(path.parent) is None:
+        for folder in sorted({path.parent for path in self.path.glob(f"{RUNS}/*/*/{OUTCOME}")}):
+            path = _damaged(folder)
+            if ".interrupted-" not in folder.name and path is not None:
                 aside = _set_aside(path.parent)
                 said.append(
                     f"{path}: damaged; its run counts as interrupted and is repeated (kept as {aside.name})"
@@ -135,7 +140,7 @@ def _halves(path: Path) -> list[Path]:
 def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
     there = path / SUITE
     # Another version of trainmark may write the same suite in other words.
-    other = suite if there.read_bytes() == document.encode() else load_suite(there)
+    other = suite if there.read_bytes() == document.encode() else _suite_of(there)
     if other.model_copy(update={"gates": suite.gates}) != suite:
         raise InputError(
             f"{path}: belongs to another suite ('{other.name}', {there}); give another --out, "
@@ -143,6 +148,15 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
         )
     if not resume and any(path.glob(f"{RUNS}/*/*/{OUTCOME}")):
         raise InputError(f"{path}: holds finished runs of this suite; --resume goes on with them")
+
+
+def _suite_of(there: Path) -> Suite:
+    try:
+        return load_suite(there)
+    except InputError as error:
+        raise InputError(
+            f"{error} (it says which suite the directory belongs to; restore it, or give another --out)"
+        ) from None
 
 
 @contextmanager
@@ -162,6 +176,20 @@ def _locked(path: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()}")
         file.flush()
         yield
+
+
+def _damaged(folder: Path) -> Path | None:
+    """Return the file of a finished run that is there and cannot be read as what it should be, or None."""
+    if read_record(folder) is None:
+        return folder / OUTCOME
+    manifest = folder / MANIFEST
+    try:
+        json.loads(manifest.read_bytes())
+    except FileNotFoundError:
+        return None
+    except ValueError:
+        return manifest
+    return None
 
 
 def _set_aside(folder: Path) -> Path:

@@ -44,11 +44,20 @@ class _Counters:
 
 
 class Sampler:
-    """Takes samples of the node, of the process tree below ``pid``, and of the GPUs of ``nvml`` (None: of none)."""
+    """Takes samples of the node, of the process tree below ``pid``, and of the GPUs of ``nvml`` (None: of none).
+
+    Of the processors those of ``cpus`` count; all of them where it is None.
+    """
 
     def __init__(
-        self, pid: int, nvml: Nvml | None, clock: Clock | None = None, proc: Path = Path("/proc")
+        self,
+        pid: int,
+        nvml: Nvml | None,
+        clock: Clock | None = None,
+        proc: Path = Path("/proc"),
+        cpus: Collection[int] | None = None,
     ) -> None:
+        self._cpus = cpus
         self._tree = ProcessTree(pid, proc)
         self._nvml = nvml
         self._handles = nvml.handles() if nvml is not None else []
@@ -65,7 +74,7 @@ class Sampler:
 
     def take(self) -> Sample:
         """Return a sample of now; its shares are of the time since the one before."""
-        tree, node = self._tree.read(), read_node(self._proc)
+        tree, node = self._tree.read(), read_node(self._proc, self._cpus)
         now = _Counters(self._clock.monotonic(), node, tree.cpu_s, self._clock.own_cpu())
         before, self._before = self._before, now
         pss = self._tree.pss_bytes() if self._taken % PSS_EVERY == 0 else None
@@ -108,7 +117,7 @@ class Telemetry:
     ) -> None:
         self._path, self._interval_s = path, interval_s
         self._clock = clock or Clock()
-        self._sampler = Sampler(pid, nvml, self._clock, proc)
+        self._sampler = Sampler(pid, nvml, self._clock, proc, allowed_cpus())
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="trainmark-telemetry", daemon=True)
         self.problem: str | None = None
@@ -141,6 +150,12 @@ class Telemetry:
                     stopping = self._stop.wait(due - self._clock.monotonic())
         except (OSError, ValueError) as error:
             self.problem = f"telemetry stopped: {error}"
+
+
+def allowed_cpus() -> Collection[int] | None:
+    """Return the CPUs that this process, and what it starts, may use; None where it may use all."""
+    allowed = os.sched_getaffinity(0)
+    return None if len(allowed) == os.cpu_count() else allowed
 
 
 def to_line(value: Header | Sample) -> bytes:

@@ -4,6 +4,7 @@ import fnmatch
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -78,9 +79,14 @@ def _files(root: Path) -> Iterator[str]:
 
 
 def _is_program(folder: Path) -> bool:
-    if folder.name in _NOT_PROGRAM or (folder / "pyvenv.cfg").exists():
+    def holds(name: str) -> bool:
+        with suppress(PermissionError):
+            return (folder / name).exists()
         return False
-    return not all((folder / name).exists() for name in _OF_RESULTS)
+
+    if folder.name in _NOT_PROGRAM or holds("pyvenv.cfg"):
+        return False
+    return not all(holds(name) for name in _OF_RESULTS)
 
 
 def _content(path: Path, size: int) -> str:

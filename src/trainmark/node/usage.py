@@ -1,6 +1,7 @@
 """What a run's process tree and the whole node use, read from /proc without walking all of it."""
 
 import os
+from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -110,18 +111,28 @@ def _text(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """Processor seconds since the start of the node, all CPUs together, and the memory that is still to be had."""
+    """Processor seconds since the start of the node, its CPUs together, and the memory that is still to be had."""
 
     busy_s: float
     total_s: float
     available_bytes: int | None
 
 
-def read_node(proc: Path = Path("/proc")) -> NodeUsage:
-    """Return the node's counters from ``/proc/stat`` and ``/proc/meminfo`` (proc(5))."""
+def read_node(proc: Path = Path("/proc"), cpus: Collection[int] | None = None) -> NodeUsage:
+    """Return the node's counters from ``/proc/stat`` and ``/proc/meminfo`` (proc(5)); of ``cpus`` where they are given.
+
+    A container or a job that may use some CPUs only is not disturbed by what others do on the rest.
+    """
+    names = {"cpu"} if cpus is None else {f"cpu{cpu}" for cpu in cpus}
+    ticks = [0] * 8
     with (proc / "stat").open() as file:
-        # user nice system idle iowait irq softirq steal; guest time is within user and nice.
-        ticks = [int(word) for word in file.readline().split()[1:9]]
+        for line in file:
+            # user nice system idle iowait irq softirq steal; guest time is within user and nice.
+            name, *words = line.split()
+            if name in names:
+                ticks = [held + int(word) for held, word in zip(ticks, words, strict=False)]
+            elif not name.startswith("cpu"):
+                break
     per_s = os.sysconf("SC_CLK_TCK")
     total = sum(ticks)
     return NodeUsage((total - ticks[3] - ticks[4]) / per_s, total / per_s, _available(proc))

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import ValidationError
+from pydantic import TypeAdapter, ValidationError
 from sqlalchemy import (
     URL,
     Connection,
@@ -51,6 +51,9 @@ class StoredCampaign:
     id: int
     suite: str = ""
     directory: str = ""
+
+
+_MANIFEST: TypeAdapter[KeptManifest] = TypeAdapter(KeptManifest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,7 +261,7 @@ class Store:
                 found.setdefault(case_id, []).append(RunResult.model_validate(result))
             used = select(runs.c.fingerprint).where(ours)
             documents = connection.execute(select(manifests).where(manifests.c.fingerprint.in_(used)))
-            kept = {row.fingerprint: row.document for row in documents}
+            kept = {row.fingerprint: _MANIFEST.validate_python(row.document) for row in documents}
             of_campaign = certificates.c.campaign_id == campaign.id
             shown = connection.scalars(
                 select(certificates.c.document).where(of_campaign).order_by(certificates.c.id)

@@ -145,7 +145,7 @@ class Repeats(Frozen):
     dlperf: Expected | None = None
 
 
-KeptManifest = Manifest | Mapping[str, Any]
+KeptManifest = Annotated[Manifest | Mapping[str, Any], Field(union_mode="left_to_right")]
 """A manifest, or what a version of trainmark wrote for one whose manifests this one does not know."""
 
 
@@ -205,7 +205,7 @@ class Results(Frozen):
     command: str
     complete: bool
     cases: tuple[CaseResult, ...]
-    manifests: Mapping[str, Annotated[KeptManifest, Field(union_mode="left_to_right")]]
+    manifests: Mapping[str, KeptManifest]
     certificates: tuple[Certificate, ...] = ()
     findings: Findings | None = None
     gates_off: tuple[GateName, ...] = ()

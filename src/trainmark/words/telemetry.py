@@ -1,6 +1,6 @@
 """Telemetry: the lines of ``telemetry.jsonl`` (a header, then samples), and what they say about a window.
 
-Shares are of all logical CPUs of a node, 0 to 1.
+Shares are of the logical CPUs of a node that the run may use, 0 to 1.
 """
 
 from collections.abc import Mapping
