@@ -227,8 +227,7 @@ def _first_steps(times: Series) -> Steadiness | None:
     settled = float(times[long:].mean())
     bias = float(times.mean()) / settled - 1
     # A first step no longer than others of the window is one of its slow steps.
-    others = float(np.sort(times[long:])[-max(1, times.size // 10) :].min())
-    if bias <= MATTERS or times[0] <= others * 1.2:
+    if bias <= MATTERS or times[0] <= 1.2 * times[long:].max():
         return None
     off = float(times[:long].mean()) / settled - 1
     return Steadiness(

@@ -153,11 +153,9 @@ def footnotes(
 
 
 def _intervals(context: Context, numbers: list[CaseResult]) -> list[str]:
-    """Return for whom the intervals speak, and why numbers have none."""
+    """Return why numbers have no interval."""
     say, notes = context.say, []
     estimates = [result.estimate for result in numbers if result.estimate]
-    if any(found.interval for found in estimates):
-        notes.append(say("interval_speaks"))
     without = [found for found in estimates if found.interval is None]
     few = [found for found in without if found.n < LEAST_RUNS]
     if few:
