@@ -32,6 +32,14 @@ ROUNDING = 2.0**-24
 EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
 """How far rate and momentum, and the residual, may be off: in FP32, and where products are of fewer bits."""
 
+EXPLAINED = 0.5
+"""Where products are rounded, another rate or momentum is believed if it leaves less than this part of the residual.
+
+Two ways to compute a gradient in 16 bits differ by noise, which makes the fitted rate too small.
+"""
+
+SCALED = ("amp-fp16", "fp16")
+
 Doubts = List[Tuple[str, str]]
 
 
@@ -87,7 +95,8 @@ def _look(training: Training, settings: Settings) -> Looked:
         doubts.append(("batch-reused", "Two steps after the window were trained on the same batch."))
     whole = all(np.isfinite(array).all() for array in after.values())
     steps = [(before, between), (between, after)]
-    moves = training.rates[second] > 0 and training.keeps_fp32_weights() and whole
+    skipped = _scale_may_overflow(settings) and any(_is_without_update(training, *step) for step in steps)
+    moves = training.rates[second] > 0 and training.keeps_fp32_weights() and whole and not skipped
     said.update(_stood_still(training, steps, doubts) if moves else {"still": None, "statistics_move": None})
     update = _Update(training, settings, second, before, between, after)
     said.update(update.solved(alone.gradients if moves and alone is not None else None, doubts))
@@ -100,6 +109,16 @@ def _look(training: Training, settings: Settings) -> Looked:
             )
     layers = training.task.looked(settings, training.expected(), seen, alone)
     return Looked({**said, **layers[0]}, [*doubts, *layers[1]])
+
+
+def _scale_may_overflow(settings: Settings) -> bool:
+    """Return whether the loss is scaled by what the run tries out: a step that overflows is left out, as it should."""
+    return settings.precision in SCALED and settings.recipe.loss_scale is None
+
+
+def _is_without_update(training: Training, before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
+    trainable = [name for name in before if training.task.is_trainable(name)]
+    return all(bool((before[name] == after[name]).all()) for name in trainable)
 
 
 def _own_pass(training: Training) -> Tuple[Any, Optional[str]]:
@@ -132,7 +151,7 @@ def _stood_still(training: Training, steps: List[Any], doubts: Doubts) -> Dict[s
     resting = [name for name in names if not is_trainable(name)]
     have_statistics = any(not is_trainable(name) for name in steps[0][0])
     trainable = sum(1 for name in steps[0][0] if is_trainable(name))
-    if still and any(len([name for name in one if is_trainable(name)]) == trainable for one in unchanged):
+    if any(_is_without_update(training, *step) for step in steps):
         doubts.append(("step-without-update", "A step after the window changed none of the parameters."))
     elif still:
         sentence = f"{len(still)} of {trainable} parameters do not change, {still[0]} among them."
@@ -199,13 +218,20 @@ class _Update:
             return unseen
         terms, update = np.concatenate(rows), np.concatenate(results)
         (of_velocity, rate), *_ = np.linalg.lstsq(terms, update, rcond=None)
-        left = update - terms @ [recipe.momentum * self._rate, self._rate]
-        residual = float(np.sqrt((left @ left) / (update @ update)))
+
+        def unexplained(*factors: float) -> float:
+            left = update - terms @ factors
+            return float(np.sqrt((left @ left) / (update @ update)))
+
+        residual = unexplained(recipe.momentum * self._rate, self._rate)
         momentum = float(of_velocity / rate) if rate else None
-        off, most_left = EXACT if self._training.expected().compute_dtype == "float32" else ROUNDED
+        exact = self._training.expected().compute_dtype == "float32"
+        off, most_left = EXACT if exact else ROUNDED
         found = {**asked, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
         ranks = self._training.ranks.place.world_size
         if residual <= most_left and abs(rate / self._rate - 1) <= off:
+            return found
+        if not exact and unexplained(of_velocity, rate) >= EXPLAINED * residual:
             return found
         times = rate / self._rate
         if ranks > 1 and abs(times / ranks - 1) <= off:
