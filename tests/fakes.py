@@ -119,6 +119,8 @@ class Bench:
             "device": "cpu",
         }
         document = {**SUITE, **settings, "cases": [plain | dict(case) for case in cases or ({},)]}
+        # In the suite's order: tests wait for what comes after something else.
+        document["protocol"] = {"order_seed": None, **document["protocol"]}
         self.suite.write_text(yaml.safe_dump(document, sort_keys=False), encoding="utf-8")
         return load_suite(self.suite)
 

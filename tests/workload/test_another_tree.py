@@ -11,9 +11,9 @@ import pytest
 TOY = Path(__file__).parents[1] / "toy"
 WRITE = """
 import sys
-from trainmark.logs.synthetic import Run
+from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import synthetic_log
-sys.stdout.write(synthetic_log("toy-trainer", Run([0.25] * 40, gpus=4, batch_per_device=32)))
+sys.stdout.write(synthetic_log("toy-trainer", SampleRun([0.25] * 40, gpus=4, batch_per_device=32)))
 """
 SUITE = """
 name: toy
