@@ -74,6 +74,34 @@ def test_processes_that_a_pool_forks_while_the_worker_leaves_end_with_it() -> No
         wait_for_the_end_of(children)
 
 
+A_CHILD_THAT_IS_TOLD_TO_END_BEFORE_ITS_FIRST_TURN = f"""
+import os, signal, sys, time
+sys.path.insert(0, {str(WORKER)!r})
+import start
+from trainmark_worker.core.signals import exit_when_told
+
+# Hooks after the fork run in the order of their registration: this one before the worker's own.
+os.register_at_fork(after_in_child=lambda: os.kill(os.getpid(), signal.SIGTERM))
+exit_when_told(rank=0)
+if pid := os.fork():
+    print(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]), flush=True)
+    time.sleep(0.2)
+    os._exit(0)
+time.sleep(10_000)
+"""
+
+
+def test_a_child_that_is_told_to_end_in_its_first_moment_does_not_end_the_worker() -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", A_CHILD_THAT_IS_TOLD_TO_END_BEFORE_ITS_FIRST_TURN],
+        capture_output=True,
+        text=True,
+        timeout=LONG_S,
+        check=False,
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (0, "-15\n", "")
+
+
 def wait_for_the_end_of(children: list[int]) -> None:
     deadline = time.monotonic() + LONG_S
     while any(alive(child) for child in children) and time.monotonic() < deadline:

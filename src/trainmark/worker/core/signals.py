@@ -45,8 +45,15 @@ def exit_when_told(rank: int) -> None:
     signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
     worker = os.getpid()
     forking = [worker]
+
+    def before() -> None:
+        forking[0] = os.getpid()
+        # A signal for a process that still has the worker's descriptor would end the worker.
+        signal.pthread_sigmask(signal.SIG_BLOCK, STOPPING)
+
     os.register_at_fork(
-        before=lambda: forking.__setitem__(0, os.getpid()),
+        before=before,
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING),
         after_in_child=lambda: _begin_fork(worker, forking[0]),
     )
     threading.Thread(target=leave, name="exit-when-told", daemon=True).start()
@@ -77,6 +84,7 @@ def _begin_fork(worker: int, parent: int) -> None:
     signal.set_wakeup_fd(-1)
     for number in STOPPING:
         signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, STOPPING)
     if _prctl is not None and parent == worker:
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
         # The worker may have gone before this process had its first turn.
