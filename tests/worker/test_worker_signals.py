@@ -47,28 +47,22 @@ time.sleep(10_000)
 """
 
 
-def test_a_process_that_is_forked_in_the_workers_last_moment_ends_with_it() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", A_FORK_THAT_BEGINS_WHEN_THE_WORKER_HAS_GONE],
-        # Both pipes are at their end when nobody holds them any more.
-        capture_output=True,
-        text=True,
-        timeout=LONG_S,
-        check=False,
+def ended(code: str, *words: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python to its end; both pipes are at theirs when nobody holds them any more."""
+    return subprocess.run(
+        [sys.executable, "-c", code, *words], capture_output=True, text=True, timeout=LONG_S, check=False
     )
+
+
+def test_a_process_that_is_forked_in_the_workers_last_moment_ends_with_it() -> None:
+    done = ended(A_FORK_THAT_BEGINS_WHEN_THE_WORKER_HAS_GONE)
     assert done.returncode == 3, done.stderr
     wait_for_the_end_of([int(done.stdout)])
 
 
 def test_processes_that_a_pool_forks_while_the_worker_leaves_end_with_it() -> None:
     for ending in ("left", "killed"):
-        done = subprocess.run(
-            [sys.executable, "-c", POOL_THAT_REPLACES_ITS_PROCESSES, ending],
-            capture_output=True,
-            text=True,
-            timeout=LONG_S,
-            check=False,
-        )
+        done = ended(POOL_THAT_REPLACES_ITS_PROCESSES, ending)
         children = [int(word) for word in done.stdout.split()]
         assert len(children) == 2, done.stderr
         wait_for_the_end_of(children)
@@ -92,13 +86,7 @@ time.sleep(10_000)
 
 
 def test_a_child_that_is_told_to_end_in_its_first_moment_does_not_end_the_worker() -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", A_CHILD_THAT_IS_TOLD_TO_END_BEFORE_ITS_FIRST_TURN],
-        capture_output=True,
-        text=True,
-        timeout=LONG_S,
-        check=False,
-    )
+    done = ended(A_CHILD_THAT_IS_TOLD_TO_END_BEFORE_ITS_FIRST_TURN)
     assert (done.returncode, done.stdout, done.stderr) == (0, "-15\n", "")
 
 

@@ -27,7 +27,7 @@ from trainmark.campaign.persist import (
     write_manifest,
 )
 from trainmark.campaign.planning import CannotStart, Setting, Site, load_programs, plan_run, probe_protocol
-from trainmark.campaign.resume import as_attempts, collect, measure_run, read_manifests
+from trainmark.campaign.resume import as_attempts, collect, measured, read_manifests
 from trainmark.campaign.same_program import (
     changed_meanwhile,
     identity_of,
@@ -48,7 +48,6 @@ from trainmark.execution import (
     write_record,
 )
 from trainmark.logs.events import read_events
-from trainmark.measure import NotMeasurable
 from trainmark.node import Host, LocalHost, free_ports, held
 from trainmark.placement import device_of
 from trainmark.store import write_results
@@ -269,19 +268,14 @@ class _Campaign:
         protocol = trial_protocol(self._order.suite.protocol)
         record = self._execute(case, candidate, protocol, 1, folder)
         _require_space(folder, record.outcome)
-        outcome, reason, measured = record.outcome, record.reason, None
-        if outcome is Outcome.OK:
-            try:
-                card = self._site.workload(candidate).card
-                measured = measure_run(candidate, card, folder, read_events(folder / EVENTS))
-            except NotMeasurable as error:
-                outcome, reason = Outcome.INVALID, str(error)
+        card, events = self._site.workload(candidate).card, read_events(folder / EVENTS)
+        outcome, reason, measurement = measured(candidate, card, folder, events, record)
         trial = Trial(
             axes=axes,
             outcome=outcome,
             reason=reason,
-            throughput=measured.throughput if measured else None,
-            unit=measured.unit if measured else None,
+            throughput=measurement.throughput if measurement else None,
+            unit=measurement.unit if measurement else None,
         )
         # A run that could not be started for something that may be there tomorrow is tried again then.
         if record.started_at is not None or outcome is Outcome.UNSUPPORTED:

@@ -120,13 +120,7 @@ def collect_run(
     """Return one finished run as a result; see ``RunResult`` for the fields."""
     folder = directory.run(case, record.repeat)
     events = read_events(folder / EVENTS)
-    measurement: Measurement | None = None
-    outcome, reason = record.outcome, record.reason
-    if outcome is Outcome.OK:
-        try:
-            measurement = measure_run(case, workloads.find(case).card, folder, events, record.commands)
-        except NotMeasurable as error:
-            outcome, reason = Outcome.INVALID, str(error)
+    outcome, reason, measurement = measured(case, workloads.find(case).card, folder, events, record)
     telemetry, manifest = summaries_of(case, folder, events), manifest_in(folder)
     doubts: tuple[Suspicion, ...] = ()
     if measurement is not None:
@@ -249,6 +243,18 @@ def manifest_in(folder: Path) -> Manifest | None:
         return Manifest.model_validate_json((folder / MANIFEST).read_bytes())
     except (OSError, ValueError):
         return None
+
+
+def measured(
+    case: Case, card: Card, folder: Path, events: RunEvents, record: OutcomeRecord
+) -> tuple[Outcome, str | None, Measurement | None]:
+    """Return what became of a run and its measurement: one that leaves none is invalid, for the reason."""
+    if record.outcome is not Outcome.OK:
+        return record.outcome, record.reason, None
+    try:
+        return record.outcome, record.reason, measure_run(case, card, folder, events, record.commands)
+    except NotMeasurable as error:
+        return Outcome.INVALID, str(error), None
 
 
 def measure_run(
