@@ -107,8 +107,33 @@ def _look(training: Training, settings: Settings) -> Looked:
             doubts.append(
                 ("ranks-disagree-later", "After one more step the ranks hold different parameters.")
             )
+    seen = seen or getattr(alone, "layers", None)
     layers = training.task.looked(settings, training.expected(), seen, alone)
-    return Looked({**said, **layers[0]}, [*doubts, *layers[1]])
+    path = _loader_path(training, settings)
+    return Looked({**said, **layers[0], **path[0]}, [*doubts, *layers[1], *path[1]])
+
+
+def _loader_path(training: Training, settings: Settings) -> Looked:
+    """Return what each rank's loader makes of a known sample: what rank 0 saw, and the doubts of all of them."""
+    if settings.synthetic:
+        return Looked({}, [])
+    doubts: Doubts = []
+    try:
+        told = training.loader_path()
+        if told is not None:
+            doubts += told[1]
+        said = None if told is None else told[0]
+    except Exception as error:
+        said = {"failed": first_sentence(error)}
+        sentence = f"What the loader makes of a known sample could not be looked into: {said['failed']}"
+        doubts.append(("not-witnessed", sentence))
+    ranks = [values[0] for values in training.gather([len(doubts)])]
+    others = [rank for rank, count in enumerate(ranks) if count]
+    if others and not doubts:
+        doubts.append(
+            ("loader-differs", f"What the loaders of ranks {others} make of a known sample is in doubt.")
+        )
+    return Looked({"loader_path": said}, doubts)
 
 
 def _scale_may_overflow(settings: Settings) -> bool:
