@@ -70,7 +70,7 @@ def _apart(case: CaseResult) -> Iterator[Doubt]:
     middle = median(rates.values()) if rates else 0.0
     for repeat, rate in rates.items():
         # A drift over the runs moves the first and the last of them by half of it: that has been said already.
-        if max(rate / middle, middle / rate) > max(APART, 1 + drifted / 2):
+        if max(rate / middle, middle / rate) > APART and abs(rate / middle - 1) > drifted / 2:
             sentence = (
                 f"{rate:.4g} {case.unit}, where the median of its {len(rates)} runs is {middle:.4g}: "
                 "chance does not move a run so far"

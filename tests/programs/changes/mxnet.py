@@ -55,7 +55,7 @@ def one_layer(training: Any) -> None:
     forward = layer.hybrid_forward
 
     def rounded(F: Any, x: Any, weight: Any, **named: Any) -> Any:  # noqa: N803 (Gluon's name)
-        x, weight = (F.amp_cast(array, dtype="bfloat16") for array in (x, weight))
+        x, weight = (F.amp_cast(array, dtype=amp.amp.bfloat16) for array in (x, weight))
         return F.amp_cast(forward(F, x, weight, **named), dtype="float32")
 
     layer.hybrid_forward = rounded

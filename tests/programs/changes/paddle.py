@@ -20,7 +20,8 @@ def compiled_again(training: Any) -> None:
 
 def batch_norm_evaluates(training: Any) -> None:
     """As after a validation that nobody ended."""
-    training._learner.eval()
+    training.network.eval()
+    compiled_again(training)
 
 
 def forward_only(training: Any) -> None:
@@ -34,14 +35,8 @@ def forward_only(training: Any) -> None:
 
 
 def frozen_stem(training: Any) -> None:
-    """As in fine-tuning: the optimizer gets no gradient of it."""
-    step = training.optimizer.step
-
-    def without() -> None:
-        training._parameters[0].clear_gradient(set_to_zero=False)
-        step()
-
-    training.optimizer.step = without
+    """As in fine-tuning: the optimizer does not have it."""
+    other_optimizer(training, training._parameters[1:])
 
 
 def one_layer(training: Any) -> None:
@@ -83,20 +78,20 @@ def no_all_reduce(training: Any) -> None:
 
 def momentum(training: Any) -> None:
     """That of another recipe."""
-    other_optimizer(training, momentum=0.5)
+    other_optimizer(training, training._parameters, momentum=0.5)
 
 
 def decay(training: Any) -> None:
     """A lot of it."""
-    other_optimizer(training, weight_decay=0.1)
+    other_optimizer(training, training._parameters, weight_decay=0.1)
 
 
-def other_optimizer(training: Any, **changes: Any) -> None:
+def other_optimizer(training: Any, parameters: Any, **changes: Any) -> None:
     import dataclasses
 
     optimizers: Any = importlib.import_module("trainmark_worker.paddle.optimizer")
     recipe = dataclasses.replace(training.settings.recipe, **changes)
-    training.optimizer = optimizers.make_optimizer(training._parameters, training._schedule, recipe)
+    training.optimizer = optimizers.make_optimizer(parameters, training._schedule, recipe)
 
 
 def relu6() -> None:
