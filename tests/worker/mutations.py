@@ -58,17 +58,18 @@ CHANGES: Mapping[str, Change] = {
 """Besides these: ReLU6 for ReLU, which the certificate of equal work sees (``test_equal_work.py``)."""
 
 
-def flags_of(framework: str, name: str) -> dict[str, Any]:
-    """Return the flags of a run with the change, less its data."""
-    change, idiom = CHANGES.get(name), IDIOMS[framework]
-    return {
+def flags_of(framework: str, name: str, change: Change | None = None) -> dict[str, Any]:
+    """Return the flags of a run with the change, with dashes and less its data."""
+    change, idiom = change or CHANGES[name], IDIOMS[framework]
+    flags = {
         **idiom.flags,
-        **(idiom.images if change is not None and change.real else {}),
-        **(change.flags.get(framework, {}) if change is not None else {}),
+        **(idiom.images if change.real else {}),
+        **change.flags.get(framework, {}),
         "classes": 10,
     }
+    return {flag.replace("_", "-"): value for flag, value in flags.items()}
 
 
 def word_of(name: str) -> str:
     """Return what ``changed_worker.py`` calls the change."""
-    return name.removesuffix("-real")
+    return "none" if name.startswith("none") else name.removesuffix("-real")

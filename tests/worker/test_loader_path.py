@@ -118,7 +118,7 @@ def test_the_known_records_are_whole(tmp_path: Path) -> None:
 
 
 def masked(data: bytes) -> int:
-    crc = crc32c(data)
+    crc = int(crc32c(data))
     return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
 
 

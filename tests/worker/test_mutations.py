@@ -48,7 +48,7 @@ def run(framework: str, folder: Path, change: str, ranks: int = 1, **flags: Any)
 
 
 def cases() -> list[object]:
-    found = []
+    found: list[object] = []
     for framework in IDIOMS:
         for name, change in CHANGES.items():
             if framework in change.cannot:

@@ -113,7 +113,7 @@ def gradients_summed(training: Any) -> None:
 def no_all_reduce(training: Any) -> None:
     """Each rank on its own; JAX proves that weights which are declared equal stay so."""
     mean = jax.lax.pmean
-    jax.lax.pmean = lambda values, _axis: values  # type: ignore[assignment]
+    jax.lax.pmean = lambda values, _axis: values
     try:
         step_again(training)
     finally:
@@ -127,9 +127,9 @@ def no_all_reduce_unproven(training: Any) -> None:
     def unproven(*words: Any, **named: Any) -> Any:
         return mapped(*words, **named, check_vma=False)
 
-    jax.shard_map = unproven  # type: ignore[assignment]
+    jax.shard_map = unproven
     pcast = jax.lax.pcast
-    jax.lax.pcast = lambda values, *_words, **_named: values  # type: ignore[assignment]
+    jax.lax.pcast = lambda values, *_words, **_named: values
     try:
         no_all_reduce(training)
     finally:

@@ -73,7 +73,7 @@ def decay(training: Any) -> None:
 
 def relu6() -> None:
     """An activation with a bound."""
-    nn.ReLU = nn.ReLU6  # type: ignore[misc]
+    nn.ReLU = nn.ReLU6
 
 
 LATER = {

@@ -99,14 +99,15 @@ def judged(
 
     parts = [part for batch in batches for part in batch]
     off = float(np.median([part.off for part in parts]))
-    boxes = {tuple(round(value, 2) for value in part[:4]) for part in parts}
+    boxes = [{tuple(round(value, 2) for value in part[:4]) for part in batch} for batch in batches]
+    different = sum(map(len, boxes))
     mirrored = sum(part.mirrored for part in parts)
     areas = [min(part.area for part in parts), max(part.area for part in parts)]
     said = {
         "pictures": len(parts),
         "image_sizes": [list(size) for size in dict.fromkeys(sizes)],
         "off_levels": off,
-        "different_crops": len(boxes),
+        "different_crops": different,
         "areas": areas,
         "mirrored": mirrored,
     }
@@ -122,9 +123,11 @@ def judged(
         )
         return said, [*doubts, ("known-picture-differs", sentence)]
     wrong = sum(not part.allowed for part in parts)
-    if len(boxes) < len(parts) / 2 or areas[1] < 2 * areas[0]:
+    if different >= len(parts) / 2 and any(map(_alike, batches, batches[1:])):
+        doubts.append(("batch-reused", "The loader gives the same crops of a known picture in two batches."))
+    elif different < len(parts) / 2 or areas[1] < 2 * areas[0]:
         sentence = (
-            f"Of a known picture the loader takes {len(boxes)} different parts in {len(parts)} pictures, of "
+            f"Of a known picture the loader takes {different} different parts in {len(parts)} pictures, of "
             f"{areas[0]:.0%} to {areas[1]:.0%} of its area: random ones were asked for."
         )
         doubts.append(("crop-not-random", sentence))
@@ -137,8 +140,6 @@ def judged(
     elif not 0 < mirrored < len(parts):
         sentence = f"Of {len(parts)} known pictures the loader mirrors {mirrored}: about half were asked for."
         doubts.append(("crop-not-random", sentence))
-    if any(_alike(batches[index - 1], batches[index]) for index in range(1, len(batches))):
-        doubts.append(("batch-reused", "The loader gives the same crops of a known picture in two batches."))
     return said, doubts
 
 
