@@ -113,7 +113,9 @@ def _look(training: Training, settings: Settings) -> Looked:
     seen = seen or getattr(alone, "layers", None)
     layers = training.task.looked(settings, training.expected(), seen, alone)
     path = _loader_path(training, settings)
-    return Looked({**said, **layers[0], **path[0]}, [*doubts, *layers[1], *path[1]])
+    known = {code for code, _ in (*doubts, *layers[1])}
+    more = [doubt for doubt in path.doubts if doubt[0] not in known]
+    return Looked({**said, **layers[0], **path.said}, [*doubts, *layers[1], *more])
 
 
 def _loader_path(training: Training, settings: Settings) -> Looked:
