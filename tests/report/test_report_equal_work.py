@@ -287,11 +287,10 @@ def test_the_report_says_between_which_values_the_inputs_of_the_activations_lie(
         one.model_copy(update={"reach": reach})
         for one, reach in zip(BOTH, ((-0.9, 8.5), (-0.7, 8.1)), strict=True)
     ]
-    said = render_markdown(of([PYTORCH, TENSORFLOW], certificate(*reaching)))
+    said = render_markdown(of([PYTORCH, TENSORFLOW], certificate(*reaching)), Path("/nowhere"))
     assert "values of -0.7 or less and of 8.1 or more" in said
-    assert "both sides of where it bends" not in render_markdown(
-        of([PYTORCH, TENSORFLOW], certificate(*BOTH))
-    )
+    without = render_markdown(of([PYTORCH, TENSORFLOW], certificate(*BOTH)), Path("/nowhere"))
+    assert "What goes into each activation" not in without
 
 
 def test_one_framework_alone_is_compared_with_nobody() -> None:

@@ -79,7 +79,7 @@ class Summed(nn.Cell):  # type: ignore[misc]
         self.reducer, self.ranks = reducer, ranks
 
     def construct(self, gradients: Any) -> Any:
-        return [gradient * self.ranks for gradient in self.reducer(gradients)]
+        return tuple([gradient * self.ranks for gradient in self.reducer(gradients)])
 
 
 def gradients_summed(training: Any) -> None:
