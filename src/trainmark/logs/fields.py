@@ -88,6 +88,11 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
             part = np.nan_to_num(values) * factor if name in _PARTS else values * factor
             before = columns.get(field)
             columns[field] = part if before is None else _sum(before, part, name in _PARTS)
+    if (pace := columns.pop("average_steps_per_s", None)) is not None:
+        with np.errstate(divide="ignore"):
+            inverse = 1 / pace
+        other = columns.get("average_time_s")
+        columns["average_time_s"] = inverse if other is None else _sum(other, inverse, False)
     if (seconds := columns.pop("seconds", None)) is not None and "rate" in columns:
         columns["samples"] = seconds * columns["rate"]
     if (batch := columns.pop("batch", None)) is not None:

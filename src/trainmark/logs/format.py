@@ -50,7 +50,7 @@ class Format:
     than a pattern; ``assemble`` makes the records of what it returned over the whole log, where a line alone says too little
     (it is given everything at once: few rows). ``figures`` are the tool's own results, looked for in the tail. ``header`` is what every whole
     log begins with. With ``accumulates`` a printed step is one of the optimizer, of several micro-batches.
-    With ``counts_samples`` the counter of a record counts samples of all devices, not steps.
+    ``pattern_units`` are the units of each of ``records`` where they differ. With ``counts_samples`` the counter of a record counts samples of all devices, not steps.
     A running average printed at step ``n`` is of ``n - averages_from`` steps.
     ``doubts`` reads what the program itself holds against its result. ``fp16`` is what the word means in a log's
     name, where the program has one kind of it only. ``run_words`` is there for a program that says its own measured
@@ -78,6 +78,7 @@ class Format:
     accumulates: bool = False
     averages_from: int = 0
     counts_samples: bool = False
+    pattern_units: tuple[str, ...] = ()
     header: re.Pattern[bytes] | None = None
     fp16: Precision | None = None
     warmup_steps: int = 20

@@ -129,7 +129,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         status=status,
         format=known.name,
         framework=known.framework or words.get("framework"),
-        unit=words.get("unit", known.unit) if known.run_words else known.unit,
+        unit=words.get("unit", known.unit) if known.run_words else _unit(known, seen.pattern),
         scope=known.scope,
         meaning=known.meaning,
         ending=ending,
@@ -311,6 +311,10 @@ def _resolution(clock: Column | None) -> float:
         if np.all(np.abs(values / grain - np.round(values / grain)) < 1e-3):
             return grain
     return 1e-6
+
+
+def _unit(known: Format, pattern: int) -> str:
+    return known.pattern_units[pattern] if known.pattern_units else known.unit
 
 
 def _first(column: Column | None) -> float:

@@ -38,9 +38,9 @@ def facts(context: LogContext) -> Facts:
 
 
 def _precision(text: bytes) -> Precision | None:
-    if re.search(rb"\nfp16 = (?!None)|Fp16OptimizerHook", text):
+    if re.search(rb"\nfp16 = (?!None)|Fp16OptimizerHook|--fp16\b", text):
         return Precision.AMP_FP16
-    return Precision.FP32 if b"samples_per_gpu=" in text else None
+    return Precision.FP32 if re.search(rb"\nfp16 = None", text) else None
 
 
 def ending(context: LogContext) -> Ending:
@@ -60,11 +60,11 @@ FORMAT = Format(
     scope=Scope.GLOBAL,
     records=(
         re.compile(
-            rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) - mm\w+ - INFO - Iter \[(?P<step>\d+)/\d+\]\s+lr: "
+            rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) - (?:mm\w+ - )?INFO - Iter \[(?P<step>\d+)/\d+\]\s+lr: "
             rb"[^\n]*[, ]time: (?P<step_time_s>[^\s,]+), data_time"
         ),
         re.compile(
-            rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) - mm\w+ - INFO - Epoch \[(?P<epoch>\d+)\]\[(?P<step>\d+)/\d+\]\s+lr: "
+            rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) - (?:mm\w+ - )?INFO - Epoch \[(?P<epoch>\d+)\]\[(?P<step>\d+)/\d+\]\s+lr: "
             rb"[^\n]*[, ]time: (?P<step_time_s>[^\s,]+), data_time"
         ),
     ),
