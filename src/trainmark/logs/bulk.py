@@ -35,8 +35,8 @@ class _IrregularError(Exception):
 def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats] | None:
     """Return what ``pattern`` finds in ``text`` as columns by group, one value a line; ``None`` if it is irregular.
 
-    Groups are numbers (those whose names begin with ``_`` are left out), but for ``stamp`` (date and time of day), which comes out as ``clock_s``. A number is the
-    same double that ``float`` gives.
+    Groups are numbers (those whose names begin with ``_`` are left out), but for ``stamp`` (date and time of day),
+    which comes out as ``clock_s``. A number is the same double that ``float`` gives.
     """
     end = text.find(b"\n") + 1
     first, second = text[:end], text[end : text.find(b"\n", end) + 1]

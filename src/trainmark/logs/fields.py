@@ -80,8 +80,8 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
     """Return ``columns`` with what other units say turned into the units of ``FIELDS``.
 
     ``rate_thousands`` and ``rate_millions`` are digits before a comma; ``…_ms`` and ``…_us`` are milli- and
-    microseconds; ``clock_h`` and ``clock_m`` hours and minutes beside ``clock_s``; ``batch`` is what one step holds over all
-    devices and makes a rate of its time; with ``seconds`` (of the record) a rate makes samples.
+    microseconds; ``clock_h`` and ``clock_m`` hours and minutes beside ``clock_s``; ``batch`` is what one step holds
+    over all devices and makes a rate of its time; with ``seconds`` (of the record) a rate makes samples.
     """
     for name, (field, factor) in _UNITS.items():
         if (values := columns.pop(name, None)) is not None:

@@ -71,10 +71,10 @@ class Problem:
 class Facts:
     """What is known of the run; ``None`` is "not said".
 
-    ``batch_per_device`` counts samples (or tokens) of one device in one micro-batch; ``accumulation`` is the
-    number of micro-batches in one printed step. ``hardware`` is the device's name as printed. A log that
-    tells only its own node's devices has them in ``gpus_per_node``; ``gpus`` counts all nodes. ``global_batch`` is what
-    one printed step holds over all devices, where the log says that itself.
+    ``batch_per_device`` counts samples (or tokens) of one device in one micro-batch; ``accumulation`` is the number of
+    micro-batches in one printed step. ``hardware`` is the device's name as printed. A log that tells only its own
+    node's devices has them in ``gpus_per_node``; ``gpus`` counts all nodes. ``global_batch`` is what one printed step
+    holds over all devices, where the log says that itself.
     """
 
     model: str | None = None
@@ -126,7 +126,16 @@ class Records:
 
     def rows(self) -> Iterator[Record]:
         """Yield the records one by one (slow: for looking, not for computing)."""
-        names = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "average_rate", "average_time_s")
+        names = (
+            "epoch",
+            "step",
+            "rate",
+            "step_time_s",
+            "samples",
+            "clock_s",
+            "average_rate",
+            "average_time_s",
+        )
         columns = [getattr(self, name) for name in names]
         values = [iter(column) if column is not None else None for column in columns]
         for _ in range(self.count):
@@ -148,14 +157,14 @@ class RunWords:
 class ParsedLog:
     """One log, read.
 
-    ``figures`` are the tool's own results as printed: ``summary``, ``table`` (units/s, whole run).
-    ``parameters`` is what the program printed of its own recipe, as words. ``warmup_steps`` is how many steps
-    the format's default window leaves out. ``clock_resolution_s`` is the grain of ``records.clock_s``.
-    ``step_interval`` is the usual number of steps a record; with ``accumulates`` a printed step is several
-    micro-batches, ``facts.accumulation`` of them. A running average printed at step ``n`` is of ``n - averages_from``
-    steps. With ``counts_samples`` the counter of the records counts samples of all devices. ``contested`` names the facts on which the reader
-    of the log contradicts the log; no number may be built on them. ``run_words`` are there for a run of our own, which
-    says its measured window itself.
+    ``figures`` are the tool's own results as printed: ``summary``, ``table`` (units/s, whole run). ``parameters`` is
+    what the program printed of its own recipe, as words. ``warmup_steps`` is how many steps the format's default
+    window leaves out. ``clock_resolution_s`` is the grain of ``records.clock_s``. ``step_interval`` is the usual
+    number of steps a record; with ``accumulates`` a printed step is several micro-batches, ``facts.accumulation`` of
+    them. A running average printed at step ``n`` is of ``n - averages_from`` steps. With ``counts_samples`` the
+    counter of the records counts samples of all devices. ``contested`` names the facts on which the reader of the log
+    contradicts the log; no number may be built on them. ``run_words`` are there for a run of our own, which says its
+    measured window itself.
     """
 
     log: str

@@ -28,8 +28,9 @@ def of_paddle(use_amp: str | None, pure_fp16: str | None) -> Precision | None:
 
 
 _MIXED = re.compile(
-    rb"--(?:use_|enable_)?(?:fp16|amp)\b(?![ =](?:False|false|0|off))|\bfp16 *[:=] *['\"]?True|\buse_(?:amp|fp16) *[:=] *['\"]?True"
-    rb"|\b(?i:use amp to train|training in mixed precision)|\bAMP level|\bmixed_precision *[:=] *['\"]?(?:True|fp16|bf16)"
+    rb"--(?:use_|enable_)?(?:fp16|amp)\b(?![ =](?:False|false|0|off))"
+    rb"|\b(?:fp16|use_(?:amp|fp16)) *[:=] *['\"]?True|\bmixed_precision *[:=] *['\"]?(?:True|fp16|bf16)"
+    rb"|\b(?i:use amp to train|training in mixed precision)|\bAMP level"
 )
 _NOT_MIXED = re.compile(rb"\b(?:use_)?(?:fp16|amp) *[:=] *['\"]?(?:False|None|off)\b", re.IGNORECASE)
 

@@ -114,10 +114,8 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     problems += _about_the_end(ending, trouble, seen, damage, status)
     start = _about_the_start(known, context, records)
     problems += start if status is Status.OK else []
-    if start and _first(records.step) > known.warmup_steps:
-        warmup_steps = 0  # an excerpt from the middle of a run: its warm-up is not in it
-    else:
-        warmup_steps = known.warmup_steps
+    # The warm-up of a run is not in an excerpt from its middle.
+    warmup_steps = 0 if start and _first(records.step) > known.warmup_steps else known.warmup_steps
     if seen.loss_not_finite:
         problems.append(
             Problem("loss-not-finite", "the loss is NaN or infinite in some record: the training had failed")

@@ -1,11 +1,11 @@
-"""Running averages undone: what a program averages since its epoch's start tells the time of all steps between two lines.
+"""Running averages undone: what a program averages since its epoch's start tells the time of all steps between two
+lines.
 
-After ``n`` steps of ``b`` samples with an average of ``r`` samples a second, ``n b / r`` seconds have passed; the difference
-of two such times is the time of the steps between, slow ones that no line shows included.
+After ``n`` steps of ``b`` samples with an average of ``r`` samples a second, ``n b / r`` seconds have passed; the
+difference of two such times is the time of the steps between, slow ones that no line shows included.
 """
 
 from collections.abc import Iterator
-from math import fsum
 
 import numpy as np
 
@@ -42,11 +42,11 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
     if between is not None and 2 * counts >= last[0]:
         return between, skipped, []
     if last[0] <= log.warmup_steps:
-        raise NoNumberError("only-warm-up", f"the last average covers {last[0]:.0f} steps, all of them warm-up")
+        raise NoNumberError(
+            "only-warm-up", f"the last average covers {last[0]:.0f} steps, all of them warm-up"
+        )
     value = last[0] / last[1]
-    sentence = (
-        f"the last line's average of {last[0]:.0f} steps since their start is given: the lines cover few of them"
-    )
+    sentence = f"the last line's average of {last[0]:.0f} steps since their start is given: the lines cover few of them"
     problems = [Problem("by-average", sentence, Severity.NOTE)]
     if between is not None and abs(between / value - 1) > _DIFFERS:
         problems.append(
@@ -92,7 +92,9 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[tuple[Floats, Floats]]:
 def _of_the_usual_batch(rates: Floats, times: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
     batches = rates * times
     grain = 0.5 + rates * _TIME_GRAIN_S
-    same: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.abs(batches - np.nanmax(batches)) <= 2 * np.maximum(grain, grain[0])
+    same: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.abs(batches - np.nanmax(batches)) <= 2 * np.maximum(
+        grain, grain[0]
+    )
     return same
 
 

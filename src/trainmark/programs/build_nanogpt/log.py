@@ -1,7 +1,7 @@
 """build-nanogpt (``train_gpt2.py``) and nanochat (``scripts/base_train.py``).
 
     step    10 | loss: 6.981234 | lr 6.0000e-04 | norm: 0.2900 | dt: 338.59ms | tok/sec: 1548432.10
-    step 00010/21400 (0.05%) | loss: 8.1 | grad norm: 0.1 | lrm: 1.00 | dt: 440.12ms | tok/sec: 1,190,000 | mfu: 48.0 | …
+    step 00010/21400 (0.05%) | loss: 8.1 | grad norm: 0.1 | lrm: 1.00 | dt: 440.12ms | tok/sec: 1,190,000 | mfu: 48.0 …
 
 ``tok/sec`` is of all devices and of one step; each step has its line. Evaluation between steps is not in the time.
 """

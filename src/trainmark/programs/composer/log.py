@@ -1,15 +1,15 @@
 """MosaicML Composer's console log with its ``SpeedMonitor`` (llm-foundry).
 
     [batch=10/4800]:
-    	 Train throughput/batches_per_sec: 0.1523
-    	 Train throughput/samples_per_sec: 38.9912
-    	 Train throughput/device/samples_per_sec: 4.8739
-    	 Train throughput/tokens_per_sec: 79853.9770
-    	 Train throughput/device/tokens_per_sec: 9981.7471
-    	 Train throughput/device/mfu: 0.4101
+             Train throughput/batches_per_sec: 0.1523
+             Train throughput/samples_per_sec: 38.9912
+             Train throughput/device/samples_per_sec: 4.8739
+             Train throughput/tokens_per_sec: 79853.9770
+             Train throughput/device/tokens_per_sec: 9981.7471
+             Train throughput/device/mfu: 0.4101
 
-Rates without ``device/`` are of all devices and average over the last ``window_size`` batches, evaluation left out. The first
-window prints none.
+Rates without ``device/`` are of all devices and average over the last ``window_size`` batches, evaluation left out.
+The first window prints none.
 """
 
 import re

@@ -2,11 +2,12 @@
 
     [2023-04-18 03:36:02,683] [INFO] [timer.py:199:stop] epoch=0/micro_step=10/global_step=10,
     RunningAvgSamplesPerSec=265.3, CurrSamplesPerSec=265.4, MemAllocated=4.34GB, …
-    |E2E latency=3.17s |Gather latency=0.00s (0.00%) |Generate time=1.9s … |CurSamplesPerSec=10.09 |AvgSamplesPerSec=9.87
+    |E2E latency=3.17s |Gather latency=0.00s (0.00%) |… |CurSamplesPerSec=10.09 |AvgSamplesPerSec=9.87
 
-Both rates are of all devices. The first is an average over all steps but the first two, the second of the last step alone
-(until 2022 only ``SamplesPerSec`` was printed, the average). What they time is from a step's forward pass to its update:
-waiting for data between steps is not in it. The third step of DeepSpeed-Chat trains two models; its own line times both.
+Both rates are of all devices. The first is an average over all steps but the first two, the second of the last step
+alone (until 2022 only ``SamplesPerSec`` was printed, the average). What they time is from a step's forward pass to its
+update: waiting for data between steps is not in it. The third step of DeepSpeed-Chat trains two models; its own line
+times both.
 """
 
 import re

@@ -26,6 +26,7 @@ def sample(run: SampleRun) -> Iterator[str]:
         yield (
             f"[{line.clock:%Y-%m-%d %H:%M:%S},{line.clock.microsecond // 1000:03d}] [INFO] [timer.py:260:stop] "
             f"epoch=0/micro_step={line.step}/global_step={line.step}, RunningAvgSamplesPerSec={average}, "
-            f"CurrSamplesPerSec={run.global_batch / line.last_step_time_s}, MemAllocated=4.34GB, MaxMemAllocated=12.81GB"
+            f"CurrSamplesPerSec={run.global_batch / line.last_step_time_s}, MemAllocated=4.34GB, "
+            "MaxMemAllocated=12.81GB"
         )
     yield f"{stamp} [launch.py:460:main] Process 10392 exits successfully."

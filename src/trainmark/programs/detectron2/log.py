@@ -2,9 +2,9 @@
 
     [09/02 02:37:24 d2.utils.events]:  eta: 0:05:22  iter: 19  total_loss: 1.986  … time: 1.1678  data_time: 0.0222  …
 
-``time`` is the mean of all iterations since the run's start but the first two; from two of them follows the time between.
-Later versions print ``last_time`` beside it, of one iteration. The batch is not on the line: ``IMS_PER_BATCH`` of the
-configuration is that of all devices. Stamps have no year.
+``time`` is the mean of all iterations since the run's start but the first two; from two of them follows the time
+between. Later versions print ``last_time`` beside it, of one iteration. The batch is not on the line:
+``IMS_PER_BATCH`` of the configuration is that of all devices. Stamps have no year.
 """
 
 import re
@@ -37,9 +37,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="images/s",
     scope=Scope.GLOBAL,
-    records=(
-        re.compile(rb" iter: (?P<step>\d+)  [^\n]*?  time: (?P<average_time_s>[\d.]+)  [^\n]*lr: "),
-    ),
+    records=(re.compile(rb" iter: (?P<step>\d+)  [^\n]*?  time: (?P<average_time_s>[\d.]+)  [^\n]*lr: "),),
     mark=re.compile(rb"d2\.(?:utils\.events|engine\.\w+)\]: |detectron2 INFO: "),
     facts=facts,
     ending=ends_with(re.compile(rb"Total training time: |Overall training speed: ")),

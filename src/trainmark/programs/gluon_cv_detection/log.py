@@ -3,8 +3,9 @@
     [Epoch 0][Batch 99], Speed: 35.612 samples/sec, CrossEntropy=7.912, SmoothL1=3.204
     [Epoch 0][Batch 99], LR: 1.00E-03, Speed: 35.612 samples/sec, ObjLoss=…
 
-``Speed`` is of the whole batch of the process, all its devices. SSD, YOLO and CenterNet time the last step only, R-CNN the
-steps since the line before: the line does not tell which, so it is read as one step. ``Training cost`` ends an epoch.
+``Speed`` is of the whole batch of the process, all its devices. SSD, YOLO and CenterNet time the last step only, R-CNN
+the steps since the line before: the line does not tell which, so it is read as one step. ``Training cost`` ends an
+epoch.
 """
 
 import re

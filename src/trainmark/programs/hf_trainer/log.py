@@ -4,8 +4,8 @@
     ***** train metrics *****
       train_samples_per_second =     1.3330
 
-The rate is of all devices: samples x epochs over the whole run, warm-up, evaluation and checkpoints between included; a run
-that goes on from a checkpoint counts the samples of before as well. Lines in between have losses and no time.
+The rate is of all devices: samples x epochs over the whole run, warm-up, evaluation and checkpoints between included;
+a run that goes on from a checkpoint counts the samples of before as well. Lines in between have losses and no time.
 Source: ``transformers/trainer_utils.py:speed_metrics``.
 """
 
@@ -23,7 +23,9 @@ def facts(context: LogContext) -> Facts:
     """Read what ``***** Running training *****`` says, and the printed ``TrainingArguments``."""
     text = context.text
     device = search_integer(rb"Instantaneous batch size per device = ([\d,]+)", text)
-    total = search_integer(rb"Total train batch size \(w\. parallel, distributed & accumulation\) = (\d+)\s", text)
+    total = search_integer(
+        rb"Total train batch size \(w\. parallel, distributed & accumulation\) = (\d+)\s", text
+    )
     accumulation = search_integer(rb"Gradient Accumulation steps = (\d+)", text)
     parallel = device * (accumulation or 1) if device else None
     return Facts(
@@ -40,7 +42,10 @@ def facts(context: LogContext) -> Facts:
 def _precision(text: bytes) -> Precision | None:
     if re.search(rb"\bbf16=True|--bf16\b(?! [Ff]alse)|mixed_precision: bf16", text):
         return Precision.AMP_BF16
-    if re.search(rb"\bfp16=True|--fp16\b(?! [Ff]alse)|mixed_precision: fp16|Using (?:auto|amp|apex) half precision", text):
+    if re.search(
+        rb"\bfp16=True|--fp16\b(?! [Ff]alse)|mixed_precision: fp16|Using (?:auto|amp|apex) half precision",
+        text,
+    ):
         return Precision.AMP_FP16
     return Precision.FP32 if b"bf16=False" in text and b"fp16=False" in text else None
 
@@ -58,7 +63,9 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     if runtime and spent > _EVALUATION_SHARE * float(runtime[-1]):
         share = spent / float(runtime[-1])
         found.append(
-            Problem("evaluation-included", f"evaluation took {share:.0%} of the time that the rate is taken over")
+            Problem(
+                "evaluation-included", f"evaluation took {share:.0%} of the time that the rate is taken over"
+            )
         )
     if re.search(rb"Continuing training from (?:checkpoint|global step [1-9])", context.text):
         sentence = "the run goes on from a checkpoint: its summary counts samples of before over its own time"

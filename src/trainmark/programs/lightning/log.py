@@ -2,8 +2,9 @@
 
     Epoch 0:  12%|█▏        | 50/400 [00:25<02:55,  1.99it/s, v_num=0, train_loss=2.3]
 
-``it/s`` (or ``s/it``) is the mean since the epoch's start, of one process's steps; the elapsed time beside it is in whole
-seconds. Nothing says the batch. Until 1.9 the bar of an epoch ran on through its validation, whose batches it counted.
+``it/s`` (or ``s/it``) is the mean since the epoch's start, of one process's steps; the elapsed time beside it is in
+whole seconds. Nothing says the batch. Until 1.9 the bar of an epoch ran on through its validation, whose batches it
+counted.
 """
 
 import re

@@ -4,9 +4,9 @@
     iteration (ms): 86545.2 | throughput per GPU (TFLOP/s/GPU): 150.1 | learning rate: 9.150E-06 | global batch size:
     1024 | lm loss: 2.504220E+00 | …
 
-The time is of one iteration, the mean over the iterations since the line before, evaluation and checkpoints left out. The
-batch is of all devices and of this iteration (it may be ramped up). AMD's fork prints a second time after a slash, its
-average. Before 2020 the line had no batch.
+The time is of one iteration, the mean over the iterations since the line before, evaluation and checkpoints left out.
+The batch is of all devices and of this iteration (it may be ramped up). AMD's fork prints a second time after a slash,
+its average. Before 2020 the line had no batch.
 """
 
 import re
@@ -65,7 +65,9 @@ FORMAT = Format(
             rb"iteration +(?P<step>\d+)/ *\d+ \|[^\n]*?elapsed time per iteration \(ms\): (?P<step_time_ms>[\d.]+)[ /|]"
         ),
     ),
-    mark=re.compile(rb"iteration +\d+/ *\d+ \| (?:consumed samples|elapsed time)|using world size: \d+, data-parallel"),
+    mark=re.compile(
+        rb"iteration +\d+/ *\d+ \| (?:consumed samples|elapsed time)|using world size: \d+, data-parallel"
+    ),
     parameters=parameters,
     facts=facts,
     ending=ends_with(re.compile(rb"after training is done|exiting program at iteration|training finished")),

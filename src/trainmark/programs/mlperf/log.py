@@ -5,8 +5,9 @@
 What a line counts differs by benchmark, so a record is the first of these that the log has:
 
 - blocks with ``samples_count`` at both ends (large language models): the difference over the block's time;
-- epochs, or blocks of epochs, with ``train_samples`` said before them: that many samples each, over the time between start
-  and stop, evaluation left out. Where the last evaluation was at a fraction of an epoch (DLRM), that fraction counts;
+- epochs, or blocks of epochs, with ``train_samples`` said before them: that many samples each, over the time between
+  start and stop, evaluation left out. Where the last evaluation was at a fraction of an epoch (DLRM), that fraction
+  counts;
 - ``train_samples`` said after them (BERT): samples of the whole run, over the time from ``run_start`` to ``run_stop``;
 - ``tracked_stats`` with a ``throughput`` (samples/s of all devices) where the log says how large a batch is.
 
@@ -109,11 +110,13 @@ def assemble(events: dict[str, Floats]) -> dict[str, Floats]:
 
 
 def _intervals(starts: Floats, stops: Floats) -> Floats:
-    """Return rows (number, start_s, stop_s, epochs, samples) of what was started and stopped, the first of each number.
+    """Return rows (number, start_s, stop_s, epochs, samples) of what was started and stopped, the first of each
+    number.
 
     Untagged ranks may print the same events on top of each other. An interval without a number takes its place.
     """
-    found, begun = [], {}
+    found: list[tuple[float, ...]] = []
+    begun: dict[float | str, tuple[float, float, float]] = {}
     for place, (time_s, number, count, samples, _) in enumerate(starts):
         begun.setdefault(number if np.isfinite(number) else f"#{place}", (time_s, count, samples))
     for place, (time_s, number, _, samples, _) in enumerate(stops):
@@ -132,12 +135,17 @@ def _counted_on(blocks: Floats, starts: Floats, ends: Floats) -> Floats:
         counts = np.append(counts, np.nan)
     after = np.diff(counts)[: len(blocks)]
     filled = blocks.copy()
-    filled[:, 4] = np.where(np.isfinite(blocks[:, 4]), blocks[:, 4], after) if len(blocks) == len(after) else blocks[:, 4]
+    filled[:, 4] = (
+        np.where(np.isfinite(blocks[:, 4]), blocks[:, 4], after)
+        if len(blocks) == len(after)
+        else blocks[:, 4]
+    )
     return filled
 
 
 def _fraction_of_last(spans: Floats, evaluations: Floats) -> float:
-    """Return which part of the last epoch was trained, by the last evaluation in it; 1 where it is not said to be a part."""
+    """Return which part of the last epoch was trained, by the last evaluation in it; 1 where it is not said to be a
+    part."""
     inside = evaluations[(evaluations[:, 0] >= spans[-1, 1]) & np.isfinite(evaluations[:, 1])]
     if not len(inside):
         return 1.0

@@ -1,10 +1,11 @@
-"""OpenMMLab's trainers on MMEngine (mmdetection 3, mmsegmentation 1, mmpretrain, …; ``mmengine/runner/log_processor.py``).
+"""OpenMMLab's trainers on MMEngine (mmdetection 3, mmsegmentation 1, mmpretrain, …;
+``mmengine/runner/log_processor.py``).
 
     2023/11/29 02:19:30 - mmengine - INFO - Epoch(train)  [1][ 50/663]  lr: 1.9820e-03  eta: 4:27:58  time: 1.0137
     data_time: 0.0554  memory: 20138  loss: 0.7690 …
 
-``time`` is of one step, the mean of the last ``window_size`` steps (as a rule the interval). Throughput is the loader's
-``batch_size``, of one device, x devices / ``time``. ``(val)`` and ``(test)`` lines are evaluation.
+``time`` is of one step, the mean of the last ``window_size`` steps (as a rule the interval). Throughput is the
+loader's ``batch_size``, of one device, x devices / ``time``. ``(val)`` and ``(test)`` lines are evaluation.
 """
 
 import re

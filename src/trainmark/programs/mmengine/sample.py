@@ -18,5 +18,5 @@ def sample(run: SampleRun) -> Iterator[str]:
     for line in lines_of(run):
         yield (
             f"{line.clock:%Y/%m/%d %H:%M:%S} - mmengine - INFO - Iter(train) [{line.step:6d}/{total}]  "
-            f"lr: 1.9820e-03  eta: 4:27:58  time: {line.step_time_s:.4f}  data_time: 0.0554  memory: 20138  loss: 0.7690"
+            f"lr: 1.9820e-03  eta: 4:27:58  time: {line.step_time_s:.4f}  data_time: 0.0554  memory: 20138  loss: 0.8"
         )

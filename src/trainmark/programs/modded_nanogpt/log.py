@@ -3,8 +3,9 @@
     step:20/5100 train_loss:6.9812 train_time:2311ms step_avg:231.10ms
     step:21/1770 train_time:2542ms step_avg:121.05ms
 
-``train_time`` runs while it trains: evaluation is left out, and the first ten steps up to 2024. The tokens of one step are
-what the source at the log's start says; where it does not, or where the batch grows on a schedule, there is no rate.
+``train_time`` runs while it trains: evaluation is left out, and the first ten steps up to 2024. The tokens of one step
+are what the source at the log's start says; where it does not, or where the batch grows on a schedule, there is no
+rate.
 """
 
 import re

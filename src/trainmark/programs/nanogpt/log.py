@@ -4,8 +4,9 @@
     iter 10: loss 8.2133, time 135.40ms, mfu 12.30%
     step    10 | loss: 6.981234 | lr 6.0000e-04 | norm: 0.2900 | dt: 338.59ms | tok/sec: 1548432.10
 
-The time is of one iteration, of all devices; where lines are ``log_interval`` iterations apart it is one of them. The tokens
-of one iteration over all devices are said at the start. An iteration that begins with an evaluation holds its time.
+The time is of one iteration, of all devices; where lines are ``log_interval`` iterations apart it is one of them. The
+tokens of one iteration over all devices are said at the start. An iteration that begins with an evaluation holds its
+time.
 """
 
 import re

@@ -1,12 +1,13 @@
 """NVIDIA NeMo (its Megatron-based trainings; ``nemo/lightning/pytorch/callbacks/progress_printer.py``).
 
-    Training epoch 0, iteration 45/99 | lr: 6.897e-06 | global_batch_size: 128 | global_step: 45 | reduced_train_loss: 11.96
-    | train_step_timing in s: 6.08 | TFLOPS_per_GPU: 1.249e+03 | consumed_samples: 5888
+    Training epoch 0, iteration 45/99 | lr: 6.897e-06 | global_batch_size: 128 | global_step: 45 |
+    reduced_train_loss: 11.96 | train_step_timing in s: 6.08 | TFLOPS_per_GPU: 1.249e+03 | consumed_samples: 5888
     Epoch 0: :  15%|▏ | 45/300 [… v_num=, reduced_train_loss=11.0, global_step=44.00, consumed_samples=5760.0,
     train_step_timing in s=6.08]
 
-The time is of one iteration with the batch of all devices: of the last, where lines are further apart. The bar of NeMo 1
-says no batch: it is the difference of ``consumed_samples`` (of the whole run), or the configuration's ``global_batch_size``.
+The time is of one iteration with the batch of all devices: of the last, where lines are further apart. The bar of NeMo
+1 says no batch: it is the difference of ``consumed_samples`` (of the whole run), or the configuration's
+``global_batch_size``.
 """
 
 import re

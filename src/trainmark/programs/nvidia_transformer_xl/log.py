@@ -2,8 +2,8 @@
 
     | epoch   1 step       20 | batches     20 / 2585 | lr 0.000e+00 | ms/batch 537.9 | tok/s   74243 | loss 10.08 | …
 
-``tok/s`` is of all devices and covers the steps since the line before, evaluation left out. ``batch_size`` in the printed
-Namespace is global and in sequences of ``tgt_len`` tokens. ``Training throughput`` is the mean of the lines.
+``tok/s`` is of all devices and covers the steps since the line before, evaluation left out. ``batch_size`` in the
+printed Namespace is global and in sequences of ``tgt_len`` tokens. ``Training throughput`` is the mean of the lines.
 """
 
 import re
@@ -21,7 +21,11 @@ def facts(context: LogContext) -> Facts:
     gpus = search_integer(rb"world size: (\d+)", context.text)
     batch, length = integer(words, "batch_size"), integer(words, "tgt_len")
     tokens = batch * length if batch and length else None
-    half = Precision.FP16 if words.get("apex_amp_opt_level") == "O3" and words.get("amp") == "apex" else Precision.AMP_FP16
+    half = (
+        Precision.FP16
+        if words.get("apex_amp_opt_level") == "O3" and words.get("amp") == "apex"
+        else Precision.AMP_FP16
+    )
     return Facts(
         model="transformer-xl",
         precision=by_switch(words.get("fp16"), half),

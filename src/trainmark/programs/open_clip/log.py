@@ -3,8 +3,9 @@
     2024-03-31,13:11:52 | INFO | Train Epoch: 0 [ 102400/10968539 (1%)] Data (t): 0.125 Batch (t): 0.913, 1121.5/s,
     140.2/s/gpu LR: 0.000005 Logit Scale: 14.286 …
 
-The first rate is of all devices, of the last step before the line; the time before it is the mean of the steps since the
-line before. What is counted in brackets are samples of all devices: with the stamps they give the rate of all steps.
+The first rate is of all devices, of the last step before the line; the time before it is the mean of the steps since
+the line before. What is counted in brackets are samples of all devices: with the stamps they give the rate of all
+steps.
 """
 
 import re

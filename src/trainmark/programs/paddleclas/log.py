@@ -6,8 +6,9 @@
     [2022/01/02 03:04:05] ppcls INFO: [Train][Epoch 1/2][Iter: 10/500]lr: 0.1, … ips: 165.2 samples/sec, eta: …
 
 ``ips`` is of one device (rank 0 prints) and, like ``batch_cost``, a running average since the start of the epoch. The
-window is taken from the time stamps. ``batch_size`` was that of all devices until 2021, and is not read of such a log. ``ips: None`` of the launcher is a list of addresses. ``[Eval]`` lines have
-an ``ips`` too. After ``Terminating with signal 15`` lines of before may follow.
+window is taken from the time stamps. ``batch_size`` was that of all devices until 2021, and is not read of such a log.
+``ips: None`` of the launcher is a list of addresses. ``[Eval]`` lines have an ``ips`` too. After ``Terminating with
+signal 15`` lines of before may follow.
 """
 
 import re

@@ -2,10 +2,11 @@
 
     [07/28 06:51:13] ppdet.engine INFO: Epoch: [0] [  20/7329] learning_rate: 0.000333 loss: 1.9 eta: 1:02:03
     batch_cost: 0.2873 data_cost: 0.0003 ips: 27.8440 images/s
-    2020-12-01 10:00:00,123-INFO: iter: 20, lr: 0.01, 'loss': '1.9', eta: 1:00:00, batch_cost: 0.48 sec, ips: 16.6 images/sec
+    2020-12-01 10:00:00,123-INFO: iter: 20, lr: 0.01, 'loss': '1.9', eta: 1:00:00, batch_cost: 0.48 sec,
+    ips: 16.6 images/sec
 
-``ips`` is of one device (rank 0 prints): the reader's ``batch_size`` over the mean time of the last ``log_iter`` steps,
-which are the steps since the line before.
+``ips`` is of one device (rank 0 prints): the reader's ``batch_size`` over the mean time of the last ``log_iter``
+steps, which are the steps since the line before.
 """
 
 import re

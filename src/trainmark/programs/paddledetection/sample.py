@@ -8,7 +8,8 @@ from trainmark.logs.synthetic import SampleRun, lines_of
 def sample(run: SampleRun) -> Iterator[str]:
     """Yield the lines of a log of ``run``."""
     devices = ",".join(map(str, range(run.gpus)))
-    yield f"python -m paddle.distributed.launch --gpus={devices} tools/train.py -o TrainReader.batch_size={run.batch_per_device}"
+    batch = f"TrainReader.batch_size={run.batch_per_device}"
+    yield f"python -m paddle.distributed.launch --gpus={devices} tools/train.py -o {batch}"
     yield f"use_amp: {run.amp}"
     total = len(run.step_times_s)
     for line in lines_of(run):

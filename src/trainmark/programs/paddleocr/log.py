@@ -1,11 +1,11 @@
 """PaddleOCR training (``tools/program.py``).
 
-    [2024/08/06 18:03:31] ppocr INFO: epoch: [1/2], global_step: 100, lr: 0.000005, loss: 69.3, avg_reader_cost: 0.0097 s,
-    avg_batch_cost: 0.18023 s, avg_samples: 64.0, ips: 355.10891 samples/s, eta: 0:32:33
+    [2024/08/06 18:03:31] ppocr INFO: epoch: [1/2], global_step: 100, lr: 0.000005, loss: 69.3,
+    avg_reader_cost: 0.0097 s, avg_batch_cost: 0.18023 s, avg_samples: 64.0, ips: 355.10891 samples/s, eta: 0:32:33
     [2021/09/01 10:00:00] root INFO: epoch: [1/500], iter: 10, lr: 0.001, …, batch_cost: 0.5 s, samples: 320, ips: 64.0
 
-``ips`` is of one device (rank 0 prints) and covers the steps since the line before, waiting for data included, evaluation
-left out. The batch of the configuration, ``batch_size_per_card``, is of one device.
+``ips`` is of one device (rank 0 prints) and covers the steps since the line before, waiting for data included,
+evaluation left out. The batch of the configuration, ``batch_size_per_card``, is of one device.
 """
 
 import re
@@ -33,7 +33,9 @@ def facts(context: LogContext) -> Facts:
     """Read the configuration dump and the launcher's lines; silence about AMP is not FP32."""
     text, words = context.text, parameters(context)
     devices = paddle_devices(text)
-    loader = re.search(rb"INFO: Train : *\n((?:[^\n]*\n){1,120}?)[^\n]*INFO: Eval|INFO: Train : *\n([\s\S]{1,9000})", text)
+    loader = re.search(
+        rb"INFO: Train : *\n((?:[^\n]*\n){1,120}?)[^\n]*INFO: Eval|INFO: Train : *\n([\s\S]{1,9000})", text
+    )
     within = (loader[1] or loader[2]) if loader else b""
     level = words.get("amp_level")
     return Facts(

@@ -2,9 +2,9 @@
 
     Train: 0 [  50/1251 (  4%)]  Loss: 6.94 (6.95)  Time: 0.412s,  621.36/s  (0.530s,  483.02/s)  LR: 1.0e-06  Data: …
 
-The rate is global: the batch times the processes over the last step's time; the one in brackets is this step's batch over
-the average time since the epoch's start. From two such averages follows the time of all steps between, but not from the
-epoch's last, whose batch is what is left of the data. ``Test:`` lines are evaluation.
+The rate is global: the batch times the processes over the last step's time; the one in brackets is this step's batch
+over the average time since the epoch's start. From two such averages follows the time of all steps between, but not
+from the epoch's last, whose batch is what is left of the data. ``Test:`` lines are evaluation.
 """
 
 import re

@@ -1,10 +1,11 @@
-"""torchvision's reference scripts, and the many programs that took over their ``MetricLogger`` (DETR, DeiT, MAE, DINO).
+"""torchvision's reference scripts, and the many programs that took over their ``MetricLogger`` (DETR, DeiT, MAE,
+DINO).
 
     Epoch: [0]  [  10/5005]  eta: 0:35:22  lr: 0.1  img/s: 743.67  loss: 6.95 (7.01)  …  time: 0.4294  data: 0.0003  …
 
-``time`` is of one step, waiting for data included: the mean of the last 20 steps, of one process. ``img/s`` is of the last
-step of one process and leaves waiting out; it is not read. ``batch_size`` in the printed Namespace is of one device.
-``Test:`` lines are evaluation. Source: ``references/classification/utils.py``.
+``time`` is of one step, waiting for data included: the mean of the last 20 steps, of one process. ``img/s`` is of the
+last step of one process and leaves waiting out; it is not read. ``batch_size`` in the printed Namespace is of one
+device. ``Test:`` lines are evaluation. Source: ``references/classification/utils.py``.
 """
 
 import re
@@ -24,7 +25,9 @@ def facts(context: LogContext) -> Facts:
     return Facts(
         model=words.get("model") or words.get("arch"),
         precision=by_switch(words.get("amp"), Precision.AMP_FP16),
-        gpus=alone or integer(words, "world_size") or search_integer(rb"\bworld_size[=:] ?(\d+)", text)
+        gpus=alone
+        or integer(words, "world_size")
+        or search_integer(rb"\bworld_size[=:] ?(\d+)", text)
         or (max(ranks) + 1 if len(ranks) > 1 else None),
         batch_per_device=integer(words, "batch_size") or integer(words, "batch_size_per_gpu"),
         hardware=read_hardware(text),
@@ -39,7 +42,8 @@ FORMAT = Format(
     scope=Scope.GLOBAL,
     records=(
         re.compile(
-            rb"Epoch: \[(?P<epoch>\d+)\]\s+\[ *(?P<step>\d+)/\d+\]\s+eta: [^\n]*?\btime: (?P<step_time_s>[\d.]+)\s+data: "
+            rb"Epoch: \[(?P<epoch>\d+)\]\s+\[ *(?P<step>\d+)/\d+\]\s+eta: "
+            rb"[^\n]*?\btime: (?P<step_time_s>[\d.]+)\s+data: "
         ),
     ),
     mark=re.compile(rb"Epoch: \[\d+\]\s+\[ *\d+/\d+\]\s+eta: "),

@@ -13,7 +13,7 @@ def sample(run: SampleRun) -> Iterator[str]:
     for line in lines_of(run):
         rate = run.batch_per_device / line.last_step_time_s
         yield (
-            f"Epoch: [0]  [{line.step - 1:4d}/{total}]  eta: 0:35:22  lr: 0.1  img/s: {rate:.2f}  loss: 6.9812 (7.0133)  "
-            f"acc1: 0.0000 (0.1000)  time: {line.step_time_s:.4f}  data: 0.0003  max mem: 7812"
+            f"Epoch: [0]  [{line.step - 1:4d}/{total}]  eta: 0:35:22  lr: 0.1  img/s: {rate:.2f}  "
+            f"loss: 6.9812 (7.0133)  acc1: 0.0000 (0.1000)  time: {line.step_time_s:.4f}  data: 0.0003  max mem: 7812"
         )
     yield "Epoch: [0] Total time: 0:35:22"
