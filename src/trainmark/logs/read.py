@@ -64,6 +64,13 @@ def read_stream(
     return _conclude(gathering, name, read_hints(name), given or Facts(), damage)
 
 
+def conclude(seen: Gathering, name: str, given: Facts | None = None) -> ParsedLog:
+    """Return what ``seen`` amounts to so far; it can be given more afterwards."""
+    if not seen.total_bytes:
+        return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
+    return _conclude(seen, name, read_hints(name), given or Facts(), None)
+
+
 def _keep_freed_memory() -> None:
     """Have glibc reuse what each piece of a log frees, and not map it anew: a quarter of the time of reading.
 
