@@ -16,6 +16,7 @@ from trainmark.logs.fields import FIELDS
 from trainmark.logs.format import Format, LogContext
 from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
 from trainmark.logs.hints import Hints, read_hints
+from trainmark.logs.literals import can_match
 from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
 from trainmark.logs.opening import binary_kind, plain
 from trainmark.logs.settle import settle
@@ -239,7 +240,7 @@ def _about_other_formats(known: Format, formats: Sequence[Format], end: bytes) -
     """Tell records of another program at the log's end: the file then holds more than the run that is read."""
     for other in formats:
         if other is not known and any(
-            len(pattern.findall(end)) >= _FEWEST_OTHERS for pattern in other.records
+            can_match(pattern, end) and len(pattern.findall(end)) >= _FEWEST_OTHERS for pattern in other.records
         ):
             sentence = f"the end of the file has records of another format, {other.name}: split it"
             return [Problem("several-formats", sentence)]
