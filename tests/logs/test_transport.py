@@ -121,6 +121,8 @@ def test_a_launchers_own_words_before_the_tags_do_not_hide_them() -> None:
 def test_one_tagged_rank_is_read_at_once_as_it_is_line_by_line() -> None:
     text = b"".join(b"step %d\n" % step for step in range(500))
 
-    [(rank, found)] = Demultiplexer().split(b"".join(b"[rank3]: " + line for line in text.splitlines(keepends=True)))
+    [(rank, found)] = Demultiplexer().split(
+        b"".join(b"[rank3]: " + line for line in text.splitlines(keepends=True))
+    )
 
     assert (rank, found) == (3, text)

@@ -66,7 +66,9 @@ class Gathering:
         """Choose the format whose records are most in the first lines; in all of ``text`` if there are none."""
         samples = [text[:_RECOGNISED_BYTES], text[_RECOGNISED_BYTES:]]
         if self.format is not None and not self.format.records and self.format.extract is None:
-            samples = samples[:1]  # it has no records: every piece comes here, and its start shows whose it is
+            samples = samples[
+                :1
+            ]  # it has no records: every piece comes here, and its start shows whose it is
         for sample in samples:
             most = 0
             for known in self.formats:
@@ -82,7 +84,9 @@ class Gathering:
             if most:
                 return
         if self.format is None:
-            marks = (known for known in self.formats if can_match(known.mark, text) and known.mark.search(text))
+            marks = (
+                known for known in self.formats if can_match(known.mark, text) and known.mark.search(text)
+            )
             self.format = next(marks, None)
 
     def _append(self, rank: Rank, found: dict[str, Floats]) -> None:

@@ -240,7 +240,8 @@ def _about_other_formats(known: Format, formats: Sequence[Format], end: bytes) -
     """Tell records of another program at the log's end: the file then holds more than the run that is read."""
     for other in formats:
         if other is not known and any(
-            can_match(pattern, end) and len(pattern.findall(end)) >= _FEWEST_OTHERS for pattern in other.records
+            can_match(pattern, end) and len(pattern.findall(end)) >= _FEWEST_OTHERS
+            for pattern in other.records
         ):
             sentence = f"the end of the file has records of another format, {other.name}: split it"
             return [Problem("several-formats", sentence)]

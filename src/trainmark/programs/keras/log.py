@@ -6,7 +6,7 @@
 
 A record is the line that ends an epoch; its time is the mean of the epoch's steps, the first one left out (TensorFlow
 2.4 and later, verbose 1). Keras 3 prints it twice, first with the ``0s`` that are left. The batch is not printed. With
-validation data the line is printed after the validation, whose time is then in it, and it names ``val_`` metrics. """
+validation data the line is printed after the validation, whose time is then in it, and it names ``val_`` metrics."""
 
 import re
 
