@@ -18,6 +18,7 @@ from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
 from trainmark.logs.hints import Hints, read_hints
 from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
 from trainmark.logs.opening import binary_kind, plain
+from trainmark.logs.physics import checked
 from trainmark.logs.settle import settle
 from trainmark.logs.transport import pieces
 from trainmark.logs.trouble import Death, Trouble, find_trouble
@@ -119,26 +120,28 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         )
     said = {problem.code for problem in problems}
     problems += [doubt for doubt in (known.doubts(context) if known.doubts else ()) if doubt.code not in said]
-    return ParsedLog(
-        log=name,
-        status=status,
-        format=known.name,
-        framework=known.framework or words.get("framework"),
-        unit=words.get("unit", known.unit) if known.run_words else known.unit,
-        scope=known.scope,
-        meaning=known.meaning,
-        ending=ending,
-        facts=settled.facts,
-        records=records,
-        figures=figures,
-        parameters=words,
-        warmup_steps=known.warmup_steps,
-        clock_resolution_s=_resolution(records.clock_s),
-        step_interval=counters.interval,
-        accumulates=known.accumulates,
-        contested=settled.contested,
-        problems=tuple(problems),
-        run_words=known.run_words(context) if known.run_words else None,
+    return checked(
+        ParsedLog(
+            log=name,
+            status=status,
+            format=known.name,
+            framework=known.framework or words.get("framework"),
+            unit=words.get("unit", known.unit) if known.run_words else known.unit,
+            scope=known.scope,
+            meaning=known.meaning,
+            ending=ending,
+            facts=settled.facts,
+            records=records,
+            figures=figures,
+            parameters=words,
+            warmup_steps=known.warmup_steps,
+            clock_resolution_s=_resolution(records.clock_s),
+            step_interval=counters.interval,
+            accumulates=known.accumulates,
+            contested=settled.contested,
+            problems=tuple(problems),
+            run_words=known.run_words(context) if known.run_words else None,
+        )
     )
 
 

@@ -185,6 +185,24 @@ def rules_for(format_name: str | None) -> tuple[Rule, ...]:
     return (*(find_rule(entry.rule) for entry in published), window_rule())
 
 
+CONVENTIONAL = (
+    *("mean-all", "mean-skip-1", "mean-skip-2", "mean-skip-5", "mean-skip-10", "mean-skip-20"),
+    *("mean-last-10", "mean-last-20", "mean-last-50", "mean-last-100"),
+    *("median-skip-0", "median-skip-10", "median-skip-20"),
+    *("harmonic-skip-0", "harmonic-skip-10", "harmonic-skip-20"),
+    *("trimmed-skip-0", "trimmed-skip-5", "trimmed-skip-10"),
+    *("summary", "table"),
+)
+"""What people do who say nothing of it: families with round numbers. Each more makes chance agree more often:
+``benchmarks/audit_chance.py`` keeps it below 1 % for figures of five digits."""
+
+
+@cache
+def conventional_rules() -> tuple[Rule, ...]:
+    """Return the rules that an audit offers to every format, after those of its publishers."""
+    return tuple(replace(_named(name), published_by="conventional") for name in CONVENTIONAL)
+
+
 def find_rule(name: str, skip: int | None = None) -> Rule:
     """Return a rule by its name: one of the catalogue, a formula (``mean``, with ``skip`` records left out, 10 by
     default; ``last`` with ``skip`` records kept), or a formula with its parameter (``mean-skip-7``).

@@ -1,0 +1,77 @@
+"""The stretch of a run between two records: its steps, its seconds by its own rate, its seconds by the clock."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.model import Meaning, ParsedLog, Records, Scope
+
+_BLOCK = 1 << 15
+_FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Intervals of one block, each ending at a record; ``first`` is the position of the first of these records.
+
+    ``steps`` is how far the counter rose (at least 1); ``own`` the time by the record's rate or step time, in seconds
+    where ``absolute``, else in an unknown unit; ``clock_s`` the seconds between the stamps. What a record does not say,
+    and what lies between two epochs, is NaN.
+    """
+
+    first: int
+    steps: Floats
+    own: Floats
+    clock_s: Floats
+    absolute: bool
+
+
+def intervals(log: ParsedLog) -> Iterator[Intervals]:
+    """Yield the intervals after the warm-up, from the first record on that has one before it, in blocks."""
+    start = max(-(-log.warmup_steps // log.step_interval), 1)
+    if start >= log.records.count:
+        start = 1
+    for first in range(start, log.records.count, _BLOCK):
+        columns = _columns(log.records, first - 1, min(first + _BLOCK, log.records.count))
+        yield _of_block(log, first, columns)
+
+
+def _columns(records: Records, start: int, stop: int) -> dict[str, Floats]:
+    size = stop - start
+    columns = {name: getattr(records, name) for name in _FIELDS}
+    return {
+        name: np.full(size, np.nan) if column is None else column.array(start, stop)
+        for name, column in columns.items()
+    }
+
+
+def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats]) -> Intervals:
+    step, epoch, clock = columns["step"], columns["epoch"], columns["clock_s"]
+    together = np.ones(len(step) - 1, np.bool_) if log.records.epoch is None else np.diff(epoch) == 0
+    steps = (
+        np.diff(step) if log.records.step is not None else np.full(len(step) - 1, float(log.step_interval))
+    )
+    steps = np.where(together & (steps > 0), steps, log.step_interval)
+    rates = np.where(columns["rate"] > 0, columns["rate"], np.nan) * _devices(log)
+    absolute = True
+    if log.records.rate is not None and log.meaning is Meaning.RUNNING:
+        batch = log.global_batch
+        absolute = batch is not None
+        own = np.where(together, np.diff(step / rates), np.nan) * (batch or 1)
+    elif log.records.step_time_s is not None:
+        own = columns["step_time_s"][1:] * steps
+    elif log.records.samples is not None:
+        own = columns["samples"][1:] * _devices(log) / rates[1:]
+    else:
+        batch = log.global_batch
+        absolute = batch is not None
+        own = steps * (batch or 1) / rates[1:]
+    return Intervals(first, steps, own, np.where(together, np.diff(clock), np.nan), absolute)
+
+
+def _devices(log: ParsedLog) -> float:
+    """Return by what a printed rate is multiplied to be that of all devices, as far as it is known."""
+    factor = {Scope.DEVICE: log.facts.gpus, Scope.NODE: log.facts.nodes}.get(log.scope, 1)
+    return float(factor or 1)

@@ -1,0 +1,144 @@
+"""The pace of a run: stalls, steps too fast to be, clocks that jump, and times that are not those of their steps."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.model import Meaning, ParsedLog, Problem, Severity
+from trainmark.logs.physics.intervals import Intervals
+
+STALL = 0.05
+"""One interval that holds so much more of the window than its share is a doubt, and not the run's pace."""
+MATTERS = 0.004
+"""What moves the number by less is not said."""
+AGREE = 0.05
+"""The clock's and the records' times of the same steps agree within this share, or one of them is wrong."""
+_OUTLIER = 8.0
+_LEAST_OFF = 0.08
+_MAD = 1.4826
+_FEWEST = 5
+
+
+@dataclass(slots=True)
+class _Worst:
+    """The interval that holds most of the window beside its share: seconds in excess (negative: too few)."""
+
+    record: int = 0
+    took: float = 0.0
+    usual: float = 0.0
+
+    def meet(self, record: int, took: float, usual: float) -> None:
+        if abs(took - usual) > abs(self.took - self.usual):
+            self.record, self.took, self.usual = record, took, usual
+
+
+def unlikely_pace(log: ParsedLog, blocks: Iterable[Intervals]) -> Iterator[Problem]:
+    """Yield problems of the pace of ``log``, whose intervals after the warm-up are ``blocks``."""
+    by_clock = log.meaning is not Meaning.INTERVAL or log.records.rate is log.records.step_time_s is None
+    slow, fast, jump, back = _Worst(), _Worst(), _Worst(), _Worst()
+    window_s = clock_s = own_s = 0.0
+    counted = 0
+    absolute = False
+    ratios: list[float] = []
+    grain = log.clock_resolution_s
+    for block in blocks:
+        clock, own, steps = block.clock_s, block.own, block.steps
+        absolute = block.absolute
+        backwards = np.flatnonzero(clock < -grain)
+        for at in backwards[:1]:
+            back.meet(block.first + int(at) + 1, float(clock[at]), 0.0)
+        counts_by_clock = by_clock and bool(np.isfinite(clock).any())
+        taken = np.where(clock >= 0, clock, np.nan) if counts_by_clock else own
+        good = np.isfinite(taken) & (steps > 0)
+        if np.count_nonzero(good) < _FEWEST:
+            continue
+        window_s += float(taken[good].sum())
+        counted += int(good.sum())
+        _meet_outliers(block.first, taken, steps, good, 2 * grain if counts_by_clock else 0.0, slow, fast)
+        if absolute:
+            both = np.isfinite(clock) & np.isfinite(own) & (clock >= 0) & (own > 0)
+            if both.any():
+                clock_s, own_s = clock_s + float(clock[both].sum()), own_s + float(own[both].sum())
+                far = np.where(both, clock - own, 0.0)
+                at = int(np.abs(far).argmax())
+                jump.meet(block.first + at + 1, float(clock[at]), float(own[at]))
+                ratios.append(float(np.median(clock[both] / own[both])))
+    yield from _backwards(back)
+    yield from _outliers(slow, fast, window_s, by_clock)
+    if ratios:
+        yield from _disagreement(log, ratios, clock_s, own_s, jump, by_clock=by_clock)
+
+
+def _meet_outliers(
+    first: int, taken: Floats, steps: Floats, good: np.ndarray, slack: float, slow: _Worst, fast: _Worst
+) -> None:
+    pace = taken[good] / steps[good]
+    middle = float(np.median(pace))
+    if middle <= 0:
+        return
+    spread = _MAD * float(np.median(np.abs(pace - middle)))
+    off = taken - steps * middle
+    beyond = np.maximum(_OUTLIER * spread, _LEAST_OFF * middle) * steps + slack
+    odd = good & (np.abs(off) > beyond)
+    for at in np.flatnonzero(odd):
+        worst = slow if off[at] > 0 else fast
+        worst.meet(first + int(at) + 1, float(taken[at]), float(steps[at] * middle))
+
+
+def _backwards(back: _Worst) -> Iterator[Problem]:
+    if back.took < 0:
+        sentence = f"the time stamps run backwards at record {back.record}, by {-back.took:.6g} s"
+        yield Problem("clock-backwards", f"{sentence}: a number by the clock is wrong")
+
+
+def _outliers(slow: _Worst, fast: _Worst, window_s: float, by_clock: bool) -> Iterator[Problem]:
+    if window_s <= 0:
+        return
+    share = (slow.took - slow.usual) / window_s
+    if share > MATTERS:
+        severity = Severity.DOUBT if share > STALL else Severity.NOTE
+        cause = "a stall, or a clock that jumps" if by_clock else "a stall"
+        sentence = (
+            f"{cause}: record {slow.record} took {slow.took / slow.usual:.3g} times as long as usual and holds "
+            f"{slow.took / window_s:.0%} of the window; without it the rate would be {share / (1 - share):.1%} higher"
+        )
+        yield Problem("stall", sentence, severity)
+    share = (fast.usual - fast.took) / window_s
+    if share > MATTERS:
+        sentence = (
+            f"record {fast.record} took {fast.took / fast.usual:.3g} times as long as usual: no step is so much faster "
+            f"than the others; it raises the rate by {share:.1%}"
+        )
+        yield Problem("too-fast", sentence)
+
+
+def _disagreement(
+    log: ParsedLog, ratios: list[float], clock_s: float, own_s: float, jump: _Worst, *, by_clock: bool
+) -> Iterator[Problem]:
+    """Compare the time of the same steps by the clock and by the records."""
+    slack = 2 * log.clock_resolution_s / clock_s if clock_s > 0 else 1.0
+    typical = float(np.median(ratios))
+    fine = log.clock_resolution_s * log.records.count < AGREE * clock_s
+    share = clock_s / own_s - 1
+    if fine and abs(typical - 1) > AGREE:
+        yield Problem("rates-contradict-clock", _between(log, typical))
+    elif abs(share) > AGREE + slack and (by_clock or share < 0):
+        sentence = (
+            f"the steps took {own_s:.6g} s by the records and {clock_s:.6g} s by the time stamps; "
+            f"most apart is record {jump.record} ({jump.usual:.4g} s, {jump.took:.4g} s)"
+        )
+        yield Problem("rates-contradict-clock", sentence)
+
+
+def _between(log: ParsedLog, typical: float) -> str:
+    batch = log.global_batch
+    if batch is not None and log.records.step_time_s is None:
+        return (
+            f"between two records the clock passes {typical:.3g} times what their rate and a step of {batch} make: "
+            "rate, batch, devices or steps are not those of this run"
+        )
+    return (
+        f"between two records the clock passes {typical:.3g} times what the records say that their steps took"
+    )
