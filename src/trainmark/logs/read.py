@@ -255,13 +255,17 @@ def _about_the_end(
 
 
 def _about_the_start(known: Format, context: LogContext, records: Records) -> list[Problem]:
+    severity = Severity.NOTE
     if known.header is not None:
         missing = known.header.search(context.text) is None
+        # The first records are then none of the warm-up, and nothing can be held against the settings.
+        if records.rate is not None or records.step_time_s is not None:
+            severity = Severity.DOUBT
     else:
         first = records.step.array(0, 1) if records.step is not None and records.count else np.zeros(1)
         missing = bool(first[0] > 2 * context.step_interval)
     sentence = "the log is incomplete: its beginning, where the program prints its settings, is not in it"
-    return [Problem("incomplete", sentence, Severity.NOTE)] if missing else []
+    return [Problem("incomplete", sentence, severity)] if missing else []
 
 
 def _death(trouble: Trouble) -> Problem:

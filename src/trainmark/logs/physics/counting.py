@@ -1,9 +1,11 @@
 """What the counters count: records that are missing, and records that stand there twice."""
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
 
+from trainmark.logs.columns import Floats
 from trainmark.logs.model import ParsedLog, Problem
 
 _BLOCK = 1 << 15
@@ -12,10 +14,48 @@ _REGULAR = 0.8
 _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
 
 
+@dataclass(slots=True)
+class _Count:
+    """Rises of the step counter, how many are the usual one, what is missing between records, and where epochs turn."""
+
+    interval: int
+    rises: int = 0
+    regular: int = 0
+    lost: float = 0.0
+    places: int = 0
+    first: float = np.nan
+    last: float = np.nan
+
+    def meet(self, step: Floats) -> None:
+        """Take in the steps of neighbouring records; a counter that falls began anew with an epoch."""
+        rise = np.diff(step)
+        up = rise[rise > 0]
+        self.rises, self.regular = self.rises + len(up), self.regular + int((up == self.interval).sum())
+        gaps = up[up > self.interval]
+        self.lose(float((np.ceil(gaps / self.interval) - 1).sum()), len(gaps))
+        for at in np.flatnonzero(rise < 0).tolist():
+            self.turn(float(step[at]), float(step[at + 1]))
+
+    def turn(self, last: float, first: float) -> None:
+        """Take in where one epoch ended and the next one began: as the epochs before, or records are missing."""
+        if np.isnan(self.last):
+            self.first, self.last = first, last
+            # Whether a first epoch ended early is not known; that the next one began late is.
+            self.lose(max(0.0, np.ceil(first / self.interval) - 1), int(first > self.interval))
+            return
+        for seen, now in ((self.last, last), (self.first, first)):
+            self.lose(abs(now - seen) // self.interval, int(abs(now - seen) >= self.interval))
+        self.first, self.last = min(self.first, first), max(self.last, last)
+
+    def lose(self, records: float, places: int) -> None:
+        """Count records that are missing."""
+        self.lost, self.places = self.lost + records, self.places + places
+
+
 def lost_and_doubled(log: ParsedLog) -> Iterator[Problem]:
     """Yield problems where records are missing between others, or are printed twice."""
-    records, interval = log.records, log.step_interval
-    lost = doubled = rises = regular = places = 0
+    records = log.records
+    seen, doubled = _Count(log.step_interval), 0
     for start in range(0, records.count - 1, _BLOCK):
         stop = min(start + _BLOCK + 1, records.count)
         rows = [
@@ -24,18 +64,10 @@ def lost_and_doubled(log: ParsedLog) -> Iterator[Problem]:
         # A lone counter says nothing of being the same line: something measured has to be the same too.
         if len(rows) > 2:
             doubled += int(np.logical_and.reduce([np.diff(row) == 0 for row in rows]).sum())
-        if records.step is None:
-            continue
-        rise = np.diff(records.step.array(start, stop))
-        if records.epoch is not None:
-            rise = rise[np.diff(records.epoch.array(start, stop)) == 0]
-        rise = rise[rise > 0]
-        rises, regular = rises + len(rise), regular + int((rise == interval).sum())
-        gaps = rise[rise > interval]
-        places, lost = places + len(gaps), lost + int((np.ceil(gaps / interval) - 1).sum())
-    # The first record of a run may stand at step 1 where the others stand at 10, 20, …: one odd rise is no sign.
-    if lost and regular >= _REGULAR * rises:
-        where = f"{lost} records are missing at {places} places, by the counter of steps"
+        if records.step is not None:
+            seen.meet(records.step.array(start, stop))
+    if seen.lost and seen.regular >= _REGULAR * seen.rises:
+        where = f"{seen.lost:.0f} records are missing at {seen.places} places, by the counter of steps"
         yield Problem(
             "records-missing", f"{where}: the file was cut, and what they took is not in the number"
         )

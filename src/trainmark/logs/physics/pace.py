@@ -37,7 +37,7 @@ class _Worst:
 def unlikely_pace(log: ParsedLog, blocks: Iterable[Intervals]) -> Iterator[Problem]:
     """Yield problems of the pace of ``log``, whose intervals after the warm-up are ``blocks``."""
     by_clock = log.meaning is not Meaning.INTERVAL or log.records.rate is log.records.step_time_s is None
-    slow, fast, jump, back = _Worst(), _Worst(), _Worst(), _Worst()
+    slow, fast, jump, back, most, false = (_Worst() for _ in range(6))
     window_s = clock_s = own_s = 0.0
     counted = 0
     absolute = False
@@ -52,10 +52,14 @@ def unlikely_pace(log: ParsedLog, blocks: Iterable[Intervals]) -> Iterator[Probl
         counts_by_clock = by_clock and bool(np.isfinite(clock).any())
         taken = np.where(clock >= 0, clock, np.nan) if counts_by_clock else own
         good = np.isfinite(taken) & (steps > 0)
-        if np.count_nonzero(good) < _FEWEST:
-            continue
         window_s += float(taken[good].sum())
         counted += int(good.sum())
+        if good.any():
+            usual = steps * float(np.median(taken[good] / steps[good]))
+            at = int(np.where(good, np.abs(taken - usual), 0.0).argmax())
+            most.meet(block.first + at + 1, float(taken[at]), float(usual[at]))
+        if np.count_nonzero(good) < _FEWEST:
+            continue
         _meet_outliers(block.first, taken, steps, good, 2 * grain if counts_by_clock else 0.0, slow, fast)
         if absolute:
             both = np.isfinite(clock) & np.isfinite(own) & (clock >= 0) & (own > 0)
@@ -65,9 +69,18 @@ def unlikely_pace(log: ParsedLog, blocks: Iterable[Intervals]) -> Iterator[Probl
                 at = int(np.abs(far).argmax())
                 jump.meet(block.first + at + 1, float(clock[at]), float(own[at]))
                 ratios.append(float(np.median(clock[both] / own[both])))
+                _meet_false(block.first, clock, own, both, 2 * grain, false, both_ways=by_clock)
     yield from _backwards(back)
-    yield from _outliers(slow, fast, window_s, by_clock)
+    outliers = list(_outliers(slow, fast, window_s, by_clock))
+    yield from outliers
+    if not any(problem.severity is Severity.DOUBT for problem in outliers):
+        yield from _few(most, counted, window_s)
     if ratios:
+        if window_s > 0 and abs(false.took - false.usual) > MATTERS * window_s:
+            ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its stamps"
+            yield Problem(
+                "record-contradicts-clock", f"{sentence}: one of them is wrong, and the number with it"
+            )
         yield from _disagreement(log, ratios, clock_s, own_s, jump, by_clock=by_clock)
 
 
@@ -85,6 +98,33 @@ def _meet_outliers(
     for at in np.flatnonzero(odd):
         worst = slow if off[at] > 0 else fast
         worst.meet(first + int(at) + 1, float(taken[at]), float(steps[at] * middle))
+
+
+def _meet_false(
+    first: int, clock: Floats, own: Floats, both: np.ndarray, slack: float, false: _Worst, *, both_ways: bool
+) -> None:
+    """Meet the record whose own time is most unlike the clock's; time between steps is no sign but by the clock."""
+    expected = own * float(np.median(clock[both] / own[both]))
+    off = np.where(both, clock - expected, 0.0)
+    spread = _MAD * float(np.median(np.abs(off[both])))
+    odd = np.abs(off) > np.maximum(_OUTLIER * spread, _LEAST_OFF * np.abs(expected)) + slack
+    if not both_ways:
+        odd &= off < 0
+    for at in np.flatnonzero(odd):
+        false.meet(first + int(at) + 1, float(clock[at]), float(expected[at]))
+
+
+def _few(most: _Worst, counted: int, window_s: float) -> Iterator[Problem]:
+    """Yield a doubt where the number hangs on one record."""
+    rest = window_s - most.took
+    moved = (most.took - most.usual) / rest if rest > 0 else 0.0
+    if counted < 2 or rest <= 0:
+        yield Problem(
+            "few-records", "the number rests on one record after the warm-up: how far it holds cannot be seen"
+        )
+    elif abs(moved) > STALL:
+        sentence = f"the number rests on {counted} records: without record {most.record} it would be {moved:+.1%} other"
+        yield Problem("few-records", sentence)
 
 
 def _backwards(back: _Worst) -> Iterator[Problem]:

@@ -255,7 +255,10 @@ def measure_log(log: ParsedLog, rule: Rule | None = None) -> RuleResult:
     if summary.value is None:
         return result
     reasons = " ".join(problem.message for problem in result.problems)
-    note = Problem("by-summary", f"no window ({reasons}): the tool's own summary is given", Severity.NOTE)
+    # The tool's summary of a run that is all warm-up is a number of the warm-up.
+    only_warm_up = log.records.rate is not None and any(p.code == "only-warm-up" for p in result.problems)
+    severity = Severity.DOUBT if only_warm_up else Severity.NOTE
+    note = Problem("by-summary", f"no window ({reasons}): the tool's own summary is given", severity)
     return replace(summary, problems=(note,))
 
 
