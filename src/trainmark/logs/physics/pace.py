@@ -76,10 +76,10 @@ def unlikely_pace(log: ParsedLog, blocks: Iterable[Intervals]) -> Iterator[Probl
     if not any(problem.severity is Severity.DOUBT for problem in outliers):
         yield from _few(most, counted, window_s)
     if ratios:
-        if window_s > 0 and abs(false.took - false.usual) > MATTERS * window_s:
+        if abs(false.took - false.usual) > MATTERS * window_s > 0:
             ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its stamps"
             yield Problem(
-                "record-contradicts-clock", f"{sentence}: one of them is wrong, and the number with it"
+                "record-contradicts-clock", f"record {false.record} took {ends}: one of them is wrong"
             )
         yield from _disagreement(log, ratios, clock_s, own_s, jump, by_clock=by_clock)
 
