@@ -46,12 +46,16 @@ class Statistic(StrEnum):
 
 
 class Publication(BaseModel):
-    """Where a figure was published, and where its recipe was read."""
+    """Where a figure was published, and where its recipe was read.
+
+    ``publisher`` is the repository or the house, where neither title nor address names it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     document: str
     section: str
+    publisher: str | None = None
     document_id: str | None = None
     url: str | None = None
     commit: str | None = None

@@ -10,11 +10,10 @@ from dataclasses import replace
 from trainmark.logs.model import ParsedLog, Problem, Status
 from trainmark.logs.physics.bounds import impossible_counts
 from trainmark.logs.physics.counting import lost_and_doubled
-from trainmark.logs.physics.intervals import intervals
 from trainmark.logs.physics.names import weigh_names
-from trainmark.logs.physics.pace import unlikely_pace
+from trainmark.logs.physics.pace import Stall, unlikely_pace, worst_stall
 
-__all__ = ["checked"]
+__all__ = ["Stall", "checked", "worst_stall"]
 
 
 def checked(log: ParsedLog) -> ParsedLog:
@@ -35,4 +34,4 @@ def _problems(log: ParsedLog) -> Iterator[Problem]:
     if log.records.count < 2:
         return
     yield from lost_and_doubled(log)
-    yield from unlikely_pace(log, intervals(log))
+    yield from unlikely_pace(log)

@@ -1,13 +1,13 @@
 """The pace of a run: stalls, steps too fast to be, clocks that jump, and times that are not those of their steps."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 
 import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog, Problem, Severity
-from trainmark.logs.physics.intervals import Intervals
+from trainmark.logs.physics.intervals import Intervals, intervals
 
 STALL = 0.05
 """One interval that holds so much more of the window than its share is a doubt, and not the run's pace."""
@@ -34,54 +34,106 @@ class _Worst:
             self.record, self.took, self.usual = record, took, usual
 
 
-def unlikely_pace(log: ParsedLog, blocks: Iterable[Intervals]) -> Iterator[Problem]:
-    """Yield problems of the pace of ``log``, whose intervals after the warm-up are ``blocks``."""
-    by_clock = log.meaning is not Meaning.INTERVAL or log.records.rate is log.records.step_time_s is None
-    slow, fast, jump, back, most, false = (_Worst() for _ in range(6))
-    window_s = clock_s = own_s = 0.0
-    counted = 0
-    absolute = False
-    ratios: list[float] = []
-    grain = log.clock_resolution_s
-    for block in blocks:
+@dataclass(slots=True)
+class Pace:
+    """What was seen of the pace: the worst interval of each kind, and the window's time in seconds.
+
+    ``slow``, ``fast`` and ``most`` are far from the usual pace (``most`` however little), ``jump`` and ``false`` from
+    the clock, ``back`` is where the clock ran backwards. ``clock_s`` and ``own_s`` are the same steps' time by the
+    clock and by the records, and ``ratios`` their usual ratio, block by block.
+    """
+
+    by_clock: bool
+    slow: _Worst = field(default_factory=_Worst)
+    fast: _Worst = field(default_factory=_Worst)
+    most: _Worst = field(default_factory=_Worst)
+    jump: _Worst = field(default_factory=_Worst)
+    false: _Worst = field(default_factory=_Worst)
+    back: _Worst = field(default_factory=_Worst)
+    window_s: float = 0.0
+    counted: int = 0
+    clock_s: float = 0.0
+    own_s: float = 0.0
+    ratios: list[float] = field(default_factory=list)
+
+    def meet(self, block: Intervals, grain: float) -> None:
+        """Take in the intervals of one block; ``grain`` is that of the clock."""
         clock, own, steps = block.clock_s, block.own, block.steps
-        absolute = block.absolute
-        backwards = np.flatnonzero(clock < -grain)
-        for at in backwards[:1]:
-            back.meet(block.first + int(at) + 1, float(clock[at]), 0.0)
-        counts_by_clock = by_clock and bool(np.isfinite(clock).any())
-        taken = np.where(clock >= 0, clock, np.nan) if counts_by_clock else own
-        good = np.isfinite(taken) & (steps > 0)
-        window_s += float(taken[good].sum())
-        counted += int(good.sum())
+        for at in np.flatnonzero(clock < -grain)[:1]:
+            self.back.meet(block.first + int(at) + 1, float(clock[at]), 0.0)
+        stamped = self.by_clock and bool(np.isfinite(clock).any())
+        taken = np.where(clock >= 0, clock, np.nan) if stamped else own
+        good = np.isfinite(taken)
         if good.any():
+            self.window_s += float(taken[good].sum())
+            self.counted += int(good.sum())
             usual = steps * float(np.median(taken[good] / steps[good]))
             at = int(np.where(good, np.abs(taken - usual), 0.0).argmax())
-            most.meet(block.first + at + 1, float(taken[at]), float(usual[at]))
-        if np.count_nonzero(good) < _FEWEST:
-            continue
-        _meet_outliers(block.first, taken, steps, good, 2 * grain if counts_by_clock else 0.0, slow, fast)
-        if absolute:
-            both = np.isfinite(clock) & np.isfinite(own) & (clock >= 0) & (own > 0)
-            if both.any():
-                clock_s, own_s = clock_s + float(clock[both].sum()), own_s + float(own[both].sum())
-                far = np.where(both, clock - own, 0.0)
-                at = int(np.abs(far).argmax())
-                jump.meet(block.first + at + 1, float(clock[at]), float(own[at]))
-                ratios.append(float(np.median(clock[both] / own[both])))
-                _meet_false(block.first, clock, own, both, 2 * grain, false, both_ways=by_clock)
-    yield from _backwards(back)
-    outliers = list(_outliers(slow, fast, window_s, by_clock))
+            self.most.meet(block.first + at + 1, float(taken[at]), float(usual[at]))
+        if np.count_nonzero(good) >= _FEWEST:
+            _meet_outliers(
+                block.first, taken, steps, good, 2 * grain if stamped else 0.0, self.slow, self.fast
+            )
+            if block.absolute:
+                self._meet_clock(block, grain)
+
+    def _meet_clock(self, block: Intervals, grain: float) -> None:
+        clock, own = block.clock_s, block.own
+        both = np.isfinite(clock) & np.isfinite(own) & (clock >= 0) & (own > 0)
+        if not both.any():
+            return
+        self.clock_s, self.own_s = (
+            self.clock_s + float(clock[both].sum()),
+            self.own_s + float(own[both].sum()),
+        )
+        at = int(np.abs(np.where(both, clock - own, 0.0)).argmax())
+        self.jump.meet(block.first + at + 1, float(clock[at]), float(own[at]))
+        self.ratios.append(float(np.median(clock[both] / own[both])))
+        _meet_false(block.first, clock, own, both, 2 * grain, self.false, both_ways=self.by_clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """One interval, up to ``record``, that holds ``share`` of the window; without it the rate is ``factor`` as high."""
+
+    record: int
+    share: float
+    factor: float
+
+
+def pace_of(log: ParsedLog) -> Pace:
+    """Return the pace of ``log`` after its warm-up, in one pass."""
+    pace = Pace(log.meaning is not Meaning.INTERVAL or log.records.rate is log.records.step_time_s is None)
+    for block in intervals(log):
+        pace.meet(block, log.clock_resolution_s)
+    return pace
+
+
+def worst_stall(log: ParsedLog) -> Stall | None:
+    """Return the stall that holds most of the window of ``log``, where there is one that matters."""
+    if log.records.count < 2 or log.run_words is not None:
+        return None
+    pace = pace_of(log)
+    slow, excess = pace.slow, pace.slow.took - pace.slow.usual
+    if not excess > MATTERS * pace.window_s > 0:
+        return None
+    return Stall(slow.record, slow.took / pace.window_s, pace.window_s / (pace.window_s - excess))
+
+
+def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
+    """Yield problems of the pace of ``log`` after its warm-up."""
+    pace = pace_of(log)
+    false = pace.false
+    yield from _backwards(pace.back)
+    outliers = list(_outliers(pace.slow, pace.fast, pace.window_s, pace.by_clock))
     yield from outliers
     if not any(problem.severity is Severity.DOUBT for problem in outliers):
-        yield from _few(most, counted, window_s)
-    if ratios:
-        if abs(false.took - false.usual) > MATTERS * window_s > 0:
-            ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its stamps"
-            yield Problem(
-                "record-contradicts-clock", f"record {false.record} took {ends}: one of them is wrong"
-            )
-        yield from _disagreement(log, ratios, clock_s, own_s, jump, by_clock=by_clock)
+        yield from _few(pace.most, pace.counted, pace.window_s)
+    if abs(false.took - false.usual) > MATTERS * pace.window_s > 0:
+        ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its stamps"
+        yield Problem("record-contradicts-clock", f"record {false.record} took {ends}: one of them is wrong")
+    if pace.ratios:
+        yield from _disagreement(log, pace)
 
 
 def _meet_outliers(
@@ -154,17 +206,16 @@ def _outliers(slow: _Worst, fast: _Worst, window_s: float, by_clock: bool) -> It
         yield Problem("too-fast", sentence)
 
 
-def _disagreement(
-    log: ParsedLog, ratios: list[float], clock_s: float, own_s: float, jump: _Worst, *, by_clock: bool
-) -> Iterator[Problem]:
+def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
     """Compare the time of the same steps by the clock and by the records."""
+    clock_s, own_s, jump = pace.clock_s, pace.own_s, pace.jump
     slack = 2 * log.clock_resolution_s / clock_s if clock_s > 0 else 1.0
-    typical = float(np.median(ratios))
+    typical = float(np.median(pace.ratios))
     fine = log.clock_resolution_s * log.records.count < AGREE * clock_s
     share = clock_s / own_s - 1
     if fine and abs(typical - 1) > AGREE:
         yield Problem("rates-contradict-clock", _between(log, typical))
-    elif abs(share) > AGREE + slack and (by_clock or share < 0):
+    elif abs(share) > AGREE + slack and (pace.by_clock or share < 0):
         sentence = (
             f"the steps took {own_s:.6g} s by the records and {clock_s:.6g} s by the time stamps; "
             f"most apart is record {jump.record} ({jump.usual:.4g} s, {jump.took:.4g} s)"

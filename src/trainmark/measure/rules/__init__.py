@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
     from trainmark.measure.rules.dlperf import PlacementSummary, summarise
     from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
-    from trainmark.measure.rules.steady_records import judge_records
+    from trainmark.measure.rules.steady_records import judge_records, noise
     from trainmark.measure.rules.tree import Group, PlacementRow, read_tree
 
 __all__ = [
@@ -36,6 +36,7 @@ __all__ = [
     "judge",
     "judge_records",
     "measure_log",
+    "noise",
     "read_claims",
     "read_tree",
     "rules_for",
