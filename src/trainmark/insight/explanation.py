@@ -24,7 +24,7 @@ from trainmark.insight.programs import Change, change_of
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_of
 from trainmark.logs.physics import Stall
 from trainmark.reference import Reference
-from trainmark.tasks import all_axes, same_model, same_unit
+from trainmark.tasks import all_axes, axes_of_model, same_model, same_unit
 from trainmark.words.recipe import AxisName, Condition, RecipeAxis
 
 NO_GAP = 0.01
@@ -180,7 +180,11 @@ def explain(
         same=tuple(axis for axis in both if axis not in differing),
         only_here=tuple(a for a in all_axes() if a in run.recipe.readings and a not in there.readings),
         only_there=tuple(a for a in all_axes() if a not in run.recipe.readings and a in there.readings),
-        neither=tuple(a for a in all_axes() if a not in run.recipe.readings and a not in there.readings),
+        neither=tuple(
+            axis
+            for axis in axes_of_model(reference.model)
+            if axis not in run.recipe.readings and axis not in there.readings
+        ),
         nearer=_nearer(run, reference, len(differing), others),
         assumed_device=None if run.recipe.value(Condition.DEVICE) else reference.hardware.device,
         in_noise=in_noise,

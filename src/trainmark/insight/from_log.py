@@ -9,7 +9,7 @@ from pathlib import Path
 from trainmark.errors import InputError
 from trainmark.insight.explanation import ExplainedRun, PublishedRule
 from trainmark.insight.log_head import data_wait
-from trainmark.insight.recipe import Reading, recipe_from
+from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
 from trainmark.logs import Facts, ParsedLog, Severity
 from trainmark.logs.discover import log_of_run
 from trainmark.logs.parameters import read_parameters
@@ -65,6 +65,14 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
         stall=worst_stall(parsed),
         by_publishers=tuple(_by_publishers(parsed)),
     )
+
+
+def stated_recipe(path: Path) -> StatedRecipe:
+    """Return the recipe that the head of the log at ``path`` states; an empty one where it cannot be read."""
+    try:
+        return recipe_from(read_parameters(_head(path)))
+    except OSError:
+        return StatedRecipe()
 
 
 def _by_publishers(parsed: ParsedLog) -> Iterator[PublishedRule]:

@@ -55,7 +55,7 @@ class AuditFinding:
     ``rule`` is the rule that reproduces the value, ``None`` when none does; ``value`` is then what the
     publisher's own rule for this format gives. ``deviation`` is published / value - 1. ``chance`` is how likely a value
     drawn from ±5 % around, with as many digits, is reproduced by one of the rules that were tried; none where no
-    figure was compared.
+    figure was compared. ``facts`` are the log's own.
     """
 
     claim: Claim
@@ -65,6 +65,7 @@ class AuditFinding:
     deviation: float | None = None
     chance: float | None = None
     note: str = ""
+    facts: Facts | None = None
 
 
 def read_claims(table: Path) -> list[Claim]:
@@ -98,7 +99,7 @@ def audit(claims: Iterable[Claim], logs: Path) -> Iterator[AuditFinding]:
     for claim in claims:
         if last is None or last[0] != claim.log:
             last = (claim.log, read_log(logs / claim.log))
-        yield judge(claim, last[1])
+        yield replace(judge(claim, last[1]), facts=last[1].facts)
 
 
 def judge(claim: Claim, log: ParsedLog) -> AuditFinding:
