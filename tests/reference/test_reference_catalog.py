@@ -1,6 +1,7 @@
 """The published figures: every cell of the documents, typed rightly, with its source, and found by its name."""
 
 import math
+import re
 from collections import Counter
 from pathlib import Path
 
