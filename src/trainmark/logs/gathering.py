@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainmark.logs.columns import Column, Floats
-from trainmark.logs.fields import Extract, extract
+from trainmark.logs.fields import Extract, derived, extract
 from trainmark.logs.format import Format
 from trainmark.logs.transport import Demultiplexer, Rank, uncoloured
 from trainmark.logs.trouble import loss_is_lost
@@ -96,9 +96,9 @@ def _fields(known: Format, pattern: int, text: bytes) -> Extract:
     if known.extract:
         text = uncoloured(text)
         found = Extract(known.extract(text), [text])
-    else:
+    elif known.records:
         found = extract(known.records[pattern], text)
-    seconds = found.columns.pop("seconds", None)
-    if seconds is not None:
-        found.columns["samples"] = seconds * found.columns["rate"]
+    else:
+        return Extract({}, [text])
+    derived(found.columns)
     return found

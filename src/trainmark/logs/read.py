@@ -62,7 +62,7 @@ def read_stream(
         if damage:
             return _unreadable(name, damage)
         return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
-    return _conclude(gathering, name, read_hints(name), given or Facts(), damage)
+    return checked(_conclude(gathering, name, read_hints(name), given or Facts(), damage))
 
 
 def _keep_freed_memory() -> None:
@@ -113,35 +113,38 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     problems += verdict
     problems += _about_other_formats(known, seen.formats, seen.tail[-_OTHERS_BYTES:])
     problems += _about_the_end(ending, trouble, seen, damage, status)
-    problems += _about_the_start(known, context, records) if status is Status.OK else []
+    start = _about_the_start(known, context, records)
+    problems += start if status is Status.OK else []
+    # The warm-up of a run is not in an excerpt from its middle.
+    warmup_steps = 0 if start and _first(records.step) > known.warmup_steps else known.warmup_steps
     if seen.loss_not_finite:
         problems.append(
             Problem("loss-not-finite", "the loss is NaN or infinite in some record: the training had failed")
         )
     said = {problem.code for problem in problems}
     problems += [doubt for doubt in (known.doubts(context) if known.doubts else ()) if doubt.code not in said]
-    return checked(
-        ParsedLog(
-            log=name,
-            status=status,
-            format=known.name,
-            framework=known.framework or words.get("framework"),
-            unit=words.get("unit", known.unit) if known.run_words else known.unit,
-            scope=known.scope,
-            meaning=known.meaning,
-            ending=ending,
-            facts=settled.facts,
-            records=records,
-            figures=figures,
-            parameters=words,
-            warmup_steps=known.warmup_steps,
-            clock_resolution_s=_resolution(records.clock_s),
-            step_interval=counters.interval,
-            accumulates=known.accumulates,
-            contested=settled.contested,
-            problems=tuple(problems),
-            run_words=known.run_words(context) if known.run_words else None,
-        )
+    return ParsedLog(
+        log=name,
+        status=status,
+        format=known.name,
+        framework=known.framework or words.get("framework"),
+        unit=words.get("unit", known.unit) if known.run_words else _unit(known, seen.pattern),
+        scope=known.scope,
+        meaning=known.meaning,
+        ending=ending,
+        facts=settled.facts,
+        records=records,
+        figures=figures,
+        parameters=words,
+        warmup_steps=warmup_steps,
+        clock_resolution_s=_resolution(records.clock_s),
+        step_interval=counters.interval,
+        accumulates=known.accumulates,
+        averages_from=known.averages_from,
+        counts_samples=known.counts_samples,
+        contested=settled.contested,
+        problems=tuple(problems),
+        run_words=known.run_words(context) if known.run_words else None,
     )
 
 
@@ -179,14 +182,19 @@ def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:
     if not seen.counts:
         return Records(), []
     rank = min(seen.counts, key=lambda r: (-seen.counts[r], -1 if r is None else r))
-    columns = {name: seen.columns[rank][name] for name in FIELDS if name in seen.columns[rank]}
+    kept, size = seen.columns[rank], seen.counts[rank]
+    if seen.format is not None and seen.format.assemble is not None:
+        made = seen.format.assemble({name: column.array() for name, column in kept.items()})
+        kept = {name: Column.of(values) for name, values in made.items()}
+        size = len(next(iter(made.values()), ()))
+    columns = {name: kept[name] for name in FIELDS if name in kept}
     problems = []
     if len(seen.counts) > 1:
         which = "the untagged lines are" if rank is None else f"rank {rank} is"
         problems.append(
             Problem("several-ranks", f"{len(seen.counts)} ranks print records: {which} read", Severity.NOTE)
         )
-    return Records(count=seen.counts[rank], **columns), problems
+    return Records(count=size, **columns), problems
 
 
 def _status(
@@ -306,6 +314,14 @@ def _resolution(clock: Column | None) -> float:
         if np.all(np.abs(values / grain - np.round(values / grain)) < 1e-3):
             return grain
     return 1e-6
+
+
+def _unit(known: Format, pattern: int) -> str:
+    return known.pattern_units[pattern] if known.pattern_units else known.unit
+
+
+def _first(column: Column | None) -> float:
+    return float(column.array(0, 1)[0]) if column is not None and len(column) else 0.0
 
 
 def _last(column: Column | None) -> int | None:

@@ -6,6 +6,8 @@ What a printed rate averages over decides how the window's time is found:
 - the rate is a running average since the epoch's start, or of one step out of the interval: steps x global batch
   over the difference of the time stamps within each epoch; without stamps, differences of the running averages,
   or the harmonic mean of what was sampled, which is said;
+- beside one step's rate an average since the epoch's start is printed: the difference of two such averages
+  (``trainmark.measure.rules.averages``);
 - there is no rate: the time stamps.
 
 A run of our own says its window itself, from a barrier at its start to the slowest rank's end.
@@ -19,6 +21,7 @@ import numpy as np
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog, Problem, RunWords, Severity
 from trainmark.measure.own_window import NotMeasurable, NoWindow, own_window
+from trainmark.measure.rules.averages import by_averages, has_averages
 from trainmark.measure.rules.formulas import count, harmonic_mean, mean
 from trainmark.measure.rules.series import (
     NoNumberError,
@@ -48,6 +51,9 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
             "only-warm-up", f"the log has {log.records.count} records and the first {skipped} are warm-up"
         )
     problems = scope_problems(log)
+    if has_averages(log):
+        value, skipped, more = by_averages(log, skipped)
+        return value, skipped, problems + more
     by_clock = log.meaning is not Meaning.INTERVAL or (
         log.records.rate is None and log.records.step_time_s is None
     )
@@ -133,7 +139,7 @@ def _by_clock(log: ParsedLog, skipped: int) -> float:
     records = log.records
     if records.clock_s is None:
         raise NoNumberError("no-clock", "the records have no time stamps")
-    batch = global_batch(log)
+    batch = 1 if log.counts_samples else global_batch(log)
     steps, seconds = [], []
     before: tuple[float, float, float] | None = None
     # The window opens at the last skipped record; with none skipped, at the first record.

@@ -1,0 +1,39 @@
+"""build-nanogpt (``train_gpt2.py``) and nanochat (``scripts/base_train.py``).
+
+    step    10 | loss: 6.981234 | lr 6.0000e-04 | norm: 0.2900 | dt: 338.59ms | tok/sec: 1548432.10
+    step 00010/21400 (0.05%) | loss: 8.1 | grad norm: 0.1 | lrm: 1.00 | dt: 440.12ms | tok/sec: 1,190,000 | mfu: 48.0 …
+
+``tok/sec`` is of all devices and of one step; each step has its line. Evaluation between steps is not in the time.
+"""
+
+import re
+
+from trainmark.logs.format import Format, LogContext, search_integer, unknowable
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the number of processes where it is printed."""
+    world = search_integer(rb"(?:World size|world_size|DDP world size)[=:] ?(\d+)", context.text)
+    return Facts(model="gpt2", gpus=world, hardware=read_hardware(context.text))
+
+
+FORMAT = Format(
+    name="build-nanogpt",
+    title="build-nanogpt",
+    framework="pytorch",
+    unit="tokens/s",
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(
+            rb"step:? +(?P<step>\d+)[ /][^\n]*\| dt: [\d.]+ms \| tok/sec: "
+            rb"(?:(?:(?P<rate_millions>\d+),)?(?P<rate_thousands>\d+),)?(?P<rate>[\d.]+)\s"
+        ),
+    ),
+    mark=re.compile(rb"\| dt: [\d.]+ms \| tok/sec: "),
+    facts=facts,
+    ending=unknowable,
+    figures={"mfu": re.compile(rb"tok/sec: [\d,.]+ \| mfu: ([\d.]+) ")},
+    header=re.compile(rb"step:? +0+[ /]"),
+)
