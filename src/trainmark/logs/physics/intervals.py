@@ -9,7 +9,7 @@ from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog, Records, Scope
 
 _BLOCK = 1 << 15
-_FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
+_FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "average_rate", "average_time_s")
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,16 +56,21 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats]) -> Interva
     steps = np.where(together & (steps > 0), steps, log.step_interval)
     rates = np.where(columns["rate"] > 0, columns["rate"], np.nan) * _devices(log)
     absolute = True
-    if log.records.rate is not None and log.meaning is Meaning.RUNNING:
-        batch = log.global_batch
+    done = step - log.averages_from
+    batch = 1 if log.counts_samples else log.global_batch
+    if log.records.average_time_s is not None and not log.counts_samples:
+        own = np.where(together, np.diff(done * columns["average_time_s"]), np.nan)
+    elif log.records.average_rate is not None or (
+        log.records.rate is not None and log.meaning is Meaning.RUNNING
+    ):
         absolute = batch is not None
-        own = np.where(together, np.diff(step / rates), np.nan) * (batch or 1)
+        average = columns["average_rate"] * _devices(log) if log.records.average_rate is not None else rates
+        own = np.where(together, np.diff(done / average), np.nan) * (batch or 1)
     elif log.records.step_time_s is not None:
         own = columns["step_time_s"][1:] * steps
     elif log.records.samples is not None:
         own = columns["samples"][1:] * _devices(log) / rates[1:]
     else:
-        batch = log.global_batch
         absolute = batch is not None
         own = steps * (batch or 1) / rates[1:]
     return Intervals(first, steps, own, np.where(together, np.diff(clock), np.nan), absolute)

@@ -127,7 +127,8 @@ def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
     yield from _backwards(pace.back)
     outliers = list(_outliers(pace.slow, pace.fast, pace.window_s, pace.by_clock))
     yield from outliers
-    if not any(problem.severity is Severity.DOUBT for problem in outliers):
+    averaged = log.records.average_rate is not None or log.records.average_time_s is not None
+    if not averaged and not any(problem.severity is Severity.DOUBT for problem in outliers):
         yield from _few(pace.most, pace.counted, pace.window_s)
     if abs(false.took - false.usual) > MATTERS * pace.window_s > 0:
         ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its stamps"
