@@ -25,7 +25,7 @@ from trainmark.logs.trouble import Death, Trouble, find_trouble
 
 _LARGEST_BLOCK_BYTES = 30 << 20
 _OTHERS_BYTES = 1 << 15
-_FEWEST_OTHERS = 3
+_FEWEST_OTHERS = 2
 
 
 def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = None) -> ParsedLog:
@@ -111,7 +111,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     trouble = find_trouble(_after_last_record(known, seen))
     status, verdict = _status(known, records, counters, ending, trouble, figures)
     problems += verdict
-    problems += _about_other_formats(known, seen.formats, seen.tail[-_OTHERS_BYTES:])
+    problems += _about_other_formats(seen, seen.formats)
     problems += _about_the_end(ending, trouble, seen, damage, status)
     start = _about_the_start(known, context, records)
     problems += start if status is Status.OK else []
@@ -229,15 +229,28 @@ def _status(
     return Status.OK, problems
 
 
-def _about_other_formats(known: Format, formats: Sequence[Format], end: bytes) -> list[Problem]:
-    """Tell records of another program at the log's end: the file then holds more than the run that is read."""
-    for other in formats:
-        if other is not known and any(
-            len(pattern.findall(end)) >= _FEWEST_OTHERS for pattern in other.records
-        ):
-            sentence = f"the end of the file has records of another format, {other.name}: split it"
-            return [Problem("several-formats", sentence)]
+def _about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Problem]:
+    """Tell another program's records at either end of the log: the file then holds more than the run that is read."""
+    known = seen.format
+    assert known is not None
+    ends = {"beginning": bytes(seen.head[:_OTHERS_BYTES]), "end": seen.tail[-_OTHERS_BYTES:]}
+    for place, text in ends.items():
+        rest = text
+        for pattern in known.records:
+            rest = pattern.sub(b"", rest)
+        if known.extract is not None:
+            rest = b"\n".join(line for line in rest.split(b"\n") if not known.mark.search(line))
+        for other in formats:
+            if other is not known and _has_records(other, rest):
+                sentence = f"the {place} of the file has records of another format, {other.name}: split it"
+                return [Problem("several-formats", sentence)]
     return []
+
+
+def _has_records(other: Format, text: bytes) -> bool:
+    if other.extract is not None:
+        return other.mark.search(text) is not None and bool(other.extract(text))
+    return any(len(pattern.findall(text)) >= _FEWEST_OTHERS for pattern in other.records)
 
 
 def _about_the_end(

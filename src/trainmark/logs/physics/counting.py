@@ -11,6 +11,8 @@ from trainmark.logs.model import ParsedLog, Problem
 _BLOCK = 1 << 15
 _REGULAR = 0.8
 """Counters rise by the same number in so many cases, or nothing can be said to be missing."""
+_UNEVEN = 0.02
+"""Epochs whose lengths differ by less are whole."""
 _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
 
 
@@ -28,6 +30,8 @@ class _Count:
 
     def meet(self, step: Floats) -> None:
         """Take in the steps of neighbouring records; a counter that falls began anew with an epoch."""
+        if np.isnan(self.first):
+            self.first = float(step[0])
         rise = np.diff(step)
         up = rise[rise > 0]
         self.rises, self.regular = self.rises + len(up), self.regular + int((up == self.interval).sum())
@@ -39,13 +43,20 @@ class _Count:
     def turn(self, last: float, first: float) -> None:
         """Take in where one epoch ended and the next one began: as the epochs before, or records are missing."""
         if np.isnan(self.last):
-            self.first, self.last = first, last
-            # Whether a first epoch ended early is not known; that the next one began late is.
-            self.lose(max(0.0, np.ceil(first / self.interval) - 1), int(first > self.interval))
-            return
-        for seen, now in ((self.last, last), (self.first, first)):
-            self.lose(abs(now - seen) // self.interval, int(abs(now - seen) >= self.interval))
+            self.last = last  # whether the first epoch ended early is not known
+        self._compare(self.last, last)
+        self._compare(self.first, first)
         self.first, self.last = min(self.first, first), max(self.last, last)
+
+    def finish(self, last: float) -> None:
+        """Take in where the log ends: an epoch before that ended earlier was cut."""
+        if last > self.last:
+            self._compare(self.last, last)
+
+    def _compare(self, seen: float, now: float) -> None:
+        # Epochs of sequences are not all of the same number of steps.
+        if abs(now - seen) >= max(self.interval, _UNEVEN * seen):
+            self.lose(abs(now - seen) // self.interval, 1)
 
     def lose(self, records: float, places: int) -> None:
         """Count records that are missing."""
@@ -65,7 +76,10 @@ def lost_and_doubled(log: ParsedLog) -> Iterator[Problem]:
         if len(rows) > 2:
             doubled += int(np.logical_and.reduce([np.diff(row) == 0 for row in rows]).sum())
         if records.step is not None:
-            seen.meet(records.step.array(start, stop))
+            steps = records.step.array(start, stop)
+            seen.meet(steps)
+            if stop == records.count:
+                seen.finish(float(steps[-1]))
     if seen.lost and seen.regular >= _REGULAR * seen.rises:
         where = f"{seen.lost:.0f} records are missing at {seen.places} places, by the counter of steps"
         yield Problem(

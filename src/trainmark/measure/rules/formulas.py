@@ -1,5 +1,6 @@
 """The formulas over rates, each in one pass or a few, in constant memory: a log may have ten million records."""
 
+import math
 from collections.abc import Callable, Iterator
 from itertools import islice
 from math import fsum
@@ -20,18 +21,23 @@ def count(blocks: Blocks) -> int:
 
 
 def mean(blocks: Blocks) -> float:
-    """Return the arithmetic mean of the values that are numbers."""
-    return fsum(float(np.nansum(block)) for block in blocks()) / count(blocks)
+    """Return the arithmetic mean of the values that are numbers; NaN where none is."""
+    size = count(blocks)
+    return fsum(float(np.nansum(block)) for block in blocks()) / size if size else math.nan
 
 
 def harmonic_mean(blocks: Blocks, weights: Blocks) -> float:
-    """Return sum(w) / sum(w / r): with w samples and r samples per second, all samples over all time."""
+    """Return sum(w) / sum(w / r): with w samples and r samples per second, all samples over all time.
+
+    NaN where no record has both.
+    """
     samples, seconds = [], []
     for rates, weight in _pairs(blocks(), weights()):
         good = np.isfinite(rates) & np.isfinite(weight)
         samples.append(float(weight[good].sum()))
         seconds.append(float((weight[good] / rates[good]).sum()))
-    return fsum(samples) / fsum(seconds)
+    total = fsum(seconds)
+    return fsum(samples) / total if total > 0 else math.nan
 
 
 def order_statistic(blocks: Blocks, k: int) -> float:
@@ -60,8 +66,10 @@ def order_statistic(blocks: Blocks, k: int) -> float:
 
 
 def median(blocks: Blocks) -> float:
-    """Return the median."""
+    """Return the median; NaN of no value."""
     size = count(blocks)
+    if not size:
+        return math.nan
     middle = order_statistic(blocks, size // 2)
     return middle if size % 2 else (order_statistic(blocks, size // 2 - 1) + middle) / 2
 
