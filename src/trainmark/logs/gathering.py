@@ -9,6 +9,7 @@ import numpy as np
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import Extract, derived, extract
 from trainmark.logs.format import Format
+from trainmark.logs.literals import can_match
 from trainmark.logs.transport import Demultiplexer, Rank, uncoloured
 from trainmark.logs.trouble import loss_is_lost
 
@@ -70,13 +71,18 @@ class Gathering:
                     self.format = known
                     return
                 for index, pattern in enumerate(known.records):
+                    if not can_match(pattern, sample):
+                        continue
                     matches = len(pattern.findall(sample))
                     if matches > most:
                         most, self.format, self.pattern = matches, known, index
             if most:
                 return
         if self.format is None:
-            self.format = next((known for known in self.formats if known.mark.search(text)), None)
+            marks = (
+                known for known in self.formats if can_match(known.mark, text) and known.mark.search(text)
+            )
+            self.format = next(marks, None)
 
     def _append(self, rank: Rank, found: dict[str, Floats]) -> None:
         columns = self.columns.setdefault(rank, {})

@@ -16,6 +16,7 @@ from trainmark.logs.fields import FIELDS
 from trainmark.logs.format import Format, LogContext
 from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
 from trainmark.logs.hints import Hints, read_hints
+from trainmark.logs.literals import can_match
 from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
 from trainmark.logs.opening import binary_kind, plain
 from trainmark.logs.physics import checked
@@ -24,7 +25,6 @@ from trainmark.logs.transport import pieces
 from trainmark.logs.trouble import Death, Trouble, find_trouble
 
 _LARGEST_BLOCK_BYTES = 30 << 20
-_OTHERS_BYTES = 1 << 15
 _FEWEST_OTHERS = 2
 
 
@@ -63,6 +63,13 @@ def read_stream(
             return _unreadable(name, damage)
         return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
     return checked(_conclude(gathering, name, read_hints(name), given or Facts(), damage))
+
+
+def conclude(seen: Gathering, name: str, given: Facts | None = None) -> ParsedLog:
+    """Return what ``seen`` amounts to so far; it can be given more afterwards."""
+    if not seen.total_bytes:
+        return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
+    return checked(_conclude(seen, name, read_hints(name), given or Facts(), None))
 
 
 def _keep_freed_memory() -> None:
@@ -233,24 +240,38 @@ def _about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Pro
     """Tell another program's records at either end of the log: the file then holds more than the run that is read."""
     known = seen.format
     assert known is not None
-    ends = {"beginning": bytes(seen.head[:_OTHERS_BYTES]), "end": seen.tail[-_OTHERS_BYTES:]}
-    for place, text in ends.items():
-        rest = text
-        for pattern in known.records:
-            rest = pattern.sub(b"", rest)
-        if known.extract is not None:
-            rest = b"\n".join(line for line in rest.split(b"\n") if not known.mark.search(line))
-        for other in formats:
-            if other is not known and _has_records(other, rest):
+    for place, text in (("beginning", bytes(seen.head)), ("end", seen.tail)):
+        others = [other for other in formats if other is not known and _may_be_in(other, text)]
+        rest = _without(known, text) if others else b""
+        for other in others:
+            if _is_in(other, rest):
                 sentence = f"the {place} of the file has records of another format, {other.name}: split it"
                 return [Problem("several-formats", sentence)]
     return []
 
 
-def _has_records(other: Format, text: bytes) -> bool:
+def _without(known: Format, text: bytes) -> bytes:
+    """Return ``text`` without the records of ``known``."""
+    for pattern in known.records:
+        text = pattern.sub(b"", text)
+    if known.extract is not None:
+        text = b"\n".join(line for line in text.split(b"\n") if not known.mark.search(line))
+    return text
+
+
+def _may_be_in(other: Format, text: bytes) -> bool:
+    patterns = (*other.records, *other.figures.values(), *([other.mark] if other.extract else []))
+    return any(can_match(pattern, text) for pattern in patterns)
+
+
+def _is_in(other: Format, text: bytes) -> bool:
+    """Say whether ``text`` holds two records of ``other``, or a result as it prints it."""
     if other.extract is not None:
         return other.mark.search(text) is not None and bool(other.extract(text))
-    return any(len(pattern.findall(text)) >= _FEWEST_OTHERS for pattern in other.records)
+    results = (figure.search(text) for figure in other.figures.values() if can_match(figure, text))
+    return any(results) or any(
+        can_match(pattern, text) and len(pattern.findall(text)) >= _FEWEST_OTHERS for pattern in other.records
+    )
 
 
 def _about_the_end(
