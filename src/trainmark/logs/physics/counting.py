@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.model import ParsedLog, Problem
+from trainmark.logs.model import Meaning, ParsedLog, Problem
 
 _BLOCK = 1 << 15
 _REGULAR = 0.8
@@ -63,6 +63,16 @@ class _Count:
         self.lost, self.places = self.lost + records, self.places + places
 
 
+def _begins_late(log: ParsedLog, first: float) -> bool:
+    """Say whether the first record of a first epoch is not of its first steps: a resumed run begins with a later epoch.
+
+    Programs that print single steps may hide their warm-up.
+    """
+    if log.records.epoch is None or log.meaning is Meaning.SAMPLED:
+        return False
+    return float(log.records.epoch.array(0, 1)[0]) <= 1 and first > 2 * log.step_interval
+
+
 def lost_and_doubled(log: ParsedLog) -> Iterator[Problem]:
     """Yield problems where records are missing between others, or are printed twice."""
     records = log.records
@@ -77,6 +87,8 @@ def lost_and_doubled(log: ParsedLog) -> Iterator[Problem]:
             doubled += int(np.logical_and.reduce([np.diff(row) == 0 for row in rows]).sum())
         if records.step is not None:
             steps = records.step.array(start, stop)
+            if start == 0 and _begins_late(log, float(steps[0])):
+                seen.lose(steps[0] // log.step_interval - 1, 1)
             seen.meet(steps)
             if stop == records.count:
                 seen.finish(float(steps[-1]))

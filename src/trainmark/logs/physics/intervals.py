@@ -9,6 +9,7 @@ from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog, Records, Scope
 
 _BLOCK = 1 << 15
+_MOST_DECIMALS = 7
 _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "average_rate", "average_time_s")
 
 
@@ -17,13 +18,15 @@ class Intervals:
     """Intervals of one block, each ending at a record; ``first`` is the position of the first of these records.
 
     ``steps`` is how far the counter rose (at least 1); ``own`` the time by the record's rate or step time, in seconds
-    where ``absolute``, else in an unknown unit; ``clock_s`` the seconds between the stamps. What a record does not say,
-    and what lies between two epochs, is NaN.
+    where ``absolute``, else in an unknown unit, and known to ``slack``: of averages with few digits the difference is
+    coarse. ``clock_s`` is the seconds between the stamps. What a record does not say, and what lies between two epochs,
+    is NaN.
     """
 
     first: int
     steps: Floats
     own: Floats
+    slack: Floats
     clock_s: Floats
     absolute: bool
 
@@ -58,14 +61,19 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats]) -> Interva
     absolute = True
     done = step - log.averages_from
     batch = 1 if log.counts_samples else log.global_batch
+    slack = np.zeros(len(steps))
     if log.records.average_time_s is not None and not log.counts_samples:
-        own = np.where(together, np.diff(done * columns["average_time_s"]), np.nan)
+        passed = done * columns["average_time_s"]
+        own = np.where(together, np.diff(passed), np.nan)
+        slack = _rounding(columns["average_time_s"], passed)
     elif log.records.average_rate is not None or (
         log.records.rate is not None and log.meaning is Meaning.RUNNING
     ):
         absolute = batch is not None
         average = columns["average_rate"] * _devices(log) if log.records.average_rate is not None else rates
-        own = np.where(together, np.diff(done / average), np.nan) * (batch or 1)
+        passed = done / average * (batch or 1)
+        own = np.where(together, np.diff(passed), np.nan)
+        slack = _rounding(average, passed)
     elif log.records.step_time_s is not None:
         own = columns["step_time_s"][1:] * steps
     elif log.records.samples is not None:
@@ -73,7 +81,21 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats]) -> Interva
     else:
         absolute = batch is not None
         own = steps * (batch or 1) / rates[1:]
-    return Intervals(first, steps, own, np.where(together, np.diff(clock), np.nan), absolute)
+    return Intervals(first, steps, own, slack, np.where(together, np.diff(clock), np.nan), absolute)
+
+
+def _rounding(averages: Floats, passed: Floats) -> Floats:
+    """Return how far off the difference of neighbouring ``passed`` times can be, since averages are printed rounded."""
+    known = averages[np.isfinite(averages)]
+    decimals = next(
+        (d for d in range(_MOST_DECIMALS) if np.allclose(known, known.round(d), rtol=0, atol=1e-9)), None
+    )
+    if decimals is None:
+        return np.zeros(len(passed) - 1)
+    off = np.abs(passed) * 0.5 * 10.0**-decimals / np.abs(averages)
+    off = np.where(np.isfinite(off), off, 0.0)
+    total: Floats = off[1:] + off[:-1]
+    return total
 
 
 def _devices(log: ParsedLog) -> float:

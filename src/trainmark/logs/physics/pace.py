@@ -71,9 +71,8 @@ class Pace:
             at = int(np.where(good, np.abs(taken - usual), 0.0).argmax())
             self.most.meet(block.first + at + 1, float(taken[at]), float(usual[at]))
         if np.count_nonzero(good) >= _FEWEST:
-            _meet_outliers(
-                block.first, taken, steps, good, 2 * grain if stamped else 0.0, self.slow, self.fast
-            )
+            slack = np.full(len(steps), 2 * grain) if stamped else block.slack
+            _meet_outliers(block.first, taken, steps, good, slack, self.slow, self.fast)
             if block.absolute:
                 self._meet_clock(block, grain)
 
@@ -89,7 +88,8 @@ class Pace:
         at = int(np.abs(np.where(both, clock - own, 0.0)).argmax())
         self.jump.meet(block.first + at + 1, float(clock[at]), float(own[at]))
         self.ratios.append(float(np.median(clock[both] / own[both])))
-        _meet_false(block.first, clock, own, both, 2 * grain, self.false, both_ways=self.by_clock)
+        slack = 2 * grain + block.slack
+        _meet_false(block.first, clock, own, both, slack, self.false, both_ways=self.by_clock)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +128,7 @@ def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
     outliers = list(_outliers(pace.slow, pace.fast, pace.window_s, pace.by_clock))
     yield from outliers
     averaged = log.records.average_rate is not None or log.records.average_time_s is not None
+    averaged = averaged or (log.meaning is Meaning.RUNNING and log.records.clock_s is None)
     if not averaged and not any(problem.severity is Severity.DOUBT for problem in outliers):
         yield from _few(pace.most, pace.counted, pace.window_s)
     if abs(false.took - false.usual) > MATTERS * pace.window_s > 0:
@@ -138,7 +139,7 @@ def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
 
 
 def _meet_outliers(
-    first: int, taken: Floats, steps: Floats, good: np.ndarray, slack: float, slow: _Worst, fast: _Worst
+    first: int, taken: Floats, steps: Floats, good: np.ndarray, slack: Floats, slow: _Worst, fast: _Worst
 ) -> None:
     pace = taken[good] / steps[good]
     middle = float(np.median(pace))
@@ -154,7 +155,7 @@ def _meet_outliers(
 
 
 def _meet_false(
-    first: int, clock: Floats, own: Floats, both: np.ndarray, slack: float, false: _Worst, *, both_ways: bool
+    first: int, clock: Floats, own: Floats, both: np.ndarray, slack: Floats, false: _Worst, *, both_ways: bool
 ) -> None:
     """Meet the record whose own time is most unlike the clock's; time between steps is no sign but by the clock."""
     expected = own * float(np.median(clock[both] / own[both]))
