@@ -66,8 +66,10 @@ class _Count:
 def _begins_late(log: ParsedLog, first: float) -> bool:
     """Say whether the first record of a first epoch is not of its first steps: a resumed run begins with a later epoch.
 
-    Programs that print single steps may hide their warm-up.
+    Programs that print single steps may hide their warm-up; a log without its beginning is said to be one already.
     """
+    if any("beginning" in problem.message for problem in log.problems):
+        return False
     if log.records.epoch is None or log.meaning is Meaning.SAMPLED:
         return False
     return float(log.records.epoch.array(0, 1)[0]) <= 1 and first > 2 * log.step_interval

@@ -73,7 +73,8 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats]) -> Interva
         average = columns["average_rate"] * _devices(log) if log.records.average_rate is not None else rates
         passed = done / average * (batch or 1)
         own = np.where(together, np.diff(passed), np.nan)
-        slack = _rounding(average, passed)
+        printed = columns["rate" if log.records.average_rate is None else "average_rate"]
+        slack = _rounding(printed, passed)
     elif log.records.step_time_s is not None:
         own = columns["step_time_s"][1:] * steps
     elif log.records.samples is not None:
@@ -86,16 +87,22 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats]) -> Interva
 
 def _rounding(averages: Floats, passed: Floats) -> Floats:
     """Return how far off the difference of neighbouring ``passed`` times can be, since averages are printed rounded."""
-    known = averages[np.isfinite(averages)]
-    decimals = next(
-        (d for d in range(_MOST_DECIMALS) if np.allclose(known, known.round(d), rtol=0, atol=1e-9)), None
-    )
-    if decimals is None:
-        return np.zeros(len(passed) - 1)
-    off = np.abs(passed) * 0.5 * 10.0**-decimals / np.abs(averages)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # A program may print the rate or the time of a step; the other one is made of it.
+        off = np.abs(passed) * np.minimum(_last_digit(averages), _last_digit(1 / averages))
     off = np.where(np.isfinite(off), off, 0.0)
     total: Floats = off[1:] + off[:-1]
     return total
+
+
+def _last_digit(printed: Floats) -> Floats:
+    """Return half the last printed digit as a share of each value; infinite where the values have no last digit."""
+    known = printed[np.isfinite(printed)]
+    for decimals in range(_MOST_DECIMALS):
+        if np.allclose(known, known.round(decimals), rtol=0, atol=1e-9):
+            share: Floats = 0.5 * 10.0**-decimals / np.abs(printed)
+            return share
+    return np.full(len(printed), np.inf)
 
 
 def _devices(log: ParsedLog) -> float:
