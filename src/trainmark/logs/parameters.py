@@ -59,7 +59,8 @@ def read_parameters(lines: Iterable[str]) -> dict[str, Parameter]:
 
 
 def _pairs(line: str) -> Iterator[tuple[str, str]]:
-    if "PARAMETER" in line and (pairs := list(parameter_pairs(line))):
+    # A program of NVIDIA prints its Namespace inside a PARAMETER line.
+    if "PARAMETER" in line and "Namespace(" not in line and (pairs := list(parameter_pairs(line))):
         yield from pairs
     elif match := _NAMESPACE.search(line):
         yield from ((pair[1], pair[2]) for pair in _ASSIGNMENT.finditer(match[1]))
