@@ -1,8 +1,8 @@
 """The fixed catalogue: every rule by name, its formula, its parameters, and who publishes by it.
 
 Who publishes by which rule stands in the programs' folders. A parameter stands there because a publisher uses it,
-never because it makes a value fit: an audit only tries what is written for the log's format. ``docs/add-a-rule.md``
-says how to add one.
+never because it makes a value fit: an audit only tries what is written for the log's format, and a fixed list of
+conventional rules after it. ``docs/add-a-rule.md`` says how to add one.
 """
 
 from collections.abc import Callable, Mapping
@@ -164,7 +164,7 @@ _BASES: Mapping[RuleKind, Callable[[int], Rule]] = {
 
 @cache
 def catalogue() -> tuple[Rule, ...]:
-    """Return every rule by which somebody publishes, as the programs' folders say it, and ours last."""
+    """Return every rule by which somebody publishes, as the programs' folders say, the conventional ones, and ours."""
     used: dict[str, list[tuple[str, Format]]] = {}
     for known in formats():
         for published in known.published:
@@ -176,7 +176,8 @@ def catalogue() -> tuple[Rule, ...]:
             titles.setdefault(by, []).append(known.title)
         said = "; ".join(f"{by}: {', '.join(programs)}" for by, programs in titles.items())
         found.append(replace(_named(name), published_by=said, formats=frozenset(f.name for _, f in users)))
-    return (*found, window_rule())
+    conventional = (rule for rule in conventional_rules() if rule.name not in used)
+    return (*found, *conventional, window_rule())
 
 
 def rules_for(format_name: str | None) -> tuple[Rule, ...]:
