@@ -26,6 +26,7 @@ _INTERVALS = {
     "deepspeed": 10,
     "open-clip": 10,
     "lightning": 50,
+    "diffusers": 10,
 }
 # What these programs print does not say devices and batch: their users give them by flag.
 _SILENT = {"pytorch-imagenet", "timm", "keras", "lightning"}

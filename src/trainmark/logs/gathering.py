@@ -64,7 +64,12 @@ class Gathering:
 
     def _recognise(self, text: bytes) -> None:
         """Choose the format whose records are most in the first lines; in all of ``text`` if there are none."""
-        for sample in (text[:_RECOGNISED_BYTES], text[_RECOGNISED_BYTES:]):
+        samples = [text[:_RECOGNISED_BYTES], text[_RECOGNISED_BYTES:]]
+        if self.format is not None and not self.format.records and self.format.extract is None:
+            samples = samples[
+                :1
+            ]  # it has no records: every piece comes here, and its start shows whose it is
+        for sample in samples:
             most = 0
             for known in self.formats:
                 if known.extract and known.mark.search(sample) and known.extract(sample):

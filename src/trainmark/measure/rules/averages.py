@@ -85,6 +85,8 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[tuple[Floats, Floats]]:
             good = np.isfinite(passed) & (done > 0) & (passed > 0)
             if rates is not None and times is not None:
                 good &= _of_the_usual_batch(rates[part] / factor, times[part])
+        # A bar is drawn again after its last step, when validation is in the average too: the first of equals counts.
+        good &= np.concatenate(([True], done[1:] > np.maximum.accumulate(done)[:-1]))
         if good.any():
             yield done[good], passed[good]
 

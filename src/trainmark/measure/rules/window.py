@@ -35,6 +35,8 @@ from trainmark.measure.rules.series import (
 _FEWEST_GRAINS = 100
 """A window by the clock must be this many grains of the clock long: the error of its ends is then below 2 %."""
 _UNEVEN = 0.02
+_SAMPLING_ERROR = 0.05
+_FEWEST_SAMPLES = 3
 _BLOCK = 1 << 15
 
 
@@ -93,8 +95,12 @@ def _by_rates(found: Series, skipped: int) -> tuple[float, list[Problem]]:
         return _by_running_average(found, skipped), problems
     value = harmonic_mean(lambda: found.rates(skipped), lambda: found.weights(skipped))
     if log.meaning is Meaning.SAMPLED and log.step_interval > 1:
+        error = _error_of_sampling(found, skipped)
         sentence = f"each record is one step out of {log.step_interval}: slow steps between them go unseen"
-        problems.append(Problem("sampled", sentence, Severity.NOTE))
+        if error > _SAMPLING_ERROR:
+            sentence += f", and what was sampled gives the mean to within {error:.0%} only"
+        severity = Severity.DOUBT if error > _SAMPLING_ERROR else Severity.NOTE
+        problems.append(Problem("sampled", sentence, severity))
     plain = mean(lambda: found.rates(skipped))
     if plain > value * (1 + _UNEVEN):
         sentence = (
@@ -102,6 +108,18 @@ def _by_rates(found: Series, skipped: int) -> tuple[float, list[Problem]]:
         )
         problems.append(Problem("uneven-steps", sentence, Severity.NOTE))
     return value, problems
+
+
+def _error_of_sampling(found: Series, skipped: int) -> float:
+    """Return the standard error of the mean step time that the sampled steps give, as a share of it."""
+    size = total = squares = 0.0
+    for block in found.rates(skipped):
+        times = 1 / block[np.isfinite(block)]
+        size, total, squares = size + len(times), total + times.sum(), squares + (times**2).sum()
+    if size < _FEWEST_SAMPLES:
+        return 1.0
+    variance = max(squares / size - (total / size) ** 2, 0.0)
+    return float(np.sqrt(variance / size) / (total / size))
 
 
 def _by_running_average(found: Series, skipped: int) -> float:

@@ -1,10 +1,12 @@
-"""build-nanogpt (``train_gpt2.py``) and nanochat (``scripts/base_train.py``).
+"""build-nanogpt (``train_gpt2.py``), nanochat (``scripts/base_train.py``) and llm.c (``train_gpt2.cu``).
 
     step    10 | loss: 6.981234 | lr 6.0000e-04 | norm: 0.2900 | dt: 338.59ms | tok/sec: 1548432.10
     step 00010/21400 (0.05%) | loss: 8.1 | grad norm: 0.1 | lrm: 1.00 | dt: 440.12ms | tok/sec: 1,190,000 | mfu: 48.0 …
 
-``tok/sec`` is of all devices and of one step; each step has its line. Evaluation between steps is not in the time.
-"""
+    step   10/18865 | loss 8.716 (+0.00z)| norm 4.5 (+0.00z)| lr 1.29e-05 | 230.11 ms | 58.0% bf16 MFU | 2278384 tok/s
+
+``tok/sec`` is of all devices and of one step; each step has its line. llm.c's ``tok/s`` is a moving mean. Evaluation
+between steps is not in the time."""
 
 import re
 
@@ -30,8 +32,9 @@ FORMAT = Format(
             rb"step:? +(?P<step>\d+)[ /][^\n]*\| dt: [\d.]+ms \| tok/sec: "
             rb"(?:(?:(?P<rate_millions>\d+),)?(?P<rate_thousands>\d+),)?(?P<rate>[\d.]+)\s"
         ),
+        re.compile(rb"step +(?P<step>\d+)/\d+ \| [^\n]*[\d.]+ ms \|[^\n]*[| ](?P<rate>\d+) tok/s[)\s]"),
     ),
-    mark=re.compile(rb"\| dt: [\d.]+ms \| tok/sec: "),
+    mark=re.compile(rb" ms \|[^\n]* \d+ tok/s\s|\| dt: [\d.]+ms \| tok/sec: "),
     facts=facts,
     ending=unknowable,
     figures={"mfu": re.compile(rb"tok/sec: [\d,.]+ \| mfu: ([\d.]+) ")},

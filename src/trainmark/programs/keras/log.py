@@ -5,9 +5,8 @@
     195/195 - 12s - loss: 1.5 - 12s/epoch - 63ms/step
 
 A record is the line that ends an epoch; its time is the mean of the epoch's steps, the first one left out (TensorFlow
-2.4 and later, verbose 1). The batch is not printed. With validation data the line is printed after the validation,
-whose time is then in it, and it names ``val_`` metrics.
-"""
+2.4 and later, verbose 1). Keras 3 prints it twice, first with the ``0s`` that are left. The batch is not printed. With
+validation data the line is printed after the validation, whose time is then in it, and it names ``val_`` metrics."""
 
 import re
 
@@ -41,8 +40,8 @@ FORMAT = Format(
     unit="samples/s",
     scope=Scope.GLOBAL,
     records=(
-        re.compile(rb"\b(?P<_steps>\d+)/(?P=_steps) \[=+\] - \d+s " + _TIME),
-        re.compile(rb"\b(?P<_steps>\d+)/(?P=_steps) (?:\xe2\x94\x81)+ \d+s " + _TIME),
+        re.compile(rb"=\] - \d+s " + _TIME),
+        re.compile(rb"\b(?P<_steps>\d+)/(?P=_steps) (?:\xe2\x94\x81)+ [1-9]\d*s " + _TIME),
         re.compile(rb"\b(?P<_steps>\d+)/(?P=_steps) - \d+s (?:[^\n]*- \d+s/epoch )?- " + _TIME),
     ),
     mark=re.compile(

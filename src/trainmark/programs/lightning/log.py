@@ -11,11 +11,10 @@ import re
 
 from trainmark.logs.format import Format, LogContext, ends_with, search_integer
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope
+from trainmark.logs.model import Facts, Problem, Scope
 from trainmark.words.case import Precision
 
 _PRECISIONS = (
-    (rb"Using (?:16bit|bfloat16)[^\n]*Automatic Mixed Precision|Using 16bit native Automatic", None),
     (rb"Using bfloat16 Automatic Mixed Precision", Precision.AMP_BF16),
     (rb"Using 16bit[^\n]*Automatic Mixed Precision|Using 16bit native", Precision.AMP_FP16),
 )
@@ -24,10 +23,19 @@ _PRECISIONS = (
 def facts(context: LogContext) -> Facts:
     """Read the lines about processes and precision; the batch is not printed."""
     text = context.text
-    precision = next((found for pattern, found in _PRECISIONS if found and re.search(pattern, text)), None)
+    precision = next((found for pattern, found in _PRECISIONS if re.search(pattern, text)), None)
     started = search_integer(rb"All distributed processes registered\. Starting with (\d+) processes", text)
     member = search_integer(rb"Initializing distributed: GLOBAL_RANK: \d+, MEMBER: \d+/(\d+)", text)
     return Facts(precision=precision, gpus=started or member, hardware=read_hardware(text))
+
+
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Say that the bar of Lightning 1 (it shows ``loss`` before ``v_num``) runs on through validation."""
+    if not re.search(rb"(?:it/s|s/it), loss=[^\n]*v_num=", context.text) or b"Validati" not in context.text:
+        return ()
+    return (
+        Problem("evaluation-included", "this version's bar counts the batches of validation among its steps"),
+    )
 
 
 FORMAT = Format(
@@ -44,6 +52,7 @@ FORMAT = Format(
     ),
     mark=re.compile(rb"(?:GPU|TPU) available: \w+|Epoch \d+: +\d+%\|"),
     facts=facts,
+    doubts=doubts,
     ending=ends_with(re.compile(rb"`Trainer\.fit` stopped: ")),
     header=re.compile(rb"(?:GPU|TPU) available: |LOCAL_RANK: "),
 )
