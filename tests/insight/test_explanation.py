@@ -286,6 +286,19 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
         explained(run_from_log(log))
 
 
+BERT_LOG = CORPUS / "Bert" / "V100_LOG" / "PaddleNLP_bert_base_seqlen128_bs96_fp32_DP_N1C8_log"
+
+
+@pytest.mark.skipif(not BERT_LOG.is_file(), reason="the corpus of real logs is not beside this checkout")
+def test_a_published_bert_log_is_laid_beside_its_table_and_its_publishers_rule_named() -> None:
+    explanation = explained(run_from_log(BERT_LOG), "perf-paddle-bert-base-v100-32gb-fp32-bs96-8gpu")
+    other = explained(run_from_log(BERT_LOG), "perf-pytorch-bert-base-v100-32gb-fp32-bs96-8gpu")
+
+    assert explanation.differences[0].axis == OwnCause.STATISTIC
+    assert explanation.differences[0].there.value.startswith("trimmed-skip-10")  # type: ignore[union-attr]
+    assert {"max_predictions_per_seq", "optimizer"} <= {d.axis for d in other.differences}
+
+
 def test_another_unit_is_refused() -> None:
     with pytest.raises(InputError, match=r"counts sequences/s, .* counts images/s"):
         explained(ExplainedRun("bert.log", StatedRecipe(), 100.0, "sequences/s"))

@@ -7,6 +7,7 @@ puts it. Shares are never more than the gap: where causes would make more of it,
 """
 
 import math
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -25,12 +26,13 @@ from trainmark.insight.recipe import Reading, StatedRecipe, recipe_of
 from trainmark.logs.physics import Stall
 from trainmark.reference import Reference
 from trainmark.tasks import all_axes, axes_of_model, same_model, same_unit
-from trainmark.words.recipe import AxisName, Condition, RecipeAxis
+from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 NO_GAP = 0.01
 """Two numbers that differ by less than this share are not told apart: nothing is to be explained."""
 
 _SAME_NUMBER = 1e-4
+_LEAST_WAIT = 1e-3
 
 LOADING = (RecipeAxis.LOADER, RecipeAxis.WORKERS, RecipeAxis.PREFETCH)
 """The axes that act on throughput by making the device wait for data."""
@@ -199,7 +201,7 @@ def _own_causes(
     if run.stall:
         here = Reading(f"{run.stall.share:.0%} of the window", f"record {run.stall.record}")
         yield _own(OwnCause.STALL, here, Reading("none", "what the other records take"), Basis.OWN, factor)
-    if run.data_wait and not waits_counted:
+    if run.data_wait is not None and run.data_wait > _LEAST_WAIT and not waits_counted:
         here = Reading(f"{run.data_wait:.1%} of a step", "the log's own times of waiting for data")
         there = Reading("not stated", "")
         yield _own(OwnCause.DATA_WAIT, here, there, Basis.BOUNDED, 1 / (1 - run.data_wait))
@@ -251,14 +253,23 @@ def _check_same_work(run: ExplainedRun, reference: Reference) -> None:
     if run.unit is not None and not same_unit(run.unit, reference.unit):
         raise InputError(f"{run.name} counts {run.unit}, {reference.id} counts {reference.unit}")
     model = run.recipe.value(Condition.MODEL)
-    if model is not None and not same_model(model, reference.model):
+    if model is not None and not _may_be_one(model, reference.model):
         raise InputError(f"{run.name} trains {model}, {reference.id} is {reference.model}")
+
+
+def _may_be_one(model: AxisValue, other: AxisValue) -> bool:
+    """Say whether two models can be one: ``bert`` may be of any size, and ``bert-base-uncased`` is a ``bert_base``."""
+    words, other_words = (re.split(r"[-_]", str(name).partition("_v")[0]) for name in (model, other))
+    shared = min(len(words), len(other_words))
+    return same_model(model, other) or (
+        len(words) != len(other_words) and words[:shared] == other_words[:shared]
+    )
 
 
 def _equal(axis: AxisName, one: StatedRecipe, other: StatedRecipe) -> bool:
     here, there = one.value(axis), other.value(axis)
     if axis == Condition.MODEL and here is not None and there is not None:
-        return same_model(here, there)
+        return _may_be_one(here, there)
     if axis == RecipeAxis.LOADER and "dali" in (here, there):
         return str(here).startswith("dali") and str(there).startswith("dali")
     numbers = (int, float)
