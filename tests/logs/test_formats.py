@@ -27,6 +27,9 @@ _INTERVALS = {
     "open-clip": 10,
     "lightning": 50,
     "diffusers": 10,
+    "nvidia-gnmt": 20,
+    "nvidia-ncf": 10,
+    "maskrcnn-benchmark": 20,
 }
 # What these programs print does not say devices and batch: their users give them by flag.
 _SILENT = {"pytorch-imagenet", "timm", "keras", "lightning"}

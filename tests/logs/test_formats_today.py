@@ -227,3 +227,24 @@ def test_without_a_batch_there_is_no_rate(read: Reader) -> None:
     result = measure_log(read(text))
 
     assert (result.value, result.status) == (None, Status.INCOMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("line", "given", "value"),
+    [
+        ("Train on 60000 samples\n60000/60000 [======] - 5s 85us/step - loss: 0.3\n", _GIVEN, 1 / 85e-6),
+        ("60000/60000 [======] - 5s 85us/sample - loss: 0.3\n", Facts(), 1 / 85e-6),
+        (
+            "samples/sec: 45.123 | iteration       10/  320000 | elapsed time per iteration (ms): 22692.1 | lm |\n",
+            Facts(),
+            45.123,
+        ),
+        (
+            " iteration      122/  250000 | elapsed time per iteration (s): 2.00 | global batch size: 1024 | lm |\n",
+            Facts(),
+            512.0,
+        ),
+    ],
+)
+def test_older_and_other_versions_of_a_line(read: Reader, line: str, given: Facts, value: float) -> None:
+    assert measure_log(read(line * 30, given=given)).value == pytest.approx(value)

@@ -48,8 +48,14 @@ def _precision(words: dict[str, str]) -> Precision | None:
     return Precision.FP32 if words.get("fp16_enabled") == "False" else None
 
 
-def doubts(_: LogContext) -> tuple[Problem, ...]:
-    """Say what the timer leaves out."""
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Say what the timer leaves out, and where each of two engines has one."""
+    if (
+        re.search(rb"PPO Epoch|ppo_ep: |Actor Loss|act_loss: ", context.text)
+        and b"E2E latency=" not in context.text
+    ):
+        sentence = "two models are trained in turn, and each engine times its own steps: the rate is of neither as a whole"
+        return (Problem("several-engines", sentence),)
     sentence = "the program's timer leaves out the time between steps: waiting for data is not in the rate"
     return (Problem("data-left-out", sentence, Severity.NOTE),)
 

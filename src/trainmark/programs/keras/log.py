@@ -16,12 +16,19 @@ from trainmark.logs.model import Facts, Problem, Scope
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the device; nothing else is printed."""
-    return Facts(hardware=read_hardware(context.text))
+    """Read the device, and whether a step is a sample, as it was for arrays before Keras 2.3 and in TensorFlow 1 and
+    2.0."""
+    each = re.search(rb"Train on \d+ samples|\d(?:ms|us|s)/sample", context.text)
+    return Facts(global_batch=1 if each else None, hardware=read_hardware(context.text))
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
     """Say that validation is in the time."""
+    if re.search(rb"\dus/step", context.text) and b"Train on " not in context.text:
+        sentence = (
+            "steps of microseconds are samples in old versions of the program, which this log may be of"
+        )
+        return (Problem("unit-unclear", sentence),)
     if not re.search(rb"(?:ms|s|us)/step[^\n]* val_\w+: |val_\w+: [^\n]*(?:ms|s|us)/step", context.text):
         return ()
     return (

@@ -6,7 +6,7 @@
 
 The time is of one iteration, the mean over the iterations since the line before, evaluation and checkpoints left out.
 The batch is of all devices and of this iteration (it may be ramped up). AMD's fork prints a second time after a slash,
-its average. Before 2020 the line had no batch.
+its average. Before 2020 the line had no batch; GPT-NeoX begins it with ``samples/sec``, of all devices.
 """
 
 import re
@@ -17,10 +17,11 @@ from trainmark.logs.model import Facts, Scope
 from trainmark.words.case import Precision
 
 _ARGUMENT = re.compile(rb"\n *(?:\d+: *)?(\w+) \.{3,} ?([^\n]+)")
-_LINE = (
-    rb"iteration +(?P<step>\d+)/ *\d+ \|[^\n]*?elapsed time per iteration \(ms\): (?P<step_time_ms>[\d.]+)[ /|]"
-    rb"[^\n]*? global batch size: +(?P<batch>\d+) \|"
+_TIME = (
+    rb"iteration +(?P<step>\d+)/ *\d+ \|[^\n]*?elapsed time per iteration "
+    rb"\((?:ms\): (?P<step_time_ms>[\d.]+)|s\): (?P<step_time_s>[\d.]+))[ /|]"
 )
+_LINE = _TIME + (rb"[^\n]*? global batch size: +(?P<batch>\d+) \|")
 
 
 def parameters(context: LogContext) -> dict[str, str]:
@@ -34,7 +35,7 @@ def facts(context: LogContext) -> Facts:
     world = search_integer(rb"using world size: (\d+)", text) or integer(words, "world_size")
     micro = integer(words, "micro_batch_size") or integer(words, "batch_size")
     split = [words.get(f"{kind}_model_parallel_size", "1") for kind in ("tensor", "pipeline")]
-    whole = integer(words, "global_batch_size")
+    whole = integer(words, "global_batch_size") or integer(words, "train_batch_size")
     return Facts(
         precision=_precision(words),
         gpus=world,
@@ -61,9 +62,8 @@ FORMAT = Format(
     records=(
         re.compile(rb"\[(?P<stamp>\d{4}-\d\d-\d\d [\d:.]+)\] " + _LINE),
         re.compile(_LINE),
-        re.compile(
-            rb"iteration +(?P<step>\d+)/ *\d+ \|[^\n]*?elapsed time per iteration \(ms\): (?P<step_time_ms>[\d.]+)[ /|]"
-        ),
+        re.compile(rb"samples/sec: (?P<rate>[\d.]+) \| iteration +(?P<step>\d+)/ *\d+ \|"),
+        re.compile(_TIME),
     ),
     mark=re.compile(
         rb"iteration +\d+/ *\d+ \| (?:consumed samples|elapsed time)|using world size: \d+, data-parallel"

@@ -56,7 +56,7 @@ FORMAT = Format(
     records=(
         re.compile(
             rb"(?P<stamp>\d{4}-\d\d-\d\d,\d\d:\d\d:\d\d) \| INFO \| Train Epoch: (?P<epoch>\d+) "
-            rb"\[ *(?P<step>\d+)/\d+ \([^)\n]*\)\][^\n]*? Batch \(t\): [\d.]+, (?P<rate>[\d.]+)/s"
+            rb"\[ *(?P<step>\d+)/\d+ \([^)\n]*\)\][^\n]*? Batch \(t\): [\d.]+(?:, (?P<rate>[\d.]+)/s|\s)"
         ),
     ),
     mark=re.compile(rb"\| INFO \| (?:Train Epoch: \d+ \[|Start epoch \d+)"),
