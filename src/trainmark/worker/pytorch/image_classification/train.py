@@ -43,7 +43,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         device, precision = machine
         super().__init__(settings, place, machine, ToDevice(settings, device, precision.compute), feed)
         with device:
-            model = build_model(settings.model, settings.classes)
+            model = build_model(settings.model, settings.classes, settings.compiler)
         convert_weights(model, precision.weights)
         model.to(memory_format=memory_format(settings.layout))
         self._witness = Witness(model)
