@@ -3,7 +3,7 @@
     python benchmarks/trust_sabotage.py                          every framework whose environment is made
     python benchmarks/trust_sabotage.py --framework pytorch --change none frozen-stem
 
-Each change (``tests/worker/mutations.py`` has their table, ``tests/programs/changes/`` what they do) begins at step 3,
+Each change (``tests/worker/worker_changes.py`` has their table, ``tests/programs/changes/`` what they do) begins at step 3,
 behind the look at the first step, or is in the data. A cell has the doubts of the run. ``none`` is the worker as it is,
 ``none-real`` on real pictures and ``none-ranks`` on two ranks: they must be in no doubt. ReLU6 for ReLU is not here:
 the certificate of equal work sees it (``tests/worker/test_equal_work.py``).
@@ -22,7 +22,7 @@ from trust_loader import FLAGS, make_pictures, python_of
 
 TESTS = Path(__file__).resolve().parents[1] / "tests"
 sys.path[:0] = [str(TESTS / "worker"), str(TESTS)]
-from mutations import CHANGES, Change, flags_of, word_of  # noqa: E402
+from worker_changes import CHANGES, Change, flags_of, word_of  # noqa: E402
 
 CHANGED = TESTS / "programs" / "changed_worker.py"
 SOUND = {

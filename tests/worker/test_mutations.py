@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 from idioms import IDIOMS
-from mutations import CHANGES, flags_of, word_of
+from worker_changes import CHANGES, flags_of, word_of
 from worker_process import Ran, ended, make_images, rank_variables, start_rank
 
 from frameworks import needs_framework
