@@ -9,15 +9,12 @@ from datetime import datetime
 from itertools import combinations
 
 import trainmark
-from trainmark.equivalence.conventions import Conventions, ratio, solve
+from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve
 from trainmark.equivalence.inputs import equal_work_of
 from trainmark.tasks.equal_work import Deviation, EqualWork, apart, check, finite, relative, worst
 from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.words.observation import Followed, Observation, Sketch
 from trainmark.worker.core.schedule import learning_rates
-
-FLOOR = 1e-3
-"""A gradient smaller than this part of all gradients together is compared with that part: its own is rounding."""
 
 
 def party(
@@ -119,12 +116,18 @@ def _against_the_description(seen: Observation, found: Conventions, task: EqualW
     yield check(
         Subject.LEARNING_RATE, worst((relative(rate, asked), f"step {i}") for i, (rate, asked) in pairs)
     )
-    momentum = [relative(value, recipe.momentum) for value in found.momentum]
-    yield check(
-        Subject.MOMENTUM,
-        worst((off, f"step {i}") for i, off in enumerate(momentum, start=1)),
-        None if all(off < 0.01 for off in momentum) else _momentum_remark(found, recipe.momentum),
-    )
+    if found.left:
+        yield check(
+            Subject.UPDATE_RULE,
+            worst((left, f"{name}, step {i}") for i, (left, name) in enumerate(found.left)),
+        )
+    else:
+        momentum = [relative(value, recipe.momentum) for value in found.momentum]
+        yield check(
+            Subject.MOMENTUM,
+            worst((off, f"step {i}") for i, off in enumerate(momentum, start=1)),
+            None if all(off < 0.01 for off in momentum) else _momentum_remark(found, recipe.momentum),
+        )
     yield check(Subject.DECAY, worst(_decays(found, task)))
 
 

@@ -6,6 +6,9 @@ coefficients are the least-squares solution over its elements; of l the median o
 parameter whose gradient is nearly zero determines nothing. The momentum is ``a l_before / l``: for an optimizer that
 keeps the rate inside its velocity, a itself would be the momentum, so such a one shows as another momentum as soon as
 the rate changes.
+
+For an adaptive optimizer the worker tells a, the direction that the recipe asks for, and the step is
+``u = l a + l d w``. There is no momentum to solve: what of u is left unexplained was computed by another rule.
 """
 
 import math
@@ -15,19 +18,24 @@ from statistics import median
 
 import numpy as np
 
-from trainmark.words.observation import Observation
+from trainmark.words.observation import Observation, ObservedStep
+
+FLOOR = 1e-3
+"""A gradient or an update smaller than this part of all together is compared with that part: its own is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
     """What the optimizer was seen to do. ``momentum`` has an entry a step from the second on.
 
-    ``decays`` is the decay of each parameter, from the first step.
+    ``decays`` is the decay of each parameter, from the first step. ``left`` is for each step what part of the update an
+    adaptive optimizer's rule leaves unexplained, in the parameter where that is most; empty for SGD.
     """
 
     learning_rates: tuple[float, ...]
     momentum: tuple[float, ...]
     decays: Mapping[str, float]
+    left: tuple[tuple[float, str], ...] = ()
 
 
 def solve(observation: Observation) -> Conventions:
@@ -35,13 +43,32 @@ def solve(observation: Observation) -> Conventions:
     solved = [
         {name: _coefficients(moments) for name, moments in step.moments.items()} for step in observation.steps
     ]
-    rates = tuple(median(found["g"] for found in step.values()) for step in solved)
+    is_adaptive = all("aa" in moments for step in observation.steps for moments in step.moments.values())
+    rates = tuple(median(found["a" if is_adaptive else "g"] for found in step.values()) for step in solved)
+    decays = {name: ratio(found["w"], rates[0]) for name, found in solved[0].items()}
+    if is_adaptive:
+        return Conventions(rates, (), decays, tuple(map(_left, observation.steps, solved)))
     momentum = tuple(
         ratio(median(found["p"] for found in step.values()) * rates[index], rates[index + 1])
         for index, step in enumerate(solved[1:])
     )
-    decays = {name: ratio(found["w"], rates[0]) for name, found in solved[0].items()}
     return Conventions(rates, momentum, decays)
+
+
+def _left(step: ObservedStep, solved: Mapping[str, Mapping[str, float]]) -> tuple[float, str]:
+    """Return what part of a parameter's update is not explained, and of which parameter, where that is most.
+
+    A parameter that hardly moves is compared with a part of all updates together: its own is rounding.
+    """
+    least = FLOOR * math.sqrt(sum(moments["uu"] for moments in step.moments.values()))
+
+    def of(name: str, moments: Mapping[str, float]) -> float:
+        explained = sum(value * moments["".join(sorted((key, "u")))] for key, value in solved[name].items())
+        left = math.sqrt(max(moments["uu"] - explained, 0.0))
+        size = max(math.sqrt(moments["uu"]), least)
+        return left / size if size else 0.0
+
+    return max((of(name, moments), name) for name, moments in step.moments.items())
 
 
 def ratio(value: float, rate: float) -> float:
@@ -50,8 +77,9 @@ def ratio(value: float, rate: float) -> float:
 
 
 def _coefficients(moments: Mapping[str, float]) -> dict[str, float]:
-    """Return the coefficients of p (where there is one), g and w in u."""
-    names = ["p", "g", "w"] if "pu" in moments else ["g", "w"]
+    """Return the coefficients of p (where there is one), g and w in u; of a and w for an adaptive optimizer."""
+    sgd = ["p", "g", "w"] if "pu" in moments else ["g", "w"]
+    names = ["a", "w"] if "aa" in moments else sgd
 
     def product(one: str, other: str) -> float:
         return moments["".join(sorted((one, other)))]

@@ -32,13 +32,20 @@ def built_in_cards() -> Iterator[Document]:
         for task, of_task in of_tasks.items():
             folder = task.replace("-", "_")
             if any((worker / name / folder).is_dir() for worker in _workers()):
-                gaps = {"gaps": _gaps(f"{name}/{folder}")}
-                values = reduce(laid_over, (common.values, of_task, said, gaps))
+                both = {**_of_both(name, folder), "gaps": _gaps(f"{name}/{folder}")}
+                values = reduce(laid_over, (common.values, of_task, said, both))
                 yield Document(own.path, values, own.lines)
 
 
 def _workers() -> tuple[Path, ...]:
     return (PACKAGE / "worker", *folders("worker"))
+
+
+def _of_both(framework: str, task: str) -> Mapping[str, Any]:
+    """Return what the framework's folder of a task says: the loaders of the task's data, and what they read."""
+    paths = (worker / framework / task / CARD for worker in _workers())
+    said: list[Mapping[str, Any]] = [read_document(path).values for path in paths if path.is_file()]
+    return reduce(laid_over, said, {})
 
 
 def _gaps(inside: str) -> list[Any]:

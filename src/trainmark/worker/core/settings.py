@@ -25,6 +25,18 @@ class Recipe:
 
 
 @dataclass(frozen=True)
+class AdamRecipe(Recipe):
+    """An adaptive optimizer: ``momentum`` is that of gradients (beta 1), ``second_momentum`` of squares (beta 2).
+
+    The decay is decoupled: it is no part of the gradient.
+    """
+
+    optimizer: str
+    second_momentum: float
+    epsilon: float
+
+
+@dataclass(frozen=True)
 class Settings:
     """One run as it was asked for. ``steps`` counts every step, the first and the warm-up included.
 

@@ -63,6 +63,9 @@ class PyTorchTraining(Training):
 
     ranks: Group
 
+    parts = 1
+    """How often the model is passed in one step."""
+
     def __init__(
         self,
         settings: Settings,
@@ -86,7 +89,7 @@ class PyTorchTraining(Training):
         self, model: nn.Module, optimizer: torch.optim.Optimizer, inductor: Mapping[str, Any]
     ) -> None:
         """Train this model; see ``compile_model`` for ``inductor``."""
-        settings, static_graph = self.settings, self.settings.compiler == NONE
+        settings, static_graph = self.settings, self.settings.compiler == NONE and self.parts == 1
         self.model, self.optimizer = model, optimizer
         self.exchange = choose_exchange(
             settings.gradients, self.ranks, self._device, self._precision, static_graph
@@ -110,13 +113,19 @@ class PyTorchTraining(Training):
         """Train on the batch at hand."""
         for parameters in self.optimizer.param_groups:
             parameters["lr"] = self.rates[index]
-        _, loss = self._forward()
-        self.scaler.scale(loss).backward()
+        loss = self._pass()
         self.exchange.average()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        self._loss_of[index].copy_(loss.detach())
+        self._loss_of[index].copy_(loss)
+
+    def _pass(self) -> Any:
+        """Pass the batch at hand forward and backward; return its loss."""
+        _, loss = self._forward()
+        # In own passes scaled as in the step, so that what FP16 rounds away is the same.
+        self.scaler.scale(loss).backward()
+        return loss.detach()
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is never behind."""
@@ -133,6 +142,7 @@ class PyTorchTraining(Training):
             parameters=weights_of.count_parameters(self.model),
             threads=torch.get_num_threads(),
             implementation="fused",
+            optimizer=type(self.optimizer).__name__,
             loss_scaled=self.scaler.is_enabled(),
             compiler_mode=MODES[self.settings.compiler],
             peak_memory_of=peak_memory_of(self._device),
@@ -165,14 +175,12 @@ class PyTorchTraining(Training):
         """Pass this rank's batch through the model itself, neither wrapped nor compiled."""
         network, self.network = self.network, self.model
         try:
-            _, loss = self._forward()
-            # Scaled as the step's, so that what FP16 rounds away is the same.
-            self.scaler.scale(loss).backward()
+            loss = self._pass()
             gradients = self._unscaled_gradients()
         finally:
             self.network = network
             self.model.zero_grad(set_to_none=True)
-        return Alone(float(loss.detach()), gradients)
+        return Alone(float(loss), gradients)
 
     def _unscaled_gradients(self) -> Dict[str, Any]:
         scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
