@@ -1,8 +1,9 @@
 """The cards of built-in programs, laid together: what all share, what a task adds, what a framework says.
 
 ``frameworks/card.yaml`` is the common part, ``tasks/TASK/card.yaml`` the task's, ``frameworks/NAME/card.yaml`` the
-framework's own. A framework trains the tasks that its worker has a folder for; what it lacks for all of them, or for
-one, stands in the ``gaps.json`` of the worker, which refuses the same by itself.
+framework's own, ``worker/NAME/TASK/card.yaml`` what only both together have. A framework trains the tasks that its
+worker has a folder for; what it lacks for all of them, or for one, stands in the ``gaps.json`` of the worker, which
+refuses the same by itself.
 """
 
 import json

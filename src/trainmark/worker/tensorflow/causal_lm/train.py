@@ -96,7 +96,8 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
 
     def steps_taken(self) -> int:
         """Return how many steps the optimizer has counted."""
-        return int(self.optimizer.steps.numpy())
+        adam: Any = self.optimizer
+        return int(adam.steps.numpy())
 
     def read_moments(self) -> Moments:
         """Return what AdamW keeps."""
