@@ -11,6 +11,7 @@ from worker_process import LONG_S, START, Ran, ended, rank_variables
 
 from frameworks import needs_framework
 from preloading import compiled_before, preloaded
+from trainmark.dataset.tokens import TokenSpec, make_tokens
 from trainmark.environment import find_entry
 from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.placement import free_ports
@@ -142,6 +143,45 @@ def test_what_cannot_be_trained_is_an_outcome(
 ) -> None:
     ran = start(framework, tmp_path, {**RUN, **flags})[0]
     assert (ran.code, ran.last["outcome"], ran.last["reason"]) == (3, "unsupported", said)
+
+
+@pytest.fixture(scope="module")
+def words(folder: Path) -> Path:
+    """Return packed tokens of the small model's vocabulary."""
+    make_tokens(folder / "words", TokenSpec(tokens=4000, vocabulary=512, seed=1))
+    return folder / "words"
+
+
+@every_framework
+def test_real_tokens_are_read_in_the_order_of_the_seed(framework: str, words: Path, folder: Path) -> None:
+    given = {**RUN, "compiler": COMPILERS[framework], "data": words, "loader-workers": 1, "learning-rate": 0}
+    ran = start(framework, folder, given)[0]
+    assert ran.code == 0, ran.stderr
+    assert (ran.parameters["data"], ran.parameters["epoch_sequences"]) == (str(words), 3999 // LENGTH)
+    assert ran.last["after_window"]["batch_changed"]
+    loading = ran.last["loading"]
+    assert loading["consumed"] == [(STEPS - WARMUP) * BATCH]
+    assert loading["produced"] != [None]
+    assert ran.doubts == []
+    # Nothing is learned: each step's loss is that of its tokens under weights that hardly tell them apart.
+    losses = [step["loss"] for step in ran.steps]
+    assert len(set(losses)) > len(losses) / 2
+    assert all(abs(loss - math.log(512)) < 0.2 for loss in losses)
+
+
+@every_framework
+def test_a_token_outside_the_vocabulary_ends_the_run_and_is_named(
+    framework: str, words: Path, tmp_path: Path
+) -> None:
+    data = (words / "train.bin").read_bytes()
+    (tmp_path / "train.bin").write_bytes(data[:2000] + (600).to_bytes(2, "little") + data[2002:])
+    ran = start(
+        framework, tmp_path, {**RUN, "data": tmp_path, "steps": 60, "compiler": COMPILERS[framework]}
+    )[0]
+    assert (ran.code, ran.last["outcome"]) == (3, "failed")
+    assert ran.last["reason"] == (
+        f"token 1000 of {tmp_path / 'train.bin'} is 600, outside of the model's vocabulary of 512"
+    )
 
 
 # Equal work.

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainmark.tasks.causal_lm.axes import LanguageAxes
+from trainmark.tasks.causal_lm.data import Form, MakeTokens
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
@@ -31,5 +32,8 @@ TASK = Task(
         "sequence_length": AxisLabel("sequence length", "序列长度", value="{} tokens", short="{}tok"),
         "accumulation": AxisLabel("accumulation", "梯度累积", short="acc{}"),
     },
+    data_kind="tokens",
+    make=MakeTokens,
+    forms=tuple(Form),
     equal_work=_equal_work,
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from ...tasks.causal_lm.architectures import ARCHITECTURES, is_norm
 from ...tasks.causal_lm.facts import Seen
 from ...tasks.causal_lm.observing import Observation, product_seen
 from ...tasks.causal_lm.settings import LanguageSettings
+from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..ranks import Group
 from ..state import adamw
@@ -24,7 +25,13 @@ from .model import attention_kernel, init, make_loss
 def open_training(settings: LanguageSettings, place: Place) -> JaxLanguageTraining:
     """Return the training, ready for its first step."""
     machine = choose_machine(settings, place)
-    return JaxLanguageTraining(settings, meet_ranks(settings, place, machine), machine, None)
+    group = meet_ranks(settings, place, machine)
+
+    def to_batch(tokens: Any) -> Tuple[Any]:
+        return (group.part(tokens.astype(np.int32)),)
+
+    feed = open_feed(settings, place, to_batch)
+    return JaxLanguageTraining(settings, group, machine, to_batch, feed)
 
 
 class JaxLanguageTraining(JaxTraining, LanguageTraining):
@@ -33,13 +40,16 @@ class JaxLanguageTraining(JaxTraining, LanguageTraining):
     settings: LanguageSettings
 
     def __init__(
-        self, settings: LanguageSettings, group: Group, machine: Machine, feed: Optional[Feed]
+        self,
+        settings: LanguageSettings,
+        group: Group,
+        machine: Machine,
+        to_batch: Callable[[Any], Tuple[Any]],
+        feed: Optional[Feed],
     ) -> None:
         """Make the state on the device, and fetch the first batch."""
         platform, precision = machine
-        super().__init__(
-            settings, group, precision, lambda tokens: (group.part(tokens.astype(np.int32)),), feed
-        )
+        super().__init__(settings, group, precision, to_batch, feed)
         self.parts = settings.accumulation
         self._traced: List[Tuple[str, str, Tuple[int, ...]]] = []
         model, kernel = ARCHITECTURES[settings.model], attention_kernel(platform, precision)

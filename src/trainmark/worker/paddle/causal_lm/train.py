@@ -14,6 +14,7 @@ from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import Seen
 from ...tasks.causal_lm.observing import Observation, ProductSeen, product_seen
 from ...tasks.causal_lm.settings import LanguageSettings
+from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..device import limit_threads
 from ..distributed import Group
@@ -29,7 +30,13 @@ def open_training(settings: LanguageSettings, place: Place) -> PaddleLanguageTra
     group = Group(place, device)
     if settings.threads:
         limit_threads(settings.threads, device)
-    return PaddleLanguageTraining(settings, group, device, precision, None)
+    feed = open_feed(settings, place, to_batch)
+    return PaddleLanguageTraining(settings, group, device, precision, feed)
+
+
+def to_batch(tokens: Any) -> Tuple[Any]:
+    """Return numpy's tokens (batch, length + 1) on the device."""
+    return (paddle.to_tensor(tokens),)
 
 
 class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
@@ -46,7 +53,7 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         feed: Optional[Feed],
     ) -> None:
         """Build model and optimizer, and fetch the first batch."""
-        super().__init__(settings, group, device, precision, lambda tokens: (paddle.to_tensor(tokens),), feed)
+        super().__init__(settings, group, device, precision, to_batch, feed)
         self.gpt = GptModel(settings.model)
         self._first: Optional[Tuple[Any, Tuple[int, ...]]] = None
         self._passed: List[int] = []

@@ -14,6 +14,7 @@ from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import Seen
 from ...tasks.causal_lm.observing import LayersSeen, Observation
 from ...tasks.causal_lm.settings import LanguageSettings
+from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..compilers import NONE, cache_hits
 from ..optimizer import adamw, moments, steps_taken
@@ -24,7 +25,24 @@ from .model import GptModel, build_model, named_tensors
 
 def open_training(settings: LanguageSettings, place: Place) -> PyTorchLanguageTraining:
     """Return the training, ready for its first step."""
-    return PyTorchLanguageTraining(settings, place, choose_machine(settings, place), None)
+    machine = choose_machine(settings, place)
+    to_batch = ToDevice(machine.device)
+    return PyTorchLanguageTraining(settings, place, machine, to_batch, open_feed(settings, place, to_batch))
+
+
+class ToDevice:
+    """Makes batches of numpy's tokens (batch, length + 1)."""
+
+    def __init__(self, device: Any) -> None:
+        """Take the device."""
+        self._device = device
+
+    def __call__(self, tokens: Any) -> Tuple[Any]:
+        """Copy to the device; to a GPU from pinned memory, in the order of its work and without waiting."""
+        batch = torch.from_numpy(tokens)
+        if self._device.type == "cuda":
+            return (batch.pin_memory().to(self._device, non_blocking=True),)
+        return (batch,)
 
 
 class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
@@ -34,13 +52,16 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     model: GptModel
 
     def __init__(
-        self, settings: LanguageSettings, place: Place, machine: Machine, feed: Optional[Feed]
+        self,
+        settings: LanguageSettings,
+        place: Place,
+        machine: Machine,
+        to_batch: ToDevice,
+        feed: Optional[Feed],
     ) -> None:
         """Build model and optimizer, and fetch the first batch."""
         device, precision = machine
-        super().__init__(
-            settings, place, machine, lambda tokens: (torch.from_numpy(tokens).to(device),), feed
-        )
+        super().__init__(settings, place, machine, to_batch, feed)
         with device:
             model = build_model(settings.model)
         model.to(precision.weights)

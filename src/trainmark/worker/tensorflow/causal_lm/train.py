@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Optional, Tuple, cast
+from typing import Any, Callable, Dict, List, Optional, Tuple, cast
 
 import keras
 import numpy as np
@@ -15,6 +15,7 @@ from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import Seen
 from ...tasks.causal_lm.observing import Observation, product_seen
 from ...tasks.causal_lm.settings import LanguageSettings
+from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..ranks import Group
 from ..training import Machine, TensorFlowTraining, choose_machine
@@ -26,7 +27,13 @@ def open_training(settings: LanguageSettings, place: Place) -> TensorFlowLanguag
     machine = choose_machine(settings, place)
     group = Group(place, machine.device)
     keras.utils.set_random_seed(settings.seed)
-    return TensorFlowLanguageTraining(settings, group, machine, None)
+
+    def to_batch(tokens: Any) -> Tuple[Any]:
+        with tf.device(machine.device.path):
+            return (tf.constant(tokens, tf.int32),)
+
+    feed = open_feed(settings, place, to_batch)
+    return TensorFlowLanguageTraining(settings, group, machine, to_batch, feed)
 
 
 class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
@@ -35,14 +42,14 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
     settings: LanguageSettings
 
     def __init__(
-        self, settings: LanguageSettings, group: Group, machine: Machine, feed: Optional[Feed]
+        self,
+        settings: LanguageSettings,
+        group: Group,
+        machine: Machine,
+        to_batch: Callable[[Any], Tuple[Any]],
+        feed: Optional[Feed],
     ) -> None:
         """Build model and optimizer, and fetch the first batch."""
-
-        def to_batch(tokens: Any) -> Tuple[Any]:
-            with tf.device(machine.device.path):
-                return (tf.constant(tokens, tf.int32),)
-
         super().__init__(settings, group, machine, to_batch, feed)
         self._noting, self._first = False, cast("List[Tuple[str, Tuple[int, ...]]]", [])
         with group.scope():
