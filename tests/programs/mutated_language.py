@@ -58,6 +58,10 @@ def untied() -> None:
         return forward(self.norm(x), self.classifier)
 
     model.GptModel.__init__, model.GptModel.logits = init, logits
+    shared = model.GptModel.named_tensors
+    model.GptModel.named_tensors = lambda self: {
+        name: tensor for name, tensor in shared(self).items() if name != "classifier"
+    }
     # The worker asserts the number when it builds the model; here the check itself must find it.
     architectures: Any = importlib.import_module("trainmark_worker.tasks.causal_lm.architectures")
     counted = architectures.Gpt.parameters
@@ -132,6 +136,77 @@ def ranks_are_summed() -> None:
     gradients.InOnePiece._all_reduce = all_reduce
 
 
+def _bert() -> Any:
+    return importlib.import_module("trainmark_worker.pytorch.masked_lm.model")
+
+
+def bert_causal() -> None:
+    """As GPT attends."""
+    functional = _bert().functional
+    whole = functional.scaled_dot_product_attention
+    functional.scaled_dot_product_attention = lambda *heads, **named: whole(*heads, **named, is_causal=True)
+
+
+def bert_words_alone() -> None:
+    """As RoBERTa is trained: no next sentence."""
+    bert = _bert()
+
+    def forward(self: Any, tokens: Any, segments: Any, places: Any, words: Any, _follows: Any) -> Any:
+        found, told = self.heads(tokens, segments, places)
+        return bert.functional.cross_entropy(found.flatten(0, 1), words.flatten()) + 0 * told.sum()
+
+    bert.BertModel.forward = forward
+
+
+def bert_all_words() -> None:
+    """The loss of every position, hidden or not: those that were not hidden are to be what they are."""
+    bert = _bert()
+    torch: Any = importlib.import_module("torch")
+    whole = bert.BertModel.forward
+
+    def forward(self: Any, tokens: Any, segments: Any, places: Any, words: Any, follows: Any) -> Any:
+        everywhere = torch.arange(tokens.shape[1]).expand_as(tokens)
+        return whole(self, tokens, segments, everywhere, tokens.scatter(1, places, words), follows)
+
+    bert.BertModel.forward = forward
+
+
+def bert_biases_decay() -> None:
+    """One group of parameters."""
+    training: Any = importlib.import_module("trainmark_worker.pytorch.masked_lm.train")
+    training.decays = lambda _name: True
+
+
+def bert_untied() -> None:
+    """A matrix of its own for the words."""
+    bert = _bert()
+    init = bert.Words.__init__
+
+    def made(self: Any, model: Any) -> None:
+        init(self, model)
+        self.matrix = bert.nn.Parameter(bert.torch.zeros(model.vocabulary, model.width))
+
+    bert.Words.__init__ = made
+    shared = bert.BertModel.named_tensors
+    bert.BertModel.named_tensors = lambda self: {
+        name: tensor for name, tensor in shared(self).items() if name != "words.matrix"
+    }
+    architectures: Any = importlib.import_module("trainmark_worker.tasks.masked_lm.architectures")
+    counted = architectures.Bert.parameters
+    architectures.Bert.parameters = lambda self: counted(self) + self.vocabulary * self.width
+
+
+def bert_eighty() -> None:
+    """Eighty words of a sequence are classified, whatever was asked for: those asked for, four times."""
+    bert = _bert()
+    whole = bert.BertModel.forward
+
+    def forward(self: Any, tokens: Any, segments: Any, places: Any, words: Any, follows: Any) -> Any:
+        return whole(self, tokens, segments, places.repeat(1, 4), words.repeat(1, 4), follows)
+
+    bert.BertModel.forward = forward
+
+
 MISTAKES: dict[str, Callable[[], None]] = {
     "none": lambda: None,
     "tanh": gelu_by_tanh,
@@ -144,6 +219,13 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "parts-summed": parts_are_summed,
     "part-left-out": a_part_is_left_out,
     "ranks-summed": ranks_are_summed,
+    "bert-tanh": gelu_by_tanh,
+    "bert-causal": bert_causal,
+    "bert-words-alone": bert_words_alone,
+    "bert-all-words": bert_all_words,
+    "bert-biases-decay": bert_biases_decay,
+    "bert-untied": bert_untied,
+    "bert-eighty": bert_eighty,
 }
 
 if __name__ == "__main__":

@@ -7,23 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_process import LONG_S, START, Ran, ended, rank_variables
+from language_process import Observe, Told, failing, observer, start
+from worker_process import Ran
 
 from frameworks import needs_framework
-from preloading import compiled_before, preloaded
 from trainmark.dataset.tokens import TokenSpec, make_tokens
-from trainmark.environment import find_entry
-from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
-from trainmark.placement import free_ports
+from trainmark.equivalence import compare, follows, party
 from trainmark.tasks.causal_lm.equal_work import LanguageObservation
-from trainmark.words.certificate import Check, Party, Subject
+from trainmark.words.certificate import Subject
 from trainmark.words.observation import Followed
 
 pytestmark = pytest.mark.training
 
 MODEL = "gpt2_tiny"
-MUTATED = Path(__file__).parents[1] / "programs" / "mutated_language.py"
-
 COMPILERS = {"pytorch": "none", "jax": "xla", "tensorflow": "graph", "paddle": "to_static"}
 """The frameworks that train language models, each with its users' compiler on a CPU, as far as that is quick."""
 
@@ -47,23 +43,6 @@ def marks_of(framework: str) -> list[pytest.MarkDecorator]:
 every_framework = pytest.mark.parametrize(
     "framework", [pytest.param(name, marks=marks_of(name)) for name in COMPILERS], scope="module"
 )
-
-
-def start(
-    framework: str, folder: Path, flags: dict[str, Any], mistake: str = "", ranks: int = 1
-) -> list[Ran]:
-    """Run the worker in copies of a process that has imported the framework, one a rank."""
-    events, port = folder / "events.jsonl", free_ports(8)
-    words = [
-        *([str(MUTATED), mistake] if mistake else [str(START)]),
-        *(f"--framework={framework}", "--device=cpu", "--threads=1", f"--events={events}"),
-        *(f"--{name}={value}" for name, value in flags.items()),
-    ]
-    variables = {**find_entry(framework).env_vars, **compiled_before(), "HOME": str(folder)}
-    places = [rank_variables(rank, ranks, port) if ranks > 1 else {} for rank in range(ranks)]
-    started = [preloaded(framework).start(words, {**variables, **place}, folder) for place in places]
-    files = [events, *(events.with_name(f"{events.name}.rank{rank}") for rank in range(1, ranks))]
-    return [ended(process, file, LONG_S) for process, file in zip(started, files, strict=True)]
 
 
 @pytest.fixture(scope="module")
@@ -187,37 +166,9 @@ def test_a_token_outside_the_vocabulary_ends_the_run_and_is_named(
 # Equal work.
 
 
-Told = dict[str, Any]
-
-
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Told]:
-    """Return a function that has a worker do the three steps, each once; it returns what rank 0 told."""
-    kept: dict[tuple[object, ...], Told] = {}
-
-    def told(
-        framework: str, mistake: str = "", compiler: str = "none", ranks: int = 1, **changed: Any
-    ) -> Told:
-        key = (framework, mistake, compiler, ranks, *changed.items())
-        if key not in kept:
-            folder = tmp_path_factory.mktemp("equal")
-            write_inputs(MODEL, folder / "inputs.npz")
-            words = worker_flags(MODEL, folder / "inputs.npz", compiler)
-            flags = dict(word.removeprefix("--").split("=", 1) for word in words)
-            # The schedule counts sequences: with as many more of them the rates of the steps stay as they are.
-            flags["epoch-sequences"] = str(int(flags["epoch-sequences"]) * ranks)
-            flags |= {name.replace("_", "-"): value for name, value in changed.items()}
-            ran = start(framework, folder, flags, mistake, ranks)
-            assert [one.code for one in ran] == [0] * ranks, ran[0].stderr + ran[-1].stderr
-            kept[key] = ran[0].last["equivalence"]
-        return kept[key]
-
-    return told
-
-
-def failing(checks: tuple[Check, ...] | Party) -> dict[Subject, str]:
-    found = checks.checks if isinstance(checks, Party) else checks
-    return {check.subject: f"{check.where} {check.remark}" for check in found if not check.holds}
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observe:
+    return observer(MODEL, tmp_path_factory)
 
 
 def alone(told: Told) -> dict[Subject, str]:
@@ -239,12 +190,12 @@ def looked_into(*frameworks: str) -> Any:
 
 
 @pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
-def test_a_framework_trains_the_described_step(framework: str, observed: Callable[..., Told]) -> None:
+def test_a_framework_trains_the_described_step(framework: str, observed: Observe) -> None:
     assert alone(observed(framework)) == {}
 
 
 @pytest.mark.parametrize(("first", "second"), [looked_into(*pair) for pair in combinations(COMPILERS, 2)])
-def test_two_frameworks_do_equal_work(first: str, second: str, observed: Callable[..., Told]) -> None:
+def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observe) -> None:
     assert beside(observed(first), observed(second)) == {}
 
 
@@ -252,7 +203,7 @@ def test_two_frameworks_do_equal_work(first: str, second: str, observed: Callabl
 @every_framework
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
-    framework: str, ranks: int, observed: Callable[..., Told]
+    framework: str, ranks: int, observed: Observe
 ) -> None:
     """In PyTorch it was looked into: what a step does to the weights can be held against another framework's."""
     base, compiler = LanguageObservation.model_validate(observed("pytorch")), COMPILERS[framework]
@@ -280,23 +231,19 @@ MISTAKES = [
 
 @in_pytorch
 @pytest.mark.parametrize(("mistake", "subject", "said"), MISTAKES, ids=[name for name, _, _ in MISTAKES])
-def test_a_mistake_is_found_and_named(
-    observed: Callable[..., Told], mistake: str, subject: Subject, said: str
-) -> None:
+def test_a_mistake_is_found_and_named(observed: Observe, mistake: str, subject: Subject, said: str) -> None:
     found = alone(observed("pytorch", mistake))
     assert said in found[subject]
 
 
 @in_pytorch
-def test_another_accumulation_is_found_and_named(observed: Callable[..., Told]) -> None:
+def test_another_accumulation_is_found_and_named(observed: Observe) -> None:
     found = alone(observed("pytorch", accumulation=4))
     assert found[Subject.LAYERS] == "None the batch was passed in 4 parts and not in 2"
 
 
 @in_pytorch
-def test_gradients_that_are_summed_over_the_ranks_are_found(
-    observed: Callable[..., Told], tmp_path: Path
-) -> None:
+def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, tmp_path: Path) -> None:
     """In the check, where epsilon is not small, and in a run, where the optimizer's own moments show it."""
     base = LanguageObservation.model_validate(observed("pytorch"))
     told = observed("pytorch", "ranks-summed", ranks=2, gradients="flat")

@@ -15,6 +15,7 @@ from trainmark.tasks.equal_work import Deviation, EqualWork, apart, check, finit
 from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.words.observation import Followed, Observation, Sketch
 from trainmark.worker.core.schedule import learning_rates
+from trainmark.worker.core.settings import LAMB, AdamRecipe
 
 
 def party(
@@ -28,7 +29,8 @@ def party(
 
     ``axes`` are the values of the task's ``ways`` in which it was observed.
     """
-    conventions, task = solve(observation), equal_work_of(observation.model)
+    task = equal_work_of(observation.model)
+    conventions = solve(observation, _is_layerwise(task))
     return Party(
         framework=observation.framework,
         version=version,
@@ -117,10 +119,7 @@ def _against_the_description(seen: Observation, found: Conventions, task: EqualW
         Subject.LEARNING_RATE, worst((relative(rate, asked), f"step {i}") for i, (rate, asked) in pairs)
     )
     if found.left:
-        yield check(
-            Subject.UPDATE_RULE,
-            worst((left, f"{name}, step {i}") for i, (left, name) in enumerate(found.left)),
-        )
+        yield _update_rule(seen, found, task)
     else:
         momentum = [relative(value, recipe.momentum) for value in found.momentum]
         yield check(
@@ -129,6 +128,22 @@ def _against_the_description(seen: Observation, found: Conventions, task: EqualW
             None if all(off < 0.01 for off in momentum) else _momentum_remark(found, recipe.momentum),
         )
     yield check(Subject.DECAY, worst(_decays(found, task)))
+
+
+def _is_layerwise(task: EqualWork) -> bool:
+    return isinstance(task.recipe, AdamRecipe) and task.recipe.optimizer == LAMB
+
+
+def _update_rule(seen: Observation, found: Conventions, task: EqualWork) -> Check:
+    def of(conventions: Conventions) -> Check:
+        left = enumerate(conventions.left)
+        return check(Subject.UPDATE_RULE, worst((part, f"{name}, step {i}") for i, (part, name) in left))
+
+    told, asked = of(found), _is_layerwise(task)
+    if not told.holds and of(solve(seen, not asked)).holds:
+        rules = ("AdamW's, and not LAMB's", "LAMB's, and not AdamW's")
+        return told.model_copy(update={"remark": f"the update is {rules[not asked]}"})
+    return told
 
 
 def _momentum_remark(found: Conventions, asked: float) -> str:

@@ -1,8 +1,9 @@
 """The language task's part of the check of equal work: products, logits, and the described forward pass."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import cache
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -55,7 +56,7 @@ class LanguageEqualWork(EqualWork):
     """Inputs and checks of a row of attention and perceptrons."""
 
     batch = BATCH
-    shape: Mapping[str, int] = {"sequence_length": LENGTH, "accumulation": PARTS}
+    shape: Mapping[str, int] = {"sequence_length": LENGTH}
     # A step and a half: two steps of warm-up, then the first step of the cosine (rates 1/2, 1 and 3/4).
     epoch = BATCH * 3 // 2
     # The rate is large, so that gradients change from step to step and both momenta show; epsilon is not small beside
@@ -123,26 +124,11 @@ class LanguageEqualWork(EqualWork):
         yield _layers(own)
         off = abs(self.multiply_adds(seen) - model.multiply_adds(own.sequence_length))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
-        checks = _as_described(own, _forward(seen.model, DESCRIBED))
-        if not all(found.holds for found in checks):
-            remark = next(
-                (
-                    words
-                    for words, form in OTHERS.items()
-                    if all(found.holds for found in _as_described(own, _forward(seen.model, form)))
-                ),
-                None,
-            )
-            checks = [found.model_copy(update={"remark": remark}) for found in checks]
-        yield from checks
+        yield from as_described(own, lambda form: _forward(seen.model, form), DESCRIBED, OTHERS)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
-        """Yield what the products gave, and the logits."""
-        yield check(Subject.ACTIVATIONS, _activations(_of(one), _of(other)))
-        steps = zip(_own(one).steps, _own(other).steps, strict=True)
-        yield check(
-            Subject.LOGITS, worst((apart(a.logits, b.logits), f"step {i}") for i, (a, b) in enumerate(steps))
-        )
+        """Return what the products gave, and the logits."""
+        return passes(_own(one), _own(other))
 
     def statistics(self, _one: Followed, _other: Followed, same_framework: bool) -> Iterable[Check]:  # noqa: ARG002
         """Yield nothing: the model keeps no running statistics."""
@@ -152,10 +138,6 @@ class LanguageEqualWork(EqualWork):
 def _own(seen: Followed) -> LanguageObservation:
     assert isinstance(seen, LanguageObservation)
     return seen
-
-
-def _of(seen: Observation) -> Mapping[str, Sketch]:
-    return {product.name: product.sketch for product in _own(seen).products}
 
 
 @cache
@@ -168,16 +150,20 @@ def _layers(seen: LanguageObservation) -> Check:
         parts = f"the batch was passed in {seen.accumulation} parts and not in {PARTS}"
         return check(Subject.LAYERS, (1, None), parts)
     described = ARCHITECTURES[seen.model].products()
-    if [product.name for product in seen.products] != list(described):
+    return layers(seen.products, {name: (shape, False, LENGTH) for name, shape in described.items()})
+
+
+def layers(seen: Sequence[SeenProduct], described: Mapping[str, tuple[tuple[int, int], bool, int]]) -> Check:
+    """Return whether the products are those described: (outputs, inputs), whether biased, and of how many positions."""
+    if [product.name for product in seen] != list(described):
         return check(Subject.LAYERS, (1, None), "the products are not those of the description")
-    expected = (BATCH, seen.sequence_length)
-    wrong = [
-        product
-        for product in seen.products
-        if (product.outputs, product.inputs) != described[product.name]
-        or product.bias
-        or product.output != (*expected, product.outputs)
-    ]
+
+    def differs(product: SeenProduct) -> bool:
+        (outputs, inputs), biased, length = described[product.name]
+        own = (product.outputs, product.inputs, product.bias, product.output)
+        return own != (outputs, inputs, biased, (BATCH, length, outputs))
+
+    wrong = [product for product in seen if differs(product)]
     if not wrong:
         return check(Subject.LAYERS, (0, None))
     first = wrong[0]
@@ -185,13 +171,38 @@ def _layers(seen: LanguageObservation) -> Check:
     return check(Subject.LAYERS, (len(wrong), first.name), shape)
 
 
-def _as_described(seen: LanguageObservation, described: Forward) -> list[Check]:
+def as_described(
+    seen: LanguageObservation, pass_of: Callable[[Any], Forward], described: Any, others: Mapping[str, Any]
+) -> list[Check]:
+    """Return whether the first forward pass is the described one; where not, with the words of the form that it is."""
+    checks = _against(seen, pass_of(described))
+    if all(found.holds for found in checks):
+        return checks
+    fitting = (
+        words for words, form in others.items() if all(found.holds for found in _against(seen, pass_of(form)))
+    )
+    remark = next(fitting, None)
+    return [found.model_copy(update={"remark": remark}) for found in checks]
+
+
+def _against(seen: LanguageObservation, described: Forward) -> list[Check]:
     first = seen.steps[0]
     return [
         check(Subject.ACTIVATIONS, _activations(_of(seen), described.products)),
         check(Subject.LOGITS, (apart(first.logits, described.logits), "step 0")),
         check(Subject.LOSS, (relative(first.loss, described.loss), "step 0")),
     ]
+
+
+def passes(one: LanguageObservation, other: LanguageObservation) -> Iterable[Check]:
+    """Yield what the products of two frameworks gave, and the logits."""
+    yield check(Subject.ACTIVATIONS, _activations(_of(one), _of(other)))
+    steps = enumerate(zip(one.steps, other.steps, strict=True))
+    yield check(Subject.LOGITS, worst((apart(a.logits, b.logits), f"step {i}") for i, (a, b) in steps))
+
+
+def _of(seen: LanguageObservation) -> Mapping[str, Sketch]:
+    return {product.name: product.sketch for product in seen.products}
 
 
 def _activations(one: Mapping[str, Sketch], other: Mapping[str, Sketch]) -> Deviation:

@@ -70,7 +70,7 @@ def forward(model: Gpt, weights: Arrays, form: Form = DESCRIBED) -> Forward:
         qkv = product(f"{name}.qkv", norm(f"{name}.norm", x))
         x = x + product(f"{name}.output", _attention(qkv, model, form))
         name = f"block{block}.mlp"
-        x = x + product(f"{name}.down", _gelu(product(f"{name}.up", norm(f"{name}.norm", x)), form.gelu))
+        x = x + product(f"{name}.down", gelu(product(f"{name}.up", norm(f"{name}.norm", x)), form.gelu))
     logits = norm("norm", x) @ embedding.T
     told = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
     return Forward(products, Sketch(**sketch("logits", logits)), float(-told.mean()))
@@ -90,7 +90,8 @@ def _attention(qkv: Any, model: Gpt, form: Form) -> Any:
     return (softmax(scores, axis=-1) @ values).transpose(0, 2, 1, 3).reshape(batch, length, model.width)
 
 
-def _gelu(x: Any, form: str) -> Any:
+def gelu(x: Any, form: str) -> Any:
+    """Return GELU, exact (``erf``) or approximated (``tanh``)."""
     if form == "erf":
         return x * (1 + erf(x / np.sqrt(2))) / 2
     return x * (1 + np.tanh(np.sqrt(2 / np.pi) * (x + 0.044715 * x**3))) / 2

@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from .drawing import averaged, drawn
 from .optimizers import Moments, adam
-from .settings import AdamRecipe
+from .settings import LAMB, AdamRecipe
 from .training import Training
 
 EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
@@ -50,12 +50,17 @@ class AdamUpdate:
         for name in names:
             weights, first = drawn(before, name), drawn(moments.first, name)
             direction, _, _ = adam(mean[name], first, drawn(moments.second, name), moments.steps + 1, recipe)
-            terms.append(direction + task.decay(settings, name) * weights)
-            updates.append(weights - drawn(after, name))
+            decay, moved = task.decay(settings, name), weights - drawn(after, name)
+            term = direction + decay * weights
+            if recipe.optimizer == LAMB and decay and term.any():
+                # Its factor is of all elements; here each parameter's own is what fits, and only the rest is a check.
+                term = term * (float(moved @ term) / float(term @ term) / self._rate)
+            terms.append(term)
+            updates.append(moved)
             size = float(np.sqrt(np.mean(mean[name] ** 2)))
             if size:
-                moved = drawn(later.first, name) - recipe.momentum * first
-                added.append(moved / (1 - recipe.momentum) / size)
+                gained = drawn(later.first, name) - recipe.momentum * first
+                added.append(gained / (1 - recipe.momentum) / size)
                 expected.append(mean[name] / size)
         term, update = np.concatenate(terms), np.concatenate(updates)
         if not term.any() or not update.any() or not added:

@@ -7,6 +7,8 @@ from typing import Optional
 
 SYNTHETIC = "synthetic"
 
+ADAMW, LAMB = "adamw", "lamb"
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -28,7 +30,7 @@ class Recipe:
 class AdamRecipe(Recipe):
     """An adaptive optimizer: ``momentum`` is that of gradients (beta 1), ``second_momentum`` of squares (beta 2).
 
-    The decay is decoupled: it is no part of the gradient.
+    ``optimizer`` is ``adamw`` or ``lamb``. The decay is decoupled: it is no part of the gradient.
     """
 
     optimizer: str

@@ -20,6 +20,7 @@ from .compilers import MODES, NONE, check_compiler, compilations, compile_model,
 from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
 from .gradients import check_gradients, choose_exchange
+from .optimizer import Lamb
 from .precision import Precision, autocast, choose_precision, loss_scaler
 
 
@@ -141,7 +142,7 @@ class PyTorchTraining(Training):
             device_name=device_name(self._device),
             parameters=weights_of.count_parameters(self.model),
             threads=torch.get_num_threads(),
-            implementation="fused",
+            implementation="foreach" if isinstance(self.optimizer, Lamb) else "fused",
             optimizer=type(self.optimizer).__name__,
             loss_scaled=self.scaler.is_enabled(),
             compiler_mode=MODES[self.settings.compiler],

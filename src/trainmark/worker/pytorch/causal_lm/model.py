@@ -76,8 +76,41 @@ class Block(nn.Module):
         return x + self.mlp(x)
 
 
-class GptModel(nn.Module):
-    """GPT-2 with its loss: what a compiler should see in one piece."""
+class LanguageModel(nn.Module):
+    """A row of ``blocks`` with the loss behind it: what a compiler should see in one piece.
+
+    ``tokens`` is the embedding; other modules and parameters of its own have the shared names already.
+    """
+
+    tokens: nn.Embedding
+    blocks: nn.ModuleList
+
+    def look(self, *batch: Any) -> Any:
+        """Return the logits of a batch."""
+        raise NotImplementedError
+
+    def named_products(self) -> Dict[str, nn.Linear]:
+        """Return the matrix products by the shared names, in forward order."""
+        modules = ((_shared(name), module) for name, module in self.named_modules())
+        return {name: module for name, module in modules if isinstance(module, nn.Linear)}
+
+    def named_tensors(self) -> Dict[str, Any]:
+        """Return the parameters by the shared names."""
+        return {_shared(name): tensor for name, tensor in self.named_parameters()}
+
+
+def _shared(name: str) -> str:
+    """Return the shared name of a module or parameter: ``blocks.3.mlp.up`` is ``block3.mlp.up``."""
+    first, _, rest = name.partition(".")
+    if first == "blocks" and rest:
+        return f"block{rest}"
+    if first in ("tokens", "positions", "segments"):
+        return f"embedding.{first}"
+    return name
+
+
+class GptModel(LanguageModel):
+    """GPT-2 with its loss."""
 
     def __init__(self, model: Gpt) -> None:
         """Draw the weights from torch's generator."""
@@ -98,6 +131,10 @@ class GptModel(nn.Module):
             x = block(x)
         return functional.linear(self.norm(x), self.tokens.weight)
 
+    def look(self, tokens: Any) -> Any:
+        """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
+        return self.logits(tokens[:, :-1])
+
     def forward(self, tokens: Any) -> Any:
         """Return the loss of tokens (batch, length + 1): the mean of the cross entropies of all but the first."""
         logits = self.logits(tokens[:, :-1])
@@ -112,21 +149,3 @@ def build_model(name: str) -> GptModel:
     found, expected = count_parameters(model), description.parameters()
     assert found == expected, f"{name} has {found} parameters instead of {expected}"
     return model
-
-
-def named_products(model: GptModel) -> Dict[str, nn.Linear]:
-    """Return the products by the names of ``Gpt.products``."""
-    found: Dict[str, nn.Linear] = {}
-    for index, block in enumerate(model.blocks):
-        for name, module in block.named_modules():
-            if isinstance(module, nn.Linear):
-                found[f"block{index}.{name}"] = module
-    return found
-
-
-def named_tensors(model: GptModel) -> Dict[str, Any]:
-    """Return the parameters by the names of ``Gpt.shapes``."""
-    named = {"embedding.tokens": model.tokens.weight, "embedding.positions": model.positions.weight}
-    for index, block in enumerate(model.blocks):
-        named.update({f"block{index}.{name}": tensor for name, tensor in block.named_parameters()})
-    return {**named, "norm.weight": model.norm.weight}

@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List
 
-import torch
-
 from ...tasks.causal_lm.observing import LayersSeen, Observation, ProductSeen, product_seen
 from ..weights import read
-from .model import GptModel, named_products, named_tensors
+from .model import LanguageModel
 
 
 def observe(
-    model: GptModel, inputs: Any, loss_of: Callable[[], Any], average: Callable[[], None]
+    model: LanguageModel, look: Callable[[], Any], loss_of: Callable[[], Any], average: Callable[[], None]
 ) -> Observation:
     """Run ``loss_of`` and the backward pass; return what they computed.
 
-    ``average`` makes the gradients their mean over the ranks, as the step does; ``inputs`` are tokens (batch, length).
+    ``average`` makes the gradients their mean over the ranks, as the step does; ``look`` returns the logits.
     """
     seen: List[ProductSeen] = []
 
@@ -28,22 +26,21 @@ def observe(
 
         return note
 
-    hooks = [product.register_forward_hook(noting(name)) for name, product in named_products(model).items()]
+    hooks = [product.register_forward_hook(noting(name)) for name, product in model.named_products().items()]
     try:
-        with torch.no_grad():
-            logits = model.logits(inputs).float().cpu().numpy()
+        logits = look().float().cpu().numpy()
     finally:
         for hook in hooks:
             hook.remove()
     loss = loss_of()
     loss.backward()
     average()
-    gradients = read({name: tensor.grad for name, tensor in named_tensors(model).items()})
+    gradients = read({name: tensor.grad for name, tensor in model.named_tensors().items()})
     model.zero_grad(set_to_none=True)
     return Observation(logits, float(loss.detach()), gradients, seen)
 
 
-def watched(model: GptModel, step: Callable[[], Any]) -> LayersSeen:
+def watched(model: LanguageModel, step: Callable[[], Any]) -> LayersSeen:
     """Do ``step``, in which the model is called, and return what its products computed in, and on how many tokens."""
     types: Dict[str, str] = {}
     lengths: List[int] = []
@@ -55,7 +52,7 @@ def watched(model: GptModel, step: Callable[[], Any]) -> LayersSeen:
 
         return note
 
-    hooks = [product.register_forward_hook(noting(name)) for name, product in named_products(model).items()]
+    hooks = [product.register_forward_hook(noting(name)) for name, product in model.named_products().items()]
     try:
         step()
     finally:

@@ -17,10 +17,10 @@ from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..compilers import NONE, cache_hits
-from ..optimizer import adamw, moments, steps_taken
+from ..optimizer import adaptive, moments, steps_taken
 from ..training import Machine, PyTorchTraining, choose_machine
 from . import observing
-from .model import GptModel, build_model, named_tensors
+from .model import LanguageModel, build_model
 
 
 def open_training(settings: LanguageSettings, place: Place) -> PyTorchLanguageTraining:
@@ -31,25 +31,25 @@ def open_training(settings: LanguageSettings, place: Place) -> PyTorchLanguageTr
 
 
 class ToDevice:
-    """Makes batches of numpy's tokens (batch, length + 1)."""
+    """Makes batches of numpy's arrays."""
 
     def __init__(self, device: Any) -> None:
         """Take the device."""
         self._device = device
 
-    def __call__(self, tokens: Any) -> Tuple[Any]:
+    def __call__(self, *arrays: Any) -> Tuple[Any, ...]:
         """Copy to the device; to a GPU from pinned memory, in the order of its work and without waiting."""
-        batch = torch.from_numpy(tokens)
+        tensors = tuple(map(torch.from_numpy, arrays))
         if self._device.type == "cuda":
-            return (batch.pin_memory().to(self._device, non_blocking=True),)
-        return (batch,)
+            return tuple(tensor.pin_memory().to(self._device, non_blocking=True) for tensor in tensors)
+        return tensors
 
 
 class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     """A language model, which gives its own loss, and the witness in it."""
 
     settings: LanguageSettings
-    model: GptModel
+    model: LanguageModel
 
     def __init__(
         self,
@@ -63,17 +63,25 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         device, precision = machine
         super().__init__(settings, place, machine, to_batch, feed)
         with device:
-            model = build_model(settings.model)
+            model = self.build()
         model.to(precision.weights)
         self.parts = settings.accumulation
         self._watching, self._passed = True, cast("List[Tuple[int, ...]]", [])
         self._seen_output: Any = None
         self._hook = model.blocks[0].attention.qkv.register_forward_hook(self._see)
-        named = named_tensors(model)
-        norms = [tensor for name, tensor in named.items() if is_norm(name)]
-        others = [tensor for name, tensor in named.items() if not is_norm(name)]
+        named = model.named_tensors()
+        decaying = [tensor for name, tensor in named.items() if self.decays(name)]
+        others = [tensor for name, tensor in named.items() if not self.decays(name)]
         recipe = settings.recipe
-        self.take_over(model, adamw([(others, recipe.weight_decay), (norms, 0.0)], recipe), {})
+        self.take_over(model, adaptive([(decaying, recipe.weight_decay), (others, 0.0)], recipe), {})
+
+    def build(self) -> LanguageModel:
+        """Return the model with fresh weights in FP32."""
+        return build_model(self.settings.model)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return not is_norm(name)
 
     def _see(self, _product: Any, _given: Any, output: Any) -> None:
         self._seen_output = (output.dtype, output.shape)
@@ -81,18 +89,18 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     def _forward(self) -> Tuple[Any, Any]:
         """Return nothing and the loss of the whole batch at hand."""
         with self.autocast:
-            return None, self.network(self.batch[0])
+            return None, self.network(*self.batch)
 
     def _pass(self) -> Any:
         """Pass the parts of the batch one after another; their gradients add up, and are exchanged with the last's."""
         total, last = None, self.parts - 1
-        parts = self.batch[0].split(self.settings.part)
+        parts = list(zip(*(array.split(self.settings.part) for array in self.batch)))
         if self._watching:
-            self._passed = [part.shape for part in parts]
+            self._passed = [part[0].shape for part in parts]
         for index, part in enumerate(parts):
             with self.exchange.withheld() if index < last else nullcontext():
                 with self.autocast:
-                    loss = self.network(part) / self.parts
+                    loss = self.network(*part) / self.parts
                 self.scaler.scale(loss).backward()
             total = loss.detach() if total is None else total + loss.detach()
         return total
@@ -119,7 +127,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         return steps_taken(self.optimizer)
 
     def read_moments(self) -> Optional[Moments]:
-        """Return what AdamW keeps."""
+        """Return what the optimizer keeps."""
         return moments(self.optimizer, self.named_tensors())
 
     def watched_step(self, index: int) -> LayersSeen:
@@ -132,15 +140,15 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
 
     def _logits(self) -> Any:
         with torch.no_grad(), self.autocast:
-            return self.model.logits(self.batch[0][:, :-1])
+            return self.model.look(*self.batch)
 
     def named_tensors(self) -> Dict[str, Any]:
         """Return the parameters by their names in the description of the models."""
-        return named_tensors(self.model)
+        return self.model.named_tensors()
 
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""
         with self.autocast:
             return observing.observe(
-                self.model, self.batch[0][:, :-1], lambda: self._forward()[1], self.exchange.average
+                self.model, self._logits, lambda: self._forward()[1], self.exchange.average
             )

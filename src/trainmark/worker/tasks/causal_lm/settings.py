@@ -6,7 +6,7 @@ import argparse
 from dataclasses import dataclass
 
 from ...core.flags import positive
-from ...core.settings import AdamRecipe, Settings
+from ...core.settings import ADAMW, AdamRecipe, Settings
 
 EPOCH_SEQUENCES = 8_823_000
 """An epoch of made-up data is as long as OpenWebText's nine billion tokens in sequences of 1024."""
@@ -53,7 +53,7 @@ def language_settings(given: argparse.Namespace, common: Settings) -> LanguageSe
     """Return the settings with those of the flags of ``add_flags``."""
     recipe = AdamRecipe(
         **vars(common.recipe),
-        optimizer="adamw",
+        optimizer=ADAMW,
         second_momentum=given.second_momentum,
         epsilon=given.epsilon,
     )

@@ -35,19 +35,7 @@ class CausalLM(Task):
 
     def refuse(self, settings: Settings) -> None:
         """Refuse sequences that are longer than the positions, and batches that cannot be cut into equal parts."""
-        own, model = _own(settings), ARCHITECTURES[settings.model]
-        if own.sequence_length > model.positions:
-            raise RunError(
-                UNSUPPORTED,
-                f"a sequence of {own.sequence_length} tokens is longer than the {model.positions} positions "
-                f"of {own.model}",
-            )
-        if own.batch_per_device % own.accumulation:
-            raise RunError(
-                UNSUPPORTED,
-                f"a batch of {own.batch_per_device} cannot be cut into {own.accumulation} equal parts "
-                "(accumulation)",
-            )
+        refuse(_own(settings), ARCHITECTURES[settings.model].positions)
 
     def work(self, settings: Settings, samples: int) -> Dict[str, int]:
         """Return tokens that are predicted, and sequences; no token is padding."""
@@ -101,6 +89,22 @@ class CausalLM(Task):
             facts=self.asked(settings),
             layers=products_told,
             outputs=logits_told,
+        )
+
+
+def refuse(settings: LanguageSettings, positions: int) -> None:
+    """Raise ``RunError`` (unsupported) for what no language model takes."""
+    if settings.sequence_length > positions:
+        raise RunError(
+            UNSUPPORTED,
+            f"a sequence of {settings.sequence_length} tokens is longer than the {positions} positions "
+            f"of {settings.model}",
+        )
+    if settings.batch_per_device % settings.accumulation:
+        raise RunError(
+            UNSUPPORTED,
+            f"a batch of {settings.batch_per_device} cannot be cut into {settings.accumulation} equal parts "
+            "(accumulation)",
         )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ...core.task import Task
 from ...core.training import Training
 from . import TASK
 from .settings import LanguageSettings
@@ -15,5 +16,5 @@ class LanguageTraining(Training):
     of ``Gpt.shapes``.
     """
 
-    task = TASK
+    task: Task = TASK
     settings: LanguageSettings
