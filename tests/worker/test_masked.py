@@ -18,7 +18,7 @@ from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES
 
 MODEL = "bert_tiny"
 
-COMPILERS = {"pytorch": "none"}
+COMPILERS = {"pytorch": "none", "jax": "xla"}
 """The frameworks that train it, each with its users' compiler on a CPU, as far as that is quick."""
 
 BATCH, LENGTH, PREDICTIONS, STEPS, WARMUP = 4, 32, 5, 8, 2
@@ -43,10 +43,6 @@ every_framework = pytest.mark.parametrize(
     ],
     scope="module",
 )
-
-
-def test_bert_base_has_the_parameters_of_its_pre_training() -> None:
-    assert ARCHITECTURES["bert_base"].parameters() == 110_106_428
 
 
 @pytest.fixture(scope="module")
@@ -91,7 +87,7 @@ def test_two_ranks_stay_alike_with_either_optimizer(framework: str, optimizer: s
 
 @every_framework
 def test_with_dropout_what_cannot_be_solved_is_null_and_no_doubt(framework: str, tmp_path: Path) -> None:
-    ran = start(framework, tmp_path, {**RUN, "dropout": 0.1})[0]
+    ran = start(framework, tmp_path, {**RUN, "dropout": 0.1, "compiler": COMPILERS[framework]})[0]
     assert (ran.code, ran.last["suspect"]) == (0, []), ran.stderr
     assert ran.last["after_window"]["learning_rate"] is None
     assert ran.parameters["optimizer"]["dropout"] == 0.1
@@ -142,8 +138,7 @@ def test_a_framework_trains_the_described_step(framework: str, observed: Observe
 
 @pytest.mark.parametrize(
     ("first", "second"),
-    [looked_into(*pair) for pair in combinations(COMPILERS, 2)]
-    or [pytest.param("", "", marks=pytest.mark.skip)],
+    [looked_into(*pair) for pair in combinations(COMPILERS, 2)],
 )
 def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observe) -> None:
     pair = (MaskedObservation.model_validate(observed(framework)) for framework in (first, second))

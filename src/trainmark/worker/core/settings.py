@@ -25,6 +25,11 @@ class Recipe:
     warmup_epochs: int
     loss_scale: Optional[float]
 
+    @property
+    def optimizer_name(self) -> str:
+        """What the field calls the optimizer."""
+        return "SGD"
+
 
 @dataclass(frozen=True)
 class AdamRecipe(Recipe):
@@ -36,6 +41,11 @@ class AdamRecipe(Recipe):
     optimizer: str
     second_momentum: float
     epsilon: float
+
+    @property
+    def optimizer_name(self) -> str:
+        """What the field calls the optimizer."""
+        return {ADAMW: "AdamW", LAMB: "LAMB"}[self.optimizer]
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from flax import struct
 from flax.training.dynamic_scale import DynamicScale
 from jax.sharding import PartitionSpec as P
 
-from ..core.settings import AdamRecipe, Recipe
+from ..core.settings import LAMB, AdamRecipe, Recipe
 from .ranks import RANKS
 
 Batch = Tuple[Any, ...]
@@ -38,10 +38,18 @@ def optimizer(recipe: Recipe, decays: Optional[Callable[[Any], Any]] = None) -> 
     return optax.chain(optax.add_decayed_weights(recipe.weight_decay, decays), optax.trace(recipe.momentum))
 
 
-def adamw(recipe: AdamRecipe, decays: Callable[[Any], Any]) -> optax.GradientTransformation:
-    """Return AdamW without its learning rate: from gradients to ``a + d w``; ``decays`` is as for SGD."""
-    adam = optax.scale_by_adam(recipe.momentum, recipe.second_momentum, recipe.epsilon)
-    return optax.chain(adam, optax.add_decayed_weights(recipe.weight_decay, decays))
+def adaptive(recipe: AdamRecipe, decays: Callable[[Any], Any]) -> optax.GradientTransformation:
+    """Return AdamW or LAMB without its learning rate: from gradients to ``a + d w``; ``decays`` is as for SGD.
+
+    LAMB scales what moves a parameter by ``norm(w) / norm(r)``, where that parameter decays.
+    """
+    rules = [
+        optax.scale_by_adam(recipe.momentum, recipe.second_momentum, recipe.epsilon),
+        optax.add_decayed_weights(recipe.weight_decay, decays),
+    ]
+    if recipe.optimizer == LAMB:
+        rules.append(optax.masked(optax.scale_by_trust_ratio(), decays))
+    return optax.chain(*rules)
 
 
 def in_parts(grad: Callable[..., Any], parts: int) -> Callable[..., Any]:

@@ -15,7 +15,7 @@ from ..core.facts import Expected, Facts
 from ..core.feed import Feed
 from ..core.gaps import refuse_gaps
 from ..core.place import Place
-from ..core.settings import AdamRecipe, Settings
+from ..core.settings import Settings
 from ..core.training import Training
 from ..core.window import slots_for
 from .compiling import NONE, CompileClock, check_compiler
@@ -174,7 +174,7 @@ class JaxTraining(Training):
             device_name=device_name(self._device),
             parameters=count_parameters(self.state.params),
             threads=compute_threads(),
-            optimizer="AdamW" if isinstance(self.settings.recipe, AdamRecipe) else "SGD",
+            optimizer=self.settings.recipe.optimizer_name,
             implementation="optax",
             loss_scaled=self._precision.scaled,
             peak_memory_of=peak_memory_of(self._device),

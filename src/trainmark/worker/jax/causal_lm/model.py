@@ -12,7 +12,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from ...tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt, is_norm
+from ...tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Gpt, is_norm
 from ..precision import Precision
 
 Params = Dict[str, Any]
@@ -20,9 +20,8 @@ Tap = Callable[[str, Any, Any], None]
 """Gets the name, the weight and the result of each product."""
 
 
-def init(name: str, seed: int, dtype: Any) -> Params:
+def init(model: Gpt, seed: int, dtype: Any) -> Params:
     """Return fresh parameters; their number is asserted. May be traced."""
-    model = ARCHITECTURES[name]
     shapes = model.shapes()
     keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
     params = {}
@@ -34,7 +33,7 @@ def init(name: str, seed: int, dtype: Any) -> Params:
             deviation = model.added_deviation if added else DEVIATION
             params[parameter] = (jax.random.normal(key, shape) * deviation).astype(dtype)
     found, expected = sum(leaf.size for leaf in params.values()), model.parameters()
-    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    assert found == expected, f"the model has {found} parameters instead of {expected}"
     return params
 
 

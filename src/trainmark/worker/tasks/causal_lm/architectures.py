@@ -72,6 +72,19 @@ class Gpt(NamedTuple):
         weights = sum(math.prod(shape) for shape in self.products().values()) + self.vocabulary * self.width
         return length * (weights + 2 * self.layers * length * self.width)
 
+    def operations_per_token(self, length: int) -> Dict[str, int]:
+        """Return the floating-point operations of training on a token of a sequence of ``length``, by two conventions.
+
+        ``counted``: two for each multiply-add of the forward pass, and twice as many backward. ``6N+12LHQT``: that of
+        Chowdhery et al. (https://arxiv.org/abs/2204.02311, appendix B), as nanoGPT has it, with N the parameters less
+        the positions, L layers, H heads of the width Q and T tokens. Both count attention as if nothing were masked.
+        """
+        parameters = self.parameters() - self.positions * self.width
+        return {
+            "counted": 6 * self.multiply_adds(length) // length,
+            "6N+12LHQT": 6 * parameters + 12 * self.layers * self.width * length,
+        }
+
 
 def is_norm(name: str) -> bool:
     """Return whether a name of ``Gpt.shapes`` is that of a norm's weight: those do not decay."""

@@ -48,6 +48,7 @@ class CausalLM(Task):
             "sequence_length": own.sequence_length,
             "accumulation": own.accumulation,
             "vocabulary": ARCHITECTURES[own.model].vocabulary,
+            "operations_per_token": ARCHITECTURES[own.model].operations_per_token(own.sequence_length),
             "epoch_sequences": epoch_samples,
         }
 
