@@ -3,10 +3,10 @@
     python benchmarks/trust_sabotage.py                          every framework whose environment is made
     python benchmarks/trust_sabotage.py --framework pytorch --change none frozen-stem
 
-Each change (``tests/worker/worker_changes.py`` has their table, ``tests/programs/changes/`` what they do) begins at step 3,
-behind the look at the first step, or is in the data. A cell has the doubts of the run. ``none`` is the worker as it is,
-``none-real`` on real pictures and ``none-ranks`` on two ranks: they must be in no doubt. ReLU6 for ReLU is not here:
-the certificate of equal work sees it (``tests/worker/test_equal_work.py``).
+Each change begins at step 3, behind the look at the first step, or is in the data: ``tests/worker/worker_changes.py``
+has the table of them, ``tests/programs/changes/`` what they do. A cell has the doubts of the run. ``none`` is the worker
+as it is, ``none-real`` on real pictures and ``none-ranks`` on two ranks: they must be in no doubt. ReLU6 for ReLU is not
+here: the certificate of equal work sees it (``tests/worker/test_equal_work.py``).
 """
 
 import argparse
