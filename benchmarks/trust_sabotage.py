@@ -3,10 +3,10 @@
     python benchmarks/trust_sabotage.py                          every framework whose environment is made
     python benchmarks/trust_sabotage.py --framework pytorch --change none frozen-stem
 
-Each change begins at step 3, behind the look at the first step, or is in the data: ``tests/worker/worker_changes.py``
-has the table of them, ``tests/programs/changes/`` what they do. A cell has the doubts of the run. ``none`` is the worker
-as it is, ``none-real`` on real pictures and ``none-ranks`` on two ranks: they must be in no doubt. ReLU6 for ReLU is not
-here: the certificate of equal work sees it (``tests/worker/test_equal_work.py``).
+Each change begins at step 3, behind the look at the first step, or is in the data. The table of them is in
+``tests/worker/worker_changes.py``, what they do in ``tests/programs/changes/``. A cell has the doubts of the run.
+``none`` is the worker as it is, ``none-real`` on real pictures and ``none-ranks`` on two ranks: they must be in no
+doubt. ReLU6 for ReLU is not here: the certificate of equal work sees it (``tests/worker/test_equal_work.py``).
 """
 
 import argparse
