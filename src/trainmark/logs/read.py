@@ -19,13 +19,13 @@ from trainmark.logs.hints import Hints, read_hints
 from trainmark.logs.literals import can_match
 from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
 from trainmark.logs.opening import binary_kind, plain
+from trainmark.logs.physics import checked
 from trainmark.logs.settle import settle
 from trainmark.logs.transport import pieces
 from trainmark.logs.trouble import Death, Trouble, find_trouble
 
 _LARGEST_BLOCK_BYTES = 30 << 20
-_OTHERS_BYTES = 1 << 15
-_FEWEST_OTHERS = 3
+_FEWEST_OTHERS = 2
 
 
 def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = None) -> ParsedLog:
@@ -62,14 +62,14 @@ def read_stream(
         if damage:
             return _unreadable(name, damage)
         return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
-    return _conclude(gathering, name, read_hints(name), given or Facts(), damage)
+    return checked(_conclude(gathering, name, read_hints(name), given or Facts(), damage))
 
 
 def conclude(seen: Gathering, name: str, given: Facts | None = None) -> ParsedLog:
     """Return what ``seen`` amounts to so far; it can be given more afterwards."""
     if not seen.total_bytes:
         return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
-    return _conclude(seen, name, read_hints(name), given or Facts(), None)
+    return checked(_conclude(seen, name, read_hints(name), given or Facts(), None))
 
 
 def _keep_freed_memory() -> None:
@@ -118,7 +118,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     trouble = find_trouble(_after_last_record(known, seen))
     status, verdict = _status(known, records, counters, ending, trouble, figures)
     problems += verdict
-    problems += _about_other_formats(known, seen.formats, seen.tail[-_OTHERS_BYTES:])
+    problems += _about_other_formats(seen, seen.formats)
     problems += _about_the_end(ending, trouble, seen, damage, status)
     start = _about_the_start(known, context, records)
     problems += start if status is Status.OK else []
@@ -236,16 +236,42 @@ def _status(
     return Status.OK, problems
 
 
-def _about_other_formats(known: Format, formats: Sequence[Format], end: bytes) -> list[Problem]:
-    """Tell records of another program at the log's end: the file then holds more than the run that is read."""
-    for other in formats:
-        if other is not known and any(
-            can_match(pattern, end) and len(pattern.findall(end)) >= _FEWEST_OTHERS
-            for pattern in other.records
-        ):
-            sentence = f"the end of the file has records of another format, {other.name}: split it"
-            return [Problem("several-formats", sentence)]
+def _about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Problem]:
+    """Tell another program's records at either end of the log: the file then holds more than the run that is read."""
+    known = seen.format
+    assert known is not None
+    for place, text in (("beginning", bytes(seen.head)), ("end", seen.tail)):
+        others = [other for other in formats if other is not known and _may_be_in(other, text)]
+        rest = _without(known, text) if others else b""
+        for other in others:
+            if _is_in(other, rest):
+                sentence = f"the {place} of the file has records of another format, {other.name}: split it"
+                return [Problem("several-formats", sentence)]
     return []
+
+
+def _without(known: Format, text: bytes) -> bytes:
+    """Return ``text`` without the records of ``known``."""
+    for pattern in known.records:
+        text = pattern.sub(b"", text)
+    if known.extract is not None:
+        text = b"\n".join(line for line in text.split(b"\n") if not known.mark.search(line))
+    return text
+
+
+def _may_be_in(other: Format, text: bytes) -> bool:
+    patterns = (*other.records, *other.figures.values(), *([other.mark] if other.extract else []))
+    return any(can_match(pattern, text) for pattern in patterns)
+
+
+def _is_in(other: Format, text: bytes) -> bool:
+    """Say whether ``text`` holds two records of ``other``, or a result as it prints it."""
+    if other.extract is not None:
+        return other.mark.search(text) is not None and bool(other.extract(text))
+    results = (figure.search(text) for figure in other.figures.values() if can_match(figure, text))
+    return any(results) or any(
+        can_match(pattern, text) and len(pattern.findall(text)) >= _FEWEST_OTHERS for pattern in other.records
+    )
 
 
 def _about_the_end(
@@ -271,13 +297,17 @@ def _about_the_end(
 
 
 def _about_the_start(known: Format, context: LogContext, records: Records) -> list[Problem]:
+    severity = Severity.NOTE
     if known.header is not None:
         missing = known.header.search(context.text) is None
+        # The first records are then none of the warm-up, and nothing can be held against the settings.
+        if records.rate is not None or records.step_time_s is not None:
+            severity = Severity.DOUBT
     else:
         first = records.step.array(0, 1) if records.step is not None and records.count else np.zeros(1)
         missing = bool(first[0] > 2 * context.step_interval)
     sentence = "the log is incomplete: its beginning, where the program prints its settings, is not in it"
-    return [Problem("incomplete", sentence, Severity.NOTE)] if missing else []
+    return [Problem("incomplete", sentence, severity)] if missing else []
 
 
 def _death(trouble: Trouble) -> Problem:

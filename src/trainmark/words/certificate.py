@@ -29,6 +29,7 @@ class Subject(StrEnum):
     LEARNING_RATE = "learning-rate"
     MOMENTUM = "momentum"
     DECAY = "decay"
+    REACH = "reach"
 
 
 class Check(Frozen):
@@ -76,6 +77,7 @@ class Party(OfTask):
     ``axes`` (of the task's ways) and ``compiler`` are those of the step that was observed; ``variants`` are the
     others that the cases use. ``multiply_adds`` are those of a forward pass of one sample of the check's inputs.
     ``learning_rates`` and ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay.
+    ``reach``: what goes into each activation has values as low as the first number at least, and as high as the second.
     """
 
     framework: str
@@ -88,6 +90,7 @@ class Party(OfTask):
     momentum: tuple[float, ...]
     decaying: int
     losses: tuple[float, ...]
+    reach: tuple[float, float] | None = None
     checks: tuple[Check, ...]
     variants: tuple[CheckedVariant, ...] = ()
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from trainmark.measure.rules.dlperf import PlacementSummary, summarise
     from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
     from trainmark.measure.rules.naming import Naming, read_naming
-    from trainmark.measure.rules.steady_records import judge_records
+    from trainmark.measure.rules.steady_records import judge_records, noise
     from trainmark.measure.rules.tree import Group, PlacementRow, read_tree
 
 __all__ = [
@@ -38,6 +38,7 @@ __all__ = [
     "judge",
     "judge_records",
     "measure_log",
+    "noise",
     "read_claims",
     "read_naming",
     "read_tree",

@@ -11,7 +11,7 @@ import re
 
 from trainmark.logs.format import Format, LogContext, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope
+from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.words.case import Precision
 
 
@@ -37,6 +37,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="images/s",
     scope=Scope.GLOBAL,
+    meaning=Meaning.RUNNING,
     records=(re.compile(rb" iter: (?P<step>\d+)  [^\n]*?  time: (?P<average_time_s>[\d.]+)  [^\n]*lr: "),),
     mark=re.compile(rb"d2\.(?:utils\.events|engine\.\w+)\]: |detectron2 INFO: "),
     facts=facts,

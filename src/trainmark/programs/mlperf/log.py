@@ -22,7 +22,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.format import Format, LogContext, integer, search_word
-from trainmark.logs.model import Ending, Facts, Scope
+from trainmark.logs.model import Ending, Facts, Problem, Scope
 
 _EVENT = re.compile(rb":::MLLOG (\{[^\n]*\})")
 
@@ -159,6 +159,17 @@ def _records(steps: Floats, samples: Floats, starts: Floats, stops: Floats) -> d
     return {"step": steps, "rate": samples / (stops - starts), "samples": samples, "clock_s": stops}
 
 
+def several(context: LogContext) -> tuple[Problem, ...]:
+    """Tell a file that holds the results of more than one benchmark."""
+    names = set(re.findall(rb'"key": ?"submission_benchmark", ?"value": ?"([^"]+)"', context.text))
+    if len(names) < 2:
+        return ()
+    told = ", ".join(sorted(name.decode("utf-8", "replace") for name in names))
+    return (
+        Problem("several-runs", f"the file holds the results of {len(names)} benchmarks ({told}): split it"),
+    )
+
+
 def ending(context: LogContext) -> Ending:
     """See ``run_stop`` with status success."""
     stop = re.search(rb':::MLLOG [^\n]*"key": ?"run_stop"[^\n]*"status": ?"(\w+)"', context.tail)
@@ -192,6 +203,7 @@ FORMAT = Format(
     parameters=parameters,
     facts=facts,
     ending=ending,
+    doubts=several,
     extract=extract,
     assemble=assemble,
     warmup_steps=0,

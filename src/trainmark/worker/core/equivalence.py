@@ -75,7 +75,9 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
         }
         if seen is not None:
             done.update(_passes(seen, check, names), moments=_moments(before, seen.gradients, updates, names))
-            layers = layers or check.layers(seen)
+            if not layers:
+                reach = {} if check.reach is None else check.reach(seen, before)
+                layers = {**check.layers(seen), **reach}
         steps.append(done)
         before = after
     return {
