@@ -65,6 +65,7 @@ class EqualWork:
 
 TOLERANCES: Mapping[Subject, float] = {
     Subject.PARAMETERS: 0,
+    Subject.LAYERS: 0,
     Subject.GEOMETRY: 0,
     Subject.MULTIPLY_ADDS: 0,
     Subject.ACTIVATIONS: 1e-4,
@@ -80,6 +81,7 @@ TOLERANCES: Mapping[Subject, float] = {
     Subject.TIMED_STEP: 1e-5,
     Subject.LEARNING_RATE: 5e-3,
     Subject.MOMENTUM: 1e-2,
+    Subject.UPDATE_RULE: 1e-3,
     Subject.DECAY: 5e-2,
     Subject.REACH: 0,
 }

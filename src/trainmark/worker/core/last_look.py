@@ -7,24 +7,22 @@ the second step must be
 
     w_1 - w_2 = l (m v + g + d w_1)        with l, m, d the rate, the momentum and the decay that were asked for
 
-on elements drawn from every parameter. The rate and the momentum that fit best are told. Nothing of this is in the
-window, and what a framework offers no way to see is null.
+on elements drawn from every parameter. The rate and the momentum that fit best are told. Of an adaptive optimizer the
+velocity does not follow from the weights: there its own moments are read before and after the second step
+(``adam_update.py``). Nothing of this is in the window, and what a framework offers no way to see is null.
 """
 
 from __future__ import annotations
 
-import struct
-import zlib
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
+from .adam_update import AdamUpdate
+from .drawing import averaged, drawn
 from .outcomes import first_sentence
-from .settings import Settings
+from .settings import AdamRecipe, Settings
 from .training import Training
 
 WITNESS_STEPS = 2
-
-ELEMENTS = 32
-"""Elements that are drawn of each parameter."""
 
 ROUNDING = 2.0**-24
 """Of FP32, in parts of the value."""
@@ -89,6 +87,7 @@ def _look(training: Training, settings: Settings) -> Looked:
         training.load_weights(between)
     if reason is not None:
         said["own_pass_failed"] = reason
+    moments = training.read_moments()
     seen = training.watched_step(second)
     training.synchronize()
     after = training.read_weights()
@@ -101,8 +100,13 @@ def _look(training: Training, settings: Settings) -> Looked:
     skipped = _scale_may_overflow(settings) and any(_is_without_update(training, *step) for step in steps)
     moves = training.rates[second] > 0 and training.keeps_fp32_weights() and whole and not skipped
     said.update(_stood_still(training, steps, doubts) if moves else {"still": None, "statistics_move": None})
-    update = _Update(training, settings, second, before, between, after)
-    said.update(update.solved(alone.gradients if moves and alone is not None else None, doubts))
+    gradients = alone.gradients if moves and alone is not None else None
+    if isinstance(settings.recipe, AdamRecipe):
+        adam = AdamUpdate(training, settings.recipe, training.rates[second], moments)
+        said.update(adam.solved(between, after, gradients, doubts))
+    else:
+        update = _Update(training, settings, second, before, between, after)
+        said.update(update.solved(gradients, doubts))
     if training.ranks.place.world_size > 1:
         digests = {values[0] for values in training.gather([training.digest()])}
         said["ranks_agree"] = len(digests) == 1
@@ -206,23 +210,6 @@ class _Update:
         self._names = [name for name in between if training.task.is_trainable(name)]
         self._before, self._between, self._after = before, between, after
 
-    def _drawn(self, arrays: Mapping[str, Any], name: str) -> Any:
-        import numpy as np
-
-        values = np.asarray(arrays[name]).reshape(-1)
-        random = np.random.RandomState(zlib.crc32(name.encode()))
-        return values[random.randint(0, values.size, ELEMENTS)].astype(np.float64)
-
-    def _averaged(self, gradients: Mapping[str, Any]) -> Dict[str, Any]:
-        """Return the drawn elements of the gradients' mean over the ranks."""
-        import numpy as np
-
-        own = np.concatenate([self._drawn(gradients, name) for name in self._names])
-        bits = list(struct.unpack(f"<{own.size}q", own.tobytes()))
-        ranks = [np.frombuffer(struct.pack(f"<{own.size}q", *part)) for part in self._training.gather(bits)]
-        mean = sum(ranks) / len(ranks)
-        return dict(zip(self._names, np.split(mean, len(self._names))))
-
     def solved(self, gradients: Optional[Mapping[str, Any]], doubts: Doubts) -> Dict[str, Any]:
         """Return rate and momentum as the update shows them, and what of it they leave unexplained."""
         import numpy as np
@@ -232,16 +219,16 @@ class _Update:
         unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
         if gradients is None:
             return unseen
-        averaged, rows, decays, results = self._averaged(gradients), [], [], []
+        mean, rows, decays, results = averaged(self._training, gradients, self._names), [], [], []
         for name in self._names:
-            weights = self._drawn(self._between, name)
-            update = weights - self._drawn(self._after, name)
+            weights = drawn(self._between, name)
+            update = weights - drawn(self._after, name)
             size = float(np.sqrt(np.mean(update**2)))
             # An update that FP32 rounds away says nothing of what was added.
             if size < 1e3 * ROUNDING * float(np.sqrt(np.mean(weights**2))) or size == 0:
                 continue
-            velocity = (self._drawn(self._before, name) - weights) / self._rate
-            gradient = averaged[name] + task.decay(self._settings, name) * weights
+            velocity = (drawn(self._before, name) - weights) / self._rate
+            gradient = mean[name] + task.decay(self._settings, name) * weights
             rows.append(np.stack([velocity, gradient], axis=1) / size)
             asked_decay = task.decay(self._settings, name) > 0
             none = np.zeros_like(weights)

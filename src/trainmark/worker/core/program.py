@@ -19,7 +19,7 @@ from . import report
 from .arguments import NATIVE, parse
 from .choices import one_of
 from .events import PARAMETER, EventWriter
-from .folders import import_framework, import_trainer
+from .folders import find_task, import_framework, import_trainer
 from .last_look import WITNESS_STEPS, look
 from .loading import RankLoading, loading_of, queue_doubts
 from .outcomes import FAILED, OOM, RunError, first_sentence
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         framework = knows = import_framework(settings.framework)
         trainer = import_trainer(framework, settings.framework, settings.task)
         knows = trainer if hasattr(trainer, "stopped_by") else framework
+        find_task(settings.task).refuse(settings)
         if settings.memory_limit is not None:
             limit_memory(settings.memory_limit)
         collectives = getattr(framework, "COLLECTIVES", (NATIVE,))

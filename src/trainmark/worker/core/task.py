@@ -69,6 +69,9 @@ class Task:
         """Return the settings with those of the task's own flags; the type that the frameworks' workers get."""
         return common
 
+    def refuse(self, settings: Settings) -> None:
+        """Raise ``RunError`` for settings that cannot be trained, whatever the framework."""
+
     def work(self, settings: Settings, samples: int) -> Dict[str, int]:
         """Return the work in so many samples, by counter."""
         raise NotImplementedError

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Pro
 from .facts import Expected, Facts, Seen, as_asked
 from .feed import Feed, FixedFeed
 from .host import peak_resident_bytes
+from .optimizers import Moments
 from .outcomes import INVALID, RunError
 from .queues import Loading
 from .ranks import Ranks
@@ -140,6 +141,10 @@ class Training(Steps):
 
     def steps_taken(self) -> Optional[int]:
         """Return how many steps the model or the optimizer has counted itself."""
+        return None
+
+    def read_moments(self) -> Optional[Moments]:
+        """Return what an adaptive optimizer keeps of the gradients so far."""
         return None
 
     def watched_step(self, index: int) -> Any:

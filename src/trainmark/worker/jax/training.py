@@ -73,6 +73,9 @@ class JaxTraining(Training):
     ranks: Group
     marks: CompletionMarks
 
+    parts = 1
+    """How often the model is passed in one step."""
+
     def __init__(
         self,
         settings: Settings,
@@ -96,7 +99,8 @@ class JaxTraining(Training):
         ``loss_of`` is as ``make_step`` takes it.
         """
         self._loss_of, self._update = loss_of, update
-        self._step = make_step(loss_of, update, self.rates, None if self.ranks.alone else RANKS)
+        axis = None if self.ranks.alone else RANKS
+        self._step = make_step(loss_of, update, self.rates, axis, self.parts)
         self.state = self._fresh_state(weights)
         self._run: Optional[Callable[[TrainState, Batch], Any]] = None
         # What the program that is run was traced to be.
@@ -200,6 +204,7 @@ class JaxTraining(Training):
             device_name=device_name(self._device),
             parameters=count_parameters(self.state.params),
             threads=compute_threads(),
+            optimizer=self.settings.recipe.optimizer_name,
             implementation="optax",
             loss_scaled=self._precision.scaled,
             peak_memory_of=peak_memory_of(self._device),

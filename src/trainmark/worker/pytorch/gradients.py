@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
@@ -59,6 +60,10 @@ class Exchange:
         """Give all ranks the weights of rank 0; return the network to train, before it is compiled."""
         return model
 
+    def withheld(self) -> "AbstractContextManager[Any]":
+        """Return the context of a backward pass whose gradients are not exchanged yet: more are added to them."""
+        return nullcontext()
+
     def average(self) -> None:
         """Make each gradient its mean over the ranks, where the backward pass has not done so."""
 
@@ -71,6 +76,12 @@ class WhileComputed(Exchange):
     def __init__(self, device: Any, static_graph: bool) -> None:
         """Take the device of this rank, and whether every step is the same."""
         self._device, self._static_graph = device, static_graph
+        self._wrapped: Any = None
+
+    def withheld(self) -> "AbstractContextManager[Any]":
+        """Let the buckets wait."""
+        context: AbstractContextManager[Any] = self._wrapped.no_sync()
+        return context
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """Return the model so that its gradients are averaged over the ranks while they are computed.
@@ -80,13 +91,14 @@ class WhileComputed(Exchange):
         ddp = nn.parallel.DistributedDataParallel
         # torch 2.13 renamed the flag and warns of the old name.
         renamed = "forward_sync_buffers" in inspect.signature(ddp).parameters
-        return ddp(
+        self._wrapped = ddp(
             model,
             device_ids=[self._device.index] if self._device.type == "cuda" else None,
             gradient_as_bucket_view=True,
             static_graph=self._static_graph,
             **{"forward_sync_buffers" if renamed else "broadcast_buffers": False},
         )
+        return self._wrapped
 
 
 class InOnePiece(Exchange):

@@ -21,6 +21,7 @@ from .compilers import MODES, NONE, captures, check_compiler, compilations, comp
 from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
 from .gradients import check_gradients, choose_exchange
+from .optimizer import Lamb
 from .precision import Precision, autocast, choose_precision, loss_scaler
 
 
@@ -64,6 +65,9 @@ class PyTorchTraining(Training):
 
     ranks: Group
 
+    parts = 1
+    """How often the model is passed in one step."""
+
     def __init__(
         self,
         settings: Settings,
@@ -87,7 +91,7 @@ class PyTorchTraining(Training):
         self, model: nn.Module, optimizer: torch.optim.Optimizer, inductor: Mapping[str, Any]
     ) -> None:
         """Train this model; see ``compile_model`` for ``inductor``."""
-        settings, static_graph = self.settings, self.settings.compiler == NONE
+        settings, static_graph = self.settings, self.settings.compiler == NONE and self.parts == 1
         self.model, self.optimizer = model, optimizer
         self._captured: Optional[CapturedStep] = None
         if captures(settings.compiler):
@@ -132,12 +136,18 @@ class PyTorchTraining(Training):
     def _whole_step(self, batch: Tuple[Any, ...]) -> Any:
         """Forward, backward, mean over the ranks, update, at the optimizer's rate; return the loss."""
         self.batch = batch
-        _, loss = self._forward()
-        self.scaler.scale(loss).backward()
+        loss = self._pass()
         self.exchange.average()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    def _pass(self) -> Any:
+        """Pass the batch at hand forward and backward; return its loss."""
+        _, loss = self._forward()
+        # In own passes scaled as in the step, so that what FP16 rounds away is the same.
+        self.scaler.scale(loss).backward()
         return loss.detach()
 
     def synchronize(self) -> None:
@@ -154,7 +164,8 @@ class PyTorchTraining(Training):
             device_name=device_name(self._device),
             parameters=weights_of.count_parameters(self.model),
             threads=torch.get_num_threads(),
-            implementation="fused",
+            implementation="foreach" if isinstance(self.optimizer, Lamb) else "fused",
+            optimizer=type(self.optimizer).__name__,
             loss_scaled=self.scaler.is_enabled(),
             compiler_mode=MODES[self.settings.compiler],
             peak_memory_of=peak_memory_of(self._device),
@@ -189,14 +200,12 @@ class PyTorchTraining(Training):
         """Pass this rank's batch through the model itself, neither wrapped nor compiled."""
         network, self.network = self.network, self.model
         try:
-            _, loss = self._forward()
-            # Scaled as the step's, so that what FP16 rounds away is the same.
-            self.scaler.scale(loss).backward()
+            loss = self._pass()
             gradients = self._unscaled_gradients()
         finally:
             self.network = network
             self.model.zero_grad(set_to_none=True)
-        return Alone(float(loss.detach()), gradients)
+        return Alone(float(loss), gradients)
 
     def _unscaled_gradients(self) -> Dict[str, Any]:
         scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
