@@ -14,7 +14,7 @@ from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 
-from mutations import corpus, parse
+from log_mutations import corpus, parse
 
 from trainmark.logs import Status
 from trainmark.measure.rules.auditing import Tried, try_rules

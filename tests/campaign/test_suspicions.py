@@ -1,5 +1,7 @@
 """Doubts about what a run did, and which GPUs the gates look at."""
 
+import json
+
 from trainmark.campaign.suspicion import gpus_of, work_suspicions
 from trainmark.logs.events import parse_events
 from trainmark.node.facts import collect
@@ -30,6 +32,18 @@ def test_a_programs_own_way_of_counting_its_steps_is_no_doubt() -> None:
     }
     assert counted[79] == ()
     assert [doubt.code for doubt in counted[78]] == ["steps-differ"]
+
+
+def test_an_axis_that_a_run_tells_with_its_settings_is_held_against_its_name() -> None:
+    case = case_of(model="bert_tiny", optimizer="lamb")
+    card = load_workloads().find(case).card
+    protocol = Protocol.model_validate({"name": "dlperf", "steps": 100, "warmup_steps": 20})
+    found = {}
+    for name in ("Lamb", "AdamW"):
+        line = {"step": "PARAMETER", "data": {"optimizer": {"name": name, "epsilon": 1e-6}}}
+        events = parse_events([f"DLLL {json.dumps(line)}"])
+        found[name] = [doubt.code for doubt in work_suspicions(case, card, protocol, measured(80), events)]
+    assert found == {"Lamb": [], "AdamW": ["optimizer-differs"]}
 
 
 def measured(steps: int) -> Measurement:

@@ -29,11 +29,11 @@ _STALLED = {"lambda_resnet50_fp16_8xA100.txt": {"stall"}}
 
 
 def _mutations() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("mutations", _ROOT / "benchmarks" / "mutations.py")
+    spec = importlib.util.spec_from_file_location("log_mutations", _ROOT / "benchmarks" / "log_mutations.py")
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    sys.modules["mutations"] = module
+    sys.modules["log_mutations"] = module
     spec.loader.exec_module(module)
     return module
 

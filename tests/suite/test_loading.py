@@ -240,8 +240,13 @@ def test_two_cases_that_differ_on_any_axis_have_different_ids() -> None:
         "device": "cpu", "options": {"momentum": 0.5},
     }  # fmt: skip
     ids = [case_of().id, *(Case.model_validate({axis: value}).id for axis, value in other.items())]
+    text = {"sequence_length": 64, "accumulation": 4, "predictions": 80, "optimizer": "lamb"}
+    ids += [case_of(task="masked-lm", **{axis: value}).id for axis, value in text.items()]
+    ids += [
+        case_of(task="causal-lm", **{axis: text[axis]}).id for axis in ("sequence_length", "accumulation")
+    ]
     assert len(set(ids)) == len(ids)
-    assert set(axes_of()) - set(other) == {"loader", "task"}
+    assert set(axes_of()) - set(other) - set(text) == {"loader", "task"}
     photos = [case_of(data="photos", loader=loader).id for loader in ("native", "dali-cpu")]
     assert len(set(photos)) == 2
 

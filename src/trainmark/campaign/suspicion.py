@@ -1,5 +1,7 @@
 """Doubts about a run that is kept all the same: what it did is not what was asked; and what the gates need of it."""
 
+from collections.abc import Mapping
+
 from trainmark.logs.events import RunEvents
 from trainmark.words.case import BEST, MAX_BATCH, Case, Device
 from trainmark.words.manifest import Manifest
@@ -28,6 +30,9 @@ def work_suspicions(
     asked_for = {axis: case.value(axis) for axis in case.axes if axis not in _OF_THE_MACHINE}
     for axis, asked in {**asked_for, "world_size": case.world_size}.items():
         said = words.get(axis)
+        if isinstance(said, Mapping):
+            # With settings of its own; a framework's name for it may be AdamW where the case's is adamw.
+            said = str(said["name"]).lower() if "name" in said else None
         if said is None or asked in (MAX_BATCH, BEST) or str(said) == str(asked):
             continue
         sentence = f"{axis} {asked} was asked for, and the run says that it was {said}"

@@ -9,9 +9,10 @@ import typer
 from trainmark import dataset
 from trainmark.cli.data_output import print_json, print_line, progress, resumable
 from trainmark.dataset import images as pictures
+from trainmark.dataset import tokens
 from trainmark.errors import InputError, nearest
 
-HELP = "Make image folders to train on, convert them to TFRecord and RecordIO, index and verify any data set."
+HELP = "Make images or tokens to train on, convert images to TFRecord and RecordIO, index and verify any data set."
 
 _Jobs = Annotated[
     int, typer.Option("--jobs", "-j", min=0, help="Processes; 0 is one for each core that may be used.")
@@ -204,22 +205,28 @@ def verify(
     deep: Annotated[
         bool, typer.Option("--deep", help="Decode every picture as well: finds what a decoder refuses.")
     ] = False,
+    vocabulary: Annotated[
+        int | None, typer.Option(help="Of tokens: all are below it; by default what dataset.json says.")
+    ] = None,
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
     """Find missing, truncated, corrupted, mislabelled, extra and duplicate files, broken records and wrong indices.
 
-    Image folders, TFRecord shards and RecordIO files are told apart by their names.
+    Image folders, TFRecord shards, RecordIO files and packed tokens are told apart by their names.
     Exit code 0: nothing found; 1: problems found; 2: there is nothing to verify.
     """
     with progress("verifying") as told:
-        report = pictures.verify(
-            directory,
-            lists=lists or (),
-            depth=dataset.Depth.DECODE if deep else dataset.Depth.STRUCTURE,
-            jobs=jobs or dataset.available_cores(),
-            progress=told,
-        )
+        if tokens.recognise(directory):
+            report = tokens.verify(directory, vocabulary=vocabulary, progress=told)
+        else:
+            report = pictures.verify(
+                directory,
+                lists=lists or (),
+                depth=dataset.Depth.DECODE if deep else dataset.Depth.STRUCTURE,
+                jobs=jobs or dataset.available_cores(),
+                progress=told,
+            )
     for problem in report.problems:
         if as_json:
             print_json({"problem": problem.kind, "path": problem.path, "detail": problem.detail})

@@ -9,15 +9,13 @@ from datetime import datetime
 from itertools import combinations
 
 import trainmark
-from trainmark.equivalence.conventions import Conventions, ratio, solve
+from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve
 from trainmark.equivalence.inputs import equal_work_of
 from trainmark.tasks.equal_work import Deviation, EqualWork, apart, check, finite, relative, worst
 from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.words.observation import Followed, Observation, Sketch
 from trainmark.worker.core.schedule import learning_rates
-
-FLOOR = 1e-3
-"""A gradient smaller than this part of all gradients together is compared with that part: its own is rounding."""
+from trainmark.worker.core.settings import LAMB, AdamRecipe
 
 
 def party(
@@ -31,7 +29,8 @@ def party(
 
     ``axes`` are the values of the task's ``ways`` in which it was observed.
     """
-    conventions, task = solve(observation), equal_work_of(observation.model)
+    task = equal_work_of(observation.model)
+    conventions = solve(observation, _is_layerwise(task))
     return Party(
         framework=observation.framework,
         version=version,
@@ -43,6 +42,7 @@ def party(
         momentum=tuple(finite(value) for value in conventions.momentum),
         decaying=sum(decay > task.recipe.weight_decay / 2 for decay in conventions.decays.values()),
         losses=tuple(finite(step.loss) for step in observation.steps),
+        reach=task.reach(observation),
         checks=tuple(_against_the_description(observation, conventions, task)),
         variants=tuple(variants),
     )
@@ -119,13 +119,32 @@ def _against_the_description(seen: Observation, found: Conventions, task: EqualW
     yield check(
         Subject.LEARNING_RATE, worst((relative(rate, asked), f"step {i}") for i, (rate, asked) in pairs)
     )
-    momentum = [relative(value, recipe.momentum) for value in found.momentum]
-    yield check(
-        Subject.MOMENTUM,
-        worst((off, f"step {i}") for i, off in enumerate(momentum, start=1)),
-        None if all(off < 0.01 for off in momentum) else _momentum_remark(found, recipe.momentum),
-    )
+    if found.left:
+        yield _update_rule(seen, found, task)
+    else:
+        momentum = [relative(value, recipe.momentum) for value in found.momentum]
+        yield check(
+            Subject.MOMENTUM,
+            worst((off, f"step {i}") for i, off in enumerate(momentum, start=1)),
+            None if all(off < 0.01 for off in momentum) else _momentum_remark(found, recipe.momentum),
+        )
     yield check(Subject.DECAY, worst(_decays(found, task)))
+
+
+def _is_layerwise(task: EqualWork) -> bool:
+    return isinstance(task.recipe, AdamRecipe) and task.recipe.optimizer == LAMB
+
+
+def _update_rule(seen: Observation, found: Conventions, task: EqualWork) -> Check:
+    def of(conventions: Conventions) -> Check:
+        left = enumerate(conventions.left)
+        return check(Subject.UPDATE_RULE, worst((part, f"{name}, step {i}") for i, (part, name) in left))
+
+    told, asked = of(found), _is_layerwise(task)
+    if not told.holds and of(solve(seen, not asked)).holds:
+        rules = ("AdamW's, and not LAMB's", "LAMB's, and not AdamW's")
+        return told.model_copy(update={"remark": f"the update is {rules[not asked]}"})
+    return told
 
 
 def _momentum_remark(found: Conventions, asked: float) -> str:

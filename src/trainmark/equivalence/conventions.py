@@ -6,6 +6,11 @@ coefficients are the least-squares solution over its elements; of l the median o
 parameter whose gradient is nearly zero determines nothing. The momentum is ``a l_before / l``: for an optimizer that
 keeps the rate inside its velocity, a itself would be the momentum, so such a one shows as another momentum as soon as
 the rate changes.
+
+For an adaptive optimizer the worker tells a, the direction that the recipe asks for, and the step is
+``u = l a + l d w``. There is no momentum to solve: what of u is left unexplained was computed by another rule. LAMB's
+l is another for each parameter that decays, l norm(w) / norm(a + d w), which is divided away first; then one rate must
+hold for all parameters.
 """
 
 import math
@@ -15,33 +20,94 @@ from statistics import median
 
 import numpy as np
 
-from trainmark.words.observation import Observation
+from trainmark.words.observation import Observation, ObservedStep
+
+DECAYS = 1e-3
+"""A decay below this is none: that of a recipe is at least 0.01, that of the checks 0.1."""
+
+FLOOR = 1e-3
+"""A gradient or an update smaller than this part of all together is compared with that part: its own is rounding."""
 
 
 @dataclass(frozen=True, slots=True)
 class Conventions:
     """What the optimizer was seen to do. ``momentum`` has an entry a step from the second on.
 
-    ``decays`` is the decay of each parameter, from the first step.
+    ``decays`` is the decay of each parameter, from the first step. ``left`` is for each step what part of the update an
+    adaptive optimizer's rule leaves unexplained, in the parameter where that is most; empty for SGD.
     """
 
     learning_rates: tuple[float, ...]
     momentum: tuple[float, ...]
     decays: Mapping[str, float]
+    left: tuple[tuple[float, str], ...] = ()
 
 
-def solve(observation: Observation) -> Conventions:
-    """Return the conventions of an optimizer from the inner products of its three steps."""
+def solve(observation: Observation, layerwise: bool = False) -> Conventions:
+    """Return the conventions of an optimizer from the inner products of its three steps.
+
+    ``layerwise``: an adaptive one scales the update of each parameter that decays, as LAMB does.
+    """
     solved = [
         {name: _coefficients(moments) for name, moments in step.moments.items()} for step in observation.steps
     ]
-    rates = tuple(median(found["g"] for found in step.values()) for step in solved)
+    is_adaptive = all("aa" in moments for step in observation.steps for moments in step.moments.values())
+    if layerwise:
+        for step, found in zip(observation.steps, solved, strict=True):
+            solved_layers(step.moments, found)
+    rates = tuple(median(found["a" if is_adaptive else "g"] for found in step.values()) for step in solved)
+    decays = {name: ratio(found["w"], rates[0]) for name, found in solved[0].items()}
+    if is_adaptive:
+        left = tuple(
+            max(_left(step, found, layerwise), _spread(step, found, rate))
+            for step, found, rate in zip(observation.steps, solved, rates, strict=True)
+        )
+        return Conventions(rates, (), decays, left)
     momentum = tuple(
         ratio(median(found["p"] for found in step.values()) * rates[index], rates[index + 1])
         for index, step in enumerate(solved[1:])
     )
-    decays = {name: ratio(found["w"], rates[0]) for name, found in solved[0].items()}
     return Conventions(rates, momentum, decays)
+
+
+def solved_layers(moments: Mapping[str, Mapping[str, float]], solved: Mapping[str, dict[str, float]]) -> None:
+    """Divide LAMB's factor out of the solved coefficients of each parameter that decays."""
+    for name, found in solved.items():
+        of, decay = moments[name], ratio(found["w"], found["a"])
+        if not math.isfinite(decay) or abs(decay) < DECAYS:
+            continue
+        length = of["aa"] + 2 * decay * of["aw"] + decay**2 * of["ww"]
+        factor = math.sqrt(of["ww"] / length) if of["ww"] > 0 and length > 0 else 1.0
+        found.update(a=found["a"] / factor, w=found["w"] / factor, factor=factor)
+
+
+def _spread(step: ObservedStep, solved: Mapping[str, Mapping[str, float]], rate: float) -> tuple[float, str]:
+    """Return how far the rate of a parameter is from that of most, and of which, where that is most."""
+    least = FLOOR * math.sqrt(sum(moments["uu"] for moments in step.moments.values()))
+    return max(
+        (abs(ratio(found["a"], rate) - 1), name)
+        for name, found in solved.items()
+        if math.sqrt(step.moments[name]["uu"]) >= least
+    )
+
+
+def _left(
+    step: ObservedStep, solved: Mapping[str, Mapping[str, float]], layerwise: bool
+) -> tuple[float, str]:
+    """Return what part of a parameter's update is not explained, and of which parameter, where that is most.
+
+    A parameter that hardly moves is compared with a part of all updates together: its own is rounding.
+    """
+    least = FLOOR * math.sqrt(sum(moments["uu"] for moments in step.moments.values()))
+
+    def of(name: str, moments: Mapping[str, float]) -> float:
+        factor = solved[name].get("factor", 1.0) if layerwise else 1.0
+        explained = factor * sum(solved[name][key] * moments["".join(sorted((key, "u")))] for key in "aw")
+        left = math.sqrt(max(moments["uu"] - explained, 0.0))
+        size = max(math.sqrt(moments["uu"]), least)
+        return left / size if size else 0.0
+
+    return max((of(name, moments), name) for name, moments in step.moments.items())
 
 
 def ratio(value: float, rate: float) -> float:
@@ -50,8 +116,9 @@ def ratio(value: float, rate: float) -> float:
 
 
 def _coefficients(moments: Mapping[str, float]) -> dict[str, float]:
-    """Return the coefficients of p (where there is one), g and w in u."""
-    names = ["p", "g", "w"] if "pu" in moments else ["g", "w"]
+    """Return the coefficients of p (where there is one), g and w in u; of a and w for an adaptive optimizer."""
+    sgd = ["p", "g", "w"] if "pu" in moments else ["g", "w"]
+    names = ["a", "w"] if "aa" in moments else sgd
 
     def product(one: str, other: str) -> float:
         return moments["".join(sorted((one, other)))]

@@ -19,10 +19,12 @@ def _lines(certificate: Certificate) -> Iterator[str]:
     )
     for party in certificate.parties:
         rates = ", ".join(f"{rate:.4g}" for rate in party.learning_rates)
-        momentum = ", ".join(f"{value:.4f}" for value in party.momentum)
+        momentum = (
+            f"momentum {', '.join(f'{value:.4f}' for value in party.momentum)}, " if party.momentum else ""
+        )
         yield (
             f"  {party.framework:<11} {party.version or '-':<10} {party.parameters:,} parameters, "
-            f"{party.multiply_adds / 1e6:,.1f} M multiply-adds, rates {rates}, momentum {momentum}, "
+            f"{party.multiply_adds / 1e6:,.1f} M multiply-adds, rates {rates}, {momentum}"
             f"{party.decaying} parameters decay: {'ok' if party.holds else 'DIFFERENT'}"
         )
         yield from (f"      {_told(check)}" for check in party.checks if not check.holds)

@@ -14,6 +14,7 @@ class Subject(StrEnum):
     """What a check looks at."""
 
     PARAMETERS = "parameters"
+    LAYERS = "layers"
     GEOMETRY = "geometry"
     MULTIPLY_ADDS = "multiply-adds"
     ACTIVATIONS = "activations"
@@ -28,7 +29,9 @@ class Subject(StrEnum):
     TIMED_STEP = "timed-step"
     LEARNING_RATE = "learning-rate"
     MOMENTUM = "momentum"
+    UPDATE_RULE = "update-rule"
     DECAY = "decay"
+    REACH = "reach"
 
 
 class Check(Frozen):
@@ -75,7 +78,9 @@ class Party(OfTask):
 
     ``axes`` (of the task's ways) and ``compiler`` are those of the step that was observed; ``variants`` are the
     others that the cases use. ``multiply_adds`` are those of a forward pass of one sample of the check's inputs.
-    ``learning_rates`` and ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay.
+    ``learning_rates`` and ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay. Of
+    an adaptive optimizer no momentum can be solved; there the whole rule is checked.
+    ``reach``: what goes into each activation has values as low as the first number at least, and as high as the second.
     """
 
     framework: str
@@ -88,6 +93,7 @@ class Party(OfTask):
     momentum: tuple[float, ...]
     decaying: int
     losses: tuple[float, ...]
+    reach: tuple[float, float] | None = None
     checks: tuple[Check, ...]
     variants: tuple[CheckedVariant, ...] = ()
 

@@ -1,8 +1,9 @@
 """The cards of built-in programs, laid together: what all share, what a task adds, what a framework says.
 
 ``frameworks/card.yaml`` is the common part, ``tasks/TASK/card.yaml`` the task's, ``frameworks/NAME/card.yaml`` the
-framework's own. A framework trains the tasks that its worker has a folder for; what it lacks for all of them, or for
-one, stands in the ``gaps.json`` of the worker, which refuses the same by itself.
+framework's own, ``worker/NAME/TASK/card.yaml`` what only both together have. A framework trains the tasks that its
+worker has a folder for; what it lacks for all of them, or for one, stands in the ``gaps.json`` of the worker, which
+refuses the same by itself.
 """
 
 import json
@@ -32,13 +33,20 @@ def built_in_cards() -> Iterator[Document]:
         for task, of_task in of_tasks.items():
             folder = task.replace("-", "_")
             if any((worker / name / folder).is_dir() for worker in _workers()):
-                gaps = {"gaps": _gaps(f"{name}/{folder}")}
-                values = reduce(laid_over, (common.values, of_task, said, gaps))
+                both = {**_of_both(name, folder), "gaps": _gaps(f"{name}/{folder}")}
+                values = reduce(laid_over, (common.values, of_task, said, both))
                 yield Document(own.path, values, own.lines)
 
 
 def _workers() -> tuple[Path, ...]:
     return (PACKAGE / "worker", *folders("worker"))
+
+
+def _of_both(framework: str, task: str) -> Mapping[str, Any]:
+    """Return what the framework's folder of a task says: the loaders of the task's data, and what they read."""
+    paths = (worker / framework / task / CARD for worker in _workers())
+    said: list[Mapping[str, Any]] = [read_document(path).values for path in paths if path.is_file()]
+    return reduce(laid_over, said, {})
 
 
 def _gaps(inside: str) -> list[Any]:

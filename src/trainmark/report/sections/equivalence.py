@@ -139,18 +139,23 @@ def _parties(context: Context, certificate: Certificate) -> Table:
         batch=certificate.batch,
         size=said_axes(certificate),
     )
-    return Table(heading, columns, tuple(rows))
+    reached = [party.reach for party in certificate.parties if party.reach is not None]
+    notes = []
+    if reached:
+        low, high = max(low for low, _ in reached), min(high for _, high in reached)
+        notes.append(say("reach_note", low=f"{low:.3g}", high=f"{high:.3g}"))
+    return Table(heading, columns, tuple(rows), tuple(notes))
 
 
 def _party(context: Context, party: Party) -> tuple[Cell, ...]:
     say = context.say
     return (
         cell(party.framework, party.version or ""),
-        cell(", ".join(map(str, party.axes.values()))),
+        cell(", ".join(map(str, party.axes.values())) or party.compiler),
         cell(f"{party.parameters:,}"),
         cell(f"{party.multiply_adds:,}"),
         cell(say.joined([f"{rate:.4g}" for rate in party.learning_rates])),
-        cell(say.joined([f"{value:.3f}" for value in party.momentum])),
+        cell(say.joined([f"{value:.3f}" for value in party.momentum]) or "-"),
         cell(str(party.decaying)),
         _verdict(context, party.checks, "as_described"),
     )
@@ -192,7 +197,9 @@ def _variants(context: Context, certificate: Certificate) -> Table:
     ]
     sides = (say("aspect_framework"), *_way(context, certificate))
     columns = (*(Column(side, numeric=False) for side in sides), *_deviation_columns(context, subjects))
-    rows.append((cell(say("tolerance")), cell(""), cell(""), *_tolerances(checks, subjects), cell("")))
+    rows.append(
+        (cell(say("tolerance")), *(cell("") for _ in sides[1:]), *_tolerances(checks, subjects), cell(""))
+    )
     return Table("", columns, tuple(rows))
 
 

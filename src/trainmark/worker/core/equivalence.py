@@ -9,7 +9,13 @@ with u the update, w the weights, g the gradient, l the learning rate, d the dec
     u_0 = l_0 (g_0 + d w_0)             a parameter that does not decay gives l_0, the others d
     u_1 = l_1 (m v + g_1 + d w_1)       with v = u_0 / l_0, gives l_1 m
 
-Nothing of this is taken from what the worker says of itself. Sums are in float64.
+An adaptive optimizer divides each element by what it remembers of its squares. There a, the direction that the recipe
+asks for, is computed from the observed gradients of all steps so far (``optimizers.py``), and the step must be
+
+    u = l (a + d w)
+
+with one l and d for all elements of a parameter. Nothing of this is taken from what the worker says of itself. Sums are
+in float64.
 
 A compiled step is not looked into: what a compiler makes of a network has no layers that could be asked. It is
 done, three times, by the function that is timed, and what it does to the weights and the running statistics is told;
@@ -21,6 +27,7 @@ from __future__ import annotations
 import zlib
 from typing import Any, Dict, List, Mapping
 
+from .optimizers import Directions
 from .settings import Settings
 from .task import Check
 from .training import Observation, Training
@@ -55,7 +62,8 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
     names = [name for name in shapes if is_trainable(name)]
     before = training.read_weights()
     steps: List[Dict[str, Any]] = []
-    updates: List[Mapping[str, Any]] = []
+    before_that: Dict[str, Any] = {}
+    directions = Directions(settings.recipe)
     layers: Dict[str, Any] = {}
     for index in range(STEPS):
         seen = training.observe() if settings.compiler == OBSERVED else None
@@ -64,20 +72,34 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
         training.step(index)
         training.synchronize()
         after = training.read_weights()
-        updates.append({name: _double(before[name]) - _double(after[name]) for name in names})
+        updates = {name: before[name] - after[name] for name in names}
         done: Dict[str, Any] = {
-            "updates": {name: _sketch(name, updates[-1][name]) for name in names},
+            "updates": {name: sketch(name, updates[name]) for name in names},
             "statistics": {
-                name: _sketch(name, check.statistic(_double(before[name]), _double(after[name])))
+                name: sketch(name, check.statistic(_double(before[name]), _double(after[name])))
                 for name in shapes
                 if not is_trainable(name)
             },
         }
         if seen is not None:
-            done.update(_passes(seen, check, names), moments=_moments(before, seen.gradients, updates, names))
-            layers = layers or check.layers(seen)
+            done.update(_passes(seen, check, names))
+            done["moments"] = {
+                name: _products(
+                    {
+                        "u": updates[name],
+                        "g": seen.gradients[name],
+                        "w": before[name],
+                        **({"p": before_that[name]} if before_that else {}),
+                        **directions.next(name, seen.gradients[name]),
+                    }
+                )
+                for name in names
+            }
+            if not layers:
+                reach = {} if check.reach is None else check.reach(seen, before)
+                layers = {**check.layers(seen), **reach}
         steps.append(done)
-        before = after
+        before, before_that = after, updates
     return {
         "schema": SCHEMA,
         "framework": settings.framework,
@@ -96,7 +118,7 @@ def _passes(seen: Observation, check: Check, names: List[str]) -> Dict[str, Any]
     return {
         "loss": float(seen.loss),
         **check.outputs(seen),
-        "gradients": {name: _sketch(name, seen.gradients[name]) for name in names},
+        "gradients": {name: sketch(name, seen.gradients[name]) for name in names},
     }
 
 
@@ -106,7 +128,7 @@ def _double(array: Any) -> Any:
     return np.asarray(array, np.float64)
 
 
-def _sketch(name: str, array: Any) -> Dict[str, float]:
+def sketch(name: str, array: Any) -> Dict[str, float]:
     """Return the norm of an array and its sum with pseudo-random signs, which tells arrays of one norm apart."""
     import numpy as np
 
@@ -115,25 +137,12 @@ def _sketch(name: str, array: Any) -> Dict[str, float]:
     return {"norm": float(np.sqrt(values @ values)), "signed_sum": float(values @ signs)}
 
 
-def _moments(
-    weights: Mapping[str, Any],
-    gradients: Mapping[str, Any],
-    updates: List[Mapping[str, Any]],
-    names: List[str],
-) -> Dict[str, Dict[str, float]]:
-    """Return the inner products from which learning rate, decay and momentum are solved, by parameter.
+def _products(vectors: Mapping[str, Any]) -> Dict[str, float]:
+    """Return the inner products from which learning rate, decay and momentum are solved, of one parameter.
 
-    u: this step's update; p: that of the step before (zero for the first); g: gradient; w: weights before.
+    u: this step's update; p: that of the step before (none for the first); g: gradient; w: weights before; a: the
+    direction of an adaptive optimizer.
     """
-    moments: Dict[str, Dict[str, float]] = {}
-    for name in names:
-        vectors = {
-            "u": updates[-1][name].ravel(),
-            "g": _double(gradients[name]).ravel(),
-            "w": _double(weights[name]).ravel(),
-        }
-        if len(updates) > 1:
-            vectors["p"] = updates[-2][name].ravel()
-        keys = sorted(vectors)
-        moments[name] = {a + b: float(vectors[a] @ vectors[b]) for i, a in enumerate(keys) for b in keys[i:]}
-    return moments
+    doubles = {key: _double(vectors[key]).ravel() for key in sorted(vectors)}
+    keys = list(doubles)
+    return {a + b: float(doubles[a] @ doubles[b]) for i, a in enumerate(keys) for b in keys[i:]}

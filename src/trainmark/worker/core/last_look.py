@@ -7,24 +7,22 @@ the second step must be
 
     w_1 - w_2 = l (m v + g + d w_1)        with l, m, d the rate, the momentum and the decay that were asked for
 
-on elements drawn from every parameter. The rate and the momentum that fit best are told. Nothing of this is in the
-window, and what a framework offers no way to see is null.
+on elements drawn from every parameter. The rate and the momentum that fit best are told. Of an adaptive optimizer the
+velocity does not follow from the weights: there its own moments are read before and after the second step
+(``adam_update.py``). Nothing of this is in the window, and what a framework offers no way to see is null.
 """
 
 from __future__ import annotations
 
-import struct
-import zlib
 from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
+from .adam_update import AdamUpdate
+from .drawing import averaged, drawn
 from .outcomes import first_sentence
-from .settings import Settings
+from .settings import AdamRecipe, Settings
 from .training import Training
 
 WITNESS_STEPS = 2
-
-ELEMENTS = 32
-"""Elements that are drawn of each parameter."""
 
 ROUNDING = 2.0**-24
 """Of FP32, in parts of the value."""
@@ -37,6 +35,9 @@ EXPLAINED = 0.5
 
 Two ways to compute a gradient in 16 bits differ by noise, which makes the fitted rate too small.
 """
+
+UNSEEN_DECAY = 0.005
+"""Another decay is told from this difference on, and if it leaves less than ``EXPLAINED`` of the residual."""
 
 SCALED = ("amp-fp16", "fp16")
 
@@ -86,6 +87,7 @@ def _look(training: Training, settings: Settings) -> Looked:
         training.load_weights(between)
     if reason is not None:
         said["own_pass_failed"] = reason
+    moments = training.read_moments()
     seen = training.watched_step(second)
     training.synchronize()
     after = training.read_weights()
@@ -98,8 +100,13 @@ def _look(training: Training, settings: Settings) -> Looked:
     skipped = _scale_may_overflow(settings) and any(_is_without_update(training, *step) for step in steps)
     moves = training.rates[second] > 0 and training.keeps_fp32_weights() and whole and not skipped
     said.update(_stood_still(training, steps, doubts) if moves else {"still": None, "statistics_move": None})
-    update = _Update(training, settings, second, before, between, after)
-    said.update(update.solved(alone.gradients if moves and alone is not None else None, doubts))
+    gradients = alone.gradients if moves and alone is not None else None
+    if isinstance(settings.recipe, AdamRecipe):
+        adam = AdamUpdate(training, settings.recipe, training.rates[second], moments)
+        said.update(adam.solved(between, after, gradients, doubts))
+    else:
+        update = _Update(training, settings, second, before, between, after)
+        said.update(update.solved(gradients, doubts))
     if training.ranks.place.world_size > 1:
         digests = {values[0] for values in training.gather([training.digest()])}
         said["ranks_agree"] = len(digests) == 1
@@ -107,8 +114,35 @@ def _look(training: Training, settings: Settings) -> Looked:
             doubts.append(
                 ("ranks-disagree-later", "After one more step the ranks hold different parameters.")
             )
+    seen = seen or getattr(alone, "layers", None)
     layers = training.task.looked(settings, training.expected(), seen, alone)
-    return Looked({**said, **layers[0]}, [*doubts, *layers[1]])
+    path = _loader_path(training, settings)
+    known = {code for code, _ in (*doubts, *layers[1])}
+    more = [doubt for doubt in path.doubts if doubt[0] not in known]
+    return Looked({**said, **layers[0], **path.said}, [*doubts, *layers[1], *more])
+
+
+def _loader_path(training: Training, settings: Settings) -> Looked:
+    """Return what each rank's loader makes of a known sample: what rank 0 saw, and the doubts of all of them."""
+    if settings.synthetic:
+        return Looked({}, [])
+    doubts: Doubts = []
+    try:
+        told = training.loader_path()
+        if told is not None:
+            doubts += told[1]
+        said = None if told is None else told[0]
+    except Exception as error:
+        said = {"failed": first_sentence(error)}
+        sentence = f"What the loader makes of a known sample could not be looked into: {said['failed']}"
+        doubts.append(("not-witnessed", sentence))
+    ranks = [values[0] for values in training.gather([len(doubts)])]
+    others = [rank for rank, count in enumerate(ranks) if count]
+    if others and not doubts:
+        doubts.append(
+            ("loader-differs", f"What the loaders of ranks {others} make of a known sample is in doubt.")
+        )
+    return Looked({"loader_path": said}, doubts)
 
 
 def _scale_may_overflow(settings: Settings) -> bool:
@@ -176,23 +210,6 @@ class _Update:
         self._names = [name for name in between if training.task.is_trainable(name)]
         self._before, self._between, self._after = before, between, after
 
-    def _drawn(self, arrays: Mapping[str, Any], name: str) -> Any:
-        import numpy as np
-
-        values = np.asarray(arrays[name]).reshape(-1)
-        random = np.random.RandomState(zlib.crc32(name.encode()))
-        return values[random.randint(0, values.size, ELEMENTS)].astype(np.float64)
-
-    def _averaged(self, gradients: Mapping[str, Any]) -> Dict[str, Any]:
-        """Return the drawn elements of the gradients' mean over the ranks."""
-        import numpy as np
-
-        own = np.concatenate([self._drawn(gradients, name) for name in self._names])
-        bits = list(struct.unpack(f"<{own.size}q", own.tobytes()))
-        ranks = [np.frombuffer(struct.pack(f"<{own.size}q", *part)) for part in self._training.gather(bits)]
-        mean = sum(ranks) / len(ranks)
-        return dict(zip(self._names, np.split(mean, len(self._names))))
-
     def solved(self, gradients: Optional[Mapping[str, Any]], doubts: Doubts) -> Dict[str, Any]:
         """Return rate and momentum as the update shows them, and what of it they leave unexplained."""
         import numpy as np
@@ -202,17 +219,21 @@ class _Update:
         unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
         if gradients is None:
             return unseen
-        averaged, rows, results = self._averaged(gradients), [], []
+        mean, rows, decays, results = averaged(self._training, gradients, self._names), [], [], []
         for name in self._names:
-            weights = self._drawn(self._between, name)
-            update = weights - self._drawn(self._after, name)
+            weights = drawn(self._between, name)
+            update = weights - drawn(self._after, name)
             size = float(np.sqrt(np.mean(update**2)))
             # An update that FP32 rounds away says nothing of what was added.
             if size < 1e3 * ROUNDING * float(np.sqrt(np.mean(weights**2))) or size == 0:
                 continue
-            velocity = (self._drawn(self._before, name) - weights) / self._rate
-            gradient = averaged[name] + task.decay(self._settings, name) * weights
+            velocity = (drawn(self._before, name) - weights) / self._rate
+            gradient = mean[name] + task.decay(self._settings, name) * weights
             rows.append(np.stack([velocity, gradient], axis=1) / size)
+            asked_decay = task.decay(self._settings, name) > 0
+            none = np.zeros_like(weights)
+            more = [weights, none] if asked_decay else [none, weights]
+            decays.append(np.stack(more, axis=1) / size)
             results.append(update / size)
         if not rows:
             return unseen
@@ -229,6 +250,16 @@ class _Update:
         off, most_left = EXACT if exact else ROUNDED
         found = {**asked, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
         ranks = self._training.ranks.place.world_size
+        decay = _more_decay(terms, np.concatenate(decays), update, residual)
+        if decay is not None:
+            doubts.append(
+                (
+                    "update-differs",
+                    "The update after the window is not that of the recipe and of all ranks' batches: parameters "
+                    f"decay by {decay:.2g} more than was asked for.",
+                )
+            )
+            return found
         if residual <= most_left and abs(rate / self._rate - 1) <= off:
             return found
         if not exact and unexplained(of_velocity, rate) >= EXPLAINED * residual:
@@ -247,3 +278,19 @@ class _Update:
         )
         doubts.append(("update-differs", sentence))
         return found
+
+
+def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> Optional[float]:
+    """Return by how much more than asked parameters decay, if that explains what rate and momentum leave of the update.
+
+    ``decays`` are the weights: in one column of those that are to decay, in the other of those that are not.
+    """
+    import numpy as np
+
+    whole = np.concatenate([terms, decays], axis=1)
+    factors, *_ = np.linalg.lstsq(whole, update, rcond=None)
+    left = update - whole @ factors
+    if not factors[1] or float(np.sqrt((left @ left) / (update @ update))) >= EXPLAINED * residual:
+        return None
+    more = max(factors[2:] / factors[1], key=abs)
+    return float(more) if abs(more) >= UNSEEN_DECAY else None

@@ -19,7 +19,7 @@ from . import report
 from .arguments import NATIVE, parse
 from .choices import one_of
 from .events import PARAMETER, EventWriter
-from .folders import import_framework, import_trainer
+from .folders import find_task, import_framework, import_trainer
 from .last_look import WITNESS_STEPS, look
 from .loading import RankLoading, loading_of, queue_doubts
 from .outcomes import FAILED, OOM, RunError, first_sentence
@@ -69,6 +69,7 @@ def main(arguments: Sequence[str]) -> int:
         framework = knows = import_framework(settings.framework)
         trainer = import_trainer(framework, settings.framework, settings.task)
         knows = trainer if hasattr(trainer, "stopped_by") else framework
+        find_task(settings.task).refuse(settings)
         if settings.memory_limit is not None:
             limit_memory(settings.memory_limit)
         collectives = getattr(framework, "COLLECTIVES", (NATIVE,))
@@ -165,7 +166,12 @@ def _own_loading(training: Training, settings: Settings, timeline: Timeline) -> 
     if timeline.loading is None or training.feed.ahead is None:
         return None
     waited_s = sum(training.data_waits_s[settings.warmup_steps : settings.steps])
-    window = [round(waited_s * 1e6), timeline.window_ns // 1000, settings.batch_per_device]
+    window = [
+        round(waited_s * 1e6),
+        timeline.window_ns // 1000,
+        settings.batch_per_device,
+        training.feed.uncounted,
+    ]
     states = [count for state in timeline.loading for count in state]
     return RankLoading._make([round(training.feed.ahead * 1000), *states, *window])
 

@@ -7,6 +7,8 @@ from typing import Optional
 
 SYNTHETIC = "synthetic"
 
+ADAMW, LAMB = "adamw", "lamb"
+
 
 @dataclass(frozen=True)
 class Recipe:
@@ -22,6 +24,28 @@ class Recipe:
     epochs: int
     warmup_epochs: int
     loss_scale: Optional[float]
+
+    @property
+    def optimizer_name(self) -> str:
+        """What the field calls the optimizer."""
+        return "SGD"
+
+
+@dataclass(frozen=True)
+class AdamRecipe(Recipe):
+    """An adaptive optimizer: ``momentum`` is that of gradients (beta 1), ``second_momentum`` of squares (beta 2).
+
+    ``optimizer`` is ``adamw`` or ``lamb``. The decay is decoupled: it is no part of the gradient.
+    """
+
+    optimizer: str
+    second_momentum: float
+    epsilon: float
+
+    @property
+    def optimizer_name(self) -> str:
+        """What the field calls the optimizer."""
+        return {ADAMW: "AdamW", LAMB: "LAMB"}[self.optimizer]
 
 
 @dataclass(frozen=True)

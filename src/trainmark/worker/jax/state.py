@@ -11,7 +11,7 @@ from flax import struct
 from flax.training.dynamic_scale import DynamicScale
 from jax.sharding import PartitionSpec as P
 
-from ..core.settings import Recipe
+from ..core.settings import LAMB, AdamRecipe, Recipe
 from .ranks import RANKS
 
 Batch = Tuple[Any, ...]
@@ -38,13 +38,58 @@ def optimizer(recipe: Recipe, decays: Optional[Callable[[Any], Any]] = None) -> 
     return optax.chain(optax.add_decayed_weights(recipe.weight_decay, decays), optax.trace(recipe.momentum))
 
 
+def adaptive(recipe: AdamRecipe, decays: Callable[[Any], Any]) -> optax.GradientTransformation:
+    """Return AdamW or LAMB without its learning rate: from gradients to ``a + d w``; ``decays`` is as for SGD.
+
+    LAMB scales what moves a parameter by ``norm(w) / norm(r)``, where that parameter decays.
+    """
+    rules = [
+        optax.scale_by_adam(recipe.momentum, recipe.second_momentum, recipe.epsilon),
+        optax.add_decayed_weights(recipe.weight_decay, decays),
+    ]
+    if recipe.optimizer == LAMB:
+        rules.append(optax.masked(optax.scale_by_trust_ratio(), decays))
+    return optax.chain(*rules)
+
+
+def in_parts(grad: Callable[..., Any], parts: int) -> Callable[..., Any]:
+    """Return a function like ``grad`` that passes the batch in equal parts, one after another.
+
+    ``grad(params, batch_stats, batch)`` gives ((loss, (outputs, changed)), gradients); loss and gradients are their
+    means over the parts, and of outputs there are none.
+    """
+    if parts == 1:
+        return grad
+
+    def accumulated(params: Any, batch_stats: Any, batch: Batch) -> Any:
+        def one(kept: Any, part: Batch) -> Any:
+            total, summed, stats = kept
+            (loss, (_, changed)), gradients = grad(params, stats, part)
+            return (total + loss, jax.tree.map(jnp.add, summed, gradients), changed["batch_stats"]), None
+
+        cut = jax.tree.map(lambda array: array.reshape(parts, -1, *array.shape[1:]), batch)
+        # Of the parameters' own, so that over several ranks these zeros vary as the gradients do.
+        zeros = jax.tree.map(lambda leaf: leaf * 0, params)
+        nothing = sum(jnp.sum(leaf.reshape(-1)[:1]) for leaf in jax.tree.leaves(zeros)).astype(jnp.float32)
+        (total, summed, stats), _ = jax.lax.scan(one, (nothing, zeros, batch_stats), cut)
+        gradients = jax.tree.map(lambda leaf: leaf / parts, summed)
+        return (total / parts, (None, {"batch_stats": stats})), gradients
+
+    return accumulated
+
+
 def make_step(
-    loss_of: Callable[..., Any], update: optax.GradientTransformation, rates: List[float], axis: Optional[str]
+    loss_of: Callable[..., Any],
+    update: optax.GradientTransformation,
+    rates: List[float],
+    axis: Optional[str],
+    parts: int = 1,
 ) -> Callable[[TrainState, Batch], Tuple[TrainState, Any]]:
     """Return the training step: (state, batch) to (next state, this rank's loss).
 
     With an ``axis`` it is one rank's part, and gradients are averaged over that axis. ``rates`` is looked up on the
-    device by the step's number, so that the host sends nothing.
+    device by the step's number, so that the host sends nothing. The batch is passed in ``parts``, which a scaled loss
+    has not.
     """
     table = jnp.asarray(rates, jnp.float32)
 
@@ -55,7 +100,7 @@ def make_step(
             params = jax.lax.pcast(params, axis, to="varying")
         scale, finite = state.scale, None
         if scale is None:
-            grad = jax.value_and_grad(loss_of, has_aux=True)
+            grad = in_parts(jax.value_and_grad(loss_of, has_aux=True), parts)
             (loss, (_, changed)), gradients = grad(params, state.batch_stats, batch)
             if axis is not None:
                 gradients = jax.lax.pmean(gradients, axis)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, List, Sequence
 
 import paddle
@@ -45,6 +46,11 @@ class Group(Ranks):
         """Average the gradients of the parameters over the ranks, unless that was done while they were computed."""
         if self.backend == "gloo":
             fused_allreduce_gradients(parameters, None)
+
+    def withheld(self, learner: nn.Layer) -> "AbstractContextManager[Any]":
+        """Return the context of a backward pass whose gradients are not averaged yet: more are added to them."""
+        context: AbstractContextManager[Any] = learner.no_sync() if self.backend == "nccl" else nullcontext()
+        return context
 
     def counted(self) -> int:
         """Return the ranks of Paddle's group."""

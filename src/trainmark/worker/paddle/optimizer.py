@@ -1,13 +1,13 @@
-"""SGD with momentum as Paddle has it, and the learning rate of every step."""
+"""SGD with momentum and AdamW as Paddle has them, and the learning rate of every step."""
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence
+from typing import Any, Collection, List, Sequence
 
 import paddle
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
-from ..core.settings import Recipe
+from ..core.settings import AdamRecipe, Recipe
 
 
 def make_schedule(rates: Sequence[float]) -> LRScheduler:
@@ -15,7 +15,7 @@ def make_schedule(rates: Sequence[float]) -> LRScheduler:
     return LambdaDecay(1.0, lambda step: rates[step])
 
 
-def make_optimizer(parameters: List[Any], schedule: LRScheduler, recipe: Recipe) -> paddle.optimizer.Momentum:
+def sgd(parameters: List[Any], schedule: LRScheduler, recipe: Recipe) -> paddle.optimizer.Momentum:
     """Return the optimizer of all parameters.
 
     Paddle's velocity is mu * velocity + (gradient + decay * weight), and the weight moves by rate * velocity: the
@@ -29,4 +29,19 @@ def make_optimizer(parameters: List[Any], schedule: LRScheduler, recipe: Recipe)
         use_nesterov=False,
         weight_decay=recipe.weight_decay,
         use_multi_tensor=True,
+    )
+
+
+def adamw(
+    parameters: List[Any], schedule: LRScheduler, recipe: AdamRecipe, decaying: Collection[str]
+) -> paddle.optimizer.AdamW:
+    """Return AdamW; the parameters of these names (Paddle's own) decay."""
+    return paddle.optimizer.AdamW(
+        learning_rate=schedule,
+        beta1=recipe.momentum,
+        beta2=recipe.second_momentum,
+        epsilon=recipe.epsilon,
+        parameters=parameters,
+        weight_decay=recipe.weight_decay,
+        apply_decay_param_fun=lambda name: name in decaying,
     )

@@ -26,7 +26,7 @@ from .device import (
     peak_memory_of,
 )
 from .distributed import Group
-from .optimizer import make_optimizer, make_schedule
+from .optimizer import make_schedule, sgd
 from .precision import FP32, Precision, auto_cast, choose_precision, loss_scaler
 
 
@@ -71,6 +71,10 @@ class PaddleTraining(Training):
         self._device, self._precision = device, precision
         paddle.seed(settings.seed)
 
+    def make_optimizer(self, parameters: List[Any], schedule: Any) -> Any:
+        """Return the optimizer of these parameters: SGD, where a task does not say another."""
+        return sgd(parameters, schedule, self.settings.recipe)
+
     def take_over(self, learner: nn.Layer, parameters: List[Any], specification: List[Any]) -> None:
         """Train these parameters by this learner; see ``compile_learner`` for ``specification``."""
         settings = self.settings
@@ -79,7 +83,7 @@ class PaddleTraining(Training):
         self._compile_s: Optional[float] = None if settings.compiler == NONE else 0.0
         self.learner = self.ranks.wrap(learner)
         self._schedule = make_schedule(self.rates)
-        self.optimizer = make_optimizer(parameters, self._schedule, settings.recipe)
+        self.optimizer = self.make_optimizer(parameters, self._schedule)
         self.scaler = loss_scaler(self._precision, settings.recipe)
         # One number a step, which stays on the device until the window is over.
         self._losses: List[Any] = []
@@ -89,20 +93,30 @@ class PaddleTraining(Training):
         self._schedule.step(index)
         if index == 0 and self._compile_s is not None:
             with auto_cast(self._precision):
-                self._compile_s = trace(self._learner, self.batch)
-        _, loss = self._forward()
+                self._compile_s = trace(self._learner, self.passed_at_once())
+        loss = self._pass()
+        self.ranks.average(self._parameters)
         if self.scaler is None:
-            loss.backward()
-            self.ranks.average(self._parameters)
             self.optimizer.step()
         else:
-            self.scaler.scale(loss).backward()
-            self.ranks.average(self._parameters)
             self.scaler.step(self.optimizer)
             self.scaler.update()
         # Released, and not filled with zeros to which the next step would have to add.
         self.optimizer.clear_grad(set_to_zero=False)
-        self._losses.append(loss.detach())
+        self._losses.append(loss)
+
+    def passed_at_once(self) -> Tuple[Any, ...]:
+        """Return what the learner is called with: the whole batch, where a task does not cut it."""
+        return self.batch
+
+    def _pass(self) -> Any:
+        """Pass the batch at hand forward and backward; return its loss."""
+        _, loss = self._forward()
+        self._backward(loss)
+        return loss.detach()
+
+    def _backward(self, loss: Any) -> None:
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
 
     def _forward(self) -> Tuple[Any, Any]:
         """Return outputs and loss of the batch at hand."""
@@ -123,8 +137,8 @@ class PaddleTraining(Training):
             device_name=device_name(self._device),
             parameters=sum(int(parameter.size) for parameter in self._parameters),
             threads=math_threads(),
-            optimizer="Momentum",
-            implementation="multi-tensor",
+            optimizer=type(self.optimizer).__name__,
+            implementation="multi-tensor" if self.optimizer._use_multi_tensor else "an operator each",
             loss_scaled=self.scaler is not None,
             compiler_mode=BACKENDS[self.settings.compiler],
             peak_memory_of=peak_memory_of(self._device),
@@ -141,6 +155,11 @@ class PaddleTraining(Training):
         if compiled != asked:
             raise RunError(INVALID, f"the first step made {compiled} compiled programs, not {asked}")
         return compiled
+
+    def compiled_program(self) -> Any:
+        """Return the program of the batch at hand, as it was compiled."""
+        concrete, _ = self._learner.forward.get_concrete_program(*self.batch)
+        return concrete.main_program
 
     def expected(self) -> Expected:
         """Return the precision in words."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Dict, List, Optional, Sequence
 
 import torch
@@ -16,28 +17,35 @@ from .precision import Precision
 
 DDP, FLAT, FLAT_16 = "ddp", "flat", "flat-16"
 GRADIENTS = (NATIVE, DDP, FLAT, FLAT_16)
-"""``native`` is ``ddp``, what PyTorch users take."""
+"""``native`` is ``ddp``, what PyTorch users take; where the step is one CUDA graph, ``flat``."""
 
 ALIGNMENT = 64
 """In elements: each tensor of a flat buffer begins at a multiple of this, so that kernels read it in wide words."""
 
 
-def check_gradients(name: str, precision: Precision) -> None:
-    """Raise ``RunError`` if the precision has no 16-bit type in which gradients could travel."""
+def check_gradients(name: str, precision: Precision, captured: bool) -> None:
+    """Raise ``RunError`` for an exchange that the run cannot have; ``captured``: the step is one CUDA graph."""
+    if name == DDP and captured:
+        raise RunError(
+            UNSUPPORTED,
+            f"gradients {DDP} cannot be recorded in one CUDA graph here; take {FLAT} or {FLAT_16}",
+        )
     if name == FLAT_16 and precision.compute.itemsize != 2:
         raise RunError(UNSUPPORTED, f"gradients {FLAT_16} needs a precision that computes in 16 bits")
 
 
 def choose_exchange(
-    name: str, group: Group, device: Any, precision: Precision, static_graph: bool
+    name: str, group: Group, device: Any, precision: Precision, static_graph: bool, captured: bool
 ) -> Exchange:
     """Return the exchange of that name; for a rank on its own one that does nothing.
 
     ``static_graph`` promises DistributedDataParallel that every step is the same, which it cannot take of a compiled
-    network.
+    network. Of a captured step the native exchange is ``flat``.
     """
     if group.backend is None:
         return Exchange()
+    if name == NATIVE and captured:
+        name = FLAT
     if name in (NATIVE, DDP):
         return WhileComputed(device, static_graph)
     return InOnePiece(name, group.place.world_size, precision.compute if name == FLAT_16 else None)
@@ -52,6 +60,10 @@ class Exchange:
         """Give all ranks the weights of rank 0; return the network to train, before it is compiled."""
         return model
 
+    def withheld(self) -> "AbstractContextManager[Any]":
+        """Return the context of a backward pass whose gradients are not exchanged yet: more are added to them."""
+        return nullcontext()
+
     def average(self) -> None:
         """Make each gradient its mean over the ranks, where the backward pass has not done so."""
 
@@ -64,6 +76,12 @@ class WhileComputed(Exchange):
     def __init__(self, device: Any, static_graph: bool) -> None:
         """Take the device of this rank, and whether every step is the same."""
         self._device, self._static_graph = device, static_graph
+        self._wrapped: Any = None
+
+    def withheld(self) -> "AbstractContextManager[Any]":
+        """Let the buckets wait."""
+        context: AbstractContextManager[Any] = self._wrapped.no_sync()
+        return context
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """Return the model so that its gradients are averaged over the ranks while they are computed.
@@ -73,13 +91,14 @@ class WhileComputed(Exchange):
         ddp = nn.parallel.DistributedDataParallel
         # torch 2.13 renamed the flag and warns of the old name.
         renamed = "forward_sync_buffers" in inspect.signature(ddp).parameters
-        return ddp(
+        self._wrapped = ddp(
             model,
             device_ids=[self._device.index] if self._device.type == "cuda" else None,
             gradient_as_bucket_view=True,
             static_graph=self._static_graph,
             **{"forward_sync_buffers" if renamed else "broadcast_buffers": False},
         )
+        return self._wrapped
 
 
 class InOnePiece(Exchange):

@@ -1,12 +1,14 @@
-"""SGD as torch has it, fused."""
+"""SGD and AdamW as torch has them, fused, and LAMB."""
 
 from __future__ import annotations
 
-from typing import Any, List, Sequence, Tuple
+from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
-from ..core.settings import Recipe
+from ..core.optimizers import Moments
+from ..core.settings import LAMB, AdamRecipe, Recipe
+from . import weights
 
 
 def sgd(decays: Sequence[Tuple[List[Any], float]], recipe: Recipe) -> torch.optim.Optimizer:
@@ -18,3 +20,79 @@ def sgd(decays: Sequence[Tuple[List[Any], float]], recipe: Recipe) -> torch.opti
     for parameter in (parameter for parameters, _ in decays for parameter in parameters):
         optimizer.state[parameter]["momentum_buffer"] = torch.zeros_like(parameter)
     return optimizer
+
+
+def adamw(decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> torch.optim.Optimizer:
+    """Return the fused AdamW of groups of parameters, each with its weight decay."""
+    groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
+    betas = (recipe.momentum, recipe.second_momentum)
+    return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=betas, eps=recipe.epsilon, fused=True)
+
+
+def adaptive(decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> torch.optim.Optimizer:
+    """Return the recipe's optimizer."""
+    if recipe.optimizer == LAMB:
+        return Lamb(decays, recipe)
+    return adamw(decays, recipe)
+
+
+class Lamb(torch.optim.Optimizer):
+    """LAMB of You et al. (https://arxiv.org/abs/1904.00962), by torch's operations over all tensors at once.
+
+    A parameter that decays moves by the rate times ``norm(w) / norm(r)`` times r, with r Adam's direction and the
+    decayed weight; one that does not decay moves as by Adam, as in the authors' program and NVIDIA's.
+    """
+
+    def __init__(self, decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> None:
+        """Take groups of parameters, each with its weight decay."""
+        groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
+        super().__init__(groups, {"lr": recipe.learning_rate})
+        self._recipe = recipe
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        """Update the parameters; nothing of it is read back to the host."""
+        assert closure is None
+        recipe, (beta1, beta2) = self._recipe, (self._recipe.momentum, self._recipe.second_momentum)
+        for group in self.param_groups:
+            weights = group["params"]
+            gradients = [weight.grad for weight in weights]
+            for weight in weights:
+                if not self.state[weight]:
+                    zeros = torch.zeros_like(weight)
+                    self.state[weight].update(step=0, exp_avg=zeros, exp_avg_sq=zeros.clone())
+                self.state[weight]["step"] += 1
+            steps = self.state[weights[0]]["step"]
+            firsts = [self.state[weight]["exp_avg"] for weight in weights]
+            seconds = [self.state[weight]["exp_avg_sq"] for weight in weights]
+            torch._foreach_lerp_(firsts, gradients, 1 - beta1)
+            torch._foreach_mul_(seconds, beta2)
+            torch._foreach_addcmul_(seconds, gradients, gradients, 1 - beta2)
+            roots = torch._foreach_div(seconds, 1 - beta2**steps)
+            torch._foreach_sqrt_(roots)
+            torch._foreach_add_(roots, recipe.epsilon)
+            directions = torch._foreach_div(firsts, 1 - beta1**steps)
+            torch._foreach_div_(directions, roots)
+            if group["weight_decay"]:
+                torch._foreach_add_(directions, weights, alpha=group["weight_decay"])
+                own, theirs = torch._foreach_norm(weights), torch._foreach_norm(directions)
+                ratios = [torch.where((a > 0) & (b > 0), a / b, 1.0) for a, b in zip(own, theirs)]
+                torch._foreach_mul_(directions, ratios)
+            torch._foreach_add_(weights, directions, alpha=-group["lr"])
+
+
+def moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Any]) -> Optional[Moments]:
+    """Return what AdamW keeps of the parameters ``tensors``; None before its first step."""
+    states = {name: optimizer.state.get(tensor) for name, tensor in tensors.items()}
+    if not all(states.values()):
+        return None
+    return Moments(
+        steps=steps_taken(optimizer),
+        first=weights.read({name: state["exp_avg"] for name, state in states.items() if state}),
+        second=weights.read({name: state["exp_avg_sq"] for name, state in states.items() if state}),
+    )
+
+
+def steps_taken(optimizer: torch.optim.Optimizer) -> int:
+    """Return how many steps AdamW has counted, of the parameter that it has moved least often."""
+    return min((int(state["step"]) for state in optimizer.state.values()), default=0)

@@ -1,12 +1,12 @@
-"""SGD with momentum by TensorFlow's own kernel, and the loss scaling of FP16."""
+"""SGD with momentum and AdamW by TensorFlow's own kernels, and the loss scaling of FP16."""
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Sequence
+from typing import Any, Callable, List, Sequence, Union
 
 import tensorflow as tf
 
-from ..core.settings import Recipe
+from ..core.settings import AdamRecipe, Recipe
 
 FIRST_SCALE = 65536.0
 GROWTH_STEPS = 2000
@@ -20,6 +20,8 @@ class Momentum:
     the rate changes, and its weight decay is not part of the gradient. The kernel is the one of TensorFlow 1's
     MomentumOptimizer; velocity and weights are updated in one pass.
     """
+
+    name, kernel = "SGD", "ResourceApplyMomentum"
 
     def __init__(self, variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe) -> None:
         """Take the Keras variables, and for each whether it decays; make the velocities, zero."""
@@ -42,6 +44,61 @@ class Momentum:
                 grad=gradient + decay * variable.value if decay else gradient,
                 momentum=self._momentum,
             )
+
+
+class AdamW:
+    """w = w - lr (a + d w), with a of Adam in its first form: epsilon is added to the root of the corrected moment.
+
+    Not ``keras.optimizers.AdamW``, which adds epsilon before the correction, as the kernel does too: here the kernel
+    gets an epsilon that is corrected as well. It updates moments and weights in one pass.
+    """
+
+    name, kernel = "AdamW", "ResourceApplyAdam"
+
+    def __init__(self, variables: Sequence[Any], decays: Sequence[bool], recipe: AdamRecipe) -> None:
+        """Take the Keras variables, and for each whether it decays; make the moments, zero."""
+        self.variables, self._recipe = list(variables), recipe
+        self._decays = [recipe.weight_decay if decays_too else 0.0 for decays_too in decays]
+        self.first, self.second = (
+            [tf.Variable(tf.zeros(variable.shape, variable.dtype), trainable=False) for variable in variables]
+            for _ in range(2)
+        )
+        self.steps = tf.Variable(0.0, trainable=False, dtype=tf.float32)
+
+    def apply(self, gradients: Sequence[Any], rate: Any) -> None:
+        """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
+        step = self.steps.assign_add(1.0)
+        recipe = self._recipe
+        powers = [
+            tf.pow(tf.constant(beta, tf.float32), step) for beta in (recipe.momentum, recipe.second_momentum)
+        ]
+        epsilon = recipe.epsilon * tf.sqrt(1.0 - powers[1])
+        for variable, first, second, decay, gradient in zip(
+            self.variables, self.first, self.second, self._decays, gradients
+        ):
+            if decay:
+                variable.value.assign_sub(rate * decay * variable.value)
+            tf.raw_ops.ResourceApplyAdam(
+                var=variable.handle,
+                m=first.handle,
+                v=second.handle,
+                beta1_power=powers[0],
+                beta2_power=powers[1],
+                lr=rate,
+                beta1=recipe.momentum,
+                beta2=recipe.second_momentum,
+                epsilon=epsilon,
+                grad=gradient,
+            )
+
+
+def make_optimizer(
+    variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe
+) -> Union[AdamW, Momentum]:
+    """Return the optimizer of a recipe."""
+    if isinstance(recipe, AdamRecipe):
+        return AdamW(variables, decays, recipe)
+    return Momentum(variables, decays, recipe)
 
 
 class LossScale:

@@ -27,7 +27,7 @@ from .device import (
     peak_memory_of,
     wait_for,
 )
-from .optimizer import LossScale, Momentum
+from .optimizer import LossScale, make_optimizer
 from .precision import Precision, choose_precision
 from .ranks import Group
 from .weights import NamedVariable, count_parameters
@@ -83,7 +83,7 @@ class TensorFlowTraining(Training):
         self._variables = model.trainable_variables
         names = {id(tensors[name].variable): name for name in tensors}
         decaying = [decays(names[id(variable)]) for variable in self._variables]
-        self._optimizer = Momentum(self._variables, decaying, self.settings.recipe)
+        self.optimizer = make_optimizer(self._variables, decaying, self.settings.recipe)
         self._scale = LossScale(self._precision.scaled, self.settings.recipe)
 
         compiler = self._compiler
@@ -121,18 +121,36 @@ class TensorFlowTraining(Training):
         return loss, outputs, tape.gradient(part, [variable.value for variable in self._variables])
 
     def _apply(self, gradients: List[Any], rate: Any) -> None:
-        self._scale.update(gradients, lambda unscaled: self._optimizer.apply(unscaled, rate))
+        self._scale.update(gradients, lambda unscaled: self.optimizer.apply(unscaled, rate))
 
     def observed_pass(self) -> Tuple[Any, Any, Dict[str, Any]]:
-        """Return loss, outputs and gradients by name of the batch at hand, by the function that ``train`` calls."""
-        loss, outputs, gradients = self.ranks.run(self._pass, *self.batch)
-        gradients = dict(zip((id(variable) for variable in self._variables), self._scale.unscaled(gradients)))
-        by_name = {
-            name: tensor.to_exchange(gradients[id(tensor.variable)].numpy())
+        """Return loss, outputs and gradients by name of the batch at hand, by the function that ``train`` calls.
+
+        They are this rank's own: what the ranks sum is done elsewhere in ``train``.
+        """
+        ranks = self.ranks.place.world_size
+
+        def passed(*batch: Any) -> Any:
+            return self.ranks.run(self._pass, *batch)
+
+        # Eager replicas would wait for each other.
+        whole = passed if ranks == 1 else tf.function(passed, autograph=False)
+        loss, outputs, gradients = whole(*self.batch)
+        return loss, outputs, self.by_name([gradient * ranks for gradient in self._scale.unscaled(gradients)])
+
+    def by_name(self, arrays: List[Any]) -> Dict[str, Any]:
+        """Return what is like the trained variables, in their order, as numpy arrays by the shared names."""
+        found = dict(zip((id(variable) for variable in self._variables), arrays))
+        return {
+            name: tensor.to_exchange(found[id(tensor.variable)].numpy())
             for name, tensor in self.tensors.items()
-            if id(tensor.variable) in gradients
+            if id(tensor.variable) in found
         }
-        return loss, outputs, by_name
+
+    def graph(self, index: int, batch: Tuple[Any, ...]) -> Any:
+        """Return the graph of the step that is run, with the functions in it."""
+        whole: Any = self._train
+        return whole.get_concrete_function(self._rates[index], *batch).graph.as_graph_def()
 
     def synchronize(self) -> None:
         """Wait for all that was handed over."""
@@ -147,7 +165,8 @@ class TensorFlowTraining(Training):
             device_name=device_name(self._device),
             parameters=count_parameters(self.model),
             threads=compute_threads(),
-            implementation="ResourceApplyMomentum",
+            optimizer=self.optimizer.name,
+            implementation=self.optimizer.kernel,
             loss_scaled=self._scale.enabled,
             compiler_mode=self._compiler.mode,
             peak_memory_of=peak_memory_of(self._device),

@@ -1,6 +1,6 @@
 """How often does a damaged log give another number without a word? Counts it by kind of damage; seeded.
 
-    python benchmarks/mutations.py --count 10000 --seed 1 ../shared/corpus ../shared/corpus-today
+    python benchmarks/log_mutations.py --count 10000 --seed 1 ../shared/corpus ../shared/corpus-today
 
 Each log that gives a number is damaged in one way at a time and read again. A change is *silent* when the number
 moves by more than 0.5 % and stands there with status ``ok`` and without a doubt. Beside it stands how many of the

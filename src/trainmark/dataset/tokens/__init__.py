@@ -1,0 +1,23 @@
+"""Packed tokens: files of whole numbers of 2 or 4 bytes, one after another, as nanoGPT and Megatron-LM keep text."""
+
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
+
+if TYPE_CHECKING:
+    from trainmark.dataset.tokens.made import TokenSpec, describe, recognise, spec_from
+    from trainmark.dataset.tokens.make import State, make_tokens, state
+    from trainmark.dataset.tokens.verification import verify
+
+__all__ = [
+    "State",
+    "TokenSpec",
+    "describe",
+    "make_tokens",
+    "recognise",
+    "spec_from",
+    "state",
+    "verify",
+]
+
+__getattr__ = lazy(__name__)

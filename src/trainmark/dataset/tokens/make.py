@@ -1,0 +1,135 @@
+"""Makes seeded tokens whose frequencies fall by Zipf's law, as words' do."""
+
+from collections.abc import Iterator
+from enum import StrEnum
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.dataset.manifest import (
+    SUMS_NAME,
+    format_sums,
+    sha256,
+    sha256_of_file,
+    write_manifest,
+)
+from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.tokens.made import (
+    TRAIN,
+    VALIDATION,
+    WORK_NAME,
+    TokenManifest,
+    TokenSpec,
+    describe,
+    read_manifest,
+)
+from trainmark.dataset.work import Counter, cannot_write, held
+from trainmark.errors import InputError
+from trainmark.files import write_atomically
+
+CHUNK = 1 << 20
+"""Tokens that are drawn from one stream of random numbers, and written at once."""
+
+SPEC_NAME = "spec.json"
+
+
+class State(StrEnum):
+    """What lies where a data set is to be made."""
+
+    ABSENT = "absent"
+    UNFINISHED = "unfinished"
+    COMPLETE = "complete"
+
+
+def state(directory: Path, spec: TokenSpec) -> State:
+    """Return what lies there; raise ``InputError`` for anything but this data set, whole or unfinished."""
+    if not directory.exists():
+        return State.ABSENT
+    if not directory.is_dir():
+        raise InputError(f"{directory}: is a file")
+    made = read_manifest(directory)
+    if made is not None and made.spec != spec:
+        raise InputError(
+            f"{directory}: holds another data set ({made.spec.model_dump()}); choose another folder"
+        )
+    if made is not None:
+        describe(directory)
+        return State.COMPLETE
+    begun = directory / WORK_NAME / SPEC_NAME
+    if begun.is_file():
+        if begun.read_text(encoding="utf-8") != spec.model_dump_json():
+            raise InputError(f"{directory}: another data set is being made here; choose another folder")
+        return State.UNFINISHED
+    if any(entry.name != WORK_NAME for entry in directory.iterdir()):
+        raise InputError(
+            f"{directory}: is not empty, and holds no tokens that trainmark made; choose another folder"
+        )
+    return State.ABSENT
+
+
+def make_tokens(directory: Path, spec: TokenSpec, progress: ProgressListener | None = None) -> TokenManifest:
+    """Make the data set unless it is there; whole chunks of an interrupted making are kept.
+
+    Raises ``InputError`` for a folder with anything else in it, ``TrainmarkError`` when it cannot be written or
+    another process makes it.
+    """
+    if state(directory, spec) is State.COMPLETE:
+        found = read_manifest(directory)
+        assert found is not None
+        return found
+    work = directory / WORK_NAME
+    done = Counter("tokens", spec.tokens + spec.validation, progress)
+    try:
+        with held(work, f"{directory}: another process is making this data set"):
+            write_atomically(work / SPEC_NAME, spec.model_dump_json())
+            for name, count in spec.files.items():
+                _write(work / name, spec, name, count, done)
+            sums = {name: sha256_of_file(work / name) for name in spec.files}
+            for name in spec.files:
+                (work / name).replace(directory / name)
+            text = format_sums(sums)
+            write_atomically(directory / SUMS_NAME, text)
+            made = TokenManifest(
+                spec=spec,
+                type=spec.type_name,
+                vocabulary=spec.vocabulary,
+                sums_sha256=sha256(text.encode()),
+            )
+            write_manifest(directory, made)
+            for entry in work.iterdir():
+                entry.unlink()
+        work.rmdir()
+    except OSError as error:
+        raise cannot_write(error, directory, done) from None
+    return made
+
+
+def _write(path: Path, spec: TokenSpec, name: str, count: int, done: Counter) -> None:
+    if (path.parents[1] / name).is_file() and not path.exists():
+        # Moved into place by a call that was interrupted after that.
+        (path.parents[1] / name).replace(path)
+    size = np.dtype(spec.type_name).itemsize
+    have = path.stat().st_size // (CHUNK * size) if path.exists() else 0
+    with path.open("ab") as file:
+        file.truncate(min(have * CHUNK, count) * size)
+        done.add(min(have * CHUNK, count))
+        for chunk in chunks(spec, name, count, have):
+            file.write(chunk.astype(np.dtype(spec.type_name).newbyteorder("<")).tobytes())
+            done.add(len(chunk))
+
+
+def chunks(spec: TokenSpec, name: str, count: int, first: int = 0) -> Iterator[NDArray[np.int64]]:
+    """Yield the tokens of a file from chunk ``first`` on, each chunk from a stream of its own.
+
+    Token r comes with a frequency in proportion to 1 / (r + 1): Zipf's law, and the order in which tokenizers number
+    what they have merged.
+    """
+    shares = np.cumsum(1 / np.arange(1, spec.vocabulary + 1))
+    starts = [*range(first * CHUNK, count, CHUNK), count]
+    for number, (start, end) in enumerate(pairwise(starts), start=first):
+        random = np.random.default_rng([spec.seed, [TRAIN, VALIDATION].index(name), number])
+        yield np.searchsorted(shares, random.random(end - start) * shares[-1], side="right").clip(
+            max=spec.vocabulary - 1
+        )

@@ -1,0 +1,112 @@
+"""Finding what is wrong with files of tokens, made by trainmark or not."""
+
+import hashlib
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from trainmark.dataset.manifest import trusted_sums
+from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
+from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.tokens.made import WORK_NAME, read_manifest, read_part
+from trainmark.errors import InputError
+from trainmark.tasks.causal_lm.data import Form
+
+CHUNK = 1 << 22
+
+
+def verify(
+    directory: Path,
+    *,
+    vocabulary: int | None = None,
+    depth: Depth = Depth.STRUCTURE,
+    progress: ProgressListener | None = None,
+) -> VerifyReport:
+    """Read every file of tokens once, and report files that are missing, empty, cut or changed, and tokens outside.
+
+    ``vocabulary`` is that of ``dataset.json`` where it is not given. Raises ``InputError`` if there is nothing to
+    verify, or the making was interrupted.
+    """
+    made = read_manifest(directory)
+    if made is None and (directory / WORK_NAME).exists():
+        raise InputError(
+            f"{directory}: its making was interrupted; run 'trainmark data make-tokens' again with the same options"
+        )
+    problems: list[DatasetProblem] = []
+    sums = trusted_sums(directory, made.sums_sha256, problems) if made else {}
+    counts = dict(made.spec.files) if made else {}
+    names = sorted({*counts, *(path.name for path in directory.glob("*.bin"))})
+    limit = vocabulary or (made.vocabulary if made else None)
+    type_name = made.type if made else "uint16"
+    kind = np.dtype(type_name).newbyteorder("<")
+    total = sum((directory / name).stat().st_size for name in names if (directory / name).is_file())
+    read = records = files = 0
+    for name in names:
+        if made and name not in counts:
+            problems.append(DatasetProblem(name, ProblemKind.EXTRA, "dataset.json does not name it"))
+        if not (directory / name).is_file():
+            problems.append(DatasetProblem(name, ProblemKind.MISSING, "is not there"))
+            continue
+        whole = _File(directory / name, kind, counts.get(name), limit, sums.get(name))
+        problems += whole.problems(lambda done: progress(done, total) if progress else None, read)
+        files, records, read = files + 1, records + whole.tokens, read + whole.tokens * kind.itemsize
+    limits = []
+    if made is None:
+        limits.append(f"no dataset.json: taken as {type_name}, and no checksum is known")
+    if limit is None:
+        limits.append("the vocabulary is not known (--vocabulary): no token was held against it")
+    return VerifyReport(
+        directory=directory,
+        form=Form.TOKENS,
+        made=made is not None,
+        depth=depth,
+        files=files,
+        records=records,
+        bytes=read,
+        lists=(),
+        limits=tuple(limits),
+        problems=tuple(sorted(set(problems))),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """One file, how many tokens it should have, all below ``limit``, and its checksum, as far as they are known."""
+
+    path: Path
+    kind: np.dtype[Any]
+    wanted: int | None
+    limit: int | None
+    sum: str | None
+
+    @property
+    def tokens(self) -> int:
+        return self.path.stat().st_size // self.kind.itemsize
+
+    def problems(self, tell: Callable[[int], None], before: int) -> Iterator[DatasetProblem]:
+        """Read the file; ``tell`` hears the bytes that were read, those ``before`` it too."""
+        size, name = self.path.stat().st_size, self.path.name
+        if not size:
+            yield DatasetProblem(name, ProblemKind.TRUNCATED, "is empty")
+            return
+        if size % self.kind.itemsize:
+            detail = f"ends in the middle of a token of {self.kind.itemsize} bytes"
+            yield DatasetProblem(name, ProblemKind.TRUNCATED, detail)
+        elif self.wanted not in (None, self.tokens):
+            detail = f"has {self.tokens} of {self.wanted} tokens"
+            yield DatasetProblem(name, ProblemKind.TRUNCATED, detail)
+        digest, outside = hashlib.sha256(), None
+        for start in range(0, self.tokens, CHUNK):
+            part = read_part(self.path, self.kind, start, CHUNK)
+            if self.limit is not None and outside is None and (part >= self.limit).any():
+                first = int(np.argmax(part >= self.limit))
+                outside = f"token {start + first} is {part[first]}, outside of the vocabulary of {self.limit}"
+            digest.update(part.tobytes())
+            tell(before + (start + len(part)) * self.kind.itemsize)
+        if outside is not None:
+            yield DatasetProblem(name, ProblemKind.BROKEN, outside)
+        if self.sum is not None and not size % self.kind.itemsize and digest.hexdigest() != self.sum:
+            yield DatasetProblem(name, ProblemKind.CORRUPTED, "its checksum is not the one on record")

@@ -1,0 +1,39 @@
+"""Causal language modelling: a batch of sequences of tokens, of which each next one is predicted."""
+
+from typing import TYPE_CHECKING
+
+from trainmark.tasks.causal_lm.axes import LanguageAxes
+from trainmark.tasks.causal_lm.data import Form, MakeTokens
+from trainmark.tasks.task import AxisLabel, Model, Task
+
+if TYPE_CHECKING:
+    from trainmark.tasks.equal_work import EqualWork
+
+__all__ = ["TASK", "LanguageAxes"]
+
+
+def _equal_work() -> "EqualWork":
+    from trainmark.tasks.causal_lm.equal_work import LanguageEqualWork
+
+    return LanguageEqualWork()
+
+
+TASK = Task(
+    name="causal-lm",
+    en="causal language modelling",
+    zh="因果语言模型",
+    axes=LanguageAxes,
+    counters=("tokens", "sequences"),
+    models={
+        "gpt2_124m": Model(short="gpt2", published="GPT2-124M"),
+        "gpt2_tiny": Model(short="gpt2tiny", published="GPT2-tiny"),
+    },
+    labels={
+        "sequence_length": AxisLabel("sequence length", "序列长度", value="{} tokens", short="{}tok"),
+        "accumulation": AxisLabel("accumulation", "梯度累积", short="acc{}"),
+    },
+    data_kind="tokens",
+    make=MakeTokens,
+    forms=tuple(Form),
+    equal_work=_equal_work,
+)

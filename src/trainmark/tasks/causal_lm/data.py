@@ -1,0 +1,27 @@
+"""Data sets of tokens, as a suite can have them made."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from trainmark.words.case import Count
+from trainmark.words.frozen import Frozen
+
+
+class Form(StrEnum):
+    """How tokens can lie on a disk: one after another, of 2 or 4 bytes each, little end first."""
+
+    TOKENS = "tokens"
+
+
+class MakeTokens(Frozen):
+    """A data set that trainmark makes itself when it is not there: see ``trainmark data make-tokens``.
+
+    ``validation`` is the number of validation tokens; None is a twentieth of ``tokens``.
+    """
+
+    tokens: Count
+    vocabulary: Count = 50257
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0
+    validation: Annotated[int, Field(strict=True, ge=0)] | None = None

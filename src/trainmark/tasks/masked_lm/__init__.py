@@ -1,0 +1,38 @@
+"""Masked language modelling: a batch of sequences of tokens, in which some words are hidden."""
+
+from typing import TYPE_CHECKING
+
+from trainmark.tasks.masked_lm.axes import MaskedAxes, Optimizer
+from trainmark.tasks.task import AxisLabel, Model, Task
+
+if TYPE_CHECKING:
+    from trainmark.tasks.equal_work import EqualWork
+
+__all__ = ["TASK", "MaskedAxes", "Optimizer"]
+
+
+def _equal_work() -> "EqualWork":
+    from trainmark.tasks.masked_lm.equal_work import MaskedEqualWork
+
+    return MaskedEqualWork()
+
+
+TASK = Task(
+    name="masked-lm",
+    en="masked language modelling",
+    zh="掩码语言模型",
+    axes=MaskedAxes,
+    counters=("sequences", "tokens"),
+    models={
+        "bert_base": Model(short="bert-base", published="BERT-base"),
+        "bert_tiny": Model(short="bert-tiny", published="BERT-tiny"),
+    },
+    labels={
+        "sequence_length": AxisLabel("sequence length", "序列长度", value="{} tokens", short="{}tok"),
+        "predictions": AxisLabel("predictions", "预测词数", short="{}pred"),
+        "optimizer": AxisLabel("optimizer", "优化器"),
+        "accumulation": AxisLabel("accumulation", "梯度累积", short="acc{}"),
+    },
+    loose_units=frozenset({"sentence", "sample", "example", "seq"}),
+    equal_work=_equal_work,
+)

@@ -1,0 +1,34 @@
+"""The axes of masked language modelling."""
+
+from enum import StrEnum
+
+from trainmark.words.case import Count, TaskAxes
+
+
+class Optimizer(StrEnum):
+    """What moves the weights; both with decoupled decay."""
+
+    ADAMW = "adamw"
+    LAMB = "lamb"
+
+
+class MaskedAxes(TaskAxes):
+    """``sequence_length`` is in tokens, of which ``predictions`` are hidden; with 512 tokens 80 are usual.
+
+    A device's batch is ``accumulation`` parts, passed one after another.
+    """
+
+    sequence_length: Count = 128
+    predictions: Count = 20
+    optimizer: Optimizer = Optimizer.ADAMW
+    accumulation: Count = 1
+
+    def id_words(self, compiler: str) -> tuple[str, ...]:
+        """Return the compiler, ``128tok``, ``20pred``, ``lamb`` if not AdamW, ``acc4`` where the batch is cut."""
+        return (
+            compiler,
+            f"{self.sequence_length}tok",
+            f"{self.predictions}pred",
+            *([self.optimizer.value] if self.optimizer is not Optimizer.ADAMW else []),
+            *([f"acc{self.accumulation}"] if self.accumulation > 1 else []),
+        )

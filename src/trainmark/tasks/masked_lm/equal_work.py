@@ -1,0 +1,148 @@
+"""The part of masked language modelling in the check of equal work."""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.tasks.causal_lm.equal_work import (
+    BATCH,
+    PARTS,
+    LanguageObservation,
+    as_described,
+    layers,
+    passes,
+)
+from trainmark.tasks.causal_lm.reference import Forward
+from trainmark.tasks.equal_work import EqualWork, check
+from trainmark.tasks.masked_lm.reference import DESCRIBED, OTHERS, Form, forward
+from trainmark.words.certificate import Check, Subject
+from trainmark.words.observation import Followed, Observation
+from trainmark.worker.core.settings import ADAMW
+from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES, decays
+from trainmark.worker.tasks.masked_lm.settings import MaskedRecipe
+
+LENGTH, PREDICTIONS = 48, 8
+
+
+class MaskedObservation(LanguageObservation):
+    """Three steps of BERT, with its products in forward order."""
+
+    predictions: int
+
+
+class MaskedEqualWork(EqualWork):
+    """Inputs and checks of BERT with both heads of its pre-training; without dropout, which nobody can hold equal."""
+
+    batch = BATCH
+    shape: Mapping[str, int] = {"sequence_length": LENGTH, "predictions": PREDICTIONS}
+    # As for causal language modelling: a rise, the full rate, and the first step of the cosine.
+    epoch = BATCH * 3 // 2
+    recipe = MaskedRecipe(
+        learning_rate=0.02,
+        momentum=0.9,
+        weight_decay=0.1,
+        schedule="cosine",
+        epochs=2,
+        warmup_epochs=1,
+        loss_scale=None,
+        optimizer=ADAMW,
+        second_momentum=0.95,
+        epsilon=1e-3,
+        dropout=0.0,
+    )
+    observation = MaskedObservation
+
+    def flags(self) -> Mapping[str, object]:
+        """Return lengths, accumulation, the optimizer and its constants, and the length of an epoch."""
+        recipe = self.recipe
+        return {
+            "sequence-length": LENGTH,
+            "predictions": PREDICTIONS,
+            "accumulation": PARTS,
+            "optimizer": recipe.optimizer,
+            "second-momentum": recipe.second_momentum,
+            "epsilon": recipe.epsilon,
+            "dropout": recipe.dropout,
+            "epoch-sequences": self.epoch,
+        }
+
+    def inputs(self, model: str, seed: int = 0) -> dict[str, NDArray[np.generic]]:
+        """Return weights by the names of ``Bert.shapes``, and the batch.
+
+        As for causal language modelling; biases are near 0 and not 0.
+        """
+        random = np.random.default_rng([seed, *model.encode()])
+        described = ARCHITECTURES[model]
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for name, shape in described.shapes().items():
+            noise = random.standard_normal(shape, np.float32)
+            if name.endswith("norm.weight"):
+                arrays[name] = 1 + np.float32(0.1) * np.tanh(noise)
+            elif len(shape) == 1:
+                arrays[name] = np.float32(0.1) * noise
+            else:
+                size = 0.3 if name.startswith("embedding") else math.sqrt(2 / shape[1])
+                arrays[name] = noise * np.float32(size)
+        arrays["tokens"] = random.integers(described.vocabulary, size=(BATCH, LENGTH))
+        arrays["segments"] = random.integers(2, size=(BATCH, LENGTH))
+        arrays["places"] = random.random((BATCH, LENGTH)).argsort(axis=1)[:, :PREDICTIONS]
+        arrays["words"] = random.integers(described.vocabulary, size=(BATCH, PREDICTIONS))
+        arrays["follows"] = random.integers(2, size=BATCH)
+        return arrays
+
+    def parameters(self, seen: Observation) -> int:
+        """Return the parameters of the described model, with one matrix for embedding and classifier."""
+        return ARCHITECTURES[seen.model].parameters()
+
+    def multiply_adds(self, seen: Observation) -> int:
+        """Return those of the products, of attention and of the words' classifier, for one sequence."""
+        own, model = _own(seen), ARCHITECTURES[seen.model]
+        products = sum(product.output[1] * product.inputs * product.outputs for product in own.products)
+        attention = 2 * model.layers * own.sequence_length**2 * model.width
+        return products + attention + own.predictions * model.vocabulary * model.width
+
+    def decay(self, name: str) -> float:
+        """Return the recipe's decay; none for biases and norms."""
+        return self.recipe.weight_decay if decays(name) else 0.0
+
+    def described(self, seen: Observation) -> Iterable[Check]:
+        """Yield what the products are, and whether the first forward pass is the described one."""
+        own, model = _own(seen), ARCHITECTURES[seen.model]
+        yield _layers(own)
+        off = abs(self.multiply_adds(seen) - model.multiply_adds(LENGTH, PREDICTIONS))
+        yield check(Subject.MULTIPLY_ADDS, (off, None))
+        yield from as_described(own, lambda form: _forward(seen.model, form), DESCRIBED, OTHERS)
+
+    def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
+        """Return what the products gave, and the logits of the words."""
+        return passes(_own(one), _own(other))
+
+    def statistics(self, _one: Followed, _other: Followed, same_framework: bool) -> Iterable[Check]:  # noqa: ARG002
+        """Return nothing: the model keeps no running statistics."""
+        return ()
+
+
+def _own(seen: Followed) -> MaskedObservation:
+    assert isinstance(seen, MaskedObservation)
+    return seen
+
+
+@cache
+def _forward(model: str, form: Form) -> Forward:
+    return forward(ARCHITECTURES[model], MaskedEqualWork().inputs(model), form)
+
+
+def _layers(seen: MaskedObservation) -> Check:
+    if seen.accumulation != PARTS:
+        parts = f"the batch was passed in {seen.accumulation} parts and not in {PARTS}"
+        return check(Subject.LAYERS, (1, None), parts)
+    if seen.predictions != PREDICTIONS:
+        words = f"{seen.predictions} words of a sequence were predicted and not {PREDICTIONS}"
+        return check(Subject.LAYERS, (1, None), words)
+    lengths = {"words.transform": PREDICTIONS, "pooler": 1, "sentences": 1}
+    described = ARCHITECTURES[seen.model].products()
+    expected = {name: (shape, True, lengths.get(name, LENGTH)) for name, shape in described.items()}
+    return layers(seen.products, expected)

@@ -1,0 +1,91 @@
+"""The described forward pass in numpy and float64, and how others are known to differ from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import log_softmax, softmax
+
+from trainmark.tasks.causal_lm.reference import Forward, gelu
+from trainmark.words.observation import Sketch
+from trainmark.worker.core.equivalence import sketch
+from trainmark.worker.tasks.masked_lm.architectures import NORM_EPSILON, Bert
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a model can do otherwise without another shape; the defaults are the described ones."""
+
+    gelu: str = "erf"
+    causal: bool = False
+    positions: bool = True
+    segments: bool = True
+    norm_epsilon: float = NORM_EPSILON
+    sentences: bool = True
+
+
+DESCRIBED = Form()
+OTHERS: Mapping[str, Form] = {
+    "GELU is approximated by tanh, and not exact (erf)": replace(DESCRIBED, gelu="tanh"),
+    "each position attends to those before it alone": replace(DESCRIBED, causal=True),
+    "the positions are not added": replace(DESCRIBED, positions=False),
+    "the segments are not added": replace(DESCRIBED, segments=False),
+    "the norms add another epsilon: 1e-5": replace(DESCRIBED, norm_epsilon=1e-5),
+    "the loss is that of the words alone, without the next sentence": replace(DESCRIBED, sentences=False),
+}
+"""Mistakes, and conventions of other models, in words."""
+
+
+def forward(model: Bert, weights: Mapping[str, Any], form: Form = DESCRIBED) -> Forward:
+    """Pass the batch among ``weights`` through the model with these weights."""
+    products: dict[str, Sketch] = {}
+
+    def product(name: str, given: Any) -> Any:
+        result = given @ np.asarray(weights[f"{name}.weight"], np.float64).T + weights[f"{name}.bias"]
+        products[name] = Sketch(**sketch(name, result))
+        return result
+
+    def norm(name: str, given: Any) -> Any:
+        centred = given - given.mean(-1, keepdims=True)
+        deviation = np.sqrt((centred**2).mean(-1, keepdims=True) + form.norm_epsilon)
+        return centred / deviation * weights[f"{name}.weight"] + weights[f"{name}.bias"]
+
+    embedding = np.asarray(weights["embedding.tokens"], np.float64)
+    x = embedding[weights["tokens"]]
+    if form.positions:
+        x = x + weights["embedding.positions"][: x.shape[1]]
+    if form.segments:
+        x = x + weights["embedding.segments"][weights["segments"]]
+    x = norm("embedding.norm", x)
+    for block in range(model.layers):
+        name = f"block{block}.attention"
+        attended = _attention(product(f"{name}.qkv", x), model, form)
+        x = norm(f"{name}.norm", x + product(f"{name}.output", attended))
+        name = f"block{block}.mlp"
+        inner = gelu(product(f"{name}.up", x), form.gelu)
+        x = norm(f"{name}.norm", x + product(f"{name}.down", inner))
+    hidden = np.take_along_axis(x, weights["places"][..., None], axis=1)
+    found = norm("words.norm", gelu(product("words.transform", hidden), form.gelu)) @ embedding.T
+    found = found + weights["words.bias"]
+    told = product("sentences", np.tanh(product("pooler", x[:, :1])))[:, 0]
+    loss = _cross_entropy(found, weights["words"])
+    if form.sentences:
+        loss += _cross_entropy(told, weights["follows"])
+    return Forward(products, Sketch(**sketch("logits", found)), loss)
+
+
+def _cross_entropy(logits: Any, targets: Any) -> float:
+    return float(-np.take_along_axis(log_softmax(logits, axis=-1), targets[..., None], axis=-1).mean())
+
+
+def _attention(qkv: Any, model: Bert, form: Form) -> Any:
+    batch, length, _ = qkv.shape
+    queries, keys, values = (
+        part.reshape(batch, length, model.heads, -1).transpose(0, 2, 1, 3)
+        for part in np.split(qkv, 3, axis=-1)
+    )
+    scores = queries @ keys.transpose(0, 1, 3, 2) / np.sqrt(queries.shape[-1])
+    if form.causal:
+        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
+    return (softmax(scores, axis=-1) @ values).transpose(0, 2, 1, 3).reshape(batch, length, model.width)

@@ -1,0 +1,53 @@
+"""What an adaptive optimizer makes of a gradient, in numpy: what a step must have done is computed, not asked for."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, Mapping, NamedTuple, Tuple
+
+from .settings import AdamRecipe, Recipe
+
+
+class Moments(NamedTuple):
+    """What an optimizer keeps after ``steps`` updates: the running means of gradients and of their squares, by name."""
+
+    steps: int
+    first: Mapping[str, Any]
+    second: Mapping[str, Any]
+
+
+def adam(gradient: Any, first: Any, second: Any, step: int, recipe: AdamRecipe) -> Tuple[Any, Any, Any]:
+    """Return the direction of update ``step`` (from 1), and the moments after it.
+
+    Kingma and Ba, https://arxiv.org/abs/1412.6980, algorithm 1, in its first form: epsilon is added to the root of the
+    corrected second moment.
+    """
+    import numpy as np
+
+    first = recipe.momentum * first + (1 - recipe.momentum) * gradient
+    second = recipe.second_momentum * second + (1 - recipe.second_momentum) * gradient**2
+    corrected = second / (1 - recipe.second_momentum**step)
+    direction = first / (1 - recipe.momentum**step) / (np.sqrt(corrected) + recipe.epsilon)
+    return direction, first, second
+
+
+class Directions:
+    """The directions of each parameter's updates, from its gradients one after another."""
+
+    def __init__(self, recipe: Recipe) -> None:
+        """Begin without any gradient."""
+        self._recipe = recipe
+        self._kept: Dict[str, Tuple[int, Any, Any]] = {}
+
+    def next(self, name: str, gradient: Any) -> Dict[str, Any]:
+        """Return the direction of a parameter's next update as ``a``; nothing where the optimizer is not adaptive."""
+        if not isinstance(self._recipe, AdamRecipe):
+            return {}
+        import numpy as np
+
+        step, first, second = self._kept.get(name, (0, 0.0, 0.0))
+        direction, first, second = adam(
+            np.asarray(gradient, np.float64), first, second, step + 1, self._recipe
+        )
+        # Of 100 million parameters these are gigabytes; FP32 is what the optimizers themselves keep.
+        self._kept[name] = (step + 1, np.asarray(first, np.float32), np.asarray(second, np.float32))
+        return {"a": direction}

@@ -1,0 +1,122 @@
+"""BERT with the heads of its pre-training as a pure function of its parameters.
+
+What its layers are stands in ``architectures.py``; parameters are a flat dictionary by its names, in its shapes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, Tuple
+
+import jax
+import jax.numpy as jnp
+import optax
+
+from ...tasks.masked_lm.architectures import DEVIATION, NORM_EPSILON, Bert
+from ..causal_lm.model import Params, Tap
+from ..precision import Precision
+
+KEY = "dropout"
+"""What is kept beside the parameters: the key of the random numbers of the next pass."""
+
+
+def init(model: Bert, seed: int, dtype: Any) -> Params:
+    """Return fresh parameters; their number is asserted. May be traced."""
+    shapes = model.shapes()
+    keys = jax.random.split(jax.random.key(seed, impl="rbg"), len(shapes))
+    params = {}
+    for key, (parameter, shape) in zip(keys, shapes.items()):
+        if len(shape) == 2:
+            params[parameter] = (jax.random.normal(key, shape) * DEVIATION).astype(dtype)
+        else:
+            one = parameter.endswith("norm.weight")
+            params[parameter] = (jnp.ones if one else jnp.zeros)(shape, dtype)
+    found, expected = sum(leaf.size for leaf in params.values()), model.parameters()
+    assert found == expected, f"the model has {found} parameters instead of {expected}"
+    return params
+
+
+def heads_of(
+    model: Bert, precision: Precision, kernel: str, params: Params, batch: Any, drop: Dropping, tap: Tap
+) -> Tuple[Any, Any]:
+    """Return the logits of the hidden words alone, and those of the next sentence (batch, 1, 2).
+
+    ``kernel`` is JAX's word for who computes attention, where nothing is dropped in it; norms are in FP32.
+    """
+    compute, (tokens, segments, places) = precision.compute, batch
+
+    def product(name: str, given: Any) -> Any:
+        weight = params[f"{name}.weight"]
+        result = jnp.einsum("bti,oi->bto", given, weight.astype(compute))
+        result = result + params[f"{name}.bias"].astype(compute)
+        tap(name, weight, result)
+        return result
+
+    def norm(name: str, given: Any) -> Any:
+        wide = given.astype(jnp.float32)
+        centred = wide - wide.mean(-1, keepdims=True)
+        scaled = centred * jax.lax.rsqrt(jnp.mean(centred**2, -1, keepdims=True) + NORM_EPSILON)
+        weight, bias = (params[f"{name}.{part}"].astype(jnp.float32) for part in ("weight", "bias"))
+        return (scaled * weight + bias).astype(compute)
+
+    heads = (*tokens.shape, model.heads, model.width // model.heads)
+    embedding = params["embedding.tokens"].astype(compute)
+    x = embedding[tokens] + params["embedding.positions"][: tokens.shape[1]].astype(compute)
+    x = drop(norm("embedding.norm", x + params["embedding.segments"].astype(compute)[segments]))
+    for block in range(model.layers):
+        name = f"block{block}.attention"
+        query, key, value = (part.reshape(heads) for part in jnp.split(product(f"{name}.qkv", x), 3, axis=-1))
+        attended = drop.attend(query, key, value, kernel)
+        x = norm(f"{name}.norm", x + drop(product(f"{name}.output", attended.reshape(x.shape))))
+        name = f"block{block}.mlp"
+        inner = jax.nn.gelu(product(f"{name}.up", x), approximate=False)
+        x = norm(f"{name}.norm", x + drop(product(f"{name}.down", inner)))
+    hidden = jnp.take_along_axis(x, places[..., None], axis=1)
+    hidden = norm("words.norm", jax.nn.gelu(product("words.transform", hidden), approximate=False))
+    words = jnp.einsum("bti,oi->bto", hidden, embedding) + params["words.bias"].astype(compute)
+    return words, product("sentences", jnp.tanh(product("pooler", x[:, :1])))
+
+
+class Dropping:
+    """Drops a share of values, each time by new random numbers of one key."""
+
+    def __init__(self, share: float, key: Any) -> None:
+        """Take the share, and the key as data."""
+        self._share, self._key = share, jax.random.wrap_key_data(key)
+
+    def __call__(self, values: Any) -> Any:
+        """Return the values, some of them dropped and the rest as much larger."""
+        if not self._share:
+            return values
+        self._key, key = jax.random.split(self._key)
+        kept = jax.random.bernoulli(key, 1 - self._share, values.shape)
+        return jnp.where(kept, values / (1 - self._share), 0).astype(values.dtype)
+
+    def attend(self, queries: Any, keys: Any, values: Any, kernel: str) -> Any:
+        """Attend to all positions; JAX's own attention drops nothing, so with a share it is written out."""
+        if not self._share:
+            return jax.nn.dot_product_attention(queries, keys, values, implementation=kernel)
+        scores = jnp.einsum("bqhd,bkhd->bhqk", queries, keys).astype(jnp.float32) * queries.shape[-1] ** -0.5
+        weights = self(jax.nn.softmax(scores).astype(values.dtype))
+        return jnp.einsum("bhqk,bkhd->bqhd", weights, values)
+
+    def next_key(self) -> Any:
+        """Return the key for the next pass, as data."""
+        return jax.random.key_data(self._key)
+
+
+def make_loss(model: Bert, precision: Precision, kernel: str, share: float, seen: Tap) -> Callable[..., Any]:
+    """Return ``loss(params, kept, batch, tap)``, which gives (loss, (the words' logits, what is kept)).
+
+    The loss is the mean cross entropy of the hidden words and that of the next sentence, in FP32.
+    """
+
+    def loss_of(params: Params, kept: Dict[str, Any], batch: Any, tap: Tap = seen) -> Any:
+        *given, words, follows = batch
+        drop = Dropping(share, kept[KEY])
+        found, told = heads_of(model, precision, kernel, params, given, drop, tap)
+        found, told = found.astype(jnp.float32), told[:, 0].astype(jnp.float32)
+        of_words = optax.softmax_cross_entropy_with_integer_labels(found, words).mean()
+        of_sentences = optax.softmax_cross_entropy_with_integer_labels(told, follows).mean()
+        return of_words + of_sentences, (found, {"batch_stats": {KEY: drop.next_key()}})
+
+    return loss_of

@@ -1,0 +1,58 @@
+"""A rank's training by masked language modelling in JAX."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Optional, Tuple
+
+import jax
+
+from ...core.place import Place
+from ...tasks.causal_lm.observing import Observation
+from ...tasks.masked_lm.architectures import ARCHITECTURES, decays
+from ...tasks.masked_lm.facts import Seen
+from ...tasks.masked_lm.settings import MaskedSettings
+from ...tasks.masked_lm.training import MaskedTraining
+from ..causal_lm.model import attention_kernel
+from ..causal_lm.train import JaxLanguageTraining, batches_of
+from ..training import Machine, choose_machine, meet_ranks
+from .model import KEY, init, make_loss
+
+
+def open_training(settings: MaskedSettings, place: Place) -> JaxMaskedTraining:
+    """Return the training, ready for its first step."""
+    machine = choose_machine(settings, place)
+    group = meet_ranks(settings, place, machine)
+    return JaxMaskedTraining(settings, group, machine, batches_of(group), None)
+
+
+class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):
+    """BERT, trained as a language model is; the key of its dropout is kept beside the parameters."""
+
+    settings: MaskedSettings
+
+    @property
+    def description(self) -> Any:
+        """Return the description of the model."""
+        return ARCHITECTURES[self.settings.model]
+
+    def fresh(self) -> Tuple[Any, Any]:
+        """Return fresh parameters, and the key of the first pass."""
+        params = init(self.description, self.settings.seed, self._precision.weights)
+        return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed))}
+
+    def make_loss(self, machine: Machine) -> Callable[..., Any]:
+        """Return the loss as ``make_step`` takes it."""
+        kernel, share = attention_kernel(*machine), self.settings.recipe.dropout
+        return make_loss(self.description, machine.precision, kernel, share, self._trace)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return decays(name)
+
+    def seen(self) -> Seen:
+        """Return what was traced."""
+        return Seen(**{**vars(super().seen()), "predictions": self.traced["words.transform"][2][1]})
+
+    def own_pass(self) -> Optional[Observation]:
+        """Return nothing with dropout: another pass drops other values."""
+        return None if self.settings.recipe.dropout else super().own_pass()

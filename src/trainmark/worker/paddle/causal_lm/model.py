@@ -1,0 +1,146 @@
+"""GPT-2 as Paddle layers; what its layers are stands in ``architectures.py``."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Mapping, Tuple
+
+import numpy as np
+import paddle
+from paddle import ParamAttr, nn
+from paddle.nn import functional
+from paddle.nn.initializer import Normal
+from paddle.static import InputSpec
+
+from ...tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt
+from ...tasks.causal_lm.settings import LanguageSettings
+
+
+def _drawn(deviation: float) -> ParamAttr:
+    return ParamAttr(initializer=Normal(0.0, deviation))
+
+
+def _product(inputs: int, outputs: int, deviation: float = DEVIATION) -> nn.Linear:
+    return nn.Linear(inputs, outputs, weight_attr=_drawn(deviation), bias_attr=False)
+
+
+def _norm(width: int) -> nn.LayerNorm:
+    return nn.LayerNorm(width, NORM_EPSILON, bias_attr=False)
+
+
+class Attention(nn.Layer):
+    """Each position attends to itself and to those before it, by the kernel that Paddle finds best."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.norm = _norm(model.width)
+        self.qkv = _product(model.width, 3 * model.width)
+        self.output = _product(model.width, model.width, model.added_deviation)
+        self._heads = model.heads
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        parts = self.qkv(self.norm(x)).split(3, axis=-1)
+        heads = (part.reshape([0, 0, self._heads, -1]) for part in parts)
+        attended = functional.scaled_dot_product_attention(*heads, is_causal=True)
+        return self.output(attended.reshape([0, 0, -1]))
+
+
+class Mlp(nn.Layer):
+    """A product to four times the width, GELU, and a product back."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.norm = _norm(model.width)
+        self.up = _product(model.width, model.inner)
+        self.down = _product(model.inner, model.width, model.added_deviation)
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        return self.down(functional.gelu(self.up(self.norm(x)), approximate=False))
+
+
+class Block(nn.Layer):
+    """Attention and perceptron, each added to what it got."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.attention, self.mlp = Attention(model), Mlp(model)
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        x = x + self.attention(x)
+        return x + self.mlp(x)
+
+
+class GptModel(nn.Layer):
+    """GPT-2 with its loss, so that a compiled program holds both."""
+
+    def __init__(self, name: str) -> None:
+        """Draw the weights from Paddle's generator; their number is asserted."""
+        super().__init__()
+        model = ARCHITECTURES[name]
+        self.tokens = nn.Embedding(model.vocabulary, model.width, weight_attr=_drawn(DEVIATION))
+        self.positions = nn.Embedding(model.positions, model.width, weight_attr=_drawn(DEVIATION))
+        self.blocks = nn.LayerList([Block(model) for _ in range(model.layers)])
+        self.norm = _norm(model.width)
+        found = sum(int(parameter.size) for parameter in self.parameters())
+        assert found == model.parameters(), f"{name} has {found} parameters instead of {model.parameters()}"
+
+    def logits(self, tokens: Any) -> Any:
+        """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return paddle.matmul(self.norm(x), self.tokens.weight, transpose_y=True)
+
+    def forward(self, tokens: Any) -> Tuple[Any, Any]:
+        """Return the loss of tokens (batch, length + 1) twice: as output, and as what is differentiated."""
+        logits = self.logits(tokens[:, :-1]).astype("float32")
+        loss = functional.cross_entropy(logits.flatten(0, 1), tokens[:, 1:].flatten())
+        return loss, loss
+
+
+def specification(settings: LanguageSettings) -> List[InputSpec]:
+    """Return shape and type of the tokens that are passed at once."""
+    return [InputSpec([settings.part, settings.sequence_length + 1], "int64")]
+
+
+def named_products(model: GptModel) -> Dict[str, nn.Linear]:
+    """Return the products by the names of ``Gpt.products``."""
+    return {
+        f"block{index}.{name}": layer
+        for index, block in enumerate(model.blocks)
+        for name, layer in block.named_sublayers()
+        if isinstance(layer, nn.Linear)
+    }
+
+
+def named_tensors(model: GptModel) -> Dict[str, Any]:
+    """Return the parameters by the names of ``Gpt.shapes``; the weights of products are turned."""
+    named = {"embedding.tokens": model.tokens.weight, "embedding.positions": model.positions.weight}
+    for index, block in enumerate(model.blocks):
+        named.update({f"block{index}.{name}": tensor for name, tensor in block.named_parameters()})
+    return {**named, "norm.weight": model.norm.weight}
+
+
+def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
+    """Copy numpy arrays into the tensors of the same names."""
+    for name, tensor in tensors.items():
+        tensor.set_value(np.ascontiguousarray(_turned(name, weights[name])))
+
+
+def read(tensors: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the tensors as numpy arrays in FP32, copied."""
+    return {
+        name: np.array(_turned(name, tensor.astype("float32").numpy()), np.float32, order="C")
+        for name, tensor in tensors.items()
+    }
+
+
+def _turned(name: str, array: Any) -> Any:
+    """Turn the weights of products: Paddle keeps them as (inputs, outputs)."""
+    is_product = array.ndim == 2 and not name.startswith("embedding")
+    return array.T if is_product else array

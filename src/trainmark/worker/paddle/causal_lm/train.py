@@ -1,0 +1,155 @@
+"""A rank's training of a language model in PaddlePaddle: what is built before the first step, and what is seen."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+
+import paddle
+
+from ...core.feed import Feed
+from ...core.optimizers import Moments
+from ...core.place import Place
+from ...tasks.causal_lm.architectures import is_norm
+from ...tasks.causal_lm.facts import Seen
+from ...tasks.causal_lm.observing import Observation, ProductSeen, product_seen
+from ...tasks.causal_lm.settings import LanguageSettings
+from ...tasks.causal_lm.tokens import open_feed
+from ...tasks.causal_lm.training import LanguageTraining
+from ..device import limit_threads
+from ..distributed import Group
+from ..optimizer import adamw
+from ..precision import Precision, auto_cast
+from ..training import PaddleTraining, choose_machine
+from .model import GptModel, load, named_products, named_tensors, read, specification
+
+
+def open_training(settings: LanguageSettings, place: Place) -> PaddleLanguageTraining:
+    """Return the training, ready for its first step."""
+    device, precision = choose_machine(settings, place)
+    group = Group(place, device)
+    if settings.threads:
+        limit_threads(settings.threads, device)
+    feed = open_feed(settings, place, to_batch)
+    return PaddleLanguageTraining(settings, group, device, precision, feed)
+
+
+def to_batch(tokens: Any) -> Tuple[Any]:
+    """Return numpy's tokens (batch, length + 1) on the device."""
+    return (paddle.to_tensor(tokens),)
+
+
+class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
+    """A language model, which gives its own loss, and the witness in it."""
+
+    settings: LanguageSettings
+
+    def __init__(
+        self,
+        settings: LanguageSettings,
+        group: Group,
+        device: str,
+        precision: Precision,
+        feed: Optional[Feed],
+    ) -> None:
+        """Build model and optimizer, and fetch the first batch."""
+        super().__init__(settings, group, device, precision, to_batch, feed)
+        self.gpt = GptModel(settings.model)
+        self._first: Optional[Tuple[Any, Tuple[int, ...]]] = None
+        self._passed: List[int] = []
+        self._hook = self.gpt.blocks[0].attention.qkv.register_forward_post_hook(self._see)
+        self.take_over(self.gpt, list(self.gpt.parameters()), specification(settings))
+
+    def make_optimizer(self, parameters: List[Any], schedule: Any) -> Any:
+        """Return AdamW, of which the norms do not decay."""
+        named = named_tensors(self.gpt)
+        decaying = {tensor.name for name, tensor in named.items() if not is_norm(name)}
+        return adamw(parameters, schedule, self.settings.recipe, decaying)
+
+    def _see(self, _layer: Any, _given: Any, output: Any) -> None:
+        self._first = (output.dtype, tuple(output.shape))
+
+    def passed_at_once(self) -> Tuple[Any, ...]:
+        """Return the first part of the batch."""
+        return (self.batch[0][: self.settings.part],)
+
+    def _pass(self) -> Any:
+        """Pass the parts of the batch one after another; their gradients add up, and are exchanged with the last's."""
+        count, total = self.settings.accumulation, None
+        parts = self.batch[0].split(count)
+        self._passed = [part.shape[0] for part in parts]
+        for index, part in enumerate(parts):
+            with self.ranks.withheld(self.learner) if index < count - 1 else nullcontext():
+                with auto_cast(self._precision):
+                    loss = self.learner(part)[1] / count
+                self._backward(loss)
+            total = loss.detach() if total is None else total + loss.detach()
+        return total
+
+    def seen(self) -> Seen:
+        """Return what the first product's hook saw; a compiled program called it once, while it was made."""
+        self._hook.remove()
+        assert self._first is not None
+        dtype, shape = self._first
+        cuda, core = paddle.device.is_compiled_with_cuda(), paddle.base.core
+        return Seen(
+            compute_dtype=_name(dtype),
+            weight_dtype=_name(self.gpt.tokens.weight.dtype),
+            batch_per_device=sum(self._passed),
+            tf32_matmul=bool(core.get_cublas_switch()) if cuda else None,
+            tf32_convolution=bool(core.get_cudnn_switch()) if cuda else None,
+            sequence_length=shape[1],
+            accumulation=len(self._passed),
+            others={"compiled_programs": self.compiled_programs()},
+        )
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Take over the parameters."""
+        load(named_tensors(self.gpt), weights)
+
+    def read_weights(self) -> Dict[str, Any]:
+        """Return the parameters."""
+        return read(named_tensors(self.gpt))
+
+    def read_moments(self) -> Optional[Moments]:
+        """Return what AdamW keeps."""
+        if not self._losses:
+            return None
+        tensors = named_tensors(self.gpt)
+        first, second = (
+            read({name: self.optimizer._get_accumulator(kind, tensor) for name, tensor in tensors.items()})
+            for kind in ("moment1", "moment2")
+        )
+        return Moments(len(self._losses), first, second)
+
+    def observe(self) -> Observation:
+        """Pass the whole batch forward and backward with the step's own model and loss."""
+        seen: List[ProductSeen] = []
+
+        def noting(name: str) -> Callable[[Any, Any, Any], None]:
+            def note(layer: Any, _given: Any, output: Any) -> None:
+                inputs, outputs = layer.weight.shape
+                values = output.astype("float32").numpy()
+                seen.append(product_seen(name, inputs, outputs, layer.bias is not None, values))
+
+            return note
+
+        hooks = [
+            layer.register_forward_post_hook(noting(name)) for name, layer in named_products(self.gpt).items()
+        ]
+        with paddle.no_grad(), auto_cast(self._precision):
+            logits = self.gpt.logits(self.batch[0][:, :-1]).astype("float32").numpy()
+        for hook in hooks:
+            hook.remove()
+        _, loss = self._forward()
+        loss.backward()
+        tensors = named_tensors(self.gpt)
+        gradients = read({name: tensor.grad for name, tensor in tensors.items()})
+        for tensor in tensors.values():
+            tensor.clear_gradient(set_to_zero=False)
+        return Observation(logits, float(loss), gradients, seen)
+
+
+def _name(dtype: Any) -> str:
+    """Return the name of a type of a tensor (``paddle.float32``) or of a program's value (``DataType.FLOAT32``)."""
+    return str(dtype).rpartition(".")[2].lower()

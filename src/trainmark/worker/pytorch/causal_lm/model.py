@@ -1,0 +1,151 @@
+"""GPT-2 as a torch module; what its layers are stands in ``architectures.py``."""
+
+from __future__ import annotations
+
+from typing import Any, Dict
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ...tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt
+from ..weights import count_parameters
+
+
+class Norm(nn.Module):
+    """Layer norm with a weight and no bias."""
+
+    def __init__(self, width: int) -> None:
+        """Begin with ones."""
+        super().__init__()
+        self.weight = nn.Parameter(torch.ones(width))
+
+    def forward(self, x: Any) -> Any:
+        """Normalise the last axis."""
+        return functional.layer_norm(x, self.weight.shape, self.weight, None, NORM_EPSILON)
+
+
+class Attention(nn.Module):
+    """Each position attends to itself and to those before it, by the kernel that torch finds best."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.norm = Norm(model.width)
+        self.qkv = nn.Linear(model.width, 3 * model.width, bias=False)
+        self.output = nn.Linear(model.width, model.width, bias=False)
+        self._heads = model.heads
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        batch, length, width = x.shape
+        heads = (
+            part.view(batch, length, self._heads, width // self._heads).transpose(1, 2)
+            for part in self.qkv(self.norm(x)).split(width, dim=2)
+        )
+        attended = functional.scaled_dot_product_attention(*heads, is_causal=True)
+        return self.output(attended.transpose(1, 2).reshape(batch, length, width))
+
+
+class Mlp(nn.Module):
+    """A product to four times the width, GELU, and a product back."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.norm = Norm(model.width)
+        self.up = nn.Linear(model.width, model.inner, bias=False)
+        self.down = nn.Linear(model.inner, model.width, bias=False)
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        return self.down(functional.gelu(self.up(self.norm(x))))
+
+
+class Block(nn.Module):
+    """Attention and perceptron, each added to what it got."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.attention, self.mlp = Attention(model), Mlp(model)
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        x = x + self.attention(x)
+        return x + self.mlp(x)
+
+
+class LanguageModel(nn.Module):
+    """A row of ``blocks`` with the loss behind it: what a compiler should see in one piece.
+
+    ``tokens`` is the embedding; other modules and parameters of its own have the shared names already.
+    """
+
+    tokens: nn.Embedding
+    blocks: nn.ModuleList
+
+    def look(self, *batch: Any) -> Any:
+        """Return the logits of a batch."""
+        raise NotImplementedError
+
+    def named_products(self) -> Dict[str, nn.Linear]:
+        """Return the matrix products by the shared names, in forward order."""
+        modules = ((_shared(name), module) for name, module in self.named_modules())
+        return {name: module for name, module in modules if isinstance(module, nn.Linear)}
+
+    def named_tensors(self) -> Dict[str, Any]:
+        """Return the parameters by the shared names."""
+        return {_shared(name): tensor for name, tensor in self.named_parameters()}
+
+
+def _shared(name: str) -> str:
+    """Return the shared name of a module or parameter: ``blocks.3.mlp.up`` is ``block3.mlp.up``."""
+    first, _, rest = name.partition(".")
+    if first == "blocks" and rest:
+        return f"block{rest}"
+    if first in ("tokens", "positions", "segments"):
+        return f"embedding.{first}"
+    return name
+
+
+class GptModel(LanguageModel):
+    """GPT-2 with its loss."""
+
+    def __init__(self, model: Gpt) -> None:
+        """Draw the weights from torch's generator."""
+        super().__init__()
+        self.tokens = nn.Embedding(model.vocabulary, model.width)
+        self.positions = nn.Embedding(model.positions, model.width)
+        self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))
+        self.norm = Norm(model.width)
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                added = name.endswith(("output.weight", "down.weight"))
+                nn.init.normal_(parameter, std=model.added_deviation if added else DEVIATION)
+
+    def logits(self, tokens: Any) -> Any:
+        """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
+        for block in self.blocks:
+            x = block(x)
+        return functional.linear(self.norm(x), self.tokens.weight)
+
+    def look(self, tokens: Any) -> Any:
+        """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
+        return self.logits(tokens[:, :-1])
+
+    def forward(self, tokens: Any) -> Any:
+        """Return the loss of tokens (batch, length + 1): the mean of the cross entropies of all but the first."""
+        logits = self.logits(tokens[:, :-1])
+        # In FP32: a logarithm of sums of 16 bits is what loss scaling cannot mend.
+        return functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+
+
+def build_model(name: str) -> GptModel:
+    """Return the model with fresh weights in FP32; its number of parameters is asserted."""
+    description = ARCHITECTURES[name]
+    model = GptModel(description)
+    found, expected = count_parameters(model), description.parameters()
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return model

@@ -1,0 +1,137 @@
+"""BERT with the heads of its pre-training as a torch module; what its layers are stands in ``architectures.py``."""
+
+from __future__ import annotations
+
+from typing import Any, Tuple
+
+import torch
+from torch import nn
+from torch.nn import functional
+
+from ...tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
+from ..causal_lm.model import LanguageModel
+from ..weights import count_parameters
+
+
+def _norm(width: int) -> nn.LayerNorm:
+    return nn.LayerNorm(width, eps=NORM_EPSILON)
+
+
+class Attention(nn.Module):
+    """Each position attends to all, by the kernel that torch finds best; the norm is behind the sum."""
+
+    def __init__(self, model: Bert, dropout: float) -> None:
+        """Take the model's shape, and the share of values to drop."""
+        super().__init__()
+        self.qkv = nn.Linear(model.width, 3 * model.width)
+        self.output = nn.Linear(model.width, model.width)
+        self.norm = _norm(model.width)
+        self._heads, self._dropout = model.heads, dropout
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        batch, length, width = x.shape
+        heads = (
+            part.view(batch, length, self._heads, width // self._heads).transpose(1, 2)
+            for part in self.qkv(x).split(width, dim=2)
+        )
+        dropped = self._dropout if self.training else 0.0
+        attended = functional.scaled_dot_product_attention(*heads, dropout_p=dropped)
+        output = self.output(attended.transpose(1, 2).reshape(batch, length, width))
+        return self.norm(x + functional.dropout(output, self._dropout, self.training))
+
+
+class Mlp(nn.Module):
+    """A product to four times the width, GELU, and a product back; the norm is behind the sum."""
+
+    def __init__(self, model: Bert, dropout: float) -> None:
+        """Take the model's shape, and the share of values to drop."""
+        super().__init__()
+        self.up = nn.Linear(model.width, model.inner)
+        self.down = nn.Linear(model.inner, model.width)
+        self.norm = _norm(model.width)
+        self._dropout = dropout
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        output = self.down(functional.gelu(self.up(x)))
+        return self.norm(x + functional.dropout(output, self._dropout, self.training))
+
+
+class Block(nn.Module):
+    """Attention, then the perceptron."""
+
+    def __init__(self, model: Bert, dropout: float) -> None:
+        """Take the model's shape, and the share of values to drop."""
+        super().__init__()
+        self.attention, self.mlp = Attention(model, dropout), Mlp(model, dropout)
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, length, width) to the same shape."""
+        return self.mlp(self.attention(x))
+
+
+class Words(nn.Module):
+    """The head that finds hidden words, less its matrix, which is the embedding's."""
+
+    def __init__(self, model: Bert) -> None:
+        """Take the model's shape."""
+        super().__init__()
+        self.transform = nn.Linear(model.width, model.width)
+        self.norm = _norm(model.width)
+        self.bias = nn.Parameter(torch.zeros(model.vocabulary))
+
+    def forward(self, x: Any, embedding: Any) -> Any:
+        """Map (batch, predictions, width) to logits (batch, predictions, vocabulary)."""
+        return functional.linear(self.norm(functional.gelu(self.transform(x))), embedding, self.bias)
+
+
+class BertModel(LanguageModel):
+    """BERT with its loss."""
+
+    def __init__(self, model: Bert, dropout: float) -> None:
+        """Draw the weights from torch's generator; biases are zero."""
+        super().__init__()
+        self.tokens = nn.Embedding(model.vocabulary, model.width)
+        self.positions = nn.Embedding(model.positions, model.width)
+        self.segments = nn.Embedding(SEGMENTS, model.width)
+        self.embedding = nn.ModuleDict({"norm": _norm(model.width)})
+        self.blocks = nn.ModuleList(Block(model, dropout) for _ in range(model.layers))
+        self.words = Words(model)
+        self.pooler = nn.Linear(model.width, model.width)
+        self.sentences = nn.Linear(model.width, 2)
+        self._dropout = dropout
+        for name, parameter in self.named_parameters():
+            if parameter.dim() == 2:
+                nn.init.normal_(parameter, std=DEVIATION)
+            elif name.endswith("bias"):
+                nn.init.zeros_(parameter)
+
+    def heads(self, tokens: Any, segments: Any, places: Any) -> Tuple[Any, Any]:
+        """Return the logits of the words at ``places`` alone, and those of the next sentence (batch, 1, 2)."""
+        x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]] + self.segments(segments)
+        x = functional.dropout(self.embedding["norm"](x), self._dropout, self.training)
+        for block in self.blocks:
+            x = block(x)
+        hidden = x.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[2]))
+        words = self.words(hidden, self.tokens.weight)
+        return words, self.sentences(torch.tanh(self.pooler(x[:, :1])))
+
+    def look(self, tokens: Any, segments: Any, places: Any, _words: Any, _follows: Any) -> Any:
+        """Return the words' logits (batch, predictions, vocabulary)."""
+        return self.heads(tokens, segments, places)[0]
+
+    def forward(self, tokens: Any, segments: Any, places: Any, words: Any, follows: Any) -> Any:
+        """Return the loss: the mean cross entropy of the hidden words, and that of the next sentence."""
+        found, told = self.heads(tokens, segments, places)
+        of_words = functional.cross_entropy(found.flatten(0, 1).float(), words.flatten())
+        return of_words + functional.cross_entropy(told.flatten(0, 1).float(), follows)
+
+
+def build_model(name: str, dropout: float) -> BertModel:
+    """Return the model with fresh weights in FP32; its number of parameters is asserted."""
+    description = ARCHITECTURES[name]
+    model = BertModel(description, dropout)
+    found, expected = count_parameters(model), description.parameters()
+    assert found == expected, f"{name} has {found} parameters instead of {expected}"
+    return model

@@ -1,0 +1,49 @@
+"""A rank's training by masked language modelling in PyTorch."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from ...core.place import Place
+from ...tasks.masked_lm.architectures import decays
+from ...tasks.masked_lm.facts import Seen
+from ...tasks.masked_lm.settings import MaskedSettings
+from ...tasks.masked_lm.training import MaskedTraining
+from ..causal_lm.train import PyTorchLanguageTraining, ToDevice
+from ..training import choose_machine
+from .model import BertModel, build_model
+
+
+def open_training(settings: MaskedSettings, place: Place) -> PyTorchMaskedTraining:
+    """Return the training, ready for its first step."""
+    machine = choose_machine(settings, place)
+    return PyTorchMaskedTraining(settings, place, machine, ToDevice(machine.device), None)
+
+
+class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
+    """BERT, trained as a language model is."""
+
+    settings: MaskedSettings
+
+    def build(self) -> BertModel:
+        """Return the model with fresh weights in FP32."""
+        model = build_model(self.settings.model, self.settings.recipe.dropout)
+        self._predicted: Optional[int] = None
+        self._words_hook = model.words.transform.register_forward_hook(self._see_words)
+        return model
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return decays(name)
+
+    def _see_words(self, _product: Any, _given: Any, output: Any) -> None:
+        self._predicted = output.shape[1]
+
+    def seen(self) -> Seen:
+        """Return what the hooks saw; they stay in a compiled model."""
+        found = super().seen()
+        return Seen(**{**vars(found), "predictions": self._predicted})
+
+    def own_pass(self) -> Any:
+        """Return nothing with dropout: another pass drops other values."""
+        return None if self.settings.recipe.dropout else super().own_pass()

@@ -1,0 +1,114 @@
+"""Causal language modelling as a task: its models and flags, tokens as work, and what is held equal."""
+
+from __future__ import annotations
+
+import argparse
+from typing import Any, Dict, List, Tuple
+
+from ...core.facts import Expected
+from ...core.outcomes import UNSUPPORTED, RunError
+from ...core.settings import Settings
+from ...core.task import Check, Task
+from .architectures import ARCHITECTURES, is_norm
+from .observing import logits_told, looked, products_told
+from .settings import LanguageSettings, add_flags, language_settings
+
+
+class CausalLM(Task):
+    """Models that predict each next token from those before it; the loss is the cross entropy of all of them."""
+
+    name = "causal-lm"
+    models = tuple(ARCHITECTURES)
+    headline = "tokens"
+
+    def add_flags(self, parser: argparse.ArgumentParser) -> None:
+        """Add what only text has, and the recipe of GPT-2."""
+        add_flags(parser)
+
+    def learning_rate(self, _global_batch: int) -> float:
+        """Return that of nanoGPT's benchmark."""
+        return 1e-4
+
+    def settings(self, given: argparse.Namespace, common: Settings) -> LanguageSettings:
+        """Return the settings with length, accumulation and the rest of the recipe."""
+        return language_settings(given, common)
+
+    def refuse(self, settings: Settings) -> None:
+        """Refuse sequences that are longer than the positions, and batches that cannot be cut into equal parts."""
+        refuse(_own(settings), ARCHITECTURES[settings.model].positions)
+
+    def work(self, settings: Settings, samples: int) -> Dict[str, int]:
+        """Return tokens that are predicted, and sequences; no token is padding."""
+        return {"tokens": samples * _own(settings).sequence_length, "sequences": samples}
+
+    def parameters(self, settings: Settings, epoch_samples: int) -> Dict[str, Any]:
+        """Return the axes of text, and the length of an epoch."""
+        own = _own(settings)
+        return {
+            "sequence_length": own.sequence_length,
+            "accumulation": own.accumulation,
+            "vocabulary": ARCHITECTURES[own.model].vocabulary,
+            "operations_per_token": ARCHITECTURES[own.model].operations_per_token(own.sequence_length),
+            "epoch_sequences": epoch_samples,
+        }
+
+    def recipe(self, settings: Settings) -> Dict[str, Any]:
+        """Return what only an adaptive optimizer has."""
+        recipe = _own(settings).recipe
+        return {"second_momentum": recipe.second_momentum, "epsilon": recipe.epsilon}
+
+    def asked(self, settings: Settings) -> Dict[str, Any]:
+        """Return the length of a sequence, and the parts of a batch."""
+        own = _own(settings)
+        return {"sequence_length": own.sequence_length, "accumulation": own.accumulation}
+
+    def synthetic(self, settings: Settings, rank: int) -> Tuple[Any]:
+        """Return tokens (batch, length + 1) in int64: each but the first is predicted from those before it."""
+        import numpy as np
+
+        own = _own(settings)
+        random = np.random.default_rng([own.seed, rank])
+        shape = (own.batch_per_device, own.sequence_length + 1)
+        return (random.integers(ARCHITECTURES[own.model].vocabulary, size=shape),)
+
+    def decay(self, settings: Settings, name: str) -> float:
+        """Return the recipe's decay; none for a norm's weight."""
+        return 0.0 if is_norm(name) else settings.recipe.weight_decay
+
+    def looked(
+        self, settings: Settings, expected: Expected, seen: Any, alone: Any
+    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+        """Return what was seen of the products in the step after the window, and what is wrong with it."""
+        return looked(_own(settings), expected, seen, alone)
+
+    def check(self, settings: Settings) -> Check:
+        """Return the model's weights by name, and how products and logits are told."""
+        return Check(
+            shapes=ARCHITECTURES[settings.model].shapes(),
+            inputs=("tokens",),
+            statistic=lambda _before, after: after,
+            facts=self.asked(settings),
+            layers=products_told,
+            outputs=logits_told,
+        )
+
+
+def refuse(settings: LanguageSettings, positions: int) -> None:
+    """Raise ``RunError`` (unsupported) for what no language model takes."""
+    if settings.sequence_length > positions:
+        raise RunError(
+            UNSUPPORTED,
+            f"a sequence of {settings.sequence_length} tokens is longer than the {positions} positions "
+            f"of {settings.model}",
+        )
+    if settings.batch_per_device % settings.accumulation:
+        raise RunError(
+            UNSUPPORTED,
+            f"a batch of {settings.batch_per_device} cannot be cut into {settings.accumulation} equal parts "
+            "(accumulation)",
+        )
+
+
+def _own(settings: Settings) -> LanguageSettings:
+    assert isinstance(settings, LanguageSettings)
+    return settings

@@ -1,0 +1,174 @@
+"""Packed tokens without a framework: the file, which rank gets which sequences of it, and reading them ahead."""
+
+from __future__ import annotations
+
+import json
+import queue
+import threading
+from pathlib import Path
+from typing import Any, Callable, Iterator, Optional
+
+from ...core.feed import LoadedFeed
+from ...core.outcomes import FAILED, RunError
+from ...core.place import Place
+from ...core.produced import Produced
+from ...core.queues import AHEAD
+from .architectures import ARCHITECTURES
+from .settings import LanguageSettings
+
+TRAIN, MANIFEST = "train.bin", "dataset.json"
+
+
+class TokenFile:
+    """A file of tokens, mapped into memory; ``dataset.json`` beside it says their type, else they are of 2 bytes."""
+
+    def __init__(self, source: str, vocabulary: int, length: int) -> None:
+        """Open ``source`` (the file, or its folder) for sequences of ``length`` tokens and the one after them.
+
+        Raises ``RunError`` (failed) for a file that is not there, empty, cut, too short or of a larger vocabulary.
+        """
+        import numpy as np
+
+        path = Path(source)
+        self._path = path / TRAIN if path.is_dir() else path
+        self._vocabulary, self._length = vocabulary, length
+        made = _manifest(self._path.with_name(MANIFEST))
+        kind = np.dtype(made.get("type", "uint16")).newbyteorder("<")
+        try:
+            size = self._path.stat().st_size
+        except OSError as error:
+            raise RunError(FAILED, f"cannot read {self._path}: {error.strerror}") from error
+        wanted = made.get("spec", {}).get("tokens")
+        if size % kind.itemsize or (wanted is not None and size != wanted * kind.itemsize):
+            of = "" if wanted is None else f" of {wanted * kind.itemsize}"
+            raise RunError(FAILED, f"{self._path} is cut: it has {size}{of} bytes, {kind.itemsize} a token")
+        tokens = size // kind.itemsize
+        if tokens < length + 1:
+            raise RunError(
+                FAILED,
+                f"{self._path} has {tokens} tokens, too few for one sequence of {length} and the token after it",
+            )
+        if made.get("vocabulary", 0) > vocabulary:
+            raise RunError(
+                FAILED,
+                f"{self._path} has a vocabulary of {made['vocabulary']}, the model one of {vocabulary}",
+            )
+        self._tokens = np.memmap(self._path, kind, "r")
+        self.sequences = (tokens - 1) // length
+
+    def rows(self, numbers: Any) -> Any:
+        """Return the sequences of these numbers, (len(numbers), length + 1) in int64.
+
+        Raises ``RunError`` (failed) for a token outside of the model's vocabulary, naming where it is.
+        """
+        import numpy as np
+
+        rows = np.empty((len(numbers), self._length + 1), np.int64)
+        for row, number in zip(rows, numbers):
+            start = int(number) * self._length
+            row[:] = self._tokens[start : start + self._length + 1]
+        if rows.max() >= self._vocabulary:
+            place, inside = np.unravel_index(int(rows.argmax()), rows.shape)
+            raise RunError(
+                FAILED,
+                f"token {int(numbers[place]) * self._length + int(inside)} of {self._path} is {rows.max()}, "
+                f"outside of the model's vocabulary of {self._vocabulary}",
+            )
+        return rows
+
+
+def _manifest(path: Path) -> Any:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        raise RunError(FAILED, f"{path} cannot be read: {error}") from error
+    return found
+
+
+def dealt(sequences: int, batch: int, place: Place, seed: int) -> Iterator[Any]:
+    """Yield the numbers of the sequences of one rank's batches, without end.
+
+    Each epoch is a new order of all sequences, drawn from the seed alone. Step k of all ranks uses the next global
+    batch of the endless row of epochs, and each rank the part that its number gives it.
+    """
+    import numpy as np
+
+    def order(epoch: int) -> Any:
+        return np.random.RandomState([seed % 2**32, epoch]).permutation(sequences)
+
+    start, epochs = place.rank * batch, {0: order(0)}
+    while True:
+        positions = np.arange(start, start + batch)
+        numbers = np.empty(batch, np.int64)
+        for epoch in range(int(positions[0]) // sequences, int(positions[-1]) // sequences + 1):
+            if epoch not in epochs:
+                epochs = {kept: epochs[kept] for kept in epochs if kept == epoch - 1}
+                epochs[epoch] = order(epoch)
+            inside = positions // sequences == epoch
+            numbers[inside] = epochs[epoch][positions[inside] % sequences]
+        yield numbers
+        start += batch * place.world_size
+
+
+def open_feed(settings: LanguageSettings, place: Place, ready: Callable[..., Any]) -> Optional[LoadedFeed]:
+    """Return the feed of the data set, None for made-up tokens; ``ready`` makes a batch of tokens of numpy's.
+
+    One thread reads up to ``AHEAD`` batches ahead; with no loader workers the tokens are read when they are needed.
+    """
+    if settings.synthetic:
+        return None
+    vocabulary = ARCHITECTURES[settings.model].vocabulary
+    file = TokenFile(settings.data, vocabulary, settings.sequence_length)
+    produced = Produced()
+
+    def batches() -> Iterator[Any]:
+        for numbers in dealt(file.sequences, settings.batch_per_device, place, settings.seed):
+            try:
+                rows = file.rows(numbers)
+            except RunError as stopped:
+                yield stopped
+                return
+            produced.add(len(rows))
+            yield rows
+
+    threaded = settings.loader_workers > 0
+    source: Iterator[Any] = ReadAhead(batches(), AHEAD - 1) if threaded else batches()
+    feed = LoadedFeed(source, ready, file.sequences, None, AHEAD if threaded else 0, produced)
+    feed.workers = int(threaded)
+    return feed
+
+
+class ReadAhead:
+    """The items of an iterator, which a thread takes from it beforehand, up to ``count`` and the one in its hand."""
+
+    def __init__(self, items: Iterator[Any], count: int) -> None:
+        """Start the thread."""
+        self._read: "queue.Queue[Any]" = queue.Queue(count)
+        self._over = threading.Event()
+        threading.Thread(target=_read, args=(items, self._read, self._over), daemon=True).start()
+
+    def __iter__(self) -> "ReadAhead":
+        """Return itself."""
+        return self
+
+    def __next__(self) -> Any:
+        """Wait for the next item."""
+        return self._read.get()
+
+    def __del__(self) -> None:
+        """Let the thread end: nobody will take what it reads."""
+        self._over.set()
+
+
+def _read(items: Iterator[Any], read: "queue.Queue[Any]", over: threading.Event) -> None:
+    for item in items:
+        while not over.is_set():
+            try:
+                read.put(item, timeout=1)
+                break
+            except queue.Full:
+                continue
+        if over.is_set():
+            return

@@ -1,0 +1,20 @@
+"""The base of every framework's training of a language model."""
+
+from __future__ import annotations
+
+from ...core.task import Task
+from ...core.training import Training
+from . import TASK
+from .settings import LanguageSettings
+
+
+class LanguageTraining(Training):
+    """One rank that trains a language model.
+
+    Its batch is tokens (batch, length + 1) in int64; ``seen`` returns the ``Seen`` of ``facts.py``, ``observe`` the
+    ``Observation`` of ``observing.py`` and ``watched_step`` its ``LayersSeen``. Names and shapes of weights are those
+    of ``Gpt.shapes``.
+    """
+
+    task: Task = TASK
+    settings: LanguageSettings

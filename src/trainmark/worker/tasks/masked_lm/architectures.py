@@ -1,0 +1,93 @@
+"""What each model is, in every framework: its layers, their names and their shapes.
+
+Source: BERT of Devlin et al. (https://arxiv.org/abs/1810.04805) with both heads of its pre-training, as the authors'
+program has it (https://github.com/google-research/bert, modeling.py and run_pretraining.py): norms behind each part of
+a block, biases everywhere, GELU in its exact form, the embedding of the tokens used again in the classifier of words.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Dict, Mapping, NamedTuple, Tuple
+
+NORM_EPSILON = 1e-12
+
+DEVIATION = 0.02
+"""Of the weights at the start."""
+
+SEGMENTS = 2
+
+
+class Bert(NamedTuple):
+    """A row of equal blocks; ``heads`` share the ``width``."""
+
+    layers: int
+    heads: int
+    width: int
+    vocabulary: int
+    positions: int
+
+    @property
+    def inner(self) -> int:
+        """Return the width inside a block's perceptron."""
+        return 4 * self.width
+
+    def products(self) -> Dict[str, Tuple[int, int]]:
+        """Return (outputs, inputs) of each product with weights, by name, in forward order, less the last of the words.
+
+        The outputs of ``qkv`` are all queries, then all keys, then all values; each has its heads one after another.
+        """
+        shapes: Dict[str, Tuple[int, int]] = {}
+        for block in range(self.layers):
+            shapes[f"block{block}.attention.qkv"] = (3 * self.width, self.width)
+            shapes[f"block{block}.attention.output"] = (self.width, self.width)
+            shapes[f"block{block}.mlp.up"] = (self.inner, self.width)
+            shapes[f"block{block}.mlp.down"] = (self.width, self.inner)
+        shapes["words.transform"] = (self.width, self.width)
+        shapes["pooler"] = (self.width, self.width)
+        shapes["sentences"] = (2, self.width)
+        return shapes
+
+    def norms(self) -> Tuple[str, ...]:
+        """Return the names of the norms."""
+        blocks = [
+            f"block{block}.{part}.norm" for block in range(self.layers) for part in ("attention", "mlp")
+        ]
+        return ("embedding.norm", *blocks, "words.norm")
+
+    def shapes(self) -> Dict[str, Tuple[int, ...]]:
+        """Return the shape of every parameter by name; products are (outputs, inputs), as the words' classifier is."""
+        shapes: Dict[str, Tuple[int, ...]] = {
+            "embedding.tokens": (self.vocabulary, self.width),
+            "embedding.positions": (self.positions, self.width),
+            "embedding.segments": (SEGMENTS, self.width),
+        }
+        for name, shape in self.products().items():
+            shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
+        for name in self.norms():
+            shapes[f"{name}.weight"] = shapes[f"{name}.bias"] = (self.width,)
+        return {**shapes, "words.bias": (self.vocabulary,)}
+
+    def parameters(self) -> int:
+        """Return the number of parameters; the embedding that is the words' classifier too counts once."""
+        return sum(math.prod(shape) for shape in self.shapes().values())
+
+    def multiply_adds(self, length: int, predictions: int) -> int:
+        """Return those of the forward pass of one sequence, of which ``predictions`` words are classified."""
+        products = self.products()
+        inside = sum(math.prod(shape) for name, shape in products.items() if name.startswith("block"))
+        words = predictions * (math.prod(products["words.transform"]) + self.vocabulary * self.width)
+        sentence = math.prod(products["pooler"]) + math.prod(products["sentences"])
+        return length * (inside + 2 * self.layers * length * self.width) + words + sentence
+
+
+def decays(name: str) -> bool:
+    """Return whether a parameter decays: all but biases and the norms' weights do."""
+    return not name.endswith((".bias", "norm.weight"))
+
+
+# 110 106 428 and 150 274 parameters.
+ARCHITECTURES: Mapping[str, Bert] = {
+    "bert_base": Bert(layers=12, heads=12, width=768, vocabulary=30522, positions=512),
+    "bert_tiny": Bert(layers=2, heads=4, width=64, vocabulary=512, positions=128),
+}

@@ -1,0 +1,131 @@
+"""A rank's training of a language model in TensorFlow: what is built before the first step, and what is seen of it."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Dict, List, Optional, Tuple, cast
+
+import keras
+import numpy as np
+import tensorflow as tf
+
+from ...core.feed import Feed
+from ...core.optimizers import Moments
+from ...core.place import Place
+from ...tasks.causal_lm.architectures import is_norm
+from ...tasks.causal_lm.facts import Seen
+from ...tasks.causal_lm.observing import Observation, product_seen
+from ...tasks.causal_lm.settings import LanguageSettings
+from ...tasks.causal_lm.tokens import open_feed
+from ...tasks.causal_lm.training import LanguageTraining
+from ..ranks import Group
+from ..training import Machine, TensorFlowTraining, choose_machine
+from .model import GptModel
+
+
+def open_training(settings: LanguageSettings, place: Place) -> TensorFlowLanguageTraining:
+    """Return the training, ready for its first step."""
+    machine = choose_machine(settings, place)
+    group = Group(place, machine.device)
+    keras.utils.set_random_seed(settings.seed)
+
+    def to_batch(tokens: Any) -> Tuple[Any]:
+        with tf.device(machine.device.path):
+            return (tf.constant(tokens, tf.int32),)
+
+    feed = open_feed(settings, place, to_batch)
+    return TensorFlowLanguageTraining(settings, group, machine, to_batch, feed)
+
+
+class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
+    """A language model, its loss, and what was seen of its first product."""
+
+    settings: LanguageSettings
+
+    def __init__(
+        self,
+        settings: LanguageSettings,
+        group: Group,
+        machine: Machine,
+        to_batch: Callable[[Any], Tuple[Any]],
+        feed: Optional[Feed],
+    ) -> None:
+        """Build model and optimizer, and fetch the first batch."""
+        super().__init__(settings, group, machine, to_batch, feed)
+        self._noting, self._first = False, cast("List[Tuple[str, Tuple[int, ...]]]", [])
+        with group.scope():
+            self.gpt = GptModel(settings.model, machine.precision.compute)
+            self.take_over(self.gpt, self.gpt.tensors, lambda name: not is_norm(name))
+
+    def forward(self, tokens: Any) -> Tuple[Any, Any]:
+        """Return the loss of tokens (batch, length + 1), and nothing."""
+        # In FP32: a logarithm of FP16 sums is what loss scaling cannot mend.
+        logits = tf.cast(self.gpt.logits(tokens[:, :-1], self._see), tf.float32)
+        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tokens[:, 1:], logits)
+        return tf.reduce_mean(losses), ()
+
+    def _see(self, _name: str, result: Any) -> None:
+        if self._noting and not self._first:
+            self._first.append((result.dtype.name, tuple(result.shape)))
+
+    def _forward_and_backward(self, *batch: Any) -> Tuple[Any, Any, List[Any]]:
+        """Return loss, nothing, and the gradients: of the parts of the batch, one after another, the means."""
+        self._noting, parts = True, self.settings.accumulation
+        if parts == 1:
+            return super()._forward_and_backward(*batch)
+        cut = tf.split(batch[0], parts)
+        one = super()._forward_and_backward
+
+        def add(index: Any, total: Any, summed: List[Any]) -> Tuple[Any, Any, List[Any]]:
+            loss, _, gradients = one(tf.gather(tf.stack(cut), index))
+            return index + 1, total + loss, [a + b for a, b in zip(summed, gradients)]
+
+        zeros = [tf.zeros(variable.shape, variable.dtype) for variable in self._variables]
+        start = (tf.constant(0), tf.constant(0.0), zeros)
+        _, total, summed = tf.while_loop(
+            lambda index, *_: index < parts, add, start, parallel_iterations=1, maximum_iterations=parts
+        )
+        return total / parts, (), [gradient / parts for gradient in summed]
+
+    def seen(self) -> Seen:
+        """Return what was seen of the first product; in a graph, while it was traced."""
+        dtype, (part, length, _) = self._first[0]
+        rows = int(self.batch[0].shape[0])
+        tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
+        return Seen(
+            compute_dtype=dtype,
+            weight_dtype=self._variables[0].value.dtype.name,
+            batch_per_device=rows,
+            tf32_matmul=tf32,
+            tf32_convolution=tf32,
+            sequence_length=length,
+            accumulation=rows // part,
+        )
+
+    def steps_taken(self) -> int:
+        """Return how many steps the optimizer has counted."""
+        adam: Any = self.optimizer
+        return int(adam.steps.numpy())
+
+    def read_moments(self) -> Moments:
+        """Return what AdamW keeps."""
+        adam: Any = self.optimizer
+        return Moments(self.steps_taken(), self.by_name(adam.first), self.by_name(adam.second))
+
+    def own_pass(self) -> Optional[Observation]:
+        """Pass the batch forward and backward, by the very function that the step calls."""
+        return self.observe() if self.ranks.place.world_size == 1 else None
+
+    def observe(self) -> Observation:
+        """Pass the whole batch forward and backward, and look at the products."""
+        self._noting = False
+        loss, _, gradients = super()._forward_and_backward(*self.batch)
+        results: Dict[str, Any] = {}
+        logits = self.gpt.logits(self.batch[0][:, :-1], results.setdefault)
+        products = []
+        for name, result in results.items():
+            inputs, outputs = self.gpt.variables[f"{name}.weight"].shape
+            values = tf.cast(result, tf.float32).numpy()
+            products.append(product_seen(name, inputs, outputs, False, values))
+        by_name = self.by_name(self._scale.unscaled(gradients))
+        wide = np.asarray(tf.cast(logits, tf.float32))
+        return Observation(wide, float(loss), by_name, products)

@@ -1,0 +1,255 @@
+"""Language models: what every framework that trains them promises, and that a step that differs is found out."""
+
+import math
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from language_process import Observe, Told, failing, observer, start
+from worker_process import Ran
+
+from frameworks import needs_framework
+from trainmark.dataset.tokens import TokenSpec, make_tokens
+from trainmark.equivalence import compare, follows, party
+from trainmark.tasks.causal_lm.equal_work import LanguageObservation
+from trainmark.words.certificate import Subject
+from trainmark.words.observation import Followed
+
+pytestmark = pytest.mark.training
+
+MODEL = "gpt2_tiny"
+COMPILERS = {"pytorch": "none", "jax": "xla", "tensorflow": "graph", "paddle": "to_static"}
+"""The frameworks that train language models, each with its users' compiler on a CPU, as far as that is quick."""
+
+RUN: dict[str, Any] = {
+    "model": MODEL,
+    "batch-per-device": 4,
+    "sequence-length": 32,
+    "accumulation": 2,
+    "steps": 8,
+    "warmup-steps": 2,
+    "learning-rate": 0.001,
+}
+BATCH, LENGTH, STEPS, WARMUP = 4, 32, 8, 2
+PARAMETERS = 139_584
+
+
+def marks_of(framework: str) -> list[pytest.MarkDecorator]:
+    return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
+
+
+every_framework = pytest.mark.parametrize(
+    "framework", [pytest.param(name, marks=marks_of(name)) for name in COMPILERS], scope="module"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(framework: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp(framework)
+
+
+@pytest.fixture(scope="module")
+def whole(framework: str, folder: Path) -> Ran:
+    return start(framework, folder, {**RUN, "compiler": COMPILERS[framework]})[0]
+
+
+@every_framework
+def test_a_run_counts_tokens_and_sequences(whole: Ran) -> None:
+    assert whole.code == 0, whole.stderr
+    told = whole.parameters
+    assert (told["task"], told["unit"]) == ("causal-lm", "tokens/s")
+    assert told["work"] == {"tokens": BATCH * LENGTH, "sequences": BATCH}
+    measured = (STEPS - WARMUP) * BATCH
+    assert whole.last["work"] == {"tokens": measured * LENGTH, "sequences": measured}
+    assert whole.last["throughput"] == measured * LENGTH / whole.last["window_s"]
+    assert not {"layout", "image_size", "classes"} & set(told)
+    assert (whole.last["outcome"], whole.last["suspect"]) == ("ok", [])
+
+
+@every_framework
+def test_a_run_says_what_it_really_computed_with(whole: Ran) -> None:
+    actual = whole.parameters["actual"]
+    assert actual["parameters"] == PARAMETERS
+    assert (actual["compute_dtype"], actual["weight_dtype"]) == ("float32", "float32")
+    seen = (actual["batch_per_device"], actual["sequence_length"], actual["accumulation"])
+    assert seen == (BATCH, LENGTH, 2)
+    optimizer = whole.parameters["optimizer"]
+    assert (optimizer["name"], optimizer["second_momentum"], optimizer["epsilon"]) == ("AdamW", 0.95, 1e-8)
+
+
+@every_framework
+def test_the_loss_begins_at_guessing_and_the_one_batch_is_learned(whole: Ran) -> None:
+    losses = [step["loss"] for step in whole.steps]
+    assert abs(losses[0] - math.log(512)) < 0.2
+    assert losses == sorted(losses, reverse=True)
+
+
+@every_framework
+def test_the_steps_after_the_window_are_looked_into(whole: Ran) -> None:
+    looked = whole.last["after_window"]
+    assert looked["learning_rate_asked"] == 0.001
+    if looked["learning_rate"] is not None:
+        assert looked["learning_rate"] == pytest.approx(0.001, rel=0.01)
+        assert looked["gradient_factor"] == pytest.approx(1, rel=0.01)
+        assert looked["residual"] < 0.01
+
+
+@every_framework
+def test_two_ranks_stay_alike(framework: str, tmp_path: Path) -> None:
+    first, second = start(framework, tmp_path, {**RUN, "compiler": COMPILERS[framework]}, ranks=2)
+    assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
+    assert first.last["ranks_agree"]
+    assert first.last["work"]["sequences"] == 2 * (STEPS - WARMUP) * BATCH
+    assert first.last["suspect"] == []
+
+
+@every_framework
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        (
+            {"sequence-length": 129},
+            "a sequence of 129 tokens is longer than the 128 positions of gpt2_tiny",
+        ),
+        ({"accumulation": 3}, "a batch of 4 cannot be cut into 3 equal parts (accumulation)"),
+    ],
+    ids=["positions", "parts"],
+)
+def test_what_cannot_be_trained_is_an_outcome(
+    framework: str, tmp_path: Path, flags: dict[str, int], said: str
+) -> None:
+    ran = start(framework, tmp_path, {**RUN, **flags})[0]
+    assert (ran.code, ran.last["outcome"], ran.last["reason"]) == (3, "unsupported", said)
+
+
+@pytest.fixture(scope="module")
+def words(folder: Path) -> Path:
+    """Return packed tokens of the small model's vocabulary."""
+    make_tokens(folder / "words", TokenSpec(tokens=4000, vocabulary=512, seed=1))
+    return folder / "words"
+
+
+@every_framework
+def test_real_tokens_are_read_in_the_order_of_the_seed(framework: str, words: Path, folder: Path) -> None:
+    given = {**RUN, "compiler": COMPILERS[framework], "data": words, "loader-workers": 1, "learning-rate": 0}
+    ran = start(framework, folder, given)[0]
+    assert ran.code == 0, ran.stderr
+    assert (ran.parameters["data"], ran.parameters["epoch_sequences"]) == (str(words), 3999 // LENGTH)
+    assert ran.last["after_window"]["batch_changed"]
+    loading = ran.last["loading"]
+    assert loading["consumed"] == [(STEPS - WARMUP) * BATCH]
+    assert loading["produced"] != [None]
+    assert ran.doubts == []
+    # Nothing is learned: each step's loss is that of its tokens under weights that hardly tell them apart.
+    losses = [step["loss"] for step in ran.steps]
+    assert len(set(losses)) > len(losses) / 2
+    assert all(abs(loss - math.log(512)) < 0.2 for loss in losses)
+
+
+@every_framework
+def test_a_token_outside_the_vocabulary_ends_the_run_and_is_named(
+    framework: str, words: Path, tmp_path: Path
+) -> None:
+    data = (words / "train.bin").read_bytes()
+    (tmp_path / "train.bin").write_bytes(data[:2000] + (600).to_bytes(2, "little") + data[2002:])
+    ran = start(
+        framework, tmp_path, {**RUN, "data": tmp_path, "steps": 60, "compiler": COMPILERS[framework]}
+    )[0]
+    assert (ran.code, ran.last["outcome"]) == (3, "failed")
+    assert ran.last["reason"] == (
+        f"token 1000 of {tmp_path / 'train.bin'} is 600, outside of the model's vocabulary of 512"
+    )
+
+
+# Equal work.
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observe:
+    return observer(MODEL, tmp_path_factory)
+
+
+def alone(told: Told) -> dict[Subject, str]:
+    return failing(party(LanguageObservation.model_validate(told), {}, None, None))
+
+
+def beside(one: Told, other: Told) -> dict[Subject, str]:
+    pair = (LanguageObservation.model_validate(told) for told in (one, other))
+    return failing(compare(*pair).checks)
+
+
+def looked_into(*frameworks: str) -> Any:
+    """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
+    marks = [*map(needs_framework, frameworks), pytest.mark.xdist_group(f"worker-{frameworks[-1]}")]
+    # Each operation is a program that XLA compiles: a minute of them.
+    if "jax" in frameworks:
+        marks.append(pytest.mark.rare)
+    return pytest.param(*frameworks, marks=marks, id="=".join(frameworks))
+
+
+@pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
+def test_a_framework_trains_the_described_step(framework: str, observed: Observe) -> None:
+    assert alone(observed(framework)) == {}
+
+
+@pytest.mark.parametrize(("first", "second"), [looked_into(*pair) for pair in combinations(COMPILERS, 2)])
+def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observe) -> None:
+    assert beside(observed(first), observed(second)) == {}
+
+
+@needs_framework("pytorch")
+@every_framework
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
+    framework: str, ranks: int, observed: Observe
+) -> None:
+    """In PyTorch it was looked into: what a step does to the weights can be held against another framework's."""
+    base, compiler = LanguageObservation.model_validate(observed("pytorch")), COMPILERS[framework]
+    told = observed(framework, compiler=compiler, ranks=ranks)
+    assert failing(follows(base, Followed.model_validate(told), {}, compiler).checks) == {}
+
+
+def in_pytorch(test: Callable[..., None]) -> Callable[..., None]:
+    marked: Callable[..., None] = needs_framework("pytorch")(pytest.mark.xdist_group("worker-pytorch")(test))
+    return marked
+
+
+MISTAKES = [
+    ("tanh", Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),
+    ("no-mask", Subject.ACTIVATIONS, "each position attends to all, also to those after it"),
+    ("dropout", Subject.TIMED_STEP, "step"),
+    ("untied", Subject.PARAMETERS, ""),
+    ("norms-decay", Subject.DECAY, "norm.weight: 0.1 instead of 0"),
+    ("decay-in-the-gradient", Subject.UPDATE_RULE, "step"),
+    ("second-moment", Subject.UPDATE_RULE, "step"),
+    ("parts-summed", Subject.UPDATE_RULE, "step"),
+    ("part-left-out", Subject.TIMED_STEP, "step"),
+]
+
+
+@in_pytorch
+@pytest.mark.parametrize(("mistake", "subject", "said"), MISTAKES, ids=[name for name, _, _ in MISTAKES])
+def test_a_mistake_is_found_and_named(observed: Observe, mistake: str, subject: Subject, said: str) -> None:
+    found = alone(observed("pytorch", mistake))
+    assert said in found[subject]
+
+
+@in_pytorch
+def test_another_accumulation_is_found_and_named(observed: Observe) -> None:
+    found = alone(observed("pytorch", accumulation=4))
+    assert found[Subject.LAYERS] == "None the batch was passed in 4 parts and not in 2"
+
+
+@in_pytorch
+def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, tmp_path: Path) -> None:
+    """In the check, where epsilon is not small, and in a run, where the optimizer's own moments show it."""
+    base = LanguageObservation.model_validate(observed("pytorch"))
+    told = observed("pytorch", "ranks-summed", ranks=2, gradients="flat")
+    wrong = follows(base, Followed.model_validate(told), {}, "none")
+    assert Subject.UPDATE_NORM in failing(wrong.checks)
+    first, second = start("pytorch", tmp_path, {**RUN, "gradients": "flat"}, "ranks-summed", ranks=2)
+    assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
+    (doubt,) = [found["sentence"] for found in first.last["suspect"] if found["code"] == "update-differs"]
+    assert "the gradients of the 2 ranks are summed and not averaged" in doubt

@@ -1,0 +1,196 @@
+"""Masked language modelling: BERT's pre-training, and that a step that differs is found out."""
+
+import math
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from language_process import Observe, Told, failing, observer, start
+from worker_process import Ran
+
+from frameworks import needs_framework
+from trainmark.equivalence import compare, follows, party
+from trainmark.tasks.masked_lm.equal_work import MaskedObservation
+from trainmark.words.certificate import Subject
+from trainmark.words.observation import Followed
+from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES
+
+MODEL = "bert_tiny"
+
+COMPILERS = {"pytorch": "none", "jax": "xla"}
+"""The frameworks that train it, each with its users' compiler on a CPU, as far as that is quick."""
+
+BATCH, LENGTH, PREDICTIONS, STEPS, WARMUP = 4, 32, 5, 8, 2
+RUN: dict[str, Any] = {
+    "model": MODEL,
+    "batch-per-device": BATCH,
+    "sequence-length": LENGTH,
+    "predictions": PREDICTIONS,
+    "accumulation": 2,
+    "steps": STEPS,
+    "warmup-steps": WARMUP,
+    "learning-rate": 0.001,
+    "dropout": 0,
+}
+
+training = pytest.mark.training
+every_framework = pytest.mark.parametrize(
+    "framework",
+    [
+        pytest.param(name, marks=[training, needs_framework(name), pytest.mark.xdist_group(f"worker-{name}")])
+        for name in COMPILERS
+    ],
+    scope="module",
+)
+
+
+@pytest.fixture(scope="module")
+def whole(framework: str, tmp_path_factory: pytest.TempPathFactory) -> Ran:
+    return start(framework, tmp_path_factory.mktemp(framework), {**RUN, "compiler": COMPILERS[framework]})[0]
+
+
+@every_framework
+def test_a_run_counts_sequences_and_tokens_and_classifies_the_hidden_words_alone(whole: Ran) -> None:
+    assert whole.code == 0, whole.stderr
+    told, actual = whole.parameters, whole.parameters["actual"]
+    assert (told["task"], told["unit"]) == ("masked-lm", "sequences/s")
+    assert told["work"] == {"sequences": BATCH, "tokens": BATCH * LENGTH}
+    measured = (STEPS - WARMUP) * BATCH
+    assert whole.last["throughput"] == measured / whole.last["window_s"]
+    seen = {name: actual[name] for name in ("sequence_length", "predictions", "accumulation", "parameters")}
+    assert seen == {
+        "sequence_length": LENGTH,
+        "predictions": PREDICTIONS,
+        "accumulation": 2,
+        "parameters": ARCHITECTURES[MODEL].parameters(),
+    }
+    assert (whole.last["outcome"], whole.last["suspect"]) == ("ok", [])
+
+
+@every_framework
+def test_the_loss_begins_at_guessing_word_and_sentence_and_the_one_batch_is_learned(whole: Ran) -> None:
+    losses = [step["loss"] for step in whole.steps]
+    assert abs(losses[0] - math.log(512) - math.log(2)) < 0.3
+    assert losses[-1] < losses[0]
+
+
+@every_framework
+@pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
+def test_two_ranks_stay_alike_with_either_optimizer(framework: str, optimizer: str, tmp_path: Path) -> None:
+    given = {**RUN, "compiler": COMPILERS[framework], "optimizer": optimizer}
+    first, second = start(framework, tmp_path, given, ranks=2)
+    assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
+    assert first.last["ranks_agree"]
+    assert first.last["suspect"] == []
+
+
+@every_framework
+def test_with_dropout_what_cannot_be_solved_is_null_and_no_doubt(framework: str, tmp_path: Path) -> None:
+    ran = start(framework, tmp_path, {**RUN, "dropout": 0.1, "compiler": COMPILERS[framework]})[0]
+    assert (ran.code, ran.last["suspect"]) == (0, []), ran.stderr
+    assert ran.last["after_window"]["learning_rate"] is None
+    assert ran.parameters["optimizer"]["dropout"] == 0.1
+
+
+@every_framework
+@pytest.mark.parametrize(
+    ("flags", "said"),
+    [
+        ({"sequence-length": 129}, "a sequence of 129 tokens is longer than the 128 positions of bert_tiny"),
+        ({"predictions": 32}, "32 hidden words are too many for a sequence of 32 tokens"),
+        ({"accumulation": 3}, "a batch of 4 cannot be cut into 3 equal parts (accumulation)"),
+    ],
+    ids=["positions", "predictions", "parts"],
+)
+def test_what_cannot_be_trained_is_an_outcome(
+    framework: str, tmp_path: Path, flags: dict[str, int], said: str
+) -> None:
+    ran = start(framework, tmp_path, {**RUN, **flags})[0]
+    assert (ran.code, ran.last["outcome"], ran.last["reason"]) == (3, "unsupported", said)
+
+
+# Equal work.
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observe:
+    return observer(MODEL, tmp_path_factory)
+
+
+def alone(told: Told) -> dict[Subject, str]:
+    return failing(party(MaskedObservation.model_validate(told), {}, None, None))
+
+
+def looked_into(*frameworks: str) -> Any:
+    """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
+    marks = [training, *map(needs_framework, frameworks)]
+    # Each operation is a program that XLA compiles: a minute of them.
+    rare = [pytest.mark.rare] if "jax" in frameworks else []
+    group = pytest.mark.xdist_group(f"worker-{frameworks[-1]}")
+    return pytest.param(*frameworks, marks=[*marks, *rare, group], id="=".join(frameworks))
+
+
+@pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
+def test_a_framework_trains_the_described_step(framework: str, observed: Observe) -> None:
+    assert alone(observed(framework)) == {}
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [looked_into(*pair) for pair in combinations(COMPILERS, 2)],
+)
+def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observe) -> None:
+    pair = (MaskedObservation.model_validate(observed(framework)) for framework in (first, second))
+    assert failing(compare(*pair).checks) == {}
+
+
+@needs_framework("pytorch")
+@every_framework
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
+    framework: str, ranks: int, observed: Observe
+) -> None:
+    base, compiler = MaskedObservation.model_validate(observed("pytorch")), COMPILERS[framework]
+    told = observed(framework, compiler=compiler, ranks=ranks)
+    assert failing(follows(base, Followed.model_validate(told), {}, compiler).checks) == {}
+
+
+in_pytorch = [training, needs_framework("pytorch"), pytest.mark.xdist_group("worker-pytorch")]
+
+MISTAKES: list[tuple[str, dict[str, Any], Subject, str]] = [
+    ("none", {"optimizer": "lamb"}, Subject.UPDATE_RULE, "the update is LAMB's, and not AdamW's"),
+    ("none", {"dropout": 0.1}, Subject.TIMED_STEP, "step"),
+    ("bert-tanh", {}, Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),
+    ("bert-causal", {}, Subject.ACTIVATIONS, "each position attends to those before it alone"),
+    ("bert-words-alone", {}, Subject.LOSS, "the loss is that of the words alone, without the next sentence"),
+    ("bert-biases-decay", {}, Subject.DECAY, "instead of 0"),
+    ("bert-untied", {}, Subject.PARAMETERS, ""),
+]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "flags", "subject", "said"),
+    [
+        pytest.param(*row, marks=in_pytorch, id=row[0] if row[0] != "none" else "-".join(row[1]))
+        for row in MISTAKES
+    ],
+)
+def test_a_mistake_is_found_and_named(
+    observed: Observe, mistake: str, flags: dict[str, Any], subject: Subject, said: str
+) -> None:
+    assert said in alone(observed("pytorch", mistake, **flags))[subject]
+
+
+@pytest.mark.parametrize(
+    ("mistake", "predicted"),
+    [
+        pytest.param("bert-eighty", 80, marks=in_pytorch, id="eighty"),
+        pytest.param("bert-all-words", LENGTH, marks=in_pytorch, id="all"),
+    ],
+)
+def test_another_number_of_predictions_is_no_valid_run(mistake: str, predicted: int, tmp_path: Path) -> None:
+    """Eighty words of a sequence in the place of twenty are four times the work of the largest product."""
+    ran = start("pytorch", tmp_path, {**RUN, "predictions": 20}, mistake)[0]
+    assert (ran.code, ran.last["outcome"]) == (3, "invalid")
+    assert ran.last["reason"] == f"predictions of the first step was {predicted}, not 20 as asked for"
