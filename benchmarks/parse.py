@@ -31,10 +31,32 @@ FORMATS = (
     "paddlenlp-transformer",
     "paddleseg",
     "paddlerec",
+    "build-nanogpt",
+    "composer",
+    "deepspeed",
+    "detectron2",
+    "gluoncv-detection",
+    "hf-trainer",
+    "keras",
+    "lightning",
+    "megatron-lm",
+    "mmengine",
+    "modded-nanogpt",
+    "nanogpt",
+    "nemo",
+    "nvidia-transformer-xl",
+    "open-clip",
+    "paddledetection",
+    "paddleocr",
+    "pytorch-imagenet",
+    "timm",
+    "torchtitan",
+    "torchvision-references",
     "ngc-pytorch-convnets+mpirun",
     "ngc-mxnet-convnets+mpirun",
 )
 """``+mpirun`` is the same log with mpirun's time stamp and tag before each line; the Transformer's has colours."""
+_IN_BLOCKS = (*FORMATS[:10], "ngc-pytorch-convnets", "ngc-mxnet-convnets")
 _TAG = b"Wed Jun  1 10:54:35 2022[1,0]<stdout>:"
 _EPOCH = {
     "paddleseg": (b"epoch: 1,", b"epoch: %d,"),
@@ -63,6 +85,9 @@ def write_log(path: Path, name: str, size: int) -> None:
     ).encode()
     lines = [_TAG + line if tagged and line else line for line in text.split(b"\n")]
     body = [line for line in lines if _is_record(line)]
+    if format_name not in _IN_BLOCKS:
+        _write_renumbered(path, format_name, lines, size)
+        return
     first = lines.index(body[0])
     block = b"\n".join(body) + b"\n"
     old, new = _EPOCH.get(format_name, (b"poch: 0", b"poch: %d"))
@@ -77,6 +102,32 @@ def write_log(path: Path, name: str, size: int) -> None:
             if file.tell() >= size:
                 break
         file.write(b"\n".join(lines[first + len(body) :]))
+
+
+def _write_renumbered(path: Path, format_name: str, lines: list[bytes], size: int) -> None:
+    """Write the lines of a format that counts steps alone: all of them again and again, the counter going on."""
+    from trainmark.programs import find_format
+
+    known = find_format(format_name)
+    counters = [re.compile(rb"(\biter (?=\d+:))(\d+)")] if not known.records else []
+    steps = list(known.records) or counters
+    matched = [next((m for pattern in steps if (m := pattern.search(line + b"\n"))), None) for line in lines]
+    records = [number for number, match in enumerate(matched) if match]
+    first, last = (records[0], records[-1] + 1) if records else (len(lines) // 2, len(lines) - 2)
+    with path.open("wb") as file:
+        file.write(b"".join(line + b"\n" for line in lines[:first]))
+        for turn in range(1 << 30):
+            for line, match in zip(lines[first:last], matched[first:last], strict=True):
+                counted = match is not None and (counters or "step" in match.re.groupindex)
+                file.write((_later(line, match, turn) if turn and match and counted else line) + b"\n")
+            if file.tell() >= size:
+                break
+        file.write(b"\n".join(lines[last:]))
+
+
+def _later(line: bytes, match: re.Match[bytes], turn: int) -> bytes:
+    start, end = match.span("step" if "step" in match.re.groupindex else 2)
+    return line[:start] + b"%d" % (int(line[start:end]) + turn * 20_000) + line[end:]
 
 
 def _renumbered(block: bytes, counter: bytes, offset: int) -> bytes:
@@ -94,20 +145,33 @@ def _is_record(line: bytes) -> bool:
     )
 
 
+def _searched_for(format_name: str) -> bytes:
+    """Return what the reader by line looks for: the figure that the format's lines have."""
+    from trainmark.logs.literals import required
+    from trainmark.programs import find_format
+
+    if format_name in _SEARCHED or not find_format(format_name).records:
+        return _SEARCHED.get(format_name, rb"(\d[\d.]*)")
+    known = find_format(format_name)
+    text = b"ips: " if format_name.startswith("paddle") else required(known.records[0])[0]
+    return re.escape(text) + rb"\D*(\d[\d.]*)"
+
+
 def read_once(path: str, format_name: str, reader: str) -> dict[str, float]:
     """Read ``path`` in this process; return megabytes, seconds of processor time and peak memory."""
     if reader == "trainmark":
+        from trainmark.logs import Facts
         from trainmark.measure.rules import measure_log
         from trainmark.programs import read_log
 
         start_wall, start = time.perf_counter(), time.process_time()
-        log = read_log(path)
+        log = read_log(path, Facts(gpus=8, batch_per_device=64))
         result = measure_log(log)
         assert log.format == format_name.partition("+")[0], log
         assert result.value, result
         records = log.records.count
     else:
-        pattern = re.compile(_SEARCHED.get(format_name.partition("+")[0], rb"ips: ([\d.]+)"))
+        pattern = re.compile(_searched_for(format_name.partition("+")[0]))
         start_wall, start = time.perf_counter(), time.process_time()
         total, records = 0.0, 0
         with Path(path).open("rb") as file:

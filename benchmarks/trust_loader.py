@@ -120,12 +120,12 @@ def run(
         }  # fmt: skip
     doubts = [entry["code"] for entry in last["suspect"]]
     made = (last["loading"]["produced"][0] or 0) / last["window_s"]
-    close = abs(last["throughput"] / given.rate - 1) <= WITHIN
+    off = last["throughput"] / given.rate - 1
     return {
         "framework": framework, "workers": workers, "rate": given.rate, "reported": last["throughput"],
         "made": made, "doubts": doubts, "loading": last["loading"],
         # Slower than held is the machine's own; faster, without a doubt, is what must not be.
-        "holds": close or bool(doubts) or last["throughput"] <= made * (1 + WITHIN),
+        "holds": bool(doubts) or abs(off) <= WITHIN or (off < 0 and last["throughput"] <= made * (1 + WITHIN)),
     }  # fmt: skip
 
 
@@ -150,10 +150,15 @@ def held(make: Callable[..., Any], seconds: float) -> Callable[..., Any]:
     return slowly
 
 
-def inside(flags: list[str]) -> int:
-    """Run the worker with the flags, each picture held back."""
+def know_the_worker() -> None:
+    """Let the worker be imported by its own name."""
     sys.path.insert(0, str(ROOT / "src" / "trainmark" / "worker"))
     importlib.import_module("start")
+
+
+def inside(flags: list[str]) -> int:
+    """Run the worker with the flags, each picture held back."""
+    know_the_worker()
     arguments = importlib.import_module("trainmark_worker.core.arguments")
     program: Any = importlib.import_module("trainmark_worker.core.program")
     settings = arguments.parse(flags, 1)
@@ -220,6 +225,10 @@ def slow_parts(part: Any, seconds: float) -> Callable[..., SlowPart]:
     """Return what makes parts that are held back."""
     return lambda photos: SlowPart(part(photos), seconds)
 
+
+if __name__ == "__mp_main__":
+    # A loader process that was spawned: it gets parts of the worker pickled.
+    know_the_worker()
 
 if __name__ == "__main__":
     sys.exit(inside(sys.argv[2:]) if sys.argv[1:2] == ["--inside"] else main())

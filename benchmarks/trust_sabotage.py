@@ -3,8 +3,10 @@
     python benchmarks/trust_sabotage.py                          every framework whose environment is made
     python benchmarks/trust_sabotage.py --framework pytorch --change none frozen-stem
 
-Each change (``tests/programs/changed_worker.py``) begins at step 3, behind the look at the first step, or is in the
-data. A cell has the doubts of the run. ``none`` is the worker as it is, which must be in no doubt.
+Each change (``tests/worker/mutations.py`` has their table, ``tests/programs/changes/`` what they do) begins at step 3,
+behind the look at the first step, or is in the data. A cell has the doubts of the run. ``none`` is the worker as it is,
+``none-real`` on real pictures and ``none-ranks`` on two ranks: they must be in no doubt. ReLU6 for ReLU is not here:
+the certificate of equal work sees it (``tests/worker/test_equal_work.py``).
 """
 
 import argparse
@@ -18,13 +20,16 @@ from typing import Any
 
 from trust_loader import FLAGS, make_pictures, python_of
 
-CHANGED = Path(__file__).resolve().parents[1] / "tests" / "programs" / "changed_worker.py"
-OF_ANY = ("none", "half-size", "steps-left-out")
-OF_REAL = ("one-batch", "no-normalisation")
-OF_PYTORCH = (
-    "batch-norm-evaluates", "forward-only", "frozen-stem", "bf16", "one-layer-in-bf16", "momentum", "decay",
-)  # fmt: skip
-OF_RANKS = ("gradients-summed", "no-all-reduce")
+TESTS = Path(__file__).resolve().parents[1] / "tests"
+sys.path[:0] = [str(TESTS / "worker"), str(TESTS)]
+from mutations import CHANGES, Change, flags_of, word_of  # noqa: E402
+
+CHANGED = TESTS / "programs" / "changed_worker.py"
+SOUND = {
+    "none": Change(frozenset()),
+    "none-real": Change(frozenset(), real=True),
+    "none-ranks": Change(frozenset(), ranks=2),
+}
 
 
 def main() -> int:
@@ -33,45 +38,43 @@ def main() -> int:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--framework", nargs="+", choices=tuple(FLAGS), default=tuple(FLAGS))
-    changes = (*OF_ANY, *OF_REAL, *OF_PYTORCH, *OF_RANKS)
-    parser.add_argument("--change", nargs="+", choices=changes, default=changes)
+    changes = {**SOUND, **CHANGES}
+    parser.add_argument("--change", nargs="+", choices=tuple(changes), default=tuple(changes))
     given = parser.parse_args()
     print("| change | " + " | ".join(given.framework) + " |\n| --- |" + " --- |" * len(given.framework))
     unseen = 0
     with tempfile.TemporaryDirectory() as folder:
         pictures = make_pictures(Path(folder) / "pictures")
-        for change in given.change:
-            cells = [seen(name, change, Path(folder), pictures) for name in given.framework]
-            unseen += sum((cell == "nothing") != (change == "none") for cell in cells if cell != "-")
-            print(f"| {change} | " + " | ".join(cells) + " |", flush=True)
+        for name in given.change:
+            cells = [
+                seen(framework, name, changes[name], Path(folder), pictures) for framework in given.framework
+            ]
+            unseen += sum((cell == "nothing") != (name in SOUND) for cell in cells if cell != "-")
+            print(f"| {name} | " + " | ".join(cells) + " |", flush=True)
     return int(bool(unseen))
 
 
-def seen(framework: str, change: str, folder: Path, pictures: Path) -> str:
-    """Return the doubts of a run with the change; ``-`` for one that is not made in the framework."""
-    if change not in (*OF_ANY, *OF_REAL) and framework != "pytorch":
+def seen(framework: str, name: str, change: Change, folder: Path, pictures: Path) -> str:
+    """Return the doubts of a run with the change; ``-`` for one that cannot be made in the framework."""
+    if framework in change.cannot:
         return "-"
     events = folder / "events.jsonl"
     events.unlink(missing_ok=True)
     flags: dict[str, Any] = {
         "framework": framework, "model": "mobilenet_v1", "batch-per-device": 4, "image-size": 32, "steps": 8,
-        "warmup-steps": 2, "threads": 1, "events": events, **FLAGS[framework], "compiler": compiler(framework),
+        "warmup-steps": 2, "threads": 1, "events": events, **flags_of(framework, name, change),
     }  # fmt: skip
-    loader = flags.pop("loader", None)
-    if change in OF_REAL:
-        flags.update({"data": pictures, **({"loader": loader} if loader else {})})
-    if change == "one-layer-in-bf16":
-        flags.update({"precision": "amp-fp16", "layout": "nhwc"})
-    ranks = 2 if change in OF_RANKS else 1
-    if ranks == 2:
-        flags["gradients"] = "flat"
-    words = [python_of(framework), str(CHANGED), change, *(f"--{k}={v}" for k, v in flags.items())]
+    if change.real:
+        flags.update({"data": pictures, "loader-workers": 1})
+    words = [python_of(framework), str(CHANGED), word_of(name), *(f"--{k}={v}" for k, v in flags.items())]
     together = {
         "WORLD_SIZE": "2",
         "LOCAL_WORLD_SIZE": "2",
         "MASTER_ADDR": "127.0.0.1",
         "MASTER_PORT": "29777",
+        "OMP_WAIT_POLICY": "passive",
     }
+    ranks = change.ranks
     started = [
         subprocess.Popen(
             words,
@@ -89,11 +92,6 @@ def seen(framework: str, change: str, folder: Path, pictures: Path) -> str:
         return str(last.get("outcome", "no events"))
     doubts = [entry["code"] for entry in last["suspect"] if not entry["code"].startswith("queue-")]
     return ", ".join(f"`{code}`" for code in doubts) or "nothing"
-
-
-def compiler(framework: str) -> str:
-    """Return the compiler of the runs: none, where the framework shows more of itself without one."""
-    return {"jax": "xla", "tensorflow": "graph"}.get(framework, "none")
 
 
 if __name__ == "__main__":

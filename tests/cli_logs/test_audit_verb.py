@@ -38,12 +38,12 @@ def test_each_row_gets_its_verdict_and_the_exit_code_says_whether_all_hold(folde
     assert code == 1
     assert [row["verdict"] for row in rows] == ["reproduced", "contradicted", "unreadable"]
     assert [list(row) for row in rows] == [
-        ["log", "published", "verdict", "rule", "value", "deviation", "note"]
+        ["log", "published", "verdict", "rule", "value", "deviation", "chance", "note"]
     ] * 3
     assert (rows[0]["rule"], rows[0]["value"]) == ("mean-skip-9", value)
     assert rows[1]["rule"] is None
     assert rows[1]["deviation"] == pytest.approx(-0.03, abs=1e-5)
-    assert "1 reproduced, 1 contradicted, 1 unreadable" in stderr
+    assert "1 reproduced, 0 unexplained, 1 contradicted, 1 unreadable" in stderr
 
 
 def test_a_table_that_holds_gives_exit_code_0_and_a_summary(folder: Path) -> None:
@@ -55,7 +55,7 @@ def test_a_table_that_holds_gives_exit_code_0_and_a_summary(folder: Path) -> Non
     code, stdout, _ = _trainmark("audit", table, "--logs", folder)
 
     assert code == 0
-    assert "1 values: 1 reproduced, 0 contradicted, 0 unreadable" in stdout
+    assert "1 values: 1 reproduced, 0 unexplained, 0 contradicted, 0 unreadable" in stdout
     assert "1 by summary" in stdout
 
 

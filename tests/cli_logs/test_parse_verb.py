@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -321,3 +322,59 @@ def test_what_a_run_of_ours_printed_is_known_and_its_events_are_read(results: Pa
     (row,) = _rows(stdout)
     assert (code, row["format"], Path(str(row["log"])).name) == (0, "trainmark", "events.jsonl")
     assert "its events.jsonl beside it is read" in stderr
+
+
+def test_a_log_is_watched_until_the_reader_leaves(tmp_path: Path) -> None:
+    path = tmp_path / "train.log"
+    lines = synthetic_log("torchtitan", SampleRun([0.5] * 60, gpus=2)).splitlines(keepends=True)
+    path.write_text("".join(lines[:40]))
+    words = [sys.executable, "-m", "trainmark.cli.main", "parse", "--follow", str(path), "--json"]
+
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as watching:
+        assert watching.stdout is not None
+        first = json.loads(watching.stdout.readline())
+        with path.open("a") as file:
+            file.write("".join(lines[40:50]))
+        second = json.loads(watching.stdout.readline())
+        watching.send_signal(signal.SIGINT)
+        rest = watching.stdout.read()
+
+    last = json.loads(rest.splitlines()[-1])
+    assert (first["records"], second["records"], last["records"]) == (38, 48, 48)
+    assert (first["in_progress"], second["in_progress"], last["in_progress"]) == (True, True, False)
+    assert second["throughput"] == pytest.approx(256, rel=0.01)
+    assert watching.returncode == 1  # the end of the run is not in the log
+
+
+def test_a_tree_of_another_layout_is_read_by_its_pattern(tmp_path: Path) -> None:
+    for nodes, repeat in ((1, 1), (1, 2), (2, 1)):
+        path = tmp_path / "gpt2" / f"{nodes}x4" / f"bs64.amp-bf16.run{repeat}.txt"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(synthetic_log("build-nanogpt", SampleRun([0.5 / nodes] * 60, gpus=4 * nodes)))
+    layout = "{model}/{nodes}x{gpus}/bs{batch}.{precision}.run{repeat}.txt"
+
+    code, out, _ = _trainmark("parse", "--tree", tmp_path, "--layout", layout, "--json")
+
+    found = [(row["model"], row["placement"], row["gpus"], len(row["speeds"])) for row in _rows(out)]  # type: ignore[arg-type]
+    assert found == [("gpt2", "1n4g", 4, 2), ("gpt2", "2n4g", 8, 1)]
+    assert code == 1  # without 1n1g there is no speedup
+
+
+@pytest.mark.parametrize(
+    ("layout", "reason"),
+    [
+        ("{node}n/x.log", "no field '{node}'"),
+        ("x.log", "names no field"),
+        ("{gpus}/{gpus}.log", "twice"),
+        ("{gpus}g.log", "no file is of the layout"),
+    ],
+)
+def test_a_layout_that_cannot_be_read_is_refused_with_the_reason(
+    tmp_path: Path, layout: str, reason: str
+) -> None:
+    (tmp_path / "some.log").write_text("nothing")
+
+    code, _, err = _trainmark("parse", "--tree", tmp_path, "--layout", layout)
+
+    assert code == 2
+    assert reason in err

@@ -20,7 +20,7 @@ python: ["3.11", "3.12", "3.13"]
 env_vars: {TINY_THREADS: "2"}
 versions: {version: tinyframework.__version__, cuda: tinyframework.cuda, nccl: tinyframework.nccl}
 variants:
-  cpu: {requirements: [tinyframework==1.0], hint: "it is nowhere"}
+  cpu: {requirements: [tinyframework==1.0], env_vars: {TINY_HEAP: kept}, hint: "it is nowhere"}
 """
 
 

@@ -51,7 +51,8 @@ def test_an_environment_is_made_once_checked_and_found_wrong_in_every_way_that_i
     environment = resolve("tinyframework", home=home, catalog=catalog)
     assert environment.python == folder_of(home, "tinyframework") / "bin/python"
     assert environment.lock_digest == made.stamp.lock_digest
-    assert environment.env_vars == {"TINY_THREADS": "2"}
+    # Those of the framework, and those of the variant that it was made as.
+    assert environment.env_vars == {"TINY_THREADS": "2", "TINY_HEAP": "kept"}
     environ = run_environ(environment, {"PATH": "/usr/bin", "PYTHONPATH": "/elsewhere", "HOME": "/root"})
     assert environ["TINY_THREADS"] == "2"
     assert "PYTHONPATH" not in environ

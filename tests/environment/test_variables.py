@@ -3,6 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainmark.environment import Variant, find_entry
 from trainmark.node.facts import allowed_variables
 
 
@@ -36,3 +37,10 @@ def test_credentials_in_an_address_are_cut_out() -> None:
 @given(st.dictionaries(st.text(min_size=1, max_size=12), st.text(max_size=8), max_size=8))
 def test_nothing_is_invented(environ: dict[str, str]) -> None:
     assert set(allowed_variables(environ)) <= set(environ)
+
+
+def test_what_an_environment_sets_for_the_allocator_is_in_the_manifest() -> None:
+    set_for_pytorch = find_entry("pytorch").variables(Variant.CPU)
+    assert set(set_for_pytorch) == {"MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"}
+    assert allowed_variables(set_for_pytorch) == set_for_pytorch
+    assert find_entry("pytorch").variables(Variant.CUDA) == {}

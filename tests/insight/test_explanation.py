@@ -1,6 +1,7 @@
 """``explain``: the layout comes first, nothing is claimed beyond its evidence, and what is open is said."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -18,8 +19,10 @@ from trainmark.insight import (
     render_text,
     run_from_log,
 )
-from trainmark.insight.explanation import Basis
+from trainmark.insight.explanation import Basis, OwnCause, PublishedRule
+from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import Reading, StatedRecipe
+from trainmark.logs.physics import Stall
 from trainmark.reference import find_reference, load_references
 from trainmark.words.recipe import AxisName, Condition, RecipeAxis
 
@@ -69,6 +72,108 @@ def test_what_is_accounted_for_and_what_is_open_make_the_gap(tmp_path: Path) -> 
     assert explanation.open is not None
     assert explanation.accounted[0] * explanation.open[1] == pytest.approx(explanation.ratio)
     assert explanation.open[0] > 1
+
+
+def with_device(run: ExplainedRun, device: str) -> ExplainedRun:
+    return replace(run, recipe=run.recipe.with_readings({Condition.DEVICE: Reading(device, "flag")}))
+
+
+def test_on_an_a100_too_the_layout_comes_first_before_a_smaller_cause_that_is_known(tmp_path: Path) -> None:
+    run = run_from_log(write(tmp_path, ngc_log(rate=1900.0)))
+    stall = Stall(record=30, share=0.1, factor=1.08)
+    stalled = replace(with_device(run, "A100"), stall=stall, by_publishers=())
+
+    explanation = explained(stalled, "ngc-pytorch-resnet50-a100-80gb-amp-1gpu")
+
+    first, second = explanation.differences[:2]
+    assert (first.axis, second.axis) == ("layout", OwnCause.STALL)
+    assert second.basis is Basis.OWN
+    assert second.share is not None
+
+
+def test_a_stall_in_the_log_itself_is_a_cause_with_its_share(tmp_path: Path) -> None:
+    lines = ngc_log(steps=60).splitlines()
+    slow = next(number for number, line in enumerate(lines) if "Iteration: 40 " in line)
+    lines[slow] = lines[slow].replace("train.total_ips : 800.00", "train.total_ips : 20.00")
+
+    explanation = explained(run_from_log(write(tmp_path, "\n".join(lines) + "\n")))
+
+    stall = next(d for d in explanation.differences if d.axis == OwnCause.STALL)
+    assert stall.here.where == "record 40"
+    assert stall.low == pytest.approx(79 / 40, rel=1e-6)
+
+
+def test_no_more_than_the_gap_is_explained(tmp_path: Path) -> None:
+    run = run_from_log(write(tmp_path, ngc_log(rate=1000.0)))
+    stalled = replace(run, stall=Stall(record=30, share=0.4, factor=1.5))
+
+    explanation = explained(stalled)
+
+    shares = [d.share for d in explanation.differences if d.share and d.basis is not Basis.BOUNDED]
+    assert sum(low for low, _ in shares) <= 1 + 1e-9
+    assert max(high for _, high in shares) <= 1
+    assert explanation.accounted == (explanation.ratio, explanation.ratio)
+    assert explanation.open == (1.0, 1.0)
+
+
+def test_a_cause_that_works_the_other_way_has_no_share_and_leaves_no_more_than_the_gap_open(
+    tmp_path: Path,
+) -> None:
+    run = run_from_log(write(tmp_path, ngc_log(settings=SETTINGS | {"memory_format": "nhwc"})))
+    older = explained(run, "ngc-pytorch-19.10-resnet50-v100-32gb-amp-1gpu")
+
+    layout = next(d for d in older.differences if d.axis == "layout")
+    assert older.ratio is not None
+    assert older.open is not None
+    assert layout.share is None
+    assert older.open[1] == pytest.approx(older.ratio)
+
+
+def test_the_references_own_statistic_is_a_cause(tmp_path: Path) -> None:
+    run = run_from_log(write(tmp_path, ngc_log(rate=790.0)))
+    by_summary = replace(run, by_publishers=(PublishedRule("NVIDIA's own report", "summary", 850.0),))
+
+    statistic = next(d for d in explained(by_summary).differences if d.axis == OwnCause.STATISTIC)
+
+    assert statistic.basis is Basis.OWN
+    assert statistic.low == pytest.approx(850.0 / 790.0, rel=1e-3)
+
+
+def test_another_device_has_the_ratio_of_published_figures(tmp_path: Path) -> None:
+    run = with_device(run_from_log(write(tmp_path, ngc_log())), "V100")
+
+    device = next(
+        d
+        for d in explained(run, "ngc-pytorch-resnet50-a100-80gb-amp-1gpu").differences
+        if d.axis == Condition.DEVICE
+    )
+
+    assert device.basis is Basis.BUNDLED
+    assert any(match.low == pytest.approx(2470 / 1156) and match.effect.also for match in device.evidence)
+
+
+def test_a_gap_within_the_runs_own_noise_needs_no_cause(tmp_path: Path) -> None:
+    run = replace(run_from_log(write(tmp_path, ngc_log(rate=1120.0))), noise=0.05)
+
+    explanation = explained(run)
+
+    assert explanation.in_noise
+    assert "within the run's own noise" in render_text(explanation)
+    assert all(difference.share is None for difference in explanation.differences)
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[2023/07/28 06:51:13] ppcls INFO: epoch:0 train step:9 batch_cost: 0.500 s, reader_cost: 0.050 s, ips: 1.",
+        "global step 10, epoch: 1, batch: 10, avg_reader_cost: 0.050 sec, avg_batch_cost: 0.500 sec, ips: 1",
+        "mmengine - INFO - Epoch(train) [1][50/100] lr: 1e-2 eta: 0:01:00 time: 0.500 data_time: 0.050 memory: 1",
+        "2022-02-10 - mmseg - INFO - Iter [8/40] lr: 8e-03, eta: 0:01:06, time: 0.500, data_time: 0.050, memory: 1",
+    ],
+)
+def test_what_a_program_prints_of_waiting_for_data_is_read(line: str) -> None:
+    assert data_wait([line] * 6) == pytest.approx(0.1)
+    assert data_wait([line] * 3) is None
 
 
 def test_evidence_from_another_architecture_gets_no_share(tmp_path: Path) -> None:
@@ -179,6 +284,19 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(InputError, match=r"trains resnext101-32x4d, .* is resnet50_v1\.5"):
         explained(run_from_log(log))
+
+
+BERT_LOG = CORPUS / "Bert" / "V100_LOG" / "PaddleNLP_bert_base_seqlen128_bs96_fp32_DP_N1C8_log"
+
+
+@pytest.mark.skipif(not BERT_LOG.is_file(), reason="the corpus of real logs is not beside this checkout")
+def test_a_published_bert_log_is_laid_beside_its_table_and_its_publishers_rule_named() -> None:
+    explanation = explained(run_from_log(BERT_LOG), "perf-paddle-bert-base-v100-32gb-fp32-bs96-8gpu")
+    other = explained(run_from_log(BERT_LOG), "perf-pytorch-bert-base-v100-32gb-fp32-bs96-8gpu")
+
+    assert explanation.differences[0].axis == OwnCause.STATISTIC
+    assert explanation.differences[0].there.value.startswith("trimmed-skip-10")  # type: ignore[union-attr]
+    assert {"max_predictions_per_seq", "optimizer"} <= {d.axis for d in other.differences}
 
 
 def test_another_unit_is_refused() -> None:

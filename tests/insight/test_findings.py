@@ -61,6 +61,32 @@ def rates(runs: tuple[RunResult, ...]) -> list[float]:
     return [run.measurement.throughput for run in runs if run.measurement]
 
 
+def pulled(results: Results, factors: tuple[float, ...], *doubts: Suspicion) -> Results:
+    """Return one case with a run for each factor of its first run's throughput, and doubts of the runs together."""
+    (case, *_) = results.cases
+    runs = tuple(
+        faster(case.runs[0], factor).model_copy(update={"repeat": number})
+        for number, factor in enumerate(factors, start=1)
+    )
+    held = case.model_copy(update={"runs": runs, "estimate": estimate(rates(runs)), "suspicions": doubts})
+    return results.model_copy(update={"cases": (held,)})
+
+
+def test_runs_that_drift_are_told_once_and_one_that_is_apart_besides(old: Results) -> None:
+    steady = (1.0, 1.01, 0.99, 1.0, 1.01, 3.0)
+    falling = (1.58, 1.3, 1.1, 0.9, 0.7, 0.42)
+    drift = Suspicion(
+        code="drift-over-runs", sentence="the runs became slower", about=About.MACHINE, value=1.2, bound=0.01
+    )
+    assert [doubt.code for doubt in find(pulled(old, steady)).doubts] == ["run-apart"]
+    assert [doubt.code for doubt in find(pulled(old, falling, drift)).doubts] == ["drift-over-runs"]
+    slight = drift.model_copy(update={"value": 0.02})
+    assert {doubt.code for doubt in find(pulled(old, steady, slight)).doubts} == {
+        "drift-over-runs",
+        "run-apart",
+    }
+
+
 @pytest.mark.parametrize("side", [1, 4])
 def test_a_doubt_of_either_side_is_a_doubt_of_the_ratio(old: Results, side: int) -> None:
     results = on_devices(old, doubted=side)

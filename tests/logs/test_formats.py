@@ -21,10 +21,33 @@ _INTERVALS = {
     "paddlerec": 50,
     "mlperf": 50,
     "tensorflow-models": 50,
+    "keras": 20,
+    "detectron2": 20,
+    "deepspeed": 10,
+    "open-clip": 10,
+    "lightning": 50,
+    "diffusers": 10,
+    "nvidia-gnmt": 20,
+    "nvidia-ncf": 10,
+    "maskrcnn-benchmark": 20,
 }
 # What these programs print does not say devices and batch: their users give them by flag.
-_SILENT = {"pytorch-imagenet", "timm"}
-_NO_PRECISION = {"pytorch-imagenet", "horovod-synthetic", "mlperf", "paddlerec", "tf-cnn-benchmarks"}
+_SILENT = {"pytorch-imagenet", "timm", "keras", "lightning"}
+_NO_PRECISION = {
+    "build-nanogpt",
+    "modded-nanogpt",
+    "keras",
+    "torchtitan",
+    "pytorch-imagenet",
+    "horovod-synthetic",
+    "mlperf",
+    "paddlerec",
+    "tf-cnn-benchmarks",
+}
+_SAYS_ONLY_AMP = {"nemo", "lightning", "paddleseg", "mmsegmentation"}
+"""Programs that say nothing where there is no mixed precision: silence is unknown."""
+_PURE = {"deepspeed": Precision.FP16, "megatron-lm": Precision.BF16}
+"""Programs that turn the network itself into 16 bits."""
 
 
 def _run(name: str, *, amp: bool = False) -> SampleRun:
@@ -61,7 +84,10 @@ def test_precision_is_read(name: str, amp: bool) -> None:
 
     # Without the device's name nobody knows whether single precision was FP32 or TF32; our own runs say it.
     single = Precision.FP32 if name == "trainmark" else None
-    assert log.facts.precision is (Precision.AMP_FP16 if amp else single)
+    if name in _SAYS_ONLY_AMP and not amp:
+        assert log.facts.precision is None
+        return
+    assert log.facts.precision is (_PURE.get(name, Precision.AMP_FP16) if amp else single)
     assert ("tf32-unknown" in [problem.code for problem in log.problems]) is (not amp and single is None)
 
 
@@ -173,13 +199,16 @@ def test_the_pure_fp16_of_nvidias_older_convnets_is_not_called_fp32() -> None:
     assert log.facts.precision is Precision.FP16
 
 
-def test_tracked_throughput_of_mlperf_is_read() -> None:
+def test_tracked_throughput_of_mlperf_is_read_where_the_log_says_how_large_a_batch_is() -> None:
+    batch = ':::MLLOG {"time_ms": 1700000000000, "key": "global_batch_size", "value": 96, "metadata": {}}'
     lines = [
         ':::MLLOG {"namespace": "", "time_ms": 1700000000000, "event_type": "POINT_IN_TIME", "key": "tracked_stats", '
         f'"value": {{"throughput": {rate}}}, "metadata": {{"step": {step}}}}}'
         for step, rate in enumerate((2500.0, 2600.0), start=1)
     ]
 
-    log = read_stream(io.BytesIO("\n".join([*lines, ""]).encode()))
+    log = read_stream(io.BytesIO("\n".join([batch, *lines, ""]).encode()))
+    unsized = read_stream(io.BytesIO("\n".join([*lines, ""]).encode()))
 
     assert [record.rate for record in log.records.rows()] == [2500.0, 2600.0]
+    assert unsized.records.count == 0

@@ -104,3 +104,25 @@ def test_a_cut_gzip_archive_gives_what_is_there_and_says_so(read: Reader) -> Non
 
     assert log.records.count > 100
     assert any(p.code == "incomplete" and p.severity is Severity.DOUBT for p in log.problems)
+
+
+def test_a_launchers_own_words_before_the_tags_do_not_hide_them() -> None:
+    said = b"W0616 22:30:01 torch/distributed/run.py:766] *****\n"
+    tagged = b"".join(b"[rank%d]: step %d\n" % (step % 2, step) for step in range(2000))
+
+    texts: dict[int | None, bytes] = {}
+    for rank, text in Demultiplexer().split(said + tagged):
+        texts[rank] = texts.get(rank, b"") + text
+
+    assert texts[None] == said
+    assert [texts[rank].count(b"\n") for rank in (0, 1)] == [1000, 1000]
+
+
+def test_one_tagged_rank_is_read_at_once_as_it_is_line_by_line() -> None:
+    text = b"".join(b"step %d\n" % step for step in range(500))
+
+    [(rank, found)] = Demultiplexer().split(
+        b"".join(b"[rank3]: " + line for line in text.splitlines(keepends=True))
+    )
+
+    assert (rank, found) == (3, text)

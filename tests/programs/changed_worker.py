@@ -1,19 +1,24 @@
 """The built-in worker with one change that keeps it running and makes its number another one's: for tests of witnesses.
 
-``changed_worker.py CHANGE FLAG…``. Those in ``LATER`` begin at step 3, behind the look at the first step.
+``changed_worker.py CHANGE FLAG…``. Those in ``LATER`` (here, and of the framework in ``changes/``) begin at step 3,
+behind the look at the first step; those in ``BEFORE`` are made before anything is built.
 """
 
 import importlib
+import struct
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
 sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"))
 start = importlib.import_module("start")
 program: Any = importlib.import_module("trainmark_worker.core.program")
 feeds: Any = importlib.import_module("trainmark_worker.core.feed")
 images: Any = importlib.import_module("trainmark_worker.tasks.image_classification.task")
+pictures: Any = importlib.import_module("trainmark_worker.tasks.image_classification.images")
+decoding: Any = importlib.import_module("trainmark_worker.tasks.image_classification.decoding")
 loading: Any = importlib.import_module("trainmark_worker.tasks.image_classification.loading")
 normalisation: Any = importlib.import_module("trainmark_worker.tasks.image_classification.normalisation")
 
@@ -67,16 +72,33 @@ def no_normalisation() -> None:
     normalisation.MEAN, normalisation.DEVIATION = (0.0,) * 3, (1 / 255,) * 3
 
 
+def centre_crop() -> None:
+    """As in a validation."""
+
+    def centre(width: int, height: int, _rng: Any) -> Any:
+        return pictures.Box(width // 16, height // 16, width * 7 // 8, height * 7 // 8)
+
+    replace(decoding, "random_resized_crop", centre)
+
+
 def one_loaded_batch() -> None:
     """Loaded once, and trained on ever after."""
-    following = feeds.LoadedFeed.next
+    with_next = [feeds.LoadedFeed]
+    if framework_of(sys.argv) == "mindspore":
+        with_next.append(
+            importlib.import_module("trainmark_worker.mindspore.image_classification.loader").NativeFeed
+        )
+    for kind in with_next:
+        replace(kind, "next", _first_of(kind.next))
 
+
+def _first_of(following: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def first(self: Any) -> Any:
         if not hasattr(self, "first"):
             self.first = following(self)
         return self.first
 
-    replace(feeds.LoadedFeed, "next", first)
+    return first
 
 
 def steps_left_out(training: Any) -> None:
@@ -96,128 +118,78 @@ def steps_left_out(training: Any) -> None:
     training.train = every_second
 
 
-# In PyTorch.
-
-
-def batch_norm_in_evaluation_mode(training: Any) -> None:
-    """As after a validation that nobody ended."""
-    training.model.eval()
-
-
-def forward_only(training: Any) -> None:
-    """A loss, and nothing else."""
-
-    def train(index: int) -> None:
-        training._loss_of[index].copy_(training._forward()[1].detach())
-
-    training.train = train
-
-
-def frozen_stem(training: Any) -> None:
-    """As in fine-tuning."""
-    next(iter(training.model.parameters())).requires_grad_(False)
-
-
-def sixteen_bits(training: Any) -> None:
-    """BF16, whatever was asked for."""
-    import torch
-
-    training.autocast = torch.autocast("cpu", dtype=torch.bfloat16)
-
-
-def one_layer_in_bf16(training: Any) -> None:
-    """One convolution, in the middle."""
-    import torch
-
-    layers = [module for module in training.model.modules() if isinstance(module, torch.nn.Conv2d)]
-    forward = layers[9].forward
-
-    def rounded(inputs: Any) -> Any:
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            return forward(inputs)
-
-    layers[9].forward = rounded
-
-
-def gradients_summed(training: Any) -> None:
-    """The all-reduce's sum, which nobody divided."""
-    average, ranks = training.exchange.average, training.ranks.place.world_size
-
-    def summed() -> None:
-        average()
-        for parameter in training.model.parameters():
-            parameter.grad.mul_(ranks)
-
-    training.exchange.average = summed
-
-
-def no_all_reduce(training: Any) -> None:
-    """Each rank on its own, and rank 0's weights for all when the window is over."""
-    import torch.distributed as dist
-
+def sent_around(training: Any) -> None:
+    """Rank 0's weights for all, whenever somebody compares them."""
     digest = training.digest
-    training.network, training.exchange.average = training.model, lambda: None
 
     def broadcast() -> Any:
-        for parameter in training.model.parameters():
-            dist.broadcast(parameter.data, 0)
+        import numpy as np
+
+        own = training.read_weights()
+        flat = np.concatenate([array.ravel() for array in own.values()]).astype(np.float64)
+        bits = list(struct.unpack(f"<{flat.size}q", flat.tobytes()))
+        first = np.frombuffer(struct.pack(f"<{flat.size}q", *training.gather(bits)[0]))
+        ends = np.cumsum([array.size for array in own.values()])[:-1]
+        parts = zip(own.items(), np.split(first, ends), strict=True)
+        sent = {name: part.reshape(array.shape).astype(np.float32) for (name, array), part in parts}
+        training.load_weights(sent)
         return digest()
 
     training.digest = broadcast
-
-
-def another_momentum(training: Any) -> None:
-    """That of another recipe."""
-    for group in training.optimizer.param_groups:
-        group["momentum"] = 0.5
-
-
-def decay_of_everything(training: Any) -> None:
-    """A hundred times as much of it."""
-    for group in training.optimizer.param_groups:
-        group["weight_decay"] = 0.1
 
 
 BEFORE: dict[str, Callable[[], None]] = {
     "none": lambda: None,
     "half-size": pictures_of_half_the_size,
     "no-normalisation": no_normalisation,
+    "centre-crop": centre_crop,
     "one-batch": one_loaded_batch,
 }
-LATER: dict[str, Callable[[Any], None]] = {
-    "steps-left-out": steps_left_out,
-    "batch-norm-evaluates": batch_norm_in_evaluation_mode,
-    "forward-only": forward_only,
-    "frozen-stem": frozen_stem,
-    "bf16": sixteen_bits,
-    "one-layer-in-bf16": one_layer_in_bf16,
-    "gradients-summed": gradients_summed,
-    "no-all-reduce": no_all_reduce,
-    "momentum": another_momentum,
-    "decay": decay_of_everything,
-}
+LATER: dict[str, Callable[[Any], None]] = {"steps-left-out": steps_left_out}
+
+
+def framework_of(words: list[str]) -> str:
+    """Return the framework that the flags name."""
+    for before, word in zip(["", *words], words, strict=False):
+        if word.startswith("--framework="):
+            return word.partition("=")[2]
+        if before == "--framework":
+            return word
+    raise SystemExit("changed_worker.py wants --framework")
 
 
 def main(change: str, flags: list[str]) -> int:
     """Run the worker so changed, and return its exit code."""
     if change in BEFORE:
         BEFORE[change]()
+    if change in LATER:
+        later = LATER[change]
+    elif change == "none" or (change in BEFORE and change in ("no-normalisation", "one-batch")):
+        return int(program.main(flags))
     else:
-        imported = program.import_trainer
+        own: Any = importlib.import_module(f"changes.{framework_of(flags)}")
+        if change in own.BEFORE:
+            own.BEFORE[change]()
+        if change not in own.LATER:
+            return int(program.main(flags))
+        later = own.LATER[change]
+    imported = program.import_trainer
 
-        def changed(*words: Any) -> Any:
-            trainer = imported(*words)
-            opened = trainer.open_training
+    def changed(*words: Any) -> Any:
+        trainer = imported(*words)
+        opened = trainer.open_training
 
-            def open_training(*given: Any) -> Any:
-                training = opened(*given)
-                at_step_3(LATER[change])(training)
-                return training
+        def open_training(*given: Any) -> Any:
+            training = opened(*given)
+            at_step_3(later)(training)
+            if change.startswith("no-all-reduce"):
+                sent_around(training)
+            return training
 
-            trainer.open_training = open_training
-            return trainer
+        trainer.open_training = open_training
+        return trainer
 
-        program.import_trainer = changed
+    program.import_trainer = changed
     return int(program.main(flags))
 
 

@@ -1,6 +1,7 @@
 """The published figures: every cell of the documents, typed rightly, with its source, and found by its name."""
 
 import math
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -169,3 +170,42 @@ def test_peaks_grow_with_narrower_formats_and_name_where_they_were_read() -> Non
         known = [x for x in (peak.fp32_tflops, peak.tf32_tflops, peak.fp16_tflops) if x is not None]
         assert known == sorted(known)
         assert peak.read_in
+
+
+def test_the_recipe_of_every_figure_that_was_measured_is_there_but_for_the_sample_row() -> None:
+    without = [r.id for r in load_references() if not r.recipe and r.status is not CellStatus.MISSING]
+
+    assert without == ["template-mxnet-mobilenetv1-sample-row"]
+
+
+def test_the_older_figures_of_the_vendor_name_their_commit() -> None:
+    older = [r for r in load_references() if r.id.startswith("ngc-pytorch-20.06-")]
+
+    assert {r.source.commit for r in older} == {"46ff3707e04683e41b79af0f94a74e45f8016786"}
+
+
+def test_the_compared_bert_columns_say_in_what_they_differ() -> None:
+    paddle, tensorflow, pytorch = (
+        find_reference(f"perf-{framework}-bert-base-v100-32gb-amp-bs96-1gpu").recipe
+        for framework in ("paddle", "tensorflow", "pytorch")
+    )
+
+    assert [r[RecipeAxis.MAX_PREDICTIONS] for r in (paddle, tensorflow, pytorch)] == [80, 20, 20]
+    assert [r[RecipeAxis.OPTIMIZER] for r in (paddle, tensorflow, pytorch)] == ["adam", "lamb", "lamb"]
+    assert [r[RecipeAxis.ACCUMULATION_STEPS] for r in (paddle, tensorflow, pytorch)] == [88, 704, 704]
+
+
+@pytest.mark.parametrize("reference", [r for r in load_references() if r.mfu], ids=lambda r: r.id)
+def test_a_stated_mfu_follows_from_tokens_and_peak(reference: Reference) -> None:
+    """Six operations a parameter and token, of the size in the model's name, are about what the figure says."""
+    size, unit = re.fullmatch(r"mpt_(\d+)([bm])", reference.model).groups()  # type: ignore[union-attr]
+    parameters = float(size) * {"b": 1e9, "m": 1e6}[unit]
+    peak = find_peak(reference.hardware.device or "")
+    assert peak is not None
+    assert peak.bf16_tflops is not None
+    assert reference.value is not None
+    assert reference.mfu is not None
+
+    least = 6 * parameters * reference.value / (reference.devices * peak.bf16_tflops * 1e12)
+
+    assert 0.5 * reference.mfu < least < 1.1 * reference.mfu

@@ -13,10 +13,19 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.words.identity import Identity
 from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, Estimate, Measurement, Steadiness, StepTimes, Suspicion
+from trainmark.words.measurement import (
+    About,
+    Estimate,
+    Level,
+    Measurement,
+    Shape,
+    Steadiness,
+    StepTimes,
+    Suspicion,
+)
 from trainmark.words.outcome import Outcome
 from trainmark.words.parameters import Parameters
-from trainmark.words.results import CaseResult, Results, RunResult
+from trainmark.words.results import CaseResult, EndedBy, Repeats, Results, RunResult
 from trainmark.words.suite import Protocol
 
 START = datetime(2026, 11, 3, 8, 0, tzinfo=UTC)
@@ -251,6 +260,27 @@ def one_case(n: int = 1) -> Results:
     """A single case with ``n`` runs."""
     case = case_of()
     return results([(case, ok_runs(case, 1404.55, n))])
+
+
+def waited_for() -> Results:
+    """A case whose runs were waited for: two that count, of which the second had a burst, and one that was spoiled."""
+    found = one_case(2)
+    (case,) = found.cases
+    first, second = case.runs
+    assert second.measurement is not None
+    levels = tuple(Level(first=at, steps=10, off=off) for at, off in ((0, 0.0), (10, 0.5), (20, 0.0)))
+    unsteady = second.measurement.steadiness.model_copy(
+        update={"steady": False, "shape": Shape.BURST, "levels": levels}
+    )
+    measured = second.measurement.model_copy(update={"steadiness": unsteady})
+    repeats = Repeats(ended_by=EndedBy.MAXIMUM, runs=2, spoiled=1, spent_s=12.5, target=0.01, half_width=None)
+    runs = (first, second.model_copy(update={"measurement": measured}))
+    return found.model_copy(
+        update={
+            "cases": (case.model_copy(update={"runs": runs, "repeats": repeats}),),
+            "protocol": Protocol.model_validate("adaptive"),
+        }
+    )
 
 
 def no_baseline() -> Results:

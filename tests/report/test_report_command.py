@@ -118,6 +118,13 @@ def test_the_terminal_table_is_plain_aligned_text() -> None:
     assert "amp-fp16 b128 4n8g: OOM: CUDA out of memory: tried to allocate 2.00 GiB on rank 3" in lines
 
 
+def test_the_terminal_says_how_many_runs_were_waited_for_and_why_no_more() -> None:
+    lines = render_table(sample.waited_for()).splitlines()
+    title = lines.index("How many runs")
+    assert "the most runs" in " ".join(lines[title:])
+    assert "How many runs" not in render_table(sample.one_case(3)).splitlines()
+
+
 def test_the_terminal_table_carries_no_commands_to_the_terminal() -> None:
     for language in Language:
         assert "\x1b" not in render_table(sample.hostile(), language)

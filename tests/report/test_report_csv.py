@@ -51,6 +51,16 @@ def test_a_baseline_has_no_interval_of_its_own_speedup() -> None:
     assert (line["speedup"], line["speedup_low"], line["speedup_high"]) == ("1.0", "", "")
 
 
+def test_why_there_is_no_interval_and_how_many_runs_there_are_stands_there() -> None:
+    results = sample.waited_for()
+    (line,) = read(render_csv(results))
+    assert (line["no_interval"], line["ended_by"], line["runs_counted"]) == ("two-runs", "maximum", "2")
+    assert (line["runs_spoiled"], line["half_width"], line["half_width_target"]) == ("1", "", "0.01")
+    assert line["shapes"] == "burst"
+    first, second = read(render_runs_csv(results))
+    assert (first["shape"], second["shape"], second["steady"]) == ("", "burst", "false")
+
+
 def test_a_reason_that_looks_like_a_formula_is_text_to_a_spreadsheet() -> None:
     reasons = [line["reason"] for line in read(render_runs_csv(sample.hostile()))]
     assert reasons[3].startswith("'=cmd")

@@ -282,6 +282,17 @@ def test_the_terminal_says_why_the_exit_code_is_1() -> None:
     assert SHOWN in render_table(of([PYTORCH, TENSORFLOW], certificate(*BOTH)))
 
 
+def test_the_report_says_between_which_values_the_inputs_of_the_activations_lie() -> None:
+    reaching = [
+        one.model_copy(update={"reach": reach})
+        for one, reach in zip(BOTH, ((-0.9, 8.5), (-0.7, 8.1)), strict=True)
+    ]
+    said = render_markdown(of([PYTORCH, TENSORFLOW], certificate(*reaching)), Path("/nowhere"))
+    assert "values of -0.7 or less and of 8.1 or more" in said
+    without = render_markdown(of([PYTORCH, TENSORFLOW], certificate(*BOTH)), Path("/nowhere"))
+    assert "What goes into each activation" not in without
+
+
 def test_one_framework_alone_is_compared_with_nobody() -> None:
     text = report(of([PYTORCH, {**PYTORCH, "layout": "nhwc"}], certificate(*BOTH)))
     assert SHOWN not in text

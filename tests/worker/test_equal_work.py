@@ -35,6 +35,7 @@ pytestmark = pytest.mark.training
 MODELS = (pytest.param("resnet50_v1.5", marks=pytest.mark.rare), "mobilenet_v1")
 SMALL_MODEL = "mobilenet_v1"
 MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
+CHANGED = Path(__file__).parents[1] / "programs" / "changed_worker.py"
 RUN_HERE = [name for name in framework_names() if name != "oneflow"]
 """OneFlow has not run yet; its worker is held against PyTorch in test_worker_oneflow.py."""
 
@@ -133,8 +134,10 @@ def done(
     asked = dict(word[2:].split("=", 1) for word in worker_flags(model, folder / "inputs.npz", compiler))
     # The schedule counts images: with as many more of them the rates of the steps stay as they are.
     asked["epoch-images"] = str(int(asked["epoch-images"]) * ranks)
+    # In other frameworks than PyTorch activations are changed by what changes their workers otherwise.
+    program = CHANGED if mistake == "relu6" and framework != "pytorch" else MUTATED
     words = [
-        *([str(MUTATED), mistake] if mistake else [str(START)]),
+        *([str(program), mistake] if mistake else [str(START)]),
         *(
             f"--framework={framework}",
             "--device=cpu",
@@ -240,6 +243,33 @@ def test_a_mistake_is_found_in_every_framework(observe: Observe, framework: str)
     wrong, seen = observe(framework, "mobilenet_v1", "stride", "--weight-decay=0.02")
     assert {Subject.GEOMETRY, Subject.MULTIPLY_ADDS, Subject.DECAY} <= set(failing(seen))
     assert {Subject.ACTIVATIONS, Subject.LOGITS} <= set(failing(compare(right, wrong).checks))
+
+
+@pytest.mark.rare
+@pytest.mark.parametrize("framework", [with_framework(name) for name in RUN_HERE if name != "pytorch"])
+def test_a_bounded_activation_is_found_in_every_framework(observe: Observe, framework: str) -> None:
+    right, _ = observe(framework, "mobilenet_v1")
+    wrong, seen = observe(framework, "mobilenet_v1", "relu6")
+    assert failing(seen) == {}
+    assert {Subject.ACTIVATIONS, Subject.LOGITS} <= set(failing(compare(right, wrong).checks))
+
+
+@needs_framework("pytorch")
+@pytest.mark.xdist_group("worker-pytorch")
+def test_the_inputs_reach_both_sides_of_every_activation_and_it_is_recorded(observe: Observe) -> None:
+    seen, told = observe("pytorch", "mobilenet_v1")
+    assert isinstance(seen, ImageObservation)
+    assert len(seen.pre_activations) == 27
+    assert told.reach is not None
+    lowest, highest = told.reach
+    assert lowest < 0
+    assert highest > 6
+    # One that gets nothing above 6 is no proof of what it does there.
+    ranges = {**seen.pre_activations, "block3.pointwise": (-0.5, 5.2)}
+    short = seen.model_copy(update={"pre_activations": ranges})
+    failed = failing(party(short, {}, None, None))
+    assert failed[Subject.REACH].startswith("block3.pointwise gets values from -0.5 to 5.2")
+    assert Subject.REACH in failing(party(seen.model_copy(update={"pre_activations": {}}), {}, None, None))
 
 
 @needs_framework("pytorch")

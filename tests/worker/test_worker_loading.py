@@ -114,6 +114,14 @@ def test_a_loader_that_cannot_be_counted_is_in_doubt_where_its_queue_could_make_
     assert codes(rank(None, waited=0.5, steps=200)) == []
 
 
+def test_a_loader_that_counts_late_is_in_doubt_where_what_it_had_in_hand_could_make_the_number() -> None:
+    late = rank(800, waited=0.5, steps=100)._replace(uncounted=24)
+    assert codes(late) == ["queue-unknown"]
+    assert codes(late._replace(uncounted=16)) == []
+    assert codes(late._replace(waited_us=0)) == []
+    assert "24 of 800 samples may have been loaded before it" in queue_doubts([late])[0][1]
+
+
 def test_the_events_say_what_each_rank_made_and_took() -> None:
     said = loading_of([rank(720, begin=2.0), rank(None)])
     assert said is not None

@@ -25,11 +25,12 @@ def audit(
         bool, typer.Option("--json", help="Print one JSON object a row, a line each.")
     ] = False,
 ) -> None:
-    """Check published values against their logs, by the rules that publishers of such logs use.
+    """Check published values against their logs, by the rules of their publishers and by conventional ones.
 
-    Exit code 1: some value is contradicted, or its log cannot be read.
+    Exit code 1: some value is not reproduced, or its log cannot be read.
     """
     from trainmark.errors import InputError
+    from trainmark.insight import recipes_apart
     from trainmark.measure.rules import AuditVerdict, read_claims, summarise_findings
     from trainmark.measure.rules import audit as audit_claims
 
@@ -43,7 +44,8 @@ def audit(
         findings.append(finding)
         if as_json:
             sys.stdout.write(json.dumps(_document(finding), ensure_ascii=False, allow_nan=False) + "\n")
-    summary = "\n".join(summarise_findings(findings)) + "\n"
+    read = {logs / finding.claim.log: finding.facts for finding in findings if finding.facts is not None}
+    summary = "\n".join([*summarise_findings(findings), *recipes_apart(read.items())]) + "\n"
     if as_json:
         sys.stderr.write(summary)
     else:
@@ -62,6 +64,7 @@ def _document(finding: "AuditFinding") -> dict[str, Any]:
         "rule": finding.rule,
         "value": finding.value,
         "deviation": finding.deviation,
+        "chance": finding.chance,
         "note": finding.note,
     }
 
@@ -69,7 +72,7 @@ def _document(finding: "AuditFinding") -> dict[str, Any]:
 def _rendered(findings: "list[AuditFinding]") -> str:
     from trainmark.cli.tables import table
 
-    headings = ("log", "published", "verdict", "rule", "value", "deviation")
+    headings = ("log", "published", "verdict", "rule", "value", "deviation", "chance")
     rows = [
         [
             finding.claim.log,
@@ -78,6 +81,7 @@ def _rendered(findings: "list[AuditFinding]") -> str:
             finding.rule or "-",
             "-" if finding.value is None else f"{finding.value:.10g}",
             "-" if finding.deviation is None else f"{finding.deviation:+.2%}",
+            "-" if finding.chance is None else f"{finding.chance:.2g}",
         ]
         for finding in findings
     ]

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
 app = typer.Typer(name="parse", add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
 
+_POLL_S = 1.0
+
+
 class Exchange(StrEnum):
     """The formats of others that logs can be turned into."""
 
@@ -49,7 +52,25 @@ def parse(
     ] = None,
     tree: Annotated[
         str | None,
-        typer.Option(metavar="DIR", help="Read a DLPerf directory (<n>n<g>g/r50_b128_fp32_1.log)."),
+        typer.Option(
+            metavar="DIR",
+            help="Read a tree of logs: a DLPerf directory (<n>n<g>g/r50_b128_fp32_1.log), or --layout.",
+        ),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option(
+            metavar="PATTERN",
+            help="How the tree names its logs: {nodes}n{gpus}g/{model}_b{batch}_{precision}_{repeat}.log; also "
+            "{devices}, {variant}, {any}.",
+        ),
+    ] = None,
+    follow: Annotated[
+        str | None,
+        typer.Option(
+            metavar="FILE",
+            help="Watch the log of a run in progress, until its end or Ctrl-C: the rate so far.",
+        ),
     ] = None,
     to: Annotated[
         Exchange | None,
@@ -82,13 +103,20 @@ def parse(
     if to is not Exchange.PADDLE_JSON and mission is not None:
         raise InputError("--mission is for --to paddle-json")
     chosen = _rule(rule, skip)
+    if layout is not None and tree is None:
+        raise InputError("--layout says how --tree DIR names its logs: give that too")
+    if follow is not None:
+        if paths or tree is not None or to is not None:
+            raise InputError("--follow watches one log alone: no paths, --tree or --to beside it")
+        given = _given(gpus, nodes, batch, precision, model)
+        raise typer.Exit(_follow(follow, chosen, given, as_json=as_json))
     if tree is not None:
         if paths:
             raise InputError("give either --tree DIR or paths, not both")
         _refuse_facts_of_logs(gpus, nodes, batch, precision, model if to is None else None)
         if to is not None:
-            raise typer.Exit(_exchange_tree(tree, chosen, to, model, mission))
-        raise typer.Exit(_print_tree(tree, chosen, as_json=as_json))
+            raise typer.Exit(_exchange_tree(tree, chosen, layout, to, model, mission))
+        raise typer.Exit(_print_tree(tree, chosen, layout, as_json=as_json))
     if not paths:
         raise InputError("no log is named: give files, folders, or - for standard input (--help)")
     given = _given(gpus, nodes, batch, precision, model)
@@ -123,6 +151,46 @@ def _print_logs(paths: list[str], rule: "Rule | None", given: "Facts", *, as_jso
         sys.stderr.write("trainmark parse: no file found\n")
         return 1
     return 1 if doubtful else 0
+
+
+def _follow(path: str, rule: "Rule | None", given: "Facts", *, as_json: bool) -> int:
+    """Print a line whenever the log has grown, and the whole reading at its end."""
+    import signal
+    from threading import Event
+
+    from trainmark.measure.rules import measure_log
+    from trainmark.measure.rules.row import is_doubtful, reading_row
+    from trainmark.measure.rules.steady_records import judge_records
+    from trainmark.programs import follow_log
+
+    stopped = Event()
+    before = signal.signal(signal.SIGINT, lambda *_: stopped.set())
+    doubtful = True
+    try:
+        for log in follow_log(path, given, lambda: not stopped.wait(_POLL_S)):
+            result = measure_log(log, rule)
+            steady = judge_records(log, result.skipped).steady if result.value is not None else None
+            row = reading_row(log, result)
+            in_progress = any(problem.code == "in-progress" for problem in log.problems)
+            if as_json:
+                document = {**row, "steady": steady, "in_progress": in_progress}
+                sys.stdout.write(json.dumps(document, ensure_ascii=False, allow_nan=False) + "\n")
+            else:
+                sys.stdout.write(_progress_line(row, steady))
+                doubts = [problem for problem in row["problems"] if problem["severity"] == "doubt"]
+                sys.stdout.writelines(f"    doubt [{p['code']}] {p['message']}\n" for p in doubts)
+            sys.stdout.flush()
+            doubtful = is_doubtful(log, result)
+    finally:
+        signal.signal(signal.SIGINT, before)
+    return 1 if doubtful else 0
+
+
+def _progress_line(row: dict[str, Any], steady: bool | None) -> str:
+    pace = {True: "steady", False: "not steady", None: "cannot say whether steady"}[steady]
+    value = row["throughput"]
+    shown = f"{value:.6g} {row['unit']}, {pace}" if value is not None else f"no rate yet ({row['status']})"
+    return f"{row['format'] or 'unknown format'}: {row['records']} records, {shown}\n"
 
 
 def _readings(paths: list[str], rule: "Rule | None", given: "Facts") -> "Any":
@@ -192,14 +260,11 @@ def _exchange_logs(
 
 
 def _exchange_tree(
-    folder: str, rule: "Rule | None", to: Exchange, model: str | None, mission: str | None
+    folder: str, rule: "Rule | None", layout: str | None, to: Exchange, model: str | None, mission: str | None
 ) -> int:
-    from pathlib import Path
-
-    from trainmark.measure.rules import read_tree
     from trainmark.report.exchange import rows_from_tree
 
-    placements = read_tree(Path(folder), rule)
+    placements = _tree_rows(folder, rule, layout)
     whole = _write_exchange(rows_from_tree(placements), to, model, mission)
     return 1 if _is_doubtful_tree(placements) or not whole else 0
 
@@ -221,12 +286,16 @@ def _write_exchange(rows: "list[SpeedRow]", to: Exchange, model: str | None, mis
     return not listing.left_out
 
 
-def _print_tree(folder: str, rule: "Rule | None", *, as_json: bool) -> int:
+def _tree_rows(folder: str, rule: "Rule | None", layout: str | None) -> "list[PlacementRow]":
     from pathlib import Path
 
-    from trainmark.measure.rules import read_tree
+    from trainmark.measure.rules import read_layout, read_tree
 
-    rows = read_tree(Path(folder), rule)
+    return read_tree(Path(folder), rule, read_layout(layout) if layout is not None else None)
+
+
+def _print_tree(folder: str, rule: "Rule | None", layout: str | None, *, as_json: bool) -> int:
+    rows = _tree_rows(folder, rule, layout)
     if as_json:
         for row in rows:
             sys.stdout.write(json.dumps(_tree_document(row), ensure_ascii=False, allow_nan=False) + "\n")

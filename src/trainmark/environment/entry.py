@@ -40,13 +40,17 @@ class Links(BaseModel):
 
 
 class VariantRequirements(BaseModel):
-    """What a variant's lock is resolved from (pip requirements), and where else its packages are."""
+    """What a variant's lock is resolved from (pip requirements), and where else its packages are.
+
+    ``env_vars`` are set for every run of this variant, beside those of the framework.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     requirements: tuple[str, ...] = Field(min_length=1)
     hint: str = ""
     links: Links | None = None
+    env_vars: Mapping[str, str] = {}
 
 
 def _exact(text: str) -> str:
@@ -137,6 +141,10 @@ class Entry(BaseModel):
     stands_for: Mapping[str, str] = {}
     extras: Mapping[str, Extra] = {}
     folder: Path
+
+    def variables(self, variant: Variant) -> dict[str, str]:
+        """Return what is set for every run in an environment of the variant."""
+        return {**self.env_vars, **self.variants[variant].env_vars}
 
     @property
     def smoke(self) -> Path:

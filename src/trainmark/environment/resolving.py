@@ -83,7 +83,11 @@ def resolve(name: str, *, home: Path, python: Path | None = None, catalog: Path 
     if state is not State.READY or stamp is None:
         raise UnusableEnvironment(reason_for(state, name, folder))
     return Environment(
-        name, EnvironmentKind.VENV, python_of(folder), {**entry.env_vars, **ours}, stamp.lock_digest
+        name,
+        EnvironmentKind.VENV,
+        python_of(folder),
+        {**entry.variables(stamp.variant), **ours},
+        stamp.lock_digest,
     )
 
 

@@ -42,6 +42,7 @@ def party(
         momentum=tuple(finite(value) for value in conventions.momentum),
         decaying=sum(decay > task.recipe.weight_decay / 2 for decay in conventions.decays.values()),
         losses=tuple(finite(step.loss) for step in observation.steps),
+        reach=task.reach(observation),
         checks=tuple(_against_the_description(observation, conventions, task)),
         variants=tuple(variants),
     )

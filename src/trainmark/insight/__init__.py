@@ -9,6 +9,7 @@ from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
+    from trainmark.insight.compared import recipes_apart
     from trainmark.insight.evidence import Effect, load_effects
     from trainmark.insight.explanation import ExplainedRun, Explanation, RecipeDifference, explain
     from trainmark.insight.findings import find, judged
@@ -31,6 +32,7 @@ __all__ = [
     "load_effects",
     "recipe_from",
     "recipe_of",
+    "recipes_apart",
     "render_text",
     "run_from_log",
     "to_document",

@@ -1,6 +1,6 @@
 """Evidence: what is known of an axis' effect on throughput, from whom, on what, and how near that is to a run."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from enum import IntEnum, StrEnum
 from functools import cache
@@ -10,8 +10,9 @@ import yaml
 from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
 from trainmark.insight.recipe import StatedRecipe
-from trainmark.reference import find_peak, find_reference
-from trainmark.tasks import KnownAxis
+from trainmark.reference import Reference, find_peak, find_reference
+from trainmark.tasks import KnownAxis, same_model
+from trainmark.words.case import own_axes
 from trainmark.words.frozen import Frozen
 from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
@@ -179,6 +180,63 @@ def load_effects() -> tuple[Effect, ...]:
     return tuple(Effect.model_validate(entry) for entry in yaml.safe_load(text)["effects"])
 
 
+def published_device_ratios(
+    run: StatedRecipe, reference: Reference, others: Iterable[Reference]
+) -> Iterator[Effect]:
+    """Yield what publishers' own figures say of going from the run's device to the reference's.
+
+    Both figures are of one program, container, model, framework, precision and number of devices; what else differs
+    between two machines differs with the device.
+    """
+    here, there = run.value(Condition.DEVICE), reference.hardware.device
+    if here is None or there is None or here == there:
+        return
+    known = [
+        other
+        for other in others
+        if other.value is not None
+        and other.framework == reference.framework
+        and other.hardware.device in (here, there)
+    ]
+    for after in known:
+        if after.hardware.device != there or not same_model(reference.model, after.model):
+            continue
+        for before in known:
+            if before.hardware.device == here and _work(before) == _work(after):
+                yield Effect.model_validate(
+                    {
+                        "id": f"device-{before.id}-{after.id}",
+                        "axis": Condition.DEVICE.value,
+                        "from": str(here),
+                        "to": there,
+                        "strength": Strength.BUNDLED,
+                        "also": "the machine around the device, and its memory",
+                        "conditions": {
+                            "framework": after.framework,
+                            "model": _model_family(after.model),
+                            "precision": after.precision,
+                            "devices": after.devices,
+                        },
+                        "before": {"reference": before.id},
+                        "after": {"reference": after.id},
+                    }
+                )
+
+
+def _work(reference: Reference) -> tuple[object, ...]:
+    software = reference.software
+    return (
+        reference.framework,
+        reference.model,
+        reference.precision,
+        reference.devices,
+        reference.nodes,
+        software.program,
+        software.container,
+        *(reference.recipe.get(axis) for axis in own_axes()),
+    )
+
+
 def matches(
     effects: Iterable[Effect], axis: AxisName, run: StatedRecipe, reference: StatedRecipe, device: str | None
 ) -> tuple[Match, ...]:
@@ -233,6 +291,8 @@ def _nearness(effect: Effect, run: StatedRecipe, device: str | None) -> tuple[Ne
     }
     if effect.axis == Condition.PRECISION:
         del pairs["precision"]
+    if effect.axis == Condition.DEVICE:
+        del pairs["architecture"]
     other = [f"{name} {there}" for name, (there, here) in pairs.items() if there and here and there != here]
     if other:
         return Nearness.ELSEWHERE, tuple(other)

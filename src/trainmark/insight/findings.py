@@ -8,6 +8,7 @@ from trainmark.measure import ratio
 from trainmark.measure.statistics import APART
 from trainmark.words.case import SYNTHETIC
 from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind
+from trainmark.words.gates import GateName
 from trainmark.words.measurement import About, Cause, Ratio, Shape, Steadiness
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, Results, RunResult, pooled, sound
@@ -62,10 +63,14 @@ def _doubts(cases: Iterable[CaseResult]) -> Iterator[Doubt]:
 
 def _apart(case: CaseResult) -> Iterator[Doubt]:
     """Yield a doubt for each pooled run that is not of one kind with the others."""
+    drifted = max(
+        (doubt.value or 0 for doubt in case.suspicions if doubt.code == GateName.DRIFT_OVER_RUNS), default=0
+    )
     rates = {run.repeat: run.measurement.throughput for run in pooled(case.runs) if run.measurement}
     middle = median(rates.values()) if rates else 0.0
     for repeat, rate in rates.items():
-        if max(rate / middle, middle / rate) > APART:
+        # A drift over the runs moves the first and the last of them by half of it: that has been said already.
+        if max(rate / middle, middle / rate) > APART and abs(rate / middle - 1) > drifted / 2:
             sentence = (
                 f"{rate:.4g} {case.unit}, where the median of its {len(rates)} runs is {middle:.4g}: "
                 "chance does not move a run so far"

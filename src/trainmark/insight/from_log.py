@@ -7,15 +7,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainmark.errors import InputError
-from trainmark.insight.explanation import ExplainedRun
+from trainmark.insight.explanation import ExplainedRun, PublishedRule
 from trainmark.insight.log_head import data_wait
-from trainmark.insight.recipe import Reading, recipe_from
+from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
 from trainmark.logs import Facts, ParsedLog, Severity
 from trainmark.logs.discover import log_of_run
 from trainmark.logs.parameters import read_parameters
+from trainmark.logs.physics import worst_stall
 from trainmark.logs.transport import clean
-from trainmark.measure.rules import find_rule, measure_log
-from trainmark.programs import read_log
+from trainmark.measure.rules import find_rule, measure_log, noise
+from trainmark.programs import formats, read_log
 from trainmark.reference import find_peak
 from trainmark.tasks import model_word
 from trainmark.words.manifest import Manifest
@@ -60,7 +61,26 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
         rule=result.rule,
         data_wait=data_wait(lines),
         doubts=tuple(problem.message for problem in problems if problem.severity is Severity.DOUBT),
+        noise=noise(parsed, result.skipped) or 0.0,
+        stall=worst_stall(parsed),
+        by_publishers=tuple(_by_publishers(parsed)),
     )
+
+
+def stated_recipe(path: Path) -> StatedRecipe:
+    """Return the recipe that the head of the log at ``path`` states; an empty one where it cannot be read."""
+    try:
+        return recipe_from(read_parameters(_head(path)))
+    except OSError:
+        return StatedRecipe()
+
+
+def _by_publishers(parsed: ParsedLog) -> Iterator[PublishedRule]:
+    known = next((known for known in formats() if known.name == parsed.format), None)
+    for published in known.published if known else ():
+        value = find_rule(published.rule).compute(parsed).value
+        if value is not None:
+            yield PublishedRule(published.by, published.rule, value)
 
 
 def _manifest(path: Path) -> Manifest | None:

@@ -5,11 +5,20 @@ from textwrap import wrap
 from typing import Any
 
 from trainmark.insight.evidence import Effect, Match, Nearness
-from trainmark.insight.explanation import NO_GAP, Basis, Explanation, Nearer, RecipeDifference
+from trainmark.insight.explanation import (
+    ACCOUNTING,
+    NO_GAP,
+    RANKED,
+    Basis,
+    Explanation,
+    Nearer,
+    RecipeDifference,
+)
 from trainmark.words.recipe import AxisName
 
 _SAME = "same architecture, framework, model and precision"
 _BASIS = {
+    Basis.OWN: "the run's own records show it",
     Basis.ISOLATED: f"seen with nothing else changed (or so its source says), {_SAME}",
     Basis.BUNDLED: f"seen on the {_SAME}, but other things changed with it",
     Basis.BOUNDED: "the run's own records: it waited no longer than that for data (what the loader's work costs"
@@ -17,17 +26,16 @@ _BASIS = {
     Basis.ELSEWHERE: "seen only elsewhere: the direction is known, the size here is not",
 }
 _WIDTH = 110
-_RANKED = (Basis.ISOLATED, Basis.BUNDLED, Basis.BOUNDED, Basis.ELSEWHERE)
 
 
 def render_text(explanation: Explanation) -> str:
     """Return the explanation for a terminal: the gap, the ranked differences, what is open and not stated."""
     lines = [*_gap(explanation), ""]
-    ranked = [difference for difference in explanation.differences if difference.basis in _RANKED]
+    ranked = [difference for difference in explanation.differences if difference.basis in RANKED]
     if ranked:
         lines += ["Differences, the largest known effect first", ""]
         for number, difference in enumerate(ranked, start=1):
-            lines += [*_difference(number, difference), ""]
+            lines += [*_difference(number, difference, in_noise=explanation.in_noise), ""]
     lines += _unranked(explanation)
     lines += _open(explanation)
     lines += _nearer(explanation)
@@ -51,6 +59,9 @@ def _gap(explanation: Explanation) -> Iterator[str]:
         yield "There is no ratio of the two; the differences follow without shares."
     elif abs(ratio - 1) < NO_GAP:
         yield f"The two differ by {abs(ratio - 1):.1%}: there is no gap to explain."
+    elif explanation.in_noise:
+        noise = f"±{run.noise:.1%} by its records"
+        yield f"The two differ by {abs(ratio - 1):.1%}, within the run's own noise ({noise}): no gap to explain."
     elif ratio > 1:
         yield f"The reference is {ratio:.3f} times as fast."
     else:
@@ -60,13 +71,17 @@ def _gap(explanation: Explanation) -> Iterator[str]:
         yield f"The log does not name its device; it is taken to be the reference's ({explanation.assumed_device})."
 
 
-def _difference(number: int, difference: RecipeDifference) -> Iterator[str]:
+def _difference(number: int, difference: RecipeDifference, *, in_noise: bool) -> Iterator[str]:
     yield f"{number}. {difference.axis}: {difference.here.value} here, {difference.there.value} there"
     yield f"   here      {difference.here.where}"
+    if difference.basis is Basis.OWN and difference.there.where:
+        yield f"   there     {difference.there.where}"
     effect = f"{_factor(difference.low, difference.high)}; {_BASIS[difference.basis]}"
     yield from _wrapped("   effect    ", effect)
     if difference.share is not None:
         yield f"   gap       {_share(difference.share)} of it (of its logarithm, since effects multiply)"
+    elif difference.basis in ACCOUNTING and not in_noise:
+        yield "   gap       none of it: it works the other way"
     for match in difference.evidence:
         yield from _wrapped("   evidence  ", _evidence(match))
     yield from (f"   test      {text}" for text in _tests(difference))
@@ -147,7 +162,7 @@ def _unranked(explanation: Explanation) -> Iterator[str]:
 
 
 def _open(explanation: Explanation) -> Iterator[str]:
-    if explanation.ratio is None or explanation.open is None or abs(explanation.ratio - 1) < NO_GAP:
+    if explanation.ratio is None or explanation.open is None or explanation.in_noise:
         return
     yield "What stays open"
     if explanation.accounted == (1.0, 1.0):
@@ -221,10 +236,12 @@ def to_document(explanation: Explanation) -> dict[str, Any]:
             "rule": run.rule,
             "program": run.recipe.program,
             "data_wait": run.data_wait,
+            "noise": run.noise,
             "doubts": run.doubts,
         },
         "reference": {"id": reference.id, "value": reference.value, "unit": reference.unit},
         "ratio": explanation.ratio,
+        "in_noise": explanation.in_noise,
         "assumed_device": explanation.assumed_device,
         "differences": [_difference_document(difference) for difference in explanation.differences],
         "accounted": explanation.accounted,

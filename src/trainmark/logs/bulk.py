@@ -35,8 +35,8 @@ class _IrregularError(Exception):
 def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats] | None:
     """Return what ``pattern`` finds in ``text`` as columns by group, one value a line; ``None`` if it is irregular.
 
-    Groups are numbers, but for ``stamp`` (date and time of day), which comes out as ``clock_s``. A number is the
-    same double that ``float`` gives.
+    Groups are numbers (those whose names begin with ``_`` are left out), but for ``stamp`` (date and time of day),
+    which comes out as ``clock_s``. A number is the same double that ``float`` gives.
     """
     end = text.find(b"\n") + 1
     first, second = text[:end], text[end : text.find(b"\n", end) + 1]
@@ -57,8 +57,9 @@ def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]
     try:
         lines = _Lines(text, match, count)
         return {
-            "clock_s" if name == "stamp" else name: lines.stamps() if name == "stamp" else lines.numbers(name)
+            "clock_s" if name == "stamp" else name: lines.values(name)
             for name in pattern.groupindex
+            if not name.startswith("_")
         }
     except _IrregularError:
         return None
@@ -73,8 +74,11 @@ class _Lines:
         self._characters = np.frombuffer(text + bytes(32), np.uint8)
         self._words: _Words = np.ndarray((len(text) + 24,), np.dtype("<u8"), self._characters, strides=(1,))
         anchors = {
-            place: self._anchors(*match.span(place), date=place == "stamp") for place in match.re.groupindex
+            place: self._anchors(*match.span(place), date=place == "stamp")
+            for place in match.re.groupindex
+            if match[place] is not None and not place.startswith("_")
         }
+        self._count = count
         self._anchor_of = anchors
         wanted = bytes({self._first[place] for pair in anchors.values() for place in pair if place >= 0})
         mask = bytes(byte in wanted or byte == _NEWLINE for byte in range(256))
@@ -84,6 +88,12 @@ class _Lines:
             place: number
             for number, place in enumerate(p for p, byte in enumerate(self._first) if mask[byte])
         }
+
+    def values(self, name: str) -> Floats:
+        """Return what the group called ``name`` says; NaN where the lines do not have it."""
+        if self._match[name] is None:
+            return np.full(self._count, np.nan)
+        return self.stamps() if name == "stamp" else self.numbers(name)
 
     def numbers(self, name: str) -> Floats:
         """Return the numbers in the group called ``name``."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from trainmark.logs.columns import Column, Floats
+from trainmark.logs.fields import FIELDS
 from trainmark.logs.model import Records
 
 _EPOCH = 1e9
@@ -87,8 +88,7 @@ def first_of_each(records: Records) -> Records:
 
 
 def _names(records: Records) -> list[str]:
-    names = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
-    return [name for name in names if getattr(records, name) is not None]
+    return [name for name in FIELDS if getattr(records, name) is not None]
 
 
 def _keys(records: Records) -> Iterator[Floats]:

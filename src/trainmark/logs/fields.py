@@ -17,12 +17,34 @@ STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 NUMBER = rb"[-+]?[\d.]*(?:[eE][-+]?\d+)?|nan|NaN|-?inf|None"
 """A number as programs print it. It must be followed by something in a pattern, or a cut goes unseen."""
 
+_UNITS = {
+    "rate_thousands": ("rate", 1e3),
+    "rate_millions": ("rate", 1e6),
+    "step_time_ms": ("step_time_s", 1e-3),
+    "step_time_us": ("step_time_s", 1e-6),
+    "average_time_ms": ("average_time_s", 1e-3),
+    "average_time_us": ("average_time_s", 1e-6),
+    "clock_ms": ("clock_s", 1e-3),
+    "clock_m": ("clock_s", 60.0),
+    "clock_h": ("clock_s", 3600.0),
+}
+_PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h")
+
 _SEARCHED_BYTES = 1 << 15
 """Irregular text is halved down to this size, so that one odd line costs its neighbours only."""
 _STAMP_BYTES = 29
 _DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0])
 
-FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
+FIELDS = (
+    "epoch",
+    "step",
+    "rate",
+    "step_time_s",
+    "samples",
+    "clock_s",
+    "average_rate",
+    "average_time_s",
+)
 
 
 class Extract(NamedTuple):
@@ -54,6 +76,38 @@ def extract(pattern: re.Pattern[bytes], text: bytes) -> Extract:
     return Extract(joined, seen)
 
 
+def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
+    """Return ``columns`` with what other units say turned into the units of ``FIELDS``.
+
+    ``rate_thousands`` and ``rate_millions`` are digits before a comma; ``…_ms`` and ``…_us`` are milli- and
+    microseconds; ``clock_h`` and ``clock_m`` hours and minutes beside ``clock_s``; ``batch`` is what one step holds
+    over all devices and makes a rate of its time; with ``seconds`` (of the record) a rate makes samples.
+    """
+    for name, (field, factor) in _UNITS.items():
+        if (values := columns.pop(name, None)) is not None:
+            part = np.nan_to_num(values) * factor if name in _PARTS else values * factor
+            before = columns.get(field)
+            columns[field] = part if before is None else _sum(before, part, name in _PARTS)
+    if (pace := columns.pop("average_steps_per_s", None)) is not None:
+        with np.errstate(divide="ignore"):
+            inverse = 1 / pace
+        other = columns.get("average_time_s")
+        columns["average_time_s"] = inverse if other is None else _sum(other, inverse, False)
+    if (seconds := columns.pop("seconds", None)) is not None and "rate" in columns:
+        columns["samples"] = seconds * columns["rate"]
+    if (batch := columns.pop("batch", None)) is not None:
+        if "step_time_s" in columns and "rate" not in columns:
+            with np.errstate(divide="ignore", invalid="ignore"):
+                columns["rate"] = batch / columns.pop("step_time_s")
+        columns["samples"] = batch
+    return columns
+
+
+def _sum(left: Floats, right: Floats, is_part: bool) -> Floats:
+    """Return the sum of a number's parts, or whichever of two alternatives a line has."""
+    return left + right if is_part else np.where(np.isnan(left), right, left)
+
+
 def _searched(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]:
     # Thousands of tuples that cannot form cycles: the cyclic collector would walk them again and again.
     collecting = gc.isenabled()
@@ -69,6 +123,8 @@ def _searched(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]:
     names = sorted(pattern.groupindex, key=lambda name: pattern.groupindex[name])
     found: dict[str, Floats] = {}
     for name, column in zip(names, columns, strict=True):
+        if name.startswith("_"):
+            continue
         if name == "stamp":
             found["clock_s"] = stamps(column)
         else:

@@ -40,17 +40,21 @@ class Published:
 class Format:
     """One log format; ``title`` is the program's short name for readers.
 
-    ``records`` match a training record each; the one that matches most is used. Their groups are named
-    ``epoch``, ``step``, ``rate`` (units/s), ``step_time_s``, ``samples`` (of a record, or of a step where
-    ``samples_of_step``), ``seconds`` (of a record), ``stamp`` (date and time) or ``clock_s`` (elapsed). A
-    pattern demands a character after each number: otherwise a log cut inside a number would go unseen.
-    ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line needs more
-    than a pattern. ``figures`` are the tool's own results, looked for in the tail. ``header`` is what every whole
-    log begins with. With ``accumulates`` a printed step is one of the optimizer, of several micro-batches.
-    ``doubts`` reads what the program itself holds against its result. ``fp16`` is what the word means in a log's
-    name, where the program has one kind of it only. ``run_words`` is there for a program that says its own measured
-    window. ``published`` are the rules by which figures of this program are published, in the order in which an audit
-    tries them.
+    ``records`` match a training record each; the one that matches most is used. Their groups are named ``epoch``,
+    ``step``, ``rate`` (units/s), ``step_time_s``, ``samples`` (of a record, or of a step where ``samples_of_step``),
+    ``seconds`` (of a record), ``stamp`` (date and time) or ``clock_s`` (elapsed), and of what the program averages
+    since the epoch's start ``average_rate`` and ``average_time_s`` (``docs/add-a-log-format.md`` has the units in
+    which each may be printed). A pattern demands a character after each number: otherwise a log cut inside a number
+    would go unseen. ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line
+    needs more than a pattern; ``assemble`` makes the records of what it returned over the whole log, where a line
+    alone says too little (it is given everything at once: few rows). ``figures`` are the tool's own results, looked
+    for in the tail. ``header`` is what every whole log begins with. With ``accumulates`` a printed step is one of the
+    optimizer, of several micro-batches. ``pattern_units`` are the units of each of ``records`` where they differ. With
+    ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running average printed at
+    step ``n`` is of ``n - averages_from`` steps. ``doubts`` reads what the program itself holds against its result.
+    ``fp16`` is what the word means in a log's name, where the program has one kind of it only. ``run_words`` is there
+    for a program that says its own measured window. ``published`` are the rules by which figures of this program are
+    published, in the order in which an audit tries them.
     """
 
     name: str
@@ -66,10 +70,14 @@ class Format:
     figures: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     parameters: Callable[[LogContext], dict[str, str]] | None = None
     extract: Callable[[bytes], dict[str, Floats]] | None = None
+    assemble: Callable[[dict[str, Floats]], dict[str, Floats]] | None = None
     doubts: Callable[[LogContext], tuple[Problem, ...]] | None = None
     run_words: Callable[[LogContext], RunWords] | None = None
     samples_of_step: bool = False
     accumulates: bool = False
+    averages_from: int = 0
+    counts_samples: bool = False
+    pattern_units: tuple[str, ...] = ()
     header: re.Pattern[bytes] | None = None
     fp16: Precision | None = None
     warmup_steps: int = 20

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainmark.logs.columns import Column, Floats
-from trainmark.logs.fields import Extract, extract
+from trainmark.logs.fields import Extract, derived, extract
 from trainmark.logs.format import Format
+from trainmark.logs.literals import can_match
 from trainmark.logs.transport import Demultiplexer, Rank, uncoloured
 from trainmark.logs.trouble import loss_is_lost
 
@@ -63,20 +64,30 @@ class Gathering:
 
     def _recognise(self, text: bytes) -> None:
         """Choose the format whose records are most in the first lines; in all of ``text`` if there are none."""
-        for sample in (text[:_RECOGNISED_BYTES], text[_RECOGNISED_BYTES:]):
+        samples = [text[:_RECOGNISED_BYTES], text[_RECOGNISED_BYTES:]]
+        if self.format is not None and not self.format.records and self.format.extract is None:
+            samples = samples[
+                :1
+            ]  # it has no records: every piece comes here, and its start shows whose it is
+        for sample in samples:
             most = 0
             for known in self.formats:
                 if known.extract and known.mark.search(sample) and known.extract(sample):
                     self.format = known
                     return
                 for index, pattern in enumerate(known.records):
+                    if not can_match(pattern, sample):
+                        continue
                     matches = len(pattern.findall(sample))
                     if matches > most:
                         most, self.format, self.pattern = matches, known, index
             if most:
                 return
         if self.format is None:
-            self.format = next((known for known in self.formats if known.mark.search(text)), None)
+            marks = (
+                known for known in self.formats if can_match(known.mark, text) and known.mark.search(text)
+            )
+            self.format = next(marks, None)
 
     def _append(self, rank: Rank, found: dict[str, Floats]) -> None:
         columns = self.columns.setdefault(rank, {})
@@ -96,9 +107,9 @@ def _fields(known: Format, pattern: int, text: bytes) -> Extract:
     if known.extract:
         text = uncoloured(text)
         found = Extract(known.extract(text), [text])
-    else:
+    elif known.records:
         found = extract(known.records[pattern], text)
-    seconds = found.columns.pop("seconds", None)
-    if seconds is not None:
-        found.columns["samples"] = seconds * found.columns["rate"]
+    else:
+        return Extract({}, [text])
+    derived(found.columns)
     return found

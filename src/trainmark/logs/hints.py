@@ -7,6 +7,7 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
+from trainmark.logs.physics.bounds import possible
 from trainmark.words.case import HALF, SINGLE, Precision
 
 _WORD = r"(?:(?<=[\W_])|^)"  # a token starts at the name's start or after a separator
@@ -61,12 +62,15 @@ def read_hints(path: str) -> Hints:
     precisions = next((agree for pattern, agree in _PRECISIONS if pattern.search(name)), frozenset())
     repeat = _REPEAT.search(name) if _BATCH.search(name) and not _SPEED.search(name) else None
     accelerator = next((m for part in reversed(parts) if (m := _ACCELERATOR.search(part))), None)
+    size = int(batch[1]) if batch else None
+    if not possible(gpus, nodes):
+        nodes, gpus = None, None  # a hash or a number of something else, not a machine
     return Hints(
         model=_model(name),
         precisions=precisions,
         nodes=nodes,
         gpus=gpus or None,
-        batch_per_device=int(batch[1]) if batch else None,
+        batch_per_device=size if possible(batch=size) else None,
         repeat=int(repeat[1]) if repeat else None,
         hardware=accelerator[1] if accelerator else None,
     )

@@ -71,9 +71,10 @@ class Problem:
 class Facts:
     """What is known of the run; ``None`` is "not said".
 
-    ``batch_per_device`` counts samples (or tokens) of one device in one micro-batch; ``accumulation`` is the
-    number of micro-batches in one printed step. ``hardware`` is the device's name as printed. A log that
-    tells only its own node's devices has them in ``gpus_per_node``; ``gpus`` counts all nodes.
+    ``batch_per_device`` counts samples (or tokens) of one device in one micro-batch; ``accumulation`` is the number of
+    micro-batches in one printed step. ``hardware`` is the device's name as printed. A log that tells only its own
+    node's devices has them in ``gpus_per_node``; ``gpus`` counts all nodes. ``global_batch`` is what one printed step
+    holds over all devices, where the log says that itself.
     """
 
     model: str | None = None
@@ -84,6 +85,7 @@ class Facts:
     accumulation: int | None = None
     hardware: str | None = None
     gpus_per_node: int | None = None
+    global_batch: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +93,8 @@ class Record:
     """One training record, in the scope in which it was printed; ``None`` where the line has no such field.
 
     ``rate`` is in units per second, ``step_time_s`` the seconds of one step, ``samples`` the units that the
-    whole record covers, ``clock_s`` a wall clock or elapsed time in seconds.
+    whole record covers, ``clock_s`` a wall clock or elapsed time in seconds. ``average_rate`` and ``average_time_s``
+    are what is printed beside them of all steps since the epoch's start.
     """
 
     epoch: int | None
@@ -100,6 +103,8 @@ class Record:
     step_time_s: float | None
     samples: float | None
     clock_s: float | None
+    average_rate: float | None = None
+    average_time_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,10 +121,21 @@ class Records:
     step_time_s: "Column | None" = None
     samples: "Column | None" = None
     clock_s: "Column | None" = None
+    average_rate: "Column | None" = None
+    average_time_s: "Column | None" = None
 
     def rows(self) -> Iterator[Record]:
         """Yield the records one by one (slow: for looking, not for computing)."""
-        names = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s")
+        names = (
+            "epoch",
+            "step",
+            "rate",
+            "step_time_s",
+            "samples",
+            "clock_s",
+            "average_rate",
+            "average_time_s",
+        )
         columns = [getattr(self, name) for name in names]
         values = [iter(column) if column is not None else None for column in columns]
         for _ in range(self.count):
@@ -141,13 +157,14 @@ class RunWords:
 class ParsedLog:
     """One log, read.
 
-    ``figures`` are the tool's own results as printed: ``summary``, ``table`` (units/s, whole run).
-    ``parameters`` is what the program printed of its own recipe, as words. ``warmup_steps`` is how many steps
-    the format's default window leaves out. ``clock_resolution_s`` is the grain of ``records.clock_s``.
-    ``step_interval`` is the usual number of steps a record; with ``accumulates`` a printed step is several
-    micro-batches, ``facts.accumulation`` of them. ``contested`` names the facts on which the reader
-    of the log contradicts the log; no number may be built on them. ``run_words`` are there for a run of our own, which
-    says its measured window itself.
+    ``figures`` are the tool's own results as printed: ``summary``, ``table`` (units/s, whole run). ``parameters`` is
+    what the program printed of its own recipe, as words. ``warmup_steps`` is how many steps the format's default
+    window leaves out. ``clock_resolution_s`` is the grain of ``records.clock_s``. ``step_interval`` is the usual
+    number of steps a record; with ``accumulates`` a printed step is several micro-batches, ``facts.accumulation`` of
+    them. A running average printed at step ``n`` is of ``n - averages_from`` steps. With ``counts_samples`` the
+    counter of the records counts samples of all devices. ``contested`` names the facts on which the reader of the log
+    contradicts the log; no number may be built on them. ``run_words`` are there for a run of our own, which says its
+    measured window itself.
     """
 
     log: str
@@ -166,6 +183,8 @@ class ParsedLog:
     clock_resolution_s: float = 1.0
     step_interval: int = 1
     accumulates: bool = False
+    averages_from: int = 0
+    counts_samples: bool = False
     contested: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     run_words: RunWords | None = None
@@ -174,6 +193,8 @@ class ParsedLog:
     def global_batch(self) -> int | None:
         """Samples of one printed step over all devices, where the log (or its reader) says enough."""
         facts = self.facts
+        if facts.global_batch is not None:
+            return facts.global_batch
         if (
             facts.batch_per_device is None
             or facts.gpus is None

@@ -1,7 +1,8 @@
 """What a training program printed of its own settings: names, words and the lines on which they stand.
 
 Read are: the ``PARAMETER`` lines of DLLogger (text and JSON stream), argparse's ``Namespace(...)``, a printed
-Python dictionary (one key a line), PaddleClas' ``ppcls INFO:   name : value`` and PaddleSeg's block of YAML.
+Python dictionary (one key a line), PaddleClas' ``ppcls INFO:   name : value``, PaddleSeg's block of YAML, and the
+command line of a pre-training as ``set -x`` prints it.
 """
 
 import re
@@ -18,6 +19,8 @@ _NAMESPACE = re.compile(r"\bNamespace\((.*)\)")
 _ASSIGNMENT = re.compile(r"(\w+)=('[^']*'|\"[^\"]*\"|\[[^\]]*\]|\([^)]*\)|\{[^}]*\}|[^,]*)")
 _DICTIONARY_LINE = re.compile(r"^\s*\{?'(\w+)': (.*?)[,}]?$")
 _PPCLS = re.compile(r"ppcls INFO:\s+(\w+) : (.*)$")
+_COMMAND = re.compile(r"\brun_pretrain\w*\.py\b(.*)")
+_FLAG = re.compile(r"--(\w+)(?:[= ]([^\s-]\S*))?")
 _PPSEG_START = "-Config Information-"
 _YAML_LINE = re.compile(r"^(\s*)([\w.]+):\s*(\S.*)?$")
 
@@ -56,12 +59,15 @@ def read_parameters(lines: Iterable[str]) -> dict[str, Parameter]:
 
 
 def _pairs(line: str) -> Iterator[tuple[str, str]]:
-    if "PARAMETER" in line and (pairs := list(parameter_pairs(line))):
+    # A program of NVIDIA prints its Namespace inside a PARAMETER line.
+    if "PARAMETER" in line and "Namespace(" not in line and (pairs := list(parameter_pairs(line))):
         yield from pairs
     elif match := _NAMESPACE.search(line):
         yield from ((pair[1], pair[2]) for pair in _ASSIGNMENT.finditer(match[1]))
     elif match := _PPCLS.search(line) or _DICTIONARY_LINE.match(line):
         yield match[1], match[2]
+    elif match := _COMMAND.search(line):
+        yield from ((found[1], found[2] or "true") for found in _FLAG.finditer(match[1]))
 
 
 def _yaml_pairs(line: str) -> Iterator[tuple[str, str]]:

@@ -1,5 +1,7 @@
 """From the words that programs print to the precisions that trainmark knows; shared by the formats."""
 
+import re
+
 from trainmark.words.case import Precision
 
 _YES, _NO = ("true", "1", "yes"), ("false", "0", "no", "none")
@@ -23,3 +25,21 @@ def of_paddle(use_amp: str | None, pure_fp16: str | None) -> Precision | None:
     if by_switch(pure_fp16, Precision.FP16) is Precision.FP16:
         return Precision.FP16
     return by_switch(use_amp, Precision.AMP_FP16)
+
+
+_MIXED = re.compile(
+    rb"--(?:use_|enable_)?(?:fp16|amp)\b(?![ =](?:False|false|0|off))"
+    rb"|\b(?:fp16|use_(?:amp|fp16)) *[:=] *['\"]?True|\bmixed_precision *[:=] *['\"]?(?:True|fp16|bf16)"
+    rb"|\b(?i:use amp to train|training in mixed precision)|\bAMP level"
+)
+_NOT_MIXED = re.compile(rb"\b(?:use_)?(?:fp16|amp) *[:=] *['\"]?(?:False|None|off)\b", re.IGNORECASE)
+
+
+def says_mixed(text: bytes) -> bool | None:
+    """Say whether ``text`` tells of mixed precision by one of the ways in which programs and commands do.
+
+    ``None`` is silence, which says nothing: a switch may stand in a file that is not printed.
+    """
+    if _MIXED.search(text):
+        return True
+    return False if _NOT_MIXED.search(text) else None

@@ -16,15 +16,16 @@ from trainmark.logs.fields import FIELDS
 from trainmark.logs.format import Format, LogContext
 from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
 from trainmark.logs.hints import Hints, read_hints
+from trainmark.logs.literals import can_match
 from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
 from trainmark.logs.opening import binary_kind, plain
+from trainmark.logs.physics import checked
 from trainmark.logs.settle import settle
 from trainmark.logs.transport import pieces
 from trainmark.logs.trouble import Death, Trouble, find_trouble
 
 _LARGEST_BLOCK_BYTES = 30 << 20
-_OTHERS_BYTES = 1 << 15
-_FEWEST_OTHERS = 3
+_FEWEST_OTHERS = 2
 
 
 def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = None) -> ParsedLog:
@@ -61,7 +62,14 @@ def read_stream(
         if damage:
             return _unreadable(name, damage)
         return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
-    return _conclude(gathering, name, read_hints(name), given or Facts(), damage)
+    return checked(_conclude(gathering, name, read_hints(name), given or Facts(), damage))
+
+
+def conclude(seen: Gathering, name: str, given: Facts | None = None) -> ParsedLog:
+    """Return what ``seen`` amounts to so far; it can be given more afterwards."""
+    if not seen.total_bytes:
+        return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
+    return checked(_conclude(seen, name, read_hints(name), given or Facts(), None))
 
 
 def _keep_freed_memory() -> None:
@@ -110,9 +118,12 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     trouble = find_trouble(_after_last_record(known, seen))
     status, verdict = _status(known, records, counters, ending, trouble, figures)
     problems += verdict
-    problems += _about_other_formats(known, seen.formats, seen.tail[-_OTHERS_BYTES:])
+    problems += _about_other_formats(seen, seen.formats)
     problems += _about_the_end(ending, trouble, seen, damage, status)
-    problems += _about_the_start(known, context, records) if status is Status.OK else []
+    start = _about_the_start(known, context, records)
+    problems += start if status is Status.OK else []
+    # The warm-up of a run is not in an excerpt from its middle.
+    warmup_steps = 0 if start and _first(records.step) > known.warmup_steps else known.warmup_steps
     if seen.loss_not_finite:
         problems.append(
             Problem("loss-not-finite", "the loss is NaN or infinite in some record: the training had failed")
@@ -124,7 +135,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         status=status,
         format=known.name,
         framework=known.framework or words.get("framework"),
-        unit=words.get("unit", known.unit) if known.run_words else known.unit,
+        unit=words.get("unit", known.unit) if known.run_words else _unit(known, seen.pattern),
         scope=known.scope,
         meaning=known.meaning,
         ending=ending,
@@ -132,10 +143,12 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         records=records,
         figures=figures,
         parameters=words,
-        warmup_steps=known.warmup_steps,
+        warmup_steps=warmup_steps,
         clock_resolution_s=_resolution(records.clock_s),
         step_interval=counters.interval,
         accumulates=known.accumulates,
+        averages_from=known.averages_from,
+        counts_samples=known.counts_samples,
         contested=settled.contested,
         problems=tuple(problems),
         run_words=known.run_words(context) if known.run_words else None,
@@ -176,14 +189,19 @@ def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:
     if not seen.counts:
         return Records(), []
     rank = min(seen.counts, key=lambda r: (-seen.counts[r], -1 if r is None else r))
-    columns = {name: seen.columns[rank][name] for name in FIELDS if name in seen.columns[rank]}
+    kept, size = seen.columns[rank], seen.counts[rank]
+    if seen.format is not None and seen.format.assemble is not None:
+        made = seen.format.assemble({name: column.array() for name, column in kept.items()})
+        kept = {name: Column.of(values) for name, values in made.items()}
+        size = len(next(iter(made.values()), ()))
+    columns = {name: kept[name] for name in FIELDS if name in kept}
     problems = []
     if len(seen.counts) > 1:
         which = "the untagged lines are" if rank is None else f"rank {rank} is"
         problems.append(
             Problem("several-ranks", f"{len(seen.counts)} ranks print records: {which} read", Severity.NOTE)
         )
-    return Records(count=seen.counts[rank], **columns), problems
+    return Records(count=size, **columns), problems
 
 
 def _status(
@@ -218,15 +236,42 @@ def _status(
     return Status.OK, problems
 
 
-def _about_other_formats(known: Format, formats: Sequence[Format], end: bytes) -> list[Problem]:
-    """Tell records of another program at the log's end: the file then holds more than the run that is read."""
-    for other in formats:
-        if other is not known and any(
-            len(pattern.findall(end)) >= _FEWEST_OTHERS for pattern in other.records
-        ):
-            sentence = f"the end of the file has records of another format, {other.name}: split it"
-            return [Problem("several-formats", sentence)]
+def _about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Problem]:
+    """Tell another program's records at either end of the log: the file then holds more than the run that is read."""
+    known = seen.format
+    assert known is not None
+    for place, text in (("beginning", bytes(seen.head)), ("end", seen.tail)):
+        others = [other for other in formats if other is not known and _may_be_in(other, text)]
+        rest = _without(known, text) if others else b""
+        for other in others:
+            if _is_in(other, rest):
+                sentence = f"the {place} of the file has records of another format, {other.name}: split it"
+                return [Problem("several-formats", sentence)]
     return []
+
+
+def _without(known: Format, text: bytes) -> bytes:
+    """Return ``text`` without the records of ``known``."""
+    for pattern in known.records:
+        text = pattern.sub(b"", text)
+    if known.extract is not None:
+        text = b"\n".join(line for line in text.split(b"\n") if not known.mark.search(line))
+    return text
+
+
+def _may_be_in(other: Format, text: bytes) -> bool:
+    patterns = (*other.records, *other.figures.values(), *([other.mark] if other.extract else []))
+    return any(can_match(pattern, text) for pattern in patterns)
+
+
+def _is_in(other: Format, text: bytes) -> bool:
+    """Say whether ``text`` holds two records of ``other``, or a result as it prints it."""
+    if other.extract is not None:
+        return other.mark.search(text) is not None and bool(other.extract(text))
+    results = (figure.search(text) for figure in other.figures.values() if can_match(figure, text))
+    return any(results) or any(
+        can_match(pattern, text) and len(pattern.findall(text)) >= _FEWEST_OTHERS for pattern in other.records
+    )
 
 
 def _about_the_end(
@@ -252,13 +297,17 @@ def _about_the_end(
 
 
 def _about_the_start(known: Format, context: LogContext, records: Records) -> list[Problem]:
+    severity = Severity.NOTE
     if known.header is not None:
         missing = known.header.search(context.text) is None
+        # The first records are then none of the warm-up, and nothing can be held against the settings.
+        if records.rate is not None or records.step_time_s is not None:
+            severity = Severity.DOUBT
     else:
         first = records.step.array(0, 1) if records.step is not None and records.count else np.zeros(1)
         missing = bool(first[0] > 2 * context.step_interval)
     sentence = "the log is incomplete: its beginning, where the program prints its settings, is not in it"
-    return [Problem("incomplete", sentence, Severity.NOTE)] if missing else []
+    return [Problem("incomplete", sentence, severity)] if missing else []
 
 
 def _death(trouble: Trouble) -> Problem:
@@ -299,6 +348,14 @@ def _resolution(clock: Column | None) -> float:
         if np.all(np.abs(values / grain - np.round(values / grain)) < 1e-3):
             return grain
     return 1e-6
+
+
+def _unit(known: Format, pattern: int) -> str:
+    return known.pattern_units[pattern] if known.pattern_units else known.unit
+
+
+def _first(column: Column | None) -> float:
+    return float(column.array(0, 1)[0]) if column is not None and len(column) else 0.0
 
 
 def _last(column: Column | None) -> int | None:

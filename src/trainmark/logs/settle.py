@@ -85,6 +85,7 @@ def settle(
         accumulation=said.accumulation,
         hardware=hardware,
         gpus_per_node=said.gpus_per_node,
+        global_batch=said.global_batch,
     )
     return Settled(facts, tuple(problems), frozenset(contested))
 

@@ -46,10 +46,12 @@ class Demultiplexer:
             by_rank = self._by_mpi_tag(piece) if alone is None else alone
             return [(rank, clean(text)) for rank, text in by_rank]
         piece = clean(piece)
-        head = uncoloured(piece[:_TAGGED_BYTES])
+        # What the launcher itself says at the start has no tag: the piece's end is looked at as well.
+        ends = [uncoloured(part) for part in (piece[:_TAGGED_BYTES], piece[-_TAGGED_BYTES:])]
         for tag in (_TORCHRUN_TAG, _SRUN_TAG):
-            if _tags_most_lines(tag, head):
-                return self._by_line_tag(tag, uncoloured(piece))
+            if any(_tags_most_lines(tag, part) for part in ends):
+                alone = self._by_one_line_tag(tag, piece)
+                return self._by_line_tag(tag, uncoloured(piece)) if alone is None else alone
         if self._current[0] is not None or self._unfinished:
             return self._flush_into([(self._current, piece)])
         return [(None, piece)]
@@ -98,6 +100,19 @@ class Demultiplexer:
             position = match.end() + blank
         segments.append((self._current, piece[position:]))
         return self._flush_into(segments)
+
+    def _by_one_line_tag(self, tag: re.Pattern[bytes], piece: bytes) -> list[tuple[Rank, bytes]] | None:
+        """Return the text of a piece whose lines all have one rank's tag, much faster; ``None`` where they do not."""
+        match = tag.match(piece)
+        if match is None or not piece.endswith(b"\n") or self._unfinished:
+            return None
+        between = b"\n" + match[0]
+        if piece.count(between) + 1 != piece.count(b"\n"):
+            return None
+        rank = int(match[1])
+        self.ranks.add(rank)
+        self._current = (rank, b"o")
+        return [(rank, piece[match.end() :].replace(between, b"\n"))]
 
     def _by_line_tag(self, tag: re.Pattern[bytes], piece: bytes) -> list[tuple[Rank, bytes]]:
         segments: list[tuple[tuple[Rank, bytes], bytes]] = []
@@ -163,8 +178,8 @@ def pieces(stream: BinaryIO, size: int = PIECE_BYTES) -> Iterator[bytes]:
         yield carry
 
 
-def _tags_most_lines(tag: re.Pattern[bytes], head: bytes) -> bool:
-    if not tag.match(head):
+def _tags_most_lines(tag: re.Pattern[bytes], part: bytes) -> bool:
+    if not tag.search(part):
         return False
-    lines = [line for line in head.splitlines()[:-1] if line] or [head]
+    lines = [line for line in part.splitlines()[1:-1] if line] or [part]
     return sum(1 for line in lines if tag.match(line)) * 10 >= len(lines) * 8

@@ -14,7 +14,7 @@ __path__ = [*__path__, *map(str, folders("programs"))]
 
 if TYPE_CHECKING:
     from trainmark.programs.options import Dialect, Parameters, Said
-    from trainmark.programs.reading import read_log, read_stream
+    from trainmark.programs.reading import follow_log, read_log, read_stream
     from trainmark.programs.registry import cards, dialects, find_format, formats, samples, synthetic_log
 
 
@@ -25,6 +25,7 @@ __all__ = [
     "cards",
     "dialects",
     "find_format",
+    "follow_log",
     "formats",
     "read_log",
     "read_stream",

@@ -1,5 +1,6 @@
 """Reading a log of whichever known program: the machinery of ``logs`` with every program's format."""
 
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
@@ -42,3 +43,10 @@ def _as_recorded(parsed: ParsedLog, record: Path) -> ParsedLog:
 def read_stream(stream: BinaryIO, name: str = "-", given: Facts | None = None) -> ParsedLog:
     """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
     return logs.read_stream(stream, formats(), name, given)
+
+
+def follow_log(path: str | Path, given: Facts | None, wait: Callable[[], bool]) -> Iterator[ParsedLog]:
+    """Yield what the log at ``path`` says while a run writes it (``trainmark.logs.following``)."""
+    from trainmark.logs.following import follow_log
+
+    return follow_log(path, formats(), given, wait)

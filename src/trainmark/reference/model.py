@@ -46,12 +46,16 @@ class Statistic(StrEnum):
 
 
 class Publication(BaseModel):
-    """Where a figure was published, and where its recipe was read."""
+    """Where a figure was published, and where its recipe was read.
+
+    ``publisher`` is the repository or the house, where neither title nor address names it.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     document: str
     section: str
+    publisher: str | None = None
     document_id: str | None = None
     url: str | None = None
     commit: str | None = None
@@ -99,7 +103,8 @@ class Reference(BaseModel):
 
     A cell that holds no number has ``status`` other than ``ok`` and no value. ``devices`` counts all
     devices over all ``nodes``. Whatever the publisher does not say is null; ``recipe`` names only axes
-    that were read in the source. ``speedup`` is the publisher's own, as printed.
+    that were read in the source. ``speedup`` and ``mfu`` (the share of the device's peak that the model's own
+    operations make up, 0 to 1) are the publisher's own, as printed.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -117,6 +122,7 @@ class Reference(BaseModel):
     statistic: Statistic = Statistic.NOT_STATED
     repeat: PositiveInt | None = None
     speedup: PositiveFloat | None = None
+    mfu: Annotated[float, Field(gt=0, lt=1)] | None = None
     hardware: Hardware = Hardware()
     software: Software = Software()
     recipe: Mapping[KnownAxis, AxisValue] = Field(default_factory=dict)

@@ -61,6 +61,8 @@ def _measured(reference: Reference) -> Iterator[tuple[str, object]]:
         yield "repeat", reference.repeat
     if reference.speedup is not None:
         yield "speedup", reference.speedup
+    if reference.mfu is not None:
+        yield "mfu", f"{reference.mfu:.2%} (as the publisher states it)"
 
 
 def _block(title: str, values: Iterable[tuple[str, object]]) -> list[str]:

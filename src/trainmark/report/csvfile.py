@@ -3,6 +3,7 @@
 import csv
 import io
 from collections.abc import Iterable, Mapping
+from enum import StrEnum
 from typing import Any
 
 from trainmark.words.case import Case, axes_of
@@ -13,7 +14,8 @@ _OF_CASE = (
     "world_size", "outcome", "reason", "unit", "runs", "runs_ok", "throughput_median",
     "interval_low", "interval_high", "interval_method", "throughput_mean", "throughput_std", "throughput_min",
     "throughput_max", "baseline", "speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low",
-    "efficiency_high", "suspicions",
+    "efficiency_high", "suspicions", "no_interval", "speedup_no_interval", "shapes", "ended_by", "runs_counted",
+    "runs_spoiled", "spent_s", "half_width", "half_width_target",
 )  # fmt: skip
 
 _OF_RUN = (
@@ -21,6 +23,7 @@ _OF_RUN = (
     "throughput", "samples", "window_s", "measured_steps", "warmup_steps", "first_step_s", "compile_s",
     "step_mean_s", "step_min_s", "step_p50_s", "step_p90_s", "step_p99_s", "step_max_s", "data_wait",
     "peak_memory_bytes", "final_loss", "steady", "settled_after", "suspicions", "directory", "log", "manifest",
+    "shape", "cause", "cannot_say",
 )  # fmt: skip
 
 
@@ -63,12 +66,27 @@ def _case_row(result: CaseResult) -> dict[str, Any]:
             for held in (*(run.suspicions for run in result.runs), result.suspicions)
             for doubt in held
         ),
+        "shapes": _codes(
+            run.measurement.steadiness.shape.value
+            for run in result.runs
+            if run.measurement and run.measurement.steadiness.shape
+        ),
     }
+    if repeats := result.repeats:
+        row |= {
+            "ended_by": repeats.ended_by.value if repeats.ended_by else None,
+            "runs_counted": repeats.runs,
+            "runs_spoiled": repeats.spoiled,
+            "spent_s": repeats.spent_s,
+            "half_width": repeats.half_width,
+            "half_width_target": repeats.target,
+        }
     if estimate:
         row |= {
             "throughput_median": estimate.median,
             **_bounds("interval", estimate.interval),
             "interval_method": estimate.interval.method.value if estimate.interval else None,
+            "no_interval": estimate.no_interval.value if estimate.no_interval else None,
             "throughput_mean": estimate.mean,
             "throughput_std": estimate.std,
             "throughput_min": estimate.minimum,
@@ -83,6 +101,8 @@ def _case_row(result: CaseResult) -> dict[str, Any]:
         if speedup.baseline != result.id:
             row |= _bounds("speedup", speedup.speedup.interval)
             row |= _bounds("efficiency", speedup.efficiency.interval)
+            why = speedup.speedup.no_interval
+            row["speedup_no_interval"] = why.value if why else None
     return row
 
 
@@ -106,6 +126,7 @@ def _run_row(result: CaseResult, run: RunResult) -> dict[str, Any]:
         row |= {name: getattr(measured, name) for name in (*same, *more)}
         row["peak_memory_bytes"] = max(measured.peak_memory_bytes, default=None)
         row |= {name: getattr(measured.steadiness, name) for name in ("steady", "settled_after")}
+        row |= {name: _word(getattr(measured.steadiness, name)) for name in ("shape", "cause", "cannot_say")}
         if times := measured.step_times:
             row |= {
                 "step_mean_s": times.mean, "step_min_s": times.minimum, "step_p50_s": times.p50,
@@ -126,6 +147,10 @@ def _bounds(name: str, interval: Interval | None) -> dict[str, float]:
 
 def _codes(codes: Iterable[str]) -> str:
     return " ".join(dict.fromkeys(codes))
+
+
+def _word(value: StrEnum | None) -> str | None:
+    return None if value is None else value.value
 
 
 def _field(value: Any) -> Any:

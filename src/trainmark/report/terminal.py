@@ -7,6 +7,7 @@ from rich.cells import cell_len
 from trainmark.report.blocks import Cell, Table, printable
 from trainmark.report.context import context
 from trainmark.report.language import Language
+from trainmark.report.sections import repeats
 from trainmark.report.sections.overview import lead
 from trainmark.report.sections.throughput import caption, said_of_work, tables
 from trainmark.words.outcome import Outcome
@@ -19,6 +20,10 @@ def render_table(results: Results, language: Language = Language.EN) -> str:
     say = about.say
     parts = [lead(about), caption(about), *(text for text, _ in said_of_work(about))]
     parts += [_table(table) for table in tables(about)]
+    waited = repeats.section(about)
+    if waited is not None:
+        parts.append(waited.title)
+        parts += [_table(block) for block in waited.blocks if isinstance(block, Table)]
     missing = [
         f"{about.axes.label(case.case)}: {say.outcome(case.outcome)}: {case.reason or '-'}"
         for case in results.cases

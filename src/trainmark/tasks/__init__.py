@@ -21,6 +21,7 @@ __all__ = [
     "Model",
     "Task",
     "all_axes",
+    "axes_of_model",
     "case_of",
     "find_task",
     "model_word",
@@ -75,6 +76,27 @@ def all_axes() -> tuple[AxisName, ...]:
     """Return every axis on which two measurements are laid side by side, in the order in which lists name them."""
     own = (*own_axes(), *(axis for task in TASKS.values() for axis in task.recipe_axes))
     return tuple(dict.fromkeys((*own, *RecipeAxis, *Condition)))
+
+
+def axes_of_model(model: str) -> tuple[AxisName, ...]:
+    """Return the axes on which trainings of ``model`` can differ: all, but for those of tasks that do not train it.
+
+    A model that no task has can differ on any axis.
+    """
+    trained = [task for task in TASKS.values() if any(same_model(model, known) for known in task.models)]
+    if not trained:
+        return all_axes()
+    mine = {axis for task in trained for axis in _declared(task)}
+    foreign = {axis for task in TASKS.values() for axis in _declared(task)} | _OF_SEQUENCES
+    return tuple(axis for axis in all_axes() if axis in mine or axis not in foreign)
+
+
+_OF_SEQUENCES = frozenset({RecipeAxis.SEQUENCE_LENGTH, RecipeAxis.MAX_PREDICTIONS})
+"""Axes of programs that read sequences, whichever task has them."""
+
+
+def _declared(task: Task) -> tuple[AxisName, ...]:
+    return (*task.axes.model_fields, *task.recipe_axes)
 
 
 def _known(name: str) -> AxisName:

@@ -50,6 +50,10 @@ class EqualWork:
         """Yield the checks of the layers against the model's description."""
         raise NotImplementedError
 
+    def reach(self, _seen: Observation) -> tuple[float, float] | None:
+        """Return two values: each activation gets inputs as low as the one and as high as the other; None: unknown."""
+        return None
+
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield the checks of what the layers of two frameworks gave, in the forward pass."""
         raise NotImplementedError
@@ -79,6 +83,7 @@ TOLERANCES: Mapping[Subject, float] = {
     Subject.MOMENTUM: 1e-2,
     Subject.UPDATE_RULE: 1e-3,
     Subject.DECAY: 5e-2,
+    Subject.REACH: 0,
 }
 """The largest relative deviation that passes; 0 asks for equality.
 

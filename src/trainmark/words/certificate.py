@@ -31,6 +31,7 @@ class Subject(StrEnum):
     MOMENTUM = "momentum"
     UPDATE_RULE = "update-rule"
     DECAY = "decay"
+    REACH = "reach"
 
 
 class Check(Frozen):
@@ -79,6 +80,7 @@ class Party(OfTask):
     others that the cases use. ``multiply_adds`` are those of a forward pass of one sample of the check's inputs.
     ``learning_rates`` and ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay. Of
     an adaptive optimizer no momentum can be solved; there the whole rule is checked.
+    ``reach``: what goes into each activation has values as low as the first number at least, and as high as the second.
     """
 
     framework: str
@@ -91,6 +93,7 @@ class Party(OfTask):
     momentum: tuple[float, ...]
     decaying: int
     losses: tuple[float, ...]
+    reach: tuple[float, float] | None = None
     checks: tuple[Check, ...]
     variants: tuple[CheckedVariant, ...] = ()
 

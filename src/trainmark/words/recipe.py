@@ -21,6 +21,10 @@ class RecipeAxis(StrEnum):
     WEIGHT_DECAY = "weight_decay"
     DISTRIBUTION = "distribution"  # ddp, data-parallel, horovod, parameter-server
     AFFINITY = "affinity"  # how processes are bound to cores
+    SEQUENCE_LENGTH = "sequence_length"  # tokens of one sequence
+    MAX_PREDICTIONS = (
+        "max_predictions_per_seq"  # masked positions of a sequence that the loss looks at, at most
+    )
     CHECKPOINT_IN_RUN = "checkpoint_in_run"  # true where the measured run also writes a checkpoint
 
 

@@ -16,8 +16,9 @@ if TYPE_CHECKING:
     )
     from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
     from trainmark.measure.rules.dlperf import PlacementSummary, summarise
+    from trainmark.measure.rules.layout import Layout, read_layout
     from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
-    from trainmark.measure.rules.steady_records import judge_records
+    from trainmark.measure.rules.steady_records import judge_records, noise
     from trainmark.measure.rules.tree import Group, PlacementRow, read_tree
 
 __all__ = [
@@ -25,6 +26,7 @@ __all__ = [
     "AuditVerdict",
     "Claim",
     "Group",
+    "Layout",
     "PlacementRow",
     "PlacementSummary",
     "Rule",
@@ -36,7 +38,9 @@ __all__ = [
     "judge",
     "judge_records",
     "measure_log",
+    "noise",
     "read_claims",
+    "read_layout",
     "read_tree",
     "rules_for",
     "summarise",

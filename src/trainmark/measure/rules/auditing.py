@@ -1,4 +1,7 @@
-"""Does a published value follow from its log? Tries the catalogue's rules for that format, and nothing else."""
+"""Does a published value follow from its log? Tries the publishers' rules for that format, then the conventional ones.
+
+No window is searched for. Every verdict says how likely a random value of so many digits would have been reproduced.
+"""
 
 import csv
 from collections import Counter
@@ -10,22 +13,27 @@ from pathlib import Path
 
 from trainmark.errors import InputError, nearest
 from trainmark.logs.model import Facts, ParsedLog, Severity, Status
-from trainmark.measure.rules.catalog import rules_for
+from trainmark.measure.rules.catalog import conventional_rules, rules_for
 from trainmark.measure.rules.model import RuleResult
+from trainmark.measure.rules.stretches import span_of_stretches
 from trainmark.programs import read_log
 from trainmark.tasks import same_unit
 
 _COLUMNS = ("log", "published", "gpus", "batch", "unit")
 _REQUIRED = ("log", "published")
-_CHANCE_RANGE = 0.10
+_NEAR = Decimal("0.05")
 _CHANCE_TOLD = 0.01
+_ROUNDED = (ROUND_HALF_UP, ROUND_HALF_EVEN)
 
 
 class AuditVerdict(StrEnum):
     """What an audit finds of one published value."""
 
     REPRODUCED = "reproduced"
+    UNEXPLAINED = "unexplained"
+    """No known rule gives it, but some stretch of the log, or a known mix-up of devices, batch or unit, could."""
     CONTRADICTED = "contradicted"
+    """No rule, no stretch of the log and no known mix-up can give it."""
     UNREADABLE = "unreadable"
 
 
@@ -45,7 +53,9 @@ class AuditFinding:
     """The verdict on a claim.
 
     ``rule`` is the rule that reproduces the value, ``None`` when none does; ``value`` is then what the
-    publisher's own rule for this format gives. ``deviation`` is published / value - 1.
+    publisher's own rule for this format gives. ``deviation`` is published / value - 1. ``chance`` is how likely a value
+    drawn from ±5 % around, with as many digits, is reproduced by one of the rules that were tried; none where no
+    figure was compared. ``facts`` are the log's own.
     """
 
     claim: Claim
@@ -53,7 +63,9 @@ class AuditFinding:
     rule: str | None = None
     value: float | None = None
     deviation: float | None = None
+    chance: float | None = None
     note: str = ""
+    facts: Facts | None = None
 
 
 def read_claims(table: Path) -> list[Claim]:
@@ -87,7 +99,7 @@ def audit(claims: Iterable[Claim], logs: Path) -> Iterator[AuditFinding]:
     for claim in claims:
         if last is None or last[0] != claim.log:
             last = (claim.log, read_log(logs / claim.log))
-        yield judge(claim, last[1])
+        yield replace(judge(claim, last[1]), facts=last[1].facts)
 
 
 def judge(claim: Claim, log: ParsedLog) -> AuditFinding:
@@ -101,32 +113,74 @@ def judge(claim: Claim, log: ParsedLog) -> AuditFinding:
     notes = [*_contradictions(claim, log), *([said] if said else [])]
     # A failed run's records may still be what was published: that is for the verdict to say, not to assume.
     readable = replace(_assume(log, claim), status=Status.OK)
-    results = [rule.compute(readable) for rule in rules_for(log.format)]
-    found = [result for result in results if result.value is not None]
-    if not found:
-        reasons = "; ".join(dict.fromkeys(p.message for result in results for p in result.problems))
+    usual = [rule.compute(readable) for rule in rules_for(log.format)]
+    known = {result.rule for result in usual}
+    conventional = [rule.compute(readable) for rule in conventional_rules() if rule.name not in known]
+    tried = Tried([r for r in usual if r.value is not None], [r for r in conventional if r.value is not None])
+    if not tried.all:
+        reasons = "; ".join(dict.fromkeys(p.message for result in usual for p in result.problems))
         return AuditFinding(claim, AuditVerdict.UNREADABLE, note="; ".join([*notes, reasons]))
-    matching = [result for result in found if _matches(result, published)]
+    chance = chance_of_a_match(tried, published)
+    matching = tried.matching(published)
     if not matching:
-        return _contradicted(claim, published, found, notes)
+        return _not_reproduced(claim, published, readable, tried, chance, notes)
     best = matching[0]
+    assert best.value is not None
+    if best not in tried.usual:
+        notes.insert(
+            0, f"{best.rule} is a conventional rule: nobody is known to publish logs of this format by it"
+        )
     others = [result.rule for result in matching[1:]]
     if others:
         notes.append(f"{', '.join(others)} gives the same digits")
-    chance = chance_of_a_match(found, published)
     if chance > _CHANCE_TOLD:
         digits = len(published.as_tuple().digits)
         notes.append(
-            f"with {digits} digits, one of the {len(found)} rules would agree with any figure near by in {chance:.0%}"
-            " of cases: weak evidence"
+            f"it could be chance: with {digits} digits, one of the {len(tried.all)} rules agrees with a figure taken "
+            f"at random near by in {chance:.1%} of cases: weak evidence"
         )
     notes += [p.message for p in best.problems if p.severity is Severity.DOUBT]
-    assert best.value is not None
-    if not _printed(best.value, published, ROUND_HALF_UP, ROUND_HALF_EVEN):
+    if not _printed(best.value, published, *_ROUNDED):
         notes.append("the published digits are cut off, not rounded")
     return AuditFinding(
-        claim, AuditVerdict.REPRODUCED, best.rule, best.value, _deviation(published, best), "; ".join(notes)
+        claim,
+        AuditVerdict.REPRODUCED,
+        best.rule,
+        best.value,
+        _deviation(published, best),
+        chance,
+        "; ".join(notes),
     )
+
+
+def try_rules(log: ParsedLog) -> "Tried":
+    """Return what each rule makes of ``log``, those of its format's publishers first; without those that refuse."""
+    usual = [rule.compute(log) for rule in rules_for(log.format)]
+    known = {result.rule for result in usual}
+    conventional = [rule.compute(log) for rule in conventional_rules() if rule.name not in known]
+    return Tried(
+        *([result for result in group if result.value is not None] for group in (usual, conventional))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """What rules gave: the publishers' and ours, then the conventional ones, which count only with rounded digits."""
+
+    usual: list[RuleResult]
+    conventional: list[RuleResult]
+
+    @property
+    def all(self) -> list[RuleResult]:
+        """All of them, in the order in which they are tried."""
+        return [*self.usual, *self.conventional]
+
+    def matching(self, published: Decimal) -> list[RuleResult]:
+        """Return the results that are ``published`` when printed with its digits."""
+        return [
+            *(r for r in self.usual if r.value and reproduces(r.value, published)),
+            *(r for r in self.conventional if r.value and _printed(r.value, published, *_ROUNDED)),
+        ]
 
 
 def parse_published(text: str) -> Decimal | None:
@@ -141,24 +195,34 @@ def parse_published(text: str) -> Decimal | None:
 
 def reproduces(value: float, published: Decimal) -> bool:
     """Say whether ``value`` printed with the digits of ``published``, rounded or cut off, is ``published``."""
-    return _printed(value, published, ROUND_HALF_UP, ROUND_HALF_EVEN, ROUND_DOWN)
+    return _printed(value, published, *_ROUNDED, ROUND_DOWN)
 
 
 def _printed(value: float, published: Decimal, *modes: str) -> bool:
-    grain = Decimal(1).scaleb(min(int(published.as_tuple().exponent), 0))
+    return published in _prints(value, _grain(published), *modes)
+
+
+def _prints(value: float, grain: Decimal, *modes: str) -> set[Decimal]:
     # Twelve digits: a sum of floats in another order must not decide, and no log prints more.
     exact = Decimal(f"{value:.12g}")
-    return any(exact.quantize(grain, mode) == published for mode in modes)
+    return {exact.quantize(grain, mode) for mode in modes}
 
 
-def chance_of_a_match(found: list[RuleResult], published: Decimal) -> float:
-    """Return how likely a figure drawn evenly from ±5 % around ``published`` agrees with one of the rules.
+def _grain(published: Decimal) -> Decimal:
+    return Decimal(1).scaleb(min(int(published.as_tuple().exponent), 0))
 
-    Rounding and cutting off together accept 1.5 units of the last digit for each distinct value.
-    """
-    grain = 10.0 ** min(int(published.as_tuple().exponent), 0)
-    distinct = {round((result.value or 0) / grain) for result in found}
-    return min(1.0, len(distinct) * 1.5 * grain / (_CHANCE_RANGE * float(published)))
+
+def chance_of_a_match(tried: Tried, published: Decimal) -> float:
+    """Return the share of the figures within ±5 % of ``published``, with as many digits, that a rule gives."""
+    grain = _grain(published)
+    given: set[Decimal] = set()
+    for results, modes in ((tried.usual, (*_ROUNDED, ROUND_DOWN)), (tried.conventional, _ROUNDED)):
+        for result in results:
+            if result.value is not None:
+                given |= _prints(result.value, grain, *modes)
+    near = sum(1 for figure in given if abs(figure - published) <= published * _NEAR)
+    figures = 2 * (published * _NEAR // grain) + 1
+    return min(1.0, near / float(figures))
 
 
 def summarise_findings(findings: Iterable[AuditFinding]) -> list[str]:
@@ -175,20 +239,63 @@ def summarise_findings(findings: Iterable[AuditFinding]) -> list[str]:
     return lines
 
 
-def _contradicted(
-    claim: Claim, published: Decimal, found: list[RuleResult], notes: list[str]
+def _not_reproduced(
+    claim: Claim, published: Decimal, log: ParsedLog, tried: Tried, chance: float, notes: list[str]
 ) -> AuditFinding:
-    usual = found[0]
-    closest = min(found, key=lambda result: abs(_deviation(published, result)))
-    notes = [f"no rule gives it; the value is by {usual.rule}", *notes]
+    usual = tried.all[0]
+    closest = min(tried.all, key=lambda result: abs(_deviation(published, result)))
     if closest.rule != usual.rule:
         notes.append(
             f"nearest is {closest.rule}: {closest.value:.10g} ({_deviation(published, closest):+.2%})"
         )
     assert usual.value is not None
-    return AuditFinding(
-        claim, AuditVerdict.CONTRADICTED, None, usual.value, _deviation(published, usual), "; ".join(notes)
-    )
+    could = _could_be(published, log, tried, claim)
+    first = f"no rule gives it; the value is by {usual.rule}"
+    verdict = AuditVerdict.UNEXPLAINED if could else AuditVerdict.CONTRADICTED
+    said = could or "no stretch of the log and no known mix-up of devices, batch or unit gives it either"
+    note = "; ".join([first, said, *notes])
+    return AuditFinding(claim, verdict, None, usual.value, _deviation(published, usual), chance, note)
+
+
+def _could_be(published: Decimal, log: ParsedLog, tried: Tried, claim: Claim) -> str | None:
+    """Return what could have given ``published``: a stretch of the log, or a mix-up; ``None`` where nothing could."""
+    span = span_of_stretches(log)
+    value = float(published)
+    if span and span.low <= value <= span.high:
+        return (
+            f"stretches of {span.records} records and more give {span.low:.6g} to {span.high:.6g}: "
+            "it is inside, and which of them was taken is not known"
+        )
+    for factor, what in _mix_ups(log, claim):
+        for result in tried.all:
+            if result.value and reproduces(result.value * factor, published):
+                return f"{result.rule} gives it if {what}"
+        if span and span.low * factor <= value <= span.high * factor:
+            return f"stretches of the log give {span.low * factor:.6g} to {span.high * factor:.6g} if {what}"
+    return None
+
+
+def _mix_ups(log: ParsedLog, claim: Claim) -> Iterator[tuple[float, str]]:
+    """Yield by what a value is off when devices, nodes, batch or unit are mixed up, and how to say it."""
+    gpus, nodes, batch = log.facts.gpus, log.facts.nodes, log.facts.batch_per_device
+    if gpus and gpus > 1:
+        yield 1 / gpus, f"it is of one of {gpus} devices"
+        yield float(gpus), f"it was multiplied by the {gpus} devices once more"
+    if nodes and nodes > 1:
+        yield 1 / nodes, f"it is of one of {nodes} nodes"
+        yield float(nodes), f"it was multiplied by the {nodes} nodes once more"
+    if claim.gpus and gpus and claim.gpus != gpus:
+        yield claim.gpus / gpus, f"it is scaled to the table's {claim.gpus} devices from the log's {gpus}"
+    if claim.batch and batch and claim.batch != batch:
+        yield claim.batch / batch, f"it counts the table's batch of {claim.batch} for the log's {batch}"
+    if batch and batch > 1:
+        yield 1 / batch, "it counts batches and not samples"
+    if log.accumulates and log.facts.accumulation and log.facts.accumulation > 1:
+        yield 1 / log.facts.accumulation, f"one of {log.facts.accumulation} micro-batches a step was counted"
+    yield 60.0, "it is a minute's and not a second's"
+    yield 3600.0, "it is an hour's and not a second's"
+    yield 1000.0, "it counts in thousandths"
+    yield 1e-3, "it counts in thousands"
 
 
 def _judge_outcome(claim: Claim, log: ParsedLog) -> AuditFinding:
@@ -199,10 +306,6 @@ def _judge_outcome(claim: Claim, log: ParsedLog) -> AuditFinding:
     return AuditFinding(
         claim, AuditVerdict.UNREADABLE, note=f"'{word}' is no figure" if word else "no figure is published"
     )
-
-
-def _matches(result: RuleResult, published: Decimal) -> bool:
-    return result.value is not None and reproduces(result.value, published)
 
 
 def _deviation(published: Decimal, result: RuleResult) -> float:

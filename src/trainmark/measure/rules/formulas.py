@@ -1,6 +1,8 @@
 """The formulas over rates, each in one pass or a few, in constant memory: a log may have ten million records."""
 
+import math
 from collections.abc import Callable, Iterator
+from itertools import islice
 from math import fsum
 
 import numpy as np
@@ -19,25 +21,33 @@ def count(blocks: Blocks) -> int:
 
 
 def mean(blocks: Blocks) -> float:
-    """Return the arithmetic mean of the values that are numbers."""
-    return fsum(float(np.nansum(block)) for block in blocks()) / count(blocks)
+    """Return the arithmetic mean of the values that are numbers; NaN where none is."""
+    size = count(blocks)
+    return fsum(float(np.nansum(block)) for block in blocks()) / size if size else math.nan
 
 
 def harmonic_mean(blocks: Blocks, weights: Blocks) -> float:
-    """Return sum(w) / sum(w / r): with w samples and r samples per second, all samples over all time."""
+    """Return sum(w) / sum(w / r): with w samples and r samples per second, all samples over all time.
+
+    NaN where no record has both.
+    """
     samples, seconds = [], []
     for rates, weight in _pairs(blocks(), weights()):
         good = np.isfinite(rates) & np.isfinite(weight)
         samples.append(float(weight[good].sum()))
         seconds.append(float((weight[good] / rates[good]).sum()))
-    return fsum(samples) / fsum(seconds)
+    total = fsum(seconds)
+    return fsum(samples) / total if total > 0 else math.nan
 
 
 def order_statistic(blocks: Blocks, k: int) -> float:
     """Return the ``k``-th smallest (from 0) of the positive values; exact, in four passes and constant memory.
 
-    The bits of positive doubles sort like the numbers: each pass counts one digit of 16 bits.
+    The bits of positive doubles sort like the numbers: each pass counts one digit of 16 bits. Few values are sorted.
     """
+    first = list(islice(blocks(), 2))
+    if len(first) == 1:
+        return float(np.sort(first[0][np.isfinite(first[0])])[k])
     prefix = 0
     for shift in range(64 - _RADIX_BITS, -1, -_RADIX_BITS):
         counts = np.zeros(1 << _RADIX_BITS, dtype=np.int64)
@@ -56,8 +66,10 @@ def order_statistic(blocks: Blocks, k: int) -> float:
 
 
 def median(blocks: Blocks) -> float:
-    """Return the median."""
+    """Return the median; NaN of no value."""
     size = count(blocks)
+    if not size:
+        return math.nan
     middle = order_statistic(blocks, size // 2)
     return middle if size % 2 else (order_statistic(blocks, size // 2 - 1) + middle) / 2
 

@@ -58,24 +58,31 @@ class Series:
 
 def series(log: ParsedLog) -> Series:
     """Return the rates of ``log``; raise ``NoNumberError`` where they need a fact that is not known."""
-    records, facts = log.records, log.facts
+    records = log.records
     if not records.count:
         raise NoNumberError("no-records", "the log has no training record")
     if records.rate is None and records.step_time_s is None:
         raise NoNumberError("no-rates", "the records of this format have no rate")
     if records.rate is None:
         return Series(log, 1.0, global_batch(log))
-    factor = 1.0
+    return Series(log, scope_factor(log), log.global_batch)
+
+
+def scope_factor(log: ParsedLog) -> float:
+    """Return what turns a printed rate into one of all devices; raise ``NoNumberError`` where that is not known."""
+    facts = log.facts
     if log.scope is Scope.DEVICE:
-        factor = float(_known(log, "gpus", facts.gpus, "the printed rate is of one device", "--gpus"))
-    elif log.scope is Scope.NODE:
-        factor = float(_known(log, "nodes", facts.nodes, "the printed rate is of one node", "--nodes"))
-    return Series(log, factor, log.global_batch)
+        return float(_known(log, "gpus", facts.gpus, "the printed rate is of one device", "--gpus"))
+    if log.scope is Scope.NODE:
+        return float(_known(log, "nodes", facts.nodes, "the printed rate is of one node", "--nodes"))
+    return 1.0
 
 
 def global_batch(log: ParsedLog) -> int:
     """Return the samples of one printed step over all devices; raise ``NoNumberError`` where they are not known."""
     facts, why = log.facts, "the records have times and no rates"
+    if facts.global_batch is not None and not log.contested & {"gpus", "batch_per_device"}:
+        return facts.global_batch
     _known(log, "gpus", facts.gpus, why, "--gpus")
     _known(log, "batch_per_device", facts.batch_per_device, why, "--batch")
     if log.global_batch is None:

@@ -1,4 +1,5 @@
-"""A DLPerf directory (``<n>n<g>g/r50_b128_fp32_1.log``) as its script would have summed it up, corrected.
+"""A DLPerf directory (``<n>n<g>g/r50_b128_fp32_1.log``), or a tree of another layout, summed up as DLPerf's script
+would.
 
 What the script gets wrong and this does not: an out-of-memory repeat is an outcome and no 0 in a mean; without 1n1g
 there is no speedup (not 1.0); two batches, precisions or models in one folder stay apart; 10n8g is ten nodes; two
@@ -6,17 +7,20 @@ repeats with one number are told.
 """
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.errors import InputError
 from trainmark.logs.hints import read_hints
-from trainmark.logs.model import ParsedLog, Problem, Status
+from trainmark.logs.model import Facts, ParsedLog, Problem, Status
 from trainmark.measure.rules.catalog import measure_log, rules_for
 from trainmark.measure.rules.dlperf import PlacementSummary, summarise, two_decimals
+from trainmark.measure.rules.layout import Layout
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.programs import read_log
+from trainmark.words.case import Precision
 
 _FOLDER = re.compile(r"(\d+)n(\d+)[gc]", re.IGNORECASE)
 _NAME = re.compile(r"(?P<model>.+?)_b(?:s|z)?(?P<batch>\d+)(?:_(?P<variant>.+?))?_(?P<repeat>\d+)")
@@ -58,14 +62,19 @@ class PlacementRow:
     problems: tuple[Problem, ...]
 
 
-def read_tree(folder: Path, rule: Rule | None = None) -> list[PlacementRow]:
-    """Read a DLPerf directory; a run's speed is by ``rule`` (DLPerf's own by default, then our window).
+def read_tree(folder: Path, rule: Rule | None = None, layout: Layout | None = None) -> list[PlacementRow]:
+    """Read a DLPerf directory, or a tree of another ``layout``.
 
-    Rows come sorted by group and devices. Raises ``InputError`` where there is no such folder or no run in it.
+    A run's speed is by ``rule`` (DLPerf's own by default, then our window). Rows come sorted by group and devices.
+    Raises ``InputError`` where there is no such folder or no run in it.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    runs = list(_runs(folder, rule))
+    runs = list(_runs(folder, rule) if layout is None else _runs_of_layout(folder, rule, layout))
+    if not runs and layout is not None:
+        example = next((path for path in sorted(folder.rglob("*")) if path.is_file()), None)
+        seen = f"; there is {example.relative_to(folder).as_posix()}" if example else ""
+        raise InputError(f"{folder}: no file is of the layout {layout.text}{seen}")
     if not runs:
         raise InputError(f"{folder}: no folder named <n>n<g>g with logs in it (1n1g/r50_b128_fp32_1.log)")
     rows: list[PlacementRow] = []
@@ -127,6 +136,35 @@ def _runs(folder: Path, rule: Rule | None) -> Iterator[TreeRun]:
                 log=log,
                 result=_speed(log, rule),
             )
+
+
+def _runs_of_layout(folder: Path, rule: Rule | None, layout: Layout) -> Iterator[TreeRun]:
+    repeats: Counter[tuple[Group, str]] = Counter()
+    for file in sorted(path for path in folder.rglob("*") if path.is_file()):
+        place = layout.match(file.relative_to(folder).as_posix())
+        if place is None:
+            continue
+        devices = place.devices or (place.gpus * (place.nodes or 1) if place.gpus else None)
+        precision = Precision(place.precision) if place.precision in set(Precision) else None
+        given = Facts(place.model, precision, place.nodes, devices, place.batch)
+        log = read_log(file, given)
+        nodes = place.nodes or log.facts.nodes or 1
+        each = (devices or log.facts.gpus or nodes) // nodes
+        group = Group(
+            place.model or log.facts.model or "-",
+            place.batch or log.facts.batch_per_device or 0,
+            "_".join(word for word in (place.precision, place.variant) if word),
+        )
+        placement = f"{nodes}n{each}g"
+        repeats[group, placement] += 1
+        yield TreeRun(
+            path=str(file),
+            group=group,
+            placement=placement,
+            repeat=repeats[group, placement] if place.repeat is None else place.repeat,
+            log=log,
+            result=_speed(log, rule),
+        )
 
 
 def _speed(log: ParsedLog, rule: Rule | None) -> RuleResult:

@@ -6,6 +6,8 @@ What a printed rate averages over decides how the window's time is found:
 - the rate is a running average since the epoch's start, or of one step out of the interval: steps x global batch
   over the difference of the time stamps within each epoch; without stamps, differences of the running averages,
   or the harmonic mean of what was sampled, which is said;
+- beside one step's rate an average since the epoch's start is printed: the difference of two such averages
+  (``trainmark.measure.rules.averages``);
 - there is no rate: the time stamps.
 
 A run of our own says its window itself, from a barrier at its start to the slowest rank's end.
@@ -19,6 +21,7 @@ import numpy as np
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog, Problem, RunWords, Severity
 from trainmark.measure.own_window import NotMeasurable, NoWindow, own_window
+from trainmark.measure.rules.averages import by_averages, has_averages
 from trainmark.measure.rules.formulas import count, harmonic_mean, mean
 from trainmark.measure.rules.series import (
     NoNumberError,
@@ -32,6 +35,8 @@ from trainmark.measure.rules.series import (
 _FEWEST_GRAINS = 100
 """A window by the clock must be this many grains of the clock long: the error of its ends is then below 2 %."""
 _UNEVEN = 0.02
+_SAMPLING_ERROR = 0.05
+_FEWEST_SAMPLES = 3
 _BLOCK = 1 << 15
 
 
@@ -48,6 +53,9 @@ def window(log: ParsedLog, skip: int | None = None) -> tuple[float, int, list[Pr
             "only-warm-up", f"the log has {log.records.count} records and the first {skipped} are warm-up"
         )
     problems = scope_problems(log)
+    if has_averages(log):
+        value, skipped, more = by_averages(log, skipped)
+        return value, skipped, problems + more
     by_clock = log.meaning is not Meaning.INTERVAL or (
         log.records.rate is None and log.records.step_time_s is None
     )
@@ -87,8 +95,12 @@ def _by_rates(found: Series, skipped: int) -> tuple[float, list[Problem]]:
         return _by_running_average(found, skipped), problems
     value = harmonic_mean(lambda: found.rates(skipped), lambda: found.weights(skipped))
     if log.meaning is Meaning.SAMPLED and log.step_interval > 1:
+        error = _error_of_sampling(found, skipped)
         sentence = f"each record is one step out of {log.step_interval}: slow steps between them go unseen"
-        problems.append(Problem("sampled", sentence, Severity.NOTE))
+        if error > _SAMPLING_ERROR:
+            sentence += f", and what was sampled gives the mean to within {error:.0%} only"
+        severity = Severity.DOUBT if error > _SAMPLING_ERROR else Severity.NOTE
+        problems.append(Problem("sampled", sentence, severity))
     plain = mean(lambda: found.rates(skipped))
     if plain > value * (1 + _UNEVEN):
         sentence = (
@@ -96,6 +108,18 @@ def _by_rates(found: Series, skipped: int) -> tuple[float, list[Problem]]:
         )
         problems.append(Problem("uneven-steps", sentence, Severity.NOTE))
     return value, problems
+
+
+def _error_of_sampling(found: Series, skipped: int) -> float:
+    """Return the standard error of the mean step time that the sampled steps give, as a share of it."""
+    size = total = squares = 0.0
+    for block in found.rates(skipped):
+        times = 1 / block[np.isfinite(block)]
+        size, total, squares = size + len(times), total + times.sum(), squares + (times**2).sum()
+    if size < _FEWEST_SAMPLES:
+        return 1.0
+    variance = max(squares / size - (total / size) ** 2, 0.0)
+    return float(np.sqrt(variance / size) / (total / size))
 
 
 def _by_running_average(found: Series, skipped: int) -> float:
@@ -133,7 +157,7 @@ def _by_clock(log: ParsedLog, skipped: int) -> float:
     records = log.records
     if records.clock_s is None:
         raise NoNumberError("no-clock", "the records have no time stamps")
-    batch = global_batch(log)
+    batch = 1 if log.counts_samples else global_batch(log)
     steps, seconds = [], []
     before: tuple[float, float, float] | None = None
     # The window opens at the last skipped record; with none skipped, at the first record.

@@ -42,7 +42,7 @@ FORMAT = Format(
             rb"Epoch\[(?P<epoch>\d+)\] Batch ?\[(?:\d+-)?(?P<step>\d+)\]\s+Speed: *(?P<rate>\S+) samples/sec"
         ),
     ),
-    mark=re.compile(rb"Epoch\[\d+\] Batch ?\[|Namespace\([^\n]*(?:log_interval|kv_store)="),
+    mark=re.compile(rb"Epoch\[\d+\] Batch ?\[|Namespace\([^\n]*kv_store="),
     parameters=namespace,
     facts=facts,
     ending=unknowable,

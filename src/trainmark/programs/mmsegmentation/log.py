@@ -3,8 +3,8 @@
     2022-02-10 06:21:17,088 - mmseg - INFO - Iter [8/40]	lr: 8.426e-03, eta: 0:01:06, time: 0.483, …
 
 ``time`` is of one step, the mean over the interval, with three decimals. Throughput is ``samples_per_gpu`` x devices /
-``time``. ``gpu_ids = range(0, 1)`` is wrong in runs started by mpirun, so one device is believed only where training is
-not distributed. The last record holds the writing of the checkpoint.
+``time``. ``gpu_ids = range(0, 1)`` is wrong in runs started by mpirun, so one device is believed only where training
+is not distributed. The last record holds the writing of the checkpoint.
 """
 
 import re
@@ -38,9 +38,9 @@ def facts(context: LogContext) -> Facts:
 
 
 def _precision(text: bytes) -> Precision | None:
-    if re.search(rb"\nfp16 = (?!None)|Fp16OptimizerHook", text):
+    if re.search(rb"\nfp16 = (?!None)|Fp16OptimizerHook|--fp16\b", text):
         return Precision.AMP_FP16
-    return Precision.FP32 if b"samples_per_gpu=" in text else None
+    return Precision.FP32 if re.search(rb"\nfp16 = None", text) else None
 
 
 def ending(context: LogContext) -> Ending:
@@ -60,11 +60,12 @@ FORMAT = Format(
     scope=Scope.GLOBAL,
     records=(
         re.compile(
-            rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) - mm\w+ - INFO - Iter \[(?P<step>\d+)/\d+\]\s+lr: "
+            rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) - (?:mm\w+ - )?INFO - Iter \[(?P<step>\d+)/\d+\]\s+lr: "
             rb"[^\n]*[, ]time: (?P<step_time_s>[^\s,]+), data_time"
         ),
         re.compile(
-            rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) - mm\w+ - INFO - Epoch \[(?P<epoch>\d+)\]\[(?P<step>\d+)/\d+\]\s+lr: "
+            rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) - (?:mm\w+ - )?INFO - "
+            rb"Epoch \[(?P<epoch>\d+)\]\[(?P<step>\d+)/\d+\]\s+lr: "
             rb"[^\n]*[, ]time: (?P<step_time_s>[^\s,]+), data_time"
         ),
     ),

@@ -63,7 +63,9 @@ FORMAT = Format(
     parameters=parameters,
     facts=facts,
     ending=ends_with(
-        re.compile(rb"training_sequences_per_second[^\n]*raw_train_time(?: : |\": )[^\s,}]+[\s,}]")
+        re.compile(
+            rb"training_sequences_per_second[^\n]*(?:raw_train_time|final_loss)(?: : |\": )[^\s,}]+[\s,}]"
+        )
     ),
     warmup_steps=2,
     header=re.compile(rb'PARAMETER (?!checkpoint)|"PARAMETER"|Namespace\('),

@@ -2,11 +2,13 @@
 
     [2023/07/28 06:51:13] ppcls INFO: epoch:0   train step:790  lr: 0.1, loss: 6.5 … batch_cost: 0.65067 s,
     reader_cost: 0.00051 s, ips: 393.44360 samples/sec.
+    2020-12-01 10:00:00 INFO: epoch:0  , train step:20  , loss: 6.9 … batch_cost: 0.33 s, … ips: 96.4 images/sec.
     [2022/01/02 03:04:05] ppcls INFO: [Train][Epoch 1/2][Iter: 10/500]lr: 0.1, … ips: 165.2 samples/sec, eta: …
 
 ``ips`` is of one device (rank 0 prints) and, like ``batch_cost``, a running average since the start of the epoch. The
-window is taken from the time stamps. ``ips: None`` of the launcher is a list of addresses. ``[Eval]`` lines have
-an ``ips`` too. After ``Terminating with signal 15`` lines of before may follow.
+window is taken from the time stamps. ``batch_size`` was that of all devices until 2021, and is not read of such a log.
+``ips: None`` of the launcher is a list of addresses. ``[Eval]`` lines have an ``ips`` too. After ``Terminating with
+signal 15`` lines of before may follow.
 """
 
 import re
@@ -15,6 +17,7 @@ from trainmark.logs.format import Format, LogContext, Published, config_lines, s
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Meaning, Scope
 from trainmark.logs.paddle import paddle_devices
+from trainmark.logs.precision import says_mixed
 from trainmark.words.case import Precision
 
 _CONFIG = re.compile(rb"\w+ INFO: +(\w[\w.]*) *: ([^\n]*)\n")
@@ -53,6 +56,8 @@ def ending(context: LogContext) -> Ending:
 
 
 def _batch(text: bytes) -> int | None:
+    if not re.search(rb"(?:ppcls|root) INFO: ", text):
+        return None
     train = re.search(rb"INFO: +Train : *\n((?:[^\n]*\n){1,80}?)[^\n]*INFO: +Eval : *\n", text)
     within = train[1] if train else text
     return search_integer(rb"INFO: +batch_size : (\d+)\n", within) or search_integer(
@@ -62,12 +67,15 @@ def _batch(text: bytes) -> int | None:
 
 def _precision(text: bytes) -> Precision | None:
     section = re.search(rb"INFO: AMP : *\n((?:[^\n]*\n){1,20})", text)
-    if section:
+    mixed = says_mixed(section[1] if section else text)
+    if section and mixed is not False:
         return (
             Precision.FP16
             if re.search(rb"level : .?O2|use_pure_fp16 : True", section[1])
             else Precision.AMP_FP16
         )
+    if section or mixed is not None:
+        return Precision.AMP_FP16 if mixed else Precision.FP32
     # The whole configuration is printed; where it is there and has no AMP section, there was no AMP.
     whole = b"INFO: DataLoader : " in text and b"INFO: Optimizer : " in text
     return Precision.FP32 if whole else None
@@ -89,6 +97,10 @@ FORMAT = Format(
             rb"\[(?P<stamp>\d{4}/[^\]\n]+)\] (?:ppcls|root) INFO: \[Train\]\[Epoch (?P<epoch>\d+)/\d+\]"
             rb"\[Iter: *(?P<step>\d+)/\d+\]"
             rb"[^\n]*ips: *(?P<rate>[^\s,]+)[\s,]"
+        ),
+        re.compile(
+            rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) INFO: epoch:(?P<epoch>\d+) *, train step:(?P<step>\d+) *, "
+            rb"[^\n]*ips: (?P<rate>[^\s,]+) images/sec"
         ),
     ),
     mark=re.compile(rb"\] ppcls INFO: |PaddleClas is powered by"),

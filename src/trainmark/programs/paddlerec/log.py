@@ -1,6 +1,7 @@
 """PaddleRec with parameter servers (CtrDnn): CPU workers, several threads each.
 
     2021-02-22 02:22:19,513 - INFO - Epoch: 0, using time 130.599303007 second, ips 84225.62561 example/sec.
+    2021-03-01 10:00:00,123 - INFO - Epoch: 0, using time 1203.5 second, ips 150023.4 word/sec.
     2021-02-20 14:28:02,412 - INFO - Epoch: 0, Batch: 100, … avg_samples: 1000.00000, ips: 979.58359 example/sec
 
 The line of an epoch is the rate of one worker (node); it is read. The line of a batch is the rate of one thread of
@@ -27,10 +28,14 @@ FORMAT = Format(
     scope=Scope.NODE,
     records=(
         re.compile(
-            rb" - INFO - Epoch: *(?P<epoch>\d+), using time (?P<seconds>\S+) second, "
+            rb" - INFO - Epoch: *(?P<epoch>\d+), using time:? *(?P<seconds>\S+) second, "
             rb"ips:? *(?P<rate>\S+) example"
         ),
+        re.compile(
+            rb" - INFO - Epoch: *(?P<epoch>\d+), using time:? *(?P<seconds>\S+) second, ips:? *(?P<rate>\S+) words?/s"
+        ),
     ),
+    pattern_units=("example/s", "words/s"),
     mark=re.compile(rb"Epoch: \d+, Batch: \d+, [^\n]*ips: [^\n]*example/sec|Epoch: \d+, using time "),
     facts=facts,
     ending=unknowable,

@@ -14,6 +14,7 @@ from trainmark.logs.format import Format, LogContext, Published, config_lines, s
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.logs.paddle import paddle_devices
+from trainmark.logs.precision import says_mixed
 from trainmark.words.case import Precision
 
 _CONFIG = re.compile(rb"\n *([A-Za-z_][\w ]*): ([^\n]+)")
@@ -50,10 +51,12 @@ def facts(context: LogContext) -> Facts:
 
 def _precision(text: bytes) -> Precision | None:
     level = search_word(rb"(?:AMP level ?=|amp_level:) *'?(O[12])", text)
-    on = re.search(rb"use AMP to train|\nprecision: *'?fp16|\nfp16: *True|--precision +fp16", text)
+    mixed = says_mixed(text)
+    on = mixed or re.search(rb"\nprecision: *'?fp16|--precision[ =]+fp16", text)
     if on or (level and b"amp_level" not in text):
         return Precision.FP16 if level == "O2" else Precision.AMP_FP16
-    return Precision.FP32 if b"Config Information" in text else None
+    said = mixed is False or re.search(rb"\nprecision: *'?fp32|--precision[ =]+fp32", text)
+    return Precision.FP32 if said else None
 
 
 def ending(context: LogContext) -> Ending:

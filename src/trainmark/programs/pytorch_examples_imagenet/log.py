@@ -2,8 +2,8 @@
 
     Epoch: [0][  20/5005]	Time  0.350 ( 0.450)	Data  0.001 ( 0.102)	Loss 6.98e+00 (7.01e+00)	Acc@1   0.00 …
 
-The first figure after ``Time`` is the last step's, the one in brackets the average since the epoch's start. With a
-print frequency above 1 a record is one step out of the interval. The batch is not printed: it comes from a flag or the
+The first figure after ``Time`` is the last step's, the one in brackets the average since the epoch's start: from two
+averages follows the time of all steps between them. The batch is not printed: it comes from a flag or the
 name. ``Test:`` lines are evaluation. Several processes print the same lines, untagged.
 """
 
@@ -41,10 +41,12 @@ FORMAT = Format(
     meaning=Meaning.SAMPLED,
     records=(
         re.compile(
-            rb"Epoch: \[(?P<epoch>\d+)\]\[ *(?P<step>\d+)/\d+\]\s+Time +(?P<step_time_s>[^\s(]+) \( *[^\s)]+\)"
+            rb"Epoch: \[(?P<epoch>\d+)\]\[ *(?P<step>\d+)/\d+\]\s+Time +(?P<step_time_s>[^\s(]+) "
+            rb"\( *(?P<average_time_s>[^\s)]+)\)"
         ),
     ),
     mark=re.compile(rb"Epoch: \[\d+\]\[ *\d+/\d+\]\s+Time|=> creating model '"),
+    averages_from=-1,
     facts=facts,
     ending=ending,
 )

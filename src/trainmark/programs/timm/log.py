@@ -2,8 +2,9 @@
 
     Train: 0 [  50/1251 (  4%)]  Loss: 6.94 (6.95)  Time: 0.412s,  621.36/s  (0.530s,  483.02/s)  LR: 1.0e-06  Data: …
 
-The rate is global: the batch times the processes over the last step's time; the one in brackets is the average since
-the epoch's start. A record is one step out of the interval. ``Test:`` lines are evaluation.
+The rate is global: the batch times the processes over the last step's time; the one in brackets is this step's batch
+over the average time since the epoch's start. From two such averages follows the time of all steps between, but not
+from the epoch's last, whose batch is what is left of the data. ``Test:`` lines are evaluation.
 """
 
 import re
@@ -43,9 +44,11 @@ FORMAT = Format(
     records=(
         re.compile(
             rb"Train: (?P<epoch>\d+) \[ *(?P<step>\d+)/\d+ \([^)\n]*\)\][^\n]*?Time: *[^\s,]+s, *(?P<rate>[^\s/]+)/s"
+            rb" +\( *(?P<average_time_s>[^\s,]+)s, *(?P<average_rate>[^\s/]+)/s\)"
         ),
     ),
     mark=re.compile(rb"Train: \d+ \[ *\d+/\d+ \(|Model \S+ created, param count"),
+    averages_from=-1,
     facts=facts,
     ending=ends_with(re.compile(rb"\*\*\* Best metric: ")),
 )

@@ -139,7 +139,12 @@ def _parties(context: Context, certificate: Certificate) -> Table:
         batch=certificate.batch,
         size=said_axes(certificate),
     )
-    return Table(heading, columns, tuple(rows))
+    reached = [party.reach for party in certificate.parties if party.reach is not None]
+    notes = []
+    if reached:
+        low, high = max(low for low, _ in reached), min(high for _, high in reached)
+        notes.append(say("reach_note", low=f"{low:.3g}", high=f"{high:.3g}"))
+    return Table(heading, columns, tuple(rows), tuple(notes))
 
 
 def _party(context: Context, party: Party) -> tuple[Cell, ...]:

@@ -23,7 +23,10 @@ IMAGE_SIZE = 96
 BATCH = 8
 
 HIGH = 7.0
-"""Above what an activation with a bound lets through (6); in one channel a layer, since more make the steps diverge."""
+"""Above what an activation with a bound lets through; in one channel a layer, since more make the steps diverge."""
+
+BOUNDS = (0.0, 6.0)
+"""Where activations bend: a ReLU at the first, a bounded one (ReLU6) at both."""
 
 
 class SeenConvolution(Told):
@@ -50,10 +53,14 @@ class ImageStep(ObservedStep):
 
 
 class ImageObservation(Observation):
-    """Three steps of a network of convolutions, in forward order."""
+    """Three steps of a network of convolutions, in forward order.
+
+    ``pre_activations`` are the lowest and the highest value that go into each activation in the first step.
+    """
 
     classes: int
     convolutions: tuple[SeenConvolution, ...]
+    pre_activations: Mapping[str, tuple[float, float]] = {}
     steps: tuple[ImageStep, ...]
 
 
@@ -123,10 +130,16 @@ class ImageEqualWork(EqualWork):
         return 0.0 if is_batch_norm(name) else self.recipe.weight_decay
 
     def described(self, seen: Observation) -> Iterable[Check]:
-        """Yield the geometry of the convolutions, and their multiply-adds."""
+        """Yield the geometry of the convolutions, their multiply-adds, and whether the activations were reached."""
         yield _geometry(_own(seen).convolutions, ARCHITECTURES[seen.model].convolutions)
         off = abs(self.multiply_adds(seen) - described_multiply_adds(_own(seen)))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
+        yield _reach(_own(seen).pre_activations)
+
+    def reach(self, seen: Observation) -> tuple[float, float] | None:
+        """Return the highest of the lowest, and the lowest of the highest inputs of the activations."""
+        ranges = _own(seen).pre_activations.values()
+        return (max(low for low, _ in ranges), min(high for _, high in ranges)) if ranges else None
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield what the convolutions gave, and the logits."""
@@ -191,6 +204,20 @@ def _difference(seen: SeenConvolution, like: Convolution) -> str | None:
             return f"{key} {getattr(seen, key)} instead of {value}"
     channels = seen.output[1]
     return None if channels == like.outputs else f"{channels} channels instead of {like.outputs}"
+
+
+def _reach(ranges: Mapping[str, tuple[float, float]]) -> Check:
+    """Return how many activations get nothing on one side of where they bend: what they do there was not compared."""
+    if not ranges:
+        return check(Subject.REACH, (math.inf, None), "what goes into the activations was not recorded")
+    short = {
+        name: (low, high) for name, (low, high) in ranges.items() if low >= BOUNDS[0] or high <= BOUNDS[1]
+    }
+    if not short:
+        return check(Subject.REACH, (0, None))
+    name, (low, high) = next(iter(short.items()))
+    remark = f"gets values from {low:.3g} to {high:.3g}: nothing is shown of what it does elsewhere"
+    return check(Subject.REACH, (len(short), name), remark)
 
 
 def described_multiply_adds(seen: ImageObservation) -> int:

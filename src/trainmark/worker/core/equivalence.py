@@ -95,7 +95,9 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
                 )
                 for name in names
             }
-            layers = layers or check.layers(seen)
+            if not layers:
+                reach = {} if check.reach is None else check.reach(seen, before)
+                layers = {**check.layers(seen), **reach}
         steps.append(done)
         before, before_that = after, updates
     return {

@@ -31,6 +31,9 @@ class Feed:
     produced: Optional[Produced] = None
     """Counts the samples that the loader has made; None where it cannot be asked."""
 
+    uncounted = 0
+    """Samples that the loader may have in hand before it counts them."""
+
     taken = 0
     """Batches that were fetched from the loader."""
 

@@ -36,6 +36,9 @@ EXPLAINED = 0.5
 Two ways to compute a gradient in 16 bits differ by noise, which makes the fitted rate too small.
 """
 
+UNSEEN_DECAY = 0.005
+"""Another decay is told from this difference on, and if it leaves less than ``EXPLAINED`` of the residual."""
+
 SCALED = ("amp-fp16", "fp16")
 
 Doubts = List[Tuple[str, str]]
@@ -111,8 +114,35 @@ def _look(training: Training, settings: Settings) -> Looked:
             doubts.append(
                 ("ranks-disagree-later", "After one more step the ranks hold different parameters.")
             )
+    seen = seen or getattr(alone, "layers", None)
     layers = training.task.looked(settings, training.expected(), seen, alone)
-    return Looked({**said, **layers[0]}, [*doubts, *layers[1]])
+    path = _loader_path(training, settings)
+    known = {code for code, _ in (*doubts, *layers[1])}
+    more = [doubt for doubt in path.doubts if doubt[0] not in known]
+    return Looked({**said, **layers[0], **path.said}, [*doubts, *layers[1], *more])
+
+
+def _loader_path(training: Training, settings: Settings) -> Looked:
+    """Return what each rank's loader makes of a known sample: what rank 0 saw, and the doubts of all of them."""
+    if settings.synthetic:
+        return Looked({}, [])
+    doubts: Doubts = []
+    try:
+        told = training.loader_path()
+        if told is not None:
+            doubts += told[1]
+        said = None if told is None else told[0]
+    except Exception as error:
+        said = {"failed": first_sentence(error)}
+        sentence = f"What the loader makes of a known sample could not be looked into: {said['failed']}"
+        doubts.append(("not-witnessed", sentence))
+    ranks = [values[0] for values in training.gather([len(doubts)])]
+    others = [rank for rank, count in enumerate(ranks) if count]
+    if others and not doubts:
+        doubts.append(
+            ("loader-differs", f"What the loaders of ranks {others} make of a known sample is in doubt.")
+        )
+    return Looked({"loader_path": said}, doubts)
 
 
 def _scale_may_overflow(settings: Settings) -> bool:
@@ -189,7 +219,7 @@ class _Update:
         unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
         if gradients is None:
             return unseen
-        mean, rows, results = averaged(self._training, gradients, self._names), [], []
+        mean, rows, decays, results = averaged(self._training, gradients, self._names), [], [], []
         for name in self._names:
             weights = drawn(self._between, name)
             update = weights - drawn(self._after, name)
@@ -200,6 +230,10 @@ class _Update:
             velocity = (drawn(self._before, name) - weights) / self._rate
             gradient = mean[name] + task.decay(self._settings, name) * weights
             rows.append(np.stack([velocity, gradient], axis=1) / size)
+            asked_decay = task.decay(self._settings, name) > 0
+            none = np.zeros_like(weights)
+            more = [weights, none] if asked_decay else [none, weights]
+            decays.append(np.stack(more, axis=1) / size)
             results.append(update / size)
         if not rows:
             return unseen
@@ -216,6 +250,16 @@ class _Update:
         off, most_left = EXACT if exact else ROUNDED
         found = {**asked, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
         ranks = self._training.ranks.place.world_size
+        decay = _more_decay(terms, np.concatenate(decays), update, residual)
+        if decay is not None:
+            doubts.append(
+                (
+                    "update-differs",
+                    "The update after the window is not that of the recipe and of all ranks' batches: parameters "
+                    f"decay by {decay:.2g} more than was asked for.",
+                )
+            )
+            return found
         if residual <= most_left and abs(rate / self._rate - 1) <= off:
             return found
         if not exact and unexplained(of_velocity, rate) >= EXPLAINED * residual:
@@ -234,3 +278,19 @@ class _Update:
         )
         doubts.append(("update-differs", sentence))
         return found
+
+
+def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> Optional[float]:
+    """Return by how much more than asked parameters decay, if that explains what rate and momentum leave of the update.
+
+    ``decays`` are the weights: in one column of those that are to decay, in the other of those that are not.
+    """
+    import numpy as np
+
+    whole = np.concatenate([terms, decays], axis=1)
+    factors, *_ = np.linalg.lstsq(whole, update, rcond=None)
+    left = update - whole @ factors
+    if not factors[1] or float(np.sqrt((left @ left) / (update @ update))) >= EXPLAINED * residual:
+        return None
+    more = max(factors[2:] / factors[1], key=abs)
+    return float(more) if abs(more) >= UNSEEN_DECAY else None

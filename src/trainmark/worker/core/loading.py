@@ -28,6 +28,7 @@ class RankLoading(NamedTuple):
     waited_us: int
     window_us: int
     batch: int
+    uncounted: int = 0
 
     @property
     def ahead(self) -> float:
@@ -77,9 +78,13 @@ class RankLoading(NamedTuple):
 
     @property
     def unknown(self) -> bool:
-        """Return whether it was waited for, is not counted, and the window is short beside what can be in flight."""
-        may_have_been = self.ahead * self.batch > TOLERANCE * self.consumed
-        return self.produced is None and self.waited and may_have_been
+        """Return whether it was waited for, and the window is short beside what can be in flight and is not counted."""
+        return self.waited and self.may_be_before > TOLERANCE * self.consumed
+
+    @property
+    def may_be_before(self) -> float:
+        """Return how many samples of the window may have been made before it without being counted then."""
+        return self.uncounted if self.produced is not None else self.ahead * self.batch
 
 
 def loading_of(ranks: Sequence[RankLoading]) -> Optional[Dict[str, Any]]:
@@ -117,8 +122,9 @@ def queue_doubts(ranks: Sequence[RankLoading]) -> List[Tuple[str, str]]:
             return [
                 (
                     "queue-unknown",
-                    f"{of} waited for its loader, and what that made in the window cannot be counted: {rank.ahead:g} "
-                    f"of {rank.consumed // rank.batch} batches may have been loaded before it. Measure more steps.",
+                    f"{of} waited for its loader, and what that made in the window cannot be counted: "
+                    f"{rank.may_be_before:g} of {rank.consumed} samples may have been loaded before it. Measure more "
+                    "steps.",
                 )
             ]
     return []

@@ -166,7 +166,12 @@ def _own_loading(training: Training, settings: Settings, timeline: Timeline) -> 
     if timeline.loading is None or training.feed.ahead is None:
         return None
     waited_s = sum(training.data_waits_s[settings.warmup_steps : settings.steps])
-    window = [round(waited_s * 1e6), timeline.window_ns // 1000, settings.batch_per_device]
+    window = [
+        round(waited_s * 1e6),
+        timeline.window_ns // 1000,
+        settings.batch_per_device,
+        training.feed.uncounted,
+    ]
     states = [count for state in timeline.loading for count in state]
     return RankLoading._make([round(training.feed.ahead * 1000), *states, *window])
 

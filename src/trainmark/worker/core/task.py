@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .facts import Expected
 from .settings import Settings
@@ -29,6 +29,9 @@ class Check(NamedTuple):
 
     outputs: Callable[[Any], Dict[str, Any]]
     """From each step's ``Observation``: what came out of the network, ready for JSON."""
+
+    reach: Optional[Callable[[Any, Mapping[str, Any]], Dict[str, Any]]] = None
+    """From the first step's ``Observation`` and its weights: between which values the activations' inputs are."""
 
 
 class Task:

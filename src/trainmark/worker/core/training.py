@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from typing import Any, Callable, Dict, List, Mapping, Optional, Protocol, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Protocol, Sequence, Tuple
 
 from .facts import Expected, Facts, Seen, as_asked
 from .feed import Feed, FixedFeed
@@ -20,6 +20,21 @@ from .window import Marks, Steps
 
 NONE = "none"
 """The compiler that compiles nothing, in every framework."""
+
+
+class Gradients(Protocol):
+    """A rank's batch by itself; it may have ``layers`` too, as ``Task.looked`` takes what was seen."""
+
+    @property
+    def gradients(self) -> Mapping[str, Any]:
+        """Return the gradient of each parameter."""
+
+
+class OwnPass(NamedTuple):
+    """One rank's batch by itself: gradients of the loss alone by the shared names, and what was seen of the layers."""
+
+    gradients: Mapping[str, Any]
+    layers: Any = None
 
 
 class Observation(Protocol):
@@ -137,8 +152,8 @@ class Training(Steps):
         self.step(index)
         return None
 
-    def own_pass(self) -> Optional[Observation]:
-        """Return what ``observe`` does of this rank's batch at hand alone, its gradients exchanged with nobody.
+    def own_pass(self) -> Optional[Gradients]:
+        """Pass this rank's batch at hand forward and backward, alone: its gradients are exchanged with nobody.
 
         Running statistics may change; the caller loads them again.
         """
@@ -147,14 +162,16 @@ class Training(Steps):
         return self.observe()
 
     def read_batch(self) -> Optional[Tuple[Any, ...]]:
-        """Return the batch at hand as numpy arrays."""
+        """Return this rank's batch at hand as numpy arrays."""
         import numpy as np
 
-        if self.ranks.place.world_size > 1:
-            return None
         return tuple(
             array.asnumpy() if hasattr(array, "asnumpy") else np.asarray(array) for array in self.batch
         )
+
+    def loader_path(self) -> Optional[Tuple[Dict[str, Any], List[Tuple[str, str]]]]:
+        """Return what the run's loader makes of a known sample, for the events, and doubts; None: it is not shown."""
+        return None
 
     def keeps_fp32_weights(self) -> bool:
         """Return whether the weights are of FP32, so that a small update is not rounded away."""

@@ -103,6 +103,8 @@ class JaxTraining(Training):
         self._step = make_step(loss_of, update, self.rates, axis, self.parts)
         self.state = self._fresh_state(weights)
         self._run: Optional[Callable[[TrainState, Batch], Any]] = None
+        # What the program that is run was traced to be.
+        self._traced: Any = None
         # The losses stay on the device until the window is over.
         self._losses: List[Any] = []
         # From here on: what made the weights is none of the training's compilation.
@@ -156,9 +158,37 @@ class JaxTraining(Training):
         step: Any = self._step
         if not self.ranks.alone:
             step = over_ranks(step, self.ranks.mesh)
-        program = jax.jit(step, donate_argnums=0).lower(self.state, self.batch).compile()
+        self._traced = jax.jit(step, donate_argnums=0).trace(self.state, self.batch)
+        program = self._traced.lower().compile()
         self.note_program(program.as_text() or "")
         return program
+
+    def operations(self) -> Any:
+        """Return the operations of the step that is run, as a jaxpr: those that its program was compiled from."""
+        if self._traced is not None:
+            return self._traced.jaxpr.jaxpr
+        return jax.make_jaxpr(self._run)(self.state, self.batch).jaxpr
+
+    def own_gradients(self) -> Tuple[Any, Any]:
+        """Return the loss of this rank's batch at hand and its gradients, which nobody has exchanged, as a tree."""
+        params, batch_stats = self._own_weights()
+        batch = tuple(np.asarray(array.addressable_data(0)) for array in self.batch)
+        # Scaled as the step's, so that what FP16 rounds away is the same.
+        state = self.state.scale
+        scale = 1.0 if state is None else float(np.asarray(self.ranks.own_whole(state.scale)))
+
+        def scaled(params: Any) -> Any:
+            loss, _ = self._loss_of(params, batch_stats, batch)
+            return loss * scale
+
+        loss, gradients = jax.jit(jax.value_and_grad(scaled))(params)
+        return loss / scale, jax.tree.map(
+            lambda gradient: np.asarray(gradient, np.float32) / scale, gradients
+        )
+
+    def read_batch(self) -> Tuple[Any, ...]:
+        """Return this rank's batch at hand as numpy arrays."""
+        return tuple(np.asarray(array.addressable_data(0)) for array in self.batch)
 
     def synchronize(self) -> None:
         """Wait until all that was handed over is done."""

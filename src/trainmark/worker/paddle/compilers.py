@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, List, Optional, Tuple
+from contextlib import contextmanager
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import paddle
 from paddle import nn
@@ -46,3 +47,13 @@ def trace(learner: nn.Layer, batch: Tuple[Any, ...]) -> float:
 def programs(learner: nn.Layer) -> int:
     """Return how many programs were compiled so far: none for a learner that runs operator by operator."""
     return len(getattr(learner.forward, "program_cache", ()))
+
+
+@contextmanager
+def operator_by_operator() -> Iterator[None]:
+    """Let what is compiled run as it is written meanwhile; its program is kept."""
+    paddle.jit.enable_to_static(False)
+    try:
+        yield
+    finally:
+        paddle.jit.enable_to_static(True)

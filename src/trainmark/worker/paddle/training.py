@@ -158,6 +158,11 @@ class PaddleTraining(Training):
             raise RunError(INVALID, f"the first step made {compiled} compiled programs, not {asked}")
         return compiled
 
+    def compiled_program(self) -> Any:
+        """Return the program of the batch at hand, as it was compiled."""
+        concrete, _ = self._learner.forward.get_concrete_program(*self.batch)
+        return concrete.main_program
+
     def expected(self) -> Expected:
         """Return the precision in words."""
         return Expected(self._precision.compute, FP32, self._precision.tf32)

@@ -17,28 +17,35 @@ from .precision import Precision
 
 DDP, FLAT, FLAT_16 = "ddp", "flat", "flat-16"
 GRADIENTS = (NATIVE, DDP, FLAT, FLAT_16)
-"""``native`` is ``ddp``, what PyTorch users take."""
+"""``native`` is ``ddp``, what PyTorch users take; where the step is one CUDA graph, ``flat``."""
 
 ALIGNMENT = 64
 """In elements: each tensor of a flat buffer begins at a multiple of this, so that kernels read it in wide words."""
 
 
-def check_gradients(name: str, precision: Precision) -> None:
-    """Raise ``RunError`` if the precision has no 16-bit type in which gradients could travel."""
+def check_gradients(name: str, precision: Precision, captured: bool) -> None:
+    """Raise ``RunError`` for an exchange that the run cannot have; ``captured``: the step is one CUDA graph."""
+    if name == DDP and captured:
+        raise RunError(
+            UNSUPPORTED,
+            f"gradients {DDP} cannot be recorded in one CUDA graph here; take {FLAT} or {FLAT_16}",
+        )
     if name == FLAT_16 and precision.compute.itemsize != 2:
         raise RunError(UNSUPPORTED, f"gradients {FLAT_16} needs a precision that computes in 16 bits")
 
 
 def choose_exchange(
-    name: str, group: Group, device: Any, precision: Precision, static_graph: bool
+    name: str, group: Group, device: Any, precision: Precision, static_graph: bool, captured: bool
 ) -> Exchange:
     """Return the exchange of that name; for a rank on its own one that does nothing.
 
     ``static_graph`` promises DistributedDataParallel that every step is the same, which it cannot take of a compiled
-    network.
+    network. Of a captured step the native exchange is ``flat``.
     """
     if group.backend is None:
         return Exchange()
+    if name == NATIVE and captured:
+        name = FLAT
     if name in (NATIVE, DDP):
         return WhileComputed(device, static_graph)
     return InOnePiece(name, group.place.world_size, precision.compute if name == FLAT_16 else None)

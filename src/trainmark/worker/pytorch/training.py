@@ -16,7 +16,8 @@ from ..core.settings import Settings
 from ..core.training import Training
 from ..core.window import EventMarks, HostMarks, Marks, slots_for
 from . import weights as weights_of
-from .compilers import MODES, NONE, check_compiler, compilations, compile_model, compile_s
+from .capture import CapturedStep
+from .compilers import MODES, NONE, captures, check_compiler, compilations, compile_model, compile_s
 from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
 from .gradients import check_gradients, choose_exchange
@@ -44,7 +45,7 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     refuse_gaps(settings, place, device.type)
     precision = choose_precision(settings.precision, device)
     check_compiler(settings.compiler, device)
-    check_gradients(settings.gradients, precision)
+    check_gradients(settings.gradients, precision, captures(settings.compiler))
     return Machine(device, precision)
 
 
@@ -92,8 +93,20 @@ class PyTorchTraining(Training):
         """Train this model; see ``compile_model`` for ``inductor``."""
         settings, static_graph = self.settings, self.settings.compiler == NONE and self.parts == 1
         self.model, self.optimizer = model, optimizer
+        self._captured: Optional[CapturedStep] = None
+        if captures(settings.compiler):
+            self._captured = CapturedStep(
+                self._whole_step, self._device, keep_batch=self.feed.ahead is not None
+            )
+            for parameters in optimizer.param_groups:
+                parameters["lr"] = torch.zeros((), device=self._device)
         self.exchange = choose_exchange(
-            settings.gradients, self.ranks, self._device, self._precision, static_graph
+            settings.gradients,
+            self.ranks,
+            self._device,
+            self._precision,
+            static_graph,
+            captures(settings.compiler),
         )
         self.network = compile_model(self.exchange.wrap(model), settings.compiler, inductor)
         self.scaler = loss_scaler(self._precision, settings.recipe, self._device)
@@ -113,13 +126,22 @@ class PyTorchTraining(Training):
     def train(self, index: int) -> None:
         """Train on the batch at hand."""
         for parameters in self.optimizer.param_groups:
-            parameters["lr"] = self.rates[index]
+            if self._captured is None:
+                parameters["lr"] = self.rates[index]
+            else:
+                parameters["lr"].fill_(self.rates[index])
+        loss = self._whole_step(self.batch) if self._captured is None else self._captured(self.batch)
+        self._loss_of[index].copy_(loss)
+
+    def _whole_step(self, batch: Tuple[Any, ...]) -> Any:
+        """Forward, backward, mean over the ranks, update, at the optimizer's rate; return the loss."""
+        self.batch = batch
         loss = self._pass()
         self.exchange.average()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
-        self._loss_of[index].copy_(loss)
+        return loss
 
     def _pass(self) -> Any:
         """Pass the batch at hand forward and backward; return its loss."""
@@ -165,7 +187,9 @@ class PyTorchTraining(Training):
         return compile_s(self.settings.compiler)
 
     def compilations(self) -> Optional[int]:
-        """Return how many graphs torch.compile has made so far."""
+        """Return how many graphs torch.compile has made so far, or how many steps were recorded."""
+        if self._captured is not None:
+            return int(self._captured.recorded)
         return compilations(self.settings.compiler)
 
     def own_losses(self) -> List[float]:

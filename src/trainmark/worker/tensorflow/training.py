@@ -124,9 +124,19 @@ class TensorFlowTraining(Training):
         self._scale.update(gradients, lambda unscaled: self.optimizer.apply(unscaled, rate))
 
     def observed_pass(self) -> Tuple[Any, Any, Dict[str, Any]]:
-        """Return loss, outputs and gradients by name of the batch at hand, by the function that ``train`` calls."""
-        loss, outputs, gradients = self.ranks.run(self._pass, *self.batch)
-        return loss, outputs, self.by_name(self._scale.unscaled(gradients))
+        """Return loss, outputs and gradients by name of the batch at hand, by the function that ``train`` calls.
+
+        They are this rank's own: what the ranks sum is done elsewhere in ``train``.
+        """
+        ranks = self.ranks.place.world_size
+
+        def passed(*batch: Any) -> Any:
+            return self.ranks.run(self._pass, *batch)
+
+        # Eager replicas would wait for each other.
+        whole = passed if ranks == 1 else tf.function(passed, autograph=False)
+        loss, outputs, gradients = whole(*self.batch)
+        return loss, outputs, self.by_name([gradient * ranks for gradient in self._scale.unscaled(gradients)])
 
     def by_name(self, arrays: List[Any]) -> Dict[str, Any]:
         """Return what is like the trained variables, in their order, as numpy arrays by the shared names."""
@@ -136,6 +146,11 @@ class TensorFlowTraining(Training):
             for name, tensor in self.tensors.items()
             if id(tensor.variable) in found
         }
+
+    def graph(self, index: int, batch: Tuple[Any, ...]) -> Any:
+        """Return the graph of the step that is run, with the functions in it."""
+        whole: Any = self._train
+        return whole.get_concrete_function(self._rates[index], *batch).graph.as_graph_def()
 
     def synchronize(self) -> None:
         """Wait for all that was handed over."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping
+from typing import Any, Callable, Dict, List, Mapping, Sequence
 
 import jax
 import numpy as np
@@ -12,6 +12,7 @@ from jax.extend.core import jaxprs_in_params
 
 from ...tasks.image_classification.architectures import ARCHITECTURES
 from ...tasks.image_classification.observing import ConvolutionSeen, Observation, convolution_seen
+from ...tasks.image_classification.witness import LayerSeen
 
 # Flax's names, and how an array is turned into the shared order (outputs first) and back.
 SHARED = {"kernel": "weight", "scale": "weight", "bias": "bias", "mean": "running_mean", "var": "running_var"}
@@ -69,15 +70,29 @@ def _of_convolution(module: nn.Module, method: str) -> bool:
     return isinstance(module, nn.Conv) and method == "__call__"
 
 
-def convolutions_of(jaxpr: Any) -> List[Any]:
+CONVOLUTION, PRODUCT = "conv_general_dilated", "dot_general"
+
+
+def convolutions_of(jaxpr: Any, kinds: Sequence[str] = (CONVOLUTION,)) -> List[Any]:
     """Return the convolution operations of a traced program, those of its inner programs too, in their order."""
     found: List[Any] = []
     for operation in jaxpr.eqns:
-        if operation.primitive.name == "conv_general_dilated":
+        if operation.primitive.name in kinds:
             found.append(operation)
         for inner in jaxprs_in_params(operation.params):
-            found += convolutions_of(inner)
+            found += convolutions_of(inner, kinds)
     return found
+
+
+def layers_of(jaxpr: Any, model: str) -> List[LayerSeen]:
+    """Return the convolutions and products of a traced step, also of its backward pass, by their inputs' type."""
+    names = iter([layer.name for layer in ARCHITECTURES[model].convolutions])
+    seen: List[LayerSeen] = []
+    for operation in convolutions_of(jaxpr, (CONVOLUTION, PRODUCT)):
+        kind = operation.primitive.name
+        name = next(names, "backward") if kind == CONVOLUTION else "classifier"
+        seen.append(LayerSeen(name, operation.invars[0].aval.dtype.name))
+    return seen
 
 
 def _seen(name: str, operation: Any, output: Any) -> ConvolutionSeen:

@@ -5,13 +5,18 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Dict, Mapping, Optional
 
+import jax.numpy as jnp
+import numpy as np
+
 from ...core.choices import one_of
 from ...core.feed import Feed
 from ...core.place import Place
+from ...core.training import OwnPass
 from ...tasks.image_classification.facts import Seen
 from ...tasks.image_classification.observing import Observation
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
+from ...tasks.image_classification.witness import LayersSeen, measured
 from ..precision import Precision
 from ..ranks import Group
 from ..state import optimizer
@@ -49,9 +54,12 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         self._compiled: Optional[CompiledConvolutions] = None
         self.take_over(
             lambda: init(model, settings.model, settings.image_size, settings.seed),
-            make_loss(model, recipe, lambda images: normalise(images, precision.compute)),
+            make_loss(model, recipe, self._normalise),
             optimizer(recipe, None if recipe.bn_weight_decay else all_but_batch_norm),
         )
+
+    def _normalise(self, images: Any) -> Any:
+        return normalise(images, self._precision.compute)
 
     def watching(self) -> "AbstractContextManager[Any]":
         """Let the witness see the layers."""
@@ -83,9 +91,25 @@ class JaxImageTraining(JaxTraining, ImageTraining):
         params, batch_stats = self._own_weights()
         return {**observing.to_shared(params), **observing.to_shared(batch_stats)}
 
-    def own_pass(self) -> Optional[Observation]:
-        """Pass the batch forward and backward; what several ranks hold together is not taken apart here."""
-        return self.observe() if self.ranks.alone else None
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and look at the operations that its program was made of."""
+        images = self.network_input(self.batch)
+        self.step(index)
+        layers = observing.layers_of(self.operations(), self.settings.model)
+        return LayersSeen(layers, *measured(images))
+
+    def own_pass(self) -> OwnPass:
+        """Pass this rank's batch forward and backward with the function that the step differentiates."""
+        return OwnPass(observing.to_shared(self.own_gradients()[1]))
+
+    def open_feed(self, settings: ImageSettings) -> Optional[Feed]:
+        """Return a new feed of the run's loader."""
+        return open_loader(settings, self.ranks)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return what the step makes of the images of a batch before its network."""
+        images = self._normalise(jnp.asarray(np.asarray(batch[0].addressable_data(0))))
+        return np.asarray(images.astype(jnp.float32)).transpose(0, 3, 1, 2)
 
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the function that the step differentiates."""

@@ -64,9 +64,8 @@ def heads_of(
     x = drop(norm("embedding.norm", x + params["embedding.segments"].astype(compute)[segments]))
     for block in range(model.layers):
         name = f"block{block}.attention"
-        parts = [part.reshape(heads) for part in jnp.split(product(f"{name}.qkv", x), 3, axis=-1)]
-        queries, keys, values = parts
-        attended = drop.attend(queries, keys, values, kernel)
+        query, key, value = (part.reshape(heads) for part in jnp.split(product(f"{name}.qkv", x), 3, axis=-1))
+        attended = drop.attend(query, key, value, kernel)
         x = norm(f"{name}.norm", x + drop(product(f"{name}.output", attended.reshape(x.shape))))
         name = f"block{block}.mlp"
         inner = jax.nn.gelu(product(f"{name}.up", x), approximate=False)

@@ -27,6 +27,9 @@ LOADERS = ("native",)
 PREFETCH = 1
 """Rows (images, and behind the batching whole batches) that each queue of the pipeline holds."""
 
+UNCOUNTED = 24
+"""Images between the file and a batch: in the short queues of the threads that read and decode. Seen, not told."""
+
 KEPT_PATHS = 100_000
 
 
@@ -72,7 +75,7 @@ class NativeFeed(Feed):
         # As many images as a batch has can be made at once, and the engine takes no more threads than there are cores.
         self.workers = max(1, min(settings.loader_workers, batch, os.cpu_count() or 1))
         # With the shortest queues that it offers; seen, not told.
-        self.ahead, self.produced = 5, Produced()
+        self.ahead, self.produced, self.uncounted = 5, Produced(), UNCOUNTED
         self._files = Files(
             images, Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed)
         )

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import mindspore as ms
 import numpy as np
 from mindspore import nn
+from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
-from ...tasks.image_classification.architectures import ARCHITECTURES
+from ...tasks.image_classification.architectures import ARCHITECTURES, is_trainable
 from ...tasks.image_classification.observing import (
     ConvolutionSeen,
     Observation,
     by_shared_names,
     convolution_seen,
 )
+from ...tasks.image_classification.witness import LayerSeen, LayersSeen, measured
+
+CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
 
 NORM_VECTORS = {
     "weight": "gamma",
@@ -39,15 +43,30 @@ def observe(
     batch: Tuple[Any, Any],
     parameters: Mapping[str, ms.Parameter],
 ) -> Observation:
-    """Pass the batch through ``forward``, which returns loss and logits, and back; return what was computed.
-
-    Operators are run one by one meanwhile, since a compiled network calls no hooks.
-    """
+    """Pass the batch through ``forward``, which returns loss and logits, and back; return what was computed."""
     seen: List[ConvolutionSeen] = []
     hooks = [
         conv.register_forward_hook(_noting(layer.name, seen))
         for layer, conv in zip(ARCHITECTURES[name].convolutions, cells(model, nn.Conv2d))
     ]
+    try:
+        loss, logits, found = _passes(model, forward, batch)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    shared = _by_shared_names(model, parameters, found)
+    return Observation(logits.asnumpy().astype(np.float32), float(loss.asnumpy()), shared, seen)
+
+
+def gradients(
+    model: nn.Cell, forward: nn.Cell, batch: Tuple[Any, Any], parameters: Mapping[str, ms.Parameter]
+) -> Dict[str, Any]:
+    """Pass the batch through ``forward`` and back, operator by operator; return the gradients."""
+    return _by_shared_names(model, parameters, _passes(model, forward, batch)[2])
+
+
+def _passes(model: nn.Cell, forward: nn.Cell, batch: Tuple[Any, Any]) -> Tuple[Any, Any, Any]:
+    """Return loss, logits and gradients; operators are run one by one, since a compiled network calls no hooks."""
     mode = ms.get_context("mode")
     ms.set_context(mode=ms.PYNATIVE_MODE)
     try:
@@ -55,15 +74,74 @@ def observe(
         (loss, logits), found = both(*batch)
     finally:
         ms.set_context(mode=mode)
+    return loss, logits, found
+
+
+def _by_shared_names(model: nn.Cell, parameters: Mapping[str, ms.Parameter], found: Any) -> Dict[str, Any]:
+    own = {parameter.name: grad for parameter, grad in zip(model.trainable_params(), found)}
+    return {
+        key: own[parameter.name].asnumpy().astype(np.float32)
+        if parameter.name in own
+        else np.zeros(parameter.shape, np.float32)
+        for key, parameter in parameters.items()
+        if is_trainable(key)
+    }
+
+
+def watched(
+    model: nn.Cell, name: str, batch: Tuple[Any, Any], step: Callable[[], Any], compiled: Optional[nn.Cell]
+) -> LayersSeen:
+    """Do ``step`` on a batch, and return what its layers computed in, and on what.
+
+    ``compiled`` is the step as a cell where it is compiled: its graph is asked instead of hooks.
+    """
+    norms = dict(zip((conv.name for conv in ARCHITECTURES[name].convolutions), cells(model, nn.BatchNorm2d)))
+    layers: List[LayerSeen] = []
+    described = [conv.name for conv in ARCHITECTURES[name].convolutions]
+    watched_cells = [*zip(described, cells(model, nn.Conv2d)), ("classifier", cells(model, nn.Dense)[0])]
+
+    def note(layer: str) -> Callable[[Any, Any, Any], None]:
+        def seen(_cell: Any, _given: Any, output: Any) -> None:
+            layers.append(LayerSeen(layer, str(output.dtype).lower()))
+
+        return seen
+
+    hooks = [] if compiled else [cell.register_forward_hook(note(layer)) for layer, cell in watched_cells]
+    try:
+        step()
+    finally:
         for hook in hooks:
             hook.remove()
-    by_own_name = {parameter.name: grad for parameter, grad in zip(model.trainable_params(), found)}
-    shared = {
-        key: by_own_name[parameter.name].asnumpy().astype(np.float32)
-        for key, parameter in parameters.items()
-        if parameter.requires_grad
-    }
-    return Observation(logits.asnumpy().astype(np.float32), float(loss.asnumpy()), shared, seen)
+    if compiled is not None:
+        outputs = convolutions_in_graph(compiled)
+        layers = [LayerSeen(layer, output.dtype) for layer, output in zip(described, outputs)]
+    size, mean, deviation = measured(batch[0].asnumpy())
+    still = [layer for layer, norm in norms.items() if not norm.training]
+    return LayersSeen(layers, size, mean, deviation, still)
+
+
+class Output(NamedTuple):
+    """The output of a convolution: its type, like ``float16``, and its shape."""
+
+    dtype: str
+    shape: Tuple[int, ...]
+
+
+def convolutions_in_graph(step: nn.Cell) -> List[Output]:
+    """Return what the convolutions of a compiled step give, by MindSpore's own graph of it.
+
+    A hook would be compiled with the network and could not tell anything.
+    """
+    model = ModelProto()
+    model.ParseFromString(step.get_func_graph_proto())
+    tensors = [node.output_type.tensor_type for node in model.graph.node if node.op_type in CONVOLUTIONS]
+    return [
+        Output(
+            DataType.Name(tensor.elem_type).replace("DT_", "").lower(),
+            tuple(int(side.size) for side in tensor.shape.dim),
+        )
+        for tensor in tensors
+    ]
 
 
 def cells(model: nn.Cell, kind: Any) -> List[Any]:

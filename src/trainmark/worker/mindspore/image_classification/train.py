@@ -9,11 +9,13 @@ import numpy as np
 
 from ...core.feed import Feed
 from ...core.place import Place
+from ...core.training import OwnPass
 from ...tasks.image_classification.architectures import ARCHITECTURES
 from ...tasks.image_classification.facts import Seen, layout_by_axes
 from ...tasks.image_classification.observing import Observation
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
+from ...tasks.image_classification.witness import LayersSeen
 from ..precision import with_precision
 from ..training import Machine, MindSporeTraining, open_machine
 from . import observing
@@ -69,6 +71,24 @@ class MindSporeImageTraining(MindSporeTraining, ImageTraining):
         return observing.observe(
             self.model, self.settings.model, self.train_step.forward, self.batch, self._shared
         )
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and look at its layers: by hooks, or in MindSpore's own graph of it."""
+        step = self.train_step if self._compiled else None
+        return observing.watched(self.model, self.settings.model, self.batch, lambda: self.step(index), step)
+
+    def own_pass(self) -> OwnPass:
+        """Pass the batch forward and backward with the step's own network and loss, operator by operator."""
+        forward = self.train_step.forward
+        return OwnPass(observing.gradients(self.model, forward, self.batch, self._shared))
+
+    def open_feed(self, settings: ImageSettings) -> Optional[Feed]:
+        """Return a new feed of the run's loader."""
+        return _open_feed(settings, self.ranks.place)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return the images of a batch, which its loader has normalised."""
+        return batch[0].asnumpy()
 
 
 def _open_feed(settings: ImageSettings, place: Place) -> Optional[Feed]:

@@ -2,19 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Tuple
+from typing import Any, List
 
 from mindspore import nn
-from mindspore.train.anf_ir_pb2 import DataType, ModelProto
 
-from .observing import cells
-
-
-class Output(NamedTuple):
-    """The output of the network's second convolution: its type, like ``float16``, and its shape."""
-
-    dtype: str
-    shape: Tuple[int, ...]
+from .observing import Output, cells, convolutions_in_graph
 
 
 class HookWitness:
@@ -38,13 +30,5 @@ class HookWitness:
 
 
 def in_graph(step: nn.Cell) -> Output:
-    """Return the same from a compiled step: the type of the second convolution in MindSpore's own graph of it.
-
-    A hook would be compiled with the network and could not tell anything.
-    """
-    model = ModelProto()
-    model.ParseFromString(step.get_func_graph_proto())
-    second = [node for node in model.graph.node if node.op_type == "Conv2D"][1]
-    tensor = second.output_type.tensor_type
-    name = DataType.Name(tensor.elem_type).replace("DT_", "").lower()
-    return Output(name, tuple(int(side.size) for side in tensor.shape.dim))
+    """Return the same from a compiled step."""
+    return convolutions_in_graph(step)[1]

@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+import json
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Tuple
 
 import mxnet as mx
+import numpy as np
 from mxnet import autograd
 from mxnet.gluon import HybridBlock, nn
 
-from ...tasks.image_classification.architectures import ARCHITECTURES
+from ...tasks.image_classification.architectures import ARCHITECTURES, is_trainable
 from ...tasks.image_classification.observing import (
     ConvolutionSeen,
     Observation,
     by_shared_names,
     convolution_seen,
 )
+from ...tasks.image_classification.witness import LayerSeen, LayersSeen, measured
 from .network import blocks
 
 _VECTORS = {
@@ -72,6 +76,77 @@ def observe(
         if parameter.grad_req != "null"
     }
     return Observation(logits.astype("float32").asnumpy(), float(loss.asscalar()), gradients, seen)
+
+
+@contextmanager
+def operator_by_operator(*networks: HybridBlock) -> Iterator[None]:
+    """Let hybridized networks run as they are written meanwhile; what was traced of them is kept."""
+    active: List[Any] = []
+    for network in networks:
+        network.apply(lambda block: active.append(block) if getattr(block, "_active", False) else None)
+    for block in active:
+        block._active = False
+    try:
+        yield
+    finally:
+        for block in active:
+            block._active = True
+
+
+def gradients(
+    model: HybridBlock, name: str, forward: Callable[[], Tuple[Any, Any]], layout: str
+) -> Dict[str, Any]:
+    """Run ``forward``, which returns logits and loss, and the backward pass; return the gradients."""
+    with autograd.record():
+        _, loss = forward()
+    loss.backward()
+    named = named_parameters(model, name)
+    return {
+        shared: _from_layout(parameter.grad().asnumpy(), layout)
+        if parameter.grad_req != "null"
+        else mx.nd.zeros_like(parameter.data()).asnumpy()
+        for shared, parameter in named.items()
+        if is_trainable(shared)
+    }
+
+
+def watched(model: HybridBlock, name: str, layout: str, step: Callable[[], Any]) -> LayersSeen:
+    """Do ``step``, in which ``model`` is called, and return what its layers compute in, and on what.
+
+    The types are those of the network's graph: the one that was traced, or one that is traced now. Its convolutions
+    and products are told by what goes into them, whatever is made of it afterwards.
+    """
+    images: List[Any] = []
+    hook = model.register_forward_pre_hook(lambda _block, given: images.append(given[0]))
+    try:
+        step()
+    finally:
+        hook.detach()
+    if not images:
+        return LayersSeen()
+    size, mean, deviation = measured(_from_layout(images[0].astype("float32").asnumpy(), layout))
+    return LayersSeen(_types(model, name), size, mean, deviation)
+
+
+def _types(model: HybridBlock, name: str) -> List[LayerSeen]:
+    traced = getattr(model, "_cached_graph", ())
+    if traced:
+        symbol = traced[1]
+    else:
+        with operator_by_operator(model):
+            symbol = model(mx.sym.var("data"))
+    inside = symbol.get_internals()
+    _, types, _ = inside.infer_type_partial(**dict.fromkeys(symbol.list_inputs(), "float32"))
+    described = iter([conv.name for conv in ARCHITECTURES[name].convolutions])
+    kinds = {"Convolution": lambda: next(described, "?"), "FullyConnected": lambda: "classifier"}
+    nodes = {node["name"]: node["op"] for node in json.loads(inside.tojson())["nodes"]}
+    seen: List[LayerSeen] = []
+    for output, dtype in zip(inside.list_outputs(), types):
+        kind = nodes.get(output[: -len("_output")]) if output.endswith("_output") else None
+        if kind in kinds:
+            known = np.dtype(dtype)
+            seen.append(LayerSeen(kinds[kind](), "bfloat16" if known.names else str(known)))
+    return seen
 
 
 def _noting(name: str, layout: str, seen: List[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 import mxnet as mx
 
 from ...core.feed import Feed
 from ...core.place import Place
+from ...core.training import OwnPass
 from ...tasks.image_classification.facts import Seen
+from ...tasks.image_classification.known_data import RECORDIO
 from ...tasks.image_classification.observing import Observation
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
+from ...tasks.image_classification.witness import LayersSeen
 from ..training import Machine, MXNetTraining, choose_machine
 from . import observing
 from .feed import ToDevice
@@ -31,6 +35,7 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
     """An image network, its loss, and the witness in it."""
 
     settings: ImageSettings
+    forms = MappingProxyType({"native": RECORDIO})
 
     def __init__(self, settings: ImageSettings, place: Place, machine: Machine, feed: Optional[Feed]) -> None:
         """Build the model, meet the other ranks, and fetch the first batch."""
@@ -72,3 +77,25 @@ class MXNetImageTraining(MXNetTraining, ImageTraining):
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the step's own model and loss, operator by operator."""
         return observing.observe(self.model, self.settings.model, self._forward, self.settings.layout)
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and look at its layers in the graph of the network."""
+        return observing.watched(
+            self.model, self.settings.model, self.settings.layout, lambda: self.step(index)
+        )
+
+    def own_pass(self) -> OwnPass:
+        """Pass the batch forward and backward operator by operator, as the step's layers are written."""
+        with observing.operator_by_operator(self.model, self.loss):
+            return OwnPass(
+                observing.gradients(self.model, self.settings.model, self._forward, self.settings.layout)
+            )
+
+    def open_feed(self, settings: ImageSettings) -> Optional[Feed]:
+        """Return a new feed of the run's loader."""
+        return open_loader(settings, self.ranks.place, self._context)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return the images of a batch, which its loader has normalised."""
+        images = batch[0].astype("float32").asnumpy()
+        return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images

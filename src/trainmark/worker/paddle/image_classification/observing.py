@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
+import paddle
 from paddle import nn
 
 from ...tasks.image_classification.architectures import is_trainable
@@ -14,6 +15,7 @@ from ...tasks.image_classification.observing import (
     by_shared_names,
     convolution_seen,
 )
+from ...tasks.image_classification.witness import LayerSeen, LayersSeen, measured
 from .networks import ConvNorm, conv_norms
 
 CLASSIFIER = "classifier.weight"
@@ -60,6 +62,79 @@ def observe(
     for tensor in tensors.values():
         tensor.clear_gradient(set_to_zero=False)
     return Observation(logits.numpy(), float(loss), gradients, seen)
+
+
+def gradients(forward: Callable[[], Tuple[Any, Any]], tensors: Mapping[str, Any]) -> Dict[str, Any]:
+    """Run ``forward``, which returns logits and loss, and the backward pass; return the gradients."""
+    _, loss = forward()
+    loss.backward()
+    found = {
+        name: paddle.zeros_like(tensor) if tensor.grad is None else tensor.grad
+        for name, tensor in tensors.items()
+        if is_trainable(name)
+    }
+    read_out = read(found)
+    for tensor in tensors.values():
+        tensor.clear_gradient(set_to_zero=False)
+    return read_out
+
+
+def watched(learner: nn.Layer, layout: str, step: Callable[[], Any], program: Optional[Any]) -> LayersSeen:
+    """Do ``step``, in which ``learner`` is called, and return what its layers computed in, and on what.
+
+    ``program`` is the compiled one, whose layers have no hooks.
+    """
+    layers: List[LayerSeen] = []
+    images: List[Any] = []
+    norms: Dict[str, bool] = {}
+    network = learner.network
+
+    def note(name: str) -> Callable[[Any, Any, Any], None]:
+        return lambda _layer, _given, output: layers.append(LayerSeen(name, _type_name(output.dtype)))
+
+    def note_norm(name: str) -> Callable[[Any, Any], None]:
+        def seen(norm: Any, _given: Any) -> None:
+            norms[name] = bool(norm.training)
+
+        return seen
+
+    hooks = [learner.register_forward_pre_hook(lambda _layer, given: images.append(given[0]))]
+    if program is None:
+        for unit in conv_norms(network):
+            name = unit.description.name
+            hooks.append(unit.conv.register_forward_post_hook(note(name)))
+            hooks.append(unit.norm.register_forward_pre_hook(note_norm(name)))
+        hooks.append(network.classifier.linear.register_forward_post_hook(note("classifier")))
+    try:
+        step()
+    finally:
+        for hook in hooks:
+            hook.remove()
+    if program is not None:
+        layers = _in_program(program)
+        norms = {unit.description.name: bool(unit.norm.training) for unit in conv_norms(network)}
+    if not images:
+        return LayersSeen()
+    pictures = images[0].numpy()
+    size, mean, deviation = measured(pictures.transpose(0, 3, 1, 2) if layout == "nhwc" else pictures)
+    return LayersSeen(
+        layers, size, mean, deviation, [name for name, training in norms.items() if not training]
+    )
+
+
+def _in_program(program: Any) -> List[LayerSeen]:
+    """Return the convolutions and products of a compiled program, and the types of their results."""
+    kinds = ("pd_op.conv2d", "pd_op.depthwise_conv2d", "pd_op.matmul")
+    operations = [operation for operation in program.global_block().ops if operation.name() in kinds]
+    return [
+        LayerSeen(f"{operation.name()} {number}", _type_name(operation.results()[0].dtype))
+        for number, operation in enumerate(operations)
+    ]
+
+
+def _type_name(dtype: Any) -> str:
+    """Return the name of a type of a tensor (``paddle.float32``) or of a program's value (``DataType.FLOAT32``)."""
+    return str(dtype).rpartition(".")[2].lower()
 
 
 def _noting(unit: ConvNorm, seen: List[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:

@@ -7,10 +7,13 @@ from typing import Any, Dict, Mapping, Optional
 from ...core.choices import one_of
 from ...core.feed import Feed
 from ...core.place import Place
+from ...core.training import OwnPass
 from ...tasks.image_classification.facts import Seen
 from ...tasks.image_classification.observing import Observation
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
+from ...tasks.image_classification.witness import LayersSeen
+from ..compilers import NONE, operator_by_operator
 from ..device import limit_threads
 from ..distributed import Group
 from ..precision import Precision
@@ -64,6 +67,31 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         """Pass the batch forward and backward with the step's own network and loss."""
         tensors = observing.named_tensors(self.network, self.settings.model)
         return observing.observe(self.network, self._forward, tensors)
+
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and look at its layers; those of a compiled program are asked of the program."""
+        program = None if self.settings.compiler == NONE else self.compiled_program()
+        return observing.watched(self._learner, self.settings.layout, lambda: self.step(index), program)
+
+    def own_pass(self) -> Optional[OwnPass]:
+        """Pass the batch forward and backward operator by operator, as the step's layers are written.
+
+        With NCCL DataParallel averages in any backward pass: what it does to a rank's own gradients is not seen.
+        """
+        if self.ranks.backend == "nccl":
+            return None
+        with operator_by_operator():
+            tensors = observing.named_tensors(self.network, self.settings.model)
+            return OwnPass(observing.gradients(self._forward, tensors))
+
+    def open_feed(self, settings: ImageSettings) -> Optional[Feed]:
+        """Return a new feed of the run's loader."""
+        return _open_feed(settings, self.ranks.place)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return the images of a batch, which its feed has normalised."""
+        images = batch[0].numpy()
+        return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
 
 
 def _open_feed(settings: ImageSettings, place: Place) -> Optional[Feed]:

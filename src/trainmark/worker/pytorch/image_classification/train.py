@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, Dict, List, Optional, Tuple
 
 import torch
@@ -10,6 +11,7 @@ from torch import nn
 from ...core.feed import Feed
 from ...core.place import Place
 from ...tasks.image_classification.facts import Seen
+from ...tasks.image_classification.known_data import TFRECORD
 from ...tasks.image_classification.observing import Observation
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
@@ -34,13 +36,14 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     """An image network, its loss, and the witness in it."""
 
     settings: ImageSettings
+    forms = MappingProxyType({"dali-cpu-tfrecord": TFRECORD})
 
     def __init__(self, settings: ImageSettings, place: Place, machine: Machine, feed: Optional[Feed]) -> None:
         """Build model and optimizer, and fetch the first batch."""
         device, precision = machine
         super().__init__(settings, place, machine, ToDevice(settings, device, precision.compute), feed)
         with device:
-            model = build_model(settings.model, settings.classes)
+            model = build_model(settings.model, settings.classes, settings.compiler)
         convert_weights(model, precision.weights)
         model.to(memory_format=memory_format(settings.layout))
         self._witness = Witness(model)
@@ -82,6 +85,14 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             self.load_weights(before)
         self.step(index)
         return seen
+
+    def open_feed(self, settings: ImageSettings) -> Optional[Feed]:
+        """Return a new feed of the run's loader."""
+        return _open_feed(settings, self.ranks.place, Machine(self._device, self._precision))
+
+    def network_input(self, batch: Any) -> Any:
+        """Return the images of a batch, which its feed has normalised."""
+        return batch[0].float().cpu().numpy()
 
     def named_tensors(self) -> Dict[str, Any]:
         """Return parameters and running statistics by their names in the description of the networks."""

@@ -11,7 +11,7 @@ class ConvolutionSeen(NamedTuple):
     """What the framework's own objects say of a convolution, and what came out of it.
 
     ``padding`` is ((top, bottom), (left, right)); ``output`` is (batch, channels, height, width) whatever the
-    layout; ``output_norm`` is the square root of the sum of the squares of all output values.
+    layout; ``output_norm`` is the square root of the sum of the squares of all output values, ``values``.
     """
 
     name: str
@@ -21,6 +21,7 @@ class ConvolutionSeen(NamedTuple):
     groups: int
     output: Tuple[int, int, int, int]
     output_norm: float
+    values: Any
 
 
 class Observation(NamedTuple):
@@ -71,7 +72,7 @@ def convolution_seen(
     import numpy as np
 
     (kernel_height, kernel_width), (down, right) = kernel, stride
-    values = np.asarray(output, np.float64).ravel()
+    flat = np.asarray(output, np.float64).ravel()
     return ConvolutionSeen(
         name=name,
         kernel=(kernel_height, kernel_width),
@@ -79,5 +80,6 @@ def convolution_seen(
         padding=padding,
         groups=groups,
         output=tuple(output.shape),
-        output_norm=float(np.sqrt(values @ values)),
+        output_norm=float(np.sqrt(flat @ flat)),
+        values=output,
     )

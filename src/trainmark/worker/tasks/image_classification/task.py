@@ -10,8 +10,9 @@ from ...core.settings import Settings
 from ...core.task import Check, Task
 from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
 from .observing import Observation
+from .pre_activations import pre_activations
 from .settings import ImageSettings, add_flags, image_settings
-from .witness import layers_of, looked
+from .witness import looked
 
 
 class ImageClassification(Task):
@@ -77,13 +78,10 @@ class ImageClassification(Task):
         return recipe.weight_decay if recipe.bn_weight_decay or not is_batch_norm(name) else 0.0
 
     def looked(
-        self, settings: Settings, expected: Expected, seen: Any, alone: Any
+        self, settings: Settings, expected: Expected, seen: Any, _alone: Any
     ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
         """Return what was seen of the layers in the step after the window, and what is wrong with it."""
-        own = _own(settings)
-        # A pass of which only the gradients are kept has no layers.
-        shown = alone if isinstance(alone, Observation) else None
-        return looked(own, expected, seen or layers_of(shown, own.image_size))
+        return looked(_own(settings), expected, seen)
 
     def check(self, settings: Settings) -> Check:
         """Return the network's weights by name, and how convolutions, logits and batch norms are told."""
@@ -95,6 +93,9 @@ class ImageClassification(Task):
             facts={"classes": classes},
             layers=_convolutions,
             outputs=_logits,
+            reach=lambda seen, weights: {
+                "pre_activations": pre_activations(settings.model, seen.convolutions, weights)
+            },
         )
 
 
@@ -104,7 +105,8 @@ def batch_statistic(before: Any, after: Any) -> Any:
 
 
 def _convolutions(seen: Observation) -> Dict[str, Any]:
-    return {"convolutions": [conv._asdict() for conv in seen.convolutions]}
+    told = [conv._asdict() for conv in seen.convolutions]
+    return {"convolutions": [{name: conv[name] for name in conv if name != "values"} for conv in told]}
 
 
 def _logits(seen: Observation) -> Dict[str, Any]:

@@ -2,8 +2,16 @@
 
 from __future__ import annotations
 
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from ...core.feed import Feed
 from ...core.training import Training
 from . import TASK
+from .known_data import FOLDER, write_known
+from .loader_path import BATCHES, PICTURES, Part, judged, part_of
 from .settings import ImageSettings
 
 
@@ -17,3 +25,36 @@ class ImageTraining(Training):
 
     task = TASK
     settings: ImageSettings
+
+    forms: Mapping[str, str] = {}
+    """The form of a data set that a loader takes, where it is no folder of images."""
+
+    def open_feed(self, _settings: ImageSettings) -> Optional[Feed]:
+        """Return a new feed of the run's loader on another data set; None where that is not shown."""
+        return None
+
+    def network_input(self, _batch: Any) -> Any:
+        """Return what the network gets of the images of a batch: numpy, (batch, 3, size, size), normalised."""
+        raise NotImplementedError
+
+    def loader_path(self) -> Optional[Tuple[Dict[str, Any], List[Tuple[str, str]]]]:
+        """Let the run's own loader read the known picture, in this process, and tell what the network would get."""
+        own = self.settings
+        if own.synthetic:
+            return None
+        with tempfile.TemporaryDirectory(prefix="known-picture-") as folder:
+            form = self.forms.get(own.loader, FOLDER)
+            data = write_known(form, Path(folder), max(PICTURES, 2 * own.batch_per_device))
+            feed = self.open_feed(replace(own, data=str(data), loader_workers=0))
+            if feed is None:
+                return None
+            batches: List[List[Part]] = []
+            sizes: List[Tuple[int, ...]] = []
+            try:
+                for _ in range(max(BATCHES, -(-PICTURES // own.batch_per_device))):
+                    images = self.network_input(feed.next())
+                    sizes.append(tuple(images.shape[2:]))
+                    batches.append([part_of(image) for image in images])
+            finally:
+                feed.close()
+        return judged(batches, sizes, own.image_size)

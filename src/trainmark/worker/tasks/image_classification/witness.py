@@ -6,7 +6,6 @@ from collections import Counter
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from ...core.facts import Expected
-from .observing import Observation
 from .settings import ImageSettings
 
 USUAL_MEAN, USUAL_DEVIATION = 1.0, (0.3, 2.0)
@@ -37,22 +36,16 @@ class LayersSeen(NamedTuple):
     not_training: Sequence[str] = ()
 
 
-def layers_of(alone: Optional[Observation], asked: int) -> LayersSeen:
-    """Return what a pass shows where the step itself was not watched: the size of the pictures, by the first layer.
+def measured(images: Any) -> Tuple[Tuple[int, int], float, float]:
+    """Return (height, width), mean and deviation of a batch of pictures: numpy, (batch, 3, height, width)."""
+    import numpy as np
 
-    Sizes that differ by less than its stride give one size of output: where ``asked`` is among them, it is that.
-    """
-    if alone is None or not alone.convolutions:
-        return LayersSeen()
-    first = alone.convolutions[0]
-
-    def side(out: int, stride: int, kernel: int, padding: Tuple[int, int]) -> int:
-        if out == (asked + sum(padding) - kernel) // stride + 1:
-            return asked
-        return (out - 1) * stride + kernel - sum(padding) + stride - 1
-
-    height, width = (side(*of) for of in zip(first.output[2:], first.stride, first.kernel, first.padding))
-    return LayersSeen(image_size=(height, width))
+    values = np.asarray(images, np.float32)
+    return (
+        (values.shape[2], values.shape[3]),
+        float(values.mean(dtype=np.float64)),
+        float(values.std(dtype=np.float64)),
+    )
 
 
 def looked(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import MappingProxyType
 from typing import Any, Optional, Tuple
 
 import keras
@@ -9,11 +10,14 @@ import tensorflow as tf
 
 from ...core.feed import Feed
 from ...core.place import Place
+from ...core.training import NONE, OwnPass
 from ...tasks.image_classification.architectures import is_batch_norm
 from ...tasks.image_classification.facts import Seen
+from ...tasks.image_classification.known_data import TFRECORD
 from ...tasks.image_classification.observing import Observation
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
+from ...tasks.image_classification.witness import LayersSeen, measured
 from ..ranks import Group
 from ..training import Machine, TensorFlowTraining, choose_machine
 from . import observing
@@ -40,6 +44,7 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
     """An image network, its loss, and the witness in it."""
 
     settings: ImageSettings
+    forms = MappingProxyType({"native": TFRECORD})
 
     def __init__(self, settings: ImageSettings, group: Group, machine: Machine, feed: Optional[Feed]) -> None:
         """Build network and optimizer, and fetch the first batch."""
@@ -78,9 +83,31 @@ class TensorFlowImageTraining(TensorFlowTraining, ImageTraining):
         """Return what the witness saw."""
         return self._witness.told(self._variables[0])
 
-    def own_pass(self) -> Optional[Observation]:
-        """Pass the batch forward and backward, by the very function that the step calls."""
-        return self.observe() if self.ranks.place.world_size == 1 else None
+    def watched_step(self, index: int) -> LayersSeen:
+        """Do the step, and look at its layers: in the graph that is run, or while they are called one by one."""
+        measures = measured(self.network_input(self.batch))
+        if self.settings.compiler == NONE:
+            layers = observing.watched(self.model, self.settings.model, lambda: self.step(index))
+        else:
+            batch = self.batch
+            self.step(index)
+            layers = observing.layers_of(self.graph(index, batch))
+        return LayersSeen(layers, *measures)
+
+    def own_pass(self) -> OwnPass:
+        """Pass this rank's batch forward and backward, by the very function that the step calls."""
+        return OwnPass(self.observed_pass()[2])
+
+    def open_feed(self, settings: ImageSettings) -> Optional[Feed]:
+        """Return a new feed of the run's loader."""
+        return open_loader(find_source(settings), settings, self.ranks.place, self._device)
+
+    def network_input(self, batch: Any) -> Any:
+        """Return what the step makes of the images of a batch before its network."""
+        images = tf.cast(
+            as_input(batch[0], self.settings.layout, self._precision.compute), tf.float32
+        ).numpy()
+        return images.transpose(0, 3, 1, 2) if self.settings.layout == "nhwc" else images
 
     def observe(self) -> Observation:
         """Pass the batch forward and backward, and run its images through the convolutions."""

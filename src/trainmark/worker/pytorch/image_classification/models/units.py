@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import List
+from typing import List, Type
 
 from torch import nn
 
 from ....tasks.image_classification.architectures import BATCH_NORM_EPSILON, BATCH_NORM_MOMENTUM, Convolution
 
 
-def convolution(description: Convolution) -> List[nn.Module]:
+def convolution(
+    description: Convolution,
+    norm: Type[nn.BatchNorm2d] = nn.BatchNorm2d,
+    kind: Type[nn.Conv2d] = nn.Conv2d,
+) -> List[nn.Module]:
     """Return the convolution and its norm; weights are normal of variance 2 / fan-in, as NVIDIA's ``-c fanin``."""
-    conv = nn.Conv2d(
+    conv = kind(
         description.inputs,
         description.outputs,
         description.kernel,
@@ -21,5 +25,4 @@ def convolution(description: Convolution) -> List[nn.Module]:
         bias=False,
     )
     nn.init.kaiming_normal_(conv.weight, mode="fan_in", nonlinearity="relu")
-    norm = nn.BatchNorm2d(description.outputs, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)
-    return [conv, norm]
+    return [conv, norm(description.outputs, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)]

@@ -1,0 +1,54 @@
+"""What no run has: more devices, nodes or samples a step than there are machines and memory for."""
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from trainmark.logs.model import Facts, Problem, Records
+
+MOST_DEVICES = 200_000
+"""Twice the largest cluster of one job that was published by 2025."""
+MOST_NODES = 50_000
+MOST_PER_DEVICE = 1 << 22
+"""Samples or tokens of one device in one micro-batch."""
+
+
+LONGEST_S = 400 * 86_400.0
+"""No interval between two records, and no record, lasts longer than a year."""
+_BLOCK = 1 << 15
+
+
+def possible(gpus: int | None = None, nodes: int | None = None, batch: int | None = None) -> bool:
+    """Say whether a run can have so many devices, nodes and samples a device; ``None`` is not asked."""
+    return (
+        (gpus is None or 0 < gpus <= MOST_DEVICES)
+        and (nodes is None or 0 < nodes <= MOST_NODES)
+        and (batch is None or 0 < batch <= MOST_PER_DEVICE)
+        and (gpus is None or nodes is None or gpus >= nodes)
+    )
+
+
+def impossible_counts(facts: Facts) -> Iterator[Problem]:
+    """Yield a problem where the counts of a run cannot be."""
+    said = f"{facts.gpus} devices on {facts.nodes} nodes with {facts.batch_per_device} samples each"
+    if not possible(facts.gpus, facts.nodes, facts.batch_per_device):
+        yield Problem("out-of-bounds", f"no run has {said}: a number that is built on it is wrong")
+
+
+def impossible_times(records: Records) -> Iterator[Problem]:
+    """Yield a problem where a record lasts for years, by its samples and rate or by its step time."""
+    longest = 0.0
+    for start in range(0, records.count, _BLOCK):
+        stop = min(start + _BLOCK, records.count)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if records.rate is not None and records.samples is not None:
+                lasted = records.samples.array(start, stop) / records.rate.array(start, stop)
+            elif records.step_time_s is not None:
+                lasted = records.step_time_s.array(start, stop)
+            else:
+                return
+        longest = max(longest, float(np.nanmax(lasted, initial=0.0)))
+    if longest > LONGEST_S:
+        yield Problem(
+            "out-of-bounds", f"a record lasts {longest / 86_400:.0f} days: its times cannot be right"
+        )

@@ -1,0 +1,111 @@
+"""The stretch of a run between two records: its steps, its seconds by its own rate, its seconds by the clock."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.model import Meaning, ParsedLog, Records, Scope
+
+_BLOCK = 1 << 15
+_MOST_DECIMALS = 7
+_FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "average_rate", "average_time_s")
+
+
+@dataclass(frozen=True, slots=True)
+class Intervals:
+    """Intervals of one block, each ending at a record; ``first`` is the position of the first of these records.
+
+    ``steps`` is how far the counter rose (at least 1); ``own`` the time by the record's rate or step time, in seconds
+    where ``absolute``, else in an unknown unit, and known to ``slack``: of averages with few digits the difference is
+    coarse. ``clock_s`` is the seconds between the stamps. What a record does not say, and what lies between two epochs,
+    is NaN.
+    """
+
+    first: int
+    steps: Floats
+    own: Floats
+    slack: Floats
+    clock_s: Floats
+    absolute: bool
+
+
+def intervals(log: ParsedLog) -> Iterator[Intervals]:
+    """Yield the intervals after the warm-up, from the first record on that has one before it, in blocks."""
+    start = max(-(-log.warmup_steps // log.step_interval), 1)
+    if start >= log.records.count:
+        start = 1
+    for first in range(start, log.records.count, _BLOCK):
+        columns = _columns(log.records, first - 1, min(first + _BLOCK, log.records.count))
+        yield _of_block(log, first, columns)
+
+
+def _columns(records: Records, start: int, stop: int) -> dict[str, Floats]:
+    size = stop - start
+    columns = {name: getattr(records, name) for name in _FIELDS}
+    return {
+        name: np.full(size, np.nan) if column is None else column.array(start, stop)
+        for name, column in columns.items()
+    }
+
+
+def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats]) -> Intervals:
+    step, epoch, clock = columns["step"], columns["epoch"], columns["clock_s"]
+    together = np.ones(len(step) - 1, np.bool_) if log.records.epoch is None else np.diff(epoch) == 0
+    steps = (
+        np.diff(step) if log.records.step is not None else np.full(len(step) - 1, float(log.step_interval))
+    )
+    steps = np.where(together & (steps > 0), steps, log.step_interval)
+    rates = np.where(columns["rate"] > 0, columns["rate"], np.nan) * _devices(log)
+    absolute = True
+    done = step - log.averages_from
+    batch = 1 if log.counts_samples else log.global_batch
+    slack = np.zeros(len(steps))
+    if log.records.average_time_s is not None and not log.counts_samples:
+        passed = done * columns["average_time_s"]
+        own = np.where(together, np.diff(passed), np.nan)
+        slack = _rounding(columns["average_time_s"], passed)
+    elif log.records.average_rate is not None or (
+        log.records.rate is not None and log.meaning is Meaning.RUNNING
+    ):
+        absolute = batch is not None
+        average = columns["average_rate"] * _devices(log) if log.records.average_rate is not None else rates
+        passed = done / average * (batch or 1)
+        own = np.where(together, np.diff(passed), np.nan)
+        printed = columns["rate" if log.records.average_rate is None else "average_rate"]
+        slack = _rounding(printed, passed)
+    elif log.records.step_time_s is not None:
+        own = columns["step_time_s"][1:] * steps
+    elif log.records.samples is not None:
+        own = columns["samples"][1:] * _devices(log) / rates[1:]
+    else:
+        absolute = batch is not None
+        own = steps * (batch or 1) / rates[1:]
+    return Intervals(first, steps, own, slack, np.where(together, np.diff(clock), np.nan), absolute)
+
+
+def _rounding(averages: Floats, passed: Floats) -> Floats:
+    """Return how far off the difference of neighbouring ``passed`` times can be, since averages are printed rounded."""
+    with np.errstate(divide="ignore", invalid="ignore"):
+        # A program may print the rate or the time of a step; the other one is made of it.
+        off = np.abs(passed) * np.minimum(_last_digit(averages), _last_digit(1 / averages))
+    off = np.where(np.isfinite(off), off, 0.0)
+    total: Floats = off[1:] + off[:-1]
+    return total
+
+
+def _last_digit(printed: Floats) -> Floats:
+    """Return half the last printed digit as a share of each value; infinite where the values have no last digit."""
+    known = printed[np.isfinite(printed)]
+    for decimals in range(_MOST_DECIMALS):
+        if np.allclose(known, known.round(decimals), rtol=0, atol=1e-9):
+            share: Floats = 0.5 * 10.0**-decimals / np.abs(printed)
+            return share
+    return np.full(len(printed), np.inf)
+
+
+def _devices(log: ParsedLog) -> float:
+    """Return by what a printed rate is multiplied to be that of all devices, as far as it is known."""
+    factor = {Scope.DEVICE: log.facts.gpus, Scope.NODE: log.facts.nodes}.get(log.scope, 1)
+    return float(factor or 1)

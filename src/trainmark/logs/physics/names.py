@@ -1,0 +1,32 @@
+"""A file's name is hearsay: a number that rests on it alone is in doubt."""
+
+from dataclasses import replace
+
+from trainmark.logs.model import Meaning, ParsedLog, Problem, Scope, Severity
+
+FROM_NAME = "from-name"
+
+
+def weigh_names(log: ParsedLog) -> tuple[Problem, ...]:
+    """Return the log's problems; what only its name says is a doubt where the number is built on it."""
+    needed = _needed(log)
+    return tuple(
+        replace(problem, severity=Severity.DOUBT)
+        if problem.code == FROM_NAME and problem.message.startswith(needed)
+        else problem
+        for problem in log.problems
+    )
+
+
+def _needed(log: ParsedLog) -> tuple[str, ...]:
+    """Return how the sentences begin that are about facts on which the number is built."""
+    if log.scope is Scope.NODE:
+        return ("nodes",)
+    if log.records.rate is None and log.global_batch is None:
+        return ()  # no number can be built on them: the tool's own figure is given, if there is one
+    by_batch = log.records.rate is None or (
+        log.meaning is not Meaning.INTERVAL and log.records.clock_s is not None
+    )
+    if by_batch:
+        return ("devices", "batch per device")
+    return ("devices",) if log.scope is Scope.DEVICE else ()

@@ -1,0 +1,237 @@
+"""The pace of a run: stalls, steps too fast to be, clocks that jump, and times that are not those of their steps."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.model import Meaning, ParsedLog, Problem, Severity
+from trainmark.logs.physics.intervals import Intervals, intervals
+
+STALL = 0.05
+"""One interval that holds so much more of the window than its share is a doubt, and not the run's pace."""
+MATTERS = 0.004
+"""What moves the number by less is not said."""
+AGREE = 0.05
+"""The clock's and the records' times of the same steps agree within this share, or one of them is wrong."""
+_OUTLIER = 8.0
+_LEAST_OFF = 0.08
+_MAD = 1.4826
+_FEWEST = 5
+
+
+@dataclass(slots=True)
+class _Worst:
+    """The interval that holds most of the window beside its share: seconds in excess (negative: too few)."""
+
+    record: int = 0
+    took: float = 0.0
+    usual: float = 0.0
+
+    def meet(self, record: int, took: float, usual: float) -> None:
+        if abs(took - usual) > abs(self.took - self.usual):
+            self.record, self.took, self.usual = record, took, usual
+
+
+@dataclass(slots=True)
+class Pace:
+    """What was seen of the pace: the worst interval of each kind, and the window's time in seconds.
+
+    ``slow``, ``fast`` and ``most`` are far from the usual pace (``most`` however little), ``jump`` and ``false`` from
+    the clock, ``back`` is where the clock ran backwards. ``clock_s`` and ``own_s`` are the same steps' time by the
+    clock and by the records, and ``ratios`` their usual ratio, block by block.
+    """
+
+    by_clock: bool
+    slow: _Worst = field(default_factory=_Worst)
+    fast: _Worst = field(default_factory=_Worst)
+    most: _Worst = field(default_factory=_Worst)
+    jump: _Worst = field(default_factory=_Worst)
+    false: _Worst = field(default_factory=_Worst)
+    back: _Worst = field(default_factory=_Worst)
+    window_s: float = 0.0
+    counted: int = 0
+    clock_s: float = 0.0
+    own_s: float = 0.0
+    ratios: list[float] = field(default_factory=list)
+
+    def meet(self, block: Intervals, grain: float) -> None:
+        """Take in the intervals of one block; ``grain`` is that of the clock."""
+        clock, own, steps = block.clock_s, block.own, block.steps
+        for at in np.flatnonzero(clock < -grain)[:1]:
+            self.back.meet(block.first + int(at) + 1, float(clock[at]), 0.0)
+        stamped = self.by_clock and bool(np.isfinite(clock).any())
+        taken = np.where(clock >= 0, clock, np.nan) if stamped else own
+        good = np.isfinite(taken)
+        if good.any():
+            self.window_s += float(taken[good].sum())
+            self.counted += int(good.sum())
+            usual = steps * float(np.median(taken[good] / steps[good]))
+            at = int(np.where(good, np.abs(taken - usual), 0.0).argmax())
+            self.most.meet(block.first + at + 1, float(taken[at]), float(usual[at]))
+        if np.count_nonzero(good) >= _FEWEST:
+            slack = np.full(len(steps), 2 * grain) if stamped else block.slack
+            _meet_outliers(block.first, taken, steps, good, slack, self.slow, self.fast)
+            if block.absolute:
+                self._meet_clock(block, grain)
+
+    def _meet_clock(self, block: Intervals, grain: float) -> None:
+        clock, own = block.clock_s, block.own
+        both = np.isfinite(clock) & np.isfinite(own) & (clock >= 0) & (own > 0)
+        if not both.any():
+            return
+        self.clock_s, self.own_s = (
+            self.clock_s + float(clock[both].sum()),
+            self.own_s + float(own[both].sum()),
+        )
+        at = int(np.abs(np.where(both, clock - own, 0.0)).argmax())
+        self.jump.meet(block.first + at + 1, float(clock[at]), float(own[at]))
+        self.ratios.append(float(np.median(clock[both] / own[both])))
+        slack = 2 * grain + block.slack
+        _meet_false(block.first, clock, own, both, slack, self.false, both_ways=self.by_clock)
+
+
+@dataclass(frozen=True, slots=True)
+class Stall:
+    """One interval, up to ``record``, that holds ``share`` of the window; without it the rate is ``factor`` as high."""
+
+    record: int
+    share: float
+    factor: float
+
+
+def pace_of(log: ParsedLog) -> Pace:
+    """Return the pace of ``log`` after its warm-up, in one pass."""
+    pace = Pace(log.meaning is not Meaning.INTERVAL or log.records.rate is log.records.step_time_s is None)
+    for block in intervals(log):
+        pace.meet(block, log.clock_resolution_s)
+    return pace
+
+
+def worst_stall(log: ParsedLog) -> Stall | None:
+    """Return the stall that holds most of the window of ``log``, where there is one that matters."""
+    if log.records.count < 2 or log.run_words is not None:
+        return None
+    pace = pace_of(log)
+    slow, excess = pace.slow, pace.slow.took - pace.slow.usual
+    if not excess > MATTERS * pace.window_s > 0:
+        return None
+    return Stall(slow.record, slow.took / pace.window_s, pace.window_s / (pace.window_s - excess))
+
+
+def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
+    """Yield problems of the pace of ``log`` after its warm-up."""
+    pace = pace_of(log)
+    false = pace.false
+    yield from _backwards(pace.back)
+    outliers = list(_outliers(pace.slow, pace.fast, pace.window_s, pace.by_clock))
+    yield from outliers
+    averaged = log.records.average_rate is not None or log.records.average_time_s is not None
+    averaged = averaged or (log.meaning is Meaning.RUNNING and log.records.clock_s is None)
+    if not averaged and not any(problem.severity is Severity.DOUBT for problem in outliers):
+        yield from _few(pace.most, pace.counted, pace.window_s)
+    if abs(false.took - false.usual) > MATTERS * pace.window_s > 0:
+        ends = f"{false.usual:.4g} s by its rate and {false.took:.4g} s by its stamps"
+        yield Problem("record-contradicts-clock", f"record {false.record} took {ends}: one of them is wrong")
+    if pace.ratios:
+        yield from _disagreement(log, pace)
+
+
+def _meet_outliers(
+    first: int, taken: Floats, steps: Floats, good: np.ndarray, slack: Floats, slow: _Worst, fast: _Worst
+) -> None:
+    pace = taken[good] / steps[good]
+    middle = float(np.median(pace))
+    if middle <= 0:
+        return
+    spread = _MAD * float(np.median(np.abs(pace - middle)))
+    off = taken - steps * middle
+    beyond = np.maximum(_OUTLIER * spread, _LEAST_OFF * middle) * steps + slack
+    odd = good & (np.abs(off) > beyond)
+    for at in np.flatnonzero(odd):
+        worst = slow if off[at] > 0 else fast
+        worst.meet(first + int(at) + 1, float(taken[at]), float(steps[at] * middle))
+
+
+def _meet_false(
+    first: int, clock: Floats, own: Floats, both: np.ndarray, slack: Floats, false: _Worst, *, both_ways: bool
+) -> None:
+    """Meet the record whose own time is most unlike the clock's; time between steps is no sign but by the clock."""
+    expected = own * float(np.median(clock[both] / own[both]))
+    off = np.where(both, clock - expected, 0.0)
+    spread = _MAD * float(np.median(np.abs(off[both])))
+    odd = np.abs(off) > np.maximum(_OUTLIER * spread, _LEAST_OFF * np.abs(expected)) + slack
+    if not both_ways:
+        odd &= off < 0
+    for at in np.flatnonzero(odd):
+        false.meet(first + int(at) + 1, float(clock[at]), float(expected[at]))
+
+
+def _few(most: _Worst, counted: int, window_s: float) -> Iterator[Problem]:
+    """Yield a doubt where the number hangs on one record."""
+    rest = window_s - most.took
+    moved = (most.took - most.usual) / rest if rest > 0 else 0.0
+    if counted < 2 or rest <= 0:
+        yield Problem(
+            "few-records", "the number rests on one record after the warm-up: how far it holds cannot be seen"
+        )
+    elif abs(moved) > STALL:
+        sentence = f"the number rests on {counted} records: without record {most.record} it would be {moved:+.1%} other"
+        yield Problem("few-records", sentence)
+
+
+def _backwards(back: _Worst) -> Iterator[Problem]:
+    if back.took < 0:
+        sentence = f"the time stamps run backwards at record {back.record}, by {-back.took:.6g} s"
+        yield Problem("clock-backwards", f"{sentence}: a number by the clock is wrong")
+
+
+def _outliers(slow: _Worst, fast: _Worst, window_s: float, by_clock: bool) -> Iterator[Problem]:
+    if window_s <= 0:
+        return
+    share = (slow.took - slow.usual) / window_s
+    if share > MATTERS:
+        severity = Severity.DOUBT if share > STALL else Severity.NOTE
+        cause = "a stall, or a clock that jumps" if by_clock else "a stall"
+        sentence = (
+            f"{cause}: record {slow.record} took {slow.took / slow.usual:.3g} times as long as usual and holds "
+            f"{slow.took / window_s:.0%} of the window; without it the rate would be {share / (1 - share):.1%} higher"
+        )
+        yield Problem("stall", sentence, severity)
+    share = (fast.usual - fast.took) / window_s
+    if share > MATTERS:
+        sentence = (
+            f"record {fast.record} took {fast.took / fast.usual:.3g} times as long as usual: no step is so much faster "
+            f"than the others; it raises the rate by {share:.1%}"
+        )
+        yield Problem("too-fast", sentence)
+
+
+def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
+    """Compare the time of the same steps by the clock and by the records."""
+    clock_s, own_s, jump = pace.clock_s, pace.own_s, pace.jump
+    slack = 2 * log.clock_resolution_s / clock_s if clock_s > 0 else 1.0
+    typical = float(np.median(pace.ratios))
+    fine = log.clock_resolution_s * log.records.count < AGREE * clock_s
+    share = clock_s / own_s - 1
+    if fine and abs(typical - 1) > AGREE:
+        yield Problem("rates-contradict-clock", _between(log, typical))
+    elif abs(share) > AGREE + slack and (pace.by_clock or share < 0):
+        sentence = (
+            f"the steps took {own_s:.6g} s by the records and {clock_s:.6g} s by the time stamps; "
+            f"most apart is record {jump.record} ({jump.usual:.4g} s, {jump.took:.4g} s)"
+        )
+        yield Problem("rates-contradict-clock", sentence)
+
+
+def _between(log: ParsedLog, typical: float) -> str:
+    batch = log.global_batch
+    if batch is not None and log.records.step_time_s is None:
+        return (
+            f"between two records the clock passes {typical:.3g} times what their rate and a step of {batch} make: "
+            "rate, batch, devices or steps are not those of this run"
+        )
+    return (
+        f"between two records the clock passes {typical:.3g} times what the records say that their steps took"
+    )

@@ -1,0 +1,80 @@
+"""The layout of a tree of logs: a pattern of their paths, such as
+``{nodes}n{gpus}g/{model}_b{batch}_{precision}_{repeat}.log``."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainmark.errors import InputError, nearest
+
+_NUMBER, _WORD = r"(\d+)", r"([^/]+?)"
+_FIELDS: Mapping[str, str] = {
+    "nodes": _NUMBER,
+    "gpus": _NUMBER,
+    "devices": _NUMBER,
+    "batch": _NUMBER,
+    "repeat": _NUMBER,
+    "model": _WORD,
+    "precision": _WORD,
+    "variant": _WORD,
+    "any": r"[^/]*?",
+}
+_FIELD = re.compile(r"\{(\w*)\}|[{}]")
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What one path says; ``gpus`` are of each node, ``variant`` is precision and what else the layout calls so."""
+
+    nodes: int | None = None
+    gpus: int | None = None
+    devices: int | None = None
+    batch: int | None = None
+    repeat: int | None = None
+    model: str | None = None
+    precision: str | None = None
+    variant: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """A layout, read: ``match`` says of a path (relative to the tree, with ``/``) what it tells."""
+
+    text: str
+    pattern: re.Pattern[str]
+    fields: tuple[str, ...]
+
+    def match(self, path: str) -> Place | None:
+        """Return what ``path`` says, or ``None`` where it is not of this layout."""
+        found = self.pattern.fullmatch(path)
+        if found is None:
+            return None
+        words = dict(zip(self.fields, found.groups(), strict=True))
+        numbers = {name: int(word) for name, word in words.items() if _FIELDS[name] == _NUMBER}
+        return Place(**{**words, **numbers})  # type: ignore[arg-type]
+
+
+def read_layout(text: str) -> Layout:
+    """Return the layout that ``text`` says; raise ``InputError`` where it names no field, an unknown one, or one
+    twice.
+
+    ``{any}`` stands for anything within a name; the others are the fields of ``Place``.
+    """
+    pattern, fields, position = "", [], 0
+    for match in _FIELD.finditer(text):
+        name = match[1]
+        if name not in _FIELDS:
+            known = ", ".join(f"{{{field}}}" for field in _FIELDS)
+            near = nearest(name, list(_FIELDS)) if name else ""
+            raise InputError(f"--layout '{text}': no field '{match[0]}'{near} (known: {known})")
+        if name in fields:
+            raise InputError(f"--layout '{text}': '{match[0]}' stands in it twice")
+        pattern += re.escape(text[position : match.start()]) + _FIELDS[name]
+        position = match.end()
+        if name != "any":
+            fields.append(name)
+    if not fields:
+        raise InputError(
+            f"--layout '{text}' names no field ({{nodes}}n{{gpus}}g/{{model}}_b{{batch}}_{{repeat}}.log)"
+        )
+    return Layout(text, re.compile(pattern + re.escape(text[position:])), tuple(fields))

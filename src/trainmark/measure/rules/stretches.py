@@ -1,0 +1,57 @@
+"""What some stretch of a log could give: the slowest and the fastest run of neighbouring records."""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.model import Meaning, ParsedLog
+from trainmark.measure.rules.series import NoNumberError, Series, series
+
+_SHORTEST = 10
+_MOST = 1 << 20
+"""Records that are looked at: the first ones of a longer log, so that memory stays flat."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The least and the largest rate (units/s, all devices) of a stretch of at least ``records`` records."""
+
+    low: float
+    high: float
+    records: int
+
+
+def span_of_stretches(log: ParsedLog) -> Span | None:
+    """Return what stretches of ten records (a third of a shorter log) give; None where records have no rate.
+
+    Means and harmonic means of the printed rates are both looked at; of running averages the printed ones, and
+    what the steps between them took.
+    """
+    try:
+        found = series(log)
+        rates = np.concatenate(list(found.rates(0, _MOST)) or [np.empty(0)])
+    except NoNumberError:
+        return None
+    of_steps = _differenced(found, rates) if log.meaning is Meaning.RUNNING else 1 / rates
+    rates, times = (values[np.isfinite(values) & (values > 0)] for values in (rates, of_steps))
+    if not len(rates) or not len(times):
+        return None
+    width = min(_SHORTEST, max(1, len(rates) // 3))
+    means = np.concatenate((_means(rates, width), 1 / _means(times, min(width, len(times)))))
+    return Span(float(means.min()), float(means.max()), width)
+
+
+def _means(values: Floats, width: int) -> Floats:
+    sums = np.concatenate(([0.0], np.cumsum(values)))
+    return (sums[width:] - sums[:-width]) / width
+
+
+def _differenced(found: Series, rates: Floats) -> Floats:
+    """Return seconds a sample of the steps between running averages: the time up to step n is n / average."""
+    records = found.log.records
+    if records.step is None:
+        return 1 / rates
+    step = records.step.array(0, _MOST)
+    seconds, steps = np.diff(step / rates), np.diff(step)
+    return np.where(steps > 0, seconds / np.where(steps > 0, steps, 1.0), np.nan)

@@ -1,0 +1,42 @@
+"""build-nanogpt (``train_gpt2.py``), nanochat (``scripts/base_train.py``) and llm.c (``train_gpt2.cu``).
+
+    step    10 | loss: 6.981234 | lr 6.0000e-04 | norm: 0.2900 | dt: 338.59ms | tok/sec: 1548432.10
+    step 00010/21400 (0.05%) | loss: 8.1 | grad norm: 0.1 | lrm: 1.00 | dt: 440.12ms | tok/sec: 1,190,000 | mfu: 48.0 …
+
+    step   10/18865 | loss 8.716 (+0.00z)| norm 4.5 (+0.00z)| lr 1.29e-05 | 230.11 ms | 58.0% bf16 MFU | 2278384 tok/s
+
+``tok/sec`` is of all devices and of one step; each step has its line. llm.c's ``tok/s`` is a moving mean. Evaluation
+between steps is not in the time."""
+
+import re
+
+from trainmark.logs.format import Format, LogContext, search_integer, unknowable
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the number of processes where it is printed."""
+    world = search_integer(rb"(?:World size|world_size|DDP world size)[=:] ?(\d+)", context.text)
+    return Facts(model="gpt2", gpus=world, hardware=read_hardware(context.text))
+
+
+FORMAT = Format(
+    name="build-nanogpt",
+    title="build-nanogpt",
+    framework="pytorch",
+    unit="tokens/s",
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(
+            rb"step:? +(?P<step>\d+)[ /][^\n]*\| dt: [\d.]+ms \| tok/sec: "
+            rb"(?:(?:(?P<rate_millions>\d+),)?(?P<rate_thousands>\d+),)?(?P<rate>[\d.]+)\s"
+        ),
+        re.compile(rb"step +(?P<step>\d+)/\d+ \| [^\n]*[\d.]+ ms \|[^\n]*[| ](?P<rate>\d+) tok/s[)\s]"),
+    ),
+    mark=re.compile(rb" ms \|[^\n]* \d+ tok/s\s|\| dt: [\d.]+ms \| tok/sec: "),
+    facts=facts,
+    ending=unknowable,
+    figures={"mfu": re.compile(rb"tok/sec: [\d,.]+ \| mfu: ([\d.]+) ")},
+    header=re.compile(rb"step:? +0+[ /]"),
+)

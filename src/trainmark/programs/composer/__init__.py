@@ -1,0 +1,1 @@
+"""Composer and llm-foundry."""

@@ -1,0 +1,61 @@
+"""MosaicML Composer's console log with its ``SpeedMonitor`` (llm-foundry).
+
+    [batch=10/4800]:
+             Train throughput/batches_per_sec: 0.1523
+             Train throughput/samples_per_sec: 38.9912
+             Train throughput/device/samples_per_sec: 4.8739
+             Train throughput/tokens_per_sec: 79853.9770
+             Train throughput/device/tokens_per_sec: 9981.7471
+             Train throughput/device/mfu: 0.4101
+
+Rates without ``device/`` are of all devices and average over the last ``window_size`` batches, evaluation left out.
+The first window prints none.
+"""
+
+import re
+
+from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknowable
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope
+from trainmark.words.case import Precision
+
+_PRECISIONS = {
+    "amp_bf16": Precision.AMP_BF16,
+    "amp_fp16": Precision.AMP_FP16,
+    "fp32": Precision.FP32,
+    "amp_fp8": None,
+}
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the configuration."""
+    text = context.text
+    word = search_word(rb"\n *precision: (\w+)", text)
+    return Facts(
+        model=search_word(rb"\n *run_name: (\S+)", text),
+        precision=_PRECISIONS.get(word or ""),
+        gpus=search_integer(rb"\n *(?:n_gpus|num_gpus|world_size|dist/world_size): (\d+)", text),
+        hardware=read_hardware(text),
+    )
+
+
+FORMAT = Format(
+    name="composer",
+    title="Composer and llm-foundry",
+    framework="pytorch",
+    unit="tokens/s",
+    pattern_units=("tokens/s", "samples/s"),
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(rb"Train throughput/tokens_per_sec: (?P<rate>[\d.]+)\s"),
+        re.compile(rb"Train throughput/samples_per_sec: (?P<rate>[\d.]+)\s"),
+    ),
+    mark=re.compile(rb"\t Train (?:time/batch|throughput/\w+|loss/train/total): "),
+    facts=facts,
+    ending=unknowable,
+    figures={
+        "mfu": re.compile(rb"Train throughput/device/mfu: ([\d.]+)\s"),
+    },
+    warmup_steps=1,
+    header=re.compile(rb"Config:|\*{10}"),
+)

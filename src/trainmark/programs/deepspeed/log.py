@@ -1,0 +1,91 @@
+"""DeepSpeed's ``ThroughputTimer`` (``deepspeed/utils/timer.py``) and DeepSpeed-Chat's third step.
+
+    [2023-04-18 03:36:02,683] [INFO] [timer.py:199:stop] epoch=0/micro_step=10/global_step=10,
+    RunningAvgSamplesPerSec=265.3, CurrSamplesPerSec=265.4, MemAllocated=4.34GB, …
+    |E2E latency=3.17s |Gather latency=0.00s (0.00%) |… |CurSamplesPerSec=10.09 |AvgSamplesPerSec=9.87
+
+Both rates are of all devices. The first is an average over all steps but the first two, the second of the last step
+alone (until 2022 only ``SamplesPerSec`` was printed, the average). What they time is from a step's forward pass to its
+update: waiting for data between steps is not in it. The third step of DeepSpeed-Chat trains two models; its own line
+times both.
+"""
+
+import re
+
+from trainmark.logs.format import Format, LogContext, config_lines, ends_with, integer, search_integer
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Meaning, Problem, Scope, Severity
+from trainmark.words.case import Precision
+
+_CONFIG = re.compile(rb"\] +(\w+) \.{3,} ?([^\n]+)")
+_STAMP = rb"\[(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+)\] \[INFO\] \[timer\.py:\d+:stop\] "
+
+
+def parameters(context: LogContext) -> dict[str, str]:
+    """Return the configuration, as printed between dots."""
+    return config_lines(context, _CONFIG)
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the configuration; the batch of one step is global."""
+    words = parameters(context)
+    return Facts(
+        precision=_precision(words),
+        gpus=integer(words, "world_size")
+        or search_integer(rb"\[launch\.py:\d+:main\] dist_world_size=(\d+)", context.text),
+        batch_per_device=integer(words, "train_micro_batch_size_per_gpu"),
+        accumulation=integer(words, "gradient_accumulation_steps"),
+        global_batch=integer(words, "train_batch_size"),
+        hardware=read_hardware(context.text),
+    )
+
+
+def _precision(words: dict[str, str]) -> Precision | None:
+    halves = {"bfloat16_enabled": Precision.BF16, "fp16_enabled": Precision.FP16}
+    for key, precision in halves.items():
+        if words.get(key) == "True":
+            return precision
+    return Precision.FP32 if words.get("fp16_enabled") == "False" else None
+
+
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Say what the timer leaves out, and where each of two engines has one."""
+    if (
+        re.search(rb"PPO Epoch|ppo_ep: |Actor Loss|act_loss: ", context.text)
+        and b"E2E latency=" not in context.text
+    ):
+        sentence = (
+            "two models are trained in turn, and each engine times its own steps: neither rate is the whole"
+        )
+        return (Problem("several-engines", sentence),)
+    sentence = "the program's timer leaves out the time between steps: waiting for data is not in the rate"
+    return (Problem("data-left-out", sentence, Severity.NOTE),)
+
+
+FORMAT = Format(
+    name="deepspeed",
+    title="DeepSpeed",
+    framework="pytorch",
+    unit="samples/s",
+    scope=Scope.GLOBAL,
+    meaning=Meaning.SAMPLED,
+    records=(
+        re.compile(
+            _STAMP + rb"epoch=\d+/micro_step=\d+/global_step=(?P<step>\d+), "
+            rb"RunningAvgSamplesPerSec=(?P<average_rate>[^\s,]+), CurrSamplesPerSec=(?P<rate>[^\s,]+),"
+        ),
+        re.compile(
+            _STAMP + rb"\d+/(?P<step>\d+), "
+            rb"RunningAvgSamplesPerSec=(?P<average_rate>[^\s,]+), CurrSamplesPerSec=(?P<rate>[^\s,]+),"
+        ),
+        re.compile(_STAMP + rb"\d+/(?P<step>\d+), SamplesPerSec=(?P<average_rate>[^\s,]+),"),
+        re.compile(rb"E2E latency=(?P<step_time_s>[\d.]+)s [^\n]*\|CurSamplesPerSec=(?P<rate>[\d.]+) \|"),
+    ),
+    mark=re.compile(rb"SamplesPerSec=|\[deepspeed\] |DeepSpeed info: version"),
+    parameters=parameters,
+    facts=facts,
+    doubts=doubts,
+    ending=ends_with(re.compile(rb"exits successfully")),
+    averages_from=2,
+    header=re.compile(rb"DeepSpeed info: version|cmd = deepspeed|\[runner\.py|DeepSpeedEngine configuration"),
+)

@@ -1,0 +1,46 @@
+"""detectron2 (``detectron2/utils/events.py``, ``CommonMetricPrinter``).
+
+    [09/02 02:37:24 d2.utils.events]:  eta: 0:05:22  iter: 19  total_loss: 1.986  … time: 1.1678  data_time: 0.0222  …
+
+``time`` is the mean of all iterations since the run's start but the first two; from two of them follows the time
+between. Later versions print ``last_time`` beside it, of one iteration. The batch is not on the line:
+``IMS_PER_BATCH`` of the configuration is that of all devices. Stamps have no year.
+"""
+
+import re
+
+from trainmark.logs.format import Format, LogContext, ends_with, search_integer, search_word
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope
+from trainmark.words.case import Precision
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the printed configuration and the rank's line."""
+    text = context.text
+    solver = re.search(rb"\nSOLVER:\n((?:  [^\n]*\n)+)", text)
+    within = solver[1] if solver else b""
+    amp = search_word(rb"\n?  AMP:\n    ENABLED: (\w+)", within)
+    named = {"true": Precision.AMP_FP16, "false": Precision.FP32}
+    return Facts(
+        model=search_word(rb"\n  META_ARCHITECTURE: (\w+)", text),
+        precision=named.get((amp or "").lower()),
+        gpus=search_integer(rb"World size: (\d+)", text),
+        global_batch=search_integer(rb"  IMS_PER_BATCH: (\d+)\n", within),
+        hardware=read_hardware(text),
+    )
+
+
+FORMAT = Format(
+    name="detectron2",
+    title="detectron2",
+    framework="pytorch",
+    unit="images/s",
+    scope=Scope.GLOBAL,
+    records=(re.compile(rb" iter: (?P<step>\d+)  [^\n]*?  time: (?P<average_time_s>[\d.]+)  [^\n]*lr: "),),
+    mark=re.compile(rb"d2\.(?:utils\.events|engine\.\w+)\]: |detectron2 INFO: "),
+    facts=facts,
+    ending=ends_with(re.compile(rb"Total training time: |Overall training speed: ")),
+    averages_from=1,
+    header=re.compile(rb"Rank of current process|Running with full config"),
+)

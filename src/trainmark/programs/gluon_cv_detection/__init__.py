@@ -1,0 +1,1 @@
+"""gluon-cv detection."""

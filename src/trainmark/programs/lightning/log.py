@@ -1,0 +1,58 @@
+"""PyTorch Lightning's progress bar (``TQDMProgressBar``), as a log file keeps it.
+
+    Epoch 0:  12%|█▏        | 50/400 [00:25<02:55,  1.99it/s, v_num=0, train_loss=2.3]
+
+``it/s`` (or ``s/it``) is the mean since the epoch's start, of one process's steps; the elapsed time beside it is in
+whole seconds. Nothing says the batch. Until 1.9 the bar of an epoch ran on through its validation, whose batches it
+counted.
+"""
+
+import re
+
+from trainmark.logs.format import Format, LogContext, ends_with, search_integer
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Problem, Scope
+from trainmark.words.case import Precision
+
+_PRECISIONS = (
+    (rb"Using bfloat16 Automatic Mixed Precision", Precision.AMP_BF16),
+    (rb"Using 16bit[^\n]*Automatic Mixed Precision|Using 16bit native", Precision.AMP_FP16),
+)
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the lines about processes and precision; the batch is not printed."""
+    text = context.text
+    precision = next((found for pattern, found in _PRECISIONS if re.search(pattern, text)), None)
+    started = search_integer(rb"All distributed processes registered\. Starting with (\d+) processes", text)
+    member = search_integer(rb"Initializing distributed: GLOBAL_RANK: \d+, MEMBER: \d+/(\d+)", text)
+    return Facts(precision=precision, gpus=started or member, hardware=read_hardware(text))
+
+
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Say that the bar of Lightning 1 (it shows ``loss`` before ``v_num``) runs on through validation."""
+    if not re.search(rb"(?:it/s|s/it), loss=[^\n]*v_num=", context.text) or b"Validati" not in context.text:
+        return ()
+    return (
+        Problem("evaluation-included", "this version's bar counts the batches of validation among its steps"),
+    )
+
+
+FORMAT = Format(
+    name="lightning",
+    title="PyTorch Lightning",
+    framework="pytorch",
+    unit="samples/s",
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(
+            rb"Epoch (?P<epoch>\d+): +(?:\d+%\|[^|\n]*\|)? *(?P<step>\d+)/\d+ \[[\d:]+<[^,\n]*, +"
+            rb"(?:(?P<average_steps_per_s>[\d.]+)it/s|(?P<average_time_s>[\d.]+)s/it)[,\]]"
+        ),
+    ),
+    mark=re.compile(rb"(?:GPU|TPU) available: \w+|Epoch \d+: +\d+%\|"),
+    facts=facts,
+    doubts=doubts,
+    ending=ends_with(re.compile(rb"`Trainer\.fit` stopped: ")),
+    header=re.compile(rb"(?:GPU|TPU) available: |LOCAL_RANK: "),
+)

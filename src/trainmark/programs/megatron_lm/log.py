@@ -1,0 +1,78 @@
+"""Megatron-LM (``megatron/training/training.py``) and what is built on it (Megatron-DeepSpeed, GPT-NeoX, Primus).
+
+     [2024-01-01 12:00:00.123456] iteration      122/  250000 | consumed samples:       124928 | elapsed time per
+    iteration (ms): 86545.2 | throughput per GPU (TFLOP/s/GPU): 150.1 | learning rate: 9.150E-06 | global batch size:
+    1024 | lm loss: 2.504220E+00 | …
+
+The time is of one iteration, the mean over the iterations since the line before, evaluation and checkpoints left out.
+The batch is of all devices and of this iteration (it may be ramped up). AMD's fork prints a second time after a slash,
+its average. Before 2020 the line had no batch; GPT-NeoX begins it with ``samples/sec``, of all devices.
+"""
+
+import re
+
+from trainmark.logs.format import Format, LogContext, config_lines, ends_with, integer, search_integer
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope
+from trainmark.words.case import Precision
+
+_ARGUMENT = re.compile(rb"\n *(?:\d+: *)?(\w+) \.{3,} ?([^\n]+)")
+_TIME = (
+    rb"iteration +(?P<step>\d+)/ *\d+ \|[^\n]*?elapsed time per iteration "
+    rb"\((?:ms\): (?P<step_time_ms>[\d.]+)|s\): (?P<step_time_s>[\d.]+))[ /|]"
+)
+_LINE = _TIME + (rb"[^\n]*? global batch size: +(?P<batch>\d+) \|")
+
+
+def parameters(context: LogContext) -> dict[str, str]:
+    """Return the arguments, as printed between dots."""
+    return config_lines(context, _ARGUMENT)
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the arguments; ``micro_batch_size`` is of a group of devices that hold one model."""
+    words, text = parameters(context), context.text
+    world = search_integer(rb"using world size: (\d+)", text) or integer(words, "world_size")
+    micro = integer(words, "micro_batch_size") or integer(words, "batch_size")
+    split = [words.get(f"{kind}_model_parallel_size", "1") for kind in ("tensor", "pipeline")]
+    whole = integer(words, "global_batch_size") or integer(words, "train_batch_size")
+    return Facts(
+        precision=_precision(words),
+        gpus=world,
+        batch_per_device=micro if split == ["1", "1"] and world and whole == world * (micro or 0) else None,
+        global_batch=whole,
+        hardware=read_hardware(text),
+    )
+
+
+def _precision(words: dict[str, str]) -> Precision | None:
+    if words.get("bf16") == "True" or words.get("params_dtype") == "torch.bfloat16":
+        return Precision.BF16
+    if words.get("fp16") == "True" or words.get("params_dtype") in ("torch.half", "torch.float16"):
+        return Precision.FP16
+    return Precision.FP32 if words.get("params_dtype") in ("torch.float32", "torch.float") else None
+
+
+FORMAT = Format(
+    name="megatron-lm",
+    title="Megatron-LM",
+    framework="pytorch",
+    unit="samples/s",
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(rb"\[(?P<stamp>\d{4}-\d\d-\d\d [\d:.]+)\] " + _LINE),
+        re.compile(_LINE),
+        re.compile(rb"samples/sec: (?P<rate>[\d.]+) \| iteration +(?P<step>\d+)/ *\d+ \|"),
+        re.compile(_TIME),
+    ),
+    mark=re.compile(
+        rb"iteration +\d+/ *\d+ \| (?:consumed samples|elapsed time)|using world size: \d+, data-parallel"
+    ),
+    parameters=parameters,
+    facts=facts,
+    ending=ends_with(re.compile(rb"after training is done|exiting program at iteration|training finished")),
+    figures={"tflops": re.compile(rb"(?:TFLOP/s/GPU\)|TFLOPs): ([\d.]+)[ /|]")},
+    samples_of_step=True,
+    warmup_steps=5,
+    header=re.compile(rb"using world size|\.{10} |arguments"),
+)

@@ -1,0 +1,62 @@
+"""modded-nanogpt (``train_gpt.py``), whose log begins with the program's own source.
+
+    step:20/5100 train_loss:6.9812 train_time:2311ms step_avg:231.10ms
+    step:21/1770 train_time:2542ms step_avg:121.05ms
+
+``train_time`` runs while it trains: evaluation is left out, and the first ten steps up to 2024. The tokens of one step
+are what the source at the log's start says; where it does not, or where the batch grows on a schedule, there is no
+rate.
+"""
+
+import re
+from math import prod
+
+from trainmark.logs.format import Format, LogContext, ends_with, search_word
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope
+
+_PRODUCT = rb" ?(?:: ?int)? ?= ?(\d+(?: ?\* ?\d+)*)\s"
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the tokens of one step over all devices in the source, and the devices in the table of ``nvidia-smi``."""
+    return Facts(
+        model="gpt2",
+        global_batch=_tokens(context.head),
+        hardware=read_hardware(context.text),
+    )
+
+
+def _tokens(source: bytes) -> int | None:
+    if re.search(rb"batch_size_schedule|train_bs_schedule|get_bs\(|TRAINING_STAGES", source):
+        return None
+    batch, length = _product(rb"\n    batch_size", source), _product(rb"\n    sequence_length", source)
+    if batch and length:
+        return batch * length
+    length = _product(rb"\n    train_seq_len", source)
+    if length and re.search(rb"assert world_size == 8|8 // world_size", source):
+        return 8 * length
+    return None
+
+
+def _product(name: bytes, source: bytes) -> int | None:
+    word = search_word(name + _PRODUCT, source)
+    return prod(int(factor) for factor in word.split("*")) if word else None
+
+
+FORMAT = Format(
+    name="modded-nanogpt",
+    title="modded-nanogpt",
+    framework="pytorch",
+    unit="tokens/s",
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(
+            rb"step:(?P<step>\d+)/\d+ (?:train_loss:\S+ )?train_time:(?P<clock_ms>[\d.]+)ms step_avg:[\d.na]+ms\s"
+        ),
+    ),
+    mark=re.compile(rb"step:\d+/\d+ (?:train_loss:\S+ |val_loss:\S+ )?train_time:"),
+    facts=facts,
+    ending=ends_with(re.compile(rb"peak memory ")),
+    header=re.compile(rb"class Hyperparameters|^import os"),
+)

@@ -1,0 +1,64 @@
+"""nanoGPT (``train.py``), and the lines of build-nanogpt and nanochat, which say their own rate.
+
+    tokens per iteration will be: 491,520
+    iter 10: loss 8.2133, time 135.40ms, mfu 12.30%
+    step    10 | loss: 6.981234 | lr 6.0000e-04 | norm: 0.2900 | dt: 338.59ms | tok/sec: 1548432.10
+
+The time is of one iteration, of all devices; where lines are ``log_interval`` iterations apart it is one of them. The
+tokens of one iteration over all devices are said at the start. An iteration that begins with an evaluation holds its
+time.
+"""
+
+import re
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.fields import extract as extract_fields
+from trainmark.logs.format import Format, LogContext, search_word, unknowable
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Meaning, Scope
+from trainmark.words.case import Precision
+
+_ITERATION = re.compile(rb"iter (?P<step>\d+): loss [^\s,]+, time (?P<step_time_ms>[\d.]+)ms[,\s]")
+_EVALUATION = re.compile(rb"step (\d+): train loss [^\n]*, val loss ")
+_PRECISIONS = {"float16": Precision.AMP_FP16, "bfloat16": Precision.AMP_BF16, "float32": Precision.FP32}
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the tokens of an iteration, and what the command overrode."""
+    tokens = search_word(rb"tokens per iteration will be: ([\d,]+)\s", context.text)
+    dtype = search_word(rb"(?:^|\n)(?:Overriding: )?dtype = '?(\w+)", context.text)
+    return Facts(
+        model="gpt2",
+        precision=_PRECISIONS.get(dtype or ""),
+        global_batch=int(tokens.replace(",", "")) if tokens else None,
+        hardware=read_hardware(context.text),
+    )
+
+
+def extract(text: bytes) -> dict[str, Floats]:
+    """Return step and step time of the iterations that began with no evaluation."""
+    found = extract_fields(_ITERATION, text).columns
+    if not found or b", val loss " not in text:
+        return found
+    evaluated = [float(step) for step in _EVALUATION.findall(text)]
+    kept = ~np.isin(found["step"], evaluated)
+    return {name: values[kept] for name, values in found.items()} if kept.any() else {}
+
+
+FORMAT = Format(
+    name="nanogpt",
+    title="nanoGPT",
+    framework="pytorch",
+    unit="tokens/s",
+    scope=Scope.GLOBAL,
+    meaning=Meaning.SAMPLED,
+    records=(),
+    mark=re.compile(rb"tokens per iteration will be: [\d,]+|\niter \d+: loss [^\s,]+, time [\d.]+ms"),
+    facts=facts,
+    ending=unknowable,
+    extract=extract,
+    figures={"mfu": re.compile(rb"time [\d.]+ms, mfu ([\d.]+)%")},
+    header=re.compile(rb"tokens per iteration will be"),
+)

@@ -1,0 +1,65 @@
+"""NVIDIA NeMo (its Megatron-based trainings; ``nemo/lightning/pytorch/callbacks/progress_printer.py``).
+
+    Training epoch 0, iteration 45/99 | lr: 6.897e-06 | global_batch_size: 128 | global_step: 45 |
+    reduced_train_loss: 11.96 | train_step_timing in s: 6.08 | TFLOPS_per_GPU: 1.249e+03 | consumed_samples: 5888
+    Epoch 0: :  15%|▏ | 45/300 [… v_num=, reduced_train_loss=11.0, global_step=44.00, consumed_samples=5760.0,
+    train_step_timing in s=6.08]
+
+The time is of one iteration with the batch of all devices: of the last, where lines are further apart. The bar of NeMo
+1 says no batch: it is the difference of ``consumed_samples`` (of the whole run), or the configuration's
+``global_batch_size``.
+"""
+
+import re
+
+from trainmark.logs.format import Format, LogContext, ends_with, search_integer
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Meaning, Scope
+from trainmark.words.case import Precision
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the configuration dump and the trainer's lines."""
+    text = context.text
+    nodes = search_integer(rb"\bnum_nodes: (\d+)", text)
+    devices = search_integer(rb"\n *devices: (\d+)\n", text)
+    started = search_integer(rb"Starting with (\d+) processes", text)
+    precision = None
+    if re.search(rb"precision: '?bf16(?:-mixed)?'?\s|Using bfloat16 Automatic|using bf16-mixed", text):
+        precision = Precision.AMP_BF16
+    elif re.search(rb"precision: '?16(?:-mixed)?'?\s|Using 16bit[^\n]*Automatic", text):
+        precision = Precision.AMP_FP16
+    return Facts(
+        precision=precision,
+        nodes=nodes,
+        gpus=started or (nodes * devices if nodes and devices else None),
+        global_batch=search_integer(rb"\bglobal_batch_size[:=] ?(\d+)\s", text),
+        hardware=read_hardware(text),
+    )
+
+
+FORMAT = Format(
+    name="nemo",
+    title="NeMo",
+    framework="pytorch",
+    unit="samples/s",
+    scope=Scope.GLOBAL,
+    meaning=Meaning.SAMPLED,
+    records=(
+        re.compile(
+            rb"Training epoch (?P<epoch>\d+), iteration \d+/\d+ \|[^\n]*? global_batch_size: (?P<batch>\d+) \| "
+            rb"global_step: (?P<step>\d+) \|[^\n]*? train_step_timing in s: (?P<step_time_s>[\d.e+-]+)\s"
+        ),
+        re.compile(
+            rb"Epoch (?P<epoch>\d+): [^\n]* global_step=(?P<step>[\d.e+]+), [^\n]*?"
+            rb"train_step_timing in s=(?P<step_time_s>[\d.e+-]+)[,\]]"
+        ),
+    ),
+    mark=re.compile(rb"\[NeMo [IW] \d{4}|train_step_timing in s"),
+    facts=facts,
+    ending=ends_with(re.compile(rb"`Trainer\.fit` stopped: ")),
+    figures={"tflops": re.compile(rb"TFLOPS_per_GPU: ([\d.e+]+) ")},
+    samples_of_step=True,
+    warmup_steps=5,
+    header=re.compile(rb"\[NeMo I|GPU available"),
+)

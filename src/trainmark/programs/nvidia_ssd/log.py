@@ -1,0 +1,45 @@
+"""NVIDIA DeepLearningExamples, PyTorch SSD (``PyTorch/Detection/SSD``) in its benchmark mode.
+
+    Done benchmarking. Total images: 57000	total time: 88.202	Average images/sec: 646.242	Median images/sec: 646.354
+    Training performance = 646.353759765625 FPS
+
+The figures are of all devices after the benchmark's own warm-up. Without that mode the program prints losses alone.
+"""
+
+import re
+
+from trainmark.logs.format import Format, LogContext, ends_with, integer, namespace, search_integer
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Scope
+from trainmark.logs.precision import by_switch
+from trainmark.words.case import Precision
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the printed Namespace; its ``batch_size`` is of one device."""
+    words, text = namespace(context), context.text
+    return Facts(
+        model="ssd",
+        precision=by_switch(words.get("amp", words.get("fp16")), Precision.AMP_FP16),
+        gpus=integer(words, "N_gpu") or search_integer(rb"\bN_gpu[=: ]+(\d+)", text),
+        batch_per_device=integer(words, "batch_size"),
+        hardware=read_hardware(text),
+    )
+
+
+FORMAT = Format(
+    name="nvidia-ssd",
+    title="NVIDIA SSD",
+    framework="pytorch",
+    unit="images/s",
+    scope=Scope.GLOBAL,
+    records=(),
+    mark=re.compile(rb"Done benchmarking\. Total images: |Training performance = [\d.]+ FPS"),
+    parameters=namespace,
+    facts=facts,
+    ending=ends_with(re.compile(rb"Done benchmarking\. ")),
+    figures={"summary": re.compile(rb"Average images/sec: ([\d.]+)\s")},
+    without_records="the program prints its rate at the end of its benchmark only",
+    header=re.compile(rb"Namespace\(|loading annotations|index"),
+    fp16=Precision.AMP_FP16,
+)

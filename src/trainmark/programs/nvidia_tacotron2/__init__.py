@@ -1,0 +1,1 @@
+"""NVIDIA Tacotron 2 and WaveGlow."""

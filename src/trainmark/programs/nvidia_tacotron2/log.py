@@ -1,0 +1,55 @@
+"""NVIDIA DeepLearningExamples, PyTorch Tacotron 2 and WaveGlow (``PyTorch/SpeechSynthesis/Tacotron2``).
+
+    DLL 2020-11-04 00:43:24.835653 - (0, 12) train_items_per_sec : 12345.6 items/s
+    DLL 2020-11-04 00:53:24.835653 - (0,) train_items_per_sec : 12001.2 items/s
+
+Items are frames of a spectrogram (Tacotron 2) or samples of sound (WaveGlow), of all devices. Each step has its line;
+waiting for data between steps is not in its time. The line of an epoch is the mean of its steps."""
+
+import re
+
+from trainmark.logs.format import Format, LogContext, dll_parameters, ends_with, integer
+from trainmark.logs.hardware import read_hardware
+from trainmark.logs.model import Facts, Problem, Scope, Severity
+from trainmark.logs.precision import by_switch
+from trainmark.words.case import Precision
+
+
+def facts(context: LogContext) -> Facts:
+    """Read PARAMETER; its batch counts utterances, not items."""
+    words = dll_parameters(context)
+    return Facts(
+        model=(words.get("model_name") or "").lower() or None,
+        precision=by_switch(
+            words.get("amp", words.get("amp_run", words.get("fp16_run"))), Precision.AMP_FP16
+        ),
+        gpus=integer(words, "world_size"),
+        hardware=read_hardware(context.text),
+    )
+
+
+def doubts(_: LogContext) -> tuple[Problem, ...]:
+    """Say what the program leaves out."""
+    sentence = "the program's step times leave out waiting for data between steps"
+    return (Problem("data-left-out", sentence, Severity.NOTE),)
+
+
+FORMAT = Format(
+    name="nvidia-tacotron2",
+    title="NVIDIA Tacotron 2 and WaveGlow",
+    framework="pytorch",
+    unit="items/s",
+    scope=Scope.GLOBAL,
+    records=(
+        re.compile(
+            rb"DLL \d{4}-\S+ \S+ - \((?P<epoch>\d+), (?P<step>\d+)\) train_items_per_sec : (?P<rate>[\d.e+]+) items/s"
+        ),
+    ),
+    mark=re.compile(rb"train_items_per_sec : "),
+    parameters=dll_parameters,
+    facts=facts,
+    doubts=doubts,
+    ending=ends_with(re.compile(rb"run_time : |\(\d+,\) train_items_per_sec : ")),
+    header=re.compile(rb"PARAMETER"),
+    fp16=Precision.AMP_FP16,
+)

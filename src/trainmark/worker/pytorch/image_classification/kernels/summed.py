@@ -1,0 +1,115 @@
+"""A convolution that adds up its output, and the squares of it, while it writes it: for the batch norm behind it.
+
+cuDNN has such kernels (``genstats`` in the epilogue) for FP16; they are reached through NVIDIA's package
+``nvidia-cudnn-frontend``. The backward pass is torch's own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, NamedTuple, Tuple
+
+import cudnn
+import torch
+from torch.autograd import Function
+
+
+class Geometry(NamedTuple):
+    """What a plan is made for; sizes are (outer, channels, height, width)."""
+
+    device: Any
+    images: Tuple[int, ...]
+    weight: Tuple[int, ...]
+    stride: Tuple[int, int]
+    padding: Tuple[int, int]
+
+
+class _Plan:
+    """One convolution of cuDNN's with the sums behind it."""
+
+    def __init__(self, geometry: Geometry) -> None:
+        self._handle = _handle(geometry.device)
+        kind, sums = cudnn.data_type.HALF, cudnn.data_type.FLOAT
+        graph = cudnn.pygraph(
+            io_data_type=kind, intermediate_data_type=sums, compute_data_type=sums, handle=self._handle
+        )
+        self._x, self._weight = (
+            graph.tensor(name=name, dim=list(size), stride=_channels_last(size), data_type=kind)
+            for name, size in (("x", geometry.images), ("weight", geometry.weight))
+        )
+        self._y = graph.conv_fprop(
+            image=self._x,
+            weight=self._weight,
+            padding=list(geometry.padding),
+            stride=list(geometry.stride),
+            dilation=[1, 1],
+        )
+        self._y.set_output(True).set_data_type(kind)
+        self._sums = graph.genstats(self._y)
+        for tensor in self._sums:
+            tensor.set_output(True).set_data_type(sums)
+        graph.validate()
+        graph.build_operation_graph()
+        graph.create_execution_plans([cudnn.heur_mode.A, cudnn.heur_mode.FALLBACK])
+        graph.check_support()
+        # The first plan of the heuristics: on an H200 the best of eight gave 0.5 % more.
+        graph.build_plans()
+        self._graph, self._bytes = graph, max(graph.get_workspace_size(), 1)
+
+    def __call__(self, x: Any, weight: Any, y: Any, sums: Any) -> None:
+        cudnn.set_stream(handle=self._handle, stream=torch.cuda.current_stream(x.device).cuda_stream)
+        workspace = torch.empty(self._bytes, dtype=torch.uint8, device=x.device)
+        total, square = self._sums
+        tensors = {self._x: x, self._weight: weight, self._y: y, total: sums[0], square: sums[1]}
+        self._graph.execute(tensors, workspace, handle=self._handle)
+
+
+_plans: Dict[Geometry, _Plan] = {}
+_handles: Dict[Any, Any] = {}
+
+
+def _handle(device: Any) -> Any:
+    if device not in _handles:
+        _handles[device] = cudnn.create_handle()
+    return _handles[device]
+
+
+def _channels_last(size: Tuple[int, ...]) -> "list[int]":
+    _, channels, height, width = size
+    return [channels * height * width, 1, channels * width, channels]
+
+
+class Summed(Function):
+    """Maps x (batch, inputs, h, w) and a weight to the convolution's output and its sums (2, outputs) in FP32."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, stride: Tuple[int, int], padding: Tuple[int, int]) -> Any:
+        """Both tensors are channels last, in FP16."""
+        geometry = Geometry(x.device, tuple(x.shape), tuple(weight.shape), stride, padding)
+        if geometry not in _plans:
+            _plans[geometry] = _Plan(geometry)
+        edges = [(side + 2 * pad - kernel) // step + 1 for side, kernel, step, pad in _sides(geometry)]
+        y = torch.empty((x.shape[0], *edges, weight.shape[0]), dtype=x.dtype, device=x.device).permute(
+            0, 3, 1, 2
+        )
+        sums = torch.empty((2, weight.shape[0]), dtype=torch.float32, device=x.device)
+        _plans[geometry](x, weight, y, sums)
+        ctx.save_for_backward(x, weight)
+        ctx.geometry = geometry
+        ctx.mark_non_differentiable(sums)
+        # Without it backward would be given zeros for the sums, a kernel for each convolution.
+        ctx.set_materialize_grads(False)
+        return y, sums
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any, _sums: Any) -> Any:
+        """Return the gradients of x and weight."""
+        x, weight = ctx.saved_tensors
+        needed = [*ctx.needs_input_grad[:2], False]
+        dx, dw, _ = torch.ops.aten.convolution_backward(
+            dy, x, weight, None, ctx.geometry.stride, ctx.geometry.padding, [1, 1], False, [0, 0], 1, needed
+        )
+        return dx, dw, None, None
+
+
+def _sides(geometry: Geometry) -> "list[tuple[int, int, int, int]]":
+    return list(zip(geometry.images[2:], geometry.weight[2:], geometry.stride, geometry.padding))

@@ -1,0 +1,287 @@
+"""ResNet-50 with everything between two convolutions as one operation of autograd's: norm, sum, ReLU, pool.
+
+A block's output goes two ways, into the next block's convolution and into its shortcut. It is given out twice, so that
+the two gradients come back apart and are summed where they are read, not in a pass of their own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch import nn
+from torch.autograd import Function
+from torch.nn import functional
+
+from ....tasks.image_classification.architectures import ARCHITECTURES, Convolution
+from ...kernels import norm as kernels
+from ..kernels import pool
+from ..kernels.padded import padded, padded_weight
+from .units import convolution
+
+Twice = Tuple[Any, Any]
+"""The same values in two tensors of one memory: for a block's convolutions, and for its shortcut."""
+
+
+class FusedResNet50(nn.Module):
+    """The network of ``resnet.py``: the same modules in the same order, on channels-last tensors alone."""
+
+    def __init__(self, classes: int, summed: bool = False) -> None:
+        """Draw the weights from torch's generator; ``summed``: see ``SummedConv``."""
+        super().__init__()
+        architecture = ARCHITECTURES["resnet50_v1.5"]
+        self.stem = nn.Sequential(*convolution(architecture.convolutions[0], NormPool, StemConv))
+        units: List[nn.Module] = [
+            FusedBottleneck(layers, summed) for layers in architecture.blocks().values()
+        ]
+        self.blocks = nn.Sequential(*units)
+        self.pool = nn.AdaptiveAvgPool2d(1)
+        self.classifier = nn.Linear(architecture.features, classes)
+        self._convolutions = [module for module in self.modules() if isinstance(module, NarrowConv)]
+
+    def forward(self, images: Any) -> Any:
+        """Map images (batch, 3, h, w) to logits (batch, classes)."""
+        if torch.is_autocast_enabled("cuda"):
+            weights = [module.weight for module in self._convolutions]
+            narrow = _Narrow.apply(torch.get_autocast_dtype("cuda"), *weights)
+            for module, weight in zip(self._convolutions, narrow):
+                module.narrow = weight
+        y, _ = self.blocks(self.stem(images))
+        for module in self._convolutions:
+            module.narrow = None
+        return self.classifier(self.pool(y).flatten(1))
+
+
+class FusedBottleneck(nn.Module):
+    """The block of ``resnet.py``."""
+
+    def __init__(self, layers: Dict[str, Convolution], summed: bool) -> None:
+        """Take the block's convolutions by the last word of their names; the first of a stage has a ``shortcut``."""
+        super().__init__()
+        kind = SummedConv if summed else NarrowConv
+        self.conv1, self.bn1 = convolution(layers["a"], NormCut, kind)
+        self.conv2, self.bn2 = convolution(layers["b"], NormCut, kind)
+        self.conv3, self.bn3 = convolution(layers["c"], NormAdd, kind)
+        shortcut = convolution(layers["shortcut"], NormLater, kind) if "shortcut" in layers else ()
+        self.shortcut = nn.Sequential(*shortcut)
+
+    def forward(self, given: Twice) -> Twice:
+        """Map (batch, channels, h, w) to (batch, 4 * width, h / stride, w / stride)."""
+        x, beside = given
+        out = self.bn2(self.conv2(self.bn1(self.conv1(x))))
+        return self.bn3(self.conv3(out), self.shortcut(beside))
+
+
+class NarrowConv(nn.Conv2d):
+    """A convolution whose weight in 16 bits the network makes, all of them in one pass; autocast makes one by one."""
+
+    narrow: Any = None
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, channels, h, w) as ``Conv2d`` does."""
+        return self._conv_forward(x, self.weight if self.narrow is None else self.narrow, None)
+
+
+class SummedConv(NarrowConv):
+    """A convolution in FP16 that sums up what it writes; the sums go along with its output, as ``sums``."""
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, channels, h, w) as ``Conv2d`` does."""
+        weight = self.weight if self.narrow is None else self.narrow
+        if not self.training or weight.dtype != torch.float16:
+            return super().forward(x)
+        from ..kernels.summed import Summed
+
+        y, y.sums = Summed.apply(x, weight, self.stride, self.padding)
+        return y
+
+
+class StemConv(NarrowConv):
+    """A convolution of images: with a fourth channel of zeros, which changes no sum."""
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, 3, h, w) as ``Conv2d`` does."""
+        weight = self.weight if self.narrow is None else self.narrow
+        return self._conv_forward(padded(x), padded_weight(weight), None)
+
+
+class Later(NamedTuple):
+    """A tensor, and the norm that whoever reads it has to apply."""
+
+    x: Any
+    norm: nn.BatchNorm2d
+
+
+class NormCut(nn.BatchNorm2d):
+    """ReLU of the norm. Parameters, statistics and their names are torch's, in all of these."""
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, channels, h, w) to the same shape."""
+        if not self.training:
+            return super().forward(x).relu_()
+        return _Cut.apply(x, self.weight, self.bias, self, _sums(x))
+
+
+class NormLater(nn.BatchNorm2d):
+    """A shortcut's norm: applied in the pass that adds the shortcut."""
+
+    def forward(self, x: Any) -> Any:
+        """Return x with the norm that it is still to get; in evaluation mode it has got it."""
+        return Later(x, self) if self.training else super().forward(x)
+
+
+class NormAdd(nn.BatchNorm2d):
+    """ReLU of the norm plus the shortcut."""
+
+    def forward(self, x: Any, shortcut: Any) -> Twice:
+        """Map two times (batch, channels, h, w) to the same shape, twice."""
+        if not self.training:
+            y = (super().forward(x) + shortcut).relu_()
+            return y, y
+        if isinstance(shortcut, Later):
+            beside = shortcut.norm
+            return _AddNormed.apply(
+                x, self.weight, self.bias, shortcut.x, beside.weight, beside.bias,
+                self, beside, _sums(x), _sums(shortcut.x),
+            )  # fmt: skip
+        return _Add.apply(x, self.weight, self.bias, shortcut, self, _sums(x))
+
+
+class NormPool(nn.BatchNorm2d):
+    """The 3x3 maximum of stride 2 of ReLU of the norm."""
+
+    def forward(self, x: Any) -> Twice:
+        """Map (batch, channels, h, w) to half the height and width, twice."""
+        if not self.training:
+            y = functional.max_pool2d(super().forward(x).relu_(), 3, stride=2, padding=1)
+            return y, y
+        return _Pool.apply(x, self.weight, self.bias, self)
+
+
+def _sums(x: Any) -> Optional[Any]:
+    """Return the sums of a convolution's output, where it has made them."""
+    return getattr(x, "sums", None)
+
+
+def _rows(x: Any) -> Any:
+    """Return the channels-last tensor as (batch * h * w, channels), which must need no copy."""
+    return x.permute(0, 2, 3, 1).view(-1, x.shape[1])
+
+
+def _images(rows: Any, like: Any) -> Any:
+    batch, channels, height, width = like.shape
+    return rows.view(batch, height, width, channels).permute(0, 3, 1, 2)
+
+
+def _gradient(dy: Any) -> Any:
+    return None if dy is None else _rows(dy.contiguous(memory_format=torch.channels_last))
+
+
+def _normed(
+    x: Any, weight: Any, bias: Any, module: nn.BatchNorm2d, sums: Optional[Any] = None
+) -> kernels.Normed:
+    running = (module.running_mean, module.running_var, module.num_batches_tracked)
+    return kernels.normed(_rows(x), weight, bias, running, module.eps, module.momentum, sums)
+
+
+class _Narrow(Function):
+    """Weights in another type, and their gradients back in the weights' own."""
+
+    @staticmethod
+    def forward(ctx: Any, dtype: Any, *weights: Any) -> Any:
+        ctx.own = weights[0].dtype
+        return _cast(weights, dtype)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Any) -> Any:
+        return (None, *_cast(gradients, ctx.own))
+
+
+def _cast(tensors: Any, dtype: Any) -> Any:
+    cast = tuple(torch.empty_like(tensor, dtype=dtype) for tensor in tensors)
+    torch._foreach_copy_(cast, tensors)
+    return cast
+
+
+class _Cut(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any, module: nn.BatchNorm2d, sums: Any) -> Any:
+        norm = _normed(x, weight, bias, module, sums)
+        ctx.save_for_backward(*norm)
+        return _images(kernels.applied(norm)[0], x)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        back = kernels.back(kernels.Normed(*ctx.saved_tensors), _gradient(dy))
+        return (_images(back.dx, dy), *back.vectors, None, None)
+
+
+class _Add(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Any, weight: Any, bias: Any, shortcut: Any, module: nn.BatchNorm2d, sums: Any
+    ) -> Twice:
+        norm = _normed(x, weight, bias, module, sums)
+        y, kept = kernels.applied(norm, _rows(shortcut))
+        ctx.save_for_backward(*norm, kept)
+        ctx.set_materialize_grads(False)
+        return _images(y, x), _images(y, x)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any, more: Any) -> Any:
+        *norm, kept = ctx.saved_tensors
+        like = dy if dy is not None else more
+        back = kernels.back(kernels.Normed(*norm), *_present(dy, more), kept)
+        return (_images(back.dx, like), *back.vectors, _images(back.d_other, like), None, None)
+
+
+class _AddNormed(Function):
+    @staticmethod
+    def forward(
+        ctx: Any, x: Any, weight: Any, bias: Any, beside: Any, weight2: Any, bias2: Any,
+        module: Any, module2: Any, sums: Any, sums2: Any,
+    ) -> Twice:  # fmt: skip
+        norm = _normed(x, weight, bias, module, sums)
+        other = _normed(beside, weight2, bias2, module2, sums2)
+        y, kept = kernels.applied(norm, other)
+        ctx.save_for_backward(*norm, *other, kept)
+        ctx.set_materialize_grads(False)
+        return _images(y, x), _images(y, x)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any, more: Any) -> Any:
+        *norms, kept = ctx.saved_tensors
+        half = len(norms) // 2
+        norm, other = kernels.Normed(*norms[:half]), kernels.Normed(*norms[half:])
+        like = dy if dy is not None else more
+        back = kernels.back(norm, *_present(dy, more), kept, other)
+        assert back.other_vectors is not None
+        return (
+            _images(back.dx, like), *back.vectors, _images(back.d_other, like), *back.other_vectors,
+            None, None, None, None,
+        )  # fmt: skip
+
+
+class _Pool(Function):
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any, module: nn.BatchNorm2d) -> Twice:
+        norm = _normed(x, weight, bias, module)
+        ctx.extent = extent = pool.Extent(*x.shape[2:])
+        y, taken = pool.pooled(norm, extent)
+        ctx.save_for_backward(*norm, taken)
+        ctx.set_materialize_grads(False)
+        rows = y.view(x.shape[0], *extent.pooled, x.shape[1])
+        return rows.permute(0, 3, 1, 2), rows.permute(0, 3, 1, 2)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any, more: Any) -> Any:
+        *saved, taken = ctx.saved_tensors
+        norm = kernels.Normed(*saved)
+        dx, *vectors = pool.back(norm, taken, ctx.extent, *_present(dy, more))
+        batch, channels = (dy if dy is not None else more).shape[:2]
+        return (dx.view(batch, *ctx.extent, channels).permute(0, 3, 1, 2), *vectors, None)
+
+
+def _present(dy: Any, more: Any) -> Tuple[Any, Any]:
+    """Return both gradients as rows, the second one None where an output is read by nobody."""
+    return (_gradient(more), None) if dy is None else (_gradient(dy), _gradient(more))

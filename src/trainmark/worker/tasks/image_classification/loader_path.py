@@ -1,0 +1,149 @@
+"""What a loader made of the known picture, from the file to the network's input, and what is wrong with it.
+
+The colours of the known picture tell where in it one is. So the part that a loader took, and whether it mirrored it, is
+solved from what came out; all of that part, rendered anew from the picture's formula, is then compared with it. That
+works for every loader, whatever random numbers it draws.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, NamedTuple, Sequence, Tuple
+
+from .known_picture import BLUE, HEIGHT, LOW, RISE, WIDTH
+
+# Said here again: a reference that asks where the loaders ask would agree with what is wrong there.
+MEAN = (0.485, 0.456, 0.406)
+DEVIATION = (0.229, 0.224, 0.225)
+
+PICTURES, BATCHES = 32, 2
+"""At least so many are looked at: that as many random crops look like no random ones has a chance below 1e-8."""
+
+OFF_LEVELS = 5.0
+"""How far (of 255 levels, root of the mean square) what came out may be from what it should be: JPEG's loss is 1.1."""
+
+AREA, ASPECT = (0.08, 1.0), (3 / 4, 4 / 3)
+"""Of the crops that are asked for; a few pixels wide, they are rounded by some percent."""
+
+ROUNDING, OUTSIDE = 0.15, 0.1
+"""By what share of its bound a crop may be over it, and which share of the crops may be over it by more."""
+
+
+class Part(NamedTuple):
+    """The part of the known picture in one image, in shares of its sides, and how far the image is off, in levels."""
+
+    left: float
+    top: float
+    width: float
+    height: float
+    mirrored: bool
+    off: float
+
+    @property
+    def area(self) -> float:
+        """Return its share of the picture's area."""
+        return self.width * self.height
+
+    @property
+    def aspect(self) -> float:
+        """Return its width over its height, in pixels."""
+        return self.width * WIDTH / (self.height * HEIGHT) if self.height else 0.0
+
+    @property
+    def allowed(self) -> bool:
+        """Return whether it is of an area and an aspect that are asked for, and inside of the picture."""
+        more, less = 1 + ROUNDING, 1 - ROUNDING
+        return (
+            AREA[0] * less <= self.area <= AREA[1] * more
+            and ASPECT[0] * less <= self.aspect <= ASPECT[1] * more
+            and min(self.left, self.top) >= -0.05
+            and max(self.left + self.width, self.top + self.height) <= 1.05
+        )
+
+
+def part_of(image: Any) -> Part:
+    """Return the part in a normalised image (3, height, width)."""
+    import numpy as np
+
+    mean, deviation = (np.array(values).reshape(3, 1, 1) for values in (MEAN, DEVIATION))
+    levels = (np.asarray(image, np.float64) * deviation + mean) * 255
+    _, height, width = levels.shape
+    # What is scaled up repeats the pixels at its border.
+    down, right = max(height // 16, 1), max(width // 16, 1)
+    inner = levels[:, down : height - down, right : width - right]
+    across, along = ((np.arange(size) + 0.5) / size for size in (width, height))
+    across, along = across[right : width - right], along[down : height - down]
+    rise_across, red = np.polyfit(across, inner[0].mean(0), 1)
+    rise_along, green = np.polyfit(along, inner[1].mean(1), 1)
+    expected = np.stack(
+        np.broadcast_arrays(
+            (red + rise_across * across)[None, :],
+            (green + rise_along * along)[:, None],
+            np.full((1, 1), BLUE),
+        )
+    )
+    return Part(
+        left=float((red + min(rise_across, 0) - LOW) / RISE),
+        top=float((green + min(rise_along, 0) - LOW) / RISE),
+        width=float(abs(rise_across) / RISE),
+        height=float(abs(rise_along) / RISE),
+        mirrored=bool(rise_across < 0),
+        off=float(np.sqrt(np.mean((inner - expected) ** 2))),
+    )
+
+
+def judged(
+    batches: Sequence[Sequence[Part]], sizes: Sequence[Tuple[int, ...]], side: int
+) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    """Return what the events say of the parts in some batches, and the doubts; ``sizes`` are (height, width)."""
+    import numpy as np
+
+    parts = [part for batch in batches for part in batch]
+    off = float(np.median([part.off for part in parts]))
+    boxes = [{tuple(round(value, 2) for value in part[:4]) for part in batch} for batch in batches]
+    different = sum(map(len, boxes))
+    mirrored = sum(part.mirrored for part in parts)
+    areas = [min(part.area for part in parts), max(part.area for part in parts)]
+    said = {
+        "pictures": len(parts),
+        "image_sizes": [list(size) for size in dict.fromkeys(sizes)],
+        "off_levels": off,
+        "different_crops": different,
+        "areas": areas,
+        "mirrored": mirrored,
+    }
+    doubts: List[Tuple[str, str]] = []
+    other = next((size for size in sizes if tuple(size) != (side, side)), None)
+    if other is not None:
+        sentence = f"Of a known picture the loader makes {other[0]} x {other[1]} pixels, not {side} x {side}."
+        doubts.append(("image-size-differs", sentence))
+    if not off <= OFF_LEVELS:
+        sentence = (
+            f"What the loader makes of a known picture is {off:.3g} of 255 levels off: it is not decoded, not "
+            "normalised or not scaled as asked."
+        )
+        return said, [*doubts, ("known-picture-differs", sentence)]
+    wrong = sum(not part.allowed for part in parts)
+    if different >= len(parts) / 2 and any(map(_alike, batches, batches[1:])):
+        doubts.append(("batch-reused", "The loader gives the same crops of a known picture in two batches."))
+    elif different < len(parts) / 2 or areas[1] < 2 * areas[0]:
+        sentence = (
+            f"Of a known picture the loader takes {different} different parts in {len(parts)} pictures, of "
+            f"{areas[0]:.0%} to {areas[1]:.0%} of its area: random ones were asked for."
+        )
+        doubts.append(("crop-not-random", sentence))
+    elif wrong > OUTSIDE * len(parts):
+        sentence = (
+            f"{wrong} of {len(parts)} parts that the loader takes of a known picture are not of 8 to 100 % of its "
+            "area and an aspect of 3/4 to 4/3."
+        )
+        doubts.append(("crop-not-random", sentence))
+    elif not 0 < mirrored < len(parts):
+        sentence = f"Of {len(parts)} known pictures the loader mirrors {mirrored}: about half were asked for."
+        doubts.append(("crop-not-random", sentence))
+    return said, doubts
+
+
+def _alike(one: Sequence[Part], other: Sequence[Part]) -> bool:
+    return len(one) == len(other) and all(
+        max(abs(a - b) for a, b in zip(left[:4], right[:4])) < 1e-3 for left, right in zip(one, other)
+    )

@@ -1,0 +1,250 @@
+"""Today's programs: what each figure averages over, what it leaves out, and what is not said."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest_logs import Reader
+
+from trainmark.logs import Facts, ParsedLog, Severity, Status
+from trainmark.logs.synthetic import SampleRun, overall_rate
+from trainmark.measure.rules import RuleResult, measure_log
+from trainmark.programs import read_log, synthetic_log
+from trainmark.words.case import Precision
+
+_OWN_RUNS = Path(__file__).parent / "own_runs"
+_GIVEN = Facts(gpus=8, batch_per_device=64)
+
+
+def _doubts(log: ParsedLog, result: RuleResult) -> set[str]:
+    return {p.code for p in (*log.problems, *result.problems) if p.severity is Severity.DOUBT}
+
+
+@pytest.mark.parametrize(
+    "name", ["pytorch-imagenet", "timm", "open-clip", "deepspeed", "detectron2", "lightning"]
+)
+def test_slow_steps_that_no_line_shows_are_in_the_rate(read: Reader, name: str) -> None:
+    # One step in ten is printed, and that one is five times as fast as the others.
+    run = SampleRun(([0.5] * 9 + [0.1]) * 100, gpus=8, batch_per_device=64, interval=10)
+
+    log = read(synthetic_log(name, run), given=None if name in ("deepspeed", "open-clip") else _GIVEN)
+
+    assert measure_log(log).value == pytest.approx(overall_rate(run), rel=0.01)
+
+
+def test_sampled_steps_that_differ_are_a_doubt(read: Reader) -> None:
+    run = SampleRun(([0.5] * 9 + [0.1] + [0.5] * 10) * 10, gpus=8, batch_per_device=64, interval=10)
+
+    log = read(synthetic_log("gluoncv-detection", run))
+
+    assert "sampled" in _doubts(log, measure_log(log))
+
+
+@pytest.mark.parametrize(
+    ("name", "given", "value", "records"),
+    [
+        ("hf-trainer-5.23.log", Facts(), 592.008, 0),
+        ("keras-3.15.log", Facts(gpus=1, batch_per_device=64), 2 * 64 / (0.092 + 0.293), 3),
+        ("keras-3.15-verbose-2.log", Facts(gpus=1, batch_per_device=64), 2 * 64 / (0.219 + 0.171), 3),
+        ("lightning-2.6-tqdm.log", Facts(gpus=1, batch_per_device=64), 2000, 20),
+    ],
+)
+def test_a_run_of_our_own_reads_as_the_program_timed_it(
+    name: str, given: Facts, value: float, records: int
+) -> None:
+    log = read_log(_OWN_RUNS / name, given)
+    result = measure_log(log)
+
+    assert result.value == pytest.approx(value, rel=0.02)
+    assert log.records.count == records
+    assert not _doubts(log, result)
+
+
+def test_a_namespace_alone_is_no_programs_mark(read: Reader) -> None:
+    text = (
+        "Namespace(batch_size=64, epochs=14, log_interval=10)\nTrain Epoch: 1 [0/60000 (0%)]\tLoss: 2.299825\n"
+        * 9
+    )
+
+    assert read(text).status is Status.UNKNOWN
+
+
+@pytest.mark.parametrize(
+    ("line", "doubt"),
+    [
+        ("{'eval_loss': '0.5', 'eval_runtime': '300.0', 'epoch': '1'}", "evaluation-included"),
+        ("  Continuing training from global step 500", "resumed"),
+    ],
+)
+def test_what_a_trainers_summary_holds_besides_training_is_a_doubt(
+    read: Reader, line: str, doubt: str
+) -> None:
+    log = read(f"{line}\n{{'train_runtime': '1575', 'train_samples_per_second': '1.333', 'epoch': '3'}}\n")
+    result = measure_log(log)
+
+    assert result.value == 1.333
+    assert doubt in _doubts(log, result)
+
+
+def test_validation_in_keras_times_is_a_doubt(read: Reader) -> None:
+    bar = "195/195 [==============================] - 14s 70ms/step - loss: 1.8 - val_loss: 1.7\n"
+
+    log = read("Epoch 1/3\n" + bar * 3, given=Facts(gpus=1, batch_per_device=256))
+
+    assert "evaluation-included" in _doubts(log, measure_log(log))
+
+
+def test_a_step_that_began_with_an_evaluation_is_left_out(read: Reader) -> None:
+    lines = ["tokens per iteration will be: 491,520", "step 0: train loss 10.9, val loss 10.9"]
+    for step in range(100):
+        if step == 50:
+            lines.append("step 50: train loss 3.1, val loss 3.2")
+        lines.append(f"iter {step}: loss 3.2133, time {20000 if step in (0, 50) else 135.4}ms, mfu 40.00%")
+
+    log = read("\n".join([*lines, ""]))
+
+    assert measure_log(log).value == pytest.approx(491520 / 0.1354)
+    assert (log.records.count, log.figures["mfu"]) == (98, 40.0)
+
+
+@pytest.mark.parametrize(("shown", "rate"), [("856", 856), ("5,856", 5856), ("1,005,856", 1005856)])
+def test_thousands_are_read(read: Reader, shown: str, rate: int) -> None:
+    before = "[titan] 2025-06-16 22:30:50,322 - root - INFO - step: 200  loss:  6.1  memory: 49.66GiB(52.2%)"
+    line = f"{before}  tps: {shown}  x\n"
+
+    assert [record.rate for record in read(line).records.rows()] == [rate]
+    assert [record.rate for record in read(line * 20).records.rows()] == [rate]
+
+
+@pytest.mark.parametrize(
+    ("source", "value"),
+    [
+        ("    batch_size : int = 8*64 # in sequences\n    sequence_length : int = 1024\n", 524288 / 0.1),
+        ("    train_seq_len = 48*1024 # FlexAttention\nassert world_size == 8\n", 393216 / 0.1),
+        ("    train_seq_len = 48*1024\nbatch_size_schedule = [1, 2]\nassert world_size == 8\n", None),
+        ("", None),
+    ],
+)
+def test_the_tokens_of_a_step_are_what_the_source_says_or_unknown(
+    read: Reader, source: str, value: float
+) -> None:
+    lines = "".join(f"step:{n}/900 train_time:{n * 100}ms step_avg:100.00ms\n" for n in range(1, 200))
+
+    result = measure_log(read(f"class Hyperparameters:\n{source}{lines}"))
+
+    assert result.value == (pytest.approx(value) if value else None)
+
+
+def _mlperf(*events: tuple[str, float, object, dict[str, object]]) -> str:
+    lines = (
+        ":::MLLOG "
+        + json.dumps(
+            {"namespace": "", "time_ms": 1000 * seconds, "key": key, "value": value, "metadata": about}
+        )
+        for key, seconds, value, about in events
+    )
+    return "\n".join((*lines, ""))
+
+
+_BLOCKS = [
+    ("run_start", 100, None, {}),
+    ("block_start", 100, None, {"first_epoch_num": 0, "epoch_count": 1}),
+    ("block_stop", 190, None, {"first_epoch_num": 0}),
+    ("block_start", 200, None, {"first_epoch_num": 1, "epoch_count": 1}),
+    ("block_stop", 290, None, {"first_epoch_num": 1}),
+    ("run_stop", 300, None, {"status": "success"}),
+]
+
+
+@pytest.mark.parametrize(
+    ("events", "value"),
+    [
+        ([("train_samples", 50, 9000, {}), *_BLOCKS], 100.0),
+        ([*_BLOCKS[:5], ("train_samples", 295, 20000, {}), _BLOCKS[5]], 100.0),
+        ([("submission_benchmark", 1, "maskrcnn", {}), ("train_samples", 50, 9000, {}), *_BLOCKS], None),
+        (_BLOCKS, None),
+        (
+            [
+                ("block_start", 100, None, {"samples_count": 0}),
+                ("block_stop", 190, None, {}),
+                ("block_start", 200, None, {"samples_count": 900}),
+                ("block_stop", 290, None, {}),
+                ("run_stop", 300, None, {"status": "success", "samples_count": 1800}),
+            ],
+            10.0,
+        ),
+    ],
+    ids=["of-an-epoch", "of-the-run", "iterations", "none", "counted"],
+)
+def test_mlperf_counts_what_the_benchmark_counts(
+    read: Reader, events: list[Any], value: float | None
+) -> None:
+    assert measure_log(read(_mlperf(*events))).value == (pytest.approx(value) if value else None)
+
+
+_SEG = "[TRAIN] epoch: 1, iter: 30/400, loss: 1.5, lr: 0.009, batch_cost: 0.5, ips: 14.8 samples/sec | E"
+_CLAS = "[2023/07/28 06:51:13] ppcls INFO: epoch:0   train step:790  lr: 0.1, loss: 6.5, ips: 393.4 samples/sec.\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "precision"),
+    [
+        (f"use amp to train\n{_SEG}\n", Precision.AMP_FP16),
+        (f"python train.py --fp16 --batch 4\n{_SEG}\n", Precision.AMP_FP16),
+        (f"fp16 : True\n{_SEG}\n", Precision.AMP_FP16),
+        (f"---- Config Information ----\n{_SEG}\n", None),
+        (f"x ppcls INFO: AMP : \nx ppcls INFO:     use_amp : True\n{_CLAS}", Precision.AMP_FP16),
+        (
+            f"Tesla V100-SXM2-32GB\nx ppcls INFO: AMP : \nx ppcls INFO:     use_amp : False\n{_CLAS}",
+            Precision.FP32,
+        ),
+        (_CLAS, None),
+    ],
+)
+def test_precision_is_what_a_log_says_and_silence_is_unknown(
+    read: Reader, text: str, precision: Precision | None
+) -> None:
+    assert read(text).facts.precision is precision
+
+
+def test_words_and_samples_are_other_units_of_the_same_program(read: Reader) -> None:
+    words = read(
+        "2021-03-01 10:00:00,123 - INFO - Epoch: 0, using time 1203.5 second, ips 150023.4 word/sec.\n"
+    )
+    samples = read("[batch=1/9]:\n\t Train throughput/samples_per_sec: 38.9912\n" * 3)
+
+    assert (words.format, words.unit) == ("paddlerec", "words/s")
+    assert (samples.format, samples.unit) == ("composer", "samples/s")
+
+
+def test_without_a_batch_there_is_no_rate(read: Reader) -> None:
+    run = SampleRun([0.5] * 100, interval=20)
+    text = "".join(
+        line + "\n" for line in synthetic_log("detectron2", run).splitlines() if "IMS_PER_BATCH" not in line
+    )
+
+    result = measure_log(read(text))
+
+    assert (result.value, result.status) == (None, Status.INCOMPLETE)
+
+
+@pytest.mark.parametrize(
+    ("line", "given", "value"),
+    [
+        ("Train on 60000 samples\n60000/60000 [======] - 5s 85us/step - loss: 0.3\n", _GIVEN, 1 / 85e-6),
+        ("60000/60000 [======] - 5s 85us/sample - loss: 0.3\n", Facts(), 1 / 85e-6),
+        (
+            "samples/sec: 45.123 | iteration       10/  320000 | elapsed time per iteration (ms): 22692.1 | lm |\n",
+            Facts(),
+            45.123,
+        ),
+        (
+            " iteration      122/  250000 | elapsed time per iteration (s): 2.00 | global batch size: 1024 | lm |\n",
+            Facts(),
+            512.0,
+        ),
+    ],
+)
+def test_older_and_other_versions_of_a_line(read: Reader, line: str, given: Facts, value: float) -> None:
+    assert measure_log(read(line * 30, given=given)).value == pytest.approx(value)

@@ -1,0 +1,75 @@
+"""Which changes of a worker are made in which framework, and by which doubt each must be seen.
+
+The changes themselves are in ``tests/programs/changed_worker.py`` and ``tests/programs/changes/``;
+``benchmarks/trust_sabotage.py`` prints the table of what is seen.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from idioms import IDIOMS
+
+UPDATE, STANDS = "update-differs", "statistics-stand-still"
+
+
+@dataclass(frozen=True)
+class Change:
+    """One change; it must be seen by one of ``seen``, or end the run as ``ends`` where a framework is named there."""
+
+    seen: frozenset[str]
+    real: bool = False
+    """Whether it is one of the loader's, seen on real images alone."""
+    ranks: int = 1
+    ends: Mapping[str, str] = field(default_factory=dict)
+    """The outcome where the framework itself refuses."""
+    cannot: Mapping[str, str] = field(default_factory=dict)
+    """Why it cannot be made in a framework."""
+    flags: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    """Other flags of the run, by framework."""
+
+
+def change(*seen: str, **more: Any) -> Change:
+    return Change(frozenset(seen), **more)
+
+
+STATIC = {"tensorflow": "failed"}
+"""Its network is built for one size of pictures."""
+
+CHANGES: Mapping[str, Change] = {
+    "steps-left-out": change("step-without-update", "steps-not-taken", STANDS),
+    "batch-norm-evaluates": change(STANDS, "batch-norm-not-training"),
+    "forward-only": change("step-without-update"),
+    "frozen-stem": change("parameters-stand-still"),
+    "another-type": change(
+        "layer-type-differs", cannot={"paddle": "this build computes in FP32 on a CPU, whatever AMP is told"}
+    ),
+    "one-layer": change("layer-type-differs", flags={"pytorch": {"precision": "amp-fp16", "layout": "nhwc"}}),
+    "momentum": change(UPDATE),
+    "decay": change(UPDATE),
+    "half-size": change("image-size-differs", ends=STATIC),
+    "half-size-real": change("image-size-differs", real=True, ends=STATIC),
+    "no-normalisation": change("input-not-normalised", real=True),
+    "centre-crop": change("crop-not-random", real=True),
+    "one-batch": change("batch-reused", real=True),
+    "gradients-summed": change(UPDATE, ranks=2, flags={"pytorch": {"gradients": "flat"}}),
+    "no-all-reduce": change(UPDATE, ranks=2, flags={"pytorch": {"gradients": "flat"}}),
+}
+"""Besides these: ReLU6 for ReLU, which the certificate of equal work sees (``test_equal_work.py``)."""
+
+
+def flags_of(framework: str, name: str, change: Change | None = None) -> dict[str, Any]:
+    """Return the flags of a run with the change, with dashes and less its data."""
+    change, idiom = change or CHANGES[name], IDIOMS[framework]
+    flags = {
+        **idiom.flags,
+        **(idiom.images if change.real else {}),
+        **change.flags.get(framework, {}),
+        "classes": 10,
+    }
+    return {flag.replace("_", "-"): value for flag, value in flags.items()}
+
+
+def word_of(name: str) -> str:
+    """Return what ``changed_worker.py`` calls the change."""
+    return "none" if name.startswith("none") else name.removesuffix("-real")

@@ -1,0 +1,127 @@
+"""What a loader makes of the known picture tells its crop, size and normalisation; each mistake in them is named."""
+
+import io
+import struct
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from google_crc32c import value as crc32c
+from numpy.typing import NDArray
+from PIL import Image
+
+from trainmark.worker.tasks.image_classification.images import Draw, random_resized_crop, randomness
+from trainmark.worker.tasks.image_classification.known_data import FOLDER, TFRECORD, write_known
+from trainmark.worker.tasks.image_classification.known_picture import BLUE, HEIGHT, JPEG, LOW, RISE, WIDTH
+from trainmark.worker.tasks.image_classification.loader_path import (
+    DEVIATION,
+    MEAN,
+    Part,
+    judged,
+    part_of,
+)
+
+SIDE = 64
+Pixels = NDArray[np.float64]
+
+
+def decoded() -> NDArray[np.uint8]:
+    return np.asarray(Image.open(io.BytesIO(JPEG)))
+
+
+def loaded(number: int, *, side: int = SIDE, box: Any = None, mirrored: bool | None = None) -> Pixels:
+    """Return what a sound loader makes of it: a crop, scaled, perhaps mirrored, and normalised."""
+    rng = randomness(0, Draw(0, number))
+    box = box or random_resized_crop(WIDTH, HEIGHT, rng)
+    flipped = rng.random() < 0.5 if mirrored is None else mirrored
+    part = Image.fromarray(decoded()).crop((box.left, box.top, box.left + box.width, box.top + box.height))
+    pixels = np.asarray(part.resize((side, side), Image.Resampling.BILINEAR), np.float64) / 255
+    pixels = pixels[:, ::-1] if flipped else pixels
+    return ((pixels - MEAN) / DEVIATION).transpose(2, 0, 1)
+
+
+def parts(images: list[Pixels]) -> list[Part]:
+    return [part_of(image) for image in images]
+
+
+def codes(*batches: list[Pixels], side: int = SIDE) -> list[str]:
+    sizes = [(batch[0].shape[1], batch[0].shape[2]) for batch in batches]
+    return [code for code, _ in judged([parts(batch) for batch in batches], sizes, side)[1]]
+
+
+def test_the_picture_is_what_its_formula_says() -> None:
+    pixels = decoded().astype(float)
+    across = LOW + RISE * (np.arange(WIDTH) + 0.5) / WIDTH
+    down = LOW + RISE * (np.arange(HEIGHT) + 0.5) / HEIGHT
+    expected = np.stack(np.broadcast_arrays(across[None], down[:, None], np.full((1, 1), BLUE)), -1)
+    assert pixels.shape == (HEIGHT, WIDTH, 3)
+    assert np.abs(pixels - expected).max() < 6
+    assert np.abs(pixels - expected).mean() < 1
+
+
+def test_a_crop_is_solved_from_its_colours() -> None:
+    for number in range(20):
+        rng = randomness(0, Draw(0, number))
+        box, flipped = random_resized_crop(WIDTH, HEIGHT, rng), rng.random() < 0.5
+        part = part_of(loaded(number))
+        assert part.mirrored is flipped
+        assert part[:4] == pytest.approx(
+            (box.left / WIDTH, box.top / HEIGHT, box.width / WIDTH, box.height / HEIGHT), abs=0.02
+        )
+        assert part.off < 2.5
+
+
+def test_a_sound_loader_is_in_no_doubt() -> None:
+    first, second = ([loaded(begin + number) for number in range(16)] for begin in (0, 16))
+    said, doubts = judged([parts(first), parts(second)], [(SIDE, SIDE)] * 2, SIDE)
+    assert doubts == []
+    assert said["different_crops"] == said["pictures"] == 32
+    assert said["off_levels"] < 2
+
+
+def test_mistakes_are_named() -> None:
+    sound = [loaded(number) for number in range(32)]
+    centre = random_resized_crop(1, 1, randomness(0, Draw(0, 0)))._replace(
+        left=10, top=8, width=140, height=104
+    )
+    assert codes([loaded(number, side=SIDE // 2) for number in range(32)]) == ["image-size-differs"]
+    assert codes([loaded(number, box=centre, mirrored=False) for number in range(32)]) == ["crop-not-random"]
+    assert codes([loaded(number, mirrored=False) for number in range(32)]) == ["crop-not-random"]
+    assert codes(sound, sound) == ["batch-reused"]
+    unlike = "known-picture-differs"
+    # As bytes; scaled to 1 alone; the colours in another order; turned by a quarter.
+    assert codes(
+        [(image.transpose(1, 2, 0) * DEVIATION + MEAN).transpose(2, 0, 1) * 255 for image in sound]
+    ) == [unlike]
+    assert codes([(image.transpose(1, 2, 0) * DEVIATION + MEAN).transpose(2, 0, 1) for image in sound]) == [
+        unlike
+    ]
+    assert codes([image[::-1] for image in sound]) == [unlike]
+    assert codes([image.transpose(0, 2, 1) for image in sound]) == [unlike]
+
+
+def test_the_known_records_are_whole(tmp_path: Path) -> None:
+    write_known(TFRECORD, tmp_path, 5)
+    shard = (tmp_path / "train-00000-of-00001").read_bytes()
+    lines = (tmp_path / "idx" / "train-00000-of-00001.idx").read_text().splitlines()
+    assert len(lines) == 5
+    for line in lines:
+        offset, size = map(int, line.split())
+        record = shard[offset : offset + size]
+        (length,) = struct.unpack_from("<Q", record)
+        data = record[12 : 12 + length]
+        assert size == length + 16
+        assert struct.unpack_from("<I", record, 8)[0] == masked(record[:8])
+        assert struct.unpack_from("<I", record, 12 + length)[0] == masked(data)
+        assert JPEG in data
+
+
+def masked(data: bytes) -> int:
+    crc = int(crc32c(data))
+    return ((crc >> 15 | crc << 17) + 0xA282EAD8) & 0xFFFFFFFF
+
+
+def test_the_known_files_are_the_picture(tmp_path: Path) -> None:
+    write_known(FOLDER, tmp_path, 3)
+    assert [path.read_bytes() for path in sorted(tmp_path.glob("class0/*.jpg"))] == [JPEG] * 3
