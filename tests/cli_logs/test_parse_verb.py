@@ -366,7 +366,7 @@ def test_a_tree_of_another_layout_is_read_by_its_pattern(tmp_path: Path) -> None
         ("{node}n/x.log", "no field '{node}'"),
         ("x.log", "names no field"),
         ("{gpus}/{gpus}.log", "twice"),
-        ("{gpus}g.log", "no file is of the layout"),
+        ("{gpus}g.log", "no file is named"),
     ],
 )
 def test_a_layout_that_cannot_be_read_is_refused_with_the_reason(

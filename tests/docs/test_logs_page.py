@@ -20,13 +20,14 @@ def rows(heading: str) -> dict[str, list[str]]:
 
 
 def test_the_table_of_formats_says_what_the_formats_say() -> None:
-    table = rows("| format | line (shortened) | of | averages over | traps |")
+    table = rows("| format | line (shortened) | of | averages over | traps | truth |")
 
     assert set(table) == {known.name for known in formats()}
     for known in formats():
-        _, _, of, over, _ = table[known.name]
+        _, _, of, over, _, truth = table[known.name]
         assert of in (OF[known.scope], "no rate"), known.name
-        assert over in (known.meaning, "time stamps"), known.name
+        assert re.split(r"[:(]", over)[0].strip() in (known.meaning, "time stamps"), known.name
+        assert re.search(r"\b(logs?|own runs?|excerpt|source)\b", truth), known.name
 
 
 def test_the_table_of_rules_has_every_rule_by_which_somebody_publishes() -> None:

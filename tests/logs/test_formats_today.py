@@ -58,7 +58,7 @@ def test_a_run_of_our_own_reads_as_the_program_timed_it(
 
     assert result.value == pytest.approx(value, rel=0.02)
     assert log.records.count == records
-    assert not _doubts(log, result)
+    assert _doubts(log, result) <= {"few-records"}  # two epochs of the busy machine differ
 
 
 def test_a_namespace_alone_is_no_programs_mark(read: Reader) -> None:
@@ -248,3 +248,10 @@ def test_without_a_batch_there_is_no_rate(read: Reader) -> None:
 )
 def test_older_and_other_versions_of_a_line(read: Reader, line: str, given: Facts, value: float) -> None:
     assert measure_log(read(line * 30, given=given)).value == pytest.approx(value)
+
+
+def test_averages_of_a_resumed_run_are_a_doubt(read: Reader) -> None:
+    text = "[09/02 02:37:00 d2.engine.train_loop]: Starting training from iteration 5000\n"
+    log = read(text + synthetic_log("detectron2", SampleRun([0.5] * 100, interval=20)))
+
+    assert "resumed" in _doubts(log, measure_log(log))

@@ -3,9 +3,11 @@
 import pytest
 
 from trainmark.report.exchange import mission_for
-from trainmark.tasks import TASKS, published_name
+from trainmark.tasks import TASKS, case_of, published_name
+from trainmark.words.case import Device
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES as CAUSAL
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES as MASKED
+from trainmark.workload import find_gap, load_workloads
 
 
 def test_models_have_the_parameters_of_those_that_they_are_called_after() -> None:
@@ -25,6 +27,13 @@ def test_operations_are_counted_by_two_conventions_that_differ_by_the_norms_alon
 def test_language_models_go_to_the_missions_of_nlp(model: str, mission: str) -> None:
     found = mission_for(published_name(model))
     assert (found.name, found.direction) == (mission, 1)
+
+
+def test_lamb_is_not_recorded_as_a_graph_that_would_hold_its_count_of_steps_still() -> None:
+    case = case_of(model="bert_base", optimizer="lamb", compiler="cuda-graph", device="cuda")
+    card = load_workloads().find(case).card
+    assert "LAMB counts its steps on the host" in (find_gap(case, card, Device.CUDA) or "")
+    assert find_gap(case.varied(optimizer="adamw"), card, Device.CUDA) is None
 
 
 def test_the_models_of_worker_and_house_are_the_same() -> None:

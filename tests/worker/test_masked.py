@@ -18,7 +18,7 @@ from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES
 
 MODEL = "bert_tiny"
 
-COMPILERS = {"pytorch": "none", "jax": "xla"}
+COMPILERS = {"pytorch": "none", "jax": "xla", "tensorflow": "graph", "paddle": "to_static"}
 """The frameworks that train it, each with its users' compiler on a CPU, as far as that is quick."""
 
 BATCH, LENGTH, PREDICTIONS, STEPS, WARMUP = 4, 32, 5, 8, 2

@@ -289,9 +289,9 @@ def _write_exchange(rows: "list[SpeedRow]", to: Exchange, model: str | None, mis
 def _tree_rows(folder: str, rule: "Rule | None", layout: str | None) -> "list[PlacementRow]":
     from pathlib import Path
 
-    from trainmark.measure.rules import read_layout, read_tree
+    from trainmark.measure.rules import read_naming, read_tree
 
-    return read_tree(Path(folder), rule, read_layout(layout) if layout is not None else None)
+    return read_tree(Path(folder), rule, read_naming(layout) if layout is not None else None)
 
 
 def _print_tree(folder: str, rule: "Rule | None", layout: str | None, *, as_json: bool) -> int:

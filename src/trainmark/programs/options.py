@@ -43,7 +43,8 @@ def words(parameters: Parameters, names: Mapping[str, AxisName]) -> Iterator[Sai
         parameter = parameters.get(name)
         if parameter is None or parameter.value.lower() in NONE:
             continue
-        choices = task_choices(axis)
+        # What every training has (an optimizer) may have values that no task of ours trains with.
+        choices = frozenset() if axis in set(RecipeAxis) else task_choices(axis)
         if not choices or parameter.value.lower() in choices:
             # A version such as 2.10 is a word; as a number it would lose its end.
             value = parameter.value if isinstance(axis, Condition) else typed(parameter.value)

@@ -87,7 +87,8 @@ def axes_of_model(model: str) -> tuple[AxisName, ...]:
     if not trained:
         return all_axes()
     mine = {axis for task in trained for axis in _declared(task)}
-    foreign = {axis for task in TASKS.values() for axis in _declared(task)} | _OF_SEQUENCES
+    declared = {axis for task in TASKS.values() for axis in _declared(task)}
+    foreign = (declared - set(RecipeAxis)) | _OF_SEQUENCES
     return tuple(axis for axis in all_axes() if axis in mine or axis not in foreign)
 
 

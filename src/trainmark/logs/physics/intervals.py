@@ -17,7 +17,8 @@ _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "averag
 class Intervals:
     """Intervals of one block, each ending at a record; ``first`` is the position of the first of these records.
 
-    ``steps`` is how far the counter rose (at least 1); ``own`` the time by the record's rate or step time, in seconds
+    ``steps`` is how far the counter rose (at least 1), ``work`` the samples of the record where it says them, else its
+    steps; ``own`` the time by the record's rate or step time, in seconds
     where ``absolute``, else in an unknown unit, and known to ``slack``: of averages with few digits the difference is
     coarse. ``clock_s`` is the seconds between the stamps. What a record does not say, and what lies between two epochs,
     is NaN.
@@ -25,6 +26,7 @@ class Intervals:
 
     first: int
     steps: Floats
+    work: Floats
     own: Floats
     slack: Floats
     clock_s: Floats
@@ -82,7 +84,9 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats]) -> Interva
     else:
         absolute = batch is not None
         own = steps * (batch or 1) / rates[1:]
-    return Intervals(first, steps, own, slack, np.where(together, np.diff(clock), np.nan), absolute)
+    samples = columns["samples"][1:]
+    work = np.where(samples > 0, samples, np.nan) if log.records.samples is not None else steps
+    return Intervals(first, steps, work, own, slack, np.where(together, np.diff(clock), np.nan), absolute)
 
 
 def _rounding(averages: Floats, passed: Floats) -> Floats:

@@ -58,21 +58,22 @@ class Pace:
 
     def meet(self, block: Intervals, grain: float) -> None:
         """Take in the intervals of one block; ``grain`` is that of the clock."""
-        clock, own, steps = block.clock_s, block.own, block.steps
+        clock, own = block.clock_s, block.own
         for at in np.flatnonzero(clock < -grain)[:1]:
             self.back.meet(block.first + int(at) + 1, float(clock[at]), 0.0)
         stamped = self.by_clock and bool(np.isfinite(clock).any())
         taken = np.where(clock >= 0, clock, np.nan) if stamped else own
-        good = np.isfinite(taken)
+        work = block.steps if stamped else block.work
+        good = np.isfinite(taken) & np.isfinite(work)
         if good.any():
             self.window_s += float(taken[good].sum())
             self.counted += int(good.sum())
-            usual = steps * float(np.median(taken[good] / steps[good]))
+            usual = work * float(np.median(taken[good] / work[good]))
             at = int(np.where(good, np.abs(taken - usual), 0.0).argmax())
             self.most.meet(block.first + at + 1, float(taken[at]), float(usual[at]))
         if np.count_nonzero(good) >= _FEWEST:
-            slack = np.full(len(steps), 2 * grain) if stamped else block.slack
-            _meet_outliers(block.first, taken, steps, good, slack, self.slow, self.fast)
+            slack = np.full(len(work), 2 * grain) if stamped else block.slack
+            _meet_outliers(block.first, taken, work, good, slack, self.slow, self.fast)
             if block.absolute:
                 self._meet_clock(block, grain)
 
@@ -139,19 +140,19 @@ def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
 
 
 def _meet_outliers(
-    first: int, taken: Floats, steps: Floats, good: np.ndarray, slack: Floats, slow: _Worst, fast: _Worst
+    first: int, taken: Floats, work: Floats, good: np.ndarray, slack: Floats, slow: _Worst, fast: _Worst
 ) -> None:
-    pace = taken[good] / steps[good]
+    pace = taken[good] / work[good]
     middle = float(np.median(pace))
     if middle <= 0:
         return
     spread = _MAD * float(np.median(np.abs(pace - middle)))
-    off = taken - steps * middle
-    beyond = np.maximum(_OUTLIER * spread, _LEAST_OFF * middle) * steps + slack
+    off = taken - work * middle
+    beyond = np.maximum(_OUTLIER * spread, _LEAST_OFF * middle) * work + slack
     odd = good & (np.abs(off) > beyond)
     for at in np.flatnonzero(odd):
         worst = slow if off[at] > 0 else fast
-        worst.meet(first + int(at) + 1, float(taken[at]), float(steps[at] * middle))
+        worst.meet(first + int(at) + 1, float(taken[at]), float(work[at] * middle))
 
 
 def _meet_false(

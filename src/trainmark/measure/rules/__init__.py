@@ -16,8 +16,8 @@ if TYPE_CHECKING:
     )
     from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
     from trainmark.measure.rules.dlperf import PlacementSummary, summarise
-    from trainmark.measure.rules.layout import Layout, read_layout
     from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
+    from trainmark.measure.rules.naming import Naming, read_naming
     from trainmark.measure.rules.steady_records import judge_records, noise
     from trainmark.measure.rules.tree import Group, PlacementRow, read_tree
 
@@ -26,7 +26,7 @@ __all__ = [
     "AuditVerdict",
     "Claim",
     "Group",
-    "Layout",
+    "Naming",
     "PlacementRow",
     "PlacementSummary",
     "Rule",
@@ -40,7 +40,7 @@ __all__ = [
     "measure_log",
     "noise",
     "read_claims",
-    "read_layout",
+    "read_naming",
     "read_tree",
     "rules_for",
     "summarise",

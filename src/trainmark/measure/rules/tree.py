@@ -1,4 +1,4 @@
-"""A DLPerf directory (``<n>n<g>g/r50_b128_fp32_1.log``), or a tree of another layout, summed up as DLPerf's script
+"""A DLPerf directory (``<n>n<g>g/r50_b128_fp32_1.log``), or a tree of other names, summed up as DLPerf's script
 would.
 
 What the script gets wrong and this does not: an out-of-memory repeat is an outcome and no 0 in a mean; without 1n1g
@@ -17,8 +17,8 @@ from trainmark.logs.hints import read_hints
 from trainmark.logs.model import Facts, ParsedLog, Problem, Status
 from trainmark.measure.rules.catalog import measure_log, rules_for
 from trainmark.measure.rules.dlperf import PlacementSummary, summarise, two_decimals
-from trainmark.measure.rules.layout import Layout
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
+from trainmark.measure.rules.naming import Naming
 from trainmark.programs import read_log
 from trainmark.words.case import Precision
 
@@ -62,19 +62,19 @@ class PlacementRow:
     problems: tuple[Problem, ...]
 
 
-def read_tree(folder: Path, rule: Rule | None = None, layout: Layout | None = None) -> list[PlacementRow]:
-    """Read a DLPerf directory, or a tree of another ``layout``.
+def read_tree(folder: Path, rule: Rule | None = None, naming: Naming | None = None) -> list[PlacementRow]:
+    """Read a DLPerf directory, or a tree of another ``naming``.
 
     A run's speed is by ``rule`` (DLPerf's own by default, then our window). Rows come sorted by group and devices.
     Raises ``InputError`` where there is no such folder or no run in it.
     """
     if not folder.is_dir():
         raise InputError(f"{folder}: no such folder")
-    runs = list(_runs(folder, rule) if layout is None else _runs_of_layout(folder, rule, layout))
-    if not runs and layout is not None:
+    runs = list(_runs(folder, rule) if naming is None else _named_runs(folder, rule, naming))
+    if not runs and naming is not None:
         example = next((path for path in sorted(folder.rglob("*")) if path.is_file()), None)
         seen = f"; there is {example.relative_to(folder).as_posix()}" if example else ""
-        raise InputError(f"{folder}: no file is of the layout {layout.text}{seen}")
+        raise InputError(f"{folder}: no file is named {naming.text}{seen}")
     if not runs:
         raise InputError(f"{folder}: no folder named <n>n<g>g with logs in it (1n1g/r50_b128_fp32_1.log)")
     rows: list[PlacementRow] = []
@@ -138,10 +138,10 @@ def _runs(folder: Path, rule: Rule | None) -> Iterator[TreeRun]:
             )
 
 
-def _runs_of_layout(folder: Path, rule: Rule | None, layout: Layout) -> Iterator[TreeRun]:
+def _named_runs(folder: Path, rule: Rule | None, naming: Naming) -> Iterator[TreeRun]:
     repeats: Counter[tuple[Group, str]] = Counter()
     for file in sorted(path for path in folder.rglob("*") if path.is_file()):
-        place = layout.match(file.relative_to(folder).as_posix())
+        place = naming.match(file.relative_to(folder).as_posix())
         if place is None:
             continue
         devices = place.devices or (place.gpus * (place.nodes or 1) if place.gpus else None)

@@ -54,9 +54,7 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         re.search(rb"PPO Epoch|ppo_ep: |Actor Loss|act_loss: ", context.text)
         and b"E2E latency=" not in context.text
     ):
-        sentence = (
-            "two models are trained in turn, and each engine times its own steps: neither rate is the whole"
-        )
+        sentence = "two models are trained in turn, and each engine times its own steps: no rate is of both"
         return (Problem("several-engines", sentence),)
     sentence = "the program's timer leaves out the time between steps: waiting for data is not in the rate"
     return (Problem("data-left-out", sentence, Severity.NOTE),)

@@ -11,7 +11,7 @@ import re
 
 from trainmark.logs.format import Format, LogContext, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope
+from trainmark.logs.model import Facts, Meaning, Problem, Scope
 from trainmark.words.case import Precision
 
 
@@ -31,16 +31,29 @@ def facts(context: LogContext) -> Facts:
     )
 
 
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Say that the averages of a resumed run are of fewer iterations than its counter says."""
+    start = search_integer(rb"Starting training from iteration (\d+)", context.text)
+    if not start:
+        return ()
+    sentence = (
+        f"the run goes on from iteration {start}: its averages are of fewer iterations than are counted"
+    )
+    return (Problem("resumed", sentence),)
+
+
 FORMAT = Format(
     name="detectron2",
     title="detectron2",
     framework="pytorch",
     unit="images/s",
     scope=Scope.GLOBAL,
+    meaning=Meaning.RUNNING,
     records=(re.compile(rb" iter: (?P<step>\d+)  [^\n]*?  time: (?P<average_time_s>[\d.]+)  [^\n]*lr: "),),
     mark=re.compile(rb"d2\.(?:utils\.events|engine\.\w+)\]: |detectron2 INFO: "),
     facts=facts,
     ending=ends_with(re.compile(rb"Total training time: |Overall training speed: ")),
+    doubts=doubts,
     averages_from=1,
     header=re.compile(rb"Rank of current process|Running with full config"),
 )

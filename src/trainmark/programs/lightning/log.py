@@ -11,7 +11,7 @@ import re
 
 from trainmark.logs.format import Format, LogContext, ends_with, search_integer
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Problem, Scope
+from trainmark.logs.model import Facts, Meaning, Problem, Scope
 from trainmark.words.case import Precision
 
 _PRECISIONS = (
@@ -44,6 +44,7 @@ FORMAT = Format(
     framework="pytorch",
     unit="samples/s",
     scope=Scope.GLOBAL,
+    meaning=Meaning.RUNNING,
     records=(
         re.compile(
             rb"Epoch (?P<epoch>\d+): +(?:\d+%\|[^|\n]*\|)? *(?P<step>\d+)/\d+ \[[\d:]+<[^,\n]*, +"

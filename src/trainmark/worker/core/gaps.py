@@ -22,6 +22,7 @@ GAPS = "gaps.json"
 def refuse_gaps(settings: Settings, place: Place, device: str) -> None:
     """Raise ``RunError`` with the reason of the first gap that the run is in; ``device`` is ``cpu`` or ``cuda``."""
     axes: Dict[str, Any] = {
+        **vars(settings.recipe),
         **vars(settings),
         "device": device,
         "nodes": place.world_size // place.local_world_size,

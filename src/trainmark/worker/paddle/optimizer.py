@@ -7,7 +7,7 @@ from typing import Any, Collection, List, Sequence
 import paddle
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
-from ..core.settings import AdamRecipe, Recipe
+from ..core.settings import LAMB, AdamRecipe, Recipe
 
 
 def make_schedule(rates: Sequence[float]) -> LRScheduler:
@@ -44,4 +44,21 @@ def adamw(
         parameters=parameters,
         weight_decay=recipe.weight_decay,
         apply_decay_param_fun=lambda name: name in decaying,
+    )
+
+
+def adaptive(
+    parameters: List[Any], schedule: LRScheduler, recipe: AdamRecipe, decaying: Collection[str]
+) -> paddle.optimizer.Optimizer:
+    """Return the recipe's optimizer: AdamW, or LAMB, which scales the updates of what decays alone."""
+    if recipe.optimizer != LAMB:
+        return adamw(parameters, schedule, recipe, decaying)
+    return paddle.optimizer.Lamb(
+        learning_rate=schedule,
+        lamb_weight_decay=recipe.weight_decay,
+        beta1=recipe.momentum,
+        beta2=recipe.second_momentum,
+        epsilon=recipe.epsilon,
+        parameters=parameters,
+        exclude_from_weight_decay_fn=lambda parameter: parameter.name not in decaying,
     )

@@ -138,7 +138,9 @@ class PaddleTraining(Training):
             parameters=sum(int(parameter.size) for parameter in self._parameters),
             threads=math_threads(),
             optimizer=type(self.optimizer).__name__,
-            implementation="multi-tensor" if self.optimizer._use_multi_tensor else "an operator each",
+            implementation="multi-tensor"
+            if getattr(self.optimizer, "_use_multi_tensor", False)
+            else "an operator each",
             loss_scaled=self.scaler is not None,
             compiler_mode=BACKENDS[self.settings.compiler],
             peak_memory_of=peak_memory_of(self._device),

@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Sequence, Union
 
 import tensorflow as tf
 
-from ..core.settings import AdamRecipe, Recipe
+from ..core.settings import LAMB, AdamRecipe, Recipe
 
 FIRST_SCALE = 65536.0
 GROWTH_STEPS = 2000
@@ -92,10 +92,39 @@ class AdamW:
             )
 
 
+class Lamb(AdamW):
+    """LAMB of You et al. (https://arxiv.org/abs/1904.00962), by TensorFlow's operations.
+
+    What decays moves by the rate times ``norm(w) / norm(r)`` times r, with r Adam's direction and the decayed weight;
+    what does not decay moves as by Adam.
+    """
+
+    name, kernel = "LAMB", "operations"
+
+    def apply(self, gradients: Sequence[Any], rate: Any) -> None:
+        """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
+        step = self.steps.assign_add(1.0)
+        beta1, beta2 = self._recipe.momentum, self._recipe.second_momentum
+        left = [1.0 - tf.pow(tf.constant(beta, tf.float32), step) for beta in (beta1, beta2)]
+        for variable, first, second, decay, gradient in zip(
+            self.variables, self.first, self.second, self._decays, gradients
+        ):
+            mean = first.assign(beta1 * first + (1 - beta1) * gradient)
+            square = second.assign(beta2 * second + (1 - beta2) * tf.square(gradient))
+            direction = mean / left[0] / (tf.sqrt(square / left[1]) + self._recipe.epsilon)
+            if decay:
+                direction += decay * variable.value
+                own, its = tf.norm(variable.value), tf.norm(direction)
+                direction *= tf.where((own > 0) & (its > 0), tf.math.divide_no_nan(own, its), 1.0)
+            variable.value.assign_sub(rate * direction)
+
+
 def make_optimizer(
     variables: Sequence[Any], decays: Sequence[bool], recipe: Recipe
 ) -> Union[AdamW, Momentum]:
     """Return the optimizer of a recipe."""
+    if isinstance(recipe, AdamRecipe) and recipe.optimizer == LAMB:
+        return Lamb(variables, decays, recipe)
     if isinstance(recipe, AdamRecipe):
         return AdamW(variables, decays, recipe)
     return Momentum(variables, decays, recipe)

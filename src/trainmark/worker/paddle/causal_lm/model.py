@@ -2,25 +2,24 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, Mapping, Tuple
 
 import numpy as np
 import paddle
 from paddle import ParamAttr, nn
 from paddle.nn import functional
 from paddle.nn.initializer import Normal
-from paddle.static import InputSpec
 
 from ...tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, Gpt
-from ...tasks.causal_lm.settings import LanguageSettings
 
 
-def _drawn(deviation: float) -> ParamAttr:
+def drawn(deviation: float) -> ParamAttr:
+    """Return the attribute of weights that begin normal, with this deviation."""
     return ParamAttr(initializer=Normal(0.0, deviation))
 
 
 def _product(inputs: int, outputs: int, deviation: float = DEVIATION) -> nn.Linear:
-    return nn.Linear(inputs, outputs, weight_attr=_drawn(deviation), bias_attr=False)
+    return nn.Linear(inputs, outputs, weight_attr=drawn(deviation), bias_attr=False)
 
 
 def _norm(width: int) -> nn.LayerNorm:
@@ -75,15 +74,29 @@ class Block(nn.Layer):
         return x + self.mlp(x)
 
 
-class GptModel(nn.Layer):
-    """GPT-2 with its loss, so that a compiled program holds both."""
+class LanguageModel(nn.Layer):
+    """A row of ``blocks`` with the loss behind it, so that a compiled program holds both.
+
+    ``tokens`` is the embedding; ``forward`` returns the loss twice: as output, and as what is differentiated.
+    """
+
+    tokens: nn.Embedding
+    blocks: nn.LayerList
+
+    def look(self, *batch: Any) -> Any:
+        """Return the logits of a batch."""
+        raise NotImplementedError
+
+
+class GptModel(LanguageModel):
+    """GPT-2 with its loss."""
 
     def __init__(self, name: str) -> None:
         """Draw the weights from Paddle's generator; their number is asserted."""
         super().__init__()
         model = ARCHITECTURES[name]
-        self.tokens = nn.Embedding(model.vocabulary, model.width, weight_attr=_drawn(DEVIATION))
-        self.positions = nn.Embedding(model.positions, model.width, weight_attr=_drawn(DEVIATION))
+        self.tokens = nn.Embedding(model.vocabulary, model.width, weight_attr=drawn(DEVIATION))
+        self.positions = nn.Embedding(model.positions, model.width, weight_attr=drawn(DEVIATION))
         self.blocks = nn.LayerList([Block(model) for _ in range(model.layers)])
         self.norm = _norm(model.width)
         found = sum(int(parameter.size) for parameter in self.parameters())
@@ -96,6 +109,10 @@ class GptModel(nn.Layer):
             x = block(x)
         return paddle.matmul(self.norm(x), self.tokens.weight, transpose_y=True)
 
+    def look(self, tokens: Any) -> Any:
+        """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
+        return self.logits(tokens[:, :-1])
+
     def forward(self, tokens: Any) -> Tuple[Any, Any]:
         """Return the loss of tokens (batch, length + 1) twice: as output, and as what is differentiated."""
         logits = self.logits(tokens[:, :-1]).astype("float32")
@@ -103,27 +120,22 @@ class GptModel(nn.Layer):
         return loss, loss
 
 
-def specification(settings: LanguageSettings) -> List[InputSpec]:
-    """Return shape and type of the tokens that are passed at once."""
-    return [InputSpec([settings.part, settings.sequence_length + 1], "int64")]
+def named_products(model: LanguageModel) -> Dict[str, nn.Linear]:
+    """Return the products by the shared names, in forward order."""
+    return {shared(name): layer for name, layer in model.named_sublayers() if isinstance(layer, nn.Linear)}
 
 
-def named_products(model: GptModel) -> Dict[str, nn.Linear]:
-    """Return the products by the names of ``Gpt.products``."""
-    return {
-        f"block{index}.{name}": layer
-        for index, block in enumerate(model.blocks)
-        for name, layer in block.named_sublayers()
-        if isinstance(layer, nn.Linear)
-    }
+def named_tensors(model: LanguageModel) -> Dict[str, Any]:
+    """Return the parameters by the shared names."""
+    return {shared(name): tensor for name, tensor in model.named_parameters()}
 
 
-def named_tensors(model: GptModel) -> Dict[str, Any]:
-    """Return the parameters by the names of ``Gpt.shapes``; the weights of products are turned."""
-    named = {"embedding.tokens": model.tokens.weight, "embedding.positions": model.positions.weight}
-    for index, block in enumerate(model.blocks):
-        named.update({f"block{index}.{name}": tensor for name, tensor in block.named_parameters()})
-    return {**named, "norm.weight": model.norm.weight}
+def shared(name: str) -> str:
+    """Return the shared name of a layer or parameter: ``blocks.3.mlp.up`` is ``block3.mlp.up``."""
+    first, _, rest = name.partition(".")
+    if first == "blocks" and rest:
+        return f"block{rest}"
+    return f"embedding.{first}" if first in ("tokens", "positions", "segments") else name
 
 
 def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:

@@ -6,6 +6,7 @@ from contextlib import nullcontext
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import paddle
+from paddle.static import InputSpec
 
 from ...core.feed import Feed
 from ...core.optimizers import Moments
@@ -18,10 +19,10 @@ from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..device import limit_threads
 from ..distributed import Group
-from ..optimizer import adamw
+from ..optimizer import adaptive
 from ..precision import Precision, auto_cast
 from ..training import PaddleTraining, choose_machine
-from .model import GptModel, load, named_products, named_tensors, read, specification
+from .model import GptModel, LanguageModel, load, named_products, named_tensors, read
 
 
 def open_training(settings: LanguageSettings, place: Place) -> PaddleLanguageTraining:
@@ -34,9 +35,9 @@ def open_training(settings: LanguageSettings, place: Place) -> PaddleLanguageTra
     return PaddleLanguageTraining(settings, group, device, precision, feed)
 
 
-def to_batch(tokens: Any) -> Tuple[Any]:
-    """Return numpy's tokens (batch, length + 1) on the device."""
-    return (paddle.to_tensor(tokens),)
+def to_batch(*arrays: Any) -> Tuple[Any, ...]:
+    """Return numpy's arrays on the device."""
+    return tuple(map(paddle.to_tensor, arrays))
 
 
 class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
@@ -54,34 +55,44 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
     ) -> None:
         """Build model and optimizer, and fetch the first batch."""
         super().__init__(settings, group, device, precision, to_batch, feed)
-        self.gpt = GptModel(settings.model)
+        self.language_model = self.build()
         self._first: Optional[Tuple[Any, Tuple[int, ...]]] = None
         self._passed: List[int] = []
-        self._hook = self.gpt.blocks[0].attention.qkv.register_forward_post_hook(self._see)
-        self.take_over(self.gpt, list(self.gpt.parameters()), specification(settings))
+        self._hook = self.language_model.blocks[0].attention.qkv.register_forward_post_hook(self._see)
+        shapes = [[settings.part, *array.shape[1:]] for array in self.batch]
+        specification = [InputSpec(shape, "int64") for shape in shapes]
+        self.take_over(self.language_model, list(self.language_model.parameters()), specification)
+
+    def build(self) -> LanguageModel:
+        """Return the model with fresh weights."""
+        return GptModel(self.settings.model)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return not is_norm(name)
 
     def make_optimizer(self, parameters: List[Any], schedule: Any) -> Any:
-        """Return AdamW, of which the norms do not decay."""
-        named = named_tensors(self.gpt)
-        decaying = {tensor.name for name, tensor in named.items() if not is_norm(name)}
-        return adamw(parameters, schedule, self.settings.recipe, decaying)
+        """Return the recipe's optimizer."""
+        named = named_tensors(self.language_model)
+        decaying = {tensor.name for name, tensor in named.items() if self.decays(name)}
+        return adaptive(parameters, schedule, self.settings.recipe, decaying)
 
     def _see(self, _layer: Any, _given: Any, output: Any) -> None:
         self._first = (output.dtype, tuple(output.shape))
 
     def passed_at_once(self) -> Tuple[Any, ...]:
         """Return the first part of the batch."""
-        return (self.batch[0][: self.settings.part],)
+        return tuple(array[: self.settings.part] for array in self.batch)
 
     def _pass(self) -> Any:
         """Pass the parts of the batch one after another; their gradients add up, and are exchanged with the last's."""
         count, total = self.settings.accumulation, None
-        parts = self.batch[0].split(count)
-        self._passed = [part.shape[0] for part in parts]
+        parts = list(zip(*(array.split(count) for array in self.batch)))
+        self._passed = [part[0].shape[0] for part in parts]
         for index, part in enumerate(parts):
             with self.ranks.withheld(self.learner) if index < count - 1 else nullcontext():
                 with auto_cast(self._precision):
-                    loss = self.learner(part)[1] / count
+                    loss = self.learner(*part)[1] / count
                 self._backward(loss)
             total = loss.detach() if total is None else total + loss.detach()
         return total
@@ -94,7 +105,7 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         cuda, core = paddle.device.is_compiled_with_cuda(), paddle.base.core
         return Seen(
             compute_dtype=_name(dtype),
-            weight_dtype=_name(self.gpt.tokens.weight.dtype),
+            weight_dtype=_name(self.language_model.tokens.weight.dtype),
             batch_per_device=sum(self._passed),
             tf32_matmul=bool(core.get_cublas_switch()) if cuda else None,
             tf32_convolution=bool(core.get_cudnn_switch()) if cuda else None,
@@ -105,17 +116,17 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Take over the parameters."""
-        load(named_tensors(self.gpt), weights)
+        load(named_tensors(self.language_model), weights)
 
     def read_weights(self) -> Dict[str, Any]:
         """Return the parameters."""
-        return read(named_tensors(self.gpt))
+        return read(named_tensors(self.language_model))
 
     def read_moments(self) -> Optional[Moments]:
-        """Return what AdamW keeps."""
+        """Return what the optimizer keeps."""
         if not self._losses:
             return None
-        tensors = named_tensors(self.gpt)
+        tensors = named_tensors(self.language_model)
         first, second = (
             read({name: self.optimizer._get_accumulator(kind, tensor) for name, tensor in tensors.items()})
             for kind in ("moment1", "moment2")
@@ -135,15 +146,16 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
             return note
 
         hooks = [
-            layer.register_forward_post_hook(noting(name)) for name, layer in named_products(self.gpt).items()
+            layer.register_forward_post_hook(noting(name))
+            for name, layer in named_products(self.language_model).items()
         ]
         with paddle.no_grad(), auto_cast(self._precision):
-            logits = self.gpt.logits(self.batch[0][:, :-1]).astype("float32").numpy()
+            logits = self.language_model.look(*self.batch).astype("float32").numpy()
         for hook in hooks:
             hook.remove()
         _, loss = self._forward()
         loss.backward()
-        tensors = named_tensors(self.gpt)
+        tensors = named_tensors(self.language_model)
         gradients = read({name: tensor.grad for name, tensor in tensors.items()})
         for tensor in tensors.values():
             tensor.clear_gradient(set_to_zero=False)

@@ -7,28 +7,28 @@ from typing import Any, Callable, Dict, List
 import keras
 import tensorflow as tf
 
-from ...tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, is_norm
+from ...tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON
 from ..weights import NamedVariable
 
 Tap = Callable[[str, Any], None]
 """Gets the name and the result of each product."""
 
 
-class GptModel:
-    """The variables, (inputs, outputs) for products, and the pass through them in the type ``compute``."""
+class LanguageModel:
+    """Variables by the shared names, (inputs, outputs) for products, and the pass through them in a type."""
 
-    def __init__(self, name: str, compute: str) -> None:
-        """Draw the weights from Keras' generator; their number is asserted."""
-        self.description, self._compute = ARCHITECTURES[name], compute
+    def __init__(self, description: Any, compute: str, deviations: Callable[[str], float]) -> None:
+        """Draw the weights from Keras' generator, ``deviations`` by name; their number is asserted."""
+        self.description, self._compute = description, compute
         self.variables: Dict[str, Any] = {}
-        products = {f"{product}.weight" for product in self.description.products()}
-        for parameter, shape in self.description.shapes().items():
-            added = parameter.endswith(("output.weight", "down.weight"))
-            drawn = keras.initializers.RandomNormal(
-                stddev=self.description.added_deviation if added else DEVIATION
-            )
+        products = {f"{product}.weight" for product in description.products()}
+        for parameter, shape in description.shapes().items():
+            drawn: Any = keras.initializers.RandomNormal(stddev=deviations(parameter))
+            if len(shape) == 1:
+                one = parameter.endswith("norm.weight")
+                drawn = keras.initializers.Ones() if one else keras.initializers.Zeros()
             self.variables[parameter] = keras.Variable(
-                keras.initializers.Ones() if is_norm(parameter) else drawn,
+                drawn,
                 shape=shape[::-1] if parameter in products else shape,
                 dtype="float32",
                 name=parameter.replace(".", "_"),
@@ -41,8 +41,39 @@ class GptModel:
             for parameter, variable in self.variables.items()
         }
         found = sum(int(tf.size(variable.value)) for variable in self.trainable_variables)
-        expected = self.description.parameters()
-        assert found == expected, f"{name} has {found} parameters instead of {expected}"
+        expected = description.parameters()
+        assert found == expected, f"the model has {found} parameters instead of {expected}"
+
+    def look(self, batch: Any, tap: Tap) -> Any:
+        """Return the logits of a batch."""
+        raise NotImplementedError
+
+    def loss(self, batch: Any, tap: Tap) -> Any:
+        """Return the loss of a batch, in FP32."""
+        raise NotImplementedError
+
+
+class GptModel(LanguageModel):
+    """GPT-2."""
+
+    def __init__(self, name: str, compute: str) -> None:
+        """Take the model's name."""
+        model = ARCHITECTURES[name]
+
+        def deviation(parameter: str) -> float:
+            added = parameter.endswith(("output.weight", "down.weight"))
+            return model.added_deviation if added else DEVIATION
+
+        super().__init__(model, compute, deviation)
+
+    def look(self, batch: Any, tap: Tap) -> Any:
+        """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
+        return self.logits(batch[0][:, :-1], tap)
+
+    def loss(self, batch: Any, tap: Tap) -> Any:
+        """Return the mean cross entropy of all tokens but the first."""
+        # In FP32: a logarithm of FP16 sums is what loss scaling cannot mend.
+        return cross_entropy(self.look(batch, tap), batch[0][:, 1:])
 
     def logits(self, tokens: Any, tap: Tap) -> Any:
         """Map tokens (batch, length) to logits (batch, length, vocabulary) in the compute type; norms are in FP32."""
@@ -76,6 +107,12 @@ class GptModel:
             inner = tf.nn.gelu(product(f"{name}.up", norm(f"{name}.norm", x)), approximate=False)
             x = x + product(f"{name}.down", inner)
         return tf.tensordot(norm("norm", x), tf.transpose(tf.cast(embedding, self._compute)), 1)
+
+
+def cross_entropy(logits: Any, targets: Any) -> Any:
+    """Return the mean cross entropy, in FP32."""
+    losses = tf.nn.sparse_softmax_cross_entropy_with_logits(targets, tf.cast(logits, tf.float32))
+    return tf.reduce_mean(losses)
 
 
 def _attention(queries: Any, keys: Any, values: Any) -> Any:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Optional, Tuple, cast
+from typing import Any, Callable, Dict, List, Optional, Tuple
 
 import keras
 import numpy as np
@@ -19,7 +19,9 @@ from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..ranks import Group
 from ..training import Machine, TensorFlowTraining, choose_machine
-from .model import GptModel
+from .model import GptModel, LanguageModel
+
+ToBatch = Callable[..., Tuple[Any, ...]]
 
 
 def open_training(settings: LanguageSettings, place: Place) -> TensorFlowLanguageTraining:
@@ -27,13 +29,20 @@ def open_training(settings: LanguageSettings, place: Place) -> TensorFlowLanguag
     machine = choose_machine(settings, place)
     group = Group(place, machine.device)
     keras.utils.set_random_seed(settings.seed)
+    to_batch = batches_of(machine)
+    return TensorFlowLanguageTraining(
+        settings, group, machine, to_batch, open_feed(settings, place, to_batch)
+    )
 
-    def to_batch(tokens: Any) -> Tuple[Any]:
+
+def batches_of(machine: Machine) -> ToBatch:
+    """Return what copies numpy's whole numbers to the device."""
+
+    def to_batch(*arrays: Any) -> Tuple[Any, ...]:
         with tf.device(machine.device.path):
-            return (tf.constant(tokens, tf.int32),)
+            return tuple(tf.constant(array, tf.int32) for array in arrays)
 
-    feed = open_feed(settings, place, to_batch)
-    return TensorFlowLanguageTraining(settings, group, machine, to_batch, feed)
+    return to_batch
 
 
 class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
@@ -46,37 +55,44 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         settings: LanguageSettings,
         group: Group,
         machine: Machine,
-        to_batch: Callable[[Any], Tuple[Any]],
+        to_batch: ToBatch,
         feed: Optional[Feed],
     ) -> None:
         """Build model and optimizer, and fetch the first batch."""
         super().__init__(settings, group, machine, to_batch, feed)
-        self._noting, self._first = False, cast("List[Tuple[str, Tuple[int, ...]]]", [])
+        self._noting = False
+        self.first: Dict[str, Tuple[str, Tuple[int, ...]]] = {}
+        """Of each product the type and the shape of its result in the first step."""
         with group.scope():
-            self.gpt = GptModel(settings.model, machine.precision.compute)
-            self.take_over(self.gpt, self.gpt.tensors, lambda name: not is_norm(name))
+            self.language_model = self.build(machine.precision.compute)
+            self.take_over(self.language_model, self.language_model.tensors, self.decays)
 
-    def forward(self, tokens: Any) -> Tuple[Any, Any]:
-        """Return the loss of tokens (batch, length + 1), and nothing."""
-        # In FP32: a logarithm of FP16 sums is what loss scaling cannot mend.
-        logits = tf.cast(self.gpt.logits(tokens[:, :-1], self._see), tf.float32)
-        losses = tf.nn.sparse_softmax_cross_entropy_with_logits(tokens[:, 1:], logits)
-        return tf.reduce_mean(losses), ()
+    def build(self, compute: str) -> LanguageModel:
+        """Return the model with fresh weights, which computes in a type."""
+        return GptModel(self.settings.model, compute)
 
-    def _see(self, _name: str, result: Any) -> None:
-        if self._noting and not self._first:
-            self._first.append((result.dtype.name, tuple(result.shape)))
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return not is_norm(name)
+
+    def forward(self, *batch: Any) -> Tuple[Any, Any]:
+        """Return the loss, and nothing."""
+        return self.language_model.loss(batch, self._see), ()
+
+    def _see(self, name: str, result: Any) -> None:
+        if self._noting:
+            self.first.setdefault(name, (result.dtype.name, tuple(result.shape)))
 
     def _forward_and_backward(self, *batch: Any) -> Tuple[Any, Any, List[Any]]:
         """Return loss, nothing, and the gradients: of the parts of the batch, one after another, the means."""
         self._noting, parts = True, self.settings.accumulation
         if parts == 1:
             return super()._forward_and_backward(*batch)
-        cut = tf.split(batch[0], parts)
+        cut = [tf.stack(tf.split(array, parts)) for array in batch]
         one = super()._forward_and_backward
 
         def add(index: Any, total: Any, summed: List[Any]) -> Tuple[Any, Any, List[Any]]:
-            loss, _, gradients = one(tf.gather(tf.stack(cut), index))
+            loss, _, gradients = one(*(tf.gather(array, index) for array in cut))
             return index + 1, total + loss, [a + b for a, b in zip(summed, gradients)]
 
         zeros = [tf.zeros(variable.shape, variable.dtype) for variable in self._variables]
@@ -88,7 +104,7 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
 
     def seen(self) -> Seen:
         """Return what was seen of the first product; in a graph, while it was traced."""
-        dtype, (part, length, _) = self._first[0]
+        dtype, (part, length, _) = next(iter(self.first.values()))
         rows = int(self.batch[0].shape[0])
         tf32 = bool(tf.config.experimental.tensor_float_32_execution_enabled())
         return Seen(
@@ -107,7 +123,7 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         return int(adam.steps.numpy())
 
     def read_moments(self) -> Moments:
-        """Return what AdamW keeps."""
+        """Return what the optimizer keeps."""
         adam: Any = self.optimizer
         return Moments(self.steps_taken(), self.by_name(adam.first), self.by_name(adam.second))
 
@@ -120,12 +136,13 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         self._noting = False
         loss, _, gradients = super()._forward_and_backward(*self.batch)
         results: Dict[str, Any] = {}
-        logits = self.gpt.logits(self.batch[0][:, :-1], results.setdefault)
+        logits = self.language_model.look(self.batch, results.setdefault)
         products = []
         for name, result in results.items():
-            inputs, outputs = self.gpt.variables[f"{name}.weight"].shape
+            variables = self.language_model.variables
+            inputs, outputs = variables[f"{name}.weight"].shape
             values = tf.cast(result, tf.float32).numpy()
-            products.append(product_seen(name, inputs, outputs, False, values))
+            products.append(product_seen(name, inputs, outputs, f"{name}.bias" in variables, values))
         by_name = self.by_name(self._scale.unscaled(gradients))
         wide = np.asarray(tf.cast(logits, tf.float32))
         return Observation(wide, float(loss), by_name, products)

@@ -1,4 +1,4 @@
-"""The layout of a tree of logs: a pattern of their paths, such as
+"""The naming of a tree of logs: a pattern of their paths, such as
 ``{nodes}n{gpus}g/{model}_b{batch}_{precision}_{repeat}.log``."""
 
 import re
@@ -24,7 +24,7 @@ _FIELD = re.compile(r"\{(\w*)\}|[{}]")
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What one path says; ``gpus`` are of each node, ``variant`` is precision and what else the layout calls so."""
+    """What one path says; ``gpus`` are of each node, ``variant`` is precision and what else is called so."""
 
     nodes: int | None = None
     gpus: int | None = None
@@ -37,15 +37,15 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
-    """A layout, read: ``match`` says of a path (relative to the tree, with ``/``) what it tells."""
+class Naming:
+    """A naming, read: ``match`` says of a path (relative to the tree, with ``/``) what it tells."""
 
     text: str
     pattern: re.Pattern[str]
     fields: tuple[str, ...]
 
     def match(self, path: str) -> Place | None:
-        """Return what ``path`` says, or ``None`` where it is not of this layout."""
+        """Return what ``path`` says, or ``None`` where it is not named so."""
         found = self.pattern.fullmatch(path)
         if found is None:
             return None
@@ -54,8 +54,8 @@ class Layout:
         return Place(**{**words, **numbers})  # type: ignore[arg-type]
 
 
-def read_layout(text: str) -> Layout:
-    """Return the layout that ``text`` says; raise ``InputError`` where it names no field, an unknown one, or one
+def read_naming(text: str) -> Naming:
+    """Return the naming that ``text`` says; raise ``InputError`` where it names no field, an unknown one, or one
     twice.
 
     ``{any}`` stands for anything within a name; the others are the fields of ``Place``.
@@ -66,15 +66,15 @@ def read_layout(text: str) -> Layout:
         if name not in _FIELDS:
             known = ", ".join(f"{{{field}}}" for field in _FIELDS)
             near = nearest(name, list(_FIELDS)) if name else ""
-            raise InputError(f"--layout '{text}': no field '{match[0]}'{near} (known: {known})")
+            raise InputError(f"the pattern '{text}': no field '{match[0]}'{near} (known: {known})")
         if name in fields:
-            raise InputError(f"--layout '{text}': '{match[0]}' stands in it twice")
+            raise InputError(f"the pattern '{text}': '{match[0]}' stands in it twice")
         pattern += re.escape(text[position : match.start()]) + _FIELDS[name]
         position = match.end()
         if name != "any":
             fields.append(name)
     if not fields:
         raise InputError(
-            f"--layout '{text}' names no field ({{nodes}}n{{gpus}}g/{{model}}_b{{batch}}_{{repeat}}.log)"
+            f"the pattern '{text}' names no field ({{nodes}}n{{gpus}}g/{{model}}_b{{batch}}_{{repeat}}.log)"
         )
-    return Layout(text, re.compile(pattern + re.escape(text[position:])), tuple(fields))
+    return Naming(text, re.compile(pattern + re.escape(text[position:])), tuple(fields))

@@ -1,0 +1,54 @@
+"""A rank's training by masked language modelling in PaddlePaddle."""
+
+from __future__ import annotations
+
+from typing import Any, Optional
+
+from ...core.place import Place
+from ...tasks.masked_lm.architectures import decays
+from ...tasks.masked_lm.facts import Seen
+from ...tasks.masked_lm.settings import MaskedSettings
+from ...tasks.masked_lm.training import MaskedTraining
+from ..causal_lm.train import PaddleLanguageTraining
+from ..device import limit_threads
+from ..distributed import Group
+from ..training import choose_machine
+from .model import BertModel
+
+
+def open_training(settings: MaskedSettings, place: Place) -> PaddleMaskedTraining:
+    """Return the training, ready for its first step."""
+    device, precision = choose_machine(settings, place)
+    group = Group(place, device)
+    if settings.threads:
+        limit_threads(settings.threads, device)
+    return PaddleMaskedTraining(settings, group, device, precision, None)
+
+
+class PaddleMaskedTraining(PaddleLanguageTraining, MaskedTraining):
+    """BERT, trained as a language model is."""
+
+    settings: MaskedSettings
+
+    def build(self) -> BertModel:
+        """Return the model with fresh weights."""
+        model = BertModel(self.settings.model, self.settings.recipe.dropout)
+        self._predicted: Optional[int] = None
+        self._words_hook = model.words.transform.register_forward_post_hook(self._see_words)
+        return model
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return decays(name)
+
+    def _see_words(self, _layer: Any, _given: Any, output: Any) -> None:
+        self._predicted = output.shape[1]
+
+    def seen(self) -> Seen:
+        """Return what the hooks saw; a compiled program called them once, while it was made."""
+        self._words_hook.remove()
+        return Seen(**{**vars(super().seen()), "predictions": self._predicted})
+
+    def own_pass(self) -> Any:
+        """Return nothing with dropout: another pass drops other values."""
+        return None if self.settings.recipe.dropout else super().own_pass()

@@ -1,0 +1,77 @@
+"""BERT with the heads of its pre-training on Keras variables; what its layers are stands in ``architectures.py``."""
+
+from __future__ import annotations
+
+from typing import Any, Tuple
+
+import tensorflow as tf
+
+from ...tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS
+from ..causal_lm.model import LanguageModel, Tap, cross_entropy
+
+
+class BertModel(LanguageModel):
+    """BERT; values are dropped in every pass, as in training."""
+
+    def __init__(self, name: str, compute: str, dropout: float) -> None:
+        """Take the model's name, and the share of values to drop."""
+        super().__init__(ARCHITECTURES[name], compute, lambda _parameter: DEVIATION)
+        self._dropout = dropout
+
+    def _drop(self, values: Any) -> Any:
+        return tf.nn.dropout(values, self._dropout) if self._dropout else values
+
+    def heads(self, batch: Any, tap: Tap) -> Tuple[Any, Any]:
+        """Return the logits of the hidden words alone, and those of the next sentence (batch, 1, 2)."""
+        tokens, segments, places = batch[:3]
+        model, (count, length) = self.description, tokens.shape
+        weights = {name: variable.value for name, variable in self.variables.items()}
+
+        def product(name: str, given: Any) -> Any:
+            result = tf.tensordot(given, tf.cast(weights[f"{name}.weight"], self._compute), 1)
+            result = result + tf.cast(weights[f"{name}.bias"], self._compute)
+            tap(name, result)
+            return result
+
+        def norm(name: str, given: Any) -> Any:
+            wide = tf.cast(given, tf.float32)
+            mean, variance = tf.nn.moments(wide, -1, keepdims=True)
+            scaled = (wide - mean) * tf.math.rsqrt(variance + NORM_EPSILON)
+            return tf.cast(scaled * weights[f"{name}.weight"] + weights[f"{name}.bias"], self._compute)
+
+        embedding = weights["embedding.tokens"]
+        # As a product, whose gradient is no list of rows.
+        one_hot = tf.one_hot(segments, SEGMENTS)
+        x = tf.gather(embedding, tokens) + weights["embedding.positions"][:length]
+        x = self._drop(norm("embedding.norm", x + tf.matmul(one_hot, weights["embedding.segments"])))
+        for block in range(model.layers):
+            name = f"block{block}.attention"
+            parts = tf.split(product(f"{name}.qkv", x), 3, axis=-1)
+            heads = (
+                tf.transpose(tf.reshape(part, (count, length, model.heads, -1)), (0, 2, 1, 3))
+                for part in parts
+            )
+            attended = tf.reshape(tf.transpose(self._attend(*heads), (0, 2, 1, 3)), x.shape)
+            x = norm(f"{name}.norm", x + self._drop(product(f"{name}.output", attended)))
+            name = f"block{block}.mlp"
+            inner = tf.nn.gelu(product(f"{name}.up", x), approximate=False)
+            x = norm(f"{name}.norm", x + self._drop(product(f"{name}.down", inner)))
+        hidden = tf.gather(x, places, batch_dims=1)
+        hidden = norm("words.norm", tf.nn.gelu(product("words.transform", hidden), approximate=False))
+        words = tf.tensordot(hidden, tf.transpose(tf.cast(embedding, self._compute)), 1)
+        words = words + tf.cast(weights["words.bias"], self._compute)
+        return words, product("sentences", tf.tanh(product("pooler", x[:, :1])))
+
+    def _attend(self, queries: Any, keys: Any, values: Any) -> Any:
+        """Attend to all positions; the softmax is in FP32. TensorFlow has no fused kernel for it."""
+        scores = tf.cast(tf.matmul(queries, keys, transpose_b=True), tf.float32) * queries.shape[-1] ** -0.5
+        return tf.matmul(self._drop(tf.cast(tf.nn.softmax(scores), values.dtype)), values)
+
+    def look(self, batch: Any, tap: Tap) -> Any:
+        """Return the words' logits (batch, predictions, vocabulary)."""
+        return self.heads(batch, tap)[0]
+
+    def loss(self, batch: Any, tap: Tap) -> Any:
+        """Return the mean cross entropy of the hidden words, and that of the next sentence."""
+        found, told = self.heads(batch, tap)
+        return cross_entropy(found, batch[3]) + cross_entropy(told[:, 0], batch[4])

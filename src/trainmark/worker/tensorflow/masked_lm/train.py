@@ -1,0 +1,48 @@
+"""A rank's training by masked language modelling in TensorFlow."""
+
+from __future__ import annotations
+
+from typing import Optional
+
+import keras
+
+from ...core.place import Place
+from ...tasks.causal_lm.observing import Observation
+from ...tasks.masked_lm.architectures import decays
+from ...tasks.masked_lm.facts import Seen
+from ...tasks.masked_lm.settings import MaskedSettings
+from ...tasks.masked_lm.training import MaskedTraining
+from ..causal_lm.train import TensorFlowLanguageTraining, batches_of
+from ..ranks import Group
+from ..training import choose_machine
+from .model import BertModel
+
+
+def open_training(settings: MaskedSettings, place: Place) -> TensorFlowMaskedTraining:
+    """Return the training, ready for its first step."""
+    machine = choose_machine(settings, place)
+    group = Group(place, machine.device)
+    keras.utils.set_random_seed(settings.seed)
+    return TensorFlowMaskedTraining(settings, group, machine, batches_of(machine), None)
+
+
+class TensorFlowMaskedTraining(TensorFlowLanguageTraining, MaskedTraining):
+    """BERT, trained as a language model is."""
+
+    settings: MaskedSettings
+
+    def build(self, compute: str) -> BertModel:
+        """Return the model with fresh weights."""
+        return BertModel(self.settings.model, compute, self.settings.recipe.dropout)
+
+    def decays(self, name: str) -> bool:
+        """Return whether a parameter decays, by its shared name."""
+        return decays(name)
+
+    def seen(self) -> Seen:
+        """Return what was seen in the first step; in a graph, while it was traced."""
+        return Seen(**{**vars(super().seen()), "predictions": self.first["words.transform"][1][1]})
+
+    def own_pass(self) -> Optional[Observation]:
+        """Return nothing with dropout: another pass drops other values."""
+        return None if self.settings.recipe.dropout else super().own_pass()
