@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from fakes import CARD, SUITE
+from trainmark.tasks import TASKS
 
 TOY = Path(__file__).parents[1] / "toy"
 
@@ -78,4 +79,5 @@ def test_without_its_folder_the_task_is_told_to_be_unknown(out: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "suite.yaml:" in done.stderr
-    assert "'toy-regression' is not known (known: image-classification)" in done.stderr
+    known = ", ".join(TASKS)
+    assert f"'toy-regression' is not known (known: {known})" in done.stderr
