@@ -87,8 +87,11 @@ IDIOMS: Mapping[str, Idiom] = {
             (flags(precision="tf32", device="cpu"), "a CPU has no TF32"),
             (flags(compiler="xla"), "no compiler 'xla'"),
             (flags(compiler="cuda-graph", device="cpu"), "cuda-graph needs an NVIDIA GPU"),
-            (flags(compiler="fused", device="cpu"), "fused needs an NVIDIA GPU"),
-            (flags(compiler="fused-cudnn", device="cpu"), "fused-cudnn needs an NVIDIA GPU"),
+            (
+                flags(compiler="fused", layout="nhwc", model="resnet50_v1.5", device="cpu"),
+                "needs an NVIDIA GPU",
+            ),
+            (flags(compiler="fused-cudnn", layout="nchw"), "fused-cudnn: its kernels take nhwc alone"),
             (flags(collective="horovod"), "no collective 'horovod'; it has native"),
             (flags(data="/nowhere", loader="dali"), "no loader 'dali'"),
             (flags(data="/nowhere", loader="nvjpeg", device="cpu"), "this run is on a CPU"),
