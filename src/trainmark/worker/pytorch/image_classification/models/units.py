@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import List, Type
+from typing import List, Optional, Type
 
 from torch import nn
 
@@ -11,11 +11,14 @@ from ....tasks.image_classification.architectures import BATCH_NORM_EPSILON, BAT
 
 def convolution(
     description: Convolution,
-    norm: Type[nn.BatchNorm2d] = nn.BatchNorm2d,
-    kind: Type[nn.Conv2d] = nn.Conv2d,
+    norm: Optional[Type[nn.BatchNorm2d]] = None,
+    kind: Optional[Type[nn.Conv2d]] = None,
 ) -> List[nn.Module]:
-    """Return the convolution and its norm; weights are normal of variance 2 / fan-in, as NVIDIA's ``-c fanin``."""
-    conv = kind(
+    """Return the convolution and its norm; weights are normal of variance 2 / fan-in, as NVIDIA's ``-c fanin``.
+
+    ``norm`` and ``kind`` are classes to take in place of torch's own.
+    """
+    conv = (kind or nn.Conv2d)(
         description.inputs,
         description.outputs,
         description.kernel,
@@ -25,4 +28,5 @@ def convolution(
         bias=False,
     )
     nn.init.kaiming_normal_(conv.weight, mode="fan_in", nonlinearity="relu")
-    return [conv, norm(description.outputs, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)]
+    make_norm = norm or nn.BatchNorm2d
+    return [conv, make_norm(description.outputs, eps=BATCH_NORM_EPSILON, momentum=1 - BATCH_NORM_MOMENTUM)]
