@@ -137,7 +137,7 @@ def test_batch_norm_does_not_decay_unless_asked_and_everything_else_does() -> No
     decaying = in_tensorflow("""
 told = []
 for more in ([], ["--bn-weight-decay"]):
-    optimizer = open_training(settings(*more), ALONE)._optimizer
+    optimizer = open_training(settings(*more), ALONE).optimizer
     pairs = zip(optimizer._variables, optimizer._decays)
     told.append(sum(int(np.prod(variable.shape)) for variable, decay in pairs if decay))
 print(json.dumps(told))

@@ -91,7 +91,7 @@ def other_optimizer(training: Any, parameters: Any, **changes: Any) -> None:
 
     optimizers: Any = importlib.import_module("trainmark_worker.paddle.optimizer")
     recipe = dataclasses.replace(training.settings.recipe, **changes)
-    training.optimizer = optimizers.make_optimizer(parameters, training._schedule, recipe)
+    training.optimizer = optimizers.sgd(parameters, training._schedule, recipe)
 
 
 def relu6() -> None:

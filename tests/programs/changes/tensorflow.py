@@ -3,7 +3,6 @@
 import copy
 import importlib
 from collections.abc import Callable
-from types import SimpleNamespace
 from typing import Any
 
 import keras
@@ -51,10 +50,12 @@ def forward_only(training: Any) -> None:
 
 def frozen_stem(training: Any) -> None:
     """As in fine-tuning: the optimizer does not have it."""
-    rest = copy.copy(training._optimizer)
+    rest = copy.copy(training.optimizer)
     for name in ("_variables", "_decays", "_velocities"):
         setattr(rest, name, getattr(rest, name)[1:])
-    training._optimizer = SimpleNamespace(apply=lambda gradients, rate: rest.apply(gradients[1:], rate))
+    apply = rest.apply
+    rest.apply = lambda gradients, rate: apply(gradients[1:], rate)
+    training.optimizer = rest
 
 
 def sixteen_bits(training: Any) -> None:
@@ -82,12 +83,12 @@ def no_all_reduce(training: Any) -> None:
 
 def momentum(training: Any) -> None:
     """That of another recipe."""
-    training._optimizer._momentum = 0.5
+    training.optimizer._momentum = 0.5
 
 
 def decay(training: Any) -> None:
     """A lot of it, of everything."""
-    training._optimizer._decays = [0.1 for _ in training._optimizer._decays]
+    training.optimizer._decays = [0.1 for _ in training.optimizer._decays]
 
 
 def relu6() -> None:
