@@ -173,6 +173,24 @@ def check_summed(dtype: Any) -> list[bool]:
     ]
 
 
+def check_nan(kind: str) -> bool:
+    """A value that is no number makes all of its channel so: a loss must not become finite again."""
+    shape = (2, 64, 7, 5)
+    modules = [KINDS[kind](64).to(DEVICE)] + (
+        [fused.NormLater(64).to(DEVICE)] if kind == "add-normed" else []
+    )
+    tensors = [
+        torch.randn(*shape, device=DEVICE, dtype=torch.float16) for _ in range(1 + kind.startswith("add"))
+    ]
+    tensors[0][1, 3, 2, 2] = float("nan")
+    found = ours(kind, [tensor.contiguous(memory_format=torch.channels_last) for tensor in tensors], modules)
+    y = found[0] if isinstance(found, tuple) else found
+    lost = torch.isnan(y).flatten(2).all(2).all(0)
+    right = bool(lost[3]) and int(lost.sum()) == 1
+    print(kind, "not a number", "" if right else "WRONG")
+    return right
+
+
 def main() -> int:
     torch.backends.cudnn.allow_tf32 = False
     shapes = SMALL if DEVICE == "cpu" else SMALL + LARGE
@@ -183,6 +201,7 @@ def main() -> int:
         for seed, shape in enumerate(shapes)
         for dtype in types
     ]
+    right += [check_nan(kind) for kind in KINDS]
     sizes = [(2, 12, 10), (1, 224, 224)] if DEVICE == "cpu" else [(2, 12, 10), (64, 224, 224), (3, 160, 96)]
     right += [check_stem(*size, dtype) for size in sizes for dtype in types]
     if find_spec("cudnn") is not None:

@@ -35,6 +35,11 @@ class CapturedStep:
         """Whether steps are replayed by now."""
         return self._graph is not None
 
+    def release(self) -> None:
+        """Let go of the graph: ranks cannot leave their group while one holds a collective of it."""
+        torch.cuda.synchronize()
+        self._graph, self._loss, self._batch = None, None, ()
+
     def __call__(self, batch: Tuple[Any, ...]) -> Any:
         """Do the step on this batch."""
         if self._graph is None:

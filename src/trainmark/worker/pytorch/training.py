@@ -100,6 +100,8 @@ class PyTorchTraining(Training):
             )
             for parameters in optimizer.param_groups:
                 parameters["lr"] = torch.zeros((), device=self._device)
+                if "capturable" in parameters:
+                    parameters["capturable"] = True
         self.exchange = choose_exchange(
             settings.gradients,
             self.ranks,
@@ -224,6 +226,12 @@ class PyTorchTraining(Training):
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""
         return peak_memory_bytes(self._device)
+
+    def close(self) -> None:
+        """End the loader, and leave together with the other ranks."""
+        if self._captured is not None:
+            self._captured.release()
+        super().close()
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Take over parameters and running statistics."""

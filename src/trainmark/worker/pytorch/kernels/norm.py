@@ -180,7 +180,9 @@ def apply_kernel(
             index, rows, channels, tl.program_id(0) % tl.cdiv(channels, CHANNELS), CHANNELS
         )
         tl.store(kept + bytes_at, tl.sum(bits, 2).to(tl.uint8), mask=bytes_there)
-    tl.store(y + at, tl.maximum(value, 0.0).to(y.dtype.element_ty), mask=there)
+    # What is not a number stays that, so that the loss shows it.
+    cut = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
+    tl.store(y + at, cut.to(y.dtype.element_ty), mask=there)
 
 
 @triton.jit

@@ -65,8 +65,10 @@ def _pool_kernel(
         both = valid[:, None] & inside[None, :]
         value = tl.load(x + at, mask=both, other=0.0).to(tl.float32) * factor + addend
         # Rounded as the tensor between would have been: of equal values the first one is the maximum.
-        value = tl.maximum(value, 0.0).to(y.dtype.element_ty).to(tl.float32)
-        better = both & (value > best)
+        value = (
+            tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL).to(y.dtype.element_ty).to(tl.float32)
+        )
+        better = both & ((value > best) | (value != value))
         best = tl.where(better, value, best)
         which = tl.where(better, tap, which)
     to = index.to(tl.int64)[:, None] * channels + columns[None, :]
