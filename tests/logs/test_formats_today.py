@@ -255,3 +255,30 @@ def test_averages_of_a_resumed_run_are_a_doubt(read: Reader) -> None:
     log = read(text + synthetic_log("detectron2", SampleRun([0.5] * 100, interval=20)))
 
     assert "resumed" in _doubts(log, measure_log(log))
+
+
+def test_a_rate_with_an_exponent_and_a_batch_with_commas_are_whole(read: Reader) -> None:
+    text = """***** Running training *****
+  Instantaneous batch size per device = 1,024
+  Total train batch size (w. parallel, distributed & accumulation) = 4,096
+  Gradient Accumulation steps = 1
+{'train_runtime': '0:05:00', 'train_samples_per_second': '1.234e+04', 'train_steps_per_second': '3.01', 'epoch': '1'}
+"""
+    log = read(text)
+
+    assert (log.facts.batch_per_device, log.facts.global_batch, log.facts.gpus) == (1024, 4096, 4)
+    assert measure_log(log).value == 12340
+
+
+def test_a_format_is_known_by_whole_lines_however_long_its_header_is(read: Reader) -> None:
+    # Where the first 32 KiB end in a record, a poorer form of the line matches what is left of it, without the batch.
+    run = SampleRun([0.5] * 40, gpus=8, batch_per_device=2, interval=1)
+    lines = [line for line in synthetic_log("megatron-lm", run).splitlines(True) if "] iteration " in line]
+    until = 32_768 - 4 * len(lines[0])
+
+    values = [
+        measure_log(read("#" * header + "\n" + "".join(lines))).value
+        for header in range(until, until + len(lines[0]), 50)
+    ]
+
+    assert values == [pytest.approx(32)] * len(values)

@@ -121,17 +121,26 @@ def config_lines(context: LogContext, pattern: re.Pattern[bytes]) -> dict[str, s
     return found
 
 
+_LONGEST_COUNT = 18
+"""Digits of a count: more are a damaged line."""
+
+
 def integer(words: Mapping[str, str], key: str) -> int | None:
     """Return the positive integer under ``key``, else ``None``."""
-    word = words.get(key, "")
-    return int(word) if word.isdecimal() and int(word) > 0 else None
+    return _counted(words.get(key, ""))
+
+
+def _counted(word: str) -> int | None:
+    """Return a positive integer, its thousands with commas or not; None for what no log counts, however long it is."""
+    digits = word.replace(",", "")
+    return (int(digits) or None) if digits.isdecimal() and len(digits) <= _LONGEST_COUNT else None
 
 
 def search_integer(pattern: bytes, text: bytes) -> int | None:
     """Return the first group of ``pattern`` that matched as a positive integer, else ``None``."""
     match = re.search(pattern, text)
     word = next((group for group in match.groups() if group), None) if match else None
-    return int(word) if word and int(word) > 0 else None
+    return _counted(word.decode("ascii", "replace")) if word else None
 
 
 def search_word(pattern: bytes, text: bytes) -> str | None:

@@ -64,7 +64,9 @@ class Gathering:
 
     def _recognise(self, text: bytes) -> None:
         """Choose the format whose records are most in the first lines; in all of ``text`` if there are none."""
-        samples = [text[:_RECOGNISED_BYTES], text[_RECOGNISED_BYTES:]]
+        # Whole lines: of one that is cut a poorer form of the record would match.
+        cut = text.rfind(b"\n", 0, _RECOGNISED_BYTES) + 1 or _RECOGNISED_BYTES
+        samples = [text[:cut], text[cut:]]
         if self.format is not None and not self.format.records and self.format.extract is None:
             samples = samples[
                 :1

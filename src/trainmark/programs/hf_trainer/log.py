@@ -18,13 +18,15 @@ from trainmark.words.case import Precision
 
 _EVALUATION_SHARE = 0.02
 
+_SECONDS = rb"'%s_runtime': '?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
+
 
 def facts(context: LogContext) -> Facts:
     """Read what ``***** Running training *****`` says, and the printed ``TrainingArguments``."""
     text = context.text
     device = search_integer(rb"Instantaneous batch size per device = ([\d,]+)", text)
     total = search_integer(
-        rb"Total train batch size \(w\. parallel, distributed & accumulation\) = (\d+)\s", text
+        rb"Total train batch size \(w\. parallel, distributed & accumulation\) = ([\d,]+)\s", text
     )
     accumulation = search_integer(rb"Gradient Accumulation steps = (\d+)", text)
     parallel = device * (accumulation or 1) if device else None
@@ -58,10 +60,10 @@ def ending(context: LogContext) -> Ending:
 def doubts(context: LogContext) -> tuple[Problem, ...]:
     """Say what the summary's time holds besides training."""
     found = []
-    runtime = re.findall(rb"'train_runtime': '?([\d.]+)", context.tail)
-    spent = sum(float(word) for word in re.findall(rb"'eval_runtime': '?([\d.]+)", context.text))
-    if runtime and spent > _EVALUATION_SHARE * float(runtime[-1]):
-        share = spent / float(runtime[-1])
+    runtimes = [float(word) for word in re.findall(_SECONDS % b"train", context.tail)]
+    spent = sum(float(word) for word in re.findall(_SECONDS % b"eval", context.text))
+    if runtimes and runtimes[-1] > 0 and spent > _EVALUATION_SHARE * runtimes[-1]:
+        share = spent / runtimes[-1]
         found.append(
             Problem(
                 "evaluation-included", f"evaluation took {share:.0%} of the time that the rate is taken over"
@@ -89,7 +91,7 @@ FORMAT = Format(
     ending=ending,
     doubts=doubts,
     figures={
-        "summary": re.compile(rb"train_samples_per_second(?:': '?| += +)([\d.]+)[^\d.]"),
+        "summary": re.compile(rb"train_samples_per_second(?:': '?| += +)([\d.]+(?:e[+-]\d+)?)[^\d.e]"),
     },
     without_records="the program prints its rate at its end only, and that is not in the log",
     header=re.compile(rb"Running training|loss"),
