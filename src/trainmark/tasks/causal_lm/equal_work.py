@@ -130,10 +130,6 @@ class LanguageEqualWork(EqualWork):
         """Return what the products gave, and the logits."""
         return passes(_own(one), _own(other))
 
-    def statistics(self, _one: Followed, _other: Followed, same_framework: bool) -> Iterable[Check]:  # noqa: ARG002
-        """Yield nothing: the model keeps no running statistics."""
-        return ()
-
 
 def _own(seen: Followed) -> LanguageObservation:
     assert isinstance(seen, LanguageObservation)

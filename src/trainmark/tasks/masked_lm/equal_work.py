@@ -120,10 +120,6 @@ class MaskedEqualWork(EqualWork):
         """Return what the products gave, and the logits of the words."""
         return passes(_own(one), _own(other))
 
-    def statistics(self, _one: Followed, _other: Followed, same_framework: bool) -> Iterable[Check]:  # noqa: ARG002
-        """Return nothing: the model keeps no running statistics."""
-        return ()
-
 
 def _own(seen: Followed) -> MaskedObservation:
     assert isinstance(seen, MaskedObservation)
