@@ -25,6 +25,7 @@ SUITE: dict[str, Any] = {
     "protocol": {"name": "adaptive", "steps": 6, "warmup_steps": 2, "repeats": 1},
     "defaults": {"model": "mobilenet_v1", "batch_per_device": 2, "image_size": 32, "device": "cpu"},
     "axes": {"framework": ["pytorch", "paddle"]},
+    "gates": {"off": ["cpu-shared"]},
 }
 
 

@@ -21,6 +21,7 @@ from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, RunResult
 from trainmark.words.suite import Protocol
 
+ALL: dict[str, Any] = {"off": []}
 THREE: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}
 UP_TO_SIX = Protocol.model_validate(
     {"name": "adaptive", "min_repeats": 3, "max_repeats": 6, "target_half_width": 0.02, "max_case_s": 100.0}
@@ -63,7 +64,7 @@ def test_runs_to_come_are_counted_with_those_that_replace_spoiled_ones() -> None
 
 def spoil(bench: Bench, *spoiled: int) -> CaseResult:
     """Run a case three times, and have other processes take 60 % of the cores in some runs; return its result."""
-    suite = bench.write({}, protocol=THREE)
+    suite = bench.write({}, protocol=THREE, gates=ALL)
     bench.run()
     for folder in bench.out.glob("runs/*/[123]"):
         disturb([folder], 0.6 if int(folder.name) in spoiled else 0.0)
@@ -105,7 +106,7 @@ def test_a_case_with_spoiled_runs_only_has_an_estimate_all_the_same(bench: Bench
 
 def interrupted(bench: Bench) -> None:
     """Run two cases of which one is finished in two runs."""
-    bench.write({}, {"batch_per_device": 8}, protocol={**THREE, "repeats": 2})
+    bench.write({}, {"batch_per_device": 8}, protocol={**THREE, "repeats": 2}, gates=ALL)
     bench.run()
 
 
@@ -147,7 +148,7 @@ def test_a_run_of_which_a_document_is_damaged_counts_as_interrupted_and_is_repea
 
 
 def test_a_damaged_suite_says_what_it_is_and_what_to_do(bench: Bench) -> None:
-    bench.write({}, protocol=THREE)
+    bench.write({}, protocol=THREE, gates=ALL)
     bench.run()
     (bench.out / "suite.yaml").write_text("name: fakes\ncases: [")
     with pytest.raises(InputError, match=r"out/suite\.yaml:\d: .*restore it, or give another --out"):
@@ -222,7 +223,9 @@ class EndsTheLoad(Silent):
 
 def test_a_run_beside_a_real_load_is_spoiled_repeated_and_left_out(bench: Bench) -> None:
     protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "min_repeats": 1, "max_repeats": 3}
-    bench.write({"options": {"behaviour": "window-of-3"}}, protocol={**protocol, "target_half_width": None})
+    bench.write(
+        {"options": {"behaviour": "window-of-3"}}, protocol={**protocol, "target_half_width": None}, gates=ALL
+    )
     cores = len(os.sched_getaffinity(0))
     load = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(cores)]
     try:
@@ -245,7 +248,7 @@ def test_a_run_beside_a_real_load_is_spoiled_repeated_and_left_out(bench: Bench)
 
 
 def test_spoiled_runs_alone_give_no_interval_and_no_ratio(bench: Bench) -> None:
-    suite = bench.write({}, {"devices_per_node": 2}, protocol=THREE)
+    suite = bench.write({}, {"devices_per_node": 2}, protocol=THREE, gates=ALL)
     bench.run()
     one = suite.cases[0]
     disturb([bench.out / "runs" / one.id / str(repeat) for repeat in (1, 2, 3)])
@@ -262,7 +265,7 @@ def test_spoiled_runs_alone_give_no_interval_and_no_ratio(bench: Bench) -> None:
 
 
 def test_a_gate_that_is_turned_off_raises_no_doubt_and_the_results_say_so(bench: Bench) -> None:
-    bench.write({}, protocol=THREE)
+    bench.write({}, protocol=THREE, gates=ALL)
     bench.run()
     disturb(list(bench.out.glob("runs/*/2")))
     suite = bench.write({}, protocol=THREE, gates={"off": ["cpu-shared"]})

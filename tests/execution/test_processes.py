@@ -9,12 +9,15 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from fakes import alive
 from preloading import usual_signals
-from trainmark.node import held
+from trainmark.node import LocalHost, held
+from trainmark.node.host import Job
 from trainmark.node.processes import MARK, end_all, private_bytes
+from trainmark.words.plan import Command
 
 HYDRA = """
 import os, signal, sys, time
@@ -68,6 +71,25 @@ def test_the_mark_of_a_folder_with_a_longer_name_is_another_one(tmp_path: Path) 
     assert alive(process.pid)
     process.kill()
     process.communicate()
+
+
+def test_the_number_of_a_job_that_has_ended_is_given_to_nobody_before_its_processes_are_ended(
+    tmp_path: Path,
+) -> None:
+    """Numbers come round again after some ten thousand processes, and the session of a stranger would be ended."""
+    host = LocalHost()
+    folder, mark = tmp_path / "job", str(tmp_path)
+    pid = host.start(Job((Command(0, ("sh", "-c", "exit 3"), {}),), folder, folder / "log", mark))
+    assert host.wait(pid, 10) == 3
+    assert host.wait(pid, 0) == 3
+    assert psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+    assert host.kill(mark, pid) == 0
+    assert host.reap(pid).code == 3
+    assert not psutil.pid_exists(pid)
+    endless = host.start(Job((Command(0, ("sleep", "60"), {}),), folder, folder / "log", mark))
+    assert host.wait(endless, 0.1) is None
+    assert host.kill(mark, endless) == 1
+    assert host.reap(endless).code == -signal.SIGTERM
 
 
 def test_memory_is_that_of_the_whole_family(tmp_path: Path) -> None:

@@ -115,6 +115,19 @@ def test_a_sound_run_is_in_no_doubt(framework: str, kind: str, tmp_path: Path) -
         assert path["different_crops"] > 0.9 * path["pictures"]
 
 
+@needs_framework("pytorch")
+@pytest.mark.xdist_group("worker-pytorch")
+@pytest.mark.parametrize(("change", "doubts"), [("none", []), ("frozen-scale", ["parameters-stand-still"])])
+def test_a_scale_whose_step_its_digits_swallow_stands_still_and_is_in_doubt_only_when_it_is_frozen(
+    change: str, doubts: list[str], tmp_path: Path
+) -> None:
+    """Behind it are a depthwise convolution and a batch norm: the loss does not depend on it."""
+    flags = {"model": "mobilenet_v1", "image_size": 96, "batch_per_device": 8, "steps": 30, "layout": "nhwc"}
+    ran = run("pytorch", tmp_path, change, **{name.replace("_", "-"): value for name, value in flags.items()})
+    assert ran.code == 0, ran.stderr
+    assert ran.doubts == doubts
+
+
 PRECISIONS = [
     pytest.param(
         name,

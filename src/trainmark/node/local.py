@@ -31,6 +31,9 @@ TAIL_BYTES = 64 * 1024
 SPAWN_ERROR = "torch-spawn-error.{}"
 """In a job's folder: what a rank of ``torch.multiprocessing.spawn`` wrote of its end, as text."""
 
+_LONGEST_PAUSE_S = 0.05
+"""Between two looks at whether a job has ended."""
+
 _STUB = Path(__file__).with_name("stub.py")
 _RANKS = Path(__file__).with_name("ranks.py")
 _PYTHON = (sys.executable, "-I", "-S")
@@ -171,10 +174,16 @@ class LocalHost:
         return process.pid
 
     def wait(self, pid: int, timeout_s: float) -> int | None:
-        """Wait for a job, not longer than that; return its exit code, or None while it goes on."""
-        with suppress(subprocess.TimeoutExpired):
-            return self._jobs[pid].process.wait(timeout_s)
-        return None
+        """Wait for a job, not longer than that; return its exit code, or None while it goes on.
+
+        Its number stays taken until ``reap``: another program that was given it would be ended in its place.
+        """
+        deadline, pause = time.monotonic() + timeout_s, 0.0005
+        process = self._jobs[pid].process
+        while (code := _ended(process)) is None and (left := deadline - time.monotonic()) > 0:
+            time.sleep(min(pause, left))
+            pause = min(2 * pause, _LONGEST_PAUSE_S)
+        return code
 
     def look(self, pid: int) -> Look:
         """Return how a job is doing."""
@@ -223,6 +232,18 @@ def read_tail(path: Path) -> bytes:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return b""
+
+
+def _ended(process: "subprocess.Popen[bytes]") -> int | None:
+    """Return the exit code of a child that has ended, as ``Popen`` gives it, and leave the child to be waited for."""
+    try:
+        seen = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+    except ChildProcessError:
+        # Whoever started us ignores the ends of children, and so do we: the kernel kept no code.
+        return process.poll()
+    if seen is None:
+        return None
+    return seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status
 
 
 def _described(command: Command) -> dict[str, object]:

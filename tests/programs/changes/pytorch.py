@@ -25,6 +25,11 @@ def frozen_stem(training: Any) -> None:
     next(iter(training.model.parameters())).requires_grad_(False)
 
 
+def frozen_scale(training: Any) -> None:
+    """Of a batch norm, which no decay moves."""
+    training.named_tensors()["block10.pointwise.bn.weight"].requires_grad_(False)
+
+
 def sixteen_bits(training: Any) -> None:
     """BF16, whatever was asked for."""
     training.autocast = torch.autocast("cpu", dtype=torch.bfloat16)
@@ -80,6 +85,7 @@ LATER = {
     "batch-norm-evaluates": batch_norm_evaluates,
     "forward-only": forward_only,
     "frozen-stem": frozen_stem,
+    "frozen-scale": frozen_scale,
     "another-type": sixteen_bits,
     "one-layer": one_layer,
     "gradients-summed": gradients_summed,

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
-from .drawing import averaged, drawn
+from .drawing import drawn
 from .optimizers import Moments, adam
 from .settings import LAMB, AdamRecipe
 from .training import Training
@@ -32,20 +32,22 @@ class AdamUpdate:
         self,
         before: Mapping[str, Any],
         after: Mapping[str, Any],
-        gradients: Optional[Mapping[str, Any]],
+        mean: Optional[Mapping[str, Any]],
         doubts: List[Tuple[str, str]],
     ) -> Dict[str, Any]:
-        """Return the rate as the update shows it and what of it is unexplained; add a doubt where it is another."""
+        """Return the rate as the update shows it and what of it is unexplained; add a doubt where it is another.
+
+        ``mean`` has the drawn elements of the gradients, averaged over the ranks.
+        """
         import numpy as np
 
         moments, later = self._moments, self._training.read_moments()
         asked = {"learning_rate_asked": self._rate, "momentum_asked": self._recipe.momentum}
         unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
-        if moments is None or later is None or gradients is None:
+        if moments is None or later is None or mean is None:
             return unseen
         task, settings, recipe = self._training.task, self._training.settings, self._recipe
         names = [name for name in before if task.is_trainable(name)]
-        mean = averaged(self._training, gradients, names)
         terms, updates, added, expected = [], [], [], []
         for name in names:
             weights, first = drawn(before, name), drawn(moments.first, name)

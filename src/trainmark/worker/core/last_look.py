@@ -39,6 +39,9 @@ Two ways to compute a gradient in 16 bits differ by noise, which makes the fitte
 UNSEEN_DECAY = 0.005
 """Another decay is told from this difference on, and if it leaves less than ``EXPLAINED`` of the residual."""
 
+SWALLOWED = 4
+"""A step of so many roundings may leave a parameter as it is: momentum may be against the gradient."""
+
 SCALED = ("amp-fp16", "fp16")
 
 Doubts = List[Tuple[str, str]]
@@ -69,12 +72,8 @@ def look(training: Training, settings: Settings) -> Looked:
 def _look(training: Training, settings: Settings) -> Looked:
     import numpy as np
 
-    said: Dict[str, Any] = {"steps_taken": training.steps_taken()}
     doubts: Doubts = []
-    if said["steps_taken"] not in (None, settings.steps):
-        sentence = f"{settings.steps} steps were asked for, and {said['steps_taken']} were taken."
-        doubts.append(("steps-not-taken", sentence))
-
+    said = _steps_taken(training, settings, doubts)
     first, second = range(settings.steps, settings.steps + WITNESS_STEPS)
     before, batch = training.read_weights(), training.read_batch()
     training.step(first)
@@ -99,14 +98,19 @@ def _look(training: Training, settings: Settings) -> Looked:
     steps = [(before, between), (between, after)]
     skipped = _scale_may_overflow(settings) and any(_is_without_update(training, *step) for step in steps)
     moves = training.rates[second] > 0 and training.keeps_fp32_weights() and whole and not skipped
-    said.update(_stood_still(training, steps, doubts) if moves else {"still": None, "statistics_move": None})
-    gradients = alone.gradients if moves and alone is not None else None
-    if isinstance(settings.recipe, AdamRecipe):
-        adam = AdamUpdate(training, settings.recipe, training.rates[second], moments)
-        said.update(adam.solved(between, after, gradients, doubts))
+    names = [name for name in between if training.task.is_trainable(name)]
+    mean = averaged(training, alone.gradients, names) if moves and alone is not None else None
+    rate = training.rates[second]
+    if moves:
+        said.update(_stood_still(training, steps, rate, mean, doubts))
     else:
-        update = _Update(training, settings, second, before, between, after)
-        said.update(update.solved(gradients, doubts))
+        said.update({"still": None, "statistics_move": None})
+    if isinstance(settings.recipe, AdamRecipe):
+        adam = AdamUpdate(training, settings.recipe, rate, moments)
+        said.update(adam.solved(between, after, mean, doubts))
+    else:
+        update = _Update(training, settings, rate, before, between, after)
+        said.update(update.solved(mean, doubts))
     if training.ranks.place.world_size > 1:
         digests = {values[0] for values in training.gather([training.digest()])}
         said["ranks_agree"] = len(digests) == 1
@@ -120,6 +124,14 @@ def _look(training: Training, settings: Settings) -> Looked:
     known = {code for code, _ in (*doubts, *layers[1])}
     more = [doubt for doubt in path.doubts if doubt[0] not in known]
     return Looked({**said, **layers[0], **path.said}, [*doubts, *layers[1], *more])
+
+
+def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict[str, Any]:
+    taken = training.steps_taken()
+    if taken not in (None, settings.steps):
+        sentence = f"{settings.steps} steps were asked for, and {taken} were taken."
+        doubts.append(("steps-not-taken", sentence))
+    return {"steps_taken": taken}
 
 
 def _loader_path(training: Training, settings: Settings) -> Looked:
@@ -174,14 +186,24 @@ def _changed(one: Optional[Any], other: Optional[Any]) -> Optional[bool]:
     return any(a.shape != b.shape or bool((a != b).any()) for a, b in zip(one, other))
 
 
-def _stood_still(training: Training, steps: List[Any], doubts: Doubts) -> Dict[str, Any]:
-    """Return which parameters one of the steps left as they were, and whether running statistics moved in both."""
+def _stood_still(
+    training: Training, steps: List[Any], rate: float, mean: Optional[Mapping[str, Any]], doubts: Doubts
+) -> Dict[str, Any]:
+    """Return which parameters one of the steps left as they were, and whether running statistics moved in both.
+
+    ``mean`` has the drawn elements of the gradients: a parameter whose step rounding swallows may stand still.
+    """
     is_trainable = training.task.is_trainable
     unchanged = [
         [name for name in after if bool((before[name] == after[name]).all())] for before, after in steps
     ]
     names = sorted({name for one in unchanged for name in one})
-    still = [name for name in names if is_trainable(name)]
+    weights = steps[-1][0]
+    still = [
+        name
+        for name in names
+        if is_trainable(name) and not _is_rounded_away(training, name, weights, rate, mean)
+    ]
     resting = [name for name in names if not is_trainable(name)]
     have_statistics = any(not is_trainable(name) for name in steps[0][0])
     trainable = sum(1 for name in steps[0][0] if is_trainable(name))
@@ -199,27 +221,45 @@ def _stood_still(training: Training, steps: List[Any], doubts: Doubts) -> Dict[s
     return {"still": still[:10], "statistics_move": not resting if have_statistics else None}
 
 
+def _is_rounded_away(
+    training: Training, name: str, weights: Mapping[str, Any], rate: float, mean: Optional[Mapping[str, Any]]
+) -> bool:
+    """Return whether a step of gradient descent is too small for the parameter's own digits.
+
+    A batch norm's scale before a depthwise convolution that has a batch norm behind it changes nothing of the loss:
+    its gradient is what rounding makes of zero. One that is zero throughout is another thing: nothing reaches it.
+    """
+    recipe = training.settings.recipe
+    if mean is None or isinstance(recipe, AdamRecipe) or not mean[name].any():
+        return False
+    values = drawn(weights, name)
+    step = rate * (abs(mean[name]) + training.task.decay(training.settings, name) * abs(values))
+    return bool((step <= SWALLOWED * ROUNDING * abs(values)).all())
+
+
 class _Update:
     """The second step's update, on elements drawn from each parameter."""
 
     def __init__(
-        self, training: Training, settings: Settings, index: int, before: Any, between: Any, after: Any
+        self, training: Training, settings: Settings, rate: float, before: Any, between: Any, after: Any
     ) -> None:
-        self._training, self._settings = training, settings
-        self._rate = training.rates[index]
+        self._training, self._settings, self._rate = training, settings, rate
         self._names = [name for name in between if training.task.is_trainable(name)]
         self._before, self._between, self._after = before, between, after
 
-    def solved(self, gradients: Optional[Mapping[str, Any]], doubts: Doubts) -> Dict[str, Any]:
-        """Return rate and momentum as the update shows them, and what of it they leave unexplained."""
+    def solved(self, mean: Optional[Mapping[str, Any]], doubts: Doubts) -> Dict[str, Any]:
+        """Return rate and momentum as the update shows them, and what of it they leave unexplained.
+
+        ``mean`` has the drawn elements of the gradients, averaged over the ranks.
+        """
         import numpy as np
 
         recipe, task = self._settings.recipe, self._training.task
         asked = {"learning_rate_asked": self._rate, "momentum_asked": recipe.momentum}
         unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
-        if gradients is None:
+        if mean is None:
             return unseen
-        mean, rows, decays, results = averaged(self._training, gradients, self._names), [], [], []
+        rows, decays, results = [], [], []
         for name in self._names:
             weights = drawn(self._between, name)
             update = weights - drawn(self._after, name)
