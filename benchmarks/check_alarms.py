@@ -2,9 +2,10 @@
 
     python benchmarks/check_alarms.py [--checks N]
 
-Checks are simulated: every host has three quantities; its speed in each is off by 1, 1.5 or 2 per cent (normal, or Student's t
-with 5 degrees of freedom of the same deviation), each round is slower by an exponential noise, and one round in ten is slowed by
-something else on the host, by an exponential 30 per cent. A host that is slowed is slowed in one quantity only, in all rounds.
+Checks are simulated: every host has three quantities; its speed in each is off by 1, 1.5 or 2 per cent (normal, or
+Student's t with 5 degrees of freedom of the same deviation), each round is slower by an exponential noise, and one
+round in ten is slowed by something else on the host, by an exponential 30 per cent. A host that is slowed is slowed in
+one quantity only, in all rounds.
 """
 
 import argparse
@@ -32,17 +33,17 @@ def one_check(
     rounds += (random.random(rounds.shape) < 0.1) * random.exponential(0.3, rounds.shape)
     seconds = np.exp(rounds)
     timings = [
-        Timing.model_construct(
+        Timing(
             quantity=quantity,
             host=str(host),
             device="cpu",
             kind="k",
             amount=1.0,
             unit="FLOP",
-            seconds=tuple(map(float, seconds[place, host])),
-        )  # fmt: skip
-        for place, quantity in enumerate(QUANTITIES)
-        for host in range(hosts)
+            seconds=tuple(map(float, one)),
+        )
+        for quantity, of_hosts in zip(QUANTITIES, seconds, strict=True)
+        for host, one in enumerate(of_hosts)
     ]
     named = {timing.host for compared in compare(timings) for timing, _ in compared.slow}
     healthy = named if slowed == 1 else named - {"0"}

@@ -16,7 +16,7 @@ from trainmark.check.network import Network, check_network
 from trainmark.check.suiting import Suited, look_at_suite, need_of
 from trainmark.environment import SYSTEM, Environment, EnvironmentKind, UnusableEnvironment, resolve
 from trainmark.errors import TrainmarkError
-from trainmark.node import Host, path_there
+from trainmark.node import Host, on_each, path_there
 from trainmark.placement import FrameworkPython
 from trainmark.words.case import Device
 from trainmark.words.check import CheckFinding, CheckReport, Level, Timing
@@ -44,7 +44,7 @@ class CheckOrder:
     patience: Patience = Patience()
 
 
-def check_hosts(order: CheckOrder, tell: Callable[[str], None] = lambda _text: None) -> CheckReport:
+def check_hosts(order: CheckOrder, tell: Callable[[str], object] = lambda _text: None) -> CheckReport:
     """Return what was found of the hosts; ``tell`` hears what goes on.
 
     What cannot be asked is a finding, and the rest is looked at all the same.
@@ -57,8 +57,8 @@ def check_hosts(order: CheckOrder, tell: Callable[[str], None] = lambda _text: N
     nodes = _nodes([host for host in order.hosts if host.name in looks], findings)
     hosts = [host for host in order.hosts if host.name in nodes]
     need = need_of(suite) if suite is not None else Need()
-    addresses = {host.name: host.address for host in hosts}
-    findings += judge({host.name: looks[host.name] for host in hosts}, nodes, addresses, need)
+    interfaces = {host.name: host.interface for host in hosts}
+    findings += judge({host.name: looks[host.name] for host in hosts}, nodes, interfaces, need)
     if suite is None:
         suited = _without_suite(order.home, nodes)
     elif hosts:
@@ -72,7 +72,7 @@ def check_hosts(order: CheckOrder, tell: Callable[[str], None] = lambda _text: N
         tell("looking at the network between the hosts")
         network = check_network(hosts, patience.answer_s)
     if hosts and suited.interpreter is not None and suited.interpreter.container is None:
-        stations = _stations(hosts, looks, suited, suited.interpreter, need)
+        stations = _stations(hosts, looks, suited, suited.interpreter)
         measure_devices(stations, patience.framework_s, tell, speeds)
         measured = [station for station in stations if station.host.name in speeds.measured_with]
         ranks = len(measured[0].devices) if measured and suited.device is Device.CUDA else need.ranks
@@ -95,34 +95,45 @@ def check_hosts(order: CheckOrder, tell: Callable[[str], None] = lambda _text: N
 
 def _looks(order: CheckOrder, findings: list[CheckFinding]) -> dict[str, HostLook]:
     """Ask every host's own trainmark what it sees; name those that give no answer."""
-    questions = []
-    for host in order.hosts:
-        python = path_there(host.paths, Path(sys.executable))
-        folders = list(dict.fromkeys(str(folder) for folder in _folders(order, host)))
-        words = (str(python), "-m", "trainmark.check.looking", json.dumps({"folders": folders}))
-        questions.append(Question(host, (Command(0, words, {}),)))
+    problems = dict(zip(order.hosts, on_each(order.hosts, _unreachable), strict=True))
+    there = [host for host in order.hosts if problems[host] is None]
     looks: dict[str, HostLook] = {}
-    answers = ask_all(questions, order.patience.answer_s)
-    for host, answer in zip(order.hosts, answers, strict=True):
-        problem = answer.problem
-        if problem is None:
+    answers = ask_all([_question(order, host) for host in there], order.patience.answer_s)
+    for host, answer in zip(there, answers, strict=True):
+        problems[host] = answer.problem
+        if answer.problem is None:
             try:
                 looks[host.name] = HostLook.model_validate(answer.value)
-                continue
             except ValueError:
-                problem = "its answer cannot be read"
-        findings.append(
-            CheckFinding(
-                check="reachable",
-                level=Level.FAILURE,
-                hosts=(host.name,),
-                found=f"it cannot be asked: {problem}",
-                remedy="see that it is up and can be reached, and that the same trainmark is installed there",
+                problems[host] = "its answer cannot be read"
+    for host, problem in problems.items():
+        if problem is not None:
+            findings.append(
+                CheckFinding(
+                    check="reachable",
+                    level=Level.FAILURE,
+                    hosts=(host.name,),
+                    found=f"it cannot be asked: {problem.removeprefix(f'{host.name}: ')}",
+                    remedy="see that it is up and can be reached, and that the same trainmark is installed there",
+                )
             )
-        )
     if looks:
         findings.append(CheckFinding(check="reachable", level=Level.OK, hosts=tuple(looks), found="answers"))
     return looks
+
+
+def _unreachable(host: Host) -> str | None:
+    try:
+        return host.unreachable()
+    except (OSError, TrainmarkError) as error:
+        return str(error)
+
+
+def _question(order: CheckOrder, host: Host) -> Question:
+    python = path_there(host.paths, Path(sys.executable))
+    folders = list(dict.fromkeys(str(folder) for folder in _folders(order, host)))
+    words = (str(python), "-m", "trainmark.check.looking", json.dumps({"folders": folders}))
+    return Question(host, (Command(0, words, {}),))
 
 
 def _folders(order: CheckOrder, host: Host) -> tuple[Path, Path]:
@@ -150,7 +161,7 @@ def _nodes(hosts: Sequence[Host], findings: list[CheckFinding]) -> dict[str, Nod
 
 
 def _without_suite(home: Path, nodes: dict[str, Node]) -> Suited:
-    """Without a suite PyTorch's environment is measured with where there is one, else the Python that runs trainmark."""
+    """Without a suite PyTorch's environment is measured with where it is made, else the Python that runs trainmark."""
     try:
         environment = resolve("pytorch", home=home)
     except UnusableEnvironment:
@@ -164,11 +175,7 @@ def _python(environment: Environment) -> FrameworkPython:
 
 
 def _stations(
-    hosts: Sequence[Host],
-    looks: dict[str, HostLook],
-    suited: Suited,
-    interpreter: FrameworkPython,
-    need: Need,
+    hosts: Sequence[Host], looks: dict[str, HostLook], suited: Suited, interpreter: FrameworkPython
 ) -> list[Station]:
     """Return where to measure what: on GPUs each one that may be used, else the CPU."""
     stations = []

@@ -1,4 +1,4 @@
-"""What was seen of hosts, held against each other and against what a suite needs: findings, and nothing is asked here."""
+"""What was seen of hosts, held against each other and against what a suite needs; nothing is asked here."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -30,9 +30,12 @@ class Need:
 
 
 def judge(
-    looks: Mapping[str, HostLook], nodes: Mapping[str, Node], addresses: Mapping[str, str], need: Need
+    looks: Mapping[str, HostLook], nodes: Mapping[str, Node], interfaces: Mapping[str, str | None], need: Need
 ) -> Iterator[CheckFinding]:
-    """Give the findings on what hosts are; ``looks``, ``nodes`` and ``addresses`` go by the hosts' names."""
+    """Give the findings on what hosts are; all go by the hosts' names.
+
+    ``interfaces`` are the names of those by which the hosts reach each other, where that is known.
+    """
     yield from _same_software(looks, nodes)
     yield from _same_hardware(nodes)
     for host, look in looks.items():
@@ -44,7 +47,7 @@ def judge(
         for gpu in look.gpus:
             yield from _gpu(host, gpu)
     if len(looks) > 1:
-        yield from _interfaces(looks, addresses)
+        yield from _interfaces(looks, interfaces)
     yield from _infiniband(looks)
 
 
@@ -149,7 +152,7 @@ def _room(host: str, look: HostLook, need: Need) -> Iterator[CheckFinding]:
         small = look.shm_total < ENOUGH_SHM
         weight = Level.WARNING if need.reads_data or need.ranks > 1 else Level.NOTE
         remedy = "a container needs --shm-size or --ipc=host" if small else None
-        found = f"/dev/shm has {size(look.shm_total)}, {size(look.shm_free or 0)} free"
+        found = f"shared memory (/dev/shm) has {size(look.shm_total)}, {size(look.shm_free or 0)} free"
         yield _one("shared-memory", weight if small else Level.OK, host, found, remedy)
 
 
@@ -202,16 +205,16 @@ def _gpu(host: str, gpu: GpuLook) -> Iterator[CheckFinding]:
         )
 
 
-def _interfaces(looks: Mapping[str, HostLook], addresses: Mapping[str, str]) -> Iterator[CheckFinding]:
-    found = {host: look.interface_of(addresses[host]) for host, look in looks.items()}
+def _interfaces(looks: Mapping[str, HostLook], named: Mapping[str, str | None]) -> Iterator[CheckFinding]:
+    found = {host: look.interface(named.get(host)) for host, look in looks.items()}
     for host, interface in found.items():
         if interface is None:
             yield _one(
                 "interface",
                 Level.NOTE,
                 host,
-                f"no interface has the address {addresses[host]} (a name, or an address behind a translation)",
-                "give the address of an interface, so that frameworks can be told which to use",
+                "no interface has its address, so frameworks choose one themselves",
+                "name the interface, or an address that one has, in the hosts file",
             )
         elif not interface.up:
             yield _one(
@@ -222,7 +225,7 @@ def _interfaces(looks: Mapping[str, HostLook], addresses: Mapping[str, str]) -> 
                 "an administrator can set it up",
             )
         else:
-            yield _one("interface", Level.OK, host, f"{interface.name} has {addresses[host]} and is up")
+            yield _one("interface", Level.OK, host, f"{interface.name} is up")
     there = {host: interface for host, interface in found.items() if interface is not None}
     mtus = {host: f"{interface.mtu}" for host, interface in there.items()}
     yield from shared("mtu", mtus, "set the same MTU on all hosts and switches", Level.WARNING, "MTU")
@@ -238,13 +241,8 @@ def _infiniband(looks: Mapping[str, HostLook]) -> Iterator[CheckFinding]:
         return
     for host in looks:
         if host not in with_ports:
-            yield _one(
-                "infiniband",
-                Level.WARNING,
-                host,
-                "it has no InfiniBand port, and others have",
-                "see to driver and card",
-            )
+            found = "it has no InfiniBand port, and others have"
+            yield _one("infiniband", Level.WARNING, host, found, "see to driver and card")
     for host, ports in with_ports.items():
         for port in ports:
             active = "ACTIVE" in (port.state or "")

@@ -104,9 +104,9 @@ class HostLook(Frozen):
     infiniband: tuple[InfinibandPort, ...]
     gpus: tuple[GpuLook, ...]
 
-    def interface_of(self, address: str) -> Interface | None:
-        """Return the interface that has an address, or None."""
-        return next((found for found in self.interfaces if address in found.addresses), None)
+    def interface(self, name: str | None) -> Interface | None:
+        """Return the interface of a name, or None."""
+        return next((found for found in self.interfaces if found.name == name), None)
 
 
 def look(folders: Sequence[str], sys_: Path = Path("/sys"), proc: Path = Path("/proc")) -> HostLook:

@@ -21,7 +21,7 @@ ROUNDS = 7
 ROUNDS_ALONE = 3
 
 SIZES = (4 << 10, 1 << 20, 25 << 20, 100 << 20)
-"""Bytes of the messages of an all-reduce: a handful of numbers, a bucket of DistributedDataParallel, a network's gradients."""
+"""Bytes of an all-reduce's messages: a few numbers, two sizes of buckets, and the gradients of a network as a whole."""
 
 FOUND_AT = 1.3
 """The slowdown that a check is meant to see."""
@@ -76,7 +76,7 @@ class Speeds:
 
 
 def measure_devices(
-    stations: Sequence[Station], timeout_s: float, tell: Callable[[str], None], speeds: Speeds
+    stations: Sequence[Station], timeout_s: float, tell: Callable[[str], object], speeds: Speeds
 ) -> None:
     """Time every device, in rounds over all hosts; hosts that are one machine take turns, others go together.
 
@@ -117,7 +117,7 @@ def measure_devices(
 
 
 def turns(stations: Sequence[Station]) -> list[list[Station]]:
-    """Return the hosts in groups that are measured together: no two of a group are one machine, by its kernel's boot."""
+    """Return the hosts in groups that are measured together: no two of a group have one kernel, and so one machine."""
     groups: list[list[Station]] = []
     for station in stations:
         boot = station.look.boot_id
@@ -139,7 +139,8 @@ def reduce_all(stations: Sequence[Station], ranks: int, timeout_s: float, speeds
     names = tuple(station.host.name for station in stations)
     without = [name for name in names if not speeds.measured_with.get(name, "").startswith("torch")]
     if without:
-        found = f"not measured: there is no torch in the environment ({speeds.measured_with.get(without[0], 'unknown')})"
+        instead = speeds.measured_with.get(without[0], "nothing")
+        found = f"not measured: the environment has no torch ({instead} instead)"
         speeds.findings.append(
             CheckFinding(check="all-reduce", level=Level.NOTE, hosts=tuple(without), found=found)
         )
@@ -279,9 +280,8 @@ def _rank(
         "MASTER_PORT": str(port),
         "OMP_NUM_THREADS": "1",
     }
-    interface = station.look.interface_of(station.host.address)
-    if interface is not None:
-        variables |= {"GLOO_SOCKET_IFNAME": interface.name, "NCCL_SOCKET_IFNAME": interface.name}
+    if (interface := station.host.interface) is not None:
+        variables |= {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
     about = {
         "device": station.devices[0],
         "sizes": SIZES,

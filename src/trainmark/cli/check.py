@@ -23,6 +23,18 @@ def check(
         ),
     ] = None,
     only: Annotated[str | None, typer.Option("--only", help="These cases only; see trainmark run.")] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            "--hosts",
+            help="The hosts to check: a hosts file (FILE or FILE:GROUP), or slurm for those of the allocation; "
+            "this machine alone by default.",
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="What reaches the hosts: ssh, slurm or mpi, whatever the file says."),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print check.json instead of the lines.")] = False,
 ) -> None:
     """Look whether the hosts are fit for a suite, measure how fast they are, and say what to do where they are not.
@@ -31,11 +43,11 @@ def check(
     2: the suite cannot be used.
     """
     from trainmark.check import CheckOrder, as_text, check_hosts
+    from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.suites import read_suite
-    from trainmark.environment import default_home
     from trainmark.errors import InputError
     from trainmark.files import write_atomically
-    from trainmark.node import LocalHost
+    from trainmark.home import default_home
     from trainmark.suite import select
     from trainmark.words.names import CHECK
 
@@ -45,8 +57,10 @@ def check(
     if resolved is not None and only is not None:
         resolved = resolved.model_copy(update={"cases": tuple(select(resolved.cases, only))})
     place = out or Path("results") / (resolved.name if resolved is not None else "")
-    order = CheckOrder(hosts=(LocalHost(),), home=default_home(os.environ), out=place, suite=resolved)
-    report = check_hosts(order, lambda text: print(f"check: {text}", file=sys.stderr))  # noqa: T201
+    home = default_home(os.environ)
+    with chosen_hosts(hosts, engine) as there:
+        order = CheckOrder(hosts=there, home=home, out=place, suite=resolved)
+        report = check_hosts(order, lambda text: sys.stderr.write(f"check: {text}\n"))
     document = report.model_dump_json(indent=1) + "\n"
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)

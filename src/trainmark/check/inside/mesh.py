@@ -6,6 +6,8 @@
 Both need the secret in TRAINMARK_CHECK_SECRET: who connects without it is hung up on. Each prints one line of JSON.
 """
 
+from __future__ import annotations
+
 import hmac
 import json
 import os
@@ -14,17 +16,20 @@ import struct
 import sys
 import threading
 import time
+from typing import Any
 
 SECRET = os.environ.get("TRAINMARK_CHECK_SECRET", "").encode()
 CHUNK = 1 << 20
 
 
-def say(value):
+def say(value: object) -> None:
+    """Print an answer."""
     sys.stdout.write("\nTRAINMARK " + json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-def exactly(connection, count):
+def exactly(connection: socket.socket, count: int) -> bytes:
+    """Return so many bytes; raise ``EOFError`` when the peer is gone before."""
     held = b""
     while len(held) < count:
         part = connection.recv(count - len(held))
@@ -34,7 +39,7 @@ def exactly(connection, count):
     return held
 
 
-def serve(connection):
+def serve(connection: socket.socket) -> None:
     """Answer a peer: ``t`` by the time in nanoseconds, ``d`` and a length by ``k`` once so many bytes have come."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(60)
@@ -61,7 +66,8 @@ def serve(connection):
         connection.close()
 
 
-def listen(about):
+def listen(about: dict[str, Any]) -> None:
+    """Listen for so many seconds, and serve who comes."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
             about["address"], about["port"], type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -76,40 +82,41 @@ def listen(about):
         )
         return
     say({"listening": about["port"]})
-    end = time.monotonic() + about["seconds"]
+    end: float = time.monotonic() + about["seconds"]
     while time.monotonic() < end:
         listener.settimeout(max(0.1, end - time.monotonic()))
         try:
             connection, _ = listener.accept()
-        except socket.timeout:
+        except OSError:
             break
         threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
 
-def talk(peer, about):
+def talk(peer: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """Return the shortest round trip with a peer, how far its clock is ahead, and how long the bytes took."""
     with socket.create_connection((peer["address"], peer["port"]), timeout=about["timeout_s"]) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(about["timeout_s"])
         connection.sendall(SECRET)
-        best = None
+        best = float("inf"), 0.0
         for _ in range(about["trips"]):
             before, began = time.time_ns(), time.perf_counter_ns()
             connection.sendall(b"t")
             (there,) = struct.unpack("!q", exactly(connection, 8))
             trip = time.perf_counter_ns() - began
-            if best is None or trip < best[0]:
-                best = (trip, there - (before + trip / 2))
+            # What stands in the clock's own large number is an integer until the difference is taken.
+            best = min(best, (float(trip), there - before - trip / 2))
         seconds = []
         block = b"\0" * CHUNK
         for _ in range(3):
-            began = time.perf_counter()
+            start = time.perf_counter()
             connection.sendall(b"d" + struct.pack("!q", about["bytes"]))
-            left = about["bytes"]
+            left = int(about["bytes"])
             while left > 0:
                 connection.sendall(block[: min(CHUNK, left)])
                 left -= CHUNK
             exactly(connection, 1)
-            seconds.append(time.perf_counter() - began)
+            seconds.append(time.perf_counter() - start)
         return {
             "name": peer["name"],
             "trip_s": best[0] / 1e9,
@@ -118,7 +125,8 @@ def talk(peer, about):
         }
 
 
-def connect(about):
+def connect(about: dict[str, Any]) -> None:
+    """Say what came of connecting to each peer."""
     found = []
     for peer in about["connect"]:
         try:

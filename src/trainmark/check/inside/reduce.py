@@ -5,6 +5,8 @@
 The last rank of a host prints what it saw, the first of all the times: one line of JSON each.
 """
 
+from __future__ import annotations
+
 import datetime
 import json
 import os
@@ -12,12 +14,14 @@ import sys
 import time
 
 
-def say(value):
+def say(value: object) -> None:
+    """Print an answer."""
     sys.stdout.write("\nTRAINMARK " + json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-def main():
+def main() -> None:
+    """Time the all-reduce of each size; the slowest rank's time counts."""
     about = json.loads(sys.argv[1])
     rank, world = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     try:
@@ -28,7 +32,7 @@ def main():
         sys.exit(1)
     try:
         on_gpu = about["device"] != "cpu"
-        device = "cuda:%s" % os.environ["LOCAL_RANK"] if on_gpu else "cpu"
+        device = f"cuda:{os.environ['LOCAL_RANK']}" if on_gpu else "cpu"
         if on_gpu:
             torch.cuda.set_device(device)
         backend = "nccl" if on_gpu else "gloo"
@@ -50,14 +54,14 @@ def main():
                 if number >= 2:
                     seconds.append(took.item())
             if not bool((values == float(world)).all()):
-                say({"problem": "the sum over %d ranks of ones was %r" % (world, values[0].item())})
+                say({"problem": f"the sum over {world} ranks of ones was {values[0].item()}"})
                 sys.exit(1)
             found.append({"size": size, "seconds": seconds})
         dist.barrier()
         dist.destroy_process_group()
     except Exception as error:
         lines = str(error).splitlines() or [""]
-        say({"problem": "rank %d: %s: %s" % (rank, type(error).__name__, lines[0][:200])})
+        say({"problem": f"rank {rank}: {type(error).__name__}: {lines[0][:200]}"})
         sys.exit(1)
     if rank == 0:
         say({"backend": backend, "reductions": found})

@@ -5,20 +5,25 @@
 Devices are ``cpu`` and ``cuda:N``. Prints one line of JSON.
 """
 
+from __future__ import annotations
+
 import json
 import platform
 import sys
 import time
+from typing import Any, Callable, Iterator
 
 COPIED = 1 << 27
 
 
-def say(value):
+def say(value: object) -> None:
+    """Print an answer."""
     sys.stdout.write("\nTRAINMARK " + json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-def cpu():
+def cpu() -> str:
+    """Return the CPU's model, by which only like is compared with like."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:
@@ -29,82 +34,85 @@ def cpu():
     return platform.machine()
 
 
-def fastest(work, ready, round_s):
+def fastest(work: Callable[[], object], ready: Callable[[], object], round_s: float) -> float:
     """Return the seconds of the fastest of the repeats that fit into a round, after one that is not timed."""
     work()
     ready()
-    best, end = None, time.perf_counter() + round_s
-    while best is None or time.perf_counter() < end:
+    best, end = float("inf"), time.perf_counter() + round_s
+    while best == float("inf") or time.perf_counter() < end:
         began = time.perf_counter()
         work()
         ready()
-        took = time.perf_counter() - began
-        best = took if best is None else min(best, took)
+        best = min(best, time.perf_counter() - began)
     return best
 
 
-def timing(quantity, device, kind, amount, unit, seconds):
-    return {
-        "quantity": quantity, "device": device, "kind": kind, "amount": amount, "unit": unit, "seconds": [seconds],
-    }  # fmt: skip
+def timing(quantity: str, device: str, kind: str, amount: float, unit: str, seconds: float) -> dict[str, Any]:
+    """Return one timing in the words of the answer."""
+    about = {"quantity": quantity, "device": device, "kind": kind, "amount": amount, "unit": unit}
+    return {**about, "seconds": [seconds]}
 
 
-def with_torch(torch, devices, round_s):
-    for device in devices:
-        on_gpu = device != "cpu"
-        kind = torch.cuda.get_device_name(device) if on_gpu else cpu()
-        size, copied = (8192, 8 * COPIED) if on_gpu else (1024, COPIED)
+def with_torch(torch: Any, device: str, round_s: float) -> Iterator[dict[str, Any]]:
+    """Give the timings of one device; those of a GPU wait for it after each repeat."""
+    on_gpu = device != "cpu"
+    kind = torch.cuda.get_device_name(device) if on_gpu else cpu()
+    size, copied = (8192, 8 * COPIED) if on_gpu else (1024, COPIED)
 
-        def ready(device=device, on_gpu=on_gpu):
-            if on_gpu:
-                torch.cuda.synchronize(device)
-
-        one, other = (torch.rand(size, size, device=device) for _ in range(2))
-        into = torch.empty(size, size, device=device)
-        took = fastest(lambda: torch.mm(one, other, out=into), ready, round_s)
-        yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took)
-        source = torch.ones(copied, dtype=torch.uint8, device=device)
-        target = torch.zeros(copied, dtype=torch.uint8, device=device)
-        took = fastest(lambda: target.copy_(source), ready, round_s)
-        yield timing("memory-copy", device, kind, 2.0 * copied, "bytes", took)
+    def ready() -> None:
         if on_gpu:
-            here = torch.ones(COPIED, dtype=torch.uint8).pin_memory()
-            there = torch.ones(COPIED, dtype=torch.uint8, device=device)
-            took = fastest(lambda: there.copy_(here, non_blocking=True), ready, round_s)
-            yield timing("host-to-device", device, kind, float(COPIED), "bytes", took)
+            torch.cuda.synchronize(device)
+
+    one, other = torch.rand(size, size, device=device), torch.rand(size, size, device=device)
+    into = torch.empty(size, size, device=device)
+    took = fastest(lambda: torch.mm(one, other, out=into), ready, round_s)
+    yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took)
+    source = torch.ones(copied, dtype=torch.uint8, device=device)
+    target = torch.zeros(copied, dtype=torch.uint8, device=device)
+    took = fastest(lambda: target.copy_(source), ready, round_s)
+    yield timing("memory-copy", device, kind, 2.0 * copied, "bytes", took)
+    if on_gpu:
+        here = torch.ones(COPIED, dtype=torch.uint8).pin_memory()
+        there = torch.zeros(COPIED, dtype=torch.uint8, device=device)
+        took = fastest(lambda: there.copy_(here, non_blocking=True), ready, round_s)
+        yield timing("host-to-device", device, kind, float(COPIED), "bytes", took)
 
 
-def with_numpy(numpy, devices, round_s):
-    if "cpu" not in devices:
+def with_numpy(numpy: Any, device: str, round_s: float) -> Iterator[dict[str, Any]]:
+    """Give the timings of the CPU, the only device that numpy has."""
+    if device != "cpu":
         raise RuntimeError("there is no torch in this environment, and numpy computes on the CPU alone")
     size, kind = 1024, cpu()
     random = numpy.random.default_rng(1)
     one, other = (random.random((size, size), dtype=numpy.float32) for _ in range(2))
     into = numpy.empty_like(one)
     took = fastest(lambda: numpy.matmul(one, other, out=into), lambda: None, round_s)
-    yield timing("matrix-product", "cpu", kind, 2.0 * size**3, "FLOP", took)
-    source, target = numpy.full(COPIED, 1, dtype=numpy.uint8), numpy.full(COPIED, 2, dtype=numpy.uint8)
+    yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took)
+    source, target = (numpy.full(COPIED, value, dtype=numpy.uint8) for value in (1, 2))
     took = fastest(lambda: numpy.copyto(target, source), lambda: None, round_s)
-    yield timing("memory-copy", "cpu", kind, 2.0 * COPIED, "bytes", took)
+    yield timing("memory-copy", device, kind, 2.0 * COPIED, "bytes", took)
 
 
-def main():
+def main() -> None:
+    """Time every device that is asked for, with what this environment has."""
     about = json.loads(sys.argv[1])
+    library: Any
+    measure: Callable[[Any, str, float], Iterator[dict[str, Any]]]
     try:
         try:
-            import torch as library
+            import torch
 
-            measure = with_torch
+            library, measure = torch, with_torch
         except ImportError:
-            import numpy as library
+            import numpy
 
-            measure = with_numpy
-        timings = list(measure(library, about["devices"], about["round_s"]))
+            library, measure = numpy, with_numpy
+        timings = [one for device in about["devices"] for one in measure(library, device, about["round_s"])]
     except Exception as error:
         lines = str(error).splitlines() or [""]
-        say({"problem": "%s: %s" % (type(error).__name__, lines[0])})
+        say({"problem": f"{type(error).__name__}: {lines[0]}"})
         return
-    say({"with": "%s %s" % (library.__name__, library.__version__), "timings": timings})
+    say({"with": f"{library.__name__} {library.__version__}", "timings": timings})
 
 
 if __name__ == "__main__":
