@@ -11,7 +11,7 @@ from trainmark import __version__
 from trainmark.check.asking import Question, ask_all
 from trainmark.check.judging import Need, judge
 from trainmark.check.looking import HostLook
-from trainmark.check.measuring import Speeds, Station, judge_speeds, measure_devices, reduce_all
+from trainmark.check.measuring import ROUNDS, Speeds, Station, judge_speeds, measure_devices, reduce_all
 from trainmark.check.network import Network, check_network
 from trainmark.check.suiting import Suited, look_at_suite, need_of
 from trainmark.environment import SYSTEM, Environment, EnvironmentKind, UnusableEnvironment, resolve
@@ -35,13 +35,17 @@ class Patience:
 
 @dataclass(frozen=True, slots=True)
 class CheckOrder:
-    """What to check: the hosts, for a suite or for none; ``home`` is trainmark's own folder, ``out`` the results'."""
+    """What to check: the hosts, for a suite or for none; ``home`` is trainmark's own folder, ``out`` the results'.
+
+    ``rounds`` is how often each device is timed where there are several to compare.
+    """
 
     hosts: Sequence[Host]
     home: Path
     out: Path
     suite: Suite | None = None
     patience: Patience = Patience()
+    rounds: int = ROUNDS
 
 
 def check_hosts(order: CheckOrder, tell: Callable[[str], object] = lambda _text: None) -> CheckReport:
@@ -73,7 +77,7 @@ def check_hosts(order: CheckOrder, tell: Callable[[str], object] = lambda _text:
         network = check_network(hosts, patience.answer_s)
     if hosts and suited.interpreter is not None and suited.interpreter.container is None:
         stations = _stations(hosts, looks, suited, suited.interpreter)
-        measure_devices(stations, patience.framework_s, tell, speeds)
+        measure_devices(stations, order.rounds, patience.framework_s, tell, speeds)
         measured = [station for station in stations if station.host.name in speeds.measured_with]
         ranks = len(measured[0].devices) if measured and suited.device is Device.CUDA else need.ranks
         tell("measuring an all-reduce")

@@ -76,13 +76,18 @@ class Speeds:
 
 
 def measure_devices(
-    stations: Sequence[Station], timeout_s: float, tell: Callable[[str], object], speeds: Speeds
+    stations: Sequence[Station],
+    rounds: int,
+    timeout_s: float,
+    tell: Callable[[str], object],
+    speeds: Speeds,
 ) -> None:
     """Time every device, in rounds over all hosts; hosts that are one machine take turns, others go together.
 
     A host that gives no answer, or one that cannot be read, is named, and not asked again.
     """
-    rounds = ROUNDS if sum(len(station.devices) for station in stations) > 1 else ROUNDS_ALONE
+    if sum(len(station.devices) for station in stations) == 1:
+        rounds = min(rounds, ROUNDS_ALONE)
     failed: set[str] = set()
     taken: dict[tuple[str, Quantity, str], list[Timing]] = {}
     for number in range(rounds):

@@ -47,6 +47,8 @@ def look_at_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, ti
     names = tuple(host.name for host in hosts)
     try:
         site = Site(suite, load_programs(suite), hosts, home)
+        for case in suite.cases:
+            site.workload(case)
     except (OSError, TrainmarkError) as error:
         suited.findings.append(_finding("cases", Level.FAILURE, names, str(error)))
         return suited
