@@ -1,5 +1,6 @@
 """Carrying a plan out: its commands become a job a node, what they left comes here, and the run gets its outcome."""
 
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -66,6 +67,7 @@ def carry_out(
     ]
     per_node, codes = plan.case.devices_per_node, rank_codes(directory)
     outcome, reason = carried.stopped or classify(exits, plan.events, plan.case.world_size)
+    reason = _with_host(reason, plan)
     if lost is not None and carried.stopped is None:
         # What a rank wrote is missing: nothing can be said of a run that is not whole.
         outcome, reason = Outcome.FAILED, lost
@@ -137,6 +139,21 @@ def is_shared(host: Host, there: Path, here: Path) -> bool:
         return host.has(there / token)
     finally:
         (here / token).unlink()
+
+
+def _with_host(reason: str | None, plan: Plan) -> str | None:
+    """Return the reason with the host of the rank, or of the node, that it begins with; one host needs no name."""
+    if reason is None or len(plan.nodes) == 1:
+        return reason
+    found = re.match(r"(?:out of memory on )?rank (\d+)\b|the program on node (\d+)\b", reason)
+    if found is None:
+        return reason
+    node = int(found[1]) // plan.case.devices_per_node if found[1] else int(found[2])
+    if node >= len(plan.nodes):
+        return reason
+    return f"{found[0]} on {plan.nodes[node].host}{reason[found.end() :]}".replace(
+        f"node {node} on {plan.nodes[node].host}", f"{plan.nodes[node].host} (node {node})"
+    )
 
 
 def _end(host: Host, mark: str) -> None:

@@ -64,8 +64,9 @@ class _Connection:
         except OSError as error:
             raise HostGoneError(f"{name}: cannot be reached: {words[0]}: {error.strerror}") from None
         self._said = _Tail(self._process.stderr)
-        for act in (self._listen, self._ping):
-            threading.Thread(target=act, daemon=True).start()
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        threading.Thread(target=self._ping, daemon=True).start()
         try:
             self._wait_for(lambda: self.hello is not None, HELLO_S, "did not start an agent")
         except HostGoneError:
@@ -116,6 +117,8 @@ class _Connection:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        self._listener.join(10)
+        self._said.thread.join(10)
 
     def _require(self) -> None:
         if self._gone is not None:
@@ -170,6 +173,8 @@ class _Connection:
             self._lose(self._why())
         except (NoMessageError, OSError, ValueError) as error:
             self._lose(str(error))
+        finally:
+            source.close()
 
     def _why(self) -> str:
         """Return why the channel ended, in the words of what held it open."""
@@ -210,8 +215,9 @@ class _Tail:
         return next((line for line in reversed(self._lines) if line), "")
 
     def _read(self) -> None:
-        for line in self._file:
-            self._lines = [*self._lines[-9:], line.decode(errors="replace").strip()]
+        with self._file:
+            for line in self._file:
+                self._lines = [*self._lines[-9:], line.decode(errors="replace").strip()]
 
 
 class RemoteHost:
