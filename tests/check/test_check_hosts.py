@@ -40,7 +40,7 @@ def checked(tmp_path: Path, *hosts: Host, patience: Patience | None = None, suit
         out=tmp_path / "out",
         suite=suite,
         patience=patience or Patience(),
-        rounds=2,
+        rounds=(2, 2),
     )
     return check_hosts(order)
 
@@ -176,7 +176,7 @@ def test_a_direction_in_which_nothing_comes_through_is_named_with_both_hosts() -
 def test_an_environment_that_measures_nothing_is_named() -> None:
     station = Station(LocalHost(), look(()), FrameworkPython(Path("/bin/false"), False), ("cpu",))
     speeds = Speeds()
-    measure_devices([station], 1, 30.0, lambda _text: None, speeds)
+    measure_devices([station], (1, 1), 30.0, lambda _text: None, speeds)
     (found,) = speeds.findings
     assert (found.check, found.level) == ("speed", Level.FAILURE)
     assert found.found == "it cannot be measured: it ended with 1"

@@ -3,6 +3,7 @@
 import json
 import sys
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
@@ -13,6 +14,7 @@ from trainmark.check.judging import Need, judge
 from trainmark.check.looking import HostLook
 from trainmark.check.measuring import ROUNDS, Speeds, Station, judge_speeds, measure_devices, reduce_all
 from trainmark.check.network import Network, check_network
+from trainmark.check.saying import joined
 from trainmark.check.suiting import Suited, look_at_suite, need_of
 from trainmark.environment import SYSTEM, Environment, EnvironmentKind, UnusableEnvironment, resolve
 from trainmark.errors import TrainmarkError
@@ -37,7 +39,7 @@ class Patience:
 class CheckOrder:
     """What to check: the hosts, for a suite or for none; ``home`` is trainmark's own folder, ``out`` the results'.
 
-    ``rounds`` is how often each device is timed where there are several to compare.
+    ``rounds`` are how often each device is timed where there are several to compare: at least, and at most.
     """
 
     hosts: Sequence[Host]
@@ -45,7 +47,7 @@ class CheckOrder:
     out: Path
     suite: Suite | None = None
     patience: Patience = Patience()
-    rounds: int = ROUNDS
+    rounds: tuple[int, int] = ROUNDS
 
 
 def check_hosts(order: CheckOrder, tell: Callable[[str], object] = lambda _text: None) -> CheckReport:
@@ -64,7 +66,7 @@ def check_hosts(order: CheckOrder, tell: Callable[[str], object] = lambda _text:
     interfaces = {host.name: host.interface for host in hosts}
     findings += judge({host.name: looks[host.name] for host in hosts}, nodes, interfaces, need)
     if suite is None:
-        suited = _without_suite(order.home, nodes)
+        suited = _without_suite(order.home, hosts, nodes)
     elif hosts:
         tell("looking at environments and data")
         suited = look_at_suite(suite, hosts, order.home, order.out, patience.framework_s)
@@ -89,7 +91,7 @@ def check_hosts(order: CheckOrder, tell: Callable[[str], object] = lambda _text:
         trainmark=__version__,
         suite=None if suite is None else suite.name,
         hosts=tuple(host.name for host in order.hosts),
-        findings=tuple(findings),
+        findings=tuple(joined(findings)),
         timings=tuple(timings),
         reductions=tuple(speeds.reductions),
         clocks=tuple(network.clocks),
@@ -164,14 +166,15 @@ def _nodes(hosts: Sequence[Host], findings: list[CheckFinding]) -> dict[str, Nod
     return nodes
 
 
-def _without_suite(home: Path, nodes: dict[str, Node]) -> Suited:
-    """Without a suite PyTorch's environment is measured with where it is made, else the Python that runs trainmark."""
-    try:
+def _without_suite(home: Path, hosts: Sequence[Host], nodes: dict[str, Node]) -> Suited:
+    """Without a suite PyTorch's environment is measured with where all have it, else the Python that runs trainmark."""
+    gpus = bool(nodes) and all(node.accelerators.gpus for node in nodes.values())
+    device = Device.CUDA if gpus else Device.CPU
+    with suppress(UnusableEnvironment, OSError, TrainmarkError):
         environment = resolve("pytorch", home=home)
-    except UnusableEnvironment:
-        environment = resolve(SYSTEM, home=home)
-    gpus = all(node.accelerators.gpus for node in nodes.values())
-    return Suited(interpreter=_python(environment), device=Device.CUDA if nodes and gpus else Device.CPU)
+        if all(on_each(hosts, lambda host: host.has(path_there(host.paths, environment.python)))):
+            return Suited(interpreter=_python(environment), device=device)
+    return Suited(interpreter=_python(resolve(SYSTEM, home=home)), device=device)
 
 
 def _python(environment: Environment) -> FrameworkPython:

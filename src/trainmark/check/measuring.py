@@ -6,7 +6,7 @@ from statistics import median
 
 from trainmark.check.asking import Question, ask_all, script
 from trainmark.check.looking import HostLook
-from trainmark.check.outliers import LEVEL, compare
+from trainmark.check.outliers import LEVEL, compare, is_clear
 from trainmark.check.saying import rate, rates, size
 from trainmark.errors import TrainmarkError
 from trainmark.node import Host, free_ports, path_there
@@ -15,10 +15,11 @@ from trainmark.words.check import CheckFinding, Level, Quantity, Reduction, Timi
 from trainmark.words.frozen import Frozen
 from trainmark.words.plan import Command
 
-ROUNDS = 7
-"""The rounds of devices that are compared with others; the fastest one counts, so the more the surer."""
+ROUNDS = (5, 20)
+"""How many rounds devices are timed in that are compared: at least, and at most where they differ too much."""
 
 ROUNDS_ALONE = 3
+"""The rounds of a device that there is no other to compare with."""
 
 SIZES = (4 << 10, 1 << 20, 25 << 20, 100 << 20)
 """Bytes of an all-reduce's messages: a few numbers, two sizes of buckets, and the gradients of a network as a whole."""
@@ -26,7 +27,8 @@ SIZES = (4 << 10, 1 << 20, 25 << 20, 100 << 20)
 FOUND_AT = 1.3
 """The slowdown that a check is meant to see."""
 
-_ROUND_S = 0.3
+_ROUND_S = 0.5
+"""Some periods (100 ms) of what holds processes up, such as a quota of CPUs."""
 _REPEATS = 5
 
 
@@ -77,21 +79,24 @@ class Speeds:
 
 def measure_devices(
     stations: Sequence[Station],
-    rounds: int,
+    rounds: tuple[int, int],
     timeout_s: float,
     tell: Callable[[str], object],
     speeds: Speeds,
 ) -> None:
     """Time every device, in rounds over all hosts; hosts that are one machine take turns, others go together.
 
+    ``rounds`` are how many at least, and at most where the rounds differ too much to see who is slower.
     A host that gives no answer, or one that cannot be read, is named, and not asked again.
     """
-    if sum(len(station.devices) for station in stations) == 1:
-        rounds = min(rounds, ROUNDS_ALONE)
+    alone = sum(len(station.devices) for station in stations) == 1
+    least, most = (ROUNDS_ALONE, ROUNDS_ALONE) if alone else rounds
     failed: set[str] = set()
     taken: dict[tuple[str, Quantity, str], list[Timing]] = {}
-    for number in range(rounds):
-        tell(f"measuring, round {number + 1} of {rounds}")
+    for number in range(most):
+        if number >= least and is_clear(_joined(taken)):
+            break
+        tell(f"measuring, round {number + 1} of {least if number < least else most}")
         for turn in turns([station for station in stations if station.host.name not in failed]):
             about = [{"devices": station.devices, "round_s": _ROUND_S} for station in turn]
             answers = ask_all(
@@ -115,7 +120,12 @@ def measure_devices(
                 speeds.measured_with[name] = seen.with_
                 for timing in seen.timings:
                     taken.setdefault((name, timing.quantity, timing.device), []).append(timing)
-    speeds.timings += [
+    speeds.timings += _joined(taken)
+
+
+def _joined(taken: Mapping[tuple[str, Quantity, str], Sequence[Timing]]) -> list[Timing]:
+    """Return the timings of a device's rounds as one."""
+    return [
         found[0].model_copy(update={"seconds": tuple(one.seconds[0] for one in found)})
         for found in taken.values()
     ]

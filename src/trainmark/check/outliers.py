@@ -26,6 +26,9 @@ Twice the 2 per cent that is seen, for what is seen has heavier tails than a nor
 NOISE_FACTOR = 4.0
 """How many gaps between the two fastest rounds the fastest may be off."""
 
+CLEAR_BOUND = 1.22
+"""Where a host that is this much slower would be named, one that is 1.3 times slower is, but in few per cent."""
+
 _ENOUGH = 5
 """Of fewer others the spread cannot be told from them, and the assumed one holds."""
 
@@ -58,6 +61,11 @@ def compare(timings: Iterable[Timing], level: float = LEVEL) -> tuple[Compared, 
         _compared(quantity, kind, found, level / comparisons)
         for (quantity, kind), found in comparable.items()
     )
+
+
+def is_clear(timings: Iterable[Timing]) -> bool:
+    """Tell whether more rounds are not needed to see what a check is meant to see."""
+    return all(compared.bound <= CLEAR_BOUND for compared in compare(timings))
 
 
 def _compared(quantity: Quantity, kind: str, timings: Sequence[Timing], level: float) -> Compared:

@@ -1,7 +1,7 @@
 """Findings put together: values that hosts should share, and numbers as a reader takes them in."""
 
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from trainmark.words.check import CheckFinding, Level
 
@@ -31,6 +31,16 @@ def shared(
             yield CheckFinding(
                 check=check, level=level, hosts=(host,), found=f"{said}{value}", others=others, remedy=remedy
             )
+
+
+def joined(findings: Iterable[CheckFinding]) -> list[CheckFinding]:
+    """Return the findings in order; one that is said of several hosts in the same words stands once."""
+    hosts: dict[CheckFinding, list[str]] = {}
+    for finding in findings:
+        hosts.setdefault(finding.model_copy(update={"hosts": ()}), []).extend(finding.hosts)
+    return [
+        finding.model_copy(update={"hosts": tuple(dict.fromkeys(names))}) for finding, names in hosts.items()
+    ]
 
 
 def size(count: float) -> str:

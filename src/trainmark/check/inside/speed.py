@@ -34,17 +34,19 @@ def cpu() -> str:
     return platform.machine()
 
 
-def fastest(work: Callable[[], object], ready: Callable[[], object], round_s: float) -> float:
-    """Return the seconds of the fastest of the repeats that fit into a round, after one that is not timed."""
+def mean(work: Callable[[], object], ready: Callable[[], object], round_s: float) -> float:
+    """Return the seconds of one repeat as the mean over a round, after one repeat that is not timed.
+
+    Not the fastest repeat: a device that is held up for some milliseconds, and then not, has fast ones.
+    """
     work()
     ready()
-    best, end = float("inf"), time.perf_counter() + round_s
-    while best == float("inf") or time.perf_counter() < end:
-        began = time.perf_counter()
+    repeats, began = 0, time.perf_counter()
+    while repeats == 0 or time.perf_counter() - began < round_s:
         work()
         ready()
-        best = min(best, time.perf_counter() - began)
-    return best
+        repeats += 1
+    return (time.perf_counter() - began) / repeats
 
 
 def timing(quantity: str, device: str, kind: str, amount: float, unit: str, seconds: float) -> dict[str, Any]:
@@ -65,16 +67,16 @@ def with_torch(torch: Any, device: str, round_s: float) -> Iterator[dict[str, An
 
     one, other = torch.rand(size, size, device=device), torch.rand(size, size, device=device)
     into = torch.empty(size, size, device=device)
-    took = fastest(lambda: torch.mm(one, other, out=into), ready, round_s)
+    took = mean(lambda: torch.mm(one, other, out=into), ready, round_s)
     yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took)
     source = torch.ones(copied, dtype=torch.uint8, device=device)
     target = torch.zeros(copied, dtype=torch.uint8, device=device)
-    took = fastest(lambda: target.copy_(source), ready, round_s)
+    took = mean(lambda: target.copy_(source), ready, round_s)
     yield timing("memory-copy", device, kind, 2.0 * copied, "bytes", took)
     if on_gpu:
         here = torch.ones(COPIED, dtype=torch.uint8).pin_memory()
         there = torch.zeros(COPIED, dtype=torch.uint8, device=device)
-        took = fastest(lambda: there.copy_(here, non_blocking=True), ready, round_s)
+        took = mean(lambda: there.copy_(here, non_blocking=True), ready, round_s)
         yield timing("host-to-device", device, kind, float(COPIED), "bytes", took)
 
 
@@ -86,10 +88,10 @@ def with_numpy(numpy: Any, device: str, round_s: float) -> Iterator[dict[str, An
     random = numpy.random.default_rng(1)
     one, other = (random.random((size, size), dtype=numpy.float32) for _ in range(2))
     into = numpy.empty_like(one)
-    took = fastest(lambda: numpy.matmul(one, other, out=into), lambda: None, round_s)
+    took = mean(lambda: numpy.matmul(one, other, out=into), lambda: None, round_s)
     yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took)
     source, target = (numpy.full(COPIED, value, dtype=numpy.uint8) for value in (1, 2))
-    took = fastest(lambda: numpy.copyto(target, source), lambda: None, round_s)
+    took = mean(lambda: numpy.copyto(target, source), lambda: None, round_s)
     yield timing("memory-copy", device, kind, 2.0 * COPIED, "bytes", took)
 
 
