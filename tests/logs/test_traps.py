@@ -63,7 +63,7 @@ _PART = {"first_epoch_num": 0, "epoch_count": 1}
         [({"step_num": 50 * n}, {"step_num": 50 * n}) for n in range(9)],
         [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_num": 50 * n + 50}) for n in range(9)],
         [({"first_step_num": 50 * n + 1}, {"first_step_num": 50 * n + 1, "step_count": 50}) for n in range(9)],
-        [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_num": 50 * n, "step_count": 50}) for n in range(9)],
+        [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_count": 50}) for n in range(9)],
     ],
     ids=["steps", "parts-of-an-epoch", "step-counts", "one-epochs-parts"],
 )  # fmt: skip

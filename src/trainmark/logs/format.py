@@ -15,14 +15,16 @@ class LogContext:
     """What a format may look at besides its records: the log's first and last part, and where it stopped.
 
     ``head`` holds up to 512 KiB and ``tail`` up to 128 KiB of clean text (which overlap in a short log), ``text``
-    both. ``last_epoch`` and ``last_step`` are the counters of the last record, ``step_interval`` the steps a record.
-    ``ranks`` is the number of ranks that a launcher's tags name, 0 without tags. ``notes`` are what the format's
-    ``notes`` found in all of the log (of each rank), a line each, up to 1 MiB, and ``records`` the number of records.
+    both. ``first_step``, ``last_epoch`` and ``last_step`` are counters of the first and last record, ``step_interval``
+    the steps a record. ``ranks`` is the number of ranks that a launcher's tags name, 0 without tags. ``notes`` are what
+    the format's ``notes`` found in all of the log (of each rank), a line each, up to 1 MiB, and ``records`` the number
+    of records.
     """
 
     head: bytes
     tail: bytes
     text: bytes
+    first_step: int | None = None
     last_epoch: int | None = None
     last_step: int | None = None
     step_interval: int = 1

@@ -62,7 +62,7 @@ class Gathering:
         noted = self.format.notes
         if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
             for match in noted.finditer(uncoloured(text)):
-                self.notes += match[0] + b"\n"
+                self.notes += match[0].rstrip(b"\n") + b"\n"
         found = _fields(self.format, self.pattern, text)
         self.loss_not_finite = self.loss_not_finite or any(map(loss_is_lost, found.seen))
         if found.columns:

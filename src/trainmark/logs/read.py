@@ -171,6 +171,7 @@ def _context(seen: Gathering, records: Records, counters: Counters) -> LogContex
         head=head,
         tail=seen.tail,
         text=head if seen.text_bytes <= HEAD_BYTES else head + b"\n" + seen.tail,
+        first_step=int(np.nan_to_num(_first(records.step))) if records.step is not None else None,
         last_epoch=_last(records.epoch),
         last_step=_last(records.step),
         step_interval=counters.interval,
