@@ -127,10 +127,10 @@ _LONGEST_COUNT = 18
 
 def integer(words: Mapping[str, str], key: str) -> int | None:
     """Return the positive integer under ``key``, else ``None``."""
-    return _counted(words.get(key, ""))
+    return counted(words.get(key, ""))
 
 
-def _counted(word: str) -> int | None:
+def counted(word: str) -> int | None:
     """Return a positive integer, its thousands with commas or not; None for what no log counts, however long it is."""
     digits = word.replace(",", "")
     return (int(digits) or None) if digits.isdecimal() and len(digits) <= _LONGEST_COUNT else None
@@ -140,7 +140,22 @@ def search_integer(pattern: bytes, text: bytes) -> int | None:
     """Return the first group of ``pattern`` that matched as a positive integer, else ``None``."""
     match = re.search(pattern, text)
     word = next((group for group in match.groups() if group), None) if match else None
-    return _counted(word.decode("ascii", "replace")) if word else None
+    return counted(word.decode("ascii", "replace")) if word else None
+
+
+def search_number(pattern: bytes, text: bytes) -> float | None:
+    """Return the last match of ``pattern``'s group as a positive, finite number (commas dropped), else ``None``."""
+    words = re.findall(pattern, text)
+    return positive(words[-1]) if words else None
+
+
+def positive(word: bytes) -> float | None:
+    """Return a printed number, its thousands with commas or not; ``None`` for what is none, not positive or endless."""
+    try:
+        value = float(word.replace(b",", b""))
+    except ValueError:
+        return None
+    return value if 0 < value < float("inf") else None
 
 
 def search_word(pattern: bytes, text: bytes) -> str | None:

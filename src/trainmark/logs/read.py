@@ -46,30 +46,50 @@ def read_stream(
     stream: BinaryIO, formats: Sequence[Format], name: str = "-", given: Facts | None = None
 ) -> ParsedLog:
     """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
-    gathering = Gathering(formats)
-    damage: str | None = None
+    seen = Gathering(formats)
     _keep_freed_memory()
+    damage: str | None = None
     try:
-        with plain(stream) as unpacked:
-            for piece in pieces(unpacked):
-                if gathering.total_bytes == 0 and (sign := binary_kind(piece)):
-                    return _unreadable(name, f"is not text ({sign})")
-                gathering.take(piece)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        damage = f"the gzip stream is damaged or cut: {error}"
-    gathering.finish()
-    if not gathering.total_bytes:
+        with plain(stream) as unpacked, np.errstate(all="ignore"):
+            try:
+                for piece in pieces(unpacked):
+                    if seen.total_bytes == 0 and (sign := binary_kind(piece)):
+                        return _unreadable(name, f"is not text ({sign})")
+                    seen.take(piece)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                damage = f"the gzip stream is damaged or cut: {error}"
+            seen.finish()
+    except OSError:
+        raise
+    except (
+        Exception
+    ) as error:  # one log that a format's reader stumbles over must not end the reading of others
+        return _beyond(seen, name, error)
+    return conclude(seen, name, given, damage)
+
+
+def conclude(seen: Gathering, name: str, given: Facts | None = None, damage: str | None = None) -> ParsedLog:
+    """Return what ``seen`` amounts to; never raises for what a log says.
+
+    Of a log in progress more can be taken in afterwards; of a whole one the lines that never ended are taken in by
+    ``Gathering.finish`` before.
+    """
+    if not seen.total_bytes:
         if damage:
             return _unreadable(name, damage)
         return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
-    return checked(_conclude(gathering, name, read_hints(name), given or Facts(), damage))
+    try:
+        with np.errstate(all="ignore"):
+            return checked(_conclude(seen, name, read_hints(name), given or Facts(), damage))
+    except Exception as error:
+        return _beyond(seen, name, error)
 
 
-def conclude(seen: Gathering, name: str, given: Facts | None = None) -> ParsedLog:
-    """Return what ``seen`` amounts to so far; it can be given more afterwards."""
-    if not seen.total_bytes:
-        return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
-    return checked(_conclude(seen, name, read_hints(name), given or Facts(), None))
+def _beyond(seen: Gathering, name: str, error: Exception) -> ParsedLog:
+    """Return the log as unreadable: a reader of its format met what it does not know, and has no number to give."""
+    of = f"as a log of {seen.format.name}" if seen.format else "as any known format"
+    where = f"cannot be read {of}: {type(error).__name__}: {str(error)[:160]}"
+    return _unreadable(name, f"{where}; please report it with the line that it stumbles over")
 
 
 def _keep_freed_memory() -> None:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 
+import numpy as np
+
 from trainmark.errors import InputError, nearest
 from trainmark.logs.format import Format
 from trainmark.logs.model import ParsedLog, Problem, Severity, Status
@@ -85,7 +87,11 @@ def _compute(name: str, formula: Callable[[ParsedLog], _Outcome], log: ParsedLog
     if log.status is not Status.OK:
         return RuleResult(name, None, log.status)
     try:
-        value, skipped, problems = formula(log)
+        with np.errstate(all="ignore"):
+            value, skipped, problems = formula(log)
+    except (OverflowError, ValueError):
+        problem = Problem("no-rates", "the log's numbers are beyond what can be computed with")
+        return RuleResult(name, None, Status.INCOMPLETE, problems=(problem,))
     except NoNumberError as refused:
         contested = refused.problem.code.startswith(("contested", "contradicted"))
         status = Status.INVALID if contested else Status.INCOMPLETE
