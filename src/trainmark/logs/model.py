@@ -32,6 +32,15 @@ class Severity(StrEnum):
     NOTE = "note"
     DOUBT = "doubt"
 
+    @classmethod
+    def of_effect(cls, share: float) -> "Severity":
+        """Return how much something weighs that moves the number by ``share``: no note moves it by more than 5 %."""
+        return cls.DOUBT if abs(share) > MOST_OF_A_NOTE else cls.NOTE
+
+
+MOST_OF_A_NOTE = 0.05
+"""By what share a thing may move the number that is only noted."""
+
 
 class Scope(StrEnum):
     """Whose rate one printed rate is."""

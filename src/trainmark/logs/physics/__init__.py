@@ -11,9 +11,9 @@ from trainmark.logs.model import ParsedLog, Problem, Status
 from trainmark.logs.physics.bounds import impossible_counts, impossible_times
 from trainmark.logs.physics.counting import lost_and_doubled
 from trainmark.logs.physics.names import weigh_names
-from trainmark.logs.physics.pace import Stall, unlikely_pace, worst_stall
+from trainmark.logs.physics.pace import Stall, stalls, unlikely_pace
 
-__all__ = ["Stall", "checked", "worst_stall"]
+__all__ = ["Stall", "checked", "stalls"]
 
 
 def checked(log: ParsedLog) -> ParsedLog:

@@ -17,7 +17,7 @@ from trainmark.logs.model import ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules import formulas
 from trainmark.measure.rules.dlperf import dlperf_speed, dlperf_time
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
-from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series
+from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series, weight_of
 from trainmark.measure.rules.window import window
 from trainmark.programs import formats
 
@@ -274,5 +274,6 @@ def _against_summary(log: ParsedLog, value: float) -> list[Problem]:
     summary = log.figures.get("summary")
     if summary is None or abs(summary / value - 1) <= _SUMMARY_TOLERANCE:
         return []
-    sentence = f"the tool's own summary is {summary:.6g}, {summary / value - 1:+.1%} from the window"
-    return [Problem("summary-differs", sentence, Severity.NOTE)]
+    off = summary / value - 1
+    sentence = f"the tool's own summary is {summary:.6g}, {off:+.1%} from the window"
+    return [Problem("summary-differs", sentence, weight_of(log, off))]
