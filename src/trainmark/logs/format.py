@@ -16,7 +16,8 @@ class LogContext:
 
     ``head`` holds up to 512 KiB and ``tail`` up to 128 KiB of clean text (which overlap in a short log), ``text``
     both. ``last_epoch`` and ``last_step`` are the counters of the last record, ``step_interval`` the steps a record.
-    ``ranks`` is the number of ranks that a launcher's tags name, 0 without tags.
+    ``ranks`` is the number of ranks that a launcher's tags name, 0 without tags. ``notes`` are what the format's
+    ``notes`` found in all of the log (of each rank), a line each, up to 1 MiB, and ``records`` the number of records.
     """
 
     head: bytes
@@ -26,6 +27,8 @@ class LogContext:
     last_step: int | None = None
     step_interval: int = 1
     ranks: int = 0
+    notes: bytes = b""
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +54,9 @@ class Format:
     for in the tail. ``header`` is what every whole log begins with. With ``accumulates`` a printed step is one of the
     optimizer, of several micro-batches. ``pattern_units`` are the units of each of ``records`` where they differ. With
     ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running average printed at
-    step ``n`` is of ``n - averages_from`` steps. ``doubts`` reads what the program itself holds against its result.
+    step ``n`` is of ``n - averages_from`` steps. ``doubts`` reads what the program
+    itself holds against its result; ``notes`` matches what it needs of the whole log, wherever it stands (rare lines,
+    or reading becomes slow).
     ``fp16`` is what the word means in a log's name, where the program has one kind of it only. ``run_words`` is there
     for a program that says its own measured window. ``published`` are the rules by which figures of this program are
     published, in the order in which an audit tries them.
@@ -72,6 +77,7 @@ class Format:
     extract: Callable[[bytes], dict[str, Floats]] | None = None
     assemble: Callable[[dict[str, Floats]], dict[str, Floats]] | None = None
     doubts: Callable[[LogContext], tuple[Problem, ...]] | None = None
+    notes: re.Pattern[bytes] | None = None
     run_words: Callable[[LogContext], RunWords] | None = None
     samples_of_step: bool = False
     accumulates: bool = False

@@ -15,6 +15,7 @@ from trainmark.logs.trouble import loss_is_lost
 
 HEAD_BYTES = 1 << 19
 TAIL_BYTES = 1 << 17
+NOTES_BYTES = 1 << 20
 _RECOGNISED_BYTES = 1 << 15
 
 
@@ -29,6 +30,7 @@ class Gathering:
     tail: bytes = b""
     tail_is_open: bool = False
     loss_not_finite: bool = False
+    notes: bytearray = field(default_factory=bytearray)
     format: Format | None = None
     pattern: int = 0
     columns: dict[Rank, dict[str, Column]] = field(default_factory=dict)
@@ -57,6 +59,10 @@ class Gathering:
             self._recognise(uncoloured(text))
         if self.format is None:
             return
+        noted = self.format.notes
+        if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
+            for match in noted.finditer(uncoloured(text)):
+                self.notes += match[0] + b"\n"
         found = _fields(self.format, self.pattern, text)
         self.loss_not_finite = self.loss_not_finite or any(map(loss_is_lost, found.seen))
         if found.columns:

@@ -195,6 +195,8 @@ def _context(seen: Gathering, records: Records, counters: Counters) -> LogContex
         last_step=_last(records.step),
         step_interval=counters.interval,
         ranks=max(seen.streams.ranks, default=-1) + 1,
+        notes=bytes(seen.notes),
+        records=records.count,
     )
 
 
