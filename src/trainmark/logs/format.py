@@ -54,9 +54,10 @@ class Format:
     for in the tail. ``header`` is what every whole log begins with. With ``accumulates`` a printed step is one of the
     optimizer, of several micro-batches. ``pattern_units`` are the units of each of ``records`` where they differ. With
     ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running average printed at
-    step ``n`` is of ``n - averages_from`` steps. ``doubts`` reads what the program
-    itself holds against its result; ``notes`` matches what it needs of the whole log, wherever it stands (rare lines,
-    or reading becomes slow).
+    step ``n`` is of ``n - averages_from`` steps. With ``of_last_steps`` a record may be of the last steps of its
+    interval only. ``epoch_seconds`` finds what an epoch's training took (groups ``epoch``, ``s``, and ``d``, ``h``,
+    ``m`` before it): the records are held against it. ``doubts`` reads what the program itself holds against its
+    result; ``notes`` matches what it needs of the whole log, wherever it stands (rare lines, or reading becomes slow).
     ``fp16`` is what the word means in a log's name, where the program has one kind of it only. ``run_words`` is there
     for a program that says its own measured window. ``published`` are the rules by which figures of this program are
     published, in the order in which an audit tries them.
@@ -84,6 +85,8 @@ class Format:
     averages_from: int = 0
     counts_samples: bool = False
     pattern_units: tuple[str, ...] = ()
+    of_last_steps: bool = False
+    epoch_seconds: re.Pattern[bytes] | None = None
     header: re.Pattern[bytes] | None = None
     fp16: Precision | None = None
     warmup_steps: int = 20

@@ -1,5 +1,6 @@
 """Where the pace of a run changes for good: two parts, each steady, that are not equally fast."""
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -24,25 +25,36 @@ class Change:
     factor: float
 
 
-def change_of_pace(chunks: Sequence[tuple[float, float]]) -> Change | None:
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """Neighbouring intervals, the first up to ``record``: their seconds and their work (steps or samples)."""
+
+    record: int
+    seconds: float
+    work: float
+
+
+def change_of_pace(chunks: Sequence[Chunk]) -> Change | None:
     """Return where the pace changes for good; ``None`` where it does not.
 
-    ``chunks`` are (record, seconds for a unit of work) of neighbouring stretches. The parts are those that have the
-    least squares (of logarithms); each has to be steady beside what they differ by.
+    The parts are those that have the least squares (of logarithms of their chunks' paces); each has to be steady beside
+    what they differ by. Chunks in which a coarse clock stands still are taken together with their neighbours.
     """
-    records, paces = (
-        (np.array(column) for column in zip(*chunks, strict=True)) if chunks else (None, np.empty(0))
-    )
-    fewest = max(_FEWEST, int(np.ceil(_LEAST_SHARE * len(paces))))
-    if records is None or len(paces) < 2 * fewest or not (paces > 0).all():
+    while any(chunk.seconds <= 0 for chunk in chunks) and len(chunks) > 4 * _FEWEST:
+        chunks = [
+            Chunk(pair[0].record, sum(c.seconds for c in pair), sum(c.work for c in pair))
+            for pair in (chunks[at : at + 2] for at in range(0, len(chunks), 2))
+        ]
+    fewest = max(_FEWEST, math.ceil(_LEAST_SHARE * len(chunks)))
+    if len(chunks) < 2 * fewest or any(chunk.seconds <= 0 or chunk.work <= 0 for chunk in chunks):
         return None
-    logs = np.log(paces)
+    logs = np.log([chunk.seconds / chunk.work for chunk in chunks])
     at = _best_split(logs, fewest)
     before, after = logs[:at], logs[at:]
     step = float(np.median(after) - np.median(before))
     if abs(step) <= np.log1p(_DIFFERS) or abs(step) <= _SPREADS * max(_spread(before), _spread(after)):
         return None
-    return Change(int(records[at]) + 1, float(np.exp(step)))
+    return Change(chunks[at].record, float(np.exp(step)))
 
 
 def _best_split(values: Floats, fewest: int) -> int:

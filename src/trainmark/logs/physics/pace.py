@@ -7,13 +7,17 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, ParsedLog, Problem, Severity
-from trainmark.logs.physics.changes import Change, change_of_pace
+from trainmark.logs.physics.changes import Change, Chunk, change_of_pace
 from trainmark.logs.physics.intervals import Intervals, intervals
 
 MATTERS = 0.004
 """What moves the number by less is not said."""
 AGREE = 0.05
 """The clock's and the records' times of the same steps agree within this share, or one of them is wrong."""
+UNSEEN = 0.2
+"""What the clock may pass beyond the records' own time where these are of the last steps of an interval only."""
+_LONGEST = 0.05
+"""The share of the gaps between records that are left out then: evaluations and checkpoints."""
 _OUTLIER = 8.0
 _LEAST_OFF = 0.08
 _MAD = 1.4826
@@ -55,8 +59,8 @@ class Pace:
 
     ``slow``, ``fast`` and ``most`` are far from the usual pace (``most`` however little), ``jump`` and ``false`` from
     the clock, ``back`` is where the clock ran backwards. ``clock_s`` and ``own_s`` are the same steps' time by the
-    clock and by the records, and ``ratios`` their usual ratio, block by block. ``chunks`` are records from
-    which on neighbouring intervals lie together, and the median of their seconds for a unit of work.
+    clock and by the records (``between_s`` more by the clock, without the longest gaps), and ``ratios`` their usual
+    ratio, block by block. ``chunks`` are neighbouring intervals taken together.
     """
 
     by_clock: bool
@@ -70,8 +74,9 @@ class Pace:
     counted: int = 0
     clock_s: float = 0.0
     own_s: float = 0.0
+    between_s: float = 0.0
     ratios: list[float] = field(default_factory=list)
-    chunks: list[tuple[float, float]] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
 
     def meet(self, block: Intervals, grain: float) -> None:
         """Take in the intervals of one block; ``grain`` is that of the clock."""
@@ -88,8 +93,12 @@ class Pace:
             paces = taken[good] / work[good]
             usual = work * float(np.median(paces))
             for part in np.array_split(np.arange(len(paces)), min(_CHUNKS, len(paces))):
-                begins = float(block.first + np.flatnonzero(good)[part[0]])
-                self.chunks.append((begins, float(np.median(paces[part]))))
+                where = np.flatnonzero(good)[part]
+                self.chunks.append(
+                    Chunk(
+                        block.first + int(where[0]) + 1, float(taken[where].sum()), float(work[where].sum())
+                    )
+                )
             at = int(np.where(good, np.abs(taken - usual), 0.0).argmax())
             self.most.meet(block.first + at + 1, float(taken[at]), float(usual[at]))
         if np.count_nonzero(good) >= _FEWEST:
@@ -107,6 +116,8 @@ class Pace:
             self.clock_s + float(clock[both].sum()),
             self.own_s + float(own[both].sum()),
         )
+        gaps = np.sort((clock - own)[both])
+        self.between_s += float(gaps[: len(gaps) - max(1, round(_LONGEST * len(gaps)))].sum())
         at = int(np.abs(np.where(both, clock - own, 0.0)).argmax())
         self.jump.meet(block.first + at + 1, float(clock[at]), float(own[at]))
         self.ratios.append(float(np.median(clock[both] / own[both])))
@@ -284,6 +295,12 @@ def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
         sentence = (
             f"the steps took {own_s:.6g} s by the records and {clock_s:.6g} s by the time stamps; "
             f"most apart is record {jump.record} ({jump.usual:.4g} s, {jump.took:.4g} s)"
+        )
+        yield Problem("rates-contradict-clock", sentence)
+    elif log.of_last_steps and pace.between_s > UNSEEN * own_s:
+        sentence = (
+            f"a record's time is of the last steps before it only; between records the clock passes "
+            f"{clock_s / own_s - 1:.0%} more, and not at single places: slow steps go unseen"
         )
         yield Problem("rates-contradict-clock", sentence)
 
