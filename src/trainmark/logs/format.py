@@ -50,7 +50,9 @@ class Format:
     ``seconds`` (of a record), ``stamp`` (date and time) or ``clock_s`` (elapsed), and of what the program averages
     since the epoch's start ``average_rate`` and ``average_time_s`` (``docs/add-a-log-format.md`` has the units in
     which each may be printed). A pattern demands a character after each number: otherwise a log cut inside a number
-    would go unseen. ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line
+    would go unseen. The pattern at the place ``overall`` is read wherever
+    it occurs: it times as a whole what others time in parts. ``scope_said`` is there where only the log tells whose
+    rate a line prints. ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line
     needs more than a pattern; ``assemble`` makes the records of what it returned over the whole log, where a line
     alone says too little (it is given everything at once: few rows). ``figures`` are the tool's own results, looked
     for in the tail. ``header`` is what every whole log begins with. With ``accumulates`` a printed step is one of the
@@ -74,6 +76,8 @@ class Format:
     facts: Callable[[LogContext], Facts]
     ending: Callable[[LogContext], Ending]
     meaning: Meaning = Meaning.INTERVAL
+    overall: int | None = None
+    scope_said: Callable[[LogContext], Scope] | None = None
     figures: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     parameters: Callable[[LogContext], dict[str, str]] | None = None
     extract: Callable[[bytes], dict[str, Floats]] | None = None

@@ -17,6 +17,8 @@ HEAD_BYTES = 1 << 19
 TAIL_BYTES = 1 << 17
 NOTES_BYTES = 1 << 20
 _RECOGNISED_BYTES = 1 << 15
+_OVERALL = 1 << 15
+"""By how much a line outweighs others beside which it is the one to read."""
 
 
 @dataclass(slots=True)
@@ -86,7 +88,7 @@ class Gathering:
                 for index, pattern in enumerate(known.records):
                     if not can_match(pattern, sample):
                         continue
-                    matches = len(pattern.findall(sample))
+                    matches = len(pattern.findall(sample)) * (_OVERALL if index == known.overall else 1)
                     if matches > most:
                         most, self.format, self.pattern = matches, known, index
             if most:

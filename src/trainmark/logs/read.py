@@ -136,7 +136,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         format=known.name,
         framework=known.framework or words.get("framework"),
         unit=words.get("unit", known.unit) if known.run_words else _unit(known, seen.pattern),
-        scope=known.scope,
+        scope=known.scope_said(context) if known.scope_said else known.scope,
         meaning=known.meaning,
         ending=ending,
         facts=settled.facts,
