@@ -62,7 +62,8 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         return ()
     sentence = "the program's timer leaves out the time between steps: waiting for data is not in the rate"
     found = [Problem("data-left-out", sentence, Severity.NOTE)]
-    if not timed[1] and facts(context).global_batch is None:
+    # A log without its beginning is in doubt already.
+    if not timed[1] and facts(context).global_batch is None and _HEADER.search(text):
         sentence = (
             "until 0.8 the rate could be that of micro-batches (deepspeed issue 2498), and without the printed "
             "configuration it cannot be held against the time stamps"
@@ -71,6 +72,7 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     return tuple(found)
 
 
+_HEADER = re.compile(rb"DeepSpeed info: version|cmd = deepspeed|\[runner\.py|DeepSpeedEngine configuration")
 _TIMED = re.compile(rb"\[timer\.py:\d+:stop\] (epoch=\d+/micro_step=)?")
 
 FORMAT = Format(
@@ -106,5 +108,5 @@ FORMAT = Format(
     doubts=doubts,
     ending=ends_with(re.compile(rb"exits successfully")),
     averages_from=2,
-    header=re.compile(rb"DeepSpeed info: version|cmd = deepspeed|\[runner\.py|DeepSpeedEngine configuration"),
+    header=_HEADER,
 )
