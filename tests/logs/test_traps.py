@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from conftest_logs import Reader
 
-from trainmark.logs import ParsedLog, Severity, Status
+from trainmark.logs import Facts, ParsedLog, Severity, Status
 from trainmark.measure.rules import measure_log
 
 
@@ -63,7 +63,7 @@ _PART = {"first_epoch_num": 0, "epoch_count": 1}
         [({"step_num": 50 * n}, {"step_num": 50 * n}) for n in range(9)],
         [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_num": 50 * n + 50}) for n in range(9)],
         [({"first_step_num": 50 * n + 1}, {"first_step_num": 50 * n + 1, "step_count": 50}) for n in range(9)],
-        [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_num": 50 * n, "step_count": 50}) for n in range(9)],
+        [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_count": 50}) for n in range(9)],
     ],
     ids=["steps", "parts-of-an-epoch", "step-counts", "one-epochs-parts"],
 )  # fmt: skip
@@ -177,3 +177,301 @@ def test_the_batch_is_that_of_the_training_that_ran(read: Reader) -> None:
     log = read(tried + _TRAINING.format(steps=1570) + _SUMMARY.format(rate=5.233, epoch=10.0))
 
     assert (log.facts.batch_per_device, log.facts.global_batch) == (8, 64)
+
+
+def _epochs(*bars: str, times: int = 9) -> str:
+    return "".join(f"Epoch {n}/{times}\n" + "".join(f"{bar}\n" for bar in bars) for n in range(1, times + 1))
+
+
+_KERAS = Facts(gpus=1, batch_per_device=32)
+_DRAWN = "[==============================]"
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "doubt"),
+    [
+        (_epochs(f"1875/1875 {_DRAWN} - 5s 2ms/step - loss: 0.2"), 12_000, "few-digits"),
+        (_epochs(f"195/195 {_DRAWN} - 300s 2s/step - loss: 0.2"), 20.8, None),
+        (_epochs(f"195/195 {_DRAWN} - 42s 63ms/step - loss: 0.2"), None, "rates-contradict-clock"),
+        (_epochs(f"195/195 {_DRAWN} - 12s 63ms/step - loss: 0.2"), 32 / 0.063, None),
+        (
+            _epochs(f"195/195 {_DRAWN} - 12s 63ms/step - loss: 0.2", f"195/195 {_DRAWN} - 6s 31ms/step - loss: 0.2"),
+            None,
+            "evaluation-read",
+        ),
+        (_epochs(f"3/3 {_DRAWN} - 60s 20s/step - loss: 0.2"), 1.6, "few-steps"),
+    ],
+    ids=["digits", "seconds-are-finer", "first-step", "whole", "evaluate", "last-batch"],
+)  # fmt: skip
+def test_keras_two_times_are_held_against_each_other(
+    read: Reader, text: str, value: float | None, doubt: str | None
+) -> None:
+    log = read(text, given=_KERAS)
+
+    assert _doubts(log) == ({doubt} if doubt else set())
+    assert value is None or measure_log(log).value == pytest.approx(value)
+
+
+def test_validation_inside_an_epoch_of_lightning_is_a_doubt(read: Reader) -> None:
+    def epoch(inside: str) -> str:
+        bars = [
+            f"Epoch 0:  5%|█▏| {n}/400 [00:{n // 8:02d}<02:55,  8.00it/s, v_num=0]\n"
+            for n in range(50, 401, 50)
+        ]
+        return (
+            "GPU available: True\n" + "".join((*bars[:4], inside, *bars[4:])) + "`Trainer.fit` stopped: x\n"
+        )
+
+    validation = "Validation DataLoader 0: 100%|██| 50/50 [00:30<00:00,  1.66it/s]\n"
+    after = epoch("").replace("`Trainer", validation + "`Trainer")
+
+    assert _doubts(read(epoch(validation), given=_KERAS)) == {"evaluation-included"}
+    assert _doubts(read(after, given=_KERAS)) == set()
+
+
+def test_a_batch_that_several_devices_share_is_a_doubt(read: Reader) -> None:
+    bars = "".join(
+        f"Epoch 0:  5%|█▏| {n}/400 [00:50<02:55,  8.00it/s, v_num=0]\n" for n in range(50, 401, 50)
+    )
+    log = read(
+        f"GPU available: True\ntensor_model_parallel_size: 8\n{bars}`Trainer.fit` stopped: x\n", given=_KERAS
+    )
+
+    assert "model-parallel" in _doubts(log)
+
+
+def test_a_step_of_old_megatron_is_a_batch_of_each_group_that_holds_a_model(read: Reader) -> None:
+    arguments = "using world size: 64 and model-parallel size: 8\n" + "".join(
+        f"  {name} ...................... {value}\n"
+        for name, value in (("batch_size", 4), ("model_parallel_size", 8))
+    )
+    lines = (
+        f" iteration {n:8d}/   50000 | elapsed time per iteration (ms): 1000.0 | learning rate 1.5E-04 |\n"
+        for n in range(100, 5001, 100)
+    )
+    log = read(
+        f"{arguments}{''.join(lines)}exiting program at iteration 5000\n", given=Facts(batch_per_device=4)
+    )
+
+    assert _sound(log) == pytest.approx(4 * 8)
+
+
+def _maskrcnn(start: int) -> str:
+    took = 0.0
+    lines = ["maskrcnn_benchmark INFO: Using 8 GPUs", "SOLVER:", "  IMS_PER_BATCH: 16", "TEST:"]
+    for n in range(start + 1, 3001):
+        took += 0.5
+        if n % 20 == 0:
+            mean = took / (n - start)
+            lines.append(
+                f"maskrcnn_benchmark.trainer INFO: eta: 1:02  iter: {n}  loss: 1  time: 0.5 ({mean:.4f})  data: 0.01"
+            )
+    return "\n".join((*lines, "maskrcnn_benchmark.trainer INFO: Total training time: 0:25:00", ""))
+
+
+def test_averages_that_begin_late_are_those_of_a_resumed_run(read: Reader) -> None:
+    assert _sound(read(_maskrcnn(0))) == pytest.approx(32)
+    assert _doubts(read(_maskrcnn(1000))) == {"resumed"}
+
+
+def test_a_bar_that_runs_through_the_steps_of_before_is_a_doubt(read: Reader) -> None:
+    head = "***** Running training *****\n  Total train batch size (w. parallel, distributed & accumulation) = 64\n"
+    bars = "".join(
+        f"Steps:  5%|█▏ | {n}/1500 [00:{n // 50:02d}<01:00,  1.2s/it, lr=1e-05]\n" for n in range(1, 1501)
+    )
+
+    log = read(f"{head}Resuming from checkpoint checkpoint-1000\n{bars}")
+
+    assert "resumed" in _doubts(log)
+    assert "resumed" not in _doubts(read(head + bars))
+
+
+def test_the_batch_that_a_configuration_is_scaled_to_counts(read: Reader) -> None:
+    scaled = (
+        "[09/02 02:30:04 d2.engine.defaults]: Auto-scaling the config to batch_size=8, learning_rate=0.01.\n"
+    )
+
+    assert read(f"\nSOLVER:\n  IMS_PER_BATCH: 16\n\n{scaled}" + _D2 * 9).facts.global_batch == 8
+
+
+_D2 = "[09/02 02:37:24 d2.utils.events]:  eta: 0:05  iter: 19  total_loss: 1.9  time: 1.1  data_time: 0.02  lr: 0.1\n"
+_TIMER = "[2023-04-18 03:36:{n:02d},683] [INFO] [timer.py:199:stop] {at}, RunningAvgSamplesPerSec={rate}, CurrSamplesPerSec={rate}, MemAllocated=4GB\n"  # noqa: E501
+
+
+def test_the_line_that_times_both_engines_is_read_beside_those_of_each(read: Reader) -> None:
+    both = (
+        "|E2E latency=3.17s |Gather latency=0.00s (0.00%) |Others=0.23 (7.40%)|CurSamplesPerSec=10.09 |Avg\n"
+    )
+    lines = "".join(
+        "".join(
+            _TIMER.format(n=n, at=f"epoch=0/micro_step={n}/global_step={n}", rate=rate) for rate in (100, 250)
+        )
+        + both
+        for n in range(1, 60)
+    )
+    log = read(f"cmd = deepspeed main.py\n{lines}act_loss: 0.1\nProcess 1 exits successfully.\n")
+
+    assert _sound(log) == pytest.approx(10.09)
+
+
+def test_an_old_timer_without_a_configuration_to_hold_it_against_is_a_doubt(read: Reader) -> None:
+    lines = "".join(_TIMER.format(n=n, at=f"0/{10 * n}", rate=12.5) for n in range(1, 60))
+
+    assert "unit-unclear" in _doubts(
+        read(f"DeepSpeed info: version=0.7\n{lines}Process 1 exits successfully.\n")
+    )
+
+
+def test_deepspeeds_pipeline_engine_is_read_but_not_beside_megatrons_line(read: Reader) -> None:
+    lines = [
+        f"steps: {n} loss: 2.3000 iter time (s): 0.500 samples/sec: 64.000\n" for n in range(10, 990, 10)
+    ]
+    neox = " samples/sec: 54.243 | iteration {n:8d}/  3200 | elapsed time per iteration (ms): 23597.6 | learning rate 9.7E-05 | lm_loss: 2 |\n"  # noqa: E501
+    beside = "".join(line + neox.format(n=10 * n) for n, line in enumerate(lines, 1))
+
+    alone = read("".join(lines))
+    log = read(f"using world size: 96\n{beside}exiting program at iteration 3000\n")
+
+    assert (alone.format, measure_log(alone).value) == ("deepspeed", pytest.approx(64))
+    assert (log.format, _sound(log)) == ("megatron-lm", pytest.approx(54.243))
+
+
+_MXNET = "Namespace(batch_size=256, gpus='0,1,2,3', kv_store='{store}', network='resnet')\n"
+
+
+@pytest.mark.parametrize(
+    ("store", "workers", "value"),
+    [("device", 1, 2000), ("dist_sync", 1, None), ("dist_sync_device", 3, 6000)],
+)
+def test_a_worker_of_a_distributed_store_prints_its_own_rate(
+    read: Reader, store: str, workers: int, value: float | None
+) -> None:
+    tags = [f"Node[{n}] " if workers > 1 else "" for n in range(workers)]
+    lines = "".join(
+        f"{tag}INFO:root:Epoch[0] Batch [{batch}]\tSpeed: 2000.00 samples/sec\tacc=0.1\n"
+        for batch in range(20, 999, 20)
+        for tag in tags
+    )
+
+    result = measure_log(read(_MXNET.format(store=store) + lines))
+
+    assert result.value == (pytest.approx(value) if value else None)
+
+
+_LAUNCH = "+ python -m paddle.distributed.launch {} --gpus 0,1,2,3 tools/train.py\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "devices"),
+    [
+        (_LAUNCH.format('--ips="10.0.0.1,10.0.0.2"'), 8),
+        (_LAUNCH.format("--ips=node1,node2"), 8),
+        (_LAUNCH.format("--nnodes=2 --master=10.0.0.1:8090"), 8),
+        (_LAUNCH.format("") + "ips: 10.0.0.1,10.0.0.2\nnproc_per_node: None\n", 8),
+        (_LAUNCH.format("") + "|          PADDLE_TRAINERS_NUM                8          |\n", 8),
+        (_LAUNCH.format("") + "ips: None\n", 4),
+    ],
+)
+def test_paddles_launcher_tells_nodes_in_many_ways(read: Reader, head: str, devices: int) -> None:
+    line = "[07/28 06:51:13] ppdet.engine.callbacks INFO: Epoch: [0] [20/7329] lr: 0.1 ips: 27.8440 images/s, max_mem\n"
+
+    log = read(head + line)
+
+    assert (log.format, log.facts.gpus, log.records.count) == ("paddledetection", devices, 1)
+
+
+@pytest.mark.parametrize("shown", ["14,8861", "1,214.8861"])
+def test_a_comma_does_not_end_a_number(read: Reader, shown: str) -> None:
+    line = f"2023-07-27 12:00:00 [INFO]\t[TRAIN] epoch: 1, iter: 10/400, loss: 1.5, ips: {shown} samples/sec | ETA\n"
+
+    assert measure_log(read(line * 30, given=Facts(gpus=1))).value is None
+
+
+def _nemo_bar(n: int, consumed: int) -> str:
+    return (
+        f"Epoch 0: :  15%|▏ | {n}/300 [00:10<10:00, v_num=, global_step={float(f'{n - 1:.3g}'):.1f}, "
+        f"consumed_samples={float(f'{consumed:.3g}'):.1f}, train_step_timing in s=6.080]\n"
+    )
+
+
+def test_of_several_batches_the_one_by_which_samples_are_consumed_counts(read: Reader) -> None:
+    config = (
+        "[NeMo I x] y\n  validation_ds:\n    global_batch_size: 8\n  train_ds:\n    global_batch_size: 128\n"
+    )
+    bars = "".join(_nemo_bar(n, n * 128) for n in range(1, 3001))
+    end = "`Trainer.fit` stopped: x\n"
+
+    assert _sound(read(config + bars + end)) == pytest.approx(128 / 6.08)
+    assert read(config + end).facts.global_batch is None
+
+
+def test_the_batch_of_a_loader_is_not_that_of_its_sampler(read: Reader) -> None:
+    config = (
+        "Config:\ntrain_dataloader = dict(\n    batch_sampler=dict(type='X', batch_size=16),\n"
+        "    batch_size=2,\n    dataset=dict(type='Y'))\nval_dataloader = dict(\n    batch_size=1)\n"
+    )
+    line = "2023/11/29 02:19:30 - mmengine - INFO - Epoch(train)  [1][ 50/663]  time: 1.0137  data_time: 0.05  x\n"
+
+    assert read(f"{config}{line}").facts.batch_per_device == 2
+    assert read(f"{config.replace('    batch_size=2,', '    x=2,')}{line}").facts.batch_per_device is None
+
+
+def test_a_world_size_that_contradicts_being_distributed_is_unknown(read: Reader) -> None:
+    line = "Epoch: [0]  [  10/5005]  eta: 0:35:22  lr: 0.1  time: 0.4294  data: 0.0003  max mem: 6000\n"
+
+    assert read(f"Namespace(distributed=True, world_size=1)\n{line}").facts.gpus is None
+    assert read(f"Namespace(distributed=False, world_size=1)\n{line}").facts.gpus == 1
+
+
+def test_a_rate_of_micro_batches_is_held_against_the_steps_tokens(read: Reader) -> None:
+    line = "step {n:05d}/21400 (0.05%) | loss: 8.1 | dt: 440.12ms | tok/sec: {rate:,} | mfu: 48.02 | total\n"
+    head = "Total batch size 524,288 => gradient accumulation steps: 8\n"
+
+    def log(rate: int) -> ParsedLog:
+        return read(head + "".join(line.format(n=n, rate=rate) for n in range(100)))
+
+    assert _doubts(log(148_904)) == {"rates-contradict-batch"}
+    assert _sound(log(1_191_239)) == pytest.approx(1_191_239)
+
+
+def test_iterations_that_are_left_out_are_not_missing(read: Reader) -> None:
+    lines = ["tokens per iteration will be: 491,520"]
+    for n in range(0, 2000, 10):
+        if n % 250 == 0:
+            lines.append(f"step {n}: train loss 3.1, val loss 3.2")
+        lines.append(f"iter {n}: loss 8.2133, time {20000 if n % 250 == 0 else 135.4:.2f}ms, mfu 12.30%")
+
+    assert _sound(read("\n".join([*lines, ""]))) == pytest.approx(491520 / 0.1354)
+    assert "records-missing" in _doubts(read("\n".join([*lines[:50], *lines[60:], ""])))
+
+
+def test_a_log_of_llm_c_begins_with_step_1(read: Reader) -> None:
+    line = (
+        "step {n:4d}/18865 | loss 8.7 (+0.00z)| norm 4.5 | lr 1e-05 | 230.11 ms | 58.0% MFU | 2278384 tok/s\n"
+    )
+
+    assert _sound(read("".join(line.format(n=n) for n in range(1, 100)))) == pytest.approx(2_278_384)
+
+
+def test_torchtitans_mesh_of_today_tells_the_devices(read: Reader) -> None:
+    mesh = "[titan] 2025-06-16 22:20:01,100 - root - INFO - Building device mesh with parallelism: {}\n"
+    line = "[titan] 2025-06-16 22:30:50,322 - root - INFO - step: 200  loss:  6.1  memory: 49.66GiB  tps: 5,856  x\n"
+
+    log = read(mesh.format("pp=2, dp_replicate=1, dp_shard=8, cp=1, tp=4, ep=8, etp=1") + line)
+
+    assert log.facts.gpus == 64
+
+
+def test_fairseqs_line_of_2019_is_a_mean_since_the_epochs_start(read: Reader) -> None:
+    head = "Namespace(arch='transformer', distributed_world_size=8, max_tokens=3584)\n"
+
+    def line(n: int) -> str:
+        mean = 28_800 * n / (n + 50)  # the first steps took 50 s more
+        return (
+            f"| epoch 001: {n:6d} / 5000 loss=9.1, wps={mean:.1f}, ups=1, wpb=28800.0, wall=1, train_wall=9\n"
+        )
+
+    log = read(head + "".join(map(line, range(100, 5000, 100))) + "| done training in 5000.0 seconds\n")
+
+    assert log.facts.gpus == 8
+    assert _sound(log) == pytest.approx(28_800, rel=1e-3)

@@ -83,7 +83,8 @@ class Site:
     ) -> None:
         self.hosts = tuple(hosts)
         self.placement_hosts = tuple(
-            PlacementHost(host.machine(), host.name, host.address, host.folder, host.paths) for host in hosts
+            PlacementHost(host.machine(), host.name, host.address, host.folder, host.paths, host.interface)
+            for host in hosts
         )
         self._suite = suite
         self._workloads = workloads

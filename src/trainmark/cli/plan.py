@@ -27,7 +27,7 @@ def plan(
     """Print the cases of a suite and the exact commands of each one's first run, and run nothing."""
     from trainmark.campaign import plan_campaign
     from trainmark.cli.suites import read_suite
-    from trainmark.environment import default_home
+    from trainmark.home import default_home
     from trainmark.suite import select
 
     resolved = read_suite(suite)

@@ -15,14 +15,16 @@ class LogContext:
     """What a format may look at besides its records: the log's first and last part, and where it stopped.
 
     ``head`` holds up to 512 KiB and ``tail`` up to 128 KiB of clean text (which overlap in a short log), ``text``
-    both. ``last_epoch`` and ``last_step`` are the counters of the last record, ``step_interval`` the steps a record.
-    ``ranks`` is the number of ranks that a launcher's tags name, 0 without tags. ``notes`` are what the format's
-    ``notes`` found in all of the log (of each rank), a line each, up to 1 MiB, and ``records`` the number of records.
+    both. ``first_step``, ``last_epoch`` and ``last_step`` are counters of the first and last record, ``step_interval``
+    the steps a record. ``ranks`` is the number of ranks that a launcher's tags name, 0 without tags. ``notes`` are what
+    the format's ``notes`` found in all of the log (of each rank), a line each, up to 1 MiB, and ``records`` the number
+    of records.
     """
 
     head: bytes
     tail: bytes
     text: bytes
+    first_step: int | None = None
     last_epoch: int | None = None
     last_step: int | None = None
     step_interval: int = 1
@@ -48,7 +50,9 @@ class Format:
     ``seconds`` (of a record), ``stamp`` (date and time) or ``clock_s`` (elapsed), and of what the program averages
     since the epoch's start ``average_rate`` and ``average_time_s`` (``docs/add-a-log-format.md`` has the units in
     which each may be printed). A pattern demands a character after each number: otherwise a log cut inside a number
-    would go unseen. ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line
+    would go unseen. The pattern at the place ``overall`` is read wherever
+    it occurs: it times as a whole what others time in parts. ``scope_said`` is there where only the log tells whose
+    rate a line prints. ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line
     needs more than a pattern; ``assemble`` makes the records of what it returned over the whole log, where a line
     alone says too little (it is given everything at once: few rows). ``figures`` are the tool's own results, looked
     for in the tail. ``header`` is what every whole log begins with. With ``accumulates`` a printed step is one of the
@@ -73,6 +77,8 @@ class Format:
     facts: Callable[[LogContext], Facts]
     ending: Callable[[LogContext], Ending]
     meaning: Meaning = Meaning.INTERVAL
+    overall: int | None = None
+    scope_said: Callable[[LogContext], Scope] | None = None
     figures: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     parameters: Callable[[LogContext], dict[str, str]] | None = None
     extract: Callable[[bytes], dict[str, Floats]] | None = None

@@ -17,6 +17,8 @@ HEAD_BYTES = 1 << 19
 TAIL_BYTES = 1 << 17
 NOTES_BYTES = 1 << 20
 _RECOGNISED_BYTES = 1 << 15
+_OVERALL = 1 << 15
+"""By how much a line outweighs others beside which it is the one to read."""
 
 
 @dataclass(slots=True)
@@ -66,7 +68,7 @@ class Gathering:
         noted = self.format.notes
         if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
             for match in noted.finditer(uncoloured(text)):
-                self.notes += match[0] + b"\n"
+                self.notes += match[0].rstrip(b"\n") + b"\n"
         found = _fields(self.format, self.pattern, text)
         self.loss_not_finite = self.loss_not_finite or any(map(loss_is_lost, found.seen))
         if not self.later and found.columns:
@@ -92,7 +94,7 @@ class Gathering:
                 for index, pattern in enumerate(known.records):
                     if not can_match(pattern, sample):
                         continue
-                    matches = len(pattern.findall(sample))
+                    matches = len(pattern.findall(sample)) * (_OVERALL if index == known.overall else 1)
                     if matches > most:
                         most, self.format, self.pattern = matches, known, index
             if most:

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trainmark.node.processes import MARK
 from trainmark.placement.spec import RunSpec
 from trainmark.words.case import Case
 from trainmark.workload import Launcher, filled
@@ -42,7 +43,7 @@ def launched(
             starter = filled(spec.card.starter or "", texts)
             return (*python, starter, *_multiproc(case, node, rendezvous))
         case Launcher.MPIRUN:
-            return (*_mpirun(case, rendezvous, tuple(variables)), *python)
+            return (*_mpirun(spec, rendezvous, tuple(variables)), *python)
         case Launcher.PADDLE:
             return (*python, *_paddle(case, rendezvous, texts["run"]))
         case Launcher.PROCESS | Launcher.RANKS | Launcher.SPAWN:
@@ -118,6 +119,15 @@ def rank_variables(
     ]
 
 
+def interface_variables(spec: RunSpec, node: int) -> dict[str, str]:
+    """Return what tells the ranks of several nodes which network interface is theirs, where that is known.
+
+    Gloo would take the one that the host's own name leads to, which is the loopback on many, and NCCL the first.
+    """
+    interface = spec.host(node).interface if spec.case.nodes > 1 else None
+    return {} if interface is None else {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
+
+
 def _torchrun(case: Case, node: int, rendezvous: Rendezvous) -> tuple[str, ...]:
     torchrun = ("-m", "torch.distributed.run", f"--nproc-per-node={case.devices_per_node}")
     if case.nodes == 1:
@@ -145,22 +155,28 @@ def _multiproc(case: Case, node: int, rendezvous: Rendezvous) -> tuple[str, ...]
     )
 
 
-def _mpirun(case: Case, rendezvous: Rendezvous, variables: tuple[str, ...]) -> tuple[str, ...]:
+def _mpirun(spec: RunSpec, rendezvous: Rendezvous, variables: tuple[str, ...]) -> tuple[str, ...]:
     """Return OpenMPI's words as horovodrun calls it (horovod.readthedocs.io, "Horovod with MPI").
 
     Without ``--bind-to none`` OpenMPI binds each rank, its loader's threads with it, to one core or socket. Without
     ``--tag-output`` the ranks' lines run into one another. Without ``-H`` it starts no more ranks than there are
     physical cores.
     """
+    case = spec.case
     hosts = rendezvous.hosts if case.nodes > 1 else ("localhost",)
     slots = ",".join(f"{host}:{case.devices_per_node}" for host in hosts)
     count = ("--tag-output", "-np", str(case.world_size), "-H", slots)
     words = ("mpirun", "--allow-run-as-root", *count, "--bind-to", "none", "--map-by", "slot")
     if case.nodes == 1:
         return words
-    # Only these variables reach the other nodes.
-    names = ("PATH", "LD_LIBRARY_PATH", *variables)
-    return (*words, *(word for name in names for word in ("-x", name)))
+    # Only these variables reach the other nodes; by the mark the ranks there are found when they must be ended.
+    mark = (MARK,) if case.nodes <= len(spec.hosts) else ()
+    names = ("PATH", "LD_LIBRARY_PATH", *mark, *variables)
+    interfaces = {spec.host(node).interface for node in range(case.nodes)}
+    common = interfaces.pop() if len(interfaces) == 1 else None
+    through = ("oob_tcp_if_include", "btl_tcp_if_include") if common is not None else ()
+    network = (word for name in through for word in ("-mca", name, str(common)))
+    return (*words, *network, *(word for name in names for word in ("-x", name)))
 
 
 def _paddle(case: Case, rendezvous: Rendezvous, log_folder: str) -> tuple[str, ...]:

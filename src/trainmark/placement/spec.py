@@ -55,6 +55,7 @@ class PlacementHost:
     address: str = "127.0.0.1"
     folder: Path | None = None
     paths: Paths = ()
+    interface: str | None = None
 
     def directory(self, run: Path) -> Path:
         """Return the folder of a run on this host; ``run`` is its folder here."""

@@ -152,7 +152,7 @@ FORMAT = Format(
     scope=Scope.GLOBAL,
     records=(),
     mark=re.compile(
-        rb"'train_runtime': |train_samples_per_second += |\{'loss': [^\n{]*'learning_rate': [^\n{]*'epoch': "
+        rb"'(?:train|eval)_runtime': |train_samples_per_second += |\{'loss': [^\n{]*'learning_rate': [^\n{]*'epoch': "
         rb"|Total train batch size \(w\. parallel, distributed & accumulation\)"
     ),
     facts=facts,

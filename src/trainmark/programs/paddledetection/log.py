@@ -43,14 +43,15 @@ FORMAT = Format(
     scope=Scope.DEVICE,
     records=(
         re.compile(
-            rb"ppdet\.\w+ INFO: Epoch: \[(?P<epoch>\d+)\] \[ *(?P<step>\d+)/\d+\] [^\n]*ips: (?P<rate>[\d.]+) images/s"
+            rb"ppdet\.[\w.]+ INFO: Epoch: \[(?P<epoch>\d+)\] \[ *(?P<step>\d+)/\d+\] "
+            rb"[^\n]*ips: (?P<rate>[\d.]+) images/s"
         ),
         re.compile(
             rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+)-INFO: (?:Epoch:\d+: )?iter: (?P<step>\d+), lr: [^\n]*"
             rb"ips: (?P<rate>[\d.]+) images/sec"
         ),
     ),
-    mark=re.compile(rb"ppdet\.\w+ INFO: |-INFO: iter: \d+, lr: "),
+    mark=re.compile(rb"ppdet\.[\w.]+ INFO: |-INFO: iter: \d+, lr: "),
     facts=facts,
     ending=unknowable,
 )
