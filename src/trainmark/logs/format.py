@@ -58,9 +58,10 @@ class Format:
     for in the tail. ``header`` is what every whole log begins with. With ``accumulates`` a printed step is one of the
     optimizer, of several micro-batches. ``pattern_units`` are the units of each of ``records`` where they differ. With
     ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running average printed at
-    step ``n`` is of ``n - averages_from`` steps. ``doubts`` reads what the program
-    itself holds against its result; ``notes`` matches what it needs of the whole log, wherever it stands (rare lines,
-    or reading becomes slow).
+    step ``n`` is of ``n - averages_from`` steps. With ``of_last_steps`` a record may be of the last steps of its
+    interval only. ``epoch_seconds`` finds what an epoch's training took (groups ``epoch``, ``s``, and ``d``, ``h``,
+    ``m`` before it): the records are held against it. ``doubts`` reads what the program itself holds against its
+    result; ``notes`` matches what it needs of the whole log, wherever it stands (rare lines, or reading becomes slow).
     ``fp16`` is what the word means in a log's name, where the program has one kind of it only. ``run_words`` is there
     for a program that says its own measured window. ``published`` are the rules by which figures of this program are
     published, in the order in which an audit tries them.
@@ -90,6 +91,8 @@ class Format:
     averages_from: int = 0
     counts_samples: bool = False
     pattern_units: tuple[str, ...] = ()
+    of_last_steps: bool = False
+    epoch_seconds: re.Pattern[bytes] | None = None
     header: re.Pattern[bytes] | None = None
     fp16: Precision | None = None
     warmup_steps: int = 20
@@ -139,10 +142,10 @@ _LONGEST_COUNT = 18
 
 def integer(words: Mapping[str, str], key: str) -> int | None:
     """Return the positive integer under ``key``, else ``None``."""
-    return _counted(words.get(key, ""))
+    return counted(words.get(key, ""))
 
 
-def _counted(word: str) -> int | None:
+def counted(word: str) -> int | None:
     """Return a positive integer, its thousands with commas or not; None for what no log counts, however long it is."""
     digits = word.replace(",", "")
     return (int(digits) or None) if digits.isdecimal() and len(digits) <= _LONGEST_COUNT else None
@@ -152,7 +155,22 @@ def search_integer(pattern: bytes, text: bytes) -> int | None:
     """Return the first group of ``pattern`` that matched as a positive integer, else ``None``."""
     match = re.search(pattern, text)
     word = next((group for group in match.groups() if group), None) if match else None
-    return _counted(word.decode("ascii", "replace")) if word else None
+    return counted(word.decode("ascii", "replace")) if word else None
+
+
+def search_number(pattern: bytes, text: bytes) -> float | None:
+    """Return the last match of ``pattern``'s group as a positive, finite number (commas dropped), else ``None``."""
+    words = re.findall(pattern, text)
+    return positive(words[-1]) if words else None
+
+
+def positive(word: bytes) -> float | None:
+    """Return a printed number, its thousands with commas or not; ``None`` for what is none, not positive or endless."""
+    try:
+        value = float(word.replace(b",", b""))
+    except ValueError:
+        return None
+    return value if 0 < value < float("inf") else None
 
 
 def search_word(pattern: bytes, text: bytes) -> str | None:

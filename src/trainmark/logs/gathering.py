@@ -23,7 +23,10 @@ _OVERALL = 1 << 15
 
 @dataclass(slots=True)
 class Gathering:
-    """Takes in a log piece by piece; recognises which of ``formats`` it is from the first records."""
+    """Takes in a log piece by piece; recognises which of ``formats`` it is from the first records.
+
+    ``later`` is the text from where the log seems to begin anew after its first records.
+    """
 
     formats: Sequence[Format]
     total_bytes: int = 0
@@ -31,6 +34,7 @@ class Gathering:
     head: bytearray = field(default_factory=bytearray)
     tail: bytes = b""
     tail_is_open: bool = False
+    later: bytes = b""
     loss_not_finite: bool = False
     notes: bytearray = field(default_factory=bytearray)
     format: Format | None = None
@@ -67,6 +71,8 @@ class Gathering:
                 self.notes += match[0].rstrip(b"\n") + b"\n"
         found = _fields(self.format, self.pattern, text)
         self.loss_not_finite = self.loss_not_finite or any(map(loss_is_lost, found.seen))
+        if not self.later and found.columns:
+            self.later = _another_beginning(self.format, found.seen if self.counts else found.seen[1:])
         if found.columns:
             self._append(rank, found.columns)
 
@@ -111,6 +117,16 @@ class Gathering:
         for name in columns.keys() - found.keys():
             columns[name].append(np.full(length, np.nan))
         self.counts[rank] += length
+
+
+def _another_beginning(known: Format, seen: list[bytes]) -> bytes:
+    """Return the text from where a log begins anew, as a run does that goes on; none where it does not."""
+    if known.header is None or not known.records:
+        return b""
+    for text in seen:
+        if can_match(known.header, text) and (start := known.header.search(text)):
+            return uncoloured(text[start.start() :])
+    return b""
 
 
 def _fields(known: Format, pattern: int, text: bytes) -> Extract:

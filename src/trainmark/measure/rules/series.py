@@ -99,6 +99,15 @@ def scope_problems(log: ParsedLog) -> list[Problem]:
     return []
 
 
+_OF_THE_PACE = frozenset({"stall", "few-records", "pace-changes", "too-fast"})
+
+
+def weight_of(log: ParsedLog, effect: float) -> Severity:
+    """Return how much it weighs that the records of ``log`` are uneven by ``effect``: a doubt is said once."""
+    said = any(p.severity is Severity.DOUBT and p.code in _OF_THE_PACE for p in log.problems)
+    return Severity.NOTE if said else Severity.of_effect(effect)
+
+
 def not_finite(found: Series, start: int) -> list[Problem]:
     """Return a problem when records from ``start`` on have no usable rate."""
     bad = sum(int(np.count_nonzero(~np.isfinite(block))) for block in found.rates(start))

@@ -64,5 +64,6 @@ FORMAT = Format(
     facts=facts,
     ending=ending,
     header=re.compile(rb"INFO - Config:|System environment:"),
+    of_last_steps=True,
     fp16=Precision.AMP_FP16,
 )

@@ -54,4 +54,7 @@ FORMAT = Format(
     facts=facts,
     ending=unknowable,
     header=re.compile(rb"Namespace\(|distributed"),
+    epoch_seconds=re.compile(
+        rb"Epoch: \[(?P<epoch>\d+)\] Total time: (?:(?P<d>\d+) days?, )?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)"
+    ),
 )
