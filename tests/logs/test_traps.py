@@ -208,7 +208,7 @@ def test_keras_two_times_are_held_against_each_other(
 ) -> None:
     log = read(text, given=_KERAS)
 
-    assert _doubts(log) == ({doubt} if doubt else set())
+    assert _doubts(log) - {"stall"} == ({doubt} if doubt else set())
     assert value is None or measure_log(log).value == pytest.approx(value)
 
 

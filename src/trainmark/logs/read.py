@@ -211,7 +211,7 @@ def _context(seen: Gathering, records: Records, counters: Counters) -> LogContex
 def _figures(known: Format, tail: bytes) -> dict[str, float]:
     """Return the tool's own results, the last of each."""
     found = ((key, _last_match(pattern, tail)) for key, pattern in known.figures.items())
-    return {key: value for key, match in found if match and (value := _finite(match)) is not None}
+    return {key: value for key, match in found if match and (value := positive(match)) is not None}
 
 
 def _epoch_seconds(known: Format, text: bytes) -> dict[int, float]:
@@ -412,14 +412,6 @@ def _last(column: Column | None) -> int | None:
 def _last_match(pattern: re.Pattern[bytes], text: bytes) -> bytes | None:
     found: list[bytes] = pattern.findall(text)
     return found[-1] if found else None
-
-
-def _finite(word: bytes) -> float | None:
-    try:
-        value = float(word)
-    except ValueError:
-        return None
-    return value if np.isfinite(value) and value > 0 else None
 
 
 def _says_tf32(context: LogContext) -> bool:

@@ -95,7 +95,7 @@ def _compute(name: str, formula: Callable[[ParsedLog], _Outcome], log: ParsedLog
     except NoNumberError as refused:
         contested = refused.problem.code.startswith(("contested", "contradicted"))
         status = Status.INVALID if contested else Status.INCOMPLETE
-        return RuleResult(name, None, status, problems=(refused.problem,))
+        return RuleResult(name, None, status, problems=(refused.problem,), needs=refused.needs)
     if not 0 < value < float("inf"):
         problem = Problem("no-rates", "the rule gives no positive number")
         return RuleResult(name, None, Status.INCOMPLETE, problems=(problem,))
