@@ -1,4 +1,4 @@
-"""The recommendation worker with one mistake in it, for tests that must see it: ``mutated_recommendation.py MISTAKE FLAG…``.
+"""The recommendation worker with one mistake in it, for tests that must see it: ``… MISTAKE FLAG…``.
 
 The mistakes are those by which recommenders of the same name, and their optimizers, really differ.
 """

@@ -1,4 +1,4 @@
-"""Starts the workers of language models and recommenders in copies of preloaded processes, and has their steps looked into."""
+"""Starts workers, not of pictures, in copies of preloaded processes, and has their steps looked into."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -27,7 +27,7 @@ def start(
     ranks: int = 1,
     mutated: Path = MUTATED,
 ) -> list[Ran]:
-    """Run the worker in copies of a process that has imported the framework, one a rank; ``mutated`` has the mistake."""
+    """Run the worker in copies of a process that has imported the framework, one a rank; ``mutated`` has mistakes."""
     events, port = folder / "events.jsonl", free_ports(8)
     words = [
         *([str(mutated), mistake] if mistake else [str(START)]),

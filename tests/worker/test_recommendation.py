@@ -63,7 +63,11 @@ def test_a_run_counts_samples_and_says_what_it_really_computed_with(whole: Ran) 
     )
     assert (told["task"], told["unit"], told["work"]) == ("recommendation", "samples/s", {"samples": BATCH})
     assert whole.last["throughput"] == (STEPS - WARMUP) * BATCH / whole.last["window_s"]
-    assert (actual["vocabulary"], actual["embedding_width"], actual["batch_per_device"]) == (VOCABULARY, 16, BATCH)
+    assert (actual["vocabulary"], actual["embedding_width"], actual["batch_per_device"]) == (
+        VOCABULARY,
+        16,
+        BATCH,
+    )
     assert (actual["table_gradients"], actual["compute_dtype"]) == ("dense", "float32")
     assert actual["parameters"] == 17 * VOCABULARY + 35_905
     assert (optimizer["name"], optimizer["second_momentum"], optimizer["dropout"]) == ("Adam", 0.999, 0)
@@ -100,8 +104,16 @@ def test_two_ranks_stay_alike_with_dropout(framework: str, tmp_path: Path) -> No
 
 
 BAD = [
-    ({"vocabulary": 25}, "unsupported", "a vocabulary of 25 has no row for each of the 26 categorical fields"),
-    ({"weight-decay": 0.1}, "unsupported", "wide_deep_tiny is trained by Adam, which has no weight decay here"),
+    (
+        {"vocabulary": 25},
+        "unsupported",
+        "a vocabulary of 25 has no row for each of the 26 categorical fields",
+    ),
+    (
+        {"weight-decay": 0.1},
+        "unsupported",
+        "wide_deep_tiny is trained by Adam, which has no weight decay here",
+    ),
     (
         {"vocabulary": 10**12},
         "oom",

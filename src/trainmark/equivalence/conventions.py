@@ -93,7 +93,9 @@ def _spread(step: ObservedStep, solved: Mapping[str, Mapping[str, float]], rate:
         return max(moved, found.get("factor", 1.0) * rate * asked)
 
     return max(
-        (abs(ratio(found["a"], rate) - 1), name) for name, found in solved.items() if size(name, found) >= least
+        (abs(ratio(found["a"], rate) - 1), name)
+        for name, found in solved.items()
+        if size(name, found) >= least
     )
 
 

@@ -53,7 +53,10 @@ OTHERS: Mapping[str, Form] = {
     "the wide side is left out": replace(DESCRIBED, wide=False),
     "the crosses are averaged, and not added": replace(DESCRIBED, mean_of_crosses=True),
     "the dense fields come before the categorical ones": replace(DESCRIBED, dense_first=True),
-    **{f"C{i + 1} and C{i + 2} are swapped": replace(DESCRIBED, columns=_swapped(i)) for i in range(CATEGORIES - 1)},
+    **{
+        f"C{i + 1} and C{i + 2} are swapped": replace(DESCRIBED, columns=_swapped(i))
+        for i in range(CATEGORIES - 1)
+    },
     **{f"C{i + 1} is left out": replace(DESCRIBED, without=i) for i in range(CATEGORIES)},
 }
 """Mistakes, and conventions of other models, in words."""

@@ -35,8 +35,8 @@ class Recipe:
 class AdamRecipe(Recipe):
     """An adaptive optimizer: ``momentum`` is that of gradients (beta 1), ``second_momentum`` of squares (beta 2).
 
-    ``optimizer`` is ``adam``, ``adamw`` or ``lamb``. The decay is decoupled: it is no part of the gradient; ``adam`` has
-    none.
+    ``optimizer`` is ``adam``, ``adamw`` or ``lamb``. The decay is decoupled: it is no part of the gradient;
+    ``adam`` has none.
     """
 
     optimizer: str

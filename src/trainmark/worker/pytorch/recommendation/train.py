@@ -10,7 +10,7 @@ import torch
 from ...core.feed import Feed
 from ...core.optimizers import Moments
 from ...core.place import Place
-from ...tasks.recommendation.facts import Seen
+from ...tasks.recommendation.facts import DENSE_GRADIENTS, Seen
 from ...tasks.recommendation.observing import LayerSeen, Observation, layer_seen
 from ...tasks.recommendation.records import open_feed
 from ...tasks.recommendation.settings import ClickSettings
@@ -76,7 +76,7 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
         self._first = (output.dtype, output.shape)
 
     def _see_gradient(self, gradient: Any) -> None:
-        self._gradient = gradient.layout
+        self._gradient = gradient.is_sparse
 
     def _forward(self) -> Tuple[Any, Any]:
         """Return nothing and the loss of the batch at hand."""
@@ -98,7 +98,7 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
             tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
-            table_gradients="dense" if self._gradient is torch.strided else str(self._gradient),
+            table_gradients="sparse" if self._gradient else DENSE_GRADIENTS,
             others={"compile_cache_hits": cache_hits(compiler)},
         )
 

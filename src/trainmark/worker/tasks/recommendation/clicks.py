@@ -28,9 +28,9 @@ class Batch(NamedTuple):
 
 
 def column_sizes(vocabulary: int) -> List[int]:
-    """Return how many of a vocabulary's rows each field has: in the proportions of the published ones, at least 1."""
-    total = sum(PUBLISHED_SIZES)
-    sizes = [max(1, vocabulary * size // total) for size in PUBLISHED_SIZES]
+    """Return how many of a vocabulary's rows each field has: one, and its published share of the rest."""
+    rest, total = vocabulary - CATEGORIES, sum(PUBLISHED_SIZES) - CATEGORIES
+    sizes = [1 + rest * (size - 1) // total for size in PUBLISHED_SIZES]
     sizes[sizes.index(max(sizes))] += vocabulary - sum(sizes)
     return sizes
 

@@ -52,7 +52,9 @@ def logits_told(seen: Observation) -> Dict[str, Any]:
     return {"logits": sketch("logits", seen.logits)}
 
 
-def looked(expected: Expected, types: Optional[Mapping[str, str]]) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+def looked(
+    expected: Expected, types: Optional[Mapping[str, str]]
+) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
     """Return what the events say of the types that products gave in the step after the window, and the doubts."""
     if types is None:
         return {"layer_types": None}, []

@@ -95,7 +95,9 @@ def fitting(path: Path, sizes: Optional[List[int]], vocabulary: int) -> List[int
     if sizes is None:
         return column_sizes(vocabulary)
     if sum(sizes) > vocabulary:
-        raise RunError(FAILED, f"{path} has {sum(sizes)} categories, the model's tables have {vocabulary} rows")
+        raise RunError(
+            FAILED, f"{path} has {sum(sizes)} categories, the model's tables have {vocabulary} rows"
+        )
     return sizes
 
 
@@ -130,6 +132,8 @@ def open_feed(settings: ClickSettings, place: Place, ready: Callable[..., Any]) 
 
     threaded = settings.loader_workers > 0
     source: Iterator[Any] = ReadAhead(batches(), AHEAD - 1) if threaded else batches()
-    feed = LoadedFeed(source, lambda batch: ready(*batch), file.samples, None, AHEAD if threaded else 0, produced)
+    feed = LoadedFeed(
+        source, lambda batch: ready(*batch), file.samples, None, AHEAD if threaded else 0, produced
+    )
     feed.workers = int(threaded)
     return feed

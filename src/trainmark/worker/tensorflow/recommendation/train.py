@@ -71,7 +71,7 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
 
     def forward(self, *batch: Any) -> Tuple[Any, Any]:
         """Return the loss, and nothing."""
-        return self.recommender.loss(*batch, self._see), ()
+        return self.recommender.loss(*batch, tap=self._see), ()
 
     def _see(self, name: str, result: Any) -> None:
         self._types.setdefault(name, result.dtype.name)
@@ -97,7 +97,9 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
             tf32_convolution=tf32,
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
-            table_gradients=DENSE_GRADIENTS if tf.is_tensor(self._gradient) else type(self._gradient).__name__,
+            table_gradients=DENSE_GRADIENTS
+            if tf.is_tensor(self._gradient)
+            else type(self._gradient).__name__,
         )
 
     def steps_taken(self) -> int:
@@ -119,7 +121,7 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         """Pass the whole batch forward and backward, and look at the products."""
         loss, _, gradients = self._forward_and_backward(*self.batch)
         results: Dict[str, Any] = {}
-        logits = self.recommender.logits(*self.batch[:3], results.setdefault)
+        logits = self.recommender.logits(*self.batch[:3], tap=results.setdefault)
         products = []
         for name, result in results.items():
             inputs, outputs = self.recommender.variables[f"{name}.weight"].shape
