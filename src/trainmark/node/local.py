@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pickletools
+import re
 import shutil
 import subprocess
 import sys
@@ -68,6 +69,15 @@ class LocalHost:
         self._machine = machine
         self._jobs: dict[int, _Started] = {}
         self._trees = Trees()
+
+    @property
+    def interface(self) -> str | None:
+        """Whichever the ranks find."""
+        return None
+
+    def unreachable(self) -> str | None:
+        """Return None: it is here."""
+        return None
 
     def machine(self) -> NodeResources:
         """Return this machine's cores, GPUs and OpenMPI."""
@@ -189,7 +199,8 @@ class LocalHost:
         """Return how a job is doing."""
         job = self._jobs[pid].job
         files = (job.log, *job.signs, *((job.errors,) if job.errors else ()))
-        return Look(sum(map(_size, files)), read_tail(job.log), private_bytes(pid) if job.memory else 0)
+        step = last_step(read_tail(job.log))
+        return Look(sum(map(_size, files)), step, private_bytes(pid) if job.memory else 0)
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to the processes of a job's session."""
@@ -232,6 +243,12 @@ def read_tail(path: Path) -> bytes:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return b""
+
+
+def last_step(tail: bytes) -> int | None:
+    """Return the last step that a built-in worker's heartbeat named in the end of its log."""
+    steps = re.findall(rb"\bstep (\d+)/\d+", tail)
+    return int(steps[-1]) if steps else None
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> int | None:
