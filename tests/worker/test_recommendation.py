@@ -1,16 +1,19 @@
 """Recommenders: what every framework that trains them promises, and that a step that differs is found out."""
 
 import math
+import shutil
 from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 from language_process import Observe, Told, failing, observer, start
 from worker_process import Ran
 
 from frameworks import needs_framework
+from trainmark.dataset.clicks import ClickSpec, make_clicks
 from trainmark.equivalence import compare, follows, party
 from trainmark.tasks.recommendation.equal_work import ClickObservation
 from trainmark.words.certificate import Subject
@@ -136,6 +139,41 @@ def test_what_cannot_be_trained_is_an_outcome(
         pytest.skip("the task says it before any framework is asked: one shows it")
     ran = start(framework, tmp_path, {**RUN, **flags})[0]
     assert (ran.code, ran.last["outcome"]) == (3, outcome)
+    assert ran.last["reason"].startswith(said)
+
+
+@pytest.fixture(scope="module")
+def log(folder: Path) -> Path:
+    """Return clicks of as many categories as the tables have rows."""
+    make_clicks(folder / "clicks", ClickSpec(samples=1000, vocabulary=VOCABULARY, seed=1))
+    return folder / "clicks"
+
+
+@every_framework
+def test_clicks_of_a_file_are_read_in_the_order_of_the_seed(framework: str, log: Path, folder: Path) -> None:
+    given = {**RUN, "compiler": COMPILERS[framework], "data": log, "loader-workers": 1, "steps": 14}
+    ran = start(framework, folder, given)[0]
+    assert ran.code == 0, ran.stderr
+    assert (ran.parameters["data"], ran.parameters["epoch_samples"]) == (str(log), 1000)
+    assert ran.last["after_window"]["batch_changed"]
+    assert ran.last["loading"]["consumed"] == [(14 - WARMUP) * BATCH]
+    # Batches differ, and what Adam kept of earlier rows moves rows that the last batch has not.
+    assert ran.last["suspect"] == []
+    if ran.last["after_window"]["learning_rate"] is not None:
+        assert ran.last["after_window"]["learning_rate"] == pytest.approx(0.001, rel=0.01)
+
+
+@every_framework
+def test_a_category_out_of_range_ends_the_run_and_is_named(framework: str, log: Path, tmp_path: Path) -> None:
+    words = np.fromfile(log / "train.bin", "<u4").reshape(-1, 40)
+    words[500, 16] = 10**6
+    shutil.copy(log / "dataset.json", tmp_path)
+    words.tofile(tmp_path / "train.bin")
+    ran = start(
+        framework, tmp_path, {**RUN, "data": tmp_path, "steps": 40, "compiler": COMPILERS[framework]}
+    )[0]
+    assert (ran.code, ran.last["outcome"]) == (3, "failed")
+    said = f"sample 500 of {tmp_path / 'train.bin'} has category 1000000 in C3, which has "
     assert ran.last["reason"].startswith(said)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Sequence
 
 import keras
 import tensorflow as tf
@@ -38,8 +38,9 @@ class WideDeepModel:
         found, expected = count_parameters(self), model.parameters()
         assert found == expected, f"the model has {found} parameters instead of {expected}"
 
-    def logits(self, dense: Any, categories: Any, crossed: Any, tap: Tap) -> Any:
+    def logits(self, fields: Sequence[Any], tap: Tap) -> Any:
         """Return the logits (batch,) of fields (batch, 13), (batch, 26) and (batch, 2), in the compute type."""
+        dense, categories, crossed = fields
         weights = {name: variable.value for name, variable in self.variables.items()}
         embedded = tf.reshape(tf.gather(weights[DEEP], categories), (dense.shape[0], -1))
         x = tf.cast(tf.concat([embedded, dense], axis=1), self._compute)
@@ -53,7 +54,8 @@ class WideDeepModel:
         wide = tf.reduce_sum(tf.gather(weights[WIDE], crossed), axis=1)
         return tf.squeeze(tf.cast(x, tf.float32) + wide, 1)
 
-    def loss(self, dense: Any, categories: Any, crossed: Any, labels: Any, tap: Tap) -> Any:
+    def loss(self, batch: Sequence[Any], tap: Tap) -> Any:
         """Return the mean binary cross entropy, in FP32."""
-        logits = self.logits(dense, categories, crossed, tap)
+        *fields, labels = batch
+        logits = self.logits(fields, tap)
         return tf.reduce_mean(tf.nn.sigmoid_cross_entropy_with_logits(labels, logits))

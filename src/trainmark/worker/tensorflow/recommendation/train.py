@@ -71,7 +71,7 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
 
     def forward(self, *batch: Any) -> Tuple[Any, Any]:
         """Return the loss, and nothing."""
-        return self.recommender.loss(*batch, tap=self._see), ()
+        return self.recommender.loss(batch, self._see), ()
 
     def _see(self, name: str, result: Any) -> None:
         self._types.setdefault(name, result.dtype.name)
@@ -121,7 +121,7 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         """Pass the whole batch forward and backward, and look at the products."""
         loss, _, gradients = self._forward_and_backward(*self.batch)
         results: Dict[str, Any] = {}
-        logits = self.recommender.logits(*self.batch[:3], tap=results.setdefault)
+        logits = self.recommender.logits(self.batch[:3], results.setdefault)
         products = []
         for name, result in results.items():
             inputs, outputs = self.recommender.variables[f"{name}.weight"].shape
