@@ -136,6 +136,13 @@ def ranks_are_summed() -> None:
     gradients.InOnePiece._all_reduce = all_reduce
 
 
+def scale_too_large() -> None:
+    """No mistake: the loss scale begins so high that the first steps overflow, and are left out as they should be."""
+    training: Any = importlib.import_module("trainmark_worker.pytorch.training")
+    amp: Any = importlib.import_module("torch.amp")
+    training.loss_scaler = lambda *_: amp.GradScaler("cpu", init_scale=2.0**40)
+
+
 def _bert() -> Any:
     return importlib.import_module("trainmark_worker.pytorch.masked_lm.model")
 
@@ -219,6 +226,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "parts-summed": parts_are_summed,
     "part-left-out": a_part_is_left_out,
     "ranks-summed": ranks_are_summed,
+    "scale-too-large": scale_too_large,
     "bert-tanh": gelu_by_tanh,
     "bert-causal": bert_causal,
     "bert-words-alone": bert_words_alone,

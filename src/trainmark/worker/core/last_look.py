@@ -127,11 +127,18 @@ def _look(training: Training, settings: Settings) -> Looked:
 
 
 def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict[str, Any]:
-    taken = training.steps_taken()
-    if taken not in (None, settings.steps):
-        sentence = f"{settings.steps} steps were asked for, and {taken} were taken."
+    """Return the framework's own count; what an optimizer leaves out after an overflow, it does not count either."""
+    taken, asked = training.steps_taken(), settings.steps
+    if taken is None or not _scale_may_overflow(settings):
+        may_be = taken in (None, asked)
+        skipped: Dict[str, Any] = {}
+    else:
+        may_be = 0 < taken <= asked
+        skipped = {"steps_skipped": asked - taken}
+    if not may_be:
+        sentence = f"{asked} steps were asked for, and {taken} were taken."
         doubts.append(("steps-not-taken", sentence))
-    return {"steps_taken": taken}
+    return {"steps_taken": taken, **skipped}
 
 
 def _loader_path(training: Training, settings: Settings) -> Looked:

@@ -52,6 +52,11 @@ def adaptive(recipe: AdamRecipe, decays: Callable[[Any], Any]) -> optax.Gradient
     return optax.chain(*rules)
 
 
+def moments_of(opt_state: Any) -> Any:
+    """Return what Adam keeps, of the state of ``adaptive``."""
+    return next(kept for kept in opt_state if isinstance(kept, optax.ScaleByAdamState))
+
+
 def in_parts(grad: Callable[..., Any], parts: int) -> Callable[..., Any]:
     """Return a function like ``grad`` that passes the batch in equal parts, one after another.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Collection, List, Sequence
 
 import paddle
@@ -62,3 +63,14 @@ def adaptive(
         parameters=parameters,
         exclude_from_weight_decay_fn=lambda parameter: parameter.name not in decaying,
     )
+
+
+def steps_of(powers: Sequence[float], recipe: AdamRecipe) -> int:
+    """Return how many updates an adaptive optimizer has made, from the powers of its two betas that it keeps.
+
+    Paddle counts no steps, and after an overflow leaves both as they are; they begin as the betas themselves. That of
+    the first is the finer measure, until FP32 has no room for it.
+    """
+    pairs = list(zip(powers, (recipe.momentum, recipe.second_momentum)))
+    power, beta = pairs[0] if pairs[0][0] > 1e-30 else pairs[1]
+    return round(math.log(power) / math.log(beta)) - 1

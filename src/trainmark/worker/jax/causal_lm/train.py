@@ -17,7 +17,7 @@ from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..ranks import Group
-from ..state import adaptive
+from ..state import adaptive, moments_of
 from ..training import JaxTraining, Machine, choose_machine, meet_ranks
 from .model import attention_kernel, init, make_loss
 
@@ -114,9 +114,12 @@ class JaxLanguageTraining(JaxTraining, LanguageTraining):
 
     def read_moments(self) -> Moments:
         """Return what the optimizer keeps."""
-        adam = self.state.opt_state[0]
-        steps = int(self.ranks.own_whole(adam.count))
-        return Moments(steps, self._read(adam.mu), self._read(adam.nu))
+        adam = moments_of(self.state.opt_state)
+        return Moments(self.steps_taken(), self._read(adam.mu), self._read(adam.nu))
+
+    def steps_taken(self) -> int:
+        """Return how many steps the optimizer has counted: those that overflowed are not among them."""
+        return int(self.ranks.own_whole(moments_of(self.state.opt_state).count))
 
     def own_pass(self) -> Optional[Observation]:
         """Pass the batch forward and backward; what several ranks hold together is not taken apart here."""

@@ -19,7 +19,7 @@ from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..device import limit_threads
 from ..distributed import Group
-from ..optimizer import adaptive
+from ..optimizer import adaptive, steps_of
 from ..precision import Precision, auto_cast
 from ..training import PaddleTraining, choose_machine
 from .model import GptModel, LanguageModel, load, named_products, named_tensors, read
@@ -131,7 +131,16 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
             read({name: self.optimizer._get_accumulator(kind, tensor) for name, tensor in tensors.items()})
             for kind in ("moment1", "moment2")
         )
-        return Moments(len(self._losses), first, second)
+        return Moments(self.steps_taken(), first, second)
+
+    def steps_taken(self) -> int:
+        """Return how many steps the optimizer has counted."""
+        if not self._losses:
+            return 0
+        tensor = next(iter(named_tensors(self.language_model).values()))
+        kinds = ("beta1_pow_acc", "beta2_pow_acc")
+        powers = [self.optimizer._get_accumulator(kind, tensor).item() for kind in kinds]
+        return steps_of(powers, self.settings.recipe)
 
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""
