@@ -18,6 +18,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from .adam_update import AdamUpdate
 from .drawing import averaged, drawn
+from .optimizers import clipping
 from .outcomes import first_sentence
 from .settings import AdamRecipe, Settings
 from .training import Training
@@ -106,7 +107,10 @@ def _look(training: Training, settings: Settings) -> Looked:
     else:
         said.update({"still": None, "statistics_move": None})
     if isinstance(settings.recipe, AdamRecipe):
-        adam = AdamUpdate(training, settings.recipe, rate, moments)
+        # Over several ranks the norm of the mean is known to nobody here.
+        alone_there = alone is not None and training.ranks.place.world_size == 1
+        clip = clipping(alone.gradients, settings.recipe) if alone_there else None
+        adam = AdamUpdate(training, settings.recipe, rate, moments, clip)
         said.update(adam.solved(between, after, mean, doubts))
     else:
         update = _Update(training, settings, rate, before, between, after)

@@ -144,6 +144,8 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         window_at_us=int(timeline.window_at * 1e6),
     )
     ranks = [report.RankTotals(*values) for values in training.gather(own)]
+    counted = training.counted(settings.warmup_steps, settings.steps)
+    counts = [sum(values) for values in zip(*training.gather(list(counted.values())))] if counted else []
     loader = _own_loading(training, settings, timeline)
     loaders = [] if loader is None else [RankLoading(*values) for values in training.gather(loader)]
     if events is not None:
@@ -155,9 +157,11 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
     if events is not None:
         memory_of = str(training.describe()["peak_memory_of"])
         seen = {"loading": loading_of(loaders), "after_window": looked.said}
+        work = dict(zip(counted, counts))
         doubts = [*queue_doubts(loaders), *looked.doubts]
         events.write(
-            [], report.summary(settings, training.task, timeline, ranks, losses, memory_of, seen, doubts)
+            [],
+            report.summary(settings, training.task, timeline, ranks, losses, memory_of, seen, doubts, work),
         )
     training.close()
 

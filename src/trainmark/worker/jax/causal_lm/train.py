@@ -33,8 +33,12 @@ def open_training(settings: LanguageSettings, place: Place) -> JaxLanguageTraini
 
 
 def batches_of(group: Group) -> ToBatch:
-    """Return what makes global batches of this rank's arrays of whole numbers."""
-    return lambda *arrays: tuple(group.part(array.astype(np.int32)) for array in arrays)
+    """Return what makes global batches of this rank's arrays; whole numbers get 4 bytes."""
+
+    def narrow(array: Any) -> Any:
+        return array.astype(np.int32) if array.dtype.kind == "i" else array
+
+    return lambda *arrays: tuple(group.part(narrow(array)) for array in arrays)
 
 
 class JaxLanguageTraining(JaxTraining, LanguageTraining):
@@ -131,7 +135,10 @@ class JaxLanguageTraining(JaxTraining, LanguageTraining):
         def collecting(params: Any, kept: Any, batch: Any) -> Any:
             results: Dict[str, Any] = {}
             loss, (logits, _) = self._loss_of(
-                params, kept, batch, lambda name, _weight, result: results.setdefault(name, result)
+                params,
+                kept,
+                self.prepared(batch, 1, None),
+                lambda name, _weight, result: results.setdefault(name, result),
             )
             return loss, (logits, results)
 

@@ -60,7 +60,7 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         self._passed: List[int] = []
         self._hook = self.language_model.blocks[0].attention.qkv.register_forward_post_hook(self._see)
         shapes = [[settings.part, *array.shape[1:]] for array in self.batch]
-        specification = [InputSpec(shape, "int64") for shape in shapes]
+        specification = [InputSpec(shape, array.dtype) for shape, array in zip(shapes, self.batch)]
         self.take_over(self.language_model, list(self.language_model.parameters()), specification)
 
     def build(self) -> LanguageModel:
@@ -84,10 +84,19 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         """Return the first part of the batch."""
         return tuple(array[: self.settings.part] for array in self.batch)
 
+    def prepared(self, _parts: int) -> Tuple[Any, ...]:
+        """Return the batch at hand as the model's loss takes it, to be cut into so many parts."""
+        return self.batch
+
+    def _forward(self) -> Tuple[Any, Any]:
+        """Return outputs and loss of the whole batch at hand."""
+        with auto_cast(self._precision):
+            return self.learner(*self.prepared(1))
+
     def _pass(self) -> Any:
         """Pass the parts of the batch one after another; their gradients add up, and are exchanged with the last's."""
         count, total = self.settings.accumulation, None
-        parts = list(zip(*(array.split(count) for array in self.batch)))
+        parts = list(zip(*(array.split(count) for array in self.prepared(count))))
         self._passed = [part[0].shape[0] for part in parts]
         for index, part in enumerate(parts):
             with self.ranks.withheld(self.learner) if index < count - 1 else nullcontext():

@@ -55,7 +55,12 @@ class CausalLM(Task):
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only an adaptive optimizer has."""
         recipe = _own(settings).recipe
-        return {"second_momentum": recipe.second_momentum, "epsilon": recipe.epsilon}
+        return {
+            "second_momentum": recipe.second_momentum,
+            "epsilon": recipe.epsilon,
+            "clip_norm": recipe.clip_norm,
+            "warmup_updates": recipe.warmup_updates,
+        }
 
     def asked(self, settings: Settings) -> Dict[str, Any]:
         """Return the length of a sequence, and the parts of a batch."""
