@@ -76,6 +76,15 @@ def test_a_run_counts_sequences_and_tokens_and_classifies_the_hidden_words_alone
 
 
 @every_framework
+def test_the_share_of_the_measured_peak_is_told_by_both_conventions(whole: Ran) -> None:
+    peaks, shares = whole.last["peak_operations_per_s"], whole.last["mfu"]
+    assert len(peaks) == 1
+    assert whole.last["peak_of"] == "product of 768 x 768 matrices, float32"
+    for name, operations in ARCHITECTURES[MODEL].operations(LENGTH, PREDICTIONS).items():
+        assert shares[name] == pytest.approx(operations * whole.last["throughput"] / peaks[0])
+
+
+@every_framework
 def test_the_loss_begins_at_guessing_word_and_sentence_and_the_one_batch_is_learned(whole: Ran) -> None:
     losses = [step["loss"] for step in whole.steps]
     assert abs(losses[0] - math.log(512) - math.log(2)) < 0.3

@@ -239,6 +239,21 @@ class JaxTraining(Training):
         """Return how many steps the state has counted."""
         return int(np.asarray(self.ranks.own_whole(self.state.step)))
 
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products on this rank's own device, by one compiled program."""
+        keys = jax.random.split(jax.random.key(0), 2)
+        one, other = (
+            jax.device_put(jax.random.normal(key, (size, size), self._precision.compute), self._device)
+            for key in keys
+        )
+        product = jax.jit(jnp.matmul)
+
+        def times(count: int) -> None:
+            results = [product(one, other) for _ in range(count)]
+            jax.block_until_ready(results)
+
+        return times
+
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""
         return peak_memory_bytes(self._device)

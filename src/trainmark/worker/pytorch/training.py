@@ -227,6 +227,20 @@ class PyTorchTraining(Training):
         """Return the batch at hand as numpy arrays."""
         return tuple(weights_of.read({"": tensor})[""] for tensor in self.batch)
 
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products by ``torch.mm`` into one result."""
+        kind = self._precision.compute
+        one, other = (torch.randn(size, size, device=self._device).to(kind) for _ in range(2))
+        result = torch.empty_like(one)
+
+        def times(count: int) -> None:
+            with torch.no_grad():
+                for _ in range(count):
+                    torch.mm(one, other, out=result)
+            self.synchronize()
+
+        return times
+
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""
         return peak_memory_bytes(self._device)

@@ -198,6 +198,19 @@ class TensorFlowTraining(Training):
         """Return the losses of this rank."""
         return [float(loss) for loss in self._losses]
 
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products by ``tf.matmul``."""
+        with tf.device(self._device.path):
+            one, other = (tf.cast(tf.random.normal((size, size)), self._precision.compute) for _ in range(2))
+
+        def times(count: int) -> None:
+            with tf.device(self._device.path):
+                for _ in range(count):
+                    tf.matmul(one, other)
+            self.synchronize()
+
+        return times
+
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""
         return peak_memory_bytes(self._device)

@@ -52,6 +52,12 @@ class CausalLM(Task):
             "epoch_sequences": epoch_samples,
         }
 
+    def operations(self, settings: Settings) -> Dict[str, int]:
+        """Return those of a sequence, by both conventions."""
+        own = _own(settings)
+        of_token = ARCHITECTURES[own.model].operations_per_token(own.sequence_length)
+        return {name: count * own.sequence_length for name, count in of_token.items()}
+
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only an adaptive optimizer has."""
         recipe = _own(settings).recipe

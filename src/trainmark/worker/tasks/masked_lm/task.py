@@ -78,6 +78,11 @@ class MaskedLM(Task):
             "epoch_sequences": epoch_samples,
         }
 
+    def operations(self, settings: Settings) -> Dict[str, int]:
+        """Return those of a sequence, by both conventions."""
+        own = _own(settings)
+        return ARCHITECTURES[own.model].operations(own.sequence_length, own.predictions)
+
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
