@@ -16,6 +16,7 @@ from trainmark.campaign import Progress, collect_results
 from trainmark.campaign.schedule import Attempt, Schedule, wants_another
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
+from trainmark.suite import load_suite
 from trainmark.words.names import DATABASE
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, RunResult
@@ -262,6 +263,13 @@ def test_spoiled_runs_alone_give_no_interval_and_no_ratio(bench: Bench) -> None:
     assert results.findings is not None
     assert results.findings.ratios == ()
     assert results.findings.doubtful == (one.id,)
+
+
+def test_a_gate_is_turned_off_by_the_word_as_people_write_it(tmp_path: Path) -> None:
+    """YAML 1.1 takes an unquoted ``off`` for false."""
+    path = tmp_path / "suite.yaml"
+    path.write_text("name: s\ngates: {off: [cpu-shared]}\naxes: {framework: [pytorch]}\n")
+    assert load_suite(path).gates.off == ("cpu-shared",)
 
 
 def test_a_gate_that_is_turned_off_raises_no_doubt_and_the_results_say_so(bench: Bench) -> None:

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.environment import EnvironmentKind, UnusableEnvironment, default_home, resolve
+from trainmark.environment import EnvironmentKind, UnusableEnvironment, resolve
 from trainmark.errors import InputError
+from trainmark.home import default_home
 
 
 def test_system_is_the_python_that_runs_trainmark(tmp_path: Path) -> None:

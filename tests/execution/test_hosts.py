@@ -87,7 +87,7 @@ def test_two_nodes_train_together_and_nothing_of_either_is_lost(bench: Bench) ->
 def test_a_rank_of_the_second_node_that_fails_is_named_with_its_words(bench: Bench) -> None:
     ran = run(bench, "rank-3-raises")
     assert ran.outcome is Outcome.FAILED
-    assert ran.reason == "rank 3 ended with exit code 1: ValueError: this is why"
+    assert ran.reason == "rank 3 on second ended with exit code 1: ValueError: this is why"
     kept = record(bench, ran)
     assert [(node["exit_code"], node["reason"]) for node in kept["nodes"]] == [(0, None), (1, ran.reason)]
     assert {rank["rank"]: (rank["exit_code"], rank["reason"]) for rank in kept["ranks"]}[3] == (

@@ -122,8 +122,13 @@ def test_a_scale_whose_step_its_digits_swallow_stands_still_and_is_in_doubt_only
     change: str, doubts: list[str], tmp_path: Path
 ) -> None:
     """Behind it are a depthwise convolution and a batch norm: the loss does not depend on it."""
-    flags = {"model": "mobilenet_v1", "image_size": 96, "batch_per_device": 8, "steps": 30, "layout": "nhwc"}
-    ran = run("pytorch", tmp_path, change, **{name.replace("_", "-"): value for name, value in flags.items()})
+    flags: dict[str, Any] = {
+        "model": "mobilenet_v1",
+        "image-size": 96,
+        "batch-per-device": 8,
+        "layout": "nhwc",
+    }
+    ran = run("pytorch", tmp_path, change, **flags, steps=30)
     assert ran.code == 0, ran.stderr
     assert ran.doubts == doubts
 

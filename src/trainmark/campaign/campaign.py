@@ -48,7 +48,7 @@ from trainmark.execution import (
     write_record,
 )
 from trainmark.logs.events import read_events
-from trainmark.node import Host, LocalHost, free_ports, held
+from trainmark.node import Host, HostGoneError, LocalHost, free_ports, held, on_each
 from trainmark.placement import device_of
 from trainmark.store import write_results
 from trainmark.words.case import MAX_BATCH, Case
@@ -313,8 +313,29 @@ class _Campaign:
     def _execute(
         self, asked: Case, case: Case, protocol: Protocol, repeat: int, folder: Path
     ) -> OutcomeRecord:
-        """Run ``case``, which is ``asked`` with all that it left open settled, in ``folder``."""
-        setting = self._site.setting(case)
+        """Run ``case``, which is ``asked`` with all that it left open settled, in ``folder``.
+
+        A host that cannot be reached, or is lost on the way, costs this run and no other.
+        """
+        try:
+            away = [
+                why
+                for why in on_each(self._site.hosts_of(case), lambda host: host.unreachable())
+                if why is not None
+            ]
+            if not away:
+                return self._executed(asked, case, protocol, repeat, folder)
+            why = away[0]
+        except HostGoneError as error:
+            why = str(error)
+        if read_record(folder) is None and not folder.exists():
+            self._directory.begin(folder)
+        return _not_started(case, repeat, CannotStart(Outcome.FAILED, why))
+
+    def _executed(
+        self, asked: Case, case: Case, protocol: Protocol, repeat: int, folder: Path
+    ) -> OutcomeRecord:
+        setting = self._site.send_program(case, self._audience.readying) or self._site.setting(case)
         found = (
             setting
             if isinstance(setting, CannotStart)

@@ -217,7 +217,7 @@ def lock(
 
 
 def _home(root: Path | None) -> Path:
-    from trainmark.environment import default_home
+    from trainmark.home import default_home
 
     return default_home(os.environ) if root is None else root.expanduser().absolute()
 

@@ -6,6 +6,7 @@ import signal
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from types import FrameType
 from typing import Annotated
@@ -33,6 +34,18 @@ def run(
     resume: Annotated[
         bool, typer.Option("--resume", help="Go on where an earlier call was interrupted; repeat nothing.")
     ] = False,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            "--hosts",
+            help="The hosts that may be used: a hosts file (FILE or FILE:GROUP), or slurm for those of the allocation; "
+            "this machine alone by default.",
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None,
+        typer.Option("--engine", help="What reaches the hosts: ssh, slurm or mpi, whatever the file says."),
+    ] = None,
     lang: Annotated[str, typer.Option("--lang", help="The report's language: en or zh.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of the table.")] = False,
 ) -> None:
@@ -42,9 +55,10 @@ def run(
     unsupported, ...), or its work was not what was asked for. 2: the suite or the directory cannot be used.
     """
     from trainmark.campaign import Order, full_disk_is_told, run_campaign
+    from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.progress import ProgressPrinter
     from trainmark.cli.suites import read_suite
-    from trainmark.environment import default_home
+    from trainmark.home import default_home
     from trainmark.report import Language, render_table, write_reports
     from trainmark.suite import select
     from trainmark.words.names import RESULTS
@@ -67,10 +81,16 @@ def run(
             "--out",
             str(place),
             *(() if only is None else ("--only", only)),
+            *(() if hosts is None else ("--hosts", hosts)),
+            *(() if engine is None else ("--engine", engine)),
         ),
     )
-    with ProgressPrinter() as progress, _interrupted_by(signal.SIGTERM, signal.SIGHUP):
-        ending = run_campaign(order, progress)
+    with (
+        ProgressPrinter() as progress,
+        _interrupted_by(signal.SIGTERM, signal.SIGHUP),
+        chosen_hosts(hosts, engine) as there,
+    ):
+        ending = run_campaign(replace(order, hosts=there), progress)
     results = ending.results
     sys.stdout.write((place / RESULTS).read_text(encoding="utf-8") if as_json else render_table(results))
     sys.stdout.flush()

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainmark.environment.inspecting import EnvironmentFinding, Inspection, examine, inspect
     from trainmark.environment.listing import Row, overview
     from trainmark.environment.manifest import differences, fingerprint, pooling_differences
-    from trainmark.environment.places import default_home, folder_of, log_of
+    from trainmark.environment.places import folder_of, log_of
     from trainmark.environment.relock import make_lock
     from trainmark.environment.resolving import (
         SYSTEM,
@@ -52,7 +52,6 @@ __all__ = [
     "Variant",
     "check",
     "create",
-    "default_home",
     "describe",
     "differences",
     "entries",

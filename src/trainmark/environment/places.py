@@ -3,7 +3,7 @@
 import fcntl
 import os
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -13,16 +13,6 @@ STAMP = "environment.json"
 """Written last: an environment without it is half made."""
 CREATING = ".trainmark-creating"
 """Written first and removed after the stamp: marks a half-made folder as ours."""
-
-
-def default_home(environ: Mapping[str, str]) -> Path:
-    """Return ``$TRAINMARK_HOME``, else ``$XDG_DATA_HOME/trainmark``, else ``~/.local/share/trainmark``."""
-    if home := environ.get("TRAINMARK_HOME"):
-        return Path(home).expanduser().absolute()
-    data = environ.get("XDG_DATA_HOME", "")
-    # The XDG specification says that a relative path there is to be ignored.
-    base = Path(data) if data.startswith("/") else Path.home() / ".local" / "share"
-    return base / "trainmark"
 
 
 def folder_of(home: Path, name: str) -> Path:

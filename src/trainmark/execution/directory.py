@@ -6,7 +6,7 @@ import os
 import re
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import write_atomically
-from trainmark.node import Host
+from trainmark.node import Host, HostGoneError, on_each
 from trainmark.suite import dump_suite, load_suite
 from trainmark.words.case import Case
 from trainmark.words.names import MANIFEST, OUTCOME, RUNS, SUITE
@@ -116,9 +116,14 @@ def opened(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Ite
                 write_atomically(path / SUITE, document)
         else:
             write_atomically(path / SUITE, document)
-        for host in hosts:
-            host.kill(str(path.resolve()))
+        on_each(hosts, lambda host: _end_left(host, path))
         yield ResultDirectory(path)
+
+
+def _end_left(host: Host, path: Path) -> None:
+    # A host that is not there now is asked again when a case needs it.
+    with suppress(HostGoneError):
+        host.kill(str(path.resolve()))
 
 
 def read_suite(path: Path) -> Suite:

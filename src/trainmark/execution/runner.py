@@ -1,5 +1,6 @@
 """Carrying a plan out: its commands become a job a node, what they left comes here, and the run gets its outcome."""
 
+import re
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
@@ -7,7 +8,19 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trainmark.execution.classify import Exit, classify, rank_outcomes, signal_name
-from trainmark.node import Host, Job, JobOnHost, Pulse, last_step, rank_codes, read_tail, run_jobs
+from trainmark.node import (
+    LOCALHOST,
+    Host,
+    HostGoneError,
+    Job,
+    JobOnHost,
+    Pulse,
+    last_step,
+    on_each,
+    rank_codes,
+    read_tail,
+    run_jobs,
+)
 from trainmark.words.names import LOG, TELEMETRY, name_on
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
@@ -40,9 +53,13 @@ def carry_out(
     nodes = sorted({command.node for command in plan.commands})
     jobs = [JobOnHost(known[plan.nodes[node].host], _job(plan, node, directory, limits)) for node in nodes]
     started_at = datetime.now(UTC)
-    carried = run_jobs(jobs, limits, watch)
-    for node, one in zip(nodes, jobs, strict=True):
-        _bring(one, plan, directory, node)
+    try:
+        carried = run_jobs(jobs, limits, watch)
+    finally:
+        # Ranks that mpirun started on other nodes are no job of ours.
+        others = {node.host for node in plan.nodes} - {one.host.name for one in jobs}
+        on_each(others, lambda name: _end(known[name], str(directory.resolve())))
+    lost = _bring_all(list(zip(nodes, jobs, strict=True)), plan, directory)
     ends = {nodes[end.place]: end for end in carried.ended}
     exits = [
         Exit(end.code, end.oom_kills, directory / name_on(LOG, node), node)
@@ -51,6 +68,10 @@ def carry_out(
     ]
     per_node, codes = plan.case.devices_per_node, rank_codes(directory)
     outcome, reason = carried.stopped or classify(exits, plan.events, plan.case.world_size)
+    reason = _with_host(reason, plan)
+    if lost is not None and carried.stopped is None:
+        # What a rank wrote is missing: nothing can be said of a run that is not whole.
+        outcome, reason = Outcome.FAILED, lost
     cause = (
         next((ended.node for ended in exits if ended.code != 0), None) if carried.stopped is None else None
     )
@@ -119,6 +140,44 @@ def is_shared(host: Host, there: Path, here: Path) -> bool:
         return host.has(there / token)
     finally:
         (here / token).unlink()
+
+
+def _with_host(reason: str | None, plan: Plan) -> str | None:
+    """Return the reason with the host of the rank, or of the node, that it begins with; this machine needs no name."""
+    if reason is None or {node.host for node in plan.nodes} == {LOCALHOST}:
+        return reason
+    if len(plan.nodes) == 1:
+        return f"{reason} (on {plan.nodes[0].host})"
+    found = re.match(r"(?:out of memory on )?rank (\d+)\b|the program on node (\d+)\b", reason)
+    if found is None:
+        return reason
+    node = int(found[1]) // plan.case.devices_per_node if found[1] else int(found[2])
+    if node >= len(plan.nodes):
+        return reason
+    return f"{found[0]} on {plan.nodes[node].host}{reason[found.end() :]}".replace(
+        f"node {node} on {plan.nodes[node].host}", f"{plan.nodes[node].host} (node {node})"
+    )
+
+
+def _end(host: Host, mark: str) -> None:
+    with suppress(HostGoneError):
+        host.kill(mark)
+
+
+def _bring_all(jobs: Sequence[tuple[int, JobOnHost]], plan: Plan, directory: Path) -> str | None:
+    """Bring what the nodes wrote, one after the other; return why that of one could not be had, or None.
+
+    Hosts that share a disk which is not ours have one folder: the first brings what all wrote.
+    """
+    lost, brought = None, False
+    for node, one in jobs:
+        try:
+            if not brought or one.host.has(one.job.directory):
+                _bring(one, plan, directory, node)
+                brought = True
+        except HostGoneError as error:
+            lost = lost or f"what {one.host.name} wrote could not be fetched: {error}"
+    return lost
 
 
 def _bring(one: JobOnHost, plan: Plan, directory: Path, node: int) -> None:

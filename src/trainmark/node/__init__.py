@@ -5,16 +5,31 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
+    from trainmark.node.archives import packed
     from trainmark.node.facts import Roots, collect, collect_node
-    from trainmark.node.host import Host, Job, JobEnd, Look, Paths, path_there, spoken
-    from trainmark.node.jobs import NOT_FOUND, JobOnHost, Pulse, Runner, Said, last_step, prober, run_jobs
-    from trainmark.node.local import LocalHost, rank_codes, read_tail
+    from trainmark.node.host import (
+        LOCALHOST,
+        Host,
+        HostGoneError,
+        Job,
+        JobEnd,
+        Look,
+        Paths,
+        path_there,
+        spoken,
+    )
+    from trainmark.node.jobs import NOT_FOUND, JobOnHost, Pulse, Runner, Said, prober, run_jobs
+    from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
     from trainmark.node.machine import free_ports
     from trainmark.node.processes import held
+    from trainmark.node.remote import RemoteHost, hosts_of
+    from trainmark.node.together import on_each
 
 __all__ = [
+    "LOCALHOST",
     "NOT_FOUND",
     "Host",
+    "HostGoneError",
     "Job",
     "JobEnd",
     "JobOnHost",
@@ -22,6 +37,7 @@ __all__ = [
     "Look",
     "Paths",
     "Pulse",
+    "RemoteHost",
     "Roots",
     "Runner",
     "Said",
@@ -29,7 +45,10 @@ __all__ = [
     "collect_node",
     "free_ports",
     "held",
+    "hosts_of",
     "last_step",
+    "on_each",
+    "packed",
     "path_there",
     "prober",
     "rank_codes",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from trainmark.errors import TrainmarkError
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import Command, NodeResources
 
@@ -36,10 +37,10 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """A job that goes on: the bytes that it has written, the end of its log, and the private memory that it uses."""
+    """A job that goes on: the bytes that it has written, the last step that it spoke of, and its private memory."""
 
     written: int
-    tail: bytes
+    step: int | None
     private_bytes: int
 
 
@@ -58,6 +59,10 @@ def path_there(paths: Paths, here: Path) -> Path:
         return here
     ours, theirs = max(fitting, key=lambda pair: len(pair[0].parts))
     return theirs / here.relative_to(ours)
+
+
+class HostGoneError(TrainmarkError):
+    """A host cannot be reached, or not any more; what runs there ends by itself."""
 
 
 LOCALHOST = "localhost"
@@ -87,6 +92,16 @@ class Host(Protocol):
     def paths(self) -> Paths:
         """What has another path there than here."""
 
+    @property
+    def interface(self) -> str | None:
+        """The network interface of the ranks' own traffic; None where they find it themselves."""
+
+    def unreachable(self) -> str | None:
+        """Return why it cannot be reached now, None where it can; a lost connection is made anew.
+
+        All that follows raises ``HostGoneError`` when it is lost meanwhile.
+        """
+
     def machine(self) -> NodeResources:
         """Return what placement must know of it."""
 
@@ -115,6 +130,12 @@ class Host(Protocol):
 
     def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
         """Copy all that a folder there holds into one here, but what has these names in it."""
+
+    def put_folder(self, path: Path, content: bytes) -> None:
+        """Make a folder there of an archive, in one piece, unless it is there; raises ``OSError``."""
+
+    def lies_at(self, here: Path, there: Path) -> None:
+        """Remember that what has the path ``here`` lies at ``there`` on it."""
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file or a folder there, if it is there; with names, what a folder holds besides these.

@@ -4,14 +4,14 @@ Ranks, prepare steps, git and probes all go through ``run_jobs``, so that limits
 """
 
 import os
-import re
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from trainmark.node.host import Host, Job, Look
+from trainmark.node.host import Host, HostGoneError, Job, JobEnd, Look, spoken
 from trainmark.node.processes import MARK, held
+from trainmark.node.together import on_each
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Command
 from trainmark.words.suite import Limits
@@ -87,28 +87,44 @@ def run_jobs(
             for place, one in enumerate(jobs):
                 try:
                     running[place] = one.host.start(one.job)
+                except HostGoneError as error:
+                    stopped = Outcome.FAILED, str(error)
+                    break
                 except (OSError, ValueError) as error:
                     reason = getattr(error, "strerror", None) or error
-                    stopped = Outcome.FAILED, f"the command cannot be started: {reason}"
+                    where = "" if len(jobs) == 1 else f" on {spoken(one.host)}"
+                    stopped = Outcome.FAILED, f"the command cannot be started{where}: {reason}"
                     break
         if stopped is None:
             stopped = _wait(jobs, running, limits, began, watch, order)
     finally:
         with held():
-            killed = {
-                place: jobs[place].host.kill(jobs[place].job.mark, pid) for place, pid in running.items()
-            }
-            for place, pid in running.items():
-                end = jobs[place].host.reap(pid)
+            for place, (killed, end) in zip(running, on_each(running, _end_on(jobs, running)), strict=True):
                 # What still runs because its peers failed, or because a limit was passed, was not left behind.
-                left = killed[place] if stopped is None and place in order else 0
-                ended[place] = Ended(place, end.code, end.oom_kills, left)
+                left = killed if stopped is None and place in order else 0
+                ended[place] = (
+                    Ended(place, None) if end is None else Ended(place, end.code, end.oom_kills, left)
+                )
     late = [place for place in range(len(jobs)) if place not in order]
     return Carried(
         tuple(ended.get(place, Ended(place, None)) for place in (*order, *late)),
         stopped,
         time.monotonic() - began,
     )
+
+
+def _end_on(
+    jobs: Sequence[JobOnHost], running: Mapping[int, int]
+) -> Callable[[int], tuple[int, JobEnd | None]]:
+    def end(place: int) -> tuple[int, JobEnd | None]:
+        """Return how many processes there were to end, and how the job did; None where nobody can be asked."""
+        host, pid = jobs[place].host, running[place]
+        try:
+            return host.kill(jobs[place].job.mark, pid), host.reap(pid)
+        except HostGoneError:
+            return 0, None
+
+    return end
 
 
 def _wait(
@@ -129,7 +145,10 @@ def _wait(
         waiting = [place for place in running if place not in order]
         # The first wait takes the time, the others only look.
         for number, place in enumerate(waiting):
-            code = jobs[place].host.wait(running[place], _POLL_S if number == 0 else 0)
+            try:
+                code = jobs[place].host.wait(running[place], _POLL_S if number == 0 else 0)
+            except HostGoneError as error:
+                return Outcome.FAILED, str(error)
             if code is not None:
                 order.append(place)
                 failed_at = time.monotonic() if code and failed_at is None else failed_at
@@ -145,7 +164,7 @@ def _wait(
         looks = [jobs[place].host.look(running[place]) for place in running]
         if (now_written := sum(look.written for look in looks)) != written:
             written, grown = now_written, now
-        step = next((step for look in looks if (step := last_step(look.tail)) is not None), None)
+        step = next((look.step for look in looks if look.step is not None), None)
         watch(Pulse(now - began, step))
         if (over := _beyond(limits, now - began, now - grown, step, looks)) is not None:
             return over
@@ -212,9 +231,3 @@ def prober(host: Host, timeout_s: float) -> Runner:
     """Return what runs a host's probes: commands that belong to no run, or to the one whose mark this process has."""
     mark = f"{os.environ.get(MARK, 'trainmark')}{os.sep}probe-{secrets.token_hex(8)}"
     return Runner(host, Limits(timeout_s=timeout_s), mark)
-
-
-def last_step(tail: bytes) -> int | None:
-    """Return the last step that a built-in worker's heartbeat named in the end of its log."""
-    steps = re.findall(rb"\bstep (\d+)/\d+", tail)
-    return int(steps[-1]) if steps else None

@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import pickletools
+import re
 import shutil
 import subprocess
 import sys
@@ -17,6 +18,7 @@ from pathlib import Path
 from trainmark.errors import TrainmarkError
 from trainmark.files import to_json, write_atomically
 from trainmark.node.accelerators import open_nvml
+from trainmark.node.archives import put_folder
 from trainmark.node.facts import collect
 from trainmark.node.git import read_git
 from trainmark.node.host import LOCALHOST, Job, JobEnd, Look, Paths
@@ -69,6 +71,15 @@ class LocalHost:
         self._jobs: dict[int, _Started] = {}
         self._trees = Trees()
 
+    @property
+    def interface(self) -> str | None:
+        """Whichever the ranks find."""
+        return None
+
+    def unreachable(self) -> str | None:
+        """Return None: it is here."""
+        return None
+
     def machine(self) -> NodeResources:
         """Return this machine's cores, GPUs and OpenMPI."""
         return self._machine or this_machine(self)
@@ -118,6 +129,15 @@ class LocalHost:
             symlinks=True,
             ignore=lambda where, _names: left if Path(where) == folder else set(),
         )
+
+    def put_folder(self, path: Path, content: bytes) -> None:
+        """Make a folder of an archive."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        put_folder(content, path)
+
+    def lies_at(self, here: Path, there: Path) -> None:
+        """Remember where on it something of ours lies."""
+        self.paths = (*self.paths, (here, there))
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file, a folder, or what a folder holds besides some names."""
@@ -189,7 +209,8 @@ class LocalHost:
         """Return how a job is doing."""
         job = self._jobs[pid].job
         files = (job.log, *job.signs, *((job.errors,) if job.errors else ()))
-        return Look(sum(map(_size, files)), read_tail(job.log), private_bytes(pid) if job.memory else 0)
+        step = last_step(read_tail(job.log))
+        return Look(sum(map(_size, files)), step, private_bytes(pid) if job.memory else 0)
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to the processes of a job's session."""
@@ -232,6 +253,12 @@ def read_tail(path: Path) -> bytes:
             return file.read()
     except (FileNotFoundError, NotADirectoryError):
         return b""
+
+
+def last_step(tail: bytes) -> int | None:
+    """Return the last step that a built-in worker's heartbeat named in the end of its log."""
+    steps = re.findall(rb"\bstep (\d+)/\d+", tail)
+    return int(steps[-1]) if steps else None
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> int | None:

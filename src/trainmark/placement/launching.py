@@ -3,9 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trainmark.node.processes import MARK
 from trainmark.placement.spec import RunSpec
 from trainmark.words.case import Case
-from trainmark.workload import Launcher, filled
+from trainmark.words.launcher import Launcher
+from trainmark.workload import filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +37,14 @@ def launched(
     case, python = spec.case, (str(spec.interpreter.python),)
     if case.world_size == 1:
         return python
-    match spec.card.launcher:
+    match spec.launcher:
         case Launcher.TORCHRUN:
             return (*python, *_torchrun(case, node, rendezvous))
         case Launcher.MULTIPROC:
             starter = filled(spec.card.starter or "", texts)
             return (*python, starter, *_multiproc(case, node, rendezvous))
         case Launcher.MPIRUN:
-            return (*_mpirun(case, rendezvous, tuple(variables)), *python)
+            return (*_mpirun(spec, rendezvous, tuple(variables)), *python)
         case Launcher.PADDLE:
             return (*python, *_paddle(case, rendezvous, texts["run"]))
         case Launcher.PROCESS | Launcher.RANKS | Launcher.SPAWN:
@@ -51,7 +53,7 @@ def launched(
 
 def starting_nodes(spec: RunSpec) -> range:
     """Return the nodes on which something is started: all, but with MPI the first, from which it reaches the others."""
-    return range(1 if spec.card.launcher is Launcher.MPIRUN else spec.case.nodes)
+    return range(1 if spec.launcher is Launcher.MPIRUN else spec.case.nodes)
 
 
 def by_hand(spec: RunSpec) -> tuple[str, ...]:
@@ -59,7 +61,7 @@ def by_hand(spec: RunSpec) -> tuple[str, ...]:
     if spec.case.nodes == 1:
         return ()
     everywhere = "every node needs what is under 'before', the environment and the data, under the same paths"
-    if spec.card.launcher is not Launcher.MPIRUN:
+    if spec.launcher is not Launcher.MPIRUN:
         return (everywhere,)
     first, others = spec.addresses[0], ", ".join(spec.addresses[1:])
     container = spec.interpreter.container
@@ -80,7 +82,9 @@ def by_hand(spec: RunSpec) -> tuple[str, ...]:
 def missing(spec: RunSpec) -> str | None:
     """Return why the ranks of a run cannot be started on its hosts, or None; containers have launchers of their own."""
     inside = spec.interpreter.container is not None
-    if spec.card.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
+    if spec.launcher is Launcher.TORCHRUN is not spec.card.launcher:
+        return f"torchrun comes with PyTorch, and {spec.card.name} is another framework's (launcher)"
+    if spec.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
         return None
     if len({(host.folder, host.paths) for host in spec.hosts[: spec.case.nodes]}) > 1:
         return (
@@ -96,7 +100,7 @@ def rank_variables(
 
     They have torchrun's names.
     """
-    case, launcher = spec.case, spec.card.launcher
+    case, launcher = spec.case, spec.launcher
     if launcher is Launcher.SPAWN and rendezvous.devices:
         return [(None, {"CUDA_VISIBLE_DEVICES": ",".join(rendezvous.devices)})]
     if launcher is not Launcher.RANKS or case.world_size == 1:
@@ -112,10 +116,33 @@ def rank_variables(
                 "LOCAL_WORLD_SIZE": str(case.devices_per_node),
                 "MASTER_ADDR": rendezvous.hosts[0],
                 "MASTER_PORT": str(rendezvous.port),
+                **_nodes(rendezvous, case),
             },
         )
         for local_rank in range(case.devices_per_node)
     ]
+
+
+def meeting_variables(spec: RunSpec, rendezvous: Rendezvous) -> dict[str, str]:
+    """Return where the ranks of a built-in worker meet that mpirun starts: of their places OpenMPI tells them."""
+    if spec.launcher is not Launcher.MPIRUN or not spec.is_built_in or spec.case.world_size == 1:
+        return {}
+    meeting = {"MASTER_ADDR": rendezvous.hosts[0], "MASTER_PORT": str(rendezvous.port)}
+    return {**meeting, **_nodes(rendezvous, spec.case)}
+
+
+def _nodes(rendezvous: Rendezvous, case: Case) -> dict[str, str]:
+    """Return what a built-in worker is told of the nodes, for the frameworks whose ranks each listen on a port."""
+    return {"TRAINMARK_NODES": ",".join(rendezvous.hosts)} if case.nodes > 1 else {}
+
+
+def interface_variables(spec: RunSpec, node: int) -> dict[str, str]:
+    """Return what tells the ranks of several nodes which network interface is theirs, where that is known.
+
+    Gloo would take the one that the host's own name leads to, which is the loopback on many, and NCCL the first.
+    """
+    interface = spec.host(node).interface if spec.case.nodes > 1 else None
+    return {} if interface is None else {"GLOO_SOCKET_IFNAME": interface, "NCCL_SOCKET_IFNAME": interface}
 
 
 def _torchrun(case: Case, node: int, rendezvous: Rendezvous) -> tuple[str, ...]:
@@ -145,22 +172,28 @@ def _multiproc(case: Case, node: int, rendezvous: Rendezvous) -> tuple[str, ...]
     )
 
 
-def _mpirun(case: Case, rendezvous: Rendezvous, variables: tuple[str, ...]) -> tuple[str, ...]:
+def _mpirun(spec: RunSpec, rendezvous: Rendezvous, variables: tuple[str, ...]) -> tuple[str, ...]:
     """Return OpenMPI's words as horovodrun calls it (horovod.readthedocs.io, "Horovod with MPI").
 
     Without ``--bind-to none`` OpenMPI binds each rank, its loader's threads with it, to one core or socket. Without
     ``--tag-output`` the ranks' lines run into one another. Without ``-H`` it starts no more ranks than there are
     physical cores.
     """
+    case = spec.case
     hosts = rendezvous.hosts if case.nodes > 1 else ("localhost",)
     slots = ",".join(f"{host}:{case.devices_per_node}" for host in hosts)
     count = ("--tag-output", "-np", str(case.world_size), "-H", slots)
     words = ("mpirun", "--allow-run-as-root", *count, "--bind-to", "none", "--map-by", "slot")
     if case.nodes == 1:
         return words
-    # Only these variables reach the other nodes.
-    names = ("PATH", "LD_LIBRARY_PATH", *variables)
-    return (*words, *(word for name in names for word in ("-x", name)))
+    # Only these variables reach the other nodes; by the mark the ranks there are found when they must be ended.
+    mark = (MARK,) if case.nodes <= len(spec.hosts) else ()
+    names = ("PATH", "LD_LIBRARY_PATH", *mark, *variables)
+    interfaces = {spec.host(node).interface for node in range(case.nodes)}
+    common = interfaces.pop() if len(interfaces) == 1 else None
+    through = ("oob_tcp_if_include", "btl_tcp_if_include") if common is not None else ()
+    network = (word for name in through for word in ("-mca", name, str(common)))
+    return (*words, *network, *(word for name in names for word in ("-x", name)))
 
 
 def _paddle(case: Case, rendezvous: Rendezvous, log_folder: str) -> tuple[str, ...]:

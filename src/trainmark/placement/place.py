@@ -8,7 +8,9 @@ from trainmark.placement.container import ContainerContext, wrapped
 from trainmark.placement.launching import (
     Rendezvous,
     by_hand,
+    interface_variables,
     launched,
+    meeting_variables,
     missing,
     rank_variables,
     starting_nodes,
@@ -67,6 +69,8 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
     variables = {
         "OMP_NUM_THREADS": str(_threads(spec, node)),
         "PYTHONUNBUFFERED": "1",
+        **interface_variables(spec, node),
+        **meeting_variables(spec, rendezvous),
         **spec.interpreter.variables,
         **program_variables(spec.case, spec.card, values, texts),
     }
@@ -163,6 +167,8 @@ def _what_a_node_lacks(spec: RunSpec, node: int) -> str | None:
         return f"a GPU is asked for, and {which} has none"
     on_gpus = spec.device is Device.CUDA
     there, what = (machine.gpus, "GPU") if on_gpus else (machine.cores, "CPU core")
+    if machine.slots is not None and machine.slots < min(there, case.devices_per_node):
+        return f"{case.devices_per_node} devices per node are asked for, and {which} gives {machine.slots} (slots)"
     if case.devices_per_node > there:
         some = f"{there} {what}{'s' if there != 1 else ''}"
         return f"{case.devices_per_node} devices per node are asked for, and {which} has {some}"

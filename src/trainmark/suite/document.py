@@ -88,6 +88,9 @@ def _construct(loader: yaml.SafeLoader, node: yaml.Node, key: Key, lines: dict[K
         mapping: dict[Any, Any] = {}
         for key_node, value_node in node.value:
             name = loader.construct_object(key_node)
+            if isinstance(name, bool):
+                # A key is a word: YAML 1.1 takes off, on, yes and no for truth values.
+                name = key_node.value
             line = key_node.start_mark.line + 1
             if not isinstance(name, str | int):
                 raise InputError(f"{path}:{line}: '{name}': a key must be a word")

@@ -52,7 +52,7 @@ def _checked(document: Document) -> Suite:
     try:
         suite = Suite.model_validate(settings | {"cases": tuple({case.id: case for case in cases}.values())})
     except ValidationError as error:
-        raise _explained(document, (), error, Suite) from None
+        raise explained(document, (), error, Suite) from None
     _check_environments(document, suite)
     _check_data(document, suite)
     _check_names(document, suite)
@@ -66,6 +66,8 @@ def dump_suite(suite: Suite) -> str:
     values["cases"] = [_short(case) for case in suite.cases]
     if not values["gates"]["off"]:
         del values["gates"]
+    if values["launcher"] is None:
+        del values["launcher"]
     for dataset in values["datasets"].values():
         if dataset["task"] is None:
             del dataset["task"]
@@ -130,7 +132,7 @@ def _case(document: Document, key: Key, point: Point, defaults: Point | None = N
     try:
         return Case.model_validate({axis: value for axis, value in defaults.items() if axis in axes} | point)
     except ValidationError as error:
-        raise _explained(document, key, error, axes) from None
+        raise explained(document, key, error, axes) from None
 
 
 def _axis(document: Document, key: Key, values: Any, one: bool = False) -> list[Any]:
@@ -152,7 +154,7 @@ def _axis(document: Document, key: Key, values: Any, one: bool = False) -> list[
             Case.model_validate(of_task | {axis: value})
         except ValidationError as error:
             place = key if one else (*key, i)
-            raise _explained(document, place, error, axes_of(), skip=1) from None
+            raise explained(document, place, error, axes_of(), skip=1) from None
     return values
 
 
@@ -250,7 +252,7 @@ def _checked_dataset(document: Document, key: Key, dataset: Dataset) -> Dataset:
     try:
         made = task.make.model_validate(dataset.make)
     except ValidationError as error:
-        raise _explained(document, (*key, "make"), error, tuple(task.make.model_fields)) from None
+        raise explained(document, (*key, "make"), error, tuple(task.make.model_fields)) from None
     return dataset.model_copy(update={"make": made.model_dump(exclude_none=True)})
 
 
@@ -267,7 +269,7 @@ def _check_names(document: Document, suite: Suite) -> None:
         names[name] = case
 
 
-def _explained(
+def explained(
     document: Document,
     key: Key,
     error: ValidationError,

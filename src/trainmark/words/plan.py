@@ -13,13 +13,15 @@ class NodeResources:
     """What placement must know of a node: the cores that may be used, its GPUs, and whether it has OpenMPI.
 
     ``visible`` are the GPUs by the names of ``CUDA_VISIBLE_DEVICES`` where that is set. ``no_openmpi`` says why
-    OpenMPI's mpirun cannot be used and what to do, or is None.
+    OpenMPI's mpirun cannot be used and what to do, or is None. ``slots`` is how many devices a run may have there at
+    most, where somebody said so.
     """
 
     cores: int
     gpus: int
     visible: tuple[str, ...] = ()
     no_openmpi: str | None = None
+    slots: int | None = None
 
     def devices(self, count: int) -> tuple[str, ...]:
         """Return the names of the first ``count`` GPUs, whether or not there are so many."""

@@ -1,0 +1,434 @@
+"""A host that is reached through an agent: each call becomes a message, and what its jobs do is told unasked."""
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from pydantic import TypeAdapter
+
+from trainmark import __file__ as package
+from trainmark import __version__
+from trainmark.errors import TrainmarkError
+from trainmark.home import default_home
+from trainmark.node.archives import unpack
+from trainmark.node.channel import HELLO, PATIENCE_S, PING_S, NoMessageError, receive, send
+from trainmark.node.engines import starting
+from trainmark.node.host import LOCALHOST, Host, HostGoneError, Job, JobEnd, Look, Paths
+from trainmark.node.local import LocalHost
+from trainmark.node.together import on_each
+from trainmark.words.hosts import EngineName, HostEntry, HostSet, SshSettings
+from trainmark.words.manifest import FrameworkVersions, Node
+from trainmark.words.plan import NodeResources
+
+HELLO_S = 60.0
+"""How long an agent may take to say that it is there, seconds: importing trainmark from a slow disk takes its time."""
+
+ANSWER_S = 600.0
+"""How long a host that lives may take over one request, seconds."""
+
+_MOST_CHATTER = 64 * 1024
+_JOB, _MACHINE, _NODE = TypeAdapter(Job), TypeAdapter(NodeResources), TypeAdapter(Node)
+
+
+class _Connection:
+    """One agent's channel: requests that wait for their answers, and what was told of the jobs."""
+
+    def __init__(self, name: str, words: Sequence[str]) -> None:
+        self._name, self._words = name, tuple(words)
+        self._news = threading.Condition()
+        self._sending = threading.Lock()
+        self._answers: dict[int, tuple[dict[str, Any], bytes]] = {}
+        self._number = 0
+        self._gone: str | None = None
+        self._stopped = False
+        self._heard = time.monotonic()
+        self.jobs: dict[int, dict[str, Any]] = {}
+        self.hello: dict[str, Any] | None = None
+        try:
+            self._process = subprocess.Popen(
+                words,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                # Ctrl-C is ours to act upon: the agent ends what it started when we let it go.
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise HostGoneError(f"{name}: cannot be reached: {words[0]}: {error.strerror}") from None
+        self._said = _Tail(self._process.stderr)
+        self._listener = threading.Thread(target=self._listen, daemon=True)
+        self._listener.start()
+        threading.Thread(target=self._ping, daemon=True).start()
+        try:
+            self._wait_for(lambda: self.hello is not None, HELLO_S, "did not start an agent")
+        except HostGoneError:
+            self.close()
+            raise
+
+    def call(self, call: str, body: bytes = b"", **message: Any) -> tuple[Any, bytes]:
+        """Return the answer to a request; raise what it raised there, or ``HostGoneError``."""
+        with self._news:
+            self._number += 1
+            number = self._number
+        self._send({"call": call, "id": number, **message}, body)
+        self._wait_for(lambda: number in self._answers, ANSWER_S, f"gave no answer to '{call}'")
+        answer, content = self._answers.pop(number)
+        if "os" in answer:
+            number_there, reason, path = answer["os"]
+            raise OSError(number_there, reason, f"{self._name}:{path}")
+        if "error" in answer:
+            raise TrainmarkError(f"{self._name}: {answer['error']}")
+        return answer["value"], content
+
+    def code(self, pid: int, timeout_s: float) -> int | None:
+        """Return a job's exit code once it was told, None while it goes on."""
+
+        def ended() -> bool:
+            return self.jobs.get(pid, {}).get("code") is not None
+
+        with self._news:
+            self._news.wait_for(lambda: ended() or self._gone is not None, timeout_s)
+            if not ended():
+                self._require()
+            code = self.jobs.get(pid, {}).get("code")
+        return None if code is None else int(code)
+
+    def require(self) -> None:
+        """Raise ``HostGoneError`` when the agent is gone."""
+        with self._news:
+            self._require()
+
+    def close(self) -> None:
+        """Let the agent go, which ends what it started."""
+        self._stopped = True
+        with suppress(OSError):
+            if self._process.stdin:
+                self._process.stdin.close()
+        try:
+            self._process.wait(10)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._listener.join(10)
+        self._said.thread.join(10)
+
+    def _require(self) -> None:
+        if self._gone is not None:
+            raise HostGoneError(f"{self._name}: {self._gone}")
+
+    def _wait_for(self, there: Any, timeout_s: float, what: str) -> None:
+        with self._news:
+            self._news.wait_for(lambda: there() or self._gone is not None, timeout_s)
+            if there():
+                return
+            self._require()
+        raise HostGoneError(f"{self._name}: it {what} within {timeout_s:g} s")
+
+    def _send(self, message: Mapping[str, Any], body: bytes = b"") -> None:
+        with self._sending:
+            try:
+                assert self._process.stdin is not None
+                send(self._process.stdin, message, body)
+            except (OSError, ValueError):
+                # The reader knows better why.
+                with self._news:
+                    self._news.wait_for(lambda: self._gone is not None, 5)
+                self._lose("the connection to it was lost")
+        self.require()
+
+    def _lose(self, why: str) -> None:
+        with self._news:
+            if self._gone is None:
+                self._gone = why
+            self._news.notify_all()
+
+    def _listen(self) -> None:
+        source = self._process.stdout
+        assert source is not None
+        try:
+            chatter = 0
+            while (line := source.readline()).rstrip() != HELLO:
+                chatter += len(line)
+                if not line or chatter > _MOST_CHATTER:
+                    break
+            while (told := receive(source)) is not None:
+                message, body = told
+                with self._news:
+                    self._heard = time.monotonic()
+                    if "hello" in message:
+                        self.hello = message["hello"]
+                    elif "job" in message:
+                        self.jobs[message["job"]] = message
+                    elif "id" in message:
+                        self._answers[message["id"]] = message, body
+                    self._news.notify_all()
+            self._lose(self._why())
+        except (NoMessageError, OSError, ValueError) as error:
+            self._lose(str(error))
+        finally:
+            source.close()
+
+    def _why(self) -> str:
+        """Return why the channel ended, in the words of what held it open."""
+        engine = Path(self._words[0]).name
+        with suppress(subprocess.TimeoutExpired):
+            code = self._process.wait(5)
+            self._said.thread.join(1)
+            said = f": {self._said.last()}" if self._said.last() else ""
+            lost = (
+                "the connection to it was lost"
+                if self.hello is not None
+                else "no agent could be started on it"
+            )
+            return f"{lost} ({engine} ended with code {code}{said})"
+        return "the connection to it was lost"
+
+    def _ping(self) -> None:
+        while not self._stopped and self._gone is None:
+            time.sleep(PING_S)
+            if self.hello is None:
+                continue
+            with suppress(HostGoneError):
+                self._send({"call": "ping", "at": time.monotonic()})
+            silent = time.monotonic() - self._heard
+            if silent > PATIENCE_S:
+                self._lose(f"nothing was heard from it for {silent:.0f} s")
+
+
+class _Tail:
+    """The last lines that a process wrote to its standard error, read as it goes: a full pipe would stop it."""
+
+    def __init__(self, file: Any) -> None:
+        self._file, self._lines = file, [""]
+        self.thread = threading.Thread(target=self._read, daemon=True)
+        self.thread.start()
+
+    def last(self) -> str:
+        return next((line for line in reversed(self._lines) if line), "")
+
+    def _read(self) -> None:
+        with self._file:
+            for line in self._file:
+                self._lines = [*self._lines[-9:], line.decode(errors="replace").strip()]
+
+
+class RemoteHost:
+    """A host behind an agent, which is started when it is first needed and anew when it was lost."""
+
+    def __init__(self, entry: HostEntry, engine: EngineName, ssh: SshSettings) -> None:
+        self._entry, self._engine, self._ssh = entry, engine, ssh
+        self._connection: _Connection | None = None
+        self._machine: NodeResources | None = None
+        self._interface = entry.interface
+        self._sent: dict[Path, Path] = {}
+        self.name, self.address, self.folder = entry.name, entry.reached_at, entry.folder
+        self.paths: Paths = tuple((here, there) for here, there in entry.paths.items())
+
+    @property
+    def interface(self) -> str | None:
+        """The interface that the ranks are to use."""
+        return self._interface
+
+    def unreachable(self) -> str | None:
+        """Connect where there is no connection; return why that failed."""
+        try:
+            self._connected().require()
+        except HostGoneError:
+            self.close()
+            try:
+                self._connected()
+            except HostGoneError as error:
+                return str(error)
+        return None
+
+    def close(self) -> None:
+        """Let the agent go; what it started is ended."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def machine(self) -> NodeResources:
+        """Return what the host has; nothing while it cannot be reached."""
+        if self._machine is None:
+            try:
+                found = _MACHINE.validate_python(self._ask("machine"))
+            except HostGoneError as error:
+                return NodeResources(cores=0, gpus=0, no_openmpi=str(error))
+            self._machine = replace(found, slots=self._entry.slots)
+        return self._machine
+
+    def facts(
+        self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
+    ) -> Node:
+        """Return what a manifest holds about the host."""
+        versions = None if framework is None else framework.model_dump(mode="json")
+        git = None if git_dir is None else str(git_dir)
+        return _NODE.validate_python(
+            self._ask("facts", framework=versions, lock=environment_lock, git_dir=git)
+        )
+
+    def has_free_ports(self, first: int, count: int) -> bool:
+        """Tell whether nobody listens on these ports there."""
+        return bool(self._ask("has_free_ports", first=first, count=count))
+
+    def which(self, command: str) -> str | None:
+        """Return where on the agent's path a command is."""
+        found = self._ask("which", command=command)
+        return None if found is None else str(found)
+
+    def has(self, path: Path) -> bool:
+        """Tell whether a file or folder is there."""
+        return bool(self._ask("has", path=str(path)))
+
+    def read(self, path: Path) -> bytes | None:
+        """Return what a file there holds, or None."""
+        there, content = self._connected().call("read", path=str(path))
+        return content if there else None
+
+    def digests(self, path: Path) -> Mapping[str, str]:
+        """Return the digests of files there."""
+        return dict(self._ask("digests", path=str(path)))
+
+    def put(self, path: Path, content: bytes) -> None:
+        """Write a file there."""
+        self._connected().call("put", content, path=str(path))
+
+    def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
+        """Copy what a folder there holds; links that lead out of it, and devices, are left."""
+        _, content = self._connected().call("get", folder=str(folder), without=list(without))
+        unpack(content, into)
+
+    def put_folder(self, path: Path, content: bytes) -> None:
+        """Make a folder there of an archive."""
+        self._connected().call("put_folder", content, path=str(path))
+
+    def lies_at(self, here: Path, there: Path) -> None:
+        """Remember where on it something of ours lies."""
+        self._sent[here] = there
+        self.paths = (*self.paths, (here, there))
+
+    def remove(self, path: Path, without: Collection[str] = ()) -> None:
+        """Remove a file or folder there."""
+        self._ask("remove", path=str(path), without=list(without))
+
+    @contextmanager
+    def locked(self, path: Path) -> Iterator[None]:
+        """Hold a lock there."""
+        self._ask("lock", path=str(path))
+        try:
+            yield
+        finally:
+            with suppress(HostGoneError):
+                self._ask("unlock", path=str(path))
+
+    @contextmanager
+    def scratch(self) -> Iterator[Path]:
+        """Give an empty folder there."""
+        folder = Path(str(self._ask("scratch")))
+        try:
+            yield folder
+        finally:
+            with suppress(HostGoneError):
+                self.remove(folder)
+
+    def start(self, job: Job) -> int:
+        """Start a job there."""
+        connection = self._connected()
+        pid = int(connection.call("start", job=_JOB.dump_python(job, mode="json"))[0])
+        connection.jobs.setdefault(pid, {})
+        return pid
+
+    def wait(self, pid: int, timeout_s: float) -> int | None:
+        """Return a job's exit code when it is told in time."""
+        return self._connected().code(pid, timeout_s)
+
+    def look(self, pid: int) -> Look:
+        """Return what was told last of a job."""
+        told = self._connected().jobs.get(pid, {})
+        return Look(told.get("written", 0), told.get("step"), told.get("private_bytes", 0))
+
+    def signal(self, pid: int, number: int) -> None:
+        """Send a signal to a job's session."""
+        self._ask("signal", pid=pid, number=number)
+
+    def kill(self, mark: str, pid: int | None = None) -> int:
+        """End every process there that carries the mark; through a new agent where the old one is lost."""
+        if self._connection is None or self._lost():
+            why = self.unreachable()
+            if why is not None:
+                raise HostGoneError(why)
+            # The new agent never knew the job, whose session may by now be another's.
+            pid = None
+        return int(self._ask("kill", mark=mark, pid=pid))
+
+    def reap(self, pid: int) -> JobEnd:
+        """Return how a job ended."""
+        connection = self._connected()
+        if pid not in connection.jobs:
+            raise HostGoneError(f"{self.name}: the agent that started it was lost")
+        code, oom_kills = connection.call("reap", pid=pid)[0]
+        connection.jobs.pop(pid, None)
+        return JobEnd(code, oom_kills)
+
+    def _lost(self) -> bool:
+        try:
+            self._connected().require()
+        except HostGoneError:
+            return True
+        return False
+
+    def _ask(self, call: str, **message: Any) -> Any:
+        return self._connected().call(call, **message)[0]
+
+    def _connected(self) -> _Connection:
+        if self._connection is None:
+            python = self._entry.python or Path(sys.executable)
+            connection = _Connection(self.name, starting(self._entry, self._engine, self._ssh, python))
+            self._connection = connection
+            assert connection.hello is not None
+            if connection.hello["version"] != __version__:
+                self.close()
+                raise HostGoneError(
+                    f"{self.name}: trainmark {connection.hello['version']} is installed there, and {__version__} here; "
+                    "install the same on both"
+                )
+            self.paths = (*_paths(self._entry, connection.hello), *self._sent.items())
+            if self._interface is None:
+                self._interface = connection.call("interface", address=self.address)[0]
+        return self._connection
+
+
+def hosts_of(chosen: HostSet) -> tuple[Host, ...]:
+    """Return the hosts of a set, connected at once as far as they can be reached."""
+    hosts = tuple(_host(entry, chosen) for entry in chosen.hosts)
+    on_each(hosts, lambda host: host.unreachable())
+    on_each(hosts, lambda host: host.machine())
+    return hosts
+
+
+def _host(entry: HostEntry, chosen: HostSet) -> Host:
+    if entry.name != LOCALHOST:
+        return RemoteHost(entry, chosen.engine, chosen.ssh)
+    here = LocalHost()
+    machine = replace(here.machine(), slots=entry.slots)
+    return LocalHost(
+        LOCALHOST, entry.address or here.address, entry.folder, machine, tuple(entry.paths.items())
+    )
+
+
+def _paths(entry: HostEntry, hello: Mapping[str, Any]) -> Paths:
+    """Return what has another path there: what the entry says, and trainmark's own folders."""
+    ours = {
+        Path(sys.executable): Path(hello["python"]),
+        Path(package).parent: Path(hello["package"]),
+        default_home(os.environ): Path(hello["home"]),
+    }
+    said = {**ours, **entry.paths}
+    return tuple((here, there) for here, there in said.items() if here != there)

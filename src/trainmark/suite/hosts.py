@@ -1,0 +1,189 @@
+"""Which hosts a campaign may use: from a hosts file, from OpenMPI's, or from the Slurm allocation that we are in."""
+
+import re
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from trainmark.errors import InputError, nearest
+from trainmark.suite.document import Document, read_document
+from trainmark.suite.loading import explained
+from trainmark.words.hosts import EngineName, HostEntry, HostSet
+
+FROM_SLURM = "slurm"
+"""In the place of a file: the nodes of the allocation."""
+
+MOST_HOSTS = 10_000
+
+_RANGE = re.compile(r"\[([\d,-]+)\]")
+_SLOTS = re.compile(r"^(?P<name>[^\s#]+)(?:\s+(?:slots|max_slots|max-slots)\s*=\s*\d+)*\s*(?:#.*)?$")
+_OWN_KEYS = (
+    "hosts",
+    "engine",
+    "ssh",
+    "python",
+    "user",
+    "port",
+    "folder",
+    "interface",
+    "paths",
+    "variables",
+    "groups",
+)
+_FOR_ALL = ("python", "user", "port", "folder", "interface", "paths", "variables")
+
+
+def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None = None) -> HostSet:
+    """Return the hosts that ``--hosts`` names: ``FILE``, ``FILE:GROUP``, or ``slurm``.
+
+    A file is YAML with ``hosts``, or OpenMPI's hostfile (``name slots=8``, a line each). ``engine`` takes the place of
+    the file's. Raises ``InputError`` that names file and line.
+    """
+    if given == FROM_SLURM:
+        found = HostSet(hosts=tuple(_allocated(environ)), engine=EngineName.SLURM)
+    else:
+        path, group = _file_and_group(given)
+        found = _from_hostfile(path) if group is None and _is_hostfile(path) else _from_yaml(path, group)
+    return found if engine is None else found.model_copy(update={"engine": engine})
+
+
+def expanded(name: str) -> Iterator[str]:
+    """Give the names that ``gpu[01-32]`` stands for: numbers keep their zeros; several ranges multiply.
+
+    Raises ``ValueError`` for a range that is none.
+    """
+    found = _RANGE.search(name)
+    if found is None:
+        if "[" in name or "]" in name:
+            raise ValueError(f"'{name}': a range is written [01-32] or [1,3,5-8]")
+        yield name
+        return
+    for part in found[1].split(","):
+        first, sign, last = part.partition("-")
+        if not first or (sign and not last) or int(last or first) < int(first):
+            raise ValueError(f"'{name}': [{found[1]}] is no range; write for example [01-32]")
+        if int(last or first) - int(first) >= MOST_HOSTS:
+            raise ValueError(f"'{name}': more than {MOST_HOSTS} hosts")
+        for number in range(int(first), int(last or first) + 1):
+            number_text = str(number).zfill(len(first))
+            yield from expanded(name[: found.start()] + number_text + name[found.end() :])
+
+
+def _file_and_group(given: str) -> tuple[Path, str | None]:
+    if ":" in given and not Path(given).exists():
+        file, group = given.rsplit(":", 1)
+        return Path(file), group
+    return Path(given), None
+
+
+def _is_hostfile(path: Path) -> bool:
+    try:
+        lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
+    except (OSError, UnicodeDecodeError):
+        return False
+    said = [line for line in lines if line and not line.startswith("#")]
+    return bool(said) and all(_SLOTS.match(line) and not line.endswith(":") for line in said)
+
+
+def _from_hostfile(path: Path) -> HostSet:
+    entries: dict[str, HostEntry] = {}
+    for line in path.read_text(encoding="utf-8").splitlines():
+        found = _SLOTS.match(line.strip())
+        if found is not None and not line.strip().startswith("#"):
+            slots = re.search(r"\bslots\s*=\s*(\d+)", line)
+            name = found["name"]
+            if name in entries:
+                raise InputError(f"{path}: {name}: stands twice")
+            # OpenMPI takes a host without a word on its slots to have one.
+            entries[name] = HostEntry(name=name, slots=int(slots[1]) if slots else 1)
+    return HostSet(hosts=tuple(entries.values()))
+
+
+def _from_yaml(path: Path, group: str | None) -> HostSet:
+    document = read_document(path)
+    values = document.values
+    if not isinstance(values, dict) or not isinstance(values.get("hosts"), list):
+        raise InputError(
+            f"{path}:1: a hosts file is a mapping with a list 'hosts' (or OpenMPI's: 'name slots=8')"
+        )
+    for key in values:
+        if key not in _OWN_KEYS:
+            raise document.error((key,), f"is not a key of a hosts file{nearest(str(key), _OWN_KEYS)}")
+    entries: dict[str, HostEntry] = {}
+    for number, given in enumerate(values["hosts"]):
+        for entry in _entries(document, number, given):
+            if entry.name in entries:
+                raise document.error(("hosts", number), f"{entry.name} stands twice")
+            entries[entry.name] = entry
+    chosen = _chosen(document, entries, group)
+    settings = {key: values[key] for key in ("engine", "ssh") if key in values}
+    try:
+        found = HostSet.model_validate({"hosts": chosen, **settings})
+    except ValidationError as error:
+        raise explained(document, (), error, HostSet) from None
+    config = found.ssh.config
+    if config is None:
+        return found
+    beside = (path.parent / config.expanduser()).absolute()
+    if not beside.is_file():
+        raise document.error(("ssh", "config"), f"{beside} is not there")
+    return found.model_copy(update={"ssh": found.ssh.model_copy(update={"config": beside})})
+
+
+def _entries(document: Document, number: int, given: Any) -> Iterator[HostEntry]:
+    common = {key: document.values[key] for key in _FOR_ALL if key in document.values}
+    said = {"name": given} if isinstance(given, str) else given
+    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+        raise document.error(("hosts", number), "a host is a name, or a mapping with 'name'")
+    try:
+        names = list(expanded(said["name"]))
+    except ValueError as error:
+        raise document.error(("hosts", number, "name"), str(error)) from None
+    for name in names:
+        own = {**common, **said, "name": name}
+        if isinstance(own.get("address"), str):
+            own["address"] = own["address"].replace("{name}", name)
+        try:
+            yield HostEntry.model_validate(own)
+        except ValidationError as error:
+            raise explained(document, ("hosts", number), error, HostEntry) from None
+
+
+def _chosen(document: Document, entries: Mapping[str, HostEntry], group: str | None) -> tuple[HostEntry, ...]:
+    if group is None:
+        return tuple(entries.values())
+    groups = document.values.get("groups") or {}
+    if group not in groups:
+        raise InputError(
+            f"{document.path}: no group '{group}'{nearest(group, groups)} (known: {', '.join(groups)})"
+        )
+    listed = groups[group] if isinstance(groups[group], list) else [groups[group]]
+    try:
+        names = [name for word in listed for name in expanded(str(word))]
+    except ValueError as error:
+        raise document.error(("groups", group), str(error)) from None
+    for name in names:
+        if name not in entries:
+            raise document.error(
+                ("groups", group), f"'{name}' is no host of this file{nearest(name, entries)}"
+            )
+    return tuple(entries[name] for name in names)
+
+
+def _allocated(environ: Mapping[str, str]) -> Iterator[HostEntry]:
+    nodes = environ.get("SLURM_JOB_NODELIST")
+    if not nodes:
+        raise InputError(
+            "--hosts slurm: this is no Slurm allocation (SLURM_JOB_NODELIST is not set); use salloc or sbatch"
+        )
+    try:
+        said = subprocess.run(
+            ["scontrol", "show", "hostnames", nodes], capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        raise InputError(f"--hosts slurm: scontrol cannot say which nodes '{nodes}' are: {error}") from None
+    for name in said.stdout.split():
+        yield HostEntry(name=name)

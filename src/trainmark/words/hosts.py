@@ -1,0 +1,67 @@
+"""The hosts of a campaign: where each is reached, what it is given, and by which engine."""
+
+from collections.abc import Mapping
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from trainmark.words.frozen import Frozen
+
+Word = Annotated[str, StringConstraints(pattern=r"^[^\s-]\S*$")]
+"""What is one word of a command line and no option of it: a host's name is never read as a flag."""
+
+
+class EngineName(StrEnum):
+    """What starts the agent on a host; how the ranks are started there is the launcher's matter."""
+
+    SSH = "ssh"
+    """The system's ``ssh`` with its configuration."""
+    SLURM = "slurm"
+    """``srun``, inside an allocation."""
+    MPI = "mpi"
+    """OpenMPI's ``mpirun``, by the way that it reaches hosts itself."""
+
+
+class HostEntry(Frozen):
+    """One host.
+
+    ``slots`` are how many devices it gives at most; all that it has where nothing is said. ``interface`` is the
+    network interface of the ranks' own traffic; without it that which has ``address``. ``python`` is the interpreter
+    that trainmark is installed in there. Runs lie in ``folder``, or without it under the path that they have here;
+    ``paths`` are folders that have another path there (here: there), ``variables`` what its processes are to find in
+    their environment.
+    """
+
+    name: Word
+    address: Word | None = None
+    slots: Annotated[int, Field(ge=1)] | None = None
+    user: Word | None = None
+    port: Annotated[int, Field(ge=1, le=65535)] | None = None
+    interface: Word | None = None
+    python: Path | None = None
+    folder: Path | None = None
+    paths: Mapping[Path, Path] = Field(default_factory=dict)
+    variables: Mapping[str, str] = Field(default_factory=dict)
+    labels: Mapping[str, str] = Field(default_factory=dict)
+
+    @property
+    def reached_at(self) -> str:
+        """Its address, or its name."""
+        return self.address or self.name
+
+
+class SshSettings(Frozen):
+    """What ``ssh`` is told besides: a configuration file, and options as on its command line."""
+
+    config: Path | None = None
+    options: tuple[str, ...] = ()
+
+
+class HostSet(Frozen):
+    """The hosts that a campaign may use, in the order in which nodes take them."""
+
+    hosts: Annotated[tuple[HostEntry, ...], Field(min_length=1)]
+    engine: EngineName = EngineName.SSH
+    ssh: SshSettings = SshSettings()

@@ -1,0 +1,232 @@
+"""Runs on hosts behind agents: what is lost with an agent, with its controller, and with a host that is not there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from agents import agent_host, hosts_file, stand_in
+from fakes import CARD, Bench, Silent, alive
+from trainmark.campaign import run_campaign
+from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost
+from trainmark.node.processes import MARK
+from trainmark.words.outcome import Outcome
+from trainmark.words.plan import Command, NodeResources
+from trainmark.words.results import Results
+
+FOUR_CORES = NodeResources(cores=4, gpus=0)
+MEETING: dict[str, Any] = {
+    "launcher": "ranks",
+    "command": ["{source}/rendezvous.py", *CARD["command"][1:]],
+    "axes": {**CARD["axes"], "devices_per_node": {}},
+}
+
+
+@pytest.fixture(autouse=True)
+def _no_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in(tmp_path, monkeypatch)
+
+
+@pytest.fixture
+def host(tmp_path: Path) -> Iterator[RemoteHost]:
+    host = agent_host("faraway", tmp_path / "disk")
+    yield host
+    host.close()
+
+
+def run(bench: Bench, hosts: tuple[Host, ...], *cases: dict[str, Any], **settings: Any) -> Results:
+    bench.write(*cases, card=MEETING, **settings)
+    return run_campaign(replace(bench.order(), hosts=hosts), Silent()).results
+
+
+def job(folder: Path, *words: str) -> Job:
+    return Job((Command(0, words, {}),), folder, folder / "log", str(folder))
+
+
+def marked(mark: str) -> list[int]:
+    """Return the processes that carry a mark."""
+    found = []
+    for path in Path("/proc").glob("[0-9]*/environ"):
+        try:
+            if f"{MARK}={mark}".encode() in path.read_bytes():
+                found.append(int(path.parent.name))
+        except OSError:
+            continue
+    return [pid for pid in found if alive(pid)]
+
+
+def gone_within(seconds: float, mark: str) -> bool:
+    deadline = time.monotonic() + seconds
+    while marked(mark) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    return not marked(mark)
+
+
+def test_two_nodes_behind_agents_train_together_and_their_files_come_here(
+    bench: Bench, tmp_path: Path
+) -> None:
+    hosts = tuple(agent_host(name, tmp_path / f"disk of {name}") for name in ("first", "second"))
+    results = run(bench, hosts, {"nodes": 2, "devices_per_node": 1})
+    for one in hosts:
+        one.close()
+    (ran,) = results.cases[0].runs
+    assert ran.outcome is Outcome.OK, ran.reason
+    folder = bench.out / ran.directory
+    assert [(folder / f"sum.rank{rank}").read_text() for rank in range(2)] == ["3", "3"]
+    assert "rank 1 has 3" in (folder / "train.node1.log").read_text()
+    for name in ("telemetry.jsonl", "telemetry.node1.jsonl"):
+        assert len((folder / name).read_text().splitlines()) >= 2, name
+    assert len(json.loads((folder / "manifest.json").read_text())["nodes"]) == 2
+    kept = json.loads((folder / "outcome.json").read_text())
+    assert [(node["host"], node["exit_code"]) for node in kept["nodes"]] == [("first", 0), ("second", 0)]
+    assert not [path for path in tmp_path.glob("disk*/**/*") if path.is_file()], "nothing is left there"
+
+
+def test_hosts_that_share_a_disk_which_is_not_ours_give_what_both_wrote(bench: Bench, tmp_path: Path) -> None:
+    hosts = tuple(agent_host(name, tmp_path / "their disk") for name in ("first", "second"))
+    results = run(bench, hosts, {"nodes": 2, "devices_per_node": 1})
+    for one in hosts:
+        one.close()
+    (ran,) = results.cases[0].runs
+    assert ran.outcome is Outcome.OK, ran.reason
+    assert "rank 1 has 3" in (bench.out / ran.directory / "train.node1.log").read_text()
+
+
+def test_a_host_that_refuses_costs_the_cases_that_need_it_and_no_other(bench: Bench) -> None:
+    results = run(
+        bench,
+        (LocalHost("first", machine=FOUR_CORES), agent_host("other", address="refused")),
+        {"nodes": 2, "devices_per_node": 1},
+        {"nodes": 1, "devices_per_node": 2},
+    )
+    two, one = results.cases
+    assert (two.outcome, two.reason) == (
+        Outcome.FAILED,
+        "other: no agent could be started on it (ssh ended with code 255: "
+        "ssh: connect to host refused port 22: Connection refused)",
+    )
+    assert one.outcome is Outcome.OK, one.runs
+
+
+def test_what_is_no_agent_is_said_to_be_none(tmp_path: Path) -> None:
+    host = agent_host("other", address="silent")
+    assert host.unreachable() == "other: no agent could be started on it (ssh ended with code 0)"
+    host = agent_host("other", python=tmp_path / "no-python")
+    said = host.unreachable() or ""
+    assert said.startswith("other: no agent could be started on it (ssh ended with code 127")
+    assert "no-python" in said
+
+
+def test_an_agent_that_is_killed_fails_its_run_and_leaves_nothing_and_the_next_case_has_a_new_one(
+    bench: Bench, tmp_path: Path
+) -> None:
+    hosts = (LocalHost("first", machine=FOUR_CORES), agent_host("second", tmp_path / "disk"))
+
+    class Killer(Silent):
+        def pulse(self, pulse: Any) -> None:
+            pids = [int(word) for word in _agents_of(os.getpid()) if pulse.step is not None]
+            for pid in pids if not self.done else ():
+                self.done = True
+                os.kill(pid, signal.SIGKILL)
+
+        done = False
+
+    behaviour = {"nodes": 2, "devices_per_node": 1, "options": {"behaviour": "rank-1-hangs"}}
+    bench.write(behaviour, {"nodes": 2, "devices_per_node": 1}, card=MEETING, limits={"timeout_s": 100})
+    results = run_campaign(replace(bench.order(), hosts=hosts), Killer()).results
+    hosts[1].close()
+    killed, next_one = results.cases
+    assert killed.outcome is Outcome.FAILED
+    assert "second: the connection to it was lost" in (killed.reason or "")
+    assert next_one.outcome is Outcome.OK, next_one.runs
+    assert not marked(str(bench.out))
+
+
+def _agents_of(parent: int) -> list[str]:
+    words = ["pgrep", "-P", str(parent), "-f", "trainmark.node.agent"]
+    return subprocess.run(words, capture_output=True, text=True, check=False).stdout.split()
+
+
+def test_nothing_is_left_on_a_host_whose_controller_was_killed(bench: Bench, tmp_path: Path) -> None:
+    bench.write({"nodes": 2, "devices_per_node": 1, "options": {"behaviour": "rank-1-hangs"}}, card=MEETING)
+    hosts = hosts_file(tmp_path / "hosts.yaml", "first", "second", folder=tmp_path / "disks")
+    controller = subprocess.Popen(
+        [sys.executable, "-m", "trainmark.cli.main", *bench.words("--hosts", str(hosts))],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    )
+    mark = str(bench.out.resolve())
+    deadline = time.monotonic() + 100
+    while not list((tmp_path / "disks").rglob("sum.rank1")) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert len(marked(mark)) >= 2
+    controller.kill()
+    controller.communicate()
+    assert gone_within(60, mark)
+
+
+def test_a_host_answers_as_this_machine_does(host: RemoteHost, tmp_path: Path) -> None:
+    here = LocalHost()
+    assert host.machine().cores == here.machine().cores
+    assert host.which("sh") == here.which("sh")
+    path = tmp_path / "folder" / "file"
+    host.put(path, b"\x00\xff" * 70_000)
+    assert host.read(path) == b"\x00\xff" * 70_000
+    assert host.read(tmp_path / "absent") is None
+    assert host.has(path)
+    assert host.digests(path.parent) == here.digests(path.parent)
+    (path.parent / "link").symlink_to("/etc/passwd")
+    (path.parent / "near").symlink_to("file")
+    (path.parent / "tree").mkdir()
+    (path.parent / "tree" / "leaf").write_text("leaf")
+    host.get(path.parent, tmp_path / "copy", without={"tree"})
+    assert sorted(found.name for found in (tmp_path / "copy").iterdir()) == ["file", "near"]
+    host.remove(path.parent)
+    assert not path.parent.exists()
+    with host.locked(tmp_path / "lock"), host.scratch() as folder:
+        assert folder.is_dir()
+    assert not folder.exists()
+    with pytest.raises(OSError, match="faraway:"):
+        host.put(Path("/proc/nothing"), b"")
+    assert host.interface == "lo"
+
+
+def test_a_job_is_started_watched_and_ended(host: RemoteHost, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    pid = host.start(job(folder, "sh", "-c", "echo step 3/9; exit 5"))
+    assert host.wait(pid, 60) == 5
+    assert host.look(pid).step == 3
+    assert host.kill(str(folder), pid) == 0
+    assert host.reap(pid).code == 5
+    endless = host.start(job(folder, "sleep", "600"))
+    assert host.wait(endless, 0.1) is None
+    assert host.kill(str(folder), endless) == 1
+    assert host.reap(endless).code == -signal.SIGTERM
+    missing = host.start(job(folder, str(tmp_path / "no-program")))
+    assert host.wait(missing, 60) == 127
+    host.kill(str(folder), missing)
+    host.reap(missing)
+
+
+def test_letting_a_host_go_ends_what_runs_there(host: RemoteHost, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    host.start(job(folder, "sh", "-c", "setsid sleep 600 & sleep 600"))
+    deadline = time.monotonic() + 60
+    while len(marked(str(folder))) < 2 and time.monotonic() < deadline:
+        time.sleep(0.1)
+    host.close()
+    assert gone_within(60, str(folder))
+
+
+def test_another_version_of_trainmark_is_refused(host: RemoteHost, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("trainmark.node.remote.__version__", "9.9")
+    with pytest.raises(HostGoneError, match=r"faraway: trainmark \S+ is installed there, and 9\.9 here"):
+        host.has(Path("/"))
