@@ -91,6 +91,7 @@ def _known_hosts(layout: Layout) -> str:
 
 def _hosts_file(layout: Layout) -> str:
     return (
+        "ssh: {config: ssh_config}\n"
         "hosts:\n"
         f"  - name: node[01-{layout.size:02d}]\n"
         f"    slots: {SLOTS}\n"

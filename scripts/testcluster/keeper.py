@@ -47,6 +47,8 @@ def hold(layout: Layout, order: dict[str, Any]) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         take_down(layout, [place.number for place in places.values()])
+        for place in places.values():
+            place.wait_gone()
 
 
 class _Place:
@@ -80,6 +82,10 @@ class _Place:
     def wait_ready(self) -> None:
         """Wait until its daemons answer."""
         self._read()
+
+    def wait_gone(self) -> None:
+        """Wait for the process that has made the namespaces, and is in some of them."""
+        self._process.wait()
 
     def _read(self) -> str:
         assert self._process.stdout is not None
