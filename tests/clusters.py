@@ -66,11 +66,11 @@ class Cluster:
         return sorted(line.split()[0].strip("'") for _, line in self._status(host))
 
     def files(self, host: str) -> list[str]:
-        """Return all files on a host's own disk but those that its daemons keep."""
+        """Return the files on a host's own disk but those that its daemons keep."""
         kept = " ".join(
             f"-not -path '{path}/*'" for path in (self.state, "/var/spool", "/run", "/root/.cache")
         )
-        return self.run(host, "sh", "-c", f"find / /dev/shm -xdev {kept} | sort -u").stdout.splitlines()
+        return self.run(host, "sh", "-c", f"find / /dev/shm -xdev -type f {kept}").stdout.splitlines()
 
     def wait_until_quiet(self) -> None:
         """Wait until nothing but daemons runs on any host."""

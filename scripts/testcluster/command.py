@@ -103,7 +103,10 @@ def _up(layout: Layout, words: argparse.Namespace) -> int:
     order = {
         "size": words.hosts,
         "python": inspect_python(words.python, words.source.resolve()).to_json(),
-        "shared": [[source, target or source] for source, _, target in shared],
+        "shared": [
+            [str(Path(source).resolve()), target or str(Path(source).resolve())]
+            for source, _, target in shared
+        ],
         "megabytes": words.disk,
         "while": words.while_pid,
     }

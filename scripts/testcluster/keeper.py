@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from testcluster.entering import ENTRY, Entrance
 from testcluster.files import remove_files, write_files
-from testcluster.layout import CONTROL, Layout
+from testcluster.layout import CONTROL, Layout, Shared
 
 
 def hold(layout: Layout, order: dict[str, Any]) -> None:
@@ -29,7 +29,7 @@ def hold(layout: Layout, order: dict[str, Any]) -> None:
     watched = [] if order["while"] is None else [os.pidfd_open(order["while"])]
     places: dict[str, _Place] = {}
     try:
-        write_files(layout)
+        write_files(layout, tuple(Shared(Path(here), Path(there)) for here, there in order["shared"]))
         for name in (CONTROL, *layout.hosts):
             places[name] = _Place(layout, name, order)
         first = {name: place.number for name, place in places.items()}

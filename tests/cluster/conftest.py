@@ -17,11 +17,7 @@ def hosts() -> Iterator[Cluster]:
     shared = {PROGRAMS: PROGRAMS_THERE, **shared_environments()}
     words = [word for here, there in shared.items() for word in ("--share", f"{here}:{there}")]
     with cluster(*words) as made:
-        (made.state / "suite_hosts.yaml").write_text(
-            f"paths: {{{PROGRAMS}: {PROGRAMS_THERE}}}\n" + (made.state / "hosts.yaml").read_text()
-        )
         yield made
-        (made.state / "suite_hosts.yaml").unlink()
 
 
 @pytest.fixture
@@ -30,4 +26,6 @@ def tidy(hosts: Cluster) -> Iterator[None]:
     before = {name: (hosts.daemons(name), hosts.files(name)) for name in hosts.names}
     yield
     hosts.wait_until_quiet()
-    assert {name: (hosts.daemons(name), hosts.files(name)) for name in hosts.names} == before
+    for name, (daemons, files) in before.items():
+        assert hosts.daemons(name) == daemons, name
+        assert sorted(set(hosts.files(name)) - set(files)) == [], name

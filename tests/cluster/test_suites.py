@@ -66,7 +66,7 @@ class EarlyStriker(Striker):
 @contextmanager
 def connected(hosts: Cluster) -> Iterator[tuple[Any, ...]]:
     """Have the hosts' agents by ssh, from this process."""
-    made = hosts_of(load_hosts(str(hosts.state / "suite_hosts.yaml"), os.environ))
+    made = hosts_of(load_hosts(str(hosts.state / "hosts.yaml"), os.environ))
     try:
         yield made
     finally:
@@ -89,7 +89,7 @@ def measured(
 
 
 def by_command(hosts: Cluster, bench: Bench, *more: str) -> list[str]:
-    words = bench.words("--hosts", str(hosts.state / "suite_hosts.yaml"), *more)
+    words = bench.words("--hosts", str(hosts.state / "hosts.yaml"), *more)
     return [
         "env",
         f"TRAINMARK_HOME={bench.folder / 'home'}",
@@ -108,7 +108,8 @@ def rank_on(hosts: Cluster, host: str) -> int:
 @pytest.mark.parametrize("engine", ["ssh", "mpi", "slurm"])
 def test_eight_ranks_on_four_hosts_meet_by_every_engine(engine: str, hosts: Cluster, bench: Bench) -> None:
     bench.write(ALL, card=MEETING)
-    hosts.run("control", *by_command(hosts, bench, "--engine", engine))
+    ended = hosts.run("control", *by_command(hosts, bench, "--engine", engine), check=False)
+    assert (bench.out / "results.json").exists(), ended.stderr
     results = Results.model_validate_json((bench.out / "results.json").read_text())
     (ran,) = results.cases[0].runs
     assert ran.outcome is Outcome.OK, ran.reason
