@@ -18,6 +18,9 @@ DAEMONS = ("munged ", "'sshd: /usr/sbin/sshd ", "/usr/sbin/sshd", "slurmd ")
 PATIENCE_S = 120
 """No command of these tests takes a tenth of it on an idle machine."""
 
+ALLOCATED = {"slurm": ("salloc", "--quiet", "--nodes=4", "--exclusive")}
+"""What stands before a command whose engine needs something to be held for it."""
+
 Done = subprocess.CompletedProcess[str]
 
 
@@ -27,13 +30,14 @@ class Cluster:
 
     state: Path
 
-    def do(self, *words: str, check: bool = True) -> Done:
+    def do(self, *words: str, check: bool = True, patience_s: float = PATIENCE_S) -> Done:
         """Run a verb of the script."""
-        return call(sys.executable, str(SCRIPT), "--state", str(self.state), *words, check=check)
+        command = (sys.executable, str(SCRIPT), "--state", str(self.state), *words)
+        return call(*command, check=check, patience_s=patience_s)
 
-    def run(self, place: str, *words: str, check: bool = True) -> Done:
+    def run(self, place: str, *words: str, check: bool = True, patience_s: float = PATIENCE_S) -> Done:
         """Run a command on a host, or where jobs are started."""
-        return self.do("run", place, *words, check=check)
+        return self.do("run", place, *words, check=check, patience_s=patience_s)
 
     def ssh(self, host: str, line: str, *options: str, check: bool = True) -> Done:
         """Run a line of shell on a host by this machine's own ssh."""
@@ -92,14 +96,14 @@ class Cluster:
         return found[host]
 
 
-def call(*words: str, check: bool = True) -> Done:
+def call(*words: str, check: bool = True, patience_s: float = PATIENCE_S) -> Done:
     """Run a command to its end; what it said stands in the error."""
     done = subprocess.run(
         words,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=patience_s,
         check=False,
         cwd="/tmp",
     )

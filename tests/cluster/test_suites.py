@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from clusters import HOSTS, SCRIPT, Cluster
+from clusters import ALLOCATED, HOSTS, SCRIPT, Cluster
 from fakes import CARD, Bench, Silent
 from trainmark.campaign import run_campaign
 from trainmark.node import RemoteHost, hosts_of
@@ -79,7 +79,7 @@ def measured(
     hosts: Cluster,
     bench: Bench,
     *cases: dict[str, Any],
-    strike: Callable[[], None] | None = None,
+    strike: Silent | None = None,
     **settings: Any,
 ) -> tuple[CaseResult, ...]:
     """Return what becomes of cases by ssh; ``strike`` is who watches."""
@@ -88,9 +88,10 @@ def measured(
         return run_campaign(replace(bench.order(), hosts=chosen), strike or Silent()).results.cases
 
 
-def by_command(hosts: Cluster, bench: Bench, *more: str) -> list[str]:
-    words = bench.words("--hosts", str(hosts.state / "hosts.yaml"), *more)
+def by_command(hosts: Cluster, bench: Bench, engine: str, *more: str) -> list[str]:
+    words = bench.words("--hosts", str(hosts.state / "hosts.yaml"), "--engine", engine, *more)
     return [
+        *ALLOCATED.get(engine, ()),
         "env",
         f"TRAINMARK_HOME={bench.folder / 'home'}",
         sys.executable,
@@ -108,7 +109,7 @@ def rank_on(hosts: Cluster, host: str) -> int:
 @pytest.mark.parametrize("engine", ["ssh", "mpi", "slurm"])
 def test_eight_ranks_on_four_hosts_meet_by_every_engine(engine: str, hosts: Cluster, bench: Bench) -> None:
     bench.write(ALL, card=MEETING)
-    ended = hosts.run("control", *by_command(hosts, bench, "--engine", engine), check=False)
+    ended = hosts.run("control", *by_command(hosts, bench, engine), check=False)
     assert (bench.out / "results.json").exists(), ended.stderr
     results = Results.model_validate_json((bench.out / "results.json").read_text())
     (ran,) = results.cases[0].runs
@@ -234,7 +235,7 @@ def test_no_process_is_left_on_any_host_when_signal_9_ends_the_controller(
     bench.write({**ALL, "options": {"behaviour": "rank-5-hangs"}}, card=MEETING)
     words = [sys.executable, str(SCRIPT), "--state", str(hosts.state), "run", "control"]
     controller = subprocess.Popen(
-        [*words, *by_command(hosts, bench, "--engine", engine)],
+        [*words, *by_command(hosts, bench, engine)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -250,4 +251,4 @@ def test_no_process_is_left_on_any_host_when_signal_9_ends_the_controller(
     controller.wait()
     hosts.wait_until_quiet()
     bench.write(ALL, card=MEETING)
-    hosts.run("control", *by_command(hosts, bench, "--engine", engine, "--resume"))
+    hosts.run("control", *by_command(hosts, bench, engine, "--resume"))
