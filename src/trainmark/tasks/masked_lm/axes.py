@@ -1,8 +1,10 @@
 """The axes of masked language modelling."""
 
 from enum import StrEnum
+from typing import ClassVar
 
 from trainmark.words.case import Count, TaskAxes
+from trainmark.words.recipe import RecipeAxis
 
 
 class Optimizer(StrEnum):
@@ -17,6 +19,11 @@ class MaskedAxes(TaskAxes):
 
     A device's batch is ``accumulation`` parts, passed one after another.
     """
+
+    recipe_names: ClassVar = {
+        "predictions": RecipeAxis.MAX_PREDICTIONS,
+        "accumulation": RecipeAxis.ACCUMULATION_STEPS,
+    }
 
     sequence_length: Count = 128
     predictions: Count = 20

@@ -7,7 +7,7 @@ from typing import Optional
 
 SYNTHETIC = "synthetic"
 
-ADAMW, LAMB = "adamw", "lamb"
+ADAM, ADAMW, LAMB = "adam", "adamw", "lamb"
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,8 @@ class Recipe:
 class AdamRecipe(Recipe):
     """An adaptive optimizer: ``momentum`` is that of gradients (beta 1), ``second_momentum`` of squares (beta 2).
 
-    ``optimizer`` is ``adamw`` or ``lamb``. The decay is decoupled: it is no part of the gradient.
+    ``optimizer`` is ``adam``, ``adamw`` or ``lamb``. The decay is decoupled: it is no part of the gradient;
+    ``adam`` has none.
     """
 
     optimizer: str
@@ -45,7 +46,7 @@ class AdamRecipe(Recipe):
     @property
     def optimizer_name(self) -> str:
         """What the field calls the optimizer."""
-        return {ADAMW: "AdamW", LAMB: "LAMB"}[self.optimizer]
+        return {ADAM: "Adam", ADAMW: "AdamW", LAMB: "LAMB"}[self.optimizer]
 
 
 @dataclass(frozen=True)
