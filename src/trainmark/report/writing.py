@@ -22,6 +22,7 @@ from trainmark.report.sections import (
     steps,
     throughput,
     trials,
+    work,
 )
 from trainmark.report.series import read_series
 from trainmark.words.results import Results
@@ -53,6 +54,7 @@ def _sections(about: Context) -> list[Section | None]:
     return [
         overview.section(about),
         throughput.section(about),
+        work.section(about),
         trials.section(about),
         equivalence.section(about),
         ratios.scaling(about),
