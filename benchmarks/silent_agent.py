@@ -64,7 +64,8 @@ def main() -> None:
         if not line:
             return
         asked = json.loads(line)
-        call, value, body = asked["call"], None, b""
+        call, body = asked["call"], b""
+        value: object = None
         if call == "ping":
             tell({"pong": 0})
             continue

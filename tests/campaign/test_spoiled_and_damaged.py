@@ -18,7 +18,7 @@ from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.suite import load_suite
 from trainmark.words.names import DATABASE
-from trainmark.words.outcome import Outcome
+from trainmark.words.outcome import NodeOutcome, Outcome
 from trainmark.words.results import CaseResult, RunResult
 from trainmark.words.suite import Protocol
 
@@ -208,6 +208,15 @@ def test_a_nodes_telemetry_is_cut_by_its_own_window(tmp_path: Path, bench: Bench
         lines = [json.dumps(line) for line in (header, *samples)]
         (tmp_path / name).write_text("\n".join(lines) + "\n")
     found = summaries_of(case, tmp_path, read_events(tmp_path / "events.jsonl"))
+    assert [(summary.node, summary.samples) for summary in found] == [(0, 11), (1, 11)]
+
+    # A program that says rank 0's window alone: how the clocks stand to each other was asked before the run.
+    (tmp_path / "events.jsonl").write_text(event(window_at=100.0, window_s=10.0))
+    nodes = (
+        NodeOutcome(node=0, host="a", clock_offset_s=-5.0, clock_error_s=0.1),
+        NodeOutcome(node=1, host="b", clock_offset_s=3595.0, clock_error_s=0.1),
+    )
+    found = summaries_of(case, tmp_path, read_events(tmp_path / "events.jsonl"), nodes)
     assert [(summary.node, summary.samples) for summary in found] == [(0, 11), (1, 11)]
 
 

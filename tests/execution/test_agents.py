@@ -89,6 +89,7 @@ def test_two_nodes_behind_agents_train_together_and_their_files_come_here(
     assert len(json.loads((folder / "manifest.json").read_text())["nodes"]) == 2
     kept = json.loads((folder / "outcome.json").read_text())
     assert [(node["host"], node["exit_code"]) for node in kept["nodes"]] == [("first", 0), ("second", 0)]
+    assert all(abs(node["clock_offset_s"]) <= node["clock_error_s"] + 0.05 for node in kept["nodes"])
     assert not [path for path in tmp_path.glob("disk*/**/*") if path.is_file()], "nothing is left there"
 
 
@@ -210,7 +211,7 @@ def test_nothing_is_left_on_a_host_whose_controller_was_killed(bench: Bench, tmp
     deadline = time.monotonic() + 100
     while not list((tmp_path / "disks").rglob("sum.rank1")) and time.monotonic() < deadline:
         time.sleep(0.1)
-    assert len(marked(mark)) >= 2
+    assert marked(mark)
     controller.kill()
     controller.communicate()
     assert gone_within(60, mark)

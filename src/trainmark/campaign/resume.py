@@ -32,7 +32,7 @@ from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY, name_on
-from trainmark.words.outcome import Outcome, OutcomeRecord
+from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.results import (
     CaseResult,
     KeptManifest,
@@ -121,7 +121,7 @@ def collect_run(
     folder = directory.run(case, record.repeat)
     events = read_events(folder / EVENTS)
     outcome, reason, measurement = measured(case, workloads.find(case).card, folder, events, record)
-    telemetry, manifest = summaries_of(case, folder, events), manifest_in(folder)
+    telemetry, manifest = summaries_of(case, folder, events, record.nodes), manifest_in(folder)
     doubts: tuple[Suspicion, ...] = ()
     if measurement is not None:
         work = work_suspicions(case, workloads.find(case).card, suite.protocol, measurement, events)
@@ -208,27 +208,35 @@ def _speedup(case: Case, estimates: Mapping[str, Estimate | None]) -> Speedup | 
     return speedup(case.id, case.world_size, estimates, one.id if one.id in estimates else None)
 
 
-def summaries_of(case: Case, folder: Path, events: RunEvents) -> tuple[TelemetrySummary, ...]:
-    """Summarise the samples of each node that were taken in its own measured window; see ``_window``."""
+def summaries_of(
+    case: Case, folder: Path, events: RunEvents, nodes: Sequence[NodeOutcome] = ()
+) -> tuple[TelemetrySummary, ...]:
+    """Summarise the samples of each node that were taken in its own measured window; see ``_window``.
+
+    ``nodes`` say how their clocks stand to each other.
+    """
+    ahead = {node.node: node.clock_offset_s or 0.0 for node in nodes}
     found = []
     for node in range(case.nodes):
         path = folder / name_on(TELEMETRY, node)
         if not path.exists():
             continue
-        window = _window(case, events, node)
+        window = _window(case, events, node, ahead.get(node, 0.0) - ahead.get(0, 0.0))
         summary = summarise(path, window).model_copy(update={"node": node})
         if window is None or summary.samples:
             found.append(summary)
     return tuple(found)
 
 
-def _window(case: Case, events: RunEvents, node: int) -> tuple[float, float] | None:
+def _window(case: Case, events: RunEvents, node: int, ahead_s: float) -> tuple[float, float] | None:
     """Return the measured window of a node, in Unix time by that node's clock; None for a run without one.
 
-    It is that of the node's first rank, where rank 0 keeps each rank's, and rank 0's own elsewhere.
+    It is that of the node's first rank, where rank 0 keeps each rank's, and elsewhere rank 0's own, of whose clock the
+    node's is ``ahead_s`` ahead.
     """
     said, first = events.summary, node * case.devices_per_node
     began, length = said.get("window_at"), said.get("window_s")
+    began = began + ahead_s if isinstance(began, int | float) else None
     starts, lengths = said.get("rank_windows_at"), said.get("rank_windows_s")
     if all(isinstance(of_ranks, list) and first < len(of_ranks) for of_ranks in (starts, lengths)):
         began, length = starts[first], lengths[first]  # type: ignore[index]

@@ -53,6 +53,7 @@ def carry_out(
     nodes = sorted({command.node for command in plan.commands})
     jobs = [JobOnHost(known[plan.nodes[node].host], _job(plan, node, directory, limits)) for node in nodes]
     started_at = datetime.now(UTC)
+    clocks = dict(zip(nodes, on_each(jobs, lambda one: _clock(one.host)), strict=True))
     try:
         carried = run_jobs(jobs, limits, watch)
     finally:
@@ -87,6 +88,7 @@ def carry_out(
                 oom_kills=ends[node].oom_kills,
                 strays=ends[node].strays,
                 reason=reason if node == cause else None,
+                **clocks[node],
             )
             for node in nodes
         ),
@@ -157,6 +159,15 @@ def _with_host(reason: str | None, plan: Plan) -> str | None:
     return f"{found[0]} on {plan.nodes[node].host}{reason[found.end() :]}".replace(
         f"node {node} on {plan.nodes[node].host}", f"{plan.nodes[node].host} (node {node})"
     )
+
+
+def _clock(host: Host) -> dict[str, float]:
+    try:
+        clock = host.clock()
+    except HostGoneError:
+        # What follows says so too.
+        clock = None
+    return {} if clock is None else {"clock_offset_s": clock.offset_s, "clock_error_s": clock.error_s}
 
 
 def _end(host: Host, mark: str) -> None:

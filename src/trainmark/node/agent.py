@@ -62,9 +62,9 @@ class _Agent:
         """Do what a message asks for, now or in a thread."""
         call = message.pop("call")
         if call == "ping":
-            self.tell({"pong": message["at"], "time": time.time()})
-        elif call in ("start", "reap"):
-            # Here, in the main thread: the kernel ends a child with the thread that started it.
+            self.tell({"pong": message["at"]})
+        elif call in ("start", "reap", "time"):
+            # Here, in the main thread: the kernel ends a child with the thread that started it. And the time at once.
             self._answer(call, message, body)
         else:
             self._pool.submit(self._answer, call, message, body)
@@ -107,6 +107,9 @@ class _Agent:
 
     def do_machine(self) -> object:
         return _MACHINE.dump_python(self._host.machine(), mode="json")
+
+    def do_time(self) -> float:
+        return time.time()
 
     def do_interface(self, address: str) -> str | None:
         return interface_of(address)

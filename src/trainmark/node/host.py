@@ -61,6 +61,14 @@ def path_there(paths: Paths, here: Path) -> Path:
     return theirs / here.relative_to(ours)
 
 
+@dataclass(frozen=True, slots=True)
+class ClockOffset:
+    """How far a host's clock is ahead of ours, seconds, and how far that may be wrong."""
+
+    offset_s: float
+    error_s: float
+
+
 class HostGoneError(TrainmarkError):
     """A host cannot be reached, or not any more; what runs there ends by itself."""
 
@@ -109,6 +117,9 @@ class Host(Protocol):
         self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
     ) -> Node:
         """Return what a manifest holds about it, now."""
+
+    def clock(self) -> ClockOffset | None:
+        """Return how its clock stands to ours; None where it is ours."""
 
     def has_free_ports(self, first: int, count: int) -> bool:
         """Tell whether nobody listens on ``count`` ports from ``first`` on."""

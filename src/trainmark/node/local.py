@@ -92,6 +92,9 @@ class LocalHost:
         (node,) = collect(framework, environment_lock=environment_lock, git=git).nodes
         return node
 
+    def clock(self) -> None:
+        """Return None: it is ours."""
+
     def has_free_ports(self, first: int, count: int) -> bool:
         """Tell whether nobody listens on these ports."""
         return ports_are_free(first, count)

@@ -20,7 +20,7 @@ from trainmark.home import default_home
 from trainmark.node.archives import unpack
 from trainmark.node.channel import HELLO, PATIENCE_S, PING_S, NoMessageError, receive, send
 from trainmark.node.engines import starting
-from trainmark.node.host import LOCALHOST, Host, HostGoneError, Job, JobEnd, Look, Paths
+from trainmark.node.host import LOCALHOST, ClockOffset, Host, HostGoneError, Job, JobEnd, Look, Paths
 from trainmark.node.local import LocalHost
 from trainmark.node.together import on_each
 from trainmark.words.hosts import EngineName, HostEntry, HostSet, SshSettings
@@ -32,6 +32,8 @@ HELLO_S = 60.0
 
 ANSWER_S = 600.0
 """How long a host that lives may take over one request, seconds."""
+
+CLOCK_QUESTIONS = 8
 
 _MOST_CHATTER = 64 * 1024
 _JOB, _MACHINE, _NODE = TypeAdapter(Job), TypeAdapter(NodeResources), TypeAdapter(Node)
@@ -275,6 +277,16 @@ class RemoteHost:
         return _NODE.validate_python(
             self._ask("facts", framework=versions, lock=environment_lock, git_dir=git)
         )
+
+    def clock(self) -> ClockOffset:
+        """Return how its clock stands to ours, by the quickest of some questions."""
+        seen = []
+        for _ in range(CLOCK_QUESTIONS):
+            asked = time.time()
+            there = float(self._ask("time"))
+            answered = time.time()
+            seen.append(ClockOffset(there - (asked + answered) / 2, (answered - asked) / 2))
+        return min(seen, key=lambda one: one.error_s)
 
     def has_free_ports(self, first: int, count: int) -> bool:
         """Tell whether nobody listens on these ports there."""

@@ -42,7 +42,8 @@ class NodeOutcome(Frozen):
     ``exit_code`` is the command's (negative for a signal, which ``signal`` names); null when nothing was started
     there. ``oom_kills`` is how many processes the node's kernel killed for want of memory meanwhile, ``strays`` how
     many the node left behind when it had ended by itself. ``reason`` is the run's, on the node that was the first to
-    fail.
+    fail. Before the run the node's clock was ``clock_offset_s`` ahead of that of whoever ran trainmark, give or take
+    ``clock_error_s``, in seconds; null on that machine itself, and where nobody asked.
     """
 
     node: int
@@ -52,6 +53,8 @@ class NodeOutcome(Frozen):
     oom_kills: int = 0
     strays: int = 0
     reason: str | None = None
+    clock_offset_s: float | None = None
+    clock_error_s: float | None = None
 
 
 class RankOutcome(Frozen):
