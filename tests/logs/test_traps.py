@@ -37,7 +37,7 @@ def _run_of(
 ) -> Any:
     """Return the events of a run of ``blocks`` (what their start and their stop say) of 100 s each."""
     step = 100 + pause
-    head = [
+    head: list[Any] = [
         ("submission_benchmark", 0, benchmark, {}),
         ("global_batch_size", 0, 64, {}),
         ("train_samples", 5, samples, {}),
@@ -332,8 +332,9 @@ def test_deepspeeds_pipeline_engine_is_read_but_not_beside_megatrons_line(read: 
     alone = read("".join(lines))
     log = read(f"using world size: 96\n{beside}exiting program at iteration 3000\n")
 
-    assert (alone.format, measure_log(alone).value) == ("deepspeed", pytest.approx(64))
-    assert (log.format, _sound(log)) == ("megatron-lm", pytest.approx(54.243))
+    assert (alone.format, log.format) == ("deepspeed", "megatron-lm")
+    assert measure_log(alone).value == pytest.approx(64)
+    assert _sound(log) == pytest.approx(54.243)
 
 
 _MXNET = "Namespace(batch_size=256, gpus='0,1,2,3', kv_store='{store}', network='resnet')\n"
@@ -475,3 +476,30 @@ def test_fairseqs_line_of_2019_is_a_mean_since_the_epochs_start(read: Reader) ->
 
     assert log.facts.gpus == 8
     assert _sound(log) == pytest.approx(28_800, rel=1e-3)
+
+
+def test_a_gradient_that_is_nan_is_a_training_that_failed(read: Reader) -> None:
+    line = "{{'loss': 0.0, 'grad_norm': {}, 'learning_rate': 4.9e-05, 'epoch': 1.2}}\n"
+    end = _SUMMARY.format(rate=5.233, epoch=10.0)
+
+    assert _doubts(read(line.format("nan") + end)) == {"loss-not-finite"}
+    # Where half precision scales the loss, single steps overflow.
+    assert _doubts(read(line.format("nan") + line.format("0.5").replace("0.0,", "2.1,") + end)) == set()
+
+
+@pytest.mark.parametrize(("slower", "doubts"), [(1.6, {"rates-contradict-clock"}), (1.0, set())])
+def test_paddledetections_stamps_are_held_against_its_times(
+    read: Reader, slower: float, doubts: set[str]
+) -> None:
+    lines = []
+    for n in range(60):
+        passed = int(3600 * 23 + 3500 + n * 20 * 0.2873 * slower)
+        stamp = f"07/{28 + passed // 86400:02d} {passed // 3600 % 24:02d}:{passed // 60 % 60:02d}:{passed % 60:02d}"
+        lines.append(
+            f"[{stamp}] ppdet.engine INFO: Epoch: [0] [{20 * n:4d}/7329] learning_rate: 0.0003 loss: 1.9 eta: 1:02:03 "
+            "batch_cost: 0.2873 data_cost: 0.0003 ips: 27.8440 images/s\n"
+        )
+    log = read(_LAUNCH.format("--nnodes=1") + "".join(lines))
+
+    assert _doubts(log) == doubts
+    assert measure_log(log).value == pytest.approx(4 * 27.844)

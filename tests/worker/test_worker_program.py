@@ -66,6 +66,17 @@ def test_a_process_without_a_launcher_is_alone() -> None:
     assert not place_from({}).distributed
 
 
+def test_openmpi_tells_a_rank_its_place_and_a_process_of_its_own_is_none() -> None:
+    said = {"RANK": "3", "SIZE": "4", "LOCAL_RANK": "1", "LOCAL_SIZE": "2"}
+    meeting = {"MASTER_ADDR": "10.0.0.1", "MASTER_PORT": "29400"}
+    openmpi = {f"OMPI_COMM_WORLD_{name}": value for name, value in said.items()}
+    place = place_from({**openmpi, **meeting, "TRAINMARK_NODES": "10.0.0.1,10.0.0.2"})
+    assert place[:6] == (3, 4, 1, 2, "10.0.0.1", 29400)
+    assert place.address_of(1) == "10.0.0.1"
+    assert place.address_of(3) == "10.0.0.2"
+    assert not place_from({**openmpi, "OMPI_COMM_WORLD_SIZE": "1"}).distributed
+
+
 def test_half_a_launcher_is_refused() -> None:
     with pytest.raises(ValueError, match="MASTER_ADDR, MASTER_PORT"):
         place_from({"WORLD_SIZE": "2", "RANK": "0"})

@@ -12,10 +12,10 @@ from trainmark.measure.rules import find_rule
 from trainmark.programs import find_format
 from trainmark.tasks import case_of
 from trainmark.words.case import Case, Device, Precision
+from trainmark.words.launcher import Launcher
 from trainmark.worker.core.arguments import parse
 from trainmark.workload import (
     BuiltinSource,
-    Launcher,
     UnsupportedByCard,
     Values,
     Workload,

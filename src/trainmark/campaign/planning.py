@@ -209,6 +209,7 @@ class Site:
             data=self.data(case),
             dataset=dataset,
             prepared=self._prepared(case, dataset) if needs_folder else Path(),
+            started_by=self._suite.launcher,
             **more,
         )
 
@@ -298,15 +299,17 @@ def load_programs(suite: Suite) -> Workloads:
     return workloads
 
 
-def plan_campaign(suite: Suite, cases: Sequence[Case], out: Path, home: Path) -> list[Plan | CannotStart]:
-    """Return the plan of each case's first run; looks at this machine's devices, and at nothing else.
+def plan_campaign(
+    suite: Suite, cases: Sequence[Case], out: Path, home: Path, hosts: Sequence[Host] | None = None
+) -> list[Plan | CannotStart]:
+    """Return the plan of each case's first run; looks at the devices of the hosts (this machine), and at nothing else.
 
     The first run of a case with the batch ``max`` is the one that tries the smallest batch, and that of a case which
     leaves axes open the short run of its first candidate.
 
     Raises ``InputError`` when the suite names a workload or an environment that does not exist.
     """
-    site = Site(suite, load_programs(suite), (LocalHost(),), home)
+    site = Site(suite, load_programs(suite), hosts or (LocalHost(),), home)
     directory = ResultDirectory(out.absolute())
     return [_first_plan(site, suite.protocol, case, directory) for case in cases]
 

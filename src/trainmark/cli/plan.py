@@ -22,10 +22,20 @@ def plan(
     suite: Annotated[Path, typer.Argument(help="The suite's YAML file.", metavar="SUITE")],
     out: Annotated[Path | None, typer.Option("--out", help="The directory that run would be given.")] = None,
     only: Annotated[str | None, typer.Option("--only", help="These cases only; see trainmark run.")] = None,
+    hosts: Annotated[
+        str | None,
+        typer.Option(
+            "--hosts", help="The hosts to plan for; see trainmark run. They are asked what they have."
+        ),
+    ] = None,
+    engine: Annotated[
+        str | None, typer.Option("--engine", help="What reaches the hosts; see trainmark run.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a case, a line each.")] = False,
 ) -> None:
     """Print the cases of a suite and the exact commands of each one's first run, and run nothing."""
     from trainmark.campaign import plan_campaign
+    from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.suites import read_suite
     from trainmark.home import default_home
     from trainmark.suite import select
@@ -33,7 +43,8 @@ def plan(
     resolved = read_suite(suite)
     cases = resolved.cases if only is None else select(resolved.cases, only)
     place = out or Path("results") / resolved.name
-    plans = plan_campaign(resolved, cases, place, default_home(os.environ))
+    with chosen_hosts(hosts, engine) as there:
+        plans = plan_campaign(resolved, cases, place, default_home(os.environ), there)
     if not as_json:
         sys.stdout.write(_heading(resolved.name, len(cases), resolved.protocol))
     said: set[str] = set()

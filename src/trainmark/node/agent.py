@@ -218,8 +218,16 @@ def _read_all(source: IO[bytes], inbox: "queue.SimpleQueue[tuple[dict[str, Any],
     inbox.put(None)
 
 
+def _forget_openmpi() -> None:
+    """Drop what mpirun, which may have started us, says of our own place: what we start is no rank of that run."""
+    if "OMPI_COMM_WORLD_RANK" in os.environ:
+        for name in [name for name in os.environ if name.startswith(("OMPI_", "PMIX_", "PRTE_"))]:
+            del os.environ[name]
+
+
 def main() -> NoReturn:
     """Serve whoever holds the other ends of our standard input and output."""
+    _forget_openmpi()
 
     def leave(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

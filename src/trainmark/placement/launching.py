@@ -6,7 +6,8 @@ from dataclasses import dataclass
 from trainmark.node.processes import MARK
 from trainmark.placement.spec import RunSpec
 from trainmark.words.case import Case
-from trainmark.workload import Launcher, filled
+from trainmark.words.launcher import Launcher
+from trainmark.workload import filled
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +37,7 @@ def launched(
     case, python = spec.case, (str(spec.interpreter.python),)
     if case.world_size == 1:
         return python
-    match spec.card.launcher:
+    match spec.launcher:
         case Launcher.TORCHRUN:
             return (*python, *_torchrun(case, node, rendezvous))
         case Launcher.MULTIPROC:
@@ -52,7 +53,7 @@ def launched(
 
 def starting_nodes(spec: RunSpec) -> range:
     """Return the nodes on which something is started: all, but with MPI the first, from which it reaches the others."""
-    return range(1 if spec.card.launcher is Launcher.MPIRUN else spec.case.nodes)
+    return range(1 if spec.launcher is Launcher.MPIRUN else spec.case.nodes)
 
 
 def by_hand(spec: RunSpec) -> tuple[str, ...]:
@@ -60,7 +61,7 @@ def by_hand(spec: RunSpec) -> tuple[str, ...]:
     if spec.case.nodes == 1:
         return ()
     everywhere = "every node needs what is under 'before', the environment and the data, under the same paths"
-    if spec.card.launcher is not Launcher.MPIRUN:
+    if spec.launcher is not Launcher.MPIRUN:
         return (everywhere,)
     first, others = spec.addresses[0], ", ".join(spec.addresses[1:])
     container = spec.interpreter.container
@@ -81,7 +82,9 @@ def by_hand(spec: RunSpec) -> tuple[str, ...]:
 def missing(spec: RunSpec) -> str | None:
     """Return why the ranks of a run cannot be started on its hosts, or None; containers have launchers of their own."""
     inside = spec.interpreter.container is not None
-    if spec.card.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
+    if spec.launcher is Launcher.TORCHRUN is not spec.card.launcher:
+        return f"torchrun comes with PyTorch, and {spec.card.name} is another framework's (launcher)"
+    if spec.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
         return None
     if len({(host.folder, host.paths) for host in spec.hosts[: spec.case.nodes]}) > 1:
         return (
@@ -97,7 +100,7 @@ def rank_variables(
 
     They have torchrun's names.
     """
-    case, launcher = spec.case, spec.card.launcher
+    case, launcher = spec.case, spec.launcher
     if launcher is Launcher.SPAWN and rendezvous.devices:
         return [(None, {"CUDA_VISIBLE_DEVICES": ",".join(rendezvous.devices)})]
     if launcher is not Launcher.RANKS or case.world_size == 1:
@@ -113,10 +116,24 @@ def rank_variables(
                 "LOCAL_WORLD_SIZE": str(case.devices_per_node),
                 "MASTER_ADDR": rendezvous.hosts[0],
                 "MASTER_PORT": str(rendezvous.port),
+                **_nodes(rendezvous, case),
             },
         )
         for local_rank in range(case.devices_per_node)
     ]
+
+
+def meeting_variables(spec: RunSpec, rendezvous: Rendezvous) -> dict[str, str]:
+    """Return where the ranks of a built-in worker meet that mpirun starts: of their places OpenMPI tells them."""
+    if spec.launcher is not Launcher.MPIRUN or not spec.is_built_in or spec.case.world_size == 1:
+        return {}
+    meeting = {"MASTER_ADDR": rendezvous.hosts[0], "MASTER_PORT": str(rendezvous.port)}
+    return {**meeting, **_nodes(rendezvous, spec.case)}
+
+
+def _nodes(rendezvous: Rendezvous, case: Case) -> dict[str, str]:
+    """Return what a built-in worker is told of the nodes, for the frameworks whose ranks each listen on a port."""
+    return {"TRAINMARK_NODES": ",".join(rendezvous.hosts)} if case.nodes > 1 else {}
 
 
 def interface_variables(spec: RunSpec, node: int) -> dict[str, str]:

@@ -10,6 +10,7 @@ from trainmark.placement.launching import (
     by_hand,
     interface_variables,
     launched,
+    meeting_variables,
     missing,
     rank_variables,
     starting_nodes,
@@ -69,6 +70,7 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
         "OMP_NUM_THREADS": str(_threads(spec, node)),
         "PYTHONUNBUFFERED": "1",
         **interface_variables(spec, node),
+        **meeting_variables(spec, rendezvous),
         **spec.interpreter.variables,
         **program_variables(spec.case, spec.card, values, texts),
     }

@@ -7,9 +7,10 @@ from pathlib import Path
 from trainmark.environment.engine import Engine
 from trainmark.node import Paths, path_there
 from trainmark.words.case import SYNTHETIC, Case, Device
+from trainmark.words.launcher import Launcher
 from trainmark.words.plan import NodeResources
 from trainmark.words.suite import Protocol
-from trainmark.workload import Card, Image, Workload
+from trainmark.workload import BuiltinSource, Card, Image, Workload
 
 RENDEZVOUS_PORT = 29400
 
@@ -72,6 +73,7 @@ class RunSpec:
     ``data`` where its data lies. ``port`` is where the ranks meet; those after it are for the frameworks whose ranks
     each listen on one. ``dataset`` is the folder of the whole data set of which ``data`` is the training part;
     ``prepared`` the one for what the card's prepare steps make. ``more_words`` follow the program's own.
+    ``started_by`` starts the ranks of a built-in worker, in the place of what its card says.
     """
 
     case: Case
@@ -86,6 +88,19 @@ class RunSpec:
     dataset: str = SYNTHETIC
     prepared: Path = Path()
     more_words: tuple[str, ...] = ()
+    started_by: Launcher | None = None
+
+    @property
+    def launcher(self) -> Launcher:
+        """What starts the ranks: what the suite says of the built-in workers, else the card."""
+        if self.started_by is not None and self.is_built_in:
+            return self.started_by
+        return self.card.launcher
+
+    @property
+    def is_built_in(self) -> bool:
+        """Whether the program is one of our own workers."""
+        return isinstance(self.card.source, BuiltinSource)
 
     @property
     def card(self) -> Card:

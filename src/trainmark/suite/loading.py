@@ -66,6 +66,8 @@ def dump_suite(suite: Suite) -> str:
     values["cases"] = [_short(case) for case in suite.cases]
     if not values["gates"]["off"]:
         del values["gates"]
+    if values["launcher"] is None:
+        del values["launcher"]
     for dataset in values["datasets"].values():
         if dataset["task"] is None:
             del dataset["task"]

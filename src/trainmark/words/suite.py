@@ -3,7 +3,7 @@
 import re
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -18,6 +18,7 @@ from pydantic import (
 from trainmark.words.case import Case, Count, Word
 from trainmark.words.frozen import Frozen
 from trainmark.words.gates import GateName
+from trainmark.words.launcher import Launcher
 from trainmark.words.measurement import Sampling
 
 
@@ -184,7 +185,8 @@ class Suite(Frozen):
     slash in it; or such a word or path by framework, ``auto`` for those that are not named.
 
     ``cards`` are files of further workload cards. ``equivalence`` asks for the certificate that several
-    frameworks do equal work. ``gates`` says which doubts are not to be raised. Paths are relative to the suite's file.
+    frameworks do equal work. ``launcher`` starts the ranks of the built-in workers in the place of their card's; other
+    programs keep theirs. ``gates`` says which doubts are not to be raised. Paths are relative to the suite's file.
     ``cases`` is the expanded matrix.
     """
 
@@ -198,6 +200,7 @@ class Suite(Frozen):
     naming: NamingScheme = NamingScheme.CASE
     equivalence: bool = True
     gates: Gates = Gates()
+    launcher: Literal[Launcher.RANKS, Launcher.TORCHRUN, Launcher.MPIRUN] | None = None
     cases: tuple[Case, ...]
 
     def environment_of(self, framework: str) -> str:

@@ -9,6 +9,7 @@ from pydantic import Field, StringConstraints
 from trainmark.tasks import TASKS
 from trainmark.words.case import Word, axes_of, task_of_model
 from trainmark.words.frozen import Frozen
+from trainmark.words.launcher import Launcher
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source
 
@@ -17,30 +18,6 @@ OWN_FORMAT = "trainmark"
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
 """The name of an environment variable as POSIX has it."""
-
-
-class Launcher(StrEnum):
-    """Who starts the ranks; with one rank the program is always started by itself.
-
-    ``process``: nobody, there is one process. ``torchrun``. ``ranks``: each rank is a process of its own that
-    finds its place in the variables that torchrun would set, as the built-in workers do. ``multiproc``: the
-    program's own starter (the card's ``starter``) with the flags of NVIDIA's ``multiproc.py``. ``mpirun``: OpenMPI
-    from the first node, for Horovod over MPI. ``paddle``: ``paddle.distributed.launch``. ``spawn``: one process a
-    node, which sees the node's devices and uses or starts all of them itself.
-    """
-
-    PROCESS = "process"
-    TORCHRUN = "torchrun"
-    RANKS = "ranks"
-    MULTIPROC = "multiproc"
-    MPIRUN = "mpirun"
-    PADDLE = "paddle"
-    SPAWN = "spawn"
-
-    @property
-    def needs_starter(self) -> bool:
-        """Whether a card with this launcher must name the script that starts the ranks."""
-        return self is Launcher.MULTIPROC
 
 
 class Counts(StrEnum):

@@ -287,9 +287,11 @@ def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
     clock_s, own_s, jump = pace.clock_s, pace.own_s, pace.jump
     slack = 2 * log.clock_resolution_s / clock_s if clock_s > 0 else 1.0
     typical = float(np.median(pace.ratios))
-    fine = log.clock_resolution_s * log.records.count < AGREE * clock_s
+    # Two stamps tell the time between them to within one grain.
+    grain = log.clock_resolution_s * log.records.count
+    fine = grain < AGREE * clock_s
     share = clock_s / own_s - 1
-    if fine and abs(typical - 1) > AGREE:
+    if abs(typical - 1) > (AGREE if fine else AGREE + grain / own_s):
         yield Problem("rates-contradict-clock", _between(log, typical))
     elif abs(share) > AGREE + slack and (pace.by_clock or share < 0):
         sentence = (

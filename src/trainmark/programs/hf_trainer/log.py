@@ -30,6 +30,7 @@ _NUMBER = rb"'?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
 _SECONDS = rb"'%s_runtime': " + _NUMBER
 _PAIR = re.compile(rb"'(train_runtime|train_steps_per_second|epoch)': " + _NUMBER)
 _BAR = re.compile(rb"\| (\d{1,12})/(\d{1,12}) \[(?:(\d{1,6}):)?(\d\d):(\d\d)<")
+_LOST = re.compile(rb"\{'loss': '?0\.0'?, 'grad_norm': '?nan")
 _LOSS = re.compile(rb"\{'loss': [^\n{}]*'epoch': " + _NUMBER)
 
 
@@ -82,6 +83,10 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     if done := _done(context, summary, bars):
         sentence = f"the run stopped at {done:.0%} of what was planned, and its summary counts all of that"
         found.append(Problem("stopped-early", sentence))
+    if _LOST.search(context.tail[context.tail.rfind(b"{'loss': ") :]):
+        found.append(
+            Problem("loss-not-finite", "the gradient is NaN in the last lines: the training had failed")
+        )
     if _resumed(context, summary, bars):
         sentence = "the run goes on from a checkpoint: its summary counts samples of before over its own time"
         found.append(Problem("resumed", sentence))
@@ -111,17 +116,23 @@ def _bars(context: LogContext, planned: float) -> list[_Bar]:
 
 def _done(context: LogContext, summary: dict[str, float], bars: list[_Bar]) -> float | None:
     """Return which part of what the summary counts was trained, where it is less than the whole."""
-    parts = [bars[-1][0] / bars[-1][1]] if bars else []
+    if bars:
+        part, passed = bars[-1][0] / bars[-1][1], bars[-1][2]
+        # A bar that is drawn seldom is as far behind in time as in steps.
+        if part < (1 - _OFF) * passed / (summary["train_runtime"] + 1):
+            return part
     text = _last_training(context.text)
-    examples, steps = (
+    examples, epochs, steps = (
         search_integer(rb"%s = ([\d,]+)\s" % words, text)
-        for words in (b"Num examples", b"Total optimization steps")
+        for words in (b"Num examples", b"Num Epochs", b"Total optimization steps")
     )
     batch = search_integer(_TOTAL_BATCH, text)
-    if examples and steps and batch and "epoch" in summary:
-        # The last batch of an epoch may be left out.
-        parts.append(summary["epoch"] * -(-examples // batch) / steps)
-    return min(parts) if parts and min(parts) < 1 - _OFF else None
+    if not (examples and epochs and steps and batch and "epoch" in summary):
+        return None
+    done = summary["epoch"] + 0.005  # two digits are printed after the point
+    # With max_steps the number of epochs is rounded up; where devices share a sequence the batch is not that of all.
+    trained = max(done / epochs, done * -(-examples // batch) / steps)
+    return trained if trained < 1 - _OFF else None
 
 
 def _last_training(text: bytes) -> bytes:

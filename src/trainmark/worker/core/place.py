@@ -46,9 +46,10 @@ class Place(NamedTuple):
 def place_from(environment: Mapping[str, str] = os.environ) -> Place:
     """Return the place that ``RANK``, ``WORLD_SIZE``, ``LOCAL_RANK``, ``MASTER_ADDR``, … describe.
 
-    Without ``WORLD_SIZE`` the process is alone. Raises ValueError, naming the variable, when a launcher set
-    only some of them or a value is no number.
+    Without ``WORLD_SIZE`` its place is what OpenMPI's ``OMPI_COMM_WORLD_RANK``, … say, and without these it is alone.
+    Raises ValueError, naming the variable, when a launcher set only some of them or a value is no number.
     """
+    environment = _with_openmpi(environment)
     if "WORLD_SIZE" not in environment:
         return Place(rank=0, world_size=1, local_rank=0, local_world_size=1, address=None, port=None)
     missing = [name for name in ("RANK", "MASTER_ADDR", "MASTER_PORT") if name not in environment]
@@ -72,6 +73,16 @@ def place_from(environment: Mapping[str, str] = os.environ) -> Place:
         port=_number(environment, "MASTER_PORT"),
         nodes=nodes,
     )
+
+
+def _with_openmpi(environment: Mapping[str, str]) -> Mapping[str, str]:
+    """Return the environment with what OpenMPI says in the names of torchrun."""
+    if "WORLD_SIZE" in environment or int(environment.get("OMPI_COMM_WORLD_SIZE", "1")) < 2:
+        return environment
+    names = ("RANK", "SIZE", "LOCAL_RANK", "LOCAL_SIZE")
+    rank, size, local_rank, local_size = (environment[f"OMPI_COMM_WORLD_{name}"] for name in names)
+    places = {"RANK": rank, "WORLD_SIZE": size, "LOCAL_RANK": local_rank, "LOCAL_WORLD_SIZE": local_size}
+    return {**environment, **places}
 
 
 def _number(environment: Mapping[str, str], name: str, default: Optional[int] = None) -> int:
