@@ -9,13 +9,16 @@ from datetime import datetime
 from itertools import combinations
 
 import trainmark
-from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve
+from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve, unclipped
 from trainmark.equivalence.inputs import equal_work_of
 from trainmark.tasks.equal_work import Deviation, EqualWork, apart, check, finite, relative, worst
 from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.words.observation import Followed, Observation, Sketch
 from trainmark.worker.core.schedule import learning_rates
 from trainmark.worker.core.settings import LAMB, AdamRecipe
+
+USUAL_DECAY = 0.1
+"""That of the checks of most tasks: what another decay is measured by where the recipe has none."""
 
 
 def party(
@@ -40,7 +43,7 @@ def party(
         multiply_adds=task.multiply_adds(observation),
         learning_rates=tuple(finite(rate) for rate in conventions.learning_rates),
         momentum=tuple(finite(value) for value in conventions.momentum),
-        decaying=sum(decay > task.recipe.weight_decay / 2 for decay in conventions.decays.values()),
+        decaying=sum(decay > _whole_decay(task) / 2 for decay in conventions.decays.values()),
         losses=tuple(finite(step.loss) for step in observation.steps),
         reach=task.reach(observation),
         checks=tuple(_against_the_description(observation, conventions, task)),
@@ -131,6 +134,10 @@ def _against_the_description(seen: Observation, found: Conventions, task: EqualW
     yield check(Subject.DECAY, worst(_decays(found, task)))
 
 
+def _whole_decay(task: EqualWork) -> float:
+    return task.recipe.weight_decay or USUAL_DECAY
+
+
 def _is_layerwise(task: EqualWork) -> bool:
     return isinstance(task.recipe, AdamRecipe) and task.recipe.optimizer == LAMB
 
@@ -144,6 +151,9 @@ def _update_rule(seen: Observation, found: Conventions, task: EqualWork) -> Chec
     if not told.holds and of(solve(seen, not asked)).holds:
         rules = ("AdamW's, and not LAMB's", "LAMB's, and not AdamW's")
         return told.model_copy(update={"remark": f"the update is {rules[not asked]}"})
+    other = None if told.holds else unclipped(seen)
+    if other is not None and of(solve(other, asked)).holds:
+        return told.model_copy(update={"remark": "the gradients are not clipped"})
     return told
 
 
@@ -156,10 +166,14 @@ def _momentum_remark(found: Conventions, asked: float) -> str:
 
 
 def _decays(found: Conventions, task: EqualWork) -> Iterable[Deviation]:
-    """Yield for each parameter how far its decay is from the recipe's, as a part of the recipe's."""
+    """Yield for each parameter how far its decay is from the recipe's, as a part of the recipe's.
+
+    Where the recipe has none, as a part of ``USUAL_DECAY``.
+    """
+    whole = _whole_decay(task)
     for name, decay in found.decays.items():
         asked = task.decay(name)
-        yield abs(decay - asked) / task.recipe.weight_decay, f"{name}: {decay:.2g} instead of {asked:g}"
+        yield abs(decay - asked) / whole, f"{name}: {decay:.2g} instead of {asked:g}"
 
 
 def _losses(one: Observation, other: Observation) -> Iterable[Deviation]:
