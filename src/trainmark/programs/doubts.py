@@ -26,7 +26,7 @@ def resumed_averages(
 
 
 _MODEL_PARALLEL = re.compile(
-    rb"\b(?:\w+_)?(?:model|pipe|tensor)_parallel_size[\"']?(?: \.{3,} ?|[=:] *)(\d+)\b"
+    rb"\b(?:(?:tensor_|pipeline_)?model|pipe|tensor|pipeline)_parallel_size[\"']?(?: \.{3,} ?|[=:] *)(\d+)\b"
 )
 
 

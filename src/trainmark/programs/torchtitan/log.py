@@ -23,15 +23,16 @@ def facts(context: LogContext) -> Facts:
     parallel = re.search(rb"device mesh with parallelism: ([^\n]+)", text)
     if parallel and not sizes:
         # Those of experts (ep, etp) are made of the others.
-        sizes = re.findall(rb"\b(?:pp|dp_replicate|dp_shard|cp|tp)=(\d+)", parallel[1])
-    world = math.prod(int(size) for size in sizes if len(size) < _DIGITS) if sizes else None
+        sizes = re.findall(rb"\b(?:pp|dp_replicate|dp_shard|cp|tp)=(-?\d+)", parallel[1])
+    # -1 stands for whatever is left.
+    world = math.prod(map(int, sizes)) if sizes and all(_SIZE.fullmatch(size) for size in sizes) else None
     return Facts(
         gpus=world or search_integer(rb"world_size[=:] ?(\d+)", text),
         hardware=read_hardware(text),
     )
 
 
-_DIGITS = 8
+_SIZE = re.compile(rb"[1-9]\d{0,5}")
 
 FORMAT = Format(
     name="torchtitan",
