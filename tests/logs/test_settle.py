@@ -80,3 +80,13 @@ def test_a_number_that_is_built_on_one_assumed_node_is_in_doubt(
     log = read(sample("paddledetection"), given=given)
 
     assert ("one-node-assumed" in {p.code for p in log.problems if p.severity is Severity.DOUBT}) is doubtful
+
+
+@pytest.mark.parametrize(("name", "doubtful"), [("run_N1C8_log", False), ("run_N4C8_log", True)])
+def test_devices_that_are_multiplied_by_nodes_of_the_name_are_in_doubt(
+    read: Reader, name: str, doubtful: bool
+) -> None:
+    log = read(sample("paddledetection"), name=name)
+
+    assert log.facts.gpus == (32 if doubtful else 8)
+    assert ("from-name" in {p.code for p in log.problems if p.severity is Severity.DOUBT}) is doubtful
