@@ -1,13 +1,14 @@
 """Numbers and time stamps in bulk, against the plain ways to read them."""
 
-from datetime import UTC, datetime
+import re
+from datetime import UTC, datetime, timedelta
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.logs.fields import numbers, stamps
+from trainmark.logs.fields import SHORT_STAMP, extract, numbers, stamps
 
 
 @given(moments=st.lists(st.datetimes(datetime(1970, 1, 1), datetime(2199, 12, 31)), min_size=1, max_size=30))
@@ -19,6 +20,16 @@ def test_time_stamps_are_read_as_the_calendar_has_them(form: str, moments: list[
 
     whole = [m if "%f" in form else m.replace(microsecond=0) for m in moments]
     assert found == pytest.approx([m.replace(tzinfo=UTC).timestamp() for m in whole], abs=2e-6, rel=0)
+
+
+@pytest.mark.parametrize("count", [3, 400])
+def test_a_stamp_without_a_year_is_of_a_year_that_has_all_days(count: int) -> None:
+    moments = [datetime(2000, 2, 29, 23, 59, 50, tzinfo=UTC) + timedelta(seconds=n) for n in range(count)]
+    text = "".join(f"[{moment:%m/%d %H:%M:%S}] step {n}\n" for n, moment in enumerate(moments)).encode()
+
+    found = extract(re.compile(rb"\[(?P<stamp>" + SHORT_STAMP + rb")\] step (?P<step>\d+)\n"), text).columns
+
+    assert list(found["clock_s"]) == [moment.timestamp() for moment in moments]
 
 
 def test_an_absent_stamp_is_no_time() -> None:

@@ -1,6 +1,7 @@
 """One set of facts from the log's text, its name and the reader's flags."""
 
 import pytest
+from conftest_logs import Reader, sample
 
 from trainmark.logs import Facts, Hints, Severity
 from trainmark.logs.settle import settle
@@ -69,3 +70,23 @@ def test_fp16_in_a_name_does_not_decide_between_mixed_and_pure() -> None:
 
     assert settle(Facts(), Hints(precisions=either), Facts()).facts.precision is None
     assert settle(Facts(precision=Precision.AMP_FP16), Hints(precisions=either), Facts()).problems == ()
+
+
+@pytest.mark.parametrize(("given", "doubtful"), [(Facts(), True), (Facts(nodes=1), False)])
+def test_a_number_that_is_built_on_one_assumed_node_is_in_doubt(
+    read: Reader, given: Facts, doubtful: bool
+) -> None:
+    # Jobs of four nodes were published whose logs show the launcher's command without an address.
+    log = read(sample("paddledetection"), given=given)
+
+    assert ("one-node-assumed" in {p.code for p in log.problems if p.severity is Severity.DOUBT}) is doubtful
+
+
+@pytest.mark.parametrize(("name", "doubtful"), [("run_N1C8_log", False), ("run_N4C8_log", True)])
+def test_devices_that_are_multiplied_by_nodes_of_the_name_are_in_doubt(
+    read: Reader, name: str, doubtful: bool
+) -> None:
+    log = read(sample("paddledetection"), name=name)
+
+    assert log.facts.gpus == (32 if doubtful else 8)
+    assert ("from-name" in {p.code for p in log.problems if p.severity is Severity.DOUBT}) is doubtful

@@ -2,6 +2,7 @@
 
 import csv
 import random
+from dataclasses import replace
 from decimal import ROUND_DOWN, Decimal
 from pathlib import Path
 
@@ -182,9 +183,11 @@ def test_rules_that_agree_are_all_named(noisy_log: Path) -> None:
 def test_a_table_that_contradicts_the_log_is_told(noisy_log: Path) -> None:
     log = read_log(noisy_log)
 
-    finding = judge(Claim("x", f"{measure_log(log).value:.4f}", gpus=32, batch=256, unit="words/s"), log)
+    claim = Claim("x", f"{measure_log(log).value:.4f}", gpus=32, batch=256, unit="words/s")
+    finding = judge(claim, log)
 
-    assert finding.verdict is AuditVerdict.REPRODUCED
+    assert judge(replace(claim, unit="images/s"), log).verdict is AuditVerdict.REPRODUCED
+    assert finding.verdict is AuditVerdict.UNEXPLAINED
     assert "32 devices, the log says 8" in finding.note
     assert "batch 256 per device, the log says 64" in finding.note
     assert "words/s" in finding.note

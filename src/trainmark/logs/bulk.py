@@ -20,7 +20,12 @@ _FEWEST_LINES = 16
 _NEWLINE, _BLANK, _POINT, _COLON = b"\n .:"
 _POWERS = 10 ** np.arange(19, dtype=np.int64)
 _POWERS_FLOAT = 10.0 ** np.arange(19)
+ANY_YEAR = b"2000/"
+"""Of a stamp without a year: this one has all days."""
+SHORT_STAMP_BYTES = 14
 _LARGEST_EXACT = 1 << 53
+_DATE = np.uint64(0xFFFFFFFFFF)
+"""The first five bytes of a word: ``07/28``."""
 _EXTENDED = np.finfo(np.longdouble).nmant == 63
 
 _Ints = NDArray[np.int64]
@@ -115,14 +120,12 @@ class _Lines:
         before, _ = self._anchor_of["stamp"]
         starts = self._place(before) + (start - before)
         date_and_time = self._match["stamp"].replace(b"/", b"-")
+        if len(date_and_time) == SHORT_STAMP_BYTES:
+            return self._short_stamps(starts, date_and_time)
         head, tail = self._words[starts], self._words[starts + 3]
         if (head != head[0]).any() or (tail != tail[0]).any():  # another day: eleven characters are the same
             raise _IrregularError
-        try:
-            day = np.datetime64(date_and_time[:10].decode("ascii"), "D").astype(np.int64)
-        except ValueError:
-            raise _IrregularError from None
-        seconds = _time_of_day(self._words[starts + 11]) + int(day) * 86400
+        seconds = _time_of_day(self._words[starts + 11]) + _day(date_and_time[:10]) * 86400
         digits = len(date_and_time) - 20
         if digits <= 0:
             if self._first[start + 19 : start + 20] in b".,":
@@ -135,6 +138,14 @@ class _Lines:
         # Summed apart: beside 1.7e9 seconds each addition would lose a tenth of a microsecond.
         fraction: Floats = _eight_digits(self._words[starts + 20], count) / _POWERS_FLOAT[digits]
         return seconds + fraction
+
+    def _short_stamps(self, starts: _Ints, date_and_time: bytes) -> Floats:
+        """Return the times of stamps without a year (``07/28 06:51:13``)."""
+        date = self._words[starts] & _DATE
+        if (date != date[0]).any():
+            raise _IrregularError
+        day = _day(ANY_YEAR.replace(b"/", b"-") + date_and_time[:5])
+        return (_time_of_day(self._words[starts + 6]) + day * 86400).astype(np.float64)
 
     def _anchors(self, start: int, end: int, *, date: bool) -> tuple[int, int]:
         """Return the nearest characters that never vary: before ``start`` (-1: the line's start) and from ``end``."""
@@ -238,6 +249,14 @@ def _time_of_day(words: _Words) -> _Ints:
     hours, minutes, seconds = ((pairs >> np.uint64(bits)) & np.uint64(0xFF) for bits in (0, 24, 48))
     whole: _Words = hours * np.uint64(3600) + minutes * np.uint64(60) + seconds
     return whole.astype(np.int64)
+
+
+def _day(date: bytes) -> int:
+    """Return the days from 1970 to ``2023-08-04``."""
+    try:
+        return int(np.datetime64(date.decode("ascii"), "D").astype(np.int64))
+    except ValueError:
+        raise _IrregularError from None
 
 
 def _checked(words: _Words) -> _Words:

@@ -7,12 +7,15 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.bulk import regular_fields
+from trainmark.logs.bulk import ANY_YEAR, SHORT_STAMP_BYTES, regular_fields
 from trainmark.logs.columns import Floats
 from trainmark.logs.transport import uncoloured
 
 STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 """A date and a time of day, as DLLogger, Python's logging and Paddle print them."""
+
+SHORT_STAMP = rb"\d\d/\d\d \d\d:\d\d:\d\d"
+"""The same without a year, as PaddleDetection prints it: taken as of a year that has all days."""
 
 NUMBER = rb"[-+]?[\d.]*(?:[eE][-+]?\d+)?|nan|NaN|-?inf|None"
 """A number as programs print it. It must be followed by something in a pattern, or a cut goes unseen."""
@@ -27,10 +30,8 @@ _UNITS = {
     "clock_ms": ("clock_s", 1e-3),
     "clock_m": ("clock_s", 60.0),
     "clock_h": ("clock_s", 3600.0),
-    "clock_d": ("clock_s", 86_400.0),
-    "clock_month": ("clock_s", 31 * 86_400.0),
 }
-_PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h", "clock_d", "clock_month")
+_PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h")
 
 _SEARCHED_BYTES = 1 << 15
 """Irregular text is halved down to this size, so that one odd line costs its neighbours only."""
@@ -82,9 +83,8 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
     """Return ``columns`` with what other units say turned into the units of ``FIELDS``.
 
     ``rate_thousands`` and ``rate_millions`` are digits before a comma; ``…_ms`` and ``…_us`` are milli- and
-    microseconds; ``clock_h`` and ``clock_m`` hours and minutes beside ``clock_s``, ``clock_d`` and ``clock_month`` day
-    and month of a stamp without a year (after a month of fewer than 31 days the clock jumps ahead); ``batch`` is what
-    one step holds over all devices and makes a rate of its time; with ``seconds`` (of the record) a rate makes samples.
+    microseconds; ``clock_h`` and ``clock_m`` hours and minutes beside ``clock_s``; ``batch`` is what one step holds
+    over all devices and makes a rate of its time; with ``seconds`` (of the record) a rate makes samples.
     """
     for name, (field, factor) in _UNITS.items():
         if (values := columns.pop(name, None)) is not None:
@@ -154,7 +154,9 @@ def number(word: bytes | str) -> float:
 
 
 def stamps(words: Sequence[bytes]) -> Floats:
-    """Return time stamps (``STAMP``) as seconds since 1970, taken as UTC; an empty word is NaN."""
+    """Return time stamps (``STAMP``, or all ``SHORT_STAMP``) as seconds since 1970, as UTC; an empty word is NaN."""
+    if max(map(len, words), default=0) == SHORT_STAMP_BYTES:
+        words = [ANY_YEAR + word if word else word for word in words]
     characters = np.array(words, dtype=f"S{_STAMP_BYTES}").view(np.uint8).reshape(len(words), _STAMP_BYTES)
     digits = np.ascontiguousarray(characters.T).astype(np.int64) - ord("0")
 

@@ -93,13 +93,13 @@ def _rounding(averages: Floats, passed: Floats) -> Floats:
     """Return how far off the difference of neighbouring ``passed`` times can be, since averages are printed rounded."""
     with np.errstate(divide="ignore", invalid="ignore"):
         # A program may print the rate or the time of a step; the other one is made of it.
-        off = np.abs(passed) * np.minimum(_last_digit(averages), _last_digit(1 / averages))
+        off = np.abs(passed) * np.minimum(last_digit(averages), last_digit(1 / averages))
     off = np.where(np.isfinite(off), off, 0.0)
     total: Floats = off[1:] + off[:-1]
     return total
 
 
-def _last_digit(printed: Floats) -> Floats:
+def last_digit(printed: Floats) -> Floats:
     """Return half the last printed digit as a share of each value; infinite where the values have no last digit."""
     known = printed[np.isfinite(printed)]
     for decimals in range(_MOST_DECIMALS):

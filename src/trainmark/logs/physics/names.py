@@ -11,6 +11,8 @@ ONE_NODE = "one-node-assumed"
 def weigh_names(log: ParsedLog) -> tuple[Problem, ...]:
     """Return the log's problems; what is only named or assumed is a doubt where the number is built on it."""
     needed = _needed(log)
+    if "devices" in needed and log.facts.gpus_per_node is not None and (log.facts.nodes or 1) > 1:
+        needed = (*needed, "nodes")  # the devices are those of one node, times the nodes
     return tuple(
         replace(problem, severity=Severity.DOUBT)
         if (problem.code == FROM_NAME and problem.message.startswith(needed))

@@ -4,6 +4,7 @@ No window is searched for. Every verdict says how likely a random value of so ma
 """
 
 import csv
+import re
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
@@ -12,9 +13,10 @@ from enum import StrEnum
 from pathlib import Path
 
 from trainmark.errors import InputError, nearest
-from trainmark.logs.model import Facts, ParsedLog, Severity, Status
+from trainmark.logs.model import MOST_OF_A_NOTE, Facts, ParsedLog, Severity, Status
+from trainmark.logs.physics import stalls
 from trainmark.measure.rules.catalog import conventional_rules, rules_for
-from trainmark.measure.rules.model import RuleResult
+from trainmark.measure.rules.model import RuleKind, RuleResult
 from trainmark.measure.rules.stretches import span_of_stretches
 from trainmark.programs import read_log
 from trainmark.tasks import same_unit
@@ -23,6 +25,8 @@ _COLUMNS = ("log", "published", "gpus", "batch", "unit")
 _REQUIRED = ("log", "published")
 _NEAR = Decimal("0.05")
 _CHANCE_TOLD = 0.01
+_GROUP = 3
+"""Digits between two marks of thousands."""
 _ROUNDED = (ROUND_HALF_UP, ROUND_HALF_EVEN)
 
 
@@ -35,6 +39,14 @@ class AuditVerdict(StrEnum):
     CONTRADICTED = "contradicted"
     """No rule, no stretch of the log and no known mix-up can give it."""
     UNREADABLE = "unreadable"
+
+
+_TELLING = (
+    AuditVerdict.REPRODUCED,
+    AuditVerdict.UNEXPLAINED,
+    AuditVerdict.CONTRADICTED,
+    AuditVerdict.UNREADABLE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +115,26 @@ def audit(claims: Iterable[Claim], logs: Path) -> Iterator[AuditFinding]:
 
 
 def judge(claim: Claim, log: ParsedLog) -> AuditFinding:
-    """Return the verdict on ``claim``, given its log as read without flags."""
-    published = parse_published(claim.published)
-    if published is None:
+    """Return the verdict on ``claim``, given its log as read without flags.
+
+    Where the printed figure can be read in two ways (``222,752``) that which a rule gives is meant, or else the first
+    that the log could give.
+    """
+    readings = readings_of(claim.published)
+    if not readings:
         return _judge_outcome(claim, log)
+    findings = [_judge(claim, log, published) for published in readings]
+    best = min(findings, key=lambda finding: _TELLING.index(finding.verdict))
+    if len(readings) > 1:
+        words = " or ".join(f"{reading:f}" for reading in readings)
+        chosen = readings[findings.index(best)]
+        best = replace(
+            best, note="; ".join([f"'{claim.published}' is {words}: read as {chosen:f}", best.note])
+        )
+    return best
+
+
+def _judge(claim: Claim, log: ParsedLog, published: Decimal) -> AuditFinding:
     said = "; ".join(problem.message for problem in log.problems if problem.severity is Severity.DOUBT)
     if log.format is None or not (log.records.count or log.figures):
         return AuditFinding(claim, AuditVerdict.UNREADABLE, note=said or f"the log is {log.status}")
@@ -126,6 +154,18 @@ def judge(claim: Claim, log: ParsedLog) -> AuditFinding:
         return _not_reproduced(claim, published, readable, tried, chance, notes)
     best = matching[0]
     assert best.value is not None
+    if claim.unit and log.unit and not same_unit(claim.unit, log.unit):
+        sentence = f"{best.rule} gives these digits, but of another amount"
+        note = "; ".join([sentence, *notes])
+        return AuditFinding(
+            claim,
+            AuditVerdict.UNEXPLAINED,
+            None,
+            best.value,
+            _deviation(published, best),
+            chance,
+            note,
+        )
     if best not in tried.usual:
         notes.insert(
             0, f"{best.rule} is a conventional rule: nobody is known to publish logs of this format by it"
@@ -140,6 +180,7 @@ def judge(claim: Claim, log: ParsedLog) -> AuditFinding:
             f"at random near by in {chance:.1%} of cases: weak evidence"
         )
     notes += [p.message for p in best.problems if p.severity is Severity.DOUBT]
+    notes += _unseen_stalls(best, tried, log)
     if not _printed(best.value, published, *_ROUNDED):
         notes.append("the published digits are cut off, not rounded")
     return AuditFinding(
@@ -178,16 +219,45 @@ class Tried:
     def matching(self, published: Decimal) -> list[RuleResult]:
         """Return the results that are ``published`` when printed with its digits."""
         return [
-            *(r for r in self.usual if r.value and reproduces(r.value, published)),
+            *(r for r in self.usual if r.value and _printed(r.value, published, *_cuts(r))),
             *(r for r in self.conventional if r.value and _printed(r.value, published, *_ROUNDED)),
         ]
 
 
+_MARKS = {",": ".", ".": ","}
+
+
+def readings_of(text: str) -> tuple[Decimal, ...]:
+    """Return what a printed figure can mean, its digits kept: ``21,259.81``, ``21 259.81``, ``21.259,81``, ``222,75``.
+
+    Nothing for words and blanks; of a lone comma before three digits, thousands first and then its decimals.
+    """
+    compact = re.sub(r"\s", "", text)
+    last = max(compact.rfind(","), compact.rfind("."))
+    mark = compact[last] if last >= 0 else ","
+    whole, decimals = compact[:last], compact[last + 1 :]
+    thousands = compact.replace(mark, "")
+    lone = mark == "," and compact.count(",") == 1
+    if _MARKS[mark] in whole or (lone and (len(decimals) != _GROUP or not whole.strip("0"))):
+        words = [f"{whole.replace(_MARKS[mark], '')}.{decimals}"]
+    elif lone:
+        words = [thousands, f"{whole}.{decimals}"]
+    elif compact.count(mark) > 1:
+        words = [thousands]
+    else:
+        words = [compact]
+    values = (_figure(word) for word in words)
+    return tuple(value for value in values if value is not None)
+
+
 def parse_published(text: str) -> Decimal | None:
-    """Return a printed figure with its digits kept (``21,259.81``, ``21 259.81``); ``None`` for words and blanks."""
-    compact = text.strip().replace("\u202f", "").replace("\xa0", "").replace(" ", "").replace(",", "")
+    """Return a printed figure with its digits kept, as it is read first; ``None`` for words and blanks."""
+    return next(iter(readings_of(text)), None)
+
+
+def _figure(word: str) -> Decimal | None:
     try:
-        value = Decimal(compact)
+        value = Decimal(word)
     except InvalidOperation:
         return None
     return value if value.is_finite() and value > 0 else None
@@ -208,6 +278,11 @@ def _prints(value: float, grain: Decimal, *modes: str) -> set[Decimal]:
     return {exact.quantize(grain, mode) for mode in modes}
 
 
+def _cuts(result: RuleResult) -> tuple[str, ...]:
+    """Return how a publisher may have printed what a rule gives; nobody publishes by ours, and none cuts its digits."""
+    return _ROUNDED if result.rule == RuleKind.WINDOW else (*_ROUNDED, ROUND_DOWN)
+
+
 def _grain(published: Decimal) -> Decimal:
     return Decimal(1).scaleb(min(int(published.as_tuple().exponent), 0))
 
@@ -216,10 +291,10 @@ def chance_of_a_match(tried: Tried, published: Decimal) -> float:
     """Return the share of the figures within ±5 % of ``published``, with as many digits, that a rule gives."""
     grain = _grain(published)
     given: set[Decimal] = set()
-    for results, modes in ((tried.usual, (*_ROUNDED, ROUND_DOWN)), (tried.conventional, _ROUNDED)):
-        for result in results:
-            if result.value is not None:
-                given |= _prints(result.value, grain, *modes)
+    for result in tried.all:
+        if result.value is not None:
+            modes = _cuts(result) if result in tried.usual else _ROUNDED
+            given |= _prints(result.value, grain, *modes)
     near = sum(1 for figure in given if abs(figure - published) <= published * _NEAR)
     figures = 2 * (published * _NEAR // grain) + 1
     return min(1.0, near / float(figures))
@@ -273,6 +348,19 @@ def _could_be(published: Decimal, log: ParsedLog, tried: Tried, claim: Claim) ->
         if span and span.low * factor <= value <= span.high * factor:
             return f"stretches of the log give {span.low * factor:.6g} to {span.high * factor:.6g} if {what}"
     return None
+
+
+def _unseen_stalls(best: RuleResult, tried: Tried, log: ParsedLog) -> Iterator[str]:
+    """Yield a sentence where the rule that reproduces a value does not see the time that stalls took."""
+    held = stalls(log)
+    window = next((r for r in tried.all if r.rule == RuleKind.WINDOW), None)
+    if held is None or window is None or not best.value or not window.value:
+        return
+    if held.factor > 1 + MOST_OF_A_NOTE and best.value > window.value * (1 + MOST_OF_A_NOTE):
+        yield (
+            f"{best.rule} does not see what stalls held, {held.share:.0%} of the window: samples over time is "
+            f"{window.value:.6g}"
+        )
 
 
 def _mix_ups(log: ParsedLog, claim: Claim) -> Iterator[tuple[float, str]]:

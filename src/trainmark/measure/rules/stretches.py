@@ -6,6 +6,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog
+from trainmark.logs.physics.intervals import last_digit
 from trainmark.measure.rules.series import NoNumberError, Series, series
 
 _SHORTEST = 10
@@ -15,7 +16,10 @@ _MOST = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """The least and the largest rate (units/s, all devices) of a stretch of at least ``records`` records."""
+    """The least and the largest rate (units/s, all devices) of a stretch of at least ``records`` records.
+
+    The digits that were not printed are in it: what stands behind the last one is not known.
+    """
 
     low: float
     high: float
@@ -39,7 +43,20 @@ def span_of_stretches(log: ParsedLog) -> Span | None:
         return None
     width = min(_SHORTEST, max(1, len(rates) // 3))
     means = np.concatenate((_means(rates, width), 1 / _means(times, min(width, len(times)))))
-    return Span(float(means.min()), float(means.max()), width)
+    coarse = _coarseness(log)
+    return Span(float(means.min()) / (1 + coarse), float(means.max()) / (1 - coarse), width)
+
+
+def _coarseness(log: ParsedLog) -> float:
+    """Return half the last printed digit as a share of what is printed: ``2ms`` is anything from 1.5 to 2.5."""
+    records = log.records
+    printed = records.rate if records.rate is not None else records.step_time_s
+    if printed is None:
+        return 0.0
+    values = printed.array(0, _MOST)
+    values = values[np.isfinite(values) & (values > 0)]
+    share = float(np.median(last_digit(values))) if len(values) else 0.0
+    return share if share < 1 else 0.0
 
 
 def _means(values: Floats, width: int) -> Floats:

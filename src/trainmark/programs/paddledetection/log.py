@@ -11,6 +11,7 @@ steps, which are the steps since the line before. The stamp has no year.
 
 import re
 
+from trainmark.logs.fields import SHORT_STAMP
 from trainmark.logs.format import Format, LogContext, search_integer, unknowable
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
@@ -35,9 +36,7 @@ def facts(context: LogContext) -> Facts:
     )
 
 
-_STAMP = (
-    rb"\[(?P<clock_month>\d\d)/(?P<clock_d>\d\d) (?P<clock_h>\d\d):(?P<clock_m>\d\d):(?P<clock_s>\d\d)\] "
-)
+_STAMP = rb"\[(?P<stamp>" + SHORT_STAMP + rb")\] "
 
 FORMAT = Format(
     name="paddledetection",

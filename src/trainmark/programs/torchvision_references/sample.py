@@ -1,6 +1,7 @@
 """Made-up lines of this program, to try a reader or a script on."""
 
 from collections.abc import Iterator
+from datetime import timedelta
 
 from trainmark.logs.synthetic import SampleRun, lines_of
 
@@ -16,4 +17,4 @@ def sample(run: SampleRun) -> Iterator[str]:
             f"Epoch: [0]  [{line.step - 1:4d}/{total}]  eta: 0:35:22  lr: 0.1  img/s: {rate:.2f}  "
             f"loss: 6.9812 (7.0133)  acc1: 0.0000 (0.1000)  time: {line.step_time_s:.4f}  data: 0.0003  max mem: 7812"
         )
-    yield "Epoch: [0] Total time: 0:35:22"
+    yield f"Epoch: [0] Total time: {timedelta(seconds=round(sum(run.step_times_s)))}"
