@@ -168,6 +168,9 @@ class _Agent:
     def do_signal(self, pid: int, number: int) -> None:
         self._host.signal(pid, number)
 
+    def do_stopped(self, mark: str, pid: int) -> list[int]:
+        return list(self._host.stopped(mark, pid))
+
     def do_kill(self, mark: str, pid: int | None) -> int:
         return self._host.kill(mark, pid)
 

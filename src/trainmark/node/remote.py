@@ -360,6 +360,10 @@ class RemoteHost:
         """Send a signal to a job's session."""
         self._ask("signal", pid=pid, number=number)
 
+    def stopped(self, mark: str, pid: int) -> tuple[int, ...]:
+        """Return the ranks of a job that somebody has stopped and not continued there."""
+        return tuple(self._ask("stopped", mark=mark, pid=pid))
+
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process there that carries the mark; through a new agent where the old one is lost."""
         if self._connection is None or self._lost():
