@@ -9,11 +9,12 @@ import psutil
 import pytest
 
 from fakes import Bench
-from frameworks import framework_python
+from frameworks import framework_python, needs_framework
 from trainmark.check import CheckOrder, Patience, check_hosts
 from trainmark.check.looking import look, read_gpus
 from trainmark.check.measuring import Speeds, Station, measure_devices, reduce_all
 from trainmark.check.network import check_network
+from trainmark.check.suiting import _placed, _same_data
 from trainmark.cli.main import main
 from trainmark.node import Host, LocalHost, RemoteHost
 from trainmark.node.accelerators import Nvml
@@ -128,8 +129,6 @@ def test_an_environment_that_is_not_there_is_a_finding_with_the_way_to_make_it(t
 
 
 def test_a_data_set_that_differs_on_a_host_is_named_with_a_file(tmp_path: Path) -> None:
-    from trainmark.check.suiting import _same_data
-
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
         folder.mkdir()
@@ -183,6 +182,7 @@ def test_an_environment_that_measures_nothing_is_named() -> None:
 
 
 @pytest.mark.training
+@needs_framework("pytorch")
 def test_ranks_of_two_hosts_reduce_together() -> None:
     python = FrameworkPython(Path(framework_python("pytorch")), True)
     seen = look(())
@@ -281,3 +281,19 @@ def test_a_suite_that_cannot_start_here_is_not_fit_and_one_that_is_none_is_a_usa
     assert main(["check", str(bench.folder / "none.yaml")]) == 2
     assert main(["check", "--only", "model=good"]) == 2
     assert main(["check", "--hosts", str(bench.folder / "nobody.yaml")]) == 2
+
+
+def test_a_data_set_that_a_host_lacks_is_sent_by_the_run_made_by_it_or_missed(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    lacks = LocalHost("lacks", paths=((folder, tmp_path / "nothing"),))
+    hosts = (LocalHost("has"), lacks)
+    (made,) = _placed("it", folder, hosts, makes=True)
+    assert (made.level, made.found) == (Level.NOTE, f"it is not there yet: the run makes it, in {folder}")
+    (missed,) = _placed("it", folder, hosts, makes=False)
+    assert (missed.level, missed.hosts) == (Level.FAILURE, ("has", "lacks"))
+    folder.mkdir()
+    (folder / "a").write_bytes(b"x" * 2048)
+    sent, there = _placed("it", folder, hosts, makes=False)
+    assert (sent.level, sent.hosts) == (Level.NOTE, ("lacks",))
+    assert sent.found == "it is not there yet: the run sends it, 2 KiB"
+    assert (there.level, there.hosts) == (Level.OK, ("has",))

@@ -66,6 +66,7 @@ def test_nothing_is_wrong_with_two_equal_hosts() -> None:
     [
         ("trainmark", Level.FAILURE, {"trainmark": "0.0.9"}),
         ("cores", Level.WARNING, {"busy": (Busy(pid=7, name="burn", cores=3.5),)}),
+        ("cores", Level.WARNING, {"load_1min": 12.0}),
         ("governor", Level.WARNING, {"governors": ("performance", "powersave")}),
         ("turbo", Level.WARNING, {"turbo": False}),
         ("frequency", Level.WARNING, {"max_mhz": 2100.0}),

@@ -95,6 +95,9 @@ def _cores(host: str, look: HostLook, node: Node | None) -> Iterator[CheckFindin
             f"other processes take {taken:.1f} of {look.allowed_cores} cores: {who}{more}",
             "end them, or measure when they have ended",
         )
+    elif look.load_1min > look.allowed_cores + 1:
+        remedy = "see what runs outside of this container, or measure when it has ended"
+        yield _one("cores", Level.WARNING, host, f"{found}: more than what is seen here explains", remedy)
     else:
         yield _one("cores", Level.OK, host, found)
     quota = node.cpu.quota_cpus if node is not None else None

@@ -6,14 +6,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.campaign import CannotStart, DataSets, Site, first_plan, load_programs
+from trainmark.campaign.sending import MOST_BYTES
 from trainmark.check.judging import Need
-from trainmark.check.saying import shared
-from trainmark.environment import SYSTEM, UnusableEnvironment
+from trainmark.check.saying import shared, size
+from trainmark.environment import SYSTEM
 from trainmark.environment.engine import ENGINES, Engine, require_engine
 from trainmark.environment.probing import Probed, probe_environment
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
-from trainmark.node import Host, path_there, prober
+from trainmark.node import Host, on_each, path_there, prober
 from trainmark.placement import FrameworkPython, device_of
 from trainmark.words.case import SYNTHETIC, Device
 from trainmark.words.check import CheckFinding, Level
@@ -99,25 +100,29 @@ def _environments(
         if name in ENGINES:
             suited.findings += _engines(Engine(name), site.hosts)
             continue
+        answers = on_each(site.hosts, lambda host: _probed(name, card.framework, home, host, timeout_s))  # noqa: B023
         probed: dict[str, Probed] = {}
-        for host in site.hosts:
-            try:
-                probed[host.name] = probe_environment(name, card.framework, home, prober(host, timeout_s))
-            except (UnusableEnvironment, OSError, ValueError) as error:
-                why = (
-                    str(error)
-                    if isinstance(error, TrainmarkError)
-                    else f"environment '{name}' cannot be asked"
-                )
-                remedy = (
-                    None if "trainmark env create" in why else f"trainmark env create {name}, on that host"
-                )
-                suited.findings.append(_finding("environment", Level.FAILURE, (host.name,), why, remedy))
+        for host, answer in zip(site.hosts, answers, strict=True):
+            if isinstance(answer, Probed):
+                probed[host.name] = answer
+                continue
+            make = None if "trainmark env create" in answer else f"trainmark env create {name}, on that host"
+            suited.findings.append(_finding("environment", Level.FAILURE, (host.name,), answer, make))
         suited.findings += _alike(name, card.framework, probed)
         interpreter = site.expected_interpreter(case)
         if len(probed) == len(site.hosts) and isinstance(interpreter, FrameworkPython):
             usable[case.framework] = interpreter
     return usable
+
+
+def _probed(name: str, framework: str, home: Path, host: Host, timeout_s: float) -> Probed | str:
+    """Return what an environment is on a host, or why it cannot be used there."""
+    try:
+        return probe_environment(name, framework, home, prober(host, timeout_s))
+    except TrainmarkError as error:
+        return str(error)
+    except (OSError, ValueError):
+        return f"environment '{name}' cannot be asked"
 
 
 def _alike(name: str, framework: str, probed: Mapping[str, Probed]) -> Iterator[CheckFinding]:
@@ -155,20 +160,38 @@ def _data(suite: Suite, site: Site, home: Path) -> Iterator[CheckFinding]:
         hosts = site.hosts_of(case)
         try:
             folder = sets.location(name, form)
-            there = [host for host in hosts if host.has(path_there(host.paths, folder))]
-            lacking = tuple(host.name for host in hosts if host not in there)
-            what = f"data set '{name}' ({form})"
-            if not there and suite.datasets[name].make is not None:
-                found = f"{what} is not there yet: the run makes it, in {folder}"
-                yield _finding("data", Level.NOTE, lacking, found)
-            elif lacking:
-                remedy = f"bring it there; trainmark looks in {folder}"
-                yield _finding("data", Level.FAILURE, lacking, f"{what} is not there", remedy)
-            else:
-                yield from _same_data(what, folder, there)
+            dataset = suite.datasets[name]
+            makes = dataset.make is not None or (dataset.path is not None and Path(dataset.path).exists())
+            yield from _placed(f"data set '{name}' ({form})", folder, hosts, makes)
         except (OSError, TrainmarkError) as error:
             names = tuple(host.name for host in hosts)
             yield _finding("data", Level.FAILURE, names, f"data set '{name}': {error}")
+
+
+def _placed(what: str, folder: Path, hosts: Sequence[Host], makes: bool) -> Iterator[CheckFinding]:
+    """Say where a data set is: a run makes or converts here what it can, and sends hosts what they lack of it."""
+    names = tuple(host.name for host in hosts)
+    has = on_each(hosts, lambda host: host.has(path_there(host.paths, folder)))
+    there = [host for host, found in zip(hosts, has, strict=True) if found]
+    lacking = tuple(host.name for host in hosts if host not in there)
+    if not folder.exists():
+        if makes:
+            found = f"{what} is not there yet: the run makes it, in {folder}"
+            yield _finding("data", Level.NOTE, names, found)
+        else:
+            remedy = f"bring it there; the run looks in {folder}, on the machine that starts it"
+            yield _finding("data", Level.FAILURE, lacking or names, f"{what} is not there", remedy)
+        return
+    if lacking:
+        held = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        if held <= MOST_BYTES:
+            found = f"{what} is not there yet: the run sends it, {size(held)}"
+            yield _finding("data", Level.NOTE, lacking, found)
+        else:
+            found = f"{what} is not there, and {size(held)} are too much to be sent"
+            yield _finding("data", Level.FAILURE, lacking, found, f"copy {folder} there")
+    if there:
+        yield from _same_data(what, folder, there)
 
 
 def _same_data(what: str, folder: Path, hosts: Sequence[Host]) -> Iterator[CheckFinding]:
@@ -177,7 +200,7 @@ def _same_data(what: str, folder: Path, hosts: Sequence[Host]) -> Iterator[Check
     if len(hosts) == 1:
         yield _finding("data", Level.OK, names, f"{what} is there")
         return
-    first, *others = (host.digests(path_there(host.paths, folder)) for host in hosts)
+    first, *others = on_each(hosts, lambda host: host.digests(path_there(host.paths, folder)))
     alike = [names[0]]
     for name, files in zip(names[1:], others, strict=True):
         wrong = sorted(path for path in first.keys() | files.keys() if first.get(path) != files.get(path))
