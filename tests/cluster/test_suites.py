@@ -193,6 +193,7 @@ def test_a_host_whose_disk_is_full_is_named_and_costs_no_other_case(hosts: Clust
     assert one.outcome is Outcome.OK, one.reason
 
 
+@pytest.mark.rare
 def test_a_cable_that_is_out_for_a_moment_costs_nothing(hosts: Cluster, bench: Bench) -> None:
     healed = threading.Timer(5, lambda: hosts.break_("heal", "node02"))
 
@@ -219,6 +220,7 @@ def test_a_cable_that_stays_out_names_the_host_and_costs_no_other_case(hosts: Cl
         hosts.break_("heal", "node02")
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("fault", [("delay", "50"), ("loss", "1"), ("slow", "3"), ("clock", "90")])
 def test_a_host_that_is_late_slow_or_wrong_about_the_time_is_measured_all_the_same(
     fault: tuple[str, str], hosts: Cluster, bench: Bench
