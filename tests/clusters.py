@@ -86,11 +86,13 @@ class Cluster:
             for path in (self.state, "/var/spool", "/run", "/root/.cache", "/proc")
         }
         found: set[str] = set()
+        # What is mounted there is not its own, but for the memory that processes share.
+        own = {root.stat().st_dev, (root / "dev/shm").stat().st_dev}
         for folder, folders, files in os.walk(root):
             here = Path(folder)
-            own = [name for name in folders if here / name not in kept and not os.path.ismount(here / name)]
-            # What is mounted there is not its own, but for the memory that processes share.
-            folders[:] = [*own, *(["shm"] if here == root / "dev" else [])]
+            folders[:] = [
+                name for name in folders if here / name not in kept and (here / name).lstat().st_dev in own
+            ]
             found |= {str(here.relative_to(root) / name) for name in files}
         return found
 
