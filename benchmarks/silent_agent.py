@@ -64,8 +64,8 @@ def main() -> None:
         if not line:
             return
         asked = json.loads(line)
-        call, body = asked["call"], b""
         value: object = None
+        call, body = asked["call"], b""
         if call == "ping":
             tell({"pong": 0})
             continue
@@ -81,7 +81,9 @@ def main() -> None:
             # Its disk is not the controller's.
             value = ".trainmark-" not in asked["path"]
         else:
-            value = ANSWERS.get(call, {"has_free_ports": True, "kill": 0, "digests": {}}.get(call))
+            value = ANSWERS.get(
+                call, {"has_free_ports": True, "kill": 0, "digests": {}, "stopped": []}.get(call)
+            )
         tell({"id": asked["id"], "value": value}, body)
 
 

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from testcluster.entering import Entrance, entrance
+from testcluster.layout import Layout
+
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "cluster"
 HOSTS = ("node01", "node02", "node03", "node04")
 DAEMONS = ("munged ", "'sshd: /usr/sbin/sshd ", "/usr/sbin/sshd", "slurmd ")
@@ -61,20 +64,37 @@ class Cluster:
         """The hosts."""
         return HOSTS
 
-    def processes(self, host: str) -> dict[int, str]:
+    @property
+    def _inside(self) -> Entrance:
+        return entrance(Layout(self.state))
+
+    def processes(self, place: str) -> dict[int, str]:
         """Return what runs on a host beside its own daemons: numbers here, and command lines."""
-        return {number: line for number, line in self._status(host) if not line.startswith(DAEMONS)}
+        return {
+            number: line for number, line in self._inside.processes(place) if not line.startswith(DAEMONS)
+        }
 
     def daemons(self, host: str) -> list[str]:
-        """Return the programs that run on a host, but for what a daemon starts for a while."""
-        return sorted(line.split()[0].strip("'") for _, line in self._status(host))
+        """Return the programs that run on a host."""
+        return sorted(line.split()[0].strip("'") for _, line in self._inside.processes(host))
 
-    def files(self, host: str) -> list[str]:
+    def files(self, host: str) -> set[str]:
         """Return the files on a host's own disk but those that its daemons keep."""
-        kept = " ".join(
-            f"-not -path '{path}/*'" for path in (self.state, "/var/spool", "/run", "/root/.cache")
-        )
-        return self.run(host, "sh", "-c", f"find / /dev/shm -xdev -type f {kept}").stdout.splitlines()
+        root = Path(f"/proc/{self._inside.first[host]}/root")
+        kept = {
+            root / str(path).lstrip("/")
+            for path in (self.state, "/var/spool", "/run", "/root/.cache", "/proc")
+        }
+        found: set[str] = set()
+        # What is mounted there is not its own, but for the memory that processes share.
+        own = {root.stat().st_dev, (root / "dev/shm").stat().st_dev}
+        for folder, folders, files in os.walk(root):
+            here = Path(folder)
+            folders[:] = [
+                name for name in folders if here / name not in kept and (here / name).lstat().st_dev in own
+            ]
+            found |= {str(here.relative_to(root) / name) for name in files}
+        return found
 
     def wait_until_quiet(self) -> None:
         """Wait until nothing but daemons runs on any host."""
@@ -82,18 +102,6 @@ class Cluster:
         while left := {host: found for host in HOSTS if (found := self.processes(host))}:
             assert time.monotonic() < end, left
             time.sleep(0.1)
-
-    def _status(self, host: str) -> list[tuple[int, str]]:
-        found: dict[str, list[tuple[int, str]]] = {}
-        place = ""
-        for line in self.do("status").stdout.splitlines():
-            if line.startswith(" "):
-                number, _, words = line.strip().partition(" ")
-                found[place].append((int(number), words))
-            else:
-                place = line.split()[0]
-                found[place] = []
-        return found[host]
 
 
 def call(*words: str, check: bool = True, patience_s: float = PATIENCE_S) -> Done:

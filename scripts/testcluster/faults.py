@@ -106,7 +106,7 @@ def heal(at: Entrance, host: str) -> None:
     """All is well again; only what has started under a wrong clock keeps it."""
     _good_line(at, host)
     _usual_speed(at, host)
-    _shell(at, host, f"rm -f {TASK_VARIABLES} /etc/faketimerc /full /full.rest")
+    _shell(at, host, f"rm -f {TASK_VARIABLES} /etc/faketimerc /full /full.rest /dev/shm/*faketime_*")
     _answer(at, host)
 
 

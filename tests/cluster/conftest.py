@@ -28,4 +28,4 @@ def tidy(hosts: Cluster) -> Iterator[None]:
     hosts.wait_until_quiet()
     for name, (daemons, files) in before.items():
         assert hosts.daemons(name) == daemons, name
-        assert sorted(set(hosts.files(name)) - set(files)) == [], name
+        assert sorted(hosts.files(name) - files) == [], name

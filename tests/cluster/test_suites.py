@@ -189,10 +189,11 @@ def test_a_host_whose_disk_is_full_is_named_and_costs_no_other_case(hosts: Clust
         two, one = measured(hosts, bench, TWO, ONE)
     assert two.outcome is Outcome.FAILED
     assert "node02" in (two.reason or "")
-    assert "No space left" in (two.reason or "")
+    assert "is its disk full?" in (two.reason or "")
     assert one.outcome is Outcome.OK, one.reason
 
 
+@pytest.mark.rare
 def test_a_cable_that_is_out_for_a_moment_costs_nothing(hosts: Cluster, bench: Bench) -> None:
     healed = threading.Timer(5, lambda: hosts.break_("heal", "node02"))
 
@@ -219,6 +220,7 @@ def test_a_cable_that_stays_out_names_the_host_and_costs_no_other_case(hosts: Cl
         hosts.break_("heal", "node02")
 
 
+@pytest.mark.rare
 @pytest.mark.parametrize("fault", [("delay", "50"), ("loss", "1"), ("slow", "3"), ("clock", "90")])
 def test_a_host_that_is_late_slow_or_wrong_about_the_time_is_measured_all_the_same(
     fault: tuple[str, str], hosts: Cluster, bench: Bench
@@ -228,11 +230,15 @@ def test_a_host_that_is_late_slow_or_wrong_about_the_time_is_measured_all_the_sa
     assert result.outcome is Outcome.OK, result.reason
 
 
-@pytest.mark.parametrize("engine", ["ssh", "mpi", "slurm"])
-def test_no_process_is_left_on_any_host_when_signal_9_ends_the_controller(
+@pytest.mark.parametrize(
+    "engine",
+    ["ssh", pytest.param("mpi", marks=pytest.mark.rare), pytest.param("slurm", marks=pytest.mark.rare)],
+)
+def test_no_process_is_left_on_any_host_when_signal_9_ends_the_controller_and_resume_goes_on(
     engine: str, hosts: Cluster, bench: Bench
 ) -> None:
-    bench.write({**ALL, "options": {"behaviour": "rank-5-hangs"}}, card=MEETING)
+    hangs = {**ALL, "options": {"behaviour": "rank-5-hangs"}}
+    bench.write(ONE, hangs, card=MEETING, limits={"timeout_s": 30})
     words = [sys.executable, str(SCRIPT), "--state", str(hosts.state), "run", "control"]
     controller = subprocess.Popen(
         [*words, *by_command(hosts, bench, engine)],
@@ -241,14 +247,18 @@ def test_no_process_is_left_on_any_host_when_signal_9_ends_the_controller(
         stderr=subprocess.DEVNULL,
     )
     end = time.monotonic() + 100
-    while not all("rendezvous.py" in str(hosts.processes(host)) for host in HOSTS):
+    while "rendezvous.py" not in str(hosts.processes("node03")):
         assert time.monotonic() < end
         assert controller.poll() is None
+        time.sleep(0.05)
     (number,) = [
-        number for number, line in hosts.processes("control").items() if "trainmark.cli.main" in line
+        number
+        for number, line in hosts.processes("control").items()
+        if line.startswith(f"{sys.executable} -m trainmark.cli.main")
     ]
     os.kill(number, signal.SIGKILL)
     controller.wait()
     hosts.wait_until_quiet()
-    bench.write(ALL, card=MEETING)
-    hosts.run("control", *by_command(hosts, bench, engine, "--resume"))
+    ended = hosts.run("control", *by_command(hosts, bench, engine, "--resume"), check=False)
+    results = Results.model_validate_json((bench.out / "results.json").read_text())
+    assert [case.outcome for case in results.cases] == [Outcome.OK, Outcome.TIMEOUT], ended.stderr

@@ -27,8 +27,13 @@ SUITE: dict[str, Any] = {
     "protocol": {"name": "adaptive", "steps": 4, "warmup_steps": 2, "repeats": 1},
     "limits": {"timeout_s": 900},
     "equivalence": False,
-    "defaults": {"framework": "pytorch", "device": "cpu", "data": "synthetic", "devices_per_node": 1},
-    "matrix": {"model": ["mobilenet_v1"], "batch_per_device": [2], "image_size": [32]},
+    "defaults": {
+        "framework": "pytorch",
+        "model": "mobilenet_v1",
+        "batch_per_device": 2,
+        "image_size": 32,
+        "device": "cpu",
+    },
 }
 
 
@@ -39,7 +44,7 @@ SUITE: dict[str, Any] = {
 def test_pytorch_trains_on_several_hosts(
     engine: str, launcher: str, nodes: list[int], hosts: Cluster, tmp_path: Path
 ) -> None:
-    document = {**SUITE, "launcher": launcher, "matrix": {**SUITE["matrix"], "nodes": nodes}}
+    document = {**SUITE, "launcher": launcher, "zip": [{"nodes": nodes}]}
     (tmp_path / "suite.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
     home = Path(framework_python("pytorch")).parents[3]
     words = ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "out"), "--engine", engine]

@@ -260,6 +260,19 @@ def test_a_job_is_started_watched_and_ended(host: RemoteHost, tmp_path: Path) ->
     host.reap(missing)
 
 
+def test_a_rank_that_somebody_has_stopped_is_named(host: RemoteHost, tmp_path: Path) -> None:
+    folder = tmp_path / "job"
+    pid = host.start(
+        Job((Command(3, ("sh", "-c", "kill -STOP $$"), {"RANK": "3"}),), folder, folder / "log", str(folder))
+    )
+    deadline = time.monotonic() + 60
+    while not host.stopped(str(folder), pid) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert host.stopped(str(folder), pid) == LocalHost().stopped(str(folder), pid) == (3,)
+    host.kill(str(folder), pid)
+    host.reap(pid)
+
+
 def test_letting_a_host_go_ends_what_runs_there(host: RemoteHost, tmp_path: Path) -> None:
     folder = tmp_path / "job"
     host.start(job(folder, "sh", "-c", "setsid sleep 600 & sleep 600"))

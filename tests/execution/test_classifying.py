@@ -178,3 +178,11 @@ def test_a_rank_that_said_nothing_is_given_no_one_elses_words_of_its_own(tmp_pat
     (tmp_path / "stderr.rank0").write_text("ValueError: lost my peer\n")
     log = "ValueError: lost my peer\ntrainmark-ranks: rank 1 ended with exit code 7\n"
     assert judged(tmp_path, log, 1)[1] == "rank 1 ended with exit code 7"
+
+
+def test_the_only_program_of_a_node_is_its_rank(tmp_path: Path) -> None:
+    (tmp_path / "log").write_bytes(b"")
+    ended = [Exit(-9, 0, tmp_path / "log", node=1), Exit(-15, 0, tmp_path / "log", node=0)]
+    events = tmp_path / "events.jsonl"
+    assert classify(ended, events, ranks=2)[1] == "rank 1 was killed by signal 9 (SIGKILL)"
+    assert classify(ended, events, ranks=8)[1] == "the program on node 1 was killed by signal 9 (SIGKILL)"

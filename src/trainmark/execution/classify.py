@@ -76,7 +76,9 @@ def classify(ended: Sequence[Exit], events: Path, ranks: int = 1) -> tuple[Outco
         return Outcome.OOM, f"out of memory{_on(found)}: {_readable(found.line)}"
     if (found := _last(_NO_SPACE, everything)) is not None:
         return Outcome.FAILED, f"a disk is full: {_readable(found.line)}"
-    program = "the program" if len(ended) == 1 else f"the program on node {bad.node}"
+    # A node's only program is its only rank.
+    among = f"rank {bad.node}" if ranks == len(ended) else f"the program on node {bad.node}"
+    program = "the program" if len(ended) == 1 else among
     run = _Run(bad.code, sum(node.oom_kills for node in ended), ranks, program)
     reported = [report for tail in tails for report in reports(tail)]
     if (report := _first_cause(reported, lost)) is not None:

@@ -171,6 +171,9 @@ class _Agent:
     def do_signal(self, pid: int, number: int) -> None:
         self._host.signal(pid, number)
 
+    def do_stopped(self, mark: str, pid: int) -> list[int]:
+        return list(self._host.stopped(mark, pid))
+
     def do_kill(self, mark: str, pid: int | None) -> int:
         return self._host.kill(mark, pid)
 
@@ -186,7 +189,9 @@ def serve(name: str, source: IO[bytes], output: IO[bytes]) -> None:
     agent = _Agent(name, output)
     where = {"version": __version__, "python": sys.executable, "package": str(Path(package).parent)}
     output.write(b"\n" + HELLO + b"\n")
-    agent.tell({"hello": {**where, "home": str(default_home(os.environ)), "pid": os.getpid()}})
+    agent.tell(
+        {"hello": {**where, "home": str(default_home(os.environ)), "pid": os.getpid(), "trouble": _trouble()}}
+    )
     heard = time.monotonic()
     inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
     threading.Thread(target=_read_all, args=(source, inbox), daemon=True).start()
@@ -204,6 +209,16 @@ def serve(name: str, source: IO[bytes], output: IO[bytes]) -> None:
         return
     finally:
         agent.end()
+
+
+def _trouble() -> str | None:
+    """Return why nothing can be run here, whatever it is; None when there is no such reason."""
+    try:
+        with tempfile.TemporaryFile() as file:
+            file.write(bytes(4096))
+    except OSError as error:
+        return f"no temporary file can be written there: is its disk full? ({error.strerror})"
+    return None
 
 
 def _read_all(source: IO[bytes], inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]") -> None:

@@ -172,6 +172,9 @@ class Host(Protocol):
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to the processes of a job's session."""
 
+    def stopped(self, mark: str, pid: int) -> tuple[int, ...]:
+        """Return the ranks of a job that somebody has stopped and not continued."""
+
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process that carries the mark, and the whole tree of a job; return how many there were."""
 

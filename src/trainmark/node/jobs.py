@@ -7,6 +7,7 @@ import os
 import secrets
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 from trainmark.node.host import Host, HostGoneError, Job, JobEnd, Look, spoken
@@ -167,7 +168,19 @@ def _wait(
         step = next((look.step for look in looks if look.step is not None), None)
         watch(Pulse(now - began, step))
         if (over := _beyond(limits, now - began, now - grown, step, looks)) is not None:
-            return over
+            return over[0], over[1] + _stopped(jobs, running)
+
+
+def _stopped(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
+    """Return, as the end of a sentence, which ranks got nowhere because somebody has stopped them."""
+    found = []
+    for place, pid in running.items():
+        host = jobs[place].host
+        with suppress(HostGoneError):
+            found += [
+                f"rank {rank} on {host.name} is stopped" for rank in host.stopped(jobs[place].job.mark, pid)
+            ]
+    return f"; {', '.join(found)}" if found else ""
 
 
 def _beyond(

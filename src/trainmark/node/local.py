@@ -23,7 +23,7 @@ from trainmark.node.facts import collect
 from trainmark.node.git import read_git
 from trainmark.node.host import LOCALHOST, Job, JobEnd, Look, Paths
 from trainmark.node.machine import ports_are_free, this_machine
-from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes
+from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes, stopped_ranks
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
 from trainmark.words.manifest import FrameworkVersions, Node
@@ -219,6 +219,10 @@ class LocalHost:
         """Send a signal to the processes of a job's session."""
         with suppress(ProcessLookupError):
             os.killpg(pid, number)
+
+    def stopped(self, mark: str, pid: int) -> tuple[int, ...]:
+        """Return the ranks of a job that somebody has stopped and not continued."""
+        return stopped_ranks(mark, pid)
 
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process that carries the mark, and the whole tree of a job; return how many there were."""

@@ -53,6 +53,17 @@ def end_all(mark: str, leader: int | None = None) -> int:
     return len(known)
 
 
+def stopped_ranks(mark: str, leader: int) -> tuple[int, ...]:
+    """Return the ranks of a job of which a process is stopped, as by SIGSTOP; 0 where one has no rank."""
+    found = set()
+    for process in _members(mark, leader):
+        with contextlib.suppress(psutil.Error, OSError, ValueError):
+            if process.status() == psutil.STATUS_STOPPED:
+                said = process.environ()
+                found.add(int(said.get("RANK") or said.get("OMPI_COMM_WORLD_RANK") or 0))
+    return tuple(sorted(found))
+
+
 def private_bytes(pid: int) -> int:
     """Return the memory of a process and its descendants, less the pages that files or shared memory back."""
     total = 0

@@ -372,6 +372,10 @@ class RemoteHost:
         """Send a signal to a job's session."""
         self._ask("signal", pid=pid, number=number)
 
+    def stopped(self, mark: str, pid: int) -> tuple[int, ...]:
+        """Return the ranks of a job that somebody has stopped and not continued there."""
+        return tuple(self._ask("stopped", mark=mark, pid=pid))
+
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process there that carries the mark; through a new agent where the old one is lost."""
         if self._connection is None or self._lost():
@@ -413,6 +417,9 @@ class RemoteHost:
                     f"{self.name}: trainmark {connection.hello['version']} is installed there, and {__version__} here; "
                     "install the same on both"
                 )
+            if connection.hello.get("trouble"):
+                self.close()
+                raise HostGoneError(f"{self.name}: {connection.hello['trouble']}")
             self.paths = (*_paths(self._entry, connection.hello), *self._sent.items())
             if self._interface is None:
                 self._interface = connection.call("interface", address=self.address)[0]
@@ -422,8 +429,12 @@ class RemoteHost:
 def hosts_of(chosen: HostSet) -> tuple[Host, ...]:
     """Return the hosts of a set, connected at once as far as they can be reached."""
     hosts = tuple(_host(entry, chosen) for entry in chosen.hosts)
-    on_each(hosts, lambda host: host.unreachable())
-    on_each(hosts, lambda host: host.machine())
+    try:
+        on_each(hosts, lambda host: host.unreachable())
+        on_each(hosts, lambda host: host.machine())
+    except BaseException:
+        on_each([host for host in hosts if isinstance(host, RemoteHost)], RemoteHost.close)
+        raise
     return hosts
 
 
