@@ -323,3 +323,16 @@ def test_a_data_set_that_a_host_lacks_is_sent_by_the_run_made_by_it_or_missed(tm
     assert (sent.level, sent.hosts) == (Level.NOTE, ("lacks",))
     assert sent.found == "it is not there yet: the run sends it, 2 KiB"
     assert (there.level, there.hosts) == (Level.OK, ("has",))
+
+
+def test_hosts_with_different_devices_reduce_nothing_together() -> None:
+    python, seen = FrameworkPython(Path(sys.executable), False), look(())
+    stations = [
+        Station(LocalHost("one"), seen, python, ("cuda:0",)),
+        Station(LocalHost("other"), seen, python, ("cpu",)),
+    ]
+    speeds = Speeds(measured_with=dict.fromkeys(("one", "other"), "torch"))
+    reduce_all(stations, 1, 60.0, speeds)
+    assert [(one.level, one.found) for one in speeds.findings] == [
+        (Level.NOTE, "not measured: the hosts have not the same devices")
+    ]
