@@ -1,7 +1,11 @@
 """`trainmark check` on real processes; a second host here is this machine under another name and address."""
 
 import json
+import os
+import signal
+import subprocess
 import sys
+import time
 from pathlib import Path
 from typing import Any
 
@@ -87,6 +91,28 @@ def test_a_probe_that_hangs_is_named_and_ended(tmp_path: Path) -> None:
     assert found.found == "it cannot be asked: no answer within 3 s"
     assert not report.fit
     assert children() == before
+
+
+def test_a_check_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
+    started, scratch = tmp_path / "started", tmp_path / "scratch"
+    scratch.mkdir()
+    hangs = f"echo $$ > {started}.half; mv {started}.half {started}; exec sleep 1000"
+    ((here, there),) = another_python(tmp_path, hangs)
+    hosts = tmp_path / "hosts.yaml"
+    hosts.write_text(f"hosts: [{{name: localhost, paths: {{{here}: {there}}}}}]\n")
+    words = [sys.executable, "-m", "trainmark.cli.main", "check", "--hosts", str(hosts)]
+    variables = {**os.environ, "TMPDIR": str(scratch), "TRAINMARK_HOME": str(tmp_path / "home")}
+    with subprocess.Popen(words, env=variables, stderr=subprocess.PIPE, text=True) as process:
+        deadline = time.monotonic() + 120
+        while not started.exists():
+            assert process.poll() is None
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=120)
+    assert process.returncode == 130
+    assert not psutil.pid_exists(int(started.read_text()))
+    assert list(scratch.iterdir()) == []
 
 
 @pytest.mark.parametrize(
@@ -297,3 +323,16 @@ def test_a_data_set_that_a_host_lacks_is_sent_by_the_run_made_by_it_or_missed(tm
     assert (sent.level, sent.hosts) == (Level.NOTE, ("lacks",))
     assert sent.found == "it is not there yet: the run sends it, 2 KiB"
     assert (there.level, there.hosts) == (Level.OK, ("has",))
+
+
+def test_hosts_with_different_devices_reduce_nothing_together() -> None:
+    python, seen = FrameworkPython(Path(sys.executable), False), look(())
+    stations = [
+        Station(LocalHost("one"), seen, python, ("cuda:0",)),
+        Station(LocalHost("other"), seen, python, ("cpu",)),
+    ]
+    speeds = Speeds(measured_with=dict.fromkeys(("one", "other"), "torch"))
+    reduce_all(stations, 1, 60.0, speeds)
+    assert [(one.level, one.found) for one in speeds.findings] == [
+        (Level.NOTE, "not measured: the hosts have not the same devices")
+    ]

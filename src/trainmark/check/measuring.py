@@ -160,6 +160,10 @@ def reduce_all(stations: Sequence[Station], ranks: int, timeout_s: float, speeds
             CheckFinding(check="all-reduce", level=Level.NOTE, hosts=tuple(without), found=found)
         )
         return
+    if len({station.devices for station in stations}) > 1:
+        found = "not measured: the hosts have not the same devices"
+        speeds.findings.append(CheckFinding(check="all-reduce", level=Level.NOTE, hosts=names, found=found))
+        return
     try:
         port = free_ports(1, [station.host for station in stations])
     except (OSError, TrainmarkError) as error:

@@ -1,6 +1,7 @@
 """``trainmark check``: are this machine, or these hosts, fit to run a suite?"""
 
 import os
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -44,6 +45,7 @@ def check(
     """
     from trainmark.check import CheckOrder, as_text, check_hosts
     from trainmark.cli.hosts import chosen_hosts
+    from trainmark.cli.run import interrupted_by
     from trainmark.cli.suites import read_suite
     from trainmark.errors import InputError
     from trainmark.files import write_atomically
@@ -58,7 +60,7 @@ def check(
         resolved = resolved.model_copy(update={"cases": tuple(select(resolved.cases, only))})
     place = out or Path("results") / (resolved.name if resolved is not None else "")
     home = default_home(os.environ)
-    with chosen_hosts(hosts, engine) as there:
+    with interrupted_by(signal.SIGTERM, signal.SIGHUP), chosen_hosts(hosts, engine) as there:
         order = CheckOrder(hosts=there, home=home, out=place, suite=resolved)
         report = check_hosts(order, lambda text: sys.stderr.write(f"check: {text}\n"))
     document = report.model_dump_json(indent=1) + "\n"

@@ -87,7 +87,7 @@ def run(
     )
     with (
         ProgressPrinter() as progress,
-        _interrupted_by(signal.SIGTERM, signal.SIGHUP),
+        interrupted_by(signal.SIGTERM, signal.SIGHUP),
         chosen_hosts(hosts, engine) as there,
     ):
         ending = run_campaign(replace(order, hosts=there), progress)
@@ -106,7 +106,7 @@ def run(
 
 
 @contextmanager
-def _interrupted_by(*signals: signal.Signals) -> Iterator[None]:
+def interrupted_by(*signals: signal.Signals) -> Iterator[None]:
     """Let these signals do what Ctrl-C does: end the run in hand, keep what is finished."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
