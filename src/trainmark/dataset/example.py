@@ -5,12 +5,14 @@ a map entry for each feature: (1) its key and (2) a Feature, which is (1) a Byte
 Int64List, whose values have the number 1. The wire format: https://protobuf.dev/programming-guides/encoding/.
 """
 
+import struct
 from collections.abc import Iterator, Mapping
 
-Value = bytes | int
+Value = bytes | int | float
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
-_BYTES_LIST, _INT64_LIST = 1, 3
+_BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
+_FLOAT = struct.Struct("<f")
 _MAX_VARINT = 10
 """Bytes of the longest varint, that of a negative number."""
 
@@ -24,7 +26,7 @@ def encode_example(features: Mapping[str, Value]) -> bytes:
 
 
 def decode_example(data: bytes) -> dict[str, Value | None]:
-    """Return the first value of each feature (None where it has none, or is a float list).
+    """Return the first value of each feature (None where it has none).
 
     Raises ``ValueError`` for what is no Example.
     """
@@ -39,6 +41,8 @@ def decode_example(data: bytes) -> dict[str, Value | None]:
 def _feature(value: Value) -> bytes:
     if isinstance(value, bytes):
         return _field(_BYTES_LIST, _field(1, value))
+    if isinstance(value, float):
+        return _field(_FLOAT_LIST, _field(1, _FLOAT.pack(value)))
     return _field(_INT64_LIST, _field(1, _varint(value & (2**64 - 1))))
 
 
@@ -48,6 +52,12 @@ def _first_value(feature: bytes) -> Value | None:
             return next(_values(content, 1), None)
         if number == _INT64_LIST and isinstance(content, bytes):
             return _first_integer(content)
+        if number == _FLOAT_LIST and isinstance(content, bytes):
+            # Packed or not, the first four bytes are the first number.
+            first = next((value for found, value in _fields(content) if found == 1), b"")
+            return (
+                float(_FLOAT.unpack(first[:4])[0]) if isinstance(first, bytes) and len(first) >= 4 else None
+            )
     return None
 
 
@@ -55,7 +65,7 @@ def _first_integer(content: bytes) -> int | None:
     for number, value in _fields(content):
         if number == 1:
             # Packed, as proto3 writes them, or by itself, as a reader must take them too.
-            integer = _read_varint(value, 0)[0] if isinstance(value, bytes) else value
+            integer = _read_varint(value, 0)[0] if isinstance(value, bytes) else int(value)
             return integer - 2**64 if integer >= 2**63 else integer
     return None
 
