@@ -10,7 +10,7 @@ import pytest
 from preloading import call_trainmark
 from trainmark.dataset import ProblemKind, clicks, kind_of
 from trainmark.dataset.clicks import conversion, make
-from trainmark.dataset.example import decode_example, encode_example
+from trainmark.dataset.example import decode_lists, encode_lists
 from trainmark.dataset.tfrecord import frame, read_records
 from trainmark.errors import InputError
 from trainmark.suite import load_suite
@@ -249,10 +249,8 @@ def spoil(path: Path, sample: int, name: str, value: int | None) -> None:
         return
     with path.open("rb") as file:
         records = [record.data for record in read_records(file, path.stat().st_size)]
-    values = {
-        key: one for key, one in decode_example(records[sample]).items() if one is not None and key != name
-    }
-    records[sample] = encode_example(values if value is None else {**values, name: value})
+    values = {key: one for key, one in decode_lists(records[sample]).items() if key != name}
+    records[sample] = encode_lists(values if value is None else {**values, name: [value]})
     path.write_bytes(b"".join(map(frame, records)))
 
 

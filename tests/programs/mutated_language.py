@@ -136,6 +136,13 @@ def ranks_are_summed() -> None:
     gradients.InOnePiece._all_reduce = all_reduce
 
 
+def scale_too_large() -> None:
+    """No mistake: the loss scale begins so high that the first steps overflow, and are left out as they should be."""
+    training: Any = importlib.import_module("trainmark_worker.pytorch.training")
+    amp: Any = importlib.import_module("torch.amp")
+    training.loss_scaler = lambda *_: amp.GradScaler("cpu", init_scale=2.0**40)
+
+
 def _bert() -> Any:
     return importlib.import_module("trainmark_worker.pytorch.masked_lm.model")
 
@@ -151,9 +158,11 @@ def bert_words_alone() -> None:
     """As RoBERTa is trained: no next sentence."""
     bert = _bert()
 
-    def forward(self: Any, tokens: Any, segments: Any, places: Any, words: Any, _follows: Any) -> Any:
-        found, told = self.heads(tokens, segments, places)
-        return bert.functional.cross_entropy(found.flatten(0, 1), words.flatten()) + 0 * told.sum()
+    def forward(self: Any, *batch: Any) -> Any:
+        found, told = self.heads(*batch[:4])
+        words, weights = batch[4].flatten(), batch[5].flatten()
+        losses = bert.functional.cross_entropy(found.flatten(0, 1), words, reduction="none")
+        return (losses * weights).sum() + 0 * told.sum()
 
     bert.BertModel.forward = forward
 
@@ -164,9 +173,20 @@ def bert_all_words() -> None:
     torch: Any = importlib.import_module("torch")
     whole = bert.BertModel.forward
 
-    def forward(self: Any, tokens: Any, segments: Any, places: Any, words: Any, follows: Any) -> Any:
+    def forward(
+        self: Any,
+        tokens: Any,
+        segments: Any,
+        lengths: Any,
+        places: Any,
+        words: Any,
+        weights: Any,
+        follows: Any,
+    ) -> Any:
         everywhere = torch.arange(tokens.shape[1]).expand_as(tokens)
-        return whole(self, tokens, segments, everywhere, tokens.scatter(1, places, words), follows)
+        alike = torch.full(tokens.shape, 1 / tokens.numel())
+        given = (everywhere, tokens.scatter(1, places, words), alike)
+        return whole(self, tokens, segments, lengths, *given, follows)
 
     bert.BertModel.forward = forward
 
@@ -201,10 +221,73 @@ def bert_eighty() -> None:
     bert = _bert()
     whole = bert.BertModel.forward
 
-    def forward(self: Any, tokens: Any, segments: Any, places: Any, words: Any, follows: Any) -> Any:
-        return whole(self, tokens, segments, places.repeat(1, 4), words.repeat(1, 4), follows)
+    def forward(
+        self: Any,
+        tokens: Any,
+        segments: Any,
+        lengths: Any,
+        places: Any,
+        words: Any,
+        weights: Any,
+        follows: Any,
+    ) -> Any:
+        more = (given.repeat(1, 4) for given in (places, words, weights / 4))
+        return whole(self, tokens, segments, lengths, *more, follows)
 
     bert.BertModel.forward = forward
+
+
+def bert_no_mask() -> None:
+    """Padding is attended to, as where a mask is built and not handed on."""
+    functional = _bert().functional
+    whole = functional.scaled_dot_product_attention
+    functional.scaled_dot_product_attention = lambda *heads, **named: whole(
+        *heads, **{**named, "attn_mask": None}
+    )
+
+
+def bert_unweighted() -> None:
+    """The mean over all places, also over those that hold no word."""
+    training: Any = importlib.import_module("trainmark_worker.pytorch.masked_lm.train")
+    whole = training.PyTorchMaskedTraining.prepared
+
+    def prepared(self: Any, parts: int) -> Any:
+        batch = list(self.batch)
+        batch[5] = batch[5] * 0 + 1
+        self.batch = tuple(batch)
+        return whole(self, parts)
+
+    training.PyTorchMaskedTraining.prepared = prepared
+
+
+def bert_mean_of_means() -> None:
+    """Each part's mean over its own words, as most programs have it: words of short sequences count for more."""
+    training: Any = importlib.import_module("trainmark_worker.pytorch.masked_lm.train")
+
+    def prepared(self: Any, parts: int) -> Any:
+        batch = list(self.batch)
+        weights = batch[5].unflatten(0, (parts, -1))
+        batch[5] = (weights / weights.sum((1, 2), keepdim=True)).flatten(0, 1)
+        return tuple(batch)
+
+    training.PyTorchMaskedTraining.prepared = prepared
+
+
+def bert_unclipped() -> None:
+    """The gradients as they are, whatever the recipe says."""
+    _training().clip = lambda _self: None
+
+
+def bert_padding_counted() -> None:
+    """All tokens are counted as if none were padding."""
+    task: Any = importlib.import_module("trainmark_worker.tasks.masked_lm.task")
+    whole = task.MaskedLM.work
+
+    def work(self: Any, settings: Any, samples: int) -> Any:
+        found = whole(self, settings, samples)
+        return {**found, "tokens_without_padding": found["tokens"]}
+
+    task.MaskedLM.work = work
 
 
 MISTAKES: dict[str, Callable[[], None]] = {
@@ -219,6 +302,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "parts-summed": parts_are_summed,
     "part-left-out": a_part_is_left_out,
     "ranks-summed": ranks_are_summed,
+    "scale-too-large": scale_too_large,
     "bert-tanh": gelu_by_tanh,
     "bert-causal": bert_causal,
     "bert-words-alone": bert_words_alone,
@@ -226,6 +310,11 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "bert-biases-decay": bert_biases_decay,
     "bert-untied": bert_untied,
     "bert-eighty": bert_eighty,
+    "bert-no-mask": bert_no_mask,
+    "bert-unclipped": bert_unclipped,
+    "bert-unweighted": bert_unweighted,
+    "bert-mean-of-means": bert_mean_of_means,
+    "bert-padding-counted": bert_padding_counted,
 }
 
 if __name__ == "__main__":

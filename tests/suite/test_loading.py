@@ -240,7 +240,7 @@ def test_two_cases_that_differ_on_any_axis_have_different_ids() -> None:
         "device": "cpu", "options": {"momentum": 0.5},
     }  # fmt: skip
     ids = [case_of().id, *(Case.model_validate({axis: value}).id for axis, value in other.items())]
-    text = {"sequence_length": 64, "accumulation": 4, "predictions": 80, "optimizer": "lamb"}
+    text = {"sequence_length": 64, "accumulation": 4, "predictions": 80, "optimizer": "lamb", "padding": 25}
     ids += [case_of(task="masked-lm", **{axis: value}).id for axis, value in text.items()]
     ids += [
         case_of(task="causal-lm", **{axis: text[axis]}).id for axis in ("sequence_length", "accumulation")

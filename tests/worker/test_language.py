@@ -253,3 +253,14 @@ def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, t
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     (doubt,) = [found["sentence"] for found in first.last["suspect"] if found["code"] == "update-differs"]
     assert "the gradients of the 2 ranks are summed and not averaged" in doubt
+
+
+@in_pytorch
+def test_steps_that_overflow_are_counted_and_are_no_doubt(tmp_path: Path) -> None:
+    """A dynamic scale is tried out: what it makes overflow is left out by the optimizer, and by its count of steps."""
+    ran = start("pytorch", tmp_path, {**RUN, "precision": "amp-fp16", "steps": 40}, "scale-too-large")[0]
+    assert ran.code == 0, ran.stderr
+    looked = ran.last["after_window"]
+    assert looked["steps_skipped"] > 0
+    assert looked["steps_taken"] == 40 - looked["steps_skipped"]
+    assert "steps-not-taken" not in [doubt["code"] for doubt in ran.last["suspect"]]

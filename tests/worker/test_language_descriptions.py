@@ -6,6 +6,7 @@ from trainmark.report.exchange import mission_for
 from trainmark.tasks import TASKS, case_of, published_name
 from trainmark.words.case import Device
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES as CAUSAL
+from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES as IMAGES
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES as MASKED
 from trainmark.workload import find_gap, load_workloads
 
@@ -21,6 +22,17 @@ def test_operations_are_counted_by_two_conventions_that_differ_by_the_norms_alon
     assert told == {"counted": 854_654_976, "6N+12LHQT": 854_770_176}
     norms = (2 * model.layers + 1) * model.width
     assert told["6N+12LHQT"] - told["counted"] == 6 * norms
+
+
+def test_operations_of_bert_leave_out_words_that_are_not_classified_or_count_them_all() -> None:
+    told = MASKED["bert_base"].operations(128, 20)
+    assert told == {"counted": 69_928_989_696, "6N+12LHQT": 86_070_506_496}
+
+
+def test_images_are_counted_by_the_multiply_adds_of_their_networks() -> None:
+    """Torchvision's own count of ResNet-50 is 4.09 of 10^9, of MobileNetV1 the authors' 569 of 10^6."""
+    assert IMAGES["resnet50_v1.5"].multiply_adds(224, 1000) == 4_089_184_256
+    assert IMAGES["mobilenet_v1"].multiply_adds(224, 1000) == 568_740_352
 
 
 @pytest.mark.parametrize(("model", "mission"), [("gpt2_124m", "语言模型"), ("bert_base", "语义表示")])

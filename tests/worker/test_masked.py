@@ -10,6 +10,7 @@ from language_process import Observe, Told, failing, observer, start
 from worker_process import Ran
 
 from frameworks import needs_framework
+from trainmark.dataset.masked import MaskedSpec, make_masked
 from trainmark.equivalence import compare, follows, party
 from trainmark.tasks.masked_lm.equal_work import MaskedObservation
 from trainmark.words.certificate import Subject
@@ -22,6 +23,7 @@ COMPILERS = {"pytorch": "none", "jax": "xla", "tensorflow": "graph", "paddle": "
 """The frameworks that train it, each with its users' compiler on a CPU, as far as that is quick."""
 
 BATCH, LENGTH, PREDICTIONS, STEPS, WARMUP = 4, 32, 5, 8, 2
+PADDING = 25
 RUN: dict[str, Any] = {
     "model": MODEL,
     "batch-per-device": BATCH,
@@ -32,6 +34,7 @@ RUN: dict[str, Any] = {
     "warmup-steps": WARMUP,
     "learning-rate": 0.001,
     "dropout": 0,
+    "warmup-updates": 0,
 }
 
 training = pytest.mark.training
@@ -47,7 +50,8 @@ every_framework = pytest.mark.parametrize(
 
 @pytest.fixture(scope="module")
 def whole(framework: str, tmp_path_factory: pytest.TempPathFactory) -> Ran:
-    return start(framework, tmp_path_factory.mktemp(framework), {**RUN, "compiler": COMPILERS[framework]})[0]
+    given = {**RUN, "compiler": COMPILERS[framework], "padding": PADDING}
+    return start(framework, tmp_path_factory.mktemp(framework), given)[0]
 
 
 @every_framework
@@ -55,8 +59,11 @@ def test_a_run_counts_sequences_and_tokens_and_classifies_the_hidden_words_alone
     assert whole.code == 0, whole.stderr
     told, actual = whole.parameters, whole.parameters["actual"]
     assert (told["task"], told["unit"]) == ("masked-lm", "sequences/s")
-    assert told["work"] == {"sequences": BATCH, "tokens": BATCH * LENGTH}
+    tokens, real = BATCH * LENGTH, BATCH * LENGTH * (100 - PADDING) // 100
+    assert told["work"] == {"sequences": BATCH, "tokens": tokens, "tokens_without_padding": real}
     measured = (STEPS - WARMUP) * BATCH
+    assert whole.last["work"]["tokens_without_padding"] == (STEPS - WARMUP) * real
+    assert actual["tokens_without_padding"] == real
     assert whole.last["throughput"] == measured / whole.last["window_s"]
     seen = {name: actual[name] for name in ("sequence_length", "predictions", "accumulation", "parameters")}
     assert seen == {
@@ -66,6 +73,15 @@ def test_a_run_counts_sequences_and_tokens_and_classifies_the_hidden_words_alone
         "parameters": ARCHITECTURES[MODEL].parameters(),
     }
     assert (whole.last["outcome"], whole.last["suspect"]) == ("ok", [])
+
+
+@every_framework
+def test_the_share_of_the_measured_peak_is_told_by_both_conventions(whole: Ran) -> None:
+    peaks, shares = whole.last["peak_operations_per_s"], whole.last["mfu"]
+    assert len(peaks) == 1
+    assert whole.last["peak_of"] == "product of 768 x 768 matrices, float32"
+    for name, operations in ARCHITECTURES[MODEL].operations(LENGTH, PREDICTIONS).items():
+        assert shares[name] == pytest.approx(operations * whole.last["throughput"] / peaks[0])
 
 
 @every_framework
@@ -110,6 +126,37 @@ def test_what_cannot_be_trained_is_an_outcome(
     assert (ran.code, ran.last["outcome"], ran.last["reason"]) == (3, "unsupported", said)
 
 
+# Real sequences.
+
+
+@pytest.fixture(scope="module")
+def sequences(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return sequences of many lengths, of the small model's vocabulary."""
+    folder = tmp_path_factory.mktemp("masked") / "set"
+    values = {"sequence_length": LENGTH, "predictions": PREDICTIONS, "vocabulary": 512, "short": 70}
+    make_masked(folder, MaskedSpec(sequences=200, shards=2, **values))
+    return folder
+
+
+@every_framework
+def test_the_loss_is_that_of_all_words_however_ranks_and_parts_divide_them(
+    framework: str, sequences: Path, tmp_path: Path
+) -> None:
+    """A mean of the parts' means would be another number, where the parts have not equally many hidden words."""
+    given = {**RUN, "data": sequences, "loader-workers": 1, "compiler": COMPILERS[framework]}
+    divisions = [(1, {"batch-per-device": 8, "accumulation": 1}), (2, {"batch-per-device": 4})]
+    losses, counts = [], []
+    for ranks, flags in divisions:
+        first, *others = start(framework, tmp_path, {**given, **flags}, ranks=ranks)
+        assert [first.code, *(one.code for one in others)] == [0] * ranks, first.stderr
+        # How far a loader gets in so few steps depends on who else takes the cores.
+        assert {doubt["code"] for doubt in first.last["suspect"]} <= {"queue-drained"}
+        losses.append([step["loss"] for step in first.steps])
+        counts.append(first.last["work"]["tokens_without_padding"])
+    assert losses[1] == pytest.approx(losses[0], rel=1e-4)
+    assert counts[0] == counts[1] < 8 * LENGTH * (STEPS - WARMUP)
+
+
 # Equal work.
 
 
@@ -136,6 +183,15 @@ def test_a_framework_trains_the_described_step(framework: str, observed: Observe
     assert alone(observed(framework)) == {}
 
 
+@pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS if name != "jax"])
+def test_without_padding_a_framework_trains_the_described_step_without_a_mask(
+    framework: str, observed: Observe
+) -> None:
+    told = observed(framework, padding=0)
+    assert not told["padded"]
+    assert alone(told) == {}
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [looked_into(*pair) for pair in combinations(COMPILERS, 2)],
@@ -160,12 +216,16 @@ in_pytorch = [training, needs_framework("pytorch"), pytest.mark.xdist_group("wor
 
 MISTAKES: list[tuple[str, dict[str, Any], Subject, str]] = [
     ("none", {"optimizer": "lamb"}, Subject.UPDATE_RULE, "the update is LAMB's, and not AdamW's"),
+    ("bert-unclipped", {}, Subject.UPDATE_RULE, "the gradients are not clipped"),
     ("none", {"dropout": 0.1}, Subject.TIMED_STEP, "step"),
     ("bert-tanh", {}, Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),
     ("bert-causal", {}, Subject.ACTIVATIONS, "each position attends to those before it alone"),
     ("bert-words-alone", {}, Subject.LOSS, "the loss is that of the words alone, without the next sentence"),
     ("bert-biases-decay", {}, Subject.DECAY, "instead of 0"),
     ("bert-untied", {}, Subject.PARAMETERS, ""),
+    ("bert-no-mask", {}, Subject.ACTIVATIONS, "padding is attended to"),
+    ("bert-unweighted", {}, Subject.LOSS, "the loss counts places that hold no word"),
+    ("bert-mean-of-means", {}, Subject.TIMED_STEP, "step"),
 ]
 
 
@@ -182,6 +242,12 @@ def test_a_mistake_is_found_and_named(
     assert said in alone(observed("pytorch", mistake, **flags))[subject]
 
 
+@pytest.mark.parametrize("accumulation", [pytest.param(4, marks=in_pytorch)])
+def test_another_accumulation_is_found_and_named(observed: Observe, accumulation: int) -> None:
+    found = alone(observed("pytorch", accumulation=accumulation))
+    assert found[Subject.LAYERS] == "None the batch was passed in 4 parts and not in 2"
+
+
 @pytest.mark.parametrize(
     ("mistake", "predicted"),
     [
@@ -194,3 +260,10 @@ def test_another_number_of_predictions_is_no_valid_run(mistake: str, predicted: 
     ran = start("pytorch", tmp_path, {**RUN, "predictions": 20}, mistake)[0]
     assert (ran.code, ran.last["outcome"]) == (3, "invalid")
     assert ran.last["reason"] == f"predictions of the first step was {predicted}, not 20 as asked for"
+
+
+@pytest.mark.parametrize("mistake", [pytest.param("bert-padding-counted", marks=in_pytorch)])
+def test_padding_that_is_counted_as_tokens_is_no_valid_run(mistake: str, tmp_path: Path) -> None:
+    ran = start("pytorch", tmp_path, {**RUN, "padding": PADDING}, mistake)[0]
+    assert (ran.code, ran.last["outcome"]) == (3, "invalid")
+    assert ran.last["reason"] == "128 tokens of a batch are counted as no padding, but 96 are none"

@@ -14,7 +14,7 @@ from worker_process import Ran
 
 from frameworks import needs_framework
 from trainmark.dataset.clicks import ClickSpec, convert, make_clicks
-from trainmark.dataset.example import encode_example
+from trainmark.dataset.example import encode_lists
 from trainmark.dataset.tfrecord import frame
 from trainmark.equivalence import compare, follows, party
 from trainmark.tasks.recommendation.data import Form
@@ -195,7 +195,7 @@ def test_examples_without_a_column_or_cut_end_the_run(tmp_path: Path) -> None:
     cut = start("tensorflow", tmp_path, {**given, "data": folder})[0]
     assert (cut.code, cut.last["outcome"]) == (3, "failed")
     assert cut.last["reason"].startswith(f"{folder} cannot be read: ")
-    path.write_bytes(frame(encode_example({"label": 1})))
+    path.write_bytes(frame(encode_lists({"label": [1]})))
     without = start("tensorflow", tmp_path, {**given, "data": folder})[0]
     assert "C1 (data type: int64) is required but could not be found" in without.last["reason"]
 

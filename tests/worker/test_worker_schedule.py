@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.worker.core.schedule import learning_rates
+from trainmark.worker.core.settings import AdamRecipe
 from trainmark.worker.tasks.image_classification.settings import ImageRecipe
 
 RECIPE = ImageRecipe(
@@ -45,8 +46,30 @@ def test_the_step_schedule_divides_by_ten_at_epochs_30_60_and_80() -> None:
     assert [rates[epoch] for epoch in (0, 29, 30, 60, 80)] == [0.8, 0.8, 0.08, 0.008, 0.0008]
 
 
+def test_berts_rate_rises_from_zero_by_updates_and_falls_by_a_line_from_the_first_step() -> None:
+    """As google-research/bert's optimization.py: the line is of all steps, and the warm-up stands over its begin."""
+    common = {
+        name: value
+        for name, value in vars(RECIPE).items()
+        if name not in ("bn_weight_decay", "label_smoothing")
+    }
+    recipe = AdamRecipe(
+        **{**common, "schedule": "linear", "warmup_epochs": 0},
+        optimizer="adamw",
+        second_momentum=0.999,
+        epsilon=1e-6,
+        clip_norm=1.0,
+        warmup_updates=4,
+    )
+
+    rates = learning_rates(recipe, steps=40, epoch_samples=40, global_batch=10)
+
+    assert rates[:5] == [0.0, 0.2, 0.4, 0.8 * 3 / 4, 0.8 * (1 - 4 / 40)]
+    assert math.isclose(rates[20], 0.4)
+
+
 @given(
-    st.sampled_from(["cosine", "step", "constant"]),
+    st.sampled_from(["cosine", "step", "linear", "constant"]),
     st.integers(1, 300),
     st.integers(1, 2_000_000),
     st.integers(1, 65_536),

@@ -335,7 +335,7 @@ class _Campaign:
     def _executed(
         self, asked: Case, case: Case, protocol: Protocol, repeat: int, folder: Path
     ) -> OutcomeRecord:
-        setting = self._site.setting(case)
+        setting = self._site.send_program(case, self._audience.readying) or self._site.setting(case)
         found = (
             setting
             if isinstance(setting, CannotStart)

@@ -44,7 +44,7 @@ class DataSets:
         if form in _forms(self._suite[name]):
             kind.look_at(location, form)
             return
-        if not kind.is_convertible(form):
+        if form != kind.first and not kind.is_convertible(form):
             raise InputError(
                 f"is not there as {form}, and nothing converts to it: give 'formats: {{{form}: FOLDER}}'"
             )

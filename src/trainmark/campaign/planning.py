@@ -9,6 +9,7 @@ from typing import TypedDict, Unpack
 from trainmark.campaign.batch_search import FIRST
 from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol
 from trainmark.campaign.data_sets import DataSets
+from trainmark.campaign.sending import send_data, send_program
 from trainmark.environment import (
     Environment,
     EnvironmentKind,
@@ -39,7 +40,7 @@ from trainmark.words.manifest import Manifest, Node
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import NodeResources, Plan
 from trainmark.words.suite import EACH_ITS_OWN, Limits, Protocol, Suite
-from trainmark.workload import UnsupportedByCard, Workload, Workloads, load_workloads
+from trainmark.workload import FolderSource, UnsupportedByCard, Workload, Workloads, load_workloads
 from trainmark.workload.card import OWN_FORMAT
 
 PROJECT = Path(__file__).parent
@@ -82,10 +83,6 @@ class Site:
         self, suite: Suite, workloads: Workloads, hosts: Sequence[Host], home: Path, mark: str = "trainmark"
     ) -> None:
         self.hosts = tuple(hosts)
-        self.placement_hosts = tuple(
-            PlacementHost(host.machine(), host.name, host.address, host.folder, host.paths, host.interface)
-            for host in hosts
-        )
         self._suite = suite
         self._workloads = workloads
         self._home = home
@@ -148,11 +145,12 @@ class Site:
         if key not in self._data:
             self._data[key] = self._find_data(*key, progress)
         folder = self._datasets.location(*key)
-        lacking = next(
-            (host.name for host in self.hosts_of(case) if not host.has(path_there(host.paths, folder))), None
-        )
-        if self._data[key] is None and lacking is not None:
-            return CannotStart(Outcome.FAILED, f"data set '{case.data}': {folder} is not on {lacking}")
+        if self._data[key] is None:
+            try:
+                for host in self.hosts_of(case):
+                    send_data(host, folder, lambda what: progress(what, 1, 1))
+            except TrainmarkError as error:
+                return CannotStart(Outcome.FAILED, f"data set '{case.data}': {error}")
         return self._data[key]
 
     def data(self, case: Case) -> str:
@@ -173,6 +171,25 @@ class Site:
         if name not in self._expected:
             self._expected[name] = _expected(name, self._home)
         return self._expected[name]
+
+    @property
+    def placement_hosts(self) -> tuple[PlacementHost, ...]:
+        """What placement must know of the hosts, as they are now: what is sent to one has a path of its own there."""
+        return tuple(
+            PlacementHost(host.machine(), host.name, host.address, host.folder, host.paths, host.interface)
+            for host in self.hosts
+        )
+
+    def send_program(self, case: Case, say: Callable[[str], None]) -> CannotStart | None:
+        """See that the folder of the case's program is on its hosts; return why that cannot be."""
+        workload = self.workload(case)
+        if isinstance(workload.card.source, FolderSource):
+            try:
+                for host in self.hosts_of(case):
+                    send_program(host, Path(workload.source), self._home, say)
+            except TrainmarkError as error:
+                return CannotStart(Outcome.FAILED, str(error))
+        return None
 
     @property
     def machine(self) -> NodeResources:
@@ -311,7 +328,7 @@ def plan_campaign(
     """
     site = Site(suite, load_programs(suite), hosts or (LocalHost(),), home)
     directory = ResultDirectory(out.absolute())
-    return [_first_plan(site, suite.protocol, case, directory) for case in cases]
+    return [first_plan(site, suite.protocol, case, directory) for case in cases]
 
 
 def probe_protocol(protocol: Protocol) -> Protocol:
@@ -319,7 +336,8 @@ def probe_protocol(protocol: Protocol) -> Protocol:
     return protocol.model_copy(update={"steps": 4, "warmup_steps": 2})
 
 
-def _first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDirectory) -> Plan | CannotStart:
+def first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDirectory) -> Plan | CannotStart:
+    """Return the plan of a case's first run, see ``plan_campaign``, or why it cannot be started."""
     interpreter, folder = site.expected_interpreter(case), directory.run(case, 1)
     if isinstance(interpreter, CannotStart):
         return interpreter

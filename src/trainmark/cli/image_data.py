@@ -8,7 +8,7 @@ import typer
 
 from trainmark import dataset
 from trainmark.cli.data_output import print_json, print_line, progress, resumable
-from trainmark.dataset import clicks, tokens
+from trainmark.dataset import clicks, masked, tokens
 from trainmark.dataset import images as pictures
 from trainmark.errors import InputError, nearest
 
@@ -213,7 +213,8 @@ def verify(
 ) -> None:
     """Find missing, truncated, corrupted, mislabelled, extra and duplicate files, broken records and wrong indices.
 
-    Image folders, TFRecord shards, RecordIO files, packed tokens and clicks are told apart by their names.
+    Image folders, TFRecord shards, RecordIO files, packed tokens, clicks and sequences with hidden words are told apart
+    by their names.
     Exit code 0: nothing found; 1: problems found; 2: there is nothing to verify.
     """
     with progress("verifying") as told:
@@ -221,6 +222,8 @@ def verify(
             report = clicks.verify(directory, progress=told)
         elif tokens.recognise(directory):
             report = tokens.verify(directory, vocabulary=vocabulary, progress=told)
+        elif masked.recognise(directory):
+            report = masked.verify(directory, vocabulary=vocabulary, progress=told)
         else:
             report = pictures.verify(
                 directory,

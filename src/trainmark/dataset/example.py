@@ -6,13 +6,12 @@ Int64List, whose values have the number 1. The wire format: https://protobuf.dev
 """
 
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-Value = bytes | int | float
+Value = bytes | int
 
 _VARINT, _FIXED64, _LENGTH, _FIXED32 = 0, 1, 2, 5
 _BYTES_LIST, _FLOAT_LIST, _INT64_LIST = 1, 2, 3
-_FLOAT = struct.Struct("<f")
 _MAX_VARINT = 10
 """Bytes of the longest varint, that of a negative number."""
 
@@ -26,7 +25,7 @@ def encode_example(features: Mapping[str, Value]) -> bytes:
 
 
 def decode_example(data: bytes) -> dict[str, Value | None]:
-    """Return the first value of each feature (None where it has none).
+    """Return the first value of each feature (None where it has none, or is a float list).
 
     Raises ``ValueError`` for what is no Example.
     """
@@ -38,11 +37,56 @@ def decode_example(data: bytes) -> dict[str, Value | None]:
     return found
 
 
+def encode_lists(features: Mapping[str, Sequence[int] | Sequence[float]]) -> bytes:
+    """Return an Example of lists, packed as proto3 packs them: whole numbers, or where the first is a float, floats."""
+    entries = b"".join(
+        _field(1, _field(1, key.encode()) + _field(2, _list(features[key]))) for key in sorted(features)
+    )
+    return _field(1, entries)
+
+
+def decode_lists(data: bytes) -> dict[str, list[int] | list[float]]:
+    """Return the values of each feature that is an Int64List or a FloatList; raises ``ValueError`` for no Example."""
+    found: dict[str, list[int] | list[float]] = {}
+    for features in _values(data, 1):
+        for entry in _values(features, 1):
+            key = next(_values(entry, 1), b"").decode("utf-8")
+            for number, content in _fields(next(_values(entry, 2), b"")):
+                if isinstance(content, bytes) and number in (_FLOAT_LIST, _INT64_LIST):
+                    found[key] = _floats(content) if number == _FLOAT_LIST else _integers(content)
+    return found
+
+
+def _list(values: Sequence[int] | Sequence[float]) -> bytes:
+    if values and isinstance(values[0], float):
+        return _field(_FLOAT_LIST, _field(1, struct.pack(f"<{len(values)}f", *values)))
+    packed = b"".join(_varint(int(value) & (2**64 - 1)) for value in values)
+    return _field(_INT64_LIST, _field(1, packed))
+
+
+def _floats(content: bytes) -> list[float]:
+    packed = b"".join(value for _, value in _fields(content) if isinstance(value, bytes))
+    if len(packed) % 4:
+        raise ValueError("a list of floats is cut off")
+    return list(struct.unpack(f"<{len(packed) // 4}f", packed))
+
+
+def _integers(content: bytes) -> list[int]:
+    found: list[int] = []
+    for _, value in _fields(content):
+        if not isinstance(value, bytes):
+            found.append(value)
+            continue
+        at = 0
+        while at < len(value):
+            integer, at = _read_varint(value, at)
+            found.append(integer - 2**64 if integer >= 2**63 else integer)
+    return found
+
+
 def _feature(value: Value) -> bytes:
     if isinstance(value, bytes):
         return _field(_BYTES_LIST, _field(1, value))
-    if isinstance(value, float):
-        return _field(_FLOAT_LIST, _field(1, _FLOAT.pack(value)))
     return _field(_INT64_LIST, _field(1, _varint(value & (2**64 - 1))))
 
 
@@ -52,12 +96,6 @@ def _first_value(feature: bytes) -> Value | None:
             return next(_values(content, 1), None)
         if number == _INT64_LIST and isinstance(content, bytes):
             return _first_integer(content)
-        if number == _FLOAT_LIST and isinstance(content, bytes):
-            # Packed or not, the first four bytes are the first number.
-            first = next((value for found, value in _fields(content) if found == 1), b"")
-            return (
-                float(_FLOAT.unpack(first[:4])[0]) if isinstance(first, bytes) and len(first) >= 4 else None
-            )
     return None
 
 
@@ -65,7 +103,7 @@ def _first_integer(content: bytes) -> int | None:
     for number, value in _fields(content):
         if number == 1:
             # Packed, as proto3 writes them, or by itself, as a reader must take them too.
-            integer = _read_varint(value, 0)[0] if isinstance(value, bytes) else int(value)
+            integer = _read_varint(value, 0)[0] if isinstance(value, bytes) else value
             return integer - 2**64 if integer >= 2**63 else integer
     return None
 

@@ -9,7 +9,7 @@ from datetime import datetime
 from itertools import combinations
 
 import trainmark
-from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve
+from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve, unclipped
 from trainmark.equivalence.inputs import equal_work_of
 from trainmark.tasks.equal_work import Deviation, EqualWork, apart, check, finite, relative, worst
 from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
@@ -151,6 +151,9 @@ def _update_rule(seen: Observation, found: Conventions, task: EqualWork) -> Chec
     if not told.holds and of(solve(seen, not asked)).holds:
         rules = ("AdamW's, and not LAMB's", "LAMB's, and not AdamW's")
         return told.model_copy(update={"remark": f"the update is {rules[not asked]}"})
+    other = None if told.holds else unclipped(seen)
+    if other is not None and of(solve(other, asked)).holds:
+        return told.model_copy(update={"remark": "the gradients are not clipped"})
     return told
 
 

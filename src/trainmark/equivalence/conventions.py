@@ -70,6 +70,22 @@ def solve(observation: Observation, layerwise: bool = False) -> Conventions:
     return Conventions(rates, momentum, decays)
 
 
+def unclipped(observation: Observation) -> Observation | None:
+    """Return an observation by whose rule the gradients are not clipped; None where the recipe does not clip them."""
+    if not all("bb" in moments for step in observation.steps for moments in step.moments.values()):
+        return None
+
+    def renamed(moments: Mapping[str, float]) -> dict[str, float]:
+        kept = {key: value for key, value in moments.items() if "a" not in key}
+        return {"".join(sorted(key.replace("b", "a"))): value for key, value in kept.items()}
+
+    steps = tuple(
+        step.model_copy(update={"moments": {name: renamed(of) for name, of in step.moments.items()}})
+        for step in observation.steps
+    )
+    return observation.model_copy(update={"steps": steps})
+
+
 def solved_layers(moments: Mapping[str, Mapping[str, float]], solved: Mapping[str, dict[str, float]]) -> None:
     """Divide LAMB's factor out of the solved coefficients of each parameter that decays."""
     for name, found in solved.items():

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from trainmark.execution.classify import Exit, classify, rank_outcomes, signal_name
 from trainmark.node import (
+    LOCALHOST,
     Host,
     HostGoneError,
     Job,
@@ -142,9 +143,11 @@ def is_shared(host: Host, there: Path, here: Path) -> bool:
 
 
 def _with_host(reason: str | None, plan: Plan) -> str | None:
-    """Return the reason with the host of the rank, or of the node, that it begins with; one host needs no name."""
-    if reason is None or len(plan.nodes) == 1:
+    """Return the reason with the host of the rank, or of the node, that it begins with; this machine needs no name."""
+    if reason is None or {node.host for node in plan.nodes} == {LOCALHOST}:
         return reason
+    if len(plan.nodes) == 1:
+        return f"{reason} (on {plan.nodes[0].host})"
     found = re.match(r"(?:out of memory on )?rank (\d+)\b|the program on node (\d+)\b", reason)
     if found is None:
         return reason

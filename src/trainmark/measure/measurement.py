@@ -35,6 +35,8 @@ def measure_events(events: RunEvents) -> Measurement:
         data_wait=float(np.nansum(waits) / summary.window_s) if np.isfinite(waits).any() else None,
         peak_memory_bytes=summary.peak_memory_bytes,
         final_loss=float(losses[-1]) if losses.size else None,
+        peak_operations_per_s=sum(summary.peak_operations_per_s) if summary.peak_operations_per_s else None,
+        mfu=summary.mfu,
         steadiness=judge_steadiness(times, _epoch_starts(events)[events.measured], waits),
         suspicions=tuple(
             Suspicion(code=doubt.code, sentence=doubt.sentence, about=About.WORK) for doubt in summary.suspect

@@ -33,6 +33,8 @@ class Summary(BaseModel):
     first_step_s: float | None = None
     compile_s: float | None = None
     peak_memory_bytes: Annotated[tuple[int, ...], Field(strict=False)] = ()
+    peak_operations_per_s: Annotated[tuple[PositiveInt, ...] | None, Field(strict=False)] = None
+    mfu: Mapping[str, PositiveFloat] = Field(default_factory=dict)
     suspect: Annotated[tuple[OwnDoubt, ...], Field(strict=False)] = ()
 
 

@@ -5,8 +5,19 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
+    from trainmark.node.archives import packed
     from trainmark.node.facts import Roots, collect, collect_node
-    from trainmark.node.host import Host, HostGoneError, Job, JobEnd, Look, Paths, path_there, spoken
+    from trainmark.node.host import (
+        LOCALHOST,
+        Host,
+        HostGoneError,
+        Job,
+        JobEnd,
+        Look,
+        Paths,
+        path_there,
+        spoken,
+    )
     from trainmark.node.jobs import NOT_FOUND, JobOnHost, Pulse, Runner, Said, prober, run_jobs
     from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
     from trainmark.node.machine import free_ports
@@ -15,6 +26,7 @@ if TYPE_CHECKING:
     from trainmark.node.together import on_each
 
 __all__ = [
+    "LOCALHOST",
     "NOT_FOUND",
     "Host",
     "HostGoneError",
@@ -36,6 +48,7 @@ __all__ = [
     "hosts_of",
     "last_step",
     "on_each",
+    "packed",
     "path_there",
     "prober",
     "rank_codes",

@@ -6,13 +6,11 @@ It speaks over its standard input and output alone, listens on nothing and leave
 closed, or the controller has not been heard for ``PATIENCE_S``, every process that it started is ended.
 """
 
-import io
 import os
 import queue
 import shutil
 import signal
 import sys
-import tarfile
 import tempfile
 import threading
 import time
@@ -29,6 +27,7 @@ from trainmark import __file__ as package
 from trainmark import __version__
 from trainmark.errors import TrainmarkError
 from trainmark.home import default_home
+from trainmark.node.archives import packed
 from trainmark.node.channel import HELLO, PATIENCE_S, NoMessageError, receive, send
 from trainmark.node.host import Job
 from trainmark.node.local import LocalHost
@@ -137,7 +136,10 @@ class _Agent:
         self._host.put(Path(path), body)
 
     def do_get(self, folder: str, without: list[str]) -> tuple[None, bytes]:
-        return None, packed(Path(folder), set(without))
+        return None, packed(Path(folder), without)
+
+    def do_put_folder(self, path: str, body: bytes) -> None:
+        self._host.put_folder(Path(path), body)
 
     def do_remove(self, path: str, without: list[str]) -> None:
         self._host.remove(Path(path), tuple(without))
@@ -174,16 +176,6 @@ class _Agent:
         self._told.pop(pid, None)
         ended = self._host.reap(pid)
         return [ended.code, ended.oom_kills]
-
-
-def packed(folder: Path, without: set[str]) -> bytes:
-    """Return a folder as an archive, but what has these names in it."""
-    buffer = io.BytesIO()
-    with tarfile.open(fileobj=buffer, mode="w") as archive:
-        for path in sorted(folder.iterdir()):
-            if path.name not in without:
-                archive.add(path, arcname=path.name)
-    return buffer.getvalue()
 
 
 def serve(name: str, source: IO[bytes], output: IO[bytes]) -> None:

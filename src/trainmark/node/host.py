@@ -131,6 +131,12 @@ class Host(Protocol):
     def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
         """Copy all that a folder there holds into one here, but what has these names in it."""
 
+    def put_folder(self, path: Path, content: bytes) -> None:
+        """Make a folder there of an archive, in one piece, unless it is there; raises ``OSError``."""
+
+    def lies_at(self, here: Path, there: Path) -> None:
+        """Remember that what has the path ``here`` lies at ``there`` on it."""
+
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file or a folder there, if it is there; with names, what a folder holds besides these.
 

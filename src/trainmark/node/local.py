@@ -18,6 +18,7 @@ from pathlib import Path
 from trainmark.errors import TrainmarkError
 from trainmark.files import to_json, write_atomically
 from trainmark.node.accelerators import open_nvml
+from trainmark.node.archives import put_folder
 from trainmark.node.facts import collect
 from trainmark.node.git import read_git
 from trainmark.node.host import LOCALHOST, Job, JobEnd, Look, Paths
@@ -128,6 +129,15 @@ class LocalHost:
             symlinks=True,
             ignore=lambda where, _names: left if Path(where) == folder else set(),
         )
+
+    def put_folder(self, path: Path, content: bytes) -> None:
+        """Make a folder of an archive."""
+        path.parent.mkdir(parents=True, exist_ok=True)
+        put_folder(content, path)
+
+    def lies_at(self, here: Path, there: Path) -> None:
+        """Remember where on it something of ours lies."""
+        self.paths = (*self.paths, (here, there))
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file, a folder, or what a folder holds besides some names."""

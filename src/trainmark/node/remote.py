@@ -1,10 +1,8 @@
 """A host that is reached through an agent: each call becomes a message, and what its jobs do is told unasked."""
 
-import io
 import os
 import subprocess
 import sys
-import tarfile
 import threading
 import time
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -19,6 +17,7 @@ from trainmark import __file__ as package
 from trainmark import __version__
 from trainmark.errors import TrainmarkError
 from trainmark.home import default_home
+from trainmark.node.archives import unpack
 from trainmark.node.channel import HELLO, PATIENCE_S, PING_S, NoMessageError, receive, send
 from trainmark.node.engines import starting
 from trainmark.node.host import LOCALHOST, Host, HostGoneError, Job, JobEnd, Look, Paths
@@ -182,7 +181,8 @@ class _Connection:
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(5)
             self._said.thread.join(1)
-            said = f": {self._said.last()}" if self._said.last() else ""
+            words = self._said.last(2)
+            said = f": {words}" if words else ""
             lost = (
                 "the connection to it was lost"
                 if self.hello is not None
@@ -211,8 +211,9 @@ class _Tail:
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 
-    def last(self) -> str:
-        return next((line for line in reversed(self._lines) if line), "")
+    def last(self, count: int) -> str:
+        """Return the last lines that say something: what went wrong, and what an engine adds to it."""
+        return "; ".join([line for line in self._lines if line][-count:])
 
     def _read(self) -> None:
         with self._file:
@@ -228,6 +229,7 @@ class RemoteHost:
         self._connection: _Connection | None = None
         self._machine: NodeResources | None = None
         self._interface = entry.interface
+        self._sent: dict[Path, Path] = {}
         self.name, self.address, self.folder = entry.name, entry.reached_at, entry.folder
         self.paths: Paths = tuple((here, there) for here, there in entry.paths.items())
 
@@ -303,9 +305,16 @@ class RemoteHost:
     def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
         """Copy what a folder there holds; links that lead out of it, and devices, are left."""
         _, content = self._connected().call("get", folder=str(folder), without=list(without))
-        into.mkdir(parents=True, exist_ok=True)
-        with tarfile.open(fileobj=io.BytesIO(content)) as archive:
-            archive.extractall(into, filter=_harmless)  # noqa: S202 (what leads out of it is left)
+        unpack(content, into)
+
+    def put_folder(self, path: Path, content: bytes) -> None:
+        """Make a folder there of an archive."""
+        self._connected().call("put_folder", content, path=str(path))
+
+    def lies_at(self, here: Path, there: Path) -> None:
+        """Remember where on it something of ours lies."""
+        self._sent[here] = there
+        self.paths = (*self.paths, (here, there))
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file or folder there."""
@@ -392,7 +401,7 @@ class RemoteHost:
                     f"{self.name}: trainmark {connection.hello['version']} is installed there, and {__version__} here; "
                     "install the same on both"
                 )
-            self.paths = _paths(self._entry, connection.hello)
+            self.paths = (*_paths(self._entry, connection.hello), *self._sent.items())
             if self._interface is None:
                 self._interface = connection.call("interface", address=self.address)[0]
         return self._connection
@@ -425,10 +434,3 @@ def _paths(entry: HostEntry, hello: Mapping[str, Any]) -> Paths:
     }
     said = {**ours, **entry.paths}
     return tuple((here, there) for here, there in said.items() if here != there)
-
-
-def _harmless(member: tarfile.TarInfo, into: str) -> tarfile.TarInfo | None:
-    try:
-        return tarfile.data_filter(member, into)
-    except tarfile.FilterError:
-        return None

@@ -12,6 +12,7 @@ from trainmark.report.html import to_html
 from trainmark.report.language import Language
 from trainmark.report.markdown import to_markdown
 from trainmark.report.sections import (
+    check,
     environment,
     equivalence,
     overview,
@@ -21,6 +22,7 @@ from trainmark.report.sections import (
     steps,
     throughput,
     trials,
+    work,
 )
 from trainmark.report.series import read_series
 from trainmark.words.results import Results
@@ -52,6 +54,7 @@ def _sections(about: Context) -> list[Section | None]:
     return [
         overview.section(about),
         throughput.section(about),
+        work.section(about),
         trials.section(about),
         equivalence.section(about),
         ratios.scaling(about),
@@ -62,6 +65,7 @@ def _sections(about: Context) -> list[Section | None]:
         repeats.section(about),
         runs.every_run(about),
         runs.commands(about),
+        check.section(about),
         environment.environment(about),
         environment.every_fact(about),
         environment.recipe(about),

@@ -120,6 +120,8 @@ class Measurement(Frozen):
     counts. Of another program's log the throughput is what the named ``rule`` gives, ``samples`` and ``window_s`` are
     null, and steps are its records.
     ``first_step_s`` holds the compilation.
+    ``peak_operations_per_s`` is what all devices were measured to do in a matrix product, ``mfu`` the share of it that
+    the run used, by the name of the convention by which its operations are counted: no peak, no share.
     ``data_wait`` is the share of the window that rank 0 waited for its loader. ``peak_memory_bytes`` has
     one value a rank.
     """
@@ -138,6 +140,8 @@ class Measurement(Frozen):
     data_wait: float | None
     peak_memory_bytes: tuple[int, ...]
     final_loss: float | None
+    peak_operations_per_s: float | None = None
+    mfu: Mapping[str, float] = Field(default_factory=dict)
     steadiness: Steadiness
     suspicions: tuple[Suspicion, ...]
 

@@ -15,7 +15,7 @@ from trainmark.dataset.clicks.made import (
     read_manifest,
     shard_names,
 )
-from trainmark.dataset.example import encode_example
+from trainmark.dataset.example import encode_lists
 from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file, write_manifest
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tfrecord import frame
@@ -101,7 +101,7 @@ def write_tfrecord(path: Path, words: NDArray[np.uint32]) -> None:
 @lru_cache(maxsize=1 << 17)
 def _entry(name: str, value: float) -> bytes:
     """Return a feature as it stands in an Example, without what stands around all of them."""
-    whole = encode_example({name: value})
+    whole = encode_lists({name: [value]})
     return whole[_head(whole) :]
 
 

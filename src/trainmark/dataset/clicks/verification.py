@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from trainmark.dataset.clicks.conversion import pyarrow
 from trainmark.dataset.clicks.made import RECORD, WORK_NAME, interrupted, read_manifest
-from trainmark.dataset.example import decode_example
+from trainmark.dataset.example import decode_lists
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256_of_file, trusted_sums
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener
@@ -132,14 +132,14 @@ class _File:
                     self.samples += 1
                     continue
                 try:
-                    values = decode_example(record.data)
+                    values = decode_lists(record.data)
                 except ValueError as error:
                     yield ProblemKind.BROKEN, f"record {self.samples} is no Example: {error}"
                     return
-                if missing := [name for name in COLUMNS if values.get(name) is None]:
+                if missing := [name for name in COLUMNS if not values.get(name)]:
                     yield ProblemKind.MISSING, f"sample {self.samples} has no column {missing[0]}"
                     return
-                if said := self._looked(_row([values[name] for name in COLUMNS])):
+                if said := self._looked(_row([values[name][0] for name in COLUMNS])):
                     yield ProblemKind.BROKEN, said
                     return
 

@@ -72,6 +72,8 @@ class LanguageEqualWork(EqualWork):
         optimizer="adamw",
         second_momentum=0.95,
         epsilon=1e-3,
+        clip_norm=None,
+        warmup_updates=0,
     )
     observation = LanguageObservation
 

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainmark.tasks.masked_lm.axes import MaskedAxes, Optimizer
+from trainmark.tasks.masked_lm.data import Form, MakeMasked
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
@@ -22,7 +23,7 @@ TASK = Task(
     en="masked language modelling",
     zh="掩码语言模型",
     axes=MaskedAxes,
-    counters=("sequences", "tokens"),
+    counters=("sequences", "tokens", "tokens_without_padding"),
     models={
         "bert_base": Model(short="bert-base", published="BERT-base"),
         "bert_tiny": Model(short="bert-tiny", published="BERT-tiny"),
@@ -30,9 +31,13 @@ TASK = Task(
     labels={
         "sequence_length": AxisLabel("sequence length", "序列长度", value="{} tokens", short="{}tok"),
         "predictions": AxisLabel("predictions", "预测词数", short="{}pred"),
+        "padding": AxisLabel("padding", "填充", value="{} %", short="{}pad"),
         "optimizer": AxisLabel("optimizer", "优化器"),
         "accumulation": AxisLabel("accumulation", "梯度累积", short="acc{}"),
     },
     loose_units=frozenset({"sentence", "sample", "example", "seq"}),
+    data_kind="masked",
+    make=MakeMasked,
+    forms=tuple(Form),
     equal_work=_equal_work,
 )

@@ -17,20 +17,25 @@ from trainmark.tasks.causal_lm.equal_work import (
 )
 from trainmark.tasks.causal_lm.reference import Forward
 from trainmark.tasks.equal_work import EqualWork, check
-from trainmark.tasks.masked_lm.reference import DESCRIBED, OTHERS, Form, forward
+from trainmark.tasks.masked_lm.reference import DESCRIBED, NOT_MASKED, OTHERS, Form, forward
 from trainmark.words.certificate import Check, Subject
 from trainmark.words.observation import Followed, Observation
 from trainmark.worker.core.settings import ADAMW
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES, decays
 from trainmark.worker.tasks.masked_lm.settings import MaskedRecipe
+from trainmark.worker.tasks.masked_lm.task import INPUTS, made_up_lengths, padded
 
-LENGTH, PREDICTIONS = 48, 8
+LENGTH, PREDICTIONS, PADDING = 48, 8, 25
+
+CLIP_NORM = 0.5
+"""Shorter than the gradients of all three steps are; with the check's epsilon that shows."""
 
 
 class MaskedObservation(LanguageObservation):
     """Three steps of BERT, with its products in forward order."""
 
     predictions: int
+    padded: bool = False
 
 
 class MaskedEqualWork(EqualWork):
@@ -51,6 +56,8 @@ class MaskedEqualWork(EqualWork):
         optimizer=ADAMW,
         second_momentum=0.95,
         epsilon=1e-3,
+        clip_norm=CLIP_NORM,
+        warmup_updates=0,
         dropout=0.0,
     )
     observation = MaskedObservation
@@ -61,10 +68,13 @@ class MaskedEqualWork(EqualWork):
         return {
             "sequence-length": LENGTH,
             "predictions": PREDICTIONS,
+            "padding": PADDING,
             "accumulation": PARTS,
             "optimizer": recipe.optimizer,
             "second-momentum": recipe.second_momentum,
             "epsilon": recipe.epsilon,
+            "clip-norm": recipe.clip_norm,
+            "warmup-updates": recipe.warmup_updates,
             "dropout": recipe.dropout,
             "epoch-sequences": self.epoch,
         }
@@ -72,7 +82,8 @@ class MaskedEqualWork(EqualWork):
     def inputs(self, model: str, seed: int = 0) -> dict[str, NDArray[np.generic]]:
         """Return weights by the names of ``Bert.shapes``, and the batch.
 
-        As for causal language modelling; biases are near 0 and not 0.
+        As for causal language modelling; biases are near 0 and not 0. A quarter of the tokens is padding, and where a
+        sequence is shorter some places hold no word.
         """
         random = np.random.default_rng([seed, *model.encode()])
         described = ARCHITECTURES[model]
@@ -86,12 +97,14 @@ class MaskedEqualWork(EqualWork):
             else:
                 size = 0.3 if name.startswith("embedding") else math.sqrt(2 / shape[1])
                 arrays[name] = noise * np.float32(size)
-        arrays["tokens"] = random.integers(described.vocabulary, size=(BATCH, LENGTH))
-        arrays["segments"] = random.integers(2, size=(BATCH, LENGTH))
-        arrays["places"] = random.random((BATCH, LENGTH)).argsort(axis=1)[:, :PREDICTIONS]
-        arrays["words"] = random.integers(described.vocabulary, size=(BATCH, PREDICTIONS))
-        arrays["follows"] = random.integers(2, size=BATCH)
-        return arrays
+        tokens = random.integers(described.vocabulary, size=(BATCH, LENGTH))
+        segments = random.integers(2, size=(BATCH, LENGTH))
+        places = random.random((BATCH, LENGTH)).argsort(axis=1)[:, :PREDICTIONS]
+        words = random.integers(described.vocabulary, size=(BATCH, PREDICTIONS))
+        follows = random.integers(2, size=BATCH)
+        lengths = np.array(made_up_lengths(BATCH, LENGTH, PADDING))
+        batch = padded((tokens, segments, lengths, places, words, follows), random)
+        return {**arrays, **dict(zip(INPUTS, batch, strict=True))}
 
     def parameters(self, seen: Observation) -> int:
         """Return the parameters of the described model, with one matrix for embedding and classifier."""
@@ -114,7 +127,9 @@ class MaskedEqualWork(EqualWork):
         yield _layers(own)
         off = abs(self.multiply_adds(seen) - model.multiply_adds(LENGTH, PREDICTIONS))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
-        yield from as_described(own, lambda form: _forward(seen.model, form), DESCRIBED, OTHERS)
+        # Without padding nothing is masked, whatever the lengths of the inputs.
+        described = DESCRIBED if own.padded else NOT_MASKED
+        yield from as_described(own, lambda form: _forward(seen.model, form), described, OTHERS)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Return what the products gave, and the logits of the words."""

@@ -23,9 +23,12 @@ class Form:
     segments: bool = True
     norm_epsilon: float = NORM_EPSILON
     sentences: bool = True
+    padded: bool = True
+    weighted: bool = True
 
 
 DESCRIBED = Form()
+NOT_MASKED = replace(DESCRIBED, padded=False)
 OTHERS: Mapping[str, Form] = {
     "GELU is approximated by tanh, and not exact (erf)": replace(DESCRIBED, gelu="tanh"),
     "each position attends to those before it alone": replace(DESCRIBED, causal=True),
@@ -33,6 +36,8 @@ OTHERS: Mapping[str, Form] = {
     "the segments are not added": replace(DESCRIBED, segments=False),
     "the norms add another epsilon: 1e-5": replace(DESCRIBED, norm_epsilon=1e-5),
     "the loss is that of the words alone, without the next sentence": replace(DESCRIBED, sentences=False),
+    "padding is attended to": NOT_MASKED,
+    "the loss counts places that hold no word": replace(DESCRIBED, weighted=False),
 }
 """Mistakes, and conventions of other models, in words."""
 
@@ -60,7 +65,7 @@ def forward(model: Bert, weights: Mapping[str, Any], form: Form = DESCRIBED) -> 
     x = norm("embedding.norm", x)
     for block in range(model.layers):
         name = f"block{block}.attention"
-        attended = _attention(product(f"{name}.qkv", x), model, form)
+        attended = _attention(product(f"{name}.qkv", x), weights["lengths"], model, form)
         x = norm(f"{name}.norm", x + product(f"{name}.output", attended))
         name = f"block{block}.mlp"
         inner = gelu(product(f"{name}.up", x), form.gelu)
@@ -69,23 +74,26 @@ def forward(model: Bert, weights: Mapping[str, Any], form: Form = DESCRIBED) -> 
     found = norm("words.norm", gelu(product("words.transform", hidden), form.gelu)) @ embedding.T
     found = found + weights["words.bias"]
     told = product("sentences", np.tanh(product("pooler", x[:, :1])))[:, 0]
-    loss = _cross_entropy(found, weights["words"])
+    loss = _cross_entropy(found, weights["words"], weights["weights"] if form.weighted else None)
     if form.sentences:
         loss += _cross_entropy(told, weights["follows"])
     return Forward(products, Sketch(**sketch("logits", found)), loss)
 
 
-def _cross_entropy(logits: Any, targets: Any) -> float:
-    return float(-np.take_along_axis(log_softmax(logits, axis=-1), targets[..., None], axis=-1).mean())
+def _cross_entropy(logits: Any, targets: Any, weights: Any = None) -> float:
+    losses = -np.take_along_axis(log_softmax(logits, axis=-1), targets[..., None], axis=-1)[..., 0]
+    return float(np.average(losses, weights=weights))
 
 
-def _attention(qkv: Any, model: Bert, form: Form) -> Any:
+def _attention(qkv: Any, lengths: Any, model: Bert, form: Form) -> Any:
     batch, length, _ = qkv.shape
     queries, keys, values = (
         part.reshape(batch, length, model.heads, -1).transpose(0, 2, 1, 3)
         for part in np.split(qkv, 3, axis=-1)
     )
     scores = queries @ keys.transpose(0, 1, 3, 2) / np.sqrt(queries.shape[-1])
+    if form.padded:
+        scores = np.where((np.arange(length) < lengths[:, None])[:, None, None], scores, -np.inf)
     if form.causal:
         scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
     return (softmax(scores, axis=-1) @ values).transpose(0, 2, 1, 3).reshape(batch, length, model.width)

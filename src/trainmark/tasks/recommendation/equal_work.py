@@ -74,6 +74,8 @@ class ClickEqualWork(EqualWork):
         optimizer=ADAM,
         second_momentum=0.95,
         epsilon=1e-3,
+        clip_norm=None,
+        warmup_updates=0,
         dropout=0.0,
     )
     observation = ClickObservation

@@ -2,8 +2,8 @@
 
 The optimizer's own moments are read before the step and after it. The first moment must have moved by (1 - b1) g, with
 g the mean of all ranks' own gradients, taken without any exchange: a sum in the place of the mean shows there, which
-the update itself would not show, since an adaptive optimizer divides it away. From the moments before and that g
-follows the direction a, and the weights must have moved by l (a + d w).
+the update itself would not show, since an adaptive optimizer divides it away. Where the recipe clips gradients, g is
+clipped. From the moments before and that g follows the direction a, and the weights must have moved by l (a + d w).
 """
 
 from __future__ import annotations
@@ -23,9 +23,18 @@ class AdamUpdate:
     """One step of an adaptive optimizer, on elements drawn from each parameter."""
 
     def __init__(
-        self, training: Training, recipe: AdamRecipe, rate: float, before: Optional[Moments]
+        self,
+        training: Training,
+        recipe: AdamRecipe,
+        rate: float,
+        before: Optional[Moments],
+        clip: Optional[float],
     ) -> None:
-        """Take the moments before the step, if the framework shows them."""
+        """Take the moments before the step, if the framework shows them; see ``clipping``.
+
+        ``clip`` is None where it is not known: then the factor that the moments show is believed, up to 1.
+        """
+        self._clip = clip
         self._training, self._recipe, self._rate, self._moments = training, recipe, rate, before
 
     def solved(
@@ -50,8 +59,23 @@ class AdamUpdate:
         names = [name for name in before if task.is_trainable(name)]
         terms, updates, added, expected = [], [], [], []
         for name in names:
+            size = float(np.sqrt(np.mean(mean[name] ** 2)))
+            if size:
+                gained = drawn(later.first, name) - recipe.momentum * drawn(moments.first, name)
+                added.append(gained / (1 - recipe.momentum) / size)
+                expected.append(mean[name] / size)
+        if not added:
+            return unseen
+        given, real = np.concatenate(added), np.concatenate(expected)
+        factor = float(given @ real / (real @ real))
+        clipped = recipe.clip_norm is not None
+        clip = 1.0 if not clipped else min(factor, 1.0) if self._clip is None else self._clip
+        factor = factor / clip if clip > 0 else factor
+        for name in names:
             weights, first = drawn(before, name), drawn(moments.first, name)
-            direction, _, _ = adam(mean[name], first, drawn(moments.second, name), moments.steps + 1, recipe)
+            direction, _, _ = adam(
+                mean[name] * clip, first, drawn(moments.second, name), moments.steps + 1, recipe
+            )
             decay, moved = task.decay(settings, name), weights - drawn(after, name)
             term = direction + decay * weights
             if recipe.optimizer == LAMB and decay and term.any():
@@ -59,16 +83,9 @@ class AdamUpdate:
                 term = term * (float(moved @ term) / float(term @ term) / self._rate)
             terms.append(term)
             updates.append(moved)
-            size = float(np.sqrt(np.mean(mean[name] ** 2)))
-            if size:
-                gained = drawn(later.first, name) - recipe.momentum * first
-                added.append(gained / (1 - recipe.momentum) / size)
-                expected.append(mean[name] / size)
         term, update = np.concatenate(terms), np.concatenate(updates)
-        if not term.any() or not update.any() or not added:
+        if not term.any() or not update.any():
             return unseen
-        given, real = np.concatenate(added), np.concatenate(expected)
-        factor = float(given @ real / (real @ real))
         rate = float(update @ term / (term @ term))
         left = update - rate * term
         residual = float(np.sqrt((left @ left) / (update @ update)))
@@ -88,4 +105,5 @@ class AdamUpdate:
                 f"The update after the window is not that of the recipe and of all ranks' batches: {reason}."
             )
             doubts.append(("update-differs", told))
-        return {**unseen, "learning_rate": rate, "residual": residual, "gradient_factor": factor}
+        found = {**unseen, "learning_rate": rate, "residual": residual, "gradient_factor": factor}
+        return {**found, "clip_factor": clip} if clipped else found

@@ -12,7 +12,7 @@ from .settings import SYNTHETIC, Recipe, Settings
 from .task import Task
 
 PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16", "fp16", "bf16")
-SCHEDULES = ("cosine", "step", "constant")
+SCHEDULES = ("cosine", "step", "linear", "constant")
 
 NATIVE = "native"
 """The collective, and the exchange of gradients, that every framework has: its own."""

@@ -14,8 +14,8 @@ asks for, is computed from the observed gradients of all steps so far (``optimiz
 
     u = l (a + d w)
 
-with one l and d for all elements of a parameter. Nothing of this is taken from what the worker says of itself. Sums are
-in float64.
+with one l and d for all elements of a parameter; b is that direction without the recipe's clipping. Nothing of this is
+taken from what the worker says of itself. Sums are in float64.
 
 A compiled step is not looked into: what a compiler makes of a network has no layers that could be asked. It is
 done, three times, by the function that is timed, and what it does to the weights and the running statistics is told;
@@ -27,7 +27,7 @@ from __future__ import annotations
 import zlib
 from typing import Any, Dict, List, Mapping
 
-from .optimizers import Directions
+from .optimizers import Directions, clipping
 from .settings import Settings
 from .task import Check
 from .training import Observation, Training
@@ -83,6 +83,7 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
         }
         if seen is not None:
             done.update(_passes(seen, check, names))
+            factor = clipping(seen.gradients, settings.recipe)
             done["moments"] = {
                 name: _products(
                     {
@@ -90,7 +91,7 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
                         "g": seen.gradients[name],
                         "w": before[name],
                         **({"p": before_that[name]} if before_that else {}),
-                        **directions.next(name, seen.gradients[name]),
+                        **directions.next(name, seen.gradients[name], factor),
                     }
                 )
                 for name in names

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 from .outcomes import RunError
 from .produced import Produced
@@ -30,6 +30,9 @@ class Feed:
 
     produced: Optional[Produced] = None
     """Counts the samples that the loader has made; None where it cannot be asked."""
+
+    counted: Optional[List[int]] = None
+    """Of each batch that was fetched the work that its samples do not tell; None where they tell it all."""
 
     uncounted = 0
     """Samples that the loader may have in hand before it counts them."""

@@ -32,6 +32,17 @@ def count(text: str) -> int:
     return value
 
 
+def norm(text: str) -> Optional[float]:
+    """Return a length to which gradients are clipped, None for 0: they are not."""
+    try:
+        value = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number") from None
+    if not 0 <= value < float("inf"):
+        raise argparse.ArgumentTypeError("must not be negative, nor infinite")
+    return value or None
+
+
 def loss_scale(text: str) -> Optional[float]:
     """Return a fixed scale, None for ``dynamic``."""
     if text == "dynamic":

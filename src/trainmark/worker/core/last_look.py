@@ -18,6 +18,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 from .adam_update import AdamUpdate
 from .drawing import averaged, drawn
+from .optimizers import clipping
 from .outcomes import first_sentence
 from .settings import AdamRecipe, Settings
 from .training import Training
@@ -106,7 +107,10 @@ def _look(training: Training, settings: Settings) -> Looked:
     else:
         said.update({"still": None, "statistics_move": None})
     if isinstance(settings.recipe, AdamRecipe):
-        adam = AdamUpdate(training, settings.recipe, rate, moments)
+        # Over several ranks the norm of the mean is known to nobody here.
+        alone_there = alone is not None and training.ranks.place.world_size == 1
+        clip = clipping(alone.gradients, settings.recipe) if alone_there else None
+        adam = AdamUpdate(training, settings.recipe, rate, moments, clip)
         said.update(adam.solved(between, after, mean, doubts))
     else:
         update = _Update(training, settings, rate, before, between, after)
@@ -127,11 +131,18 @@ def _look(training: Training, settings: Settings) -> Looked:
 
 
 def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict[str, Any]:
-    taken = training.steps_taken()
-    if taken not in (None, settings.steps):
-        sentence = f"{settings.steps} steps were asked for, and {taken} were taken."
+    """Return the framework's own count; what an optimizer leaves out after an overflow, it does not count either."""
+    taken, asked = training.steps_taken(), settings.steps
+    if taken is None or not _scale_may_overflow(settings):
+        may_be = taken in (None, asked)
+        skipped: Dict[str, Any] = {}
+    else:
+        may_be = 0 < taken <= asked
+        skipped = {"steps_skipped": asked - taken}
+    if not may_be:
+        sentence = f"{asked} steps were asked for, and {taken} were taken."
         doubts.append(("steps-not-taken", sentence))
-    return {"steps_taken": taken}
+    return {"steps_taken": taken, **skipped}
 
 
 def _loader_path(training: Training, settings: Settings) -> Looked:

@@ -30,24 +30,43 @@ def adam(gradient: Any, first: Any, second: Any, step: int, recipe: AdamRecipe) 
     return direction, first, second
 
 
+def clipping(gradients: Mapping[str, Any], recipe: Recipe) -> float:
+    """Return by what all gradients are multiplied before the optimizer gets them: 1, or what makes them short."""
+    import numpy as np
+
+    if not isinstance(recipe, AdamRecipe) or recipe.clip_norm is None:
+        return 1.0
+    squares = (np.asarray(gradient, np.float64).ravel() for gradient in gradients.values())
+    norm = float(np.sqrt(sum(values @ values for values in squares)))
+    return min(1.0, recipe.clip_norm / norm) if norm else 1.0
+
+
 class Directions:
     """The directions of each parameter's updates, from its gradients one after another."""
 
     def __init__(self, recipe: Recipe) -> None:
         """Begin without any gradient."""
         self._recipe = recipe
-        self._kept: Dict[str, Tuple[int, Any, Any]] = {}
+        self._kept: Dict[Tuple[str, str], Tuple[int, Any, Any]] = {}
 
-    def next(self, name: str, gradient: Any) -> Dict[str, Any]:
-        """Return the direction of a parameter's next update as ``a``; nothing where the optimizer is not adaptive."""
+    def next(self, name: str, gradient: Any, factor: float) -> Dict[str, Any]:
+        """Return the direction of a parameter's next update as ``a``, with the gradient clipped by ``factor``.
+
+        As ``b`` that without clipping, where the recipe has it. Nothing where the optimizer is not adaptive.
+        """
         if not isinstance(self._recipe, AdamRecipe):
             return {}
+        found = {"a": self._next("a", name, gradient, factor, self._recipe)}
+        if self._recipe.clip_norm is not None:
+            found["b"] = self._next("b", name, gradient, 1.0, self._recipe)
+        return found
+
+    def _next(self, row: str, name: str, gradient: Any, factor: float, recipe: AdamRecipe) -> Any:
         import numpy as np
 
-        step, first, second = self._kept.get(name, (0, 0.0, 0.0))
-        direction, first, second = adam(
-            np.asarray(gradient, np.float64), first, second, step + 1, self._recipe
-        )
+        step, first, second = self._kept.get((row, name), (0, 0.0, 0.0))
+        given = np.asarray(gradient, np.float64) * factor
+        direction, first, second = adam(given, first, second, step + 1, recipe)
         # Of 100 million parameters these are gigabytes; FP32 is what the optimizers themselves keep.
-        self._kept[name] = (step + 1, np.asarray(first, np.float32), np.asarray(second, np.float32))
-        return {"a": direction}
+        self._kept[row, name] = (step + 1, np.asarray(first, np.float32), np.asarray(second, np.float32))
+        return direction

@@ -23,6 +23,7 @@ from .folders import find_task, import_framework, import_trainer
 from .last_look import WITNESS_STEPS, look
 from .loading import RankLoading, loading_of, queue_doubts
 from .outcomes import FAILED, OOM, RunError, first_sentence
+from .peak import share_of_peak
 from .place import Place, place_from
 from .settings import Settings
 from .signals import exit_when_told
@@ -144,6 +145,8 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         window_at_us=int(timeline.window_at * 1e6),
     )
     ranks = [report.RankTotals(*values) for values in training.gather(own)]
+    counted = training.counted(settings.warmup_steps, settings.steps)
+    counts = [sum(values) for values in zip(*training.gather(list(counted.values())))] if counted else []
     loader = _own_loading(training, settings, timeline)
     loaders = [] if loader is None else [RankLoading(*values) for values in training.gather(loader)]
     if events is not None:
@@ -152,12 +155,16 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
             report.step_events(settings, timeline, losses, waits, training.epoch_samples, global_batch)
         )
     looked = look(training, settings)
+    window_s = max(rank.window_ns for rank in ranks) / 1e9
+    share = share_of_peak(training, settings, sum(rank.samples for rank in ranks) / window_s)
     if events is not None:
         memory_of = str(training.describe()["peak_memory_of"])
-        seen = {"loading": loading_of(loaders), "after_window": looked.said}
+        seen = {"loading": loading_of(loaders), "after_window": looked.said, **share}
+        work = dict(zip(counted, counts))
         doubts = [*queue_doubts(loaders), *looked.doubts]
         events.write(
-            [], report.summary(settings, training.task, timeline, ranks, losses, memory_of, seen, doubts)
+            [],
+            report.summary(settings, training.task, timeline, ranks, losses, memory_of, seen, doubts, work),
         )
     training.close()
 

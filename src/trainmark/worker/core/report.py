@@ -104,14 +104,16 @@ def summary(
     memory_of: str,
     seen: Mapping[str, Any] = MappingProxyType({}),
     doubts: Sequence[Tuple[str, str]] = (),
+    counted: Mapping[str, int] = MappingProxyType({}),
 ) -> Dict[str, Any]:
     """Return the data of the last event. Throughput is all ranks' headline work over the slowest rank's window.
 
-    ``seen`` is what others have to say of the window, ``doubts`` their codes and sentences.
+    ``seen`` is what others have to say of the window, ``doubts`` their codes and sentences; ``counted`` is the work
+    of all ranks that the samples do not tell.
     """
     window_s = max(rank.window_ns for rank in ranks) / 1e9
     samples = sum(rank.samples for rank in ranks)
-    work = task.work(settings, samples)
+    work = {**task.work(settings, samples), **counted}
     agree = len({rank.digest for rank in ranks}) == 1
     compiled = [rank.compiled_in_window for rank in ranks]
     return {

@@ -36,12 +36,15 @@ class AdamRecipe(Recipe):
     """An adaptive optimizer: ``momentum`` is that of gradients (beta 1), ``second_momentum`` of squares (beta 2).
 
     ``optimizer`` is ``adam``, ``adamw`` or ``lamb``. The decay is decoupled: it is no part of the gradient;
-    ``adam`` has none.
+    ``adam`` has none. Gradients whose norm, of all parameters together, is more than ``clip_norm`` are made as long as
+    that; None: as they are. Over the first ``warmup_updates`` the rate rises from 0, whatever ``warmup_epochs`` are.
     """
 
     optimizer: str
     second_momentum: float
     epsilon: float
+    clip_norm: Optional[float]
+    warmup_updates: int
 
     @property
     def optimizer_name(self) -> str:

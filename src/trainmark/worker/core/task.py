@@ -80,6 +80,13 @@ class Task:
         """Return what the PARAMETER event says of the task's own settings."""
         raise NotImplementedError
 
+    def operations(self, _settings: Settings) -> Dict[str, int]:
+        """Return the floating-point operations of training on a sample, by the name of the convention; none known: {}.
+
+        ``counted``: two for each multiply-add of the forward pass, and twice as many backward.
+        """
+        return {}
+
     def recipe(self, _settings: Settings) -> Dict[str, Any]:
         """Return what the PARAMETER event says of the recipe beside what all tasks have in it."""
         return {}

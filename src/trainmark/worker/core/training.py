@@ -173,6 +173,13 @@ class Training(Steps):
         """Return what the run's loader makes of a known sample, for the events, and doubts; None: it is not shown."""
         return None
 
+    def products(self, _size: int) -> Optional[Callable[[int], None]]:
+        """Return what does a product of two matrices in the type of the run, as often as asked, and waits for it.
+
+        They have ``size`` rows and columns and lie on this rank's device. None: the framework has no such probe.
+        """
+        return None
+
     def keeps_fp32_weights(self) -> bool:
         """Return whether the weights are of FP32, so that a small update is not rounded away."""
         return self.expected().weight_dtype == "float32"
@@ -192,6 +199,10 @@ class Training(Steps):
     def loading(self) -> Optional[Loading]:
         """Return the state of the loader; None for a batch that is used in every step."""
         return None if self.feed.ahead is None else self.feed.loading()
+
+    def counted(self, _first: int, _last: int) -> Dict[str, int]:
+        """Return this rank's work in these steps, less the last of them, by counters that the samples do not tell."""
+        return {}
 
     def mark(self, slot: int) -> None:
         """Note when the device is done with everything handed over so far."""

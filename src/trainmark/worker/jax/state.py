@@ -43,13 +43,19 @@ def adaptive(recipe: AdamRecipe, decays: Callable[[Any], Any]) -> optax.Gradient
 
     LAMB scales what moves a parameter by ``norm(w) / norm(r)``, where that parameter decays.
     """
-    rules = [
+    rules = [] if recipe.clip_norm is None else [optax.clip_by_global_norm(recipe.clip_norm)]
+    rules += [
         optax.scale_by_adam(recipe.momentum, recipe.second_momentum, recipe.epsilon),
         optax.add_decayed_weights(recipe.weight_decay, decays),
     ]
     if recipe.optimizer == LAMB:
         rules.append(optax.masked(optax.scale_by_trust_ratio(), decays))
     return optax.chain(*rules)
+
+
+def moments_of(opt_state: Any) -> Any:
+    """Return what Adam keeps, of the state of ``adaptive``."""
+    return next(kept for kept in opt_state if isinstance(kept, optax.ScaleByAdamState))
 
 
 def in_parts(grad: Callable[..., Any], parts: int) -> Callable[..., Any]:
@@ -84,17 +90,18 @@ def make_step(
     rates: List[float],
     axis: Optional[str],
     parts: int = 1,
+    prepared: Callable[[Batch, int, Optional[str]], Batch] = lambda batch, _parts, _axis: batch,
 ) -> Callable[[TrainState, Batch], Tuple[TrainState, Any]]:
     """Return the training step: (state, batch) to (next state, this rank's loss).
 
     With an ``axis`` it is one rank's part, and gradients are averaged over that axis. ``rates`` is looked up on the
     device by the step's number, so that the host sends nothing. The batch is passed in ``parts``, which a scaled loss
-    has not.
+    has not; before, ``prepared`` gets it with that number and the axis.
     """
     table = jnp.asarray(rates, jnp.float32)
 
     def step(state: TrainState, batch: Batch) -> Tuple[TrainState, Any]:
-        params = state.params
+        params, batch = state.params, prepared(batch, parts, axis)
         if axis is not None:
             # As this rank's own: gradients with respect to shared ones would be summed over the ranks unasked.
             params = jax.lax.pcast(params, axis, to="varying")

@@ -100,7 +100,7 @@ class JaxTraining(Training):
         """
         self._loss_of, self._update = loss_of, update
         axis = None if self.ranks.alone else RANKS
-        self._step = make_step(loss_of, update, self.rates, axis, self.parts)
+        self._step = make_step(loss_of, update, self.rates, axis, self.parts, self.prepared)
         self.state = self._fresh_state(weights)
         self._run: Optional[Callable[[TrainState, Batch], Any]] = None
         # What the program that is run was traced to be.
@@ -109,6 +109,10 @@ class JaxTraining(Training):
         self._losses: List[Any] = []
         # From here on: what made the weights is none of the training's compilation.
         self._clock = CompileClock()
+
+    def prepared(self, batch: Batch, _parts: int, _axis: Optional[str]) -> Batch:
+        """Return a batch as the loss takes it, to be cut into so many parts; part of the step, and traced."""
+        return batch
 
     def watching(self) -> "AbstractContextManager[Any]":
         """Return the context of the first call of the step, in which it is traced."""
@@ -234,6 +238,21 @@ class JaxTraining(Training):
     def steps_taken(self) -> int:
         """Return how many steps the state has counted."""
         return int(np.asarray(self.ranks.own_whole(self.state.step)))
+
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products on this rank's own device, by one compiled program."""
+        keys = jax.random.split(jax.random.key(0), 2)
+        one, other = (
+            jax.device_put(jax.random.normal(key, (size, size), self._precision.compute), self._device)
+            for key in keys
+        )
+        product = jax.jit(jnp.matmul)
+
+        def times(count: int) -> None:
+            results = [product(one, other) for _ in range(count)]
+            jax.block_until_ready(results)
+
+        return times
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""

@@ -70,6 +70,13 @@ class Group(Ranks):
         dist.all_gather(parts, own)
         return [part.tolist() for part in parts]
 
+    def mean(self, value: Any) -> Any:
+        """Return the mean of a tensor over the ranks."""
+        if self.backend is not None:
+            dist.all_reduce(value)
+            value = value / self.place.world_size
+        return value
+
     def leave(self) -> None:
         """End the group together: a rank that leaves first, with the store in it, can abort the others."""
         if self.backend is not None:

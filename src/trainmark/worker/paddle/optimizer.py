@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Collection, List, Sequence
 
 import paddle
@@ -32,6 +33,10 @@ def sgd(parameters: List[Any], schedule: LRScheduler, recipe: Recipe) -> paddle.
     )
 
 
+def _clip(recipe: AdamRecipe) -> Any:
+    return None if recipe.clip_norm is None else paddle.nn.ClipGradByGlobalNorm(recipe.clip_norm)
+
+
 def adamw(
     parameters: List[Any], schedule: LRScheduler, recipe: AdamRecipe, decaying: Collection[str]
 ) -> paddle.optimizer.AdamW:
@@ -42,6 +47,7 @@ def adamw(
         beta2=recipe.second_momentum,
         epsilon=recipe.epsilon,
         parameters=parameters,
+        grad_clip=_clip(recipe),
         weight_decay=recipe.weight_decay,
         apply_decay_param_fun=lambda name: name in decaying,
     )
@@ -68,5 +74,17 @@ def adaptive(
         beta2=recipe.second_momentum,
         epsilon=recipe.epsilon,
         parameters=parameters,
+        grad_clip=_clip(recipe),
         exclude_from_weight_decay_fn=lambda parameter: parameter.name not in decaying,
     )
+
+
+def steps_of(powers: Sequence[float], recipe: AdamRecipe) -> int:
+    """Return how many updates an adaptive optimizer has made, from the powers of its two betas that it keeps.
+
+    Paddle counts no steps, and after an overflow leaves both as they are; they begin as the betas themselves. That of
+    the first is the finer measure, until FP32 has no room for it.
+    """
+    pairs = list(zip(powers, (recipe.momentum, recipe.second_momentum)))
+    power, beta = pairs[0] if pairs[0][0] > 1e-30 else pairs[1]
+    return round(math.log(power) / math.log(beta)) - 1

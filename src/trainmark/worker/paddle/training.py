@@ -179,6 +179,18 @@ class PaddleTraining(Training):
         """Return the losses of this rank."""
         return [float(loss) for loss in paddle.stack(self._losses).tolist()]
 
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products by ``paddle.matmul``."""
+        one, other = (paddle.randn([size, size]).astype(self._precision.compute) for _ in range(2))
+
+        def times(count: int) -> None:
+            with paddle.no_grad():
+                for _ in range(count):
+                    paddle.matmul(one, other)
+            self.synchronize()
+
+        return times
+
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""
         return peak_memory_bytes(self._device)

@@ -48,6 +48,13 @@ class Group(Ranks):
         dist.all_gather(parts, own)
         return [part.tolist() for part in parts]
 
+    def mean(self, value: Any) -> Any:
+        """Return the mean of a tensor over the ranks, on the device and without waiting for it."""
+        if self.backend is not None:
+            dist.all_reduce(value)
+            value = value / self.place.world_size
+        return value
+
     def leave(self) -> None:
         """End the group together: without the barrier, a rank that leaves first can abort the others."""
         if self.backend is not None:

@@ -140,10 +140,14 @@ class PyTorchTraining(Training):
         self.batch = batch
         loss = self._pass()
         self.exchange.average()
+        self.clip()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         return loss
+
+    def clip(self) -> None:
+        """Make the gradients, the mean of all ranks' by now, as short as the recipe wants them."""
 
     def _pass(self) -> Any:
         """Pass the batch at hand forward and backward; return its loss."""
@@ -222,6 +226,20 @@ class PyTorchTraining(Training):
     def read_batch(self) -> Tuple[Any, ...]:
         """Return the batch at hand as numpy arrays."""
         return tuple(weights_of.read({"": tensor})[""] for tensor in self.batch)
+
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products by ``torch.mm`` into one result."""
+        kind = self._precision.compute
+        one, other = (torch.randn(size, size, device=self._device).to(kind) for _ in range(2))
+        result = torch.empty_like(one)
+
+        def times(count: int) -> None:
+            with torch.no_grad():
+                for _ in range(count):
+                    torch.mm(one, other, out=result)
+            self.synchronize()
+
+        return times
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""

@@ -65,9 +65,17 @@ class AdamW:
         )
         self.steps = tf.Variable(0.0, trainable=False, dtype=tf.float32)
 
+    def clipped(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        """Return the gradients, all together no longer than the recipe wants them."""
+        longest = self._recipe.clip_norm
+        if longest is None:
+            return gradients
+        shortened: Sequence[Any] = tf.clip_by_global_norm(gradients, longest)[0]
+        return shortened
+
     def apply(self, gradients: Sequence[Any], rate: Any) -> None:
         """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
-        step = self.steps.assign_add(1.0)
+        step, gradients = self.steps.assign_add(1.0), self.clipped(gradients)
         recipe = self._recipe
         powers = [
             tf.pow(tf.constant(beta, tf.float32), step) for beta in (recipe.momentum, recipe.second_momentum)
@@ -109,7 +117,7 @@ class Lamb(AdamW):
 
     def apply(self, gradients: Sequence[Any], rate: Any) -> None:
         """Update the variables at the learning rate ``rate`` (scalar, FP32)."""
-        step = self.steps.assign_add(1.0)
+        step, gradients = self.steps.assign_add(1.0), self.clipped(gradients)
         beta1, beta2 = self._recipe.momentum, self._recipe.second_momentum
         left = [1.0 - tf.pow(tf.constant(beta, tf.float32), step) for beta in (beta1, beta2)]
         for variable, first, second, decay, gradient in zip(

@@ -65,6 +65,9 @@ class TensorFlowTraining(Training):
 
     ranks: Group
 
+    parts = 1
+    """How often the model is passed in one step."""
+
     def __init__(
         self,
         settings: Settings,
@@ -109,9 +112,13 @@ class TensorFlowTraining(Training):
 
     def _one_rank(self, rate: Any, *batch: Any) -> Any:
         """Do one step as this rank's replica; return the loss of its own batch."""
-        loss, _, gradients = self._pass(*batch)
+        loss, _, gradients = self._pass(*self.prepared(batch, self.parts, alone=False))
         self._update(self.ranks.total(gradients, self._compiler.pack_bytes), rate)
         return loss
+
+    def prepared(self, batch: Tuple[Any, ...], _parts: int, alone: bool) -> Tuple[Any, ...]:  # noqa: ARG002
+        """Return a batch as ``forward`` takes it, to be cut into so many parts; ``alone``: the other ranks do not."""
+        return batch
 
     def _forward_and_backward(self, *batch: Any) -> Tuple[Any, Any, List[Any]]:
         """Return loss, outputs, and the gradients of this rank's part of the global loss, times the loss scale."""
@@ -190,6 +197,19 @@ class TensorFlowTraining(Training):
     def own_losses(self) -> List[float]:
         """Return the losses of this rank."""
         return [float(loss) for loss in self._losses]
+
+    def products(self, size: int) -> Callable[[int], None]:
+        """Return products by ``tf.matmul``."""
+        with tf.device(self._device.path):
+            one, other = (tf.cast(tf.random.normal((size, size)), self._precision.compute) for _ in range(2))
+
+        def times(count: int) -> None:
+            with tf.device(self._device.path):
+                for _ in range(count):
+                    tf.matmul(one, other)
+            self.synchronize()
+
+        return times
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""

@@ -17,7 +17,7 @@ from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..ranks import Group
-from ..state import adaptive
+from ..state import adaptive, moments_of
 from ..training import JaxTraining, Machine, choose_machine, meet_ranks
 from .model import attention_kernel, init, make_loss
 
@@ -33,8 +33,12 @@ def open_training(settings: LanguageSettings, place: Place) -> JaxLanguageTraini
 
 
 def batches_of(group: Group) -> ToBatch:
-    """Return what makes global batches of this rank's arrays of whole numbers."""
-    return lambda *arrays: tuple(group.part(array.astype(np.int32)) for array in arrays)
+    """Return what makes global batches of this rank's arrays; whole numbers get 4 bytes."""
+
+    def narrow(array: Any) -> Any:
+        return array.astype(np.int32) if array.dtype.kind == "i" else array
+
+    return lambda *arrays: tuple(group.part(narrow(array)) for array in arrays)
 
 
 class JaxLanguageTraining(JaxTraining, LanguageTraining):
@@ -114,9 +118,12 @@ class JaxLanguageTraining(JaxTraining, LanguageTraining):
 
     def read_moments(self) -> Moments:
         """Return what the optimizer keeps."""
-        adam = self.state.opt_state[0]
-        steps = int(self.ranks.own_whole(adam.count))
-        return Moments(steps, self._read(adam.mu), self._read(adam.nu))
+        adam = moments_of(self.state.opt_state)
+        return Moments(self.steps_taken(), self._read(adam.mu), self._read(adam.nu))
+
+    def steps_taken(self) -> int:
+        """Return how many steps the optimizer has counted: those that overflowed are not among them."""
+        return int(self.ranks.own_whole(moments_of(self.state.opt_state).count))
 
     def own_pass(self) -> Optional[Observation]:
         """Pass the batch forward and backward; what several ranks hold together is not taken apart here."""
@@ -128,7 +135,10 @@ class JaxLanguageTraining(JaxTraining, LanguageTraining):
         def collecting(params: Any, kept: Any, batch: Any) -> Any:
             results: Dict[str, Any] = {}
             loss, (logits, _) = self._loss_of(
-                params, kept, batch, lambda name, _weight, result: results.setdefault(name, result)
+                params,
+                kept,
+                self.prepared(batch, 1, None),
+                lambda name, _weight, result: results.setdefault(name, result),
             )
             return loss, (logits, results)
 

@@ -5,7 +5,7 @@ What its layers are stands in ``architectures.py``; parameters are a flat dictio
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, Tuple
+from typing import Any, Callable, Dict, NamedTuple, Optional, Tuple
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,14 @@ from ..precision import Precision
 
 KEY = "dropout"
 """What is kept beside the parameters: the key of the random numbers of the next pass."""
+
+
+class Form(NamedTuple):
+    """Who computes attention, in JAX's word; the share of values that is dropped; whether there is padding."""
+
+    kernel: str
+    share: float
+    padded: bool
 
 
 def init(model: Bert, seed: int, dtype: Any) -> Params:
@@ -36,13 +44,13 @@ def init(model: Bert, seed: int, dtype: Any) -> Params:
 
 
 def heads_of(
-    model: Bert, precision: Precision, kernel: str, params: Params, batch: Any, drop: Dropping, tap: Tap
+    model: Bert, precision: Precision, form: Form, params: Params, batch: Any, drop: Dropping, tap: Tap
 ) -> Tuple[Any, Any]:
     """Return the logits of the hidden words alone, and those of the next sentence (batch, 1, 2).
 
-    ``kernel`` is JAX's word for who computes attention, where nothing is dropped in it; norms are in FP32.
+    Norms are in FP32.
     """
-    compute, (tokens, segments, places) = precision.compute, batch
+    compute, (tokens, segments, lengths, places) = precision.compute, batch
 
     def product(name: str, given: Any) -> Any:
         weight = params[f"{name}.weight"]
@@ -65,7 +73,7 @@ def heads_of(
     for block in range(model.layers):
         name = f"block{block}.attention"
         query, key, value = (part.reshape(heads) for part in jnp.split(product(f"{name}.qkv", x), 3, axis=-1))
-        attended = drop.attend(query, key, value, kernel)
+        attended = drop.attend(query, key, value, lengths if form.padded else None, form.kernel)
         x = norm(f"{name}.norm", x + drop(product(f"{name}.output", attended.reshape(x.shape))))
         name = f"block{block}.mlp"
         inner = jax.nn.gelu(product(f"{name}.up", x), approximate=False)
@@ -91,11 +99,19 @@ class Dropping:
         kept = jax.random.bernoulli(key, 1 - self._share, values.shape)
         return jnp.where(kept, values / (1 - self._share), 0).astype(values.dtype)
 
-    def attend(self, queries: Any, keys: Any, values: Any, kernel: str) -> Any:
-        """Attend to all positions; JAX's own attention drops nothing, so with a share it is written out."""
+    def attend(self, queries: Any, keys: Any, values: Any, lengths: Optional[Any], kernel: str) -> Any:
+        """Attend to the positions before ``lengths``, or to all.
+
+        JAX's own attention drops nothing, so with a share it is written out.
+        """
         if not self._share:
-            return jax.nn.dot_product_attention(queries, keys, values, implementation=kernel)
+            return jax.nn.dot_product_attention(
+                queries, keys, values, key_value_seq_lengths=lengths, implementation=kernel
+            )
         scores = jnp.einsum("bqhd,bkhd->bhqk", queries, keys).astype(jnp.float32) * queries.shape[-1] ** -0.5
+        if lengths is not None:
+            inside = jnp.arange(keys.shape[1]) < lengths[:, None]
+            scores = jnp.where(inside[:, None, None], scores, -1e9)
         weights = self(jax.nn.softmax(scores).astype(values.dtype))
         return jnp.einsum("bhqk,bkhd->bqhd", weights, values)
 
@@ -104,18 +120,19 @@ class Dropping:
         return jax.random.key_data(self._key)
 
 
-def make_loss(model: Bert, precision: Precision, kernel: str, share: float, seen: Tap) -> Callable[..., Any]:
+def make_loss(model: Bert, precision: Precision, form: Form, seen: Tap) -> Callable[..., Any]:
     """Return ``loss(params, kept, batch, tap)``, which gives (loss, (the words' logits, what is kept)).
 
-    The loss is the mean cross entropy of the hidden words and that of the next sentence, in FP32.
+    The loss is the sum of the hidden words' cross entropies times their weights, and the mean of the next sentence's,
+    in FP32.
     """
 
     def loss_of(params: Params, kept: Dict[str, Any], batch: Any, tap: Tap = seen) -> Any:
-        *given, words, follows = batch
-        drop = Dropping(share, kept[KEY])
-        found, told = heads_of(model, precision, kernel, params, given, drop, tap)
+        *given, words, weights, follows = batch
+        drop = Dropping(form.share, kept[KEY])
+        found, told = heads_of(model, precision, form, params, given, drop, tap)
         found, told = found.astype(jnp.float32), told[:, 0].astype(jnp.float32)
-        of_words = optax.softmax_cross_entropy_with_integer_labels(found, words).mean()
+        of_words = (optax.softmax_cross_entropy_with_integer_labels(found, words) * weights).sum()
         of_sentences = optax.softmax_cross_entropy_with_integer_labels(told, follows).mean()
         return of_words + of_sentences, (found, {"batch_stats": {KEY: drop.next_key()}})
 

@@ -10,19 +10,22 @@ from ...core.place import Place
 from ...tasks.causal_lm.observing import Observation
 from ...tasks.masked_lm.architectures import ARCHITECTURES, decays
 from ...tasks.masked_lm.facts import Seen
+from ...tasks.masked_lm.records import open_feed
 from ...tasks.masked_lm.settings import MaskedSettings
+from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
 from ..causal_lm.model import attention_kernel
 from ..causal_lm.train import JaxLanguageTraining, batches_of
 from ..training import Machine, choose_machine, meet_ranks
-from .model import KEY, init, make_loss
+from .model import KEY, Form, init, make_loss
 
 
 def open_training(settings: MaskedSettings, place: Place) -> JaxMaskedTraining:
     """Return the training, ready for its first step."""
     machine = choose_machine(settings, place)
     group = meet_ranks(settings, place, machine)
-    return JaxMaskedTraining(settings, group, machine, batches_of(group), None)
+    to_batch = batches_of(group)
+    return JaxMaskedTraining(settings, group, machine, to_batch, open_feed(settings, place, to_batch))
 
 
 class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):
@@ -35,6 +38,12 @@ class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):
         """Return the description of the model."""
         return ARCHITECTURES[self.settings.model]
 
+    def prepared(self, batch: Any, parts: int, axis: Optional[str]) -> Any:
+        """Return the batch with its weights as ``MaskedTraining`` says."""
+        own = batch[WEIGHTS].sum() / parts
+        mean = own if axis is None else jax.lax.pmean(own, axis)
+        return (*batch[:WEIGHTS], batch[WEIGHTS] / mean, *batch[WEIGHTS + 1 :])
+
     def fresh(self) -> Tuple[Any, Any]:
         """Return fresh parameters, and the key of the first pass."""
         params = init(self.description, self.settings.seed, self._precision.weights)
@@ -42,8 +51,8 @@ class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):
 
     def make_loss(self, machine: Machine) -> Callable[..., Any]:
         """Return the loss as ``make_step`` takes it."""
-        kernel, share = attention_kernel(*machine), self.settings.recipe.dropout
-        return make_loss(self.description, machine.precision, kernel, share, self._trace)
+        form = Form(attention_kernel(*machine), self.settings.recipe.dropout, self.settings.padded)
+        return make_loss(self.description, machine.precision, form, self._trace)
 
     def decays(self, name: str) -> bool:
         """Return whether a parameter decays, by its shared name."""

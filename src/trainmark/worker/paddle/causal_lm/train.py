@@ -19,7 +19,7 @@ from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..device import limit_threads
 from ..distributed import Group
-from ..optimizer import adaptive
+from ..optimizer import adaptive, steps_of
 from ..precision import Precision, auto_cast
 from ..training import PaddleTraining, choose_machine
 from .model import GptModel, LanguageModel, load, named_products, named_tensors, read
@@ -60,7 +60,7 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         self._passed: List[int] = []
         self._hook = self.language_model.blocks[0].attention.qkv.register_forward_post_hook(self._see)
         shapes = [[settings.part, *array.shape[1:]] for array in self.batch]
-        specification = [InputSpec(shape, "int64") for shape in shapes]
+        specification = [InputSpec(shape, array.dtype) for shape, array in zip(shapes, self.batch)]
         self.take_over(self.language_model, list(self.language_model.parameters()), specification)
 
     def build(self) -> LanguageModel:
@@ -84,10 +84,19 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         """Return the first part of the batch."""
         return tuple(array[: self.settings.part] for array in self.batch)
 
+    def prepared(self, _parts: int) -> Tuple[Any, ...]:
+        """Return the batch at hand as the model's loss takes it, to be cut into so many parts."""
+        return self.batch
+
+    def _forward(self) -> Tuple[Any, Any]:
+        """Return outputs and loss of the whole batch at hand."""
+        with auto_cast(self._precision):
+            return self.learner(*self.prepared(1))
+
     def _pass(self) -> Any:
         """Pass the parts of the batch one after another; their gradients add up, and are exchanged with the last's."""
         count, total = self.settings.accumulation, None
-        parts = list(zip(*(array.split(count) for array in self.batch)))
+        parts = list(zip(*(array.split(count) for array in self.prepared(count))))
         self._passed = [part[0].shape[0] for part in parts]
         for index, part in enumerate(parts):
             with self.ranks.withheld(self.learner) if index < count - 1 else nullcontext():
@@ -131,7 +140,16 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
             read({name: self.optimizer._get_accumulator(kind, tensor) for name, tensor in tensors.items()})
             for kind in ("moment1", "moment2")
         )
-        return Moments(len(self._losses), first, second)
+        return Moments(self.steps_taken(), first, second)
+
+    def steps_taken(self) -> int:
+        """Return how many steps the optimizer has counted."""
+        if not self._losses:
+            return 0
+        tensor = next(iter(named_tensors(self.language_model).values()))
+        kinds = ("beta1_pow_acc", "beta2_pow_acc")
+        powers = [self.optimizer._get_accumulator(kind, tensor).item() for kind in kinds]
+        return steps_of(powers, self.settings.recipe)
 
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 from ...core.place import Place
 from ...tasks.masked_lm.architectures import decays
 from ...tasks.masked_lm.facts import Seen
+from ...tasks.masked_lm.records import open_feed
 from ...tasks.masked_lm.settings import MaskedSettings
+from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
-from ..causal_lm.train import PaddleLanguageTraining
+from ..causal_lm.train import PaddleLanguageTraining, to_batch
 from ..device import limit_threads
 from ..distributed import Group
 from ..training import choose_machine
@@ -22,7 +24,8 @@ def open_training(settings: MaskedSettings, place: Place) -> PaddleMaskedTrainin
     group = Group(place, device)
     if settings.threads:
         limit_threads(settings.threads, device)
-    return PaddleMaskedTraining(settings, group, device, precision, None)
+    feed = open_feed(settings, place, to_batch)
+    return PaddleMaskedTraining(settings, group, device, precision, feed)
 
 
 class PaddleMaskedTraining(PaddleLanguageTraining, MaskedTraining):
@@ -32,10 +35,16 @@ class PaddleMaskedTraining(PaddleLanguageTraining, MaskedTraining):
 
     def build(self) -> BertModel:
         """Return the model with fresh weights."""
-        model = BertModel(self.settings.model, self.settings.recipe.dropout)
+        model = BertModel(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
         self._predicted: Optional[int] = None
         self._words_hook = model.words.transform.register_forward_post_hook(self._see_words)
         return model
+
+    def prepared(self, parts: int) -> Tuple[Any, ...]:
+        """Return the batch with its weights as ``MaskedTraining`` says."""
+        batch = list(self.batch)
+        batch[WEIGHTS] = batch[WEIGHTS] / self.ranks.mean(batch[WEIGHTS].sum() / parts)
+        return tuple(batch)
 
     def decays(self, name: str) -> bool:
         """Return whether a parameter decays, by its shared name."""

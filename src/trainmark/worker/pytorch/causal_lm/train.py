@@ -89,12 +89,16 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     def _forward(self) -> Tuple[Any, Any]:
         """Return nothing and the loss of the whole batch at hand."""
         with self.autocast:
-            return None, self.network(*self.batch)
+            return None, self.network(*self.prepared(1))
+
+    def prepared(self, _parts: int) -> Tuple[Any, ...]:
+        """Return the batch at hand as the model's loss takes it, to be cut into so many parts."""
+        return self.batch
 
     def _pass(self) -> Any:
         """Pass the parts of the batch one after another; their gradients add up, and are exchanged with the last's."""
         total, last = None, self.parts - 1
-        parts = list(zip(*(array.split(self.settings.part) for array in self.batch)))
+        parts = list(zip(*(array.split(self.settings.part) for array in self.prepared(self.parts))))
         if self._watching:
             self._passed = [part[0].shape for part in parts]
         for index, part in enumerate(parts):
@@ -104,6 +108,13 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
                 self.scaler.scale(loss).backward()
             total = loss.detach() if total is None else total + loss.detach()
         return total
+
+    def clip(self) -> None:
+        """Clip the norm of all gradients together; nothing of it is read back to the host."""
+        longest = self.settings.recipe.clip_norm
+        if longest is not None:
+            self.scaler.unscale_(self.optimizer)
+            torch.nn.utils.clip_grad_norm_(self.model.parameters(), longest, foreach=True)
 
     def seen(self) -> Seen:
         """Return what the first product's hook saw; it stays in a compiled model."""

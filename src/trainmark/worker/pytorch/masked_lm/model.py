@@ -18,7 +18,7 @@ def _norm(width: int) -> nn.LayerNorm:
 
 
 class Attention(nn.Module):
-    """Each position attends to all, by the kernel that torch finds best; the norm is behind the sum."""
+    """Each position attends to all that are no padding, by torch's best kernel; the norm is behind the sum."""
 
     def __init__(self, model: Bert, dropout: float) -> None:
         """Take the model's shape, and the share of values to drop."""
@@ -28,15 +28,15 @@ class Attention(nn.Module):
         self.norm = _norm(model.width)
         self._heads, self._dropout = model.heads, dropout
 
-    def forward(self, x: Any) -> Any:
-        """Map (batch, length, width) to the same shape."""
+    def forward(self, x: Any, mask: Any) -> Any:
+        """Map (batch, length, width) to the same shape; ``mask`` is true where a key is no padding."""
         batch, length, width = x.shape
         heads = (
             part.view(batch, length, self._heads, width // self._heads).transpose(1, 2)
             for part in self.qkv(x).split(width, dim=2)
         )
         dropped = self._dropout if self.training else 0.0
-        attended = functional.scaled_dot_product_attention(*heads, dropout_p=dropped)
+        attended = functional.scaled_dot_product_attention(*heads, attn_mask=mask, dropout_p=dropped)
         output = self.output(attended.transpose(1, 2).reshape(batch, length, width))
         return self.norm(x + functional.dropout(output, self._dropout, self.training))
 
@@ -66,9 +66,9 @@ class Block(nn.Module):
         super().__init__()
         self.attention, self.mlp = Attention(model, dropout), Mlp(model, dropout)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Any, mask: Any) -> Any:
         """Map (batch, length, width) to the same shape."""
-        return self.mlp(self.attention(x))
+        return self.mlp(self.attention(x, mask))
 
 
 class Words(nn.Module):
@@ -89,8 +89,8 @@ class Words(nn.Module):
 class BertModel(LanguageModel):
     """BERT with its loss."""
 
-    def __init__(self, model: Bert, dropout: float) -> None:
-        """Draw the weights from torch's generator; biases are zero."""
+    def __init__(self, model: Bert, dropout: float, padded: bool) -> None:
+        """Draw the weights from torch's generator; biases are zero. Not ``padded``: attention needs no mask."""
         super().__init__()
         self.tokens = nn.Embedding(model.vocabulary, model.width)
         self.positions = nn.Embedding(model.positions, model.width)
@@ -100,38 +100,45 @@ class BertModel(LanguageModel):
         self.words = Words(model)
         self.pooler = nn.Linear(model.width, model.width)
         self.sentences = nn.Linear(model.width, 2)
-        self._dropout = dropout
+        self._dropout, self._padded = dropout, padded
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=DEVIATION)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
 
-    def heads(self, tokens: Any, segments: Any, places: Any) -> Tuple[Any, Any]:
+    def heads(self, tokens: Any, segments: Any, lengths: Any, places: Any) -> Tuple[Any, Any]:
         """Return the logits of the words at ``places`` alone, and those of the next sentence (batch, 1, 2)."""
+        mask = None
+        if self._padded:
+            mask = (torch.arange(tokens.shape[1], device=tokens.device) < lengths[:, None])[:, None, None]
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]] + self.segments(segments)
         x = functional.dropout(self.embedding["norm"](x), self._dropout, self.training)
         for block in self.blocks:
-            x = block(x)
+            x = block(x, mask)
         hidden = x.gather(1, places.unsqueeze(-1).expand(-1, -1, x.shape[2]))
         words = self.words(hidden, self.tokens.weight)
         return words, self.sentences(torch.tanh(self.pooler(x[:, :1])))
 
-    def look(self, tokens: Any, segments: Any, places: Any, _words: Any, _follows: Any) -> Any:
+    def look(self, tokens: Any, segments: Any, lengths: Any, places: Any, *_others: Any) -> Any:
         """Return the words' logits (batch, predictions, vocabulary)."""
-        return self.heads(tokens, segments, places)[0]
+        return self.heads(tokens, segments, lengths, places)[0]
 
-    def forward(self, tokens: Any, segments: Any, places: Any, words: Any, follows: Any) -> Any:
-        """Return the loss: the mean cross entropy of the hidden words, and that of the next sentence."""
-        found, told = self.heads(tokens, segments, places)
-        of_words = functional.cross_entropy(found.flatten(0, 1).float(), words.flatten())
-        return of_words + functional.cross_entropy(told.flatten(0, 1).float(), follows)
+    def forward(
+        self, tokens: Any, segments: Any, lengths: Any, places: Any, words: Any, weights: Any, follows: Any
+    ) -> Any:
+        """Return the loss: the hidden words' cross entropies times the weights, and the mean of the next sentence's."""
+        found, told = self.heads(tokens, segments, lengths, places)
+        losses = functional.cross_entropy(found.flatten(0, 1).float(), words.flatten(), reduction="none")
+        return (losses * weights.flatten()).sum() + functional.cross_entropy(
+            told.flatten(0, 1).float(), follows
+        )
 
 
-def build_model(name: str, dropout: float) -> BertModel:
+def build_model(name: str, dropout: float, padded: bool) -> BertModel:
     """Return the model with fresh weights in FP32; its number of parameters is asserted."""
     description = ARCHITECTURES[name]
-    model = BertModel(description, dropout)
+    model = BertModel(description, dropout, padded)
     found, expected = count_parameters(model), description.parameters()
     assert found == expected, f"{name} has {found} parameters instead of {expected}"
     return model

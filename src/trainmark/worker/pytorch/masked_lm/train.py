@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional
+from typing import Any, Optional, Tuple
 
 from ...core.place import Place
 from ...tasks.masked_lm.architectures import decays
 from ...tasks.masked_lm.facts import Seen
+from ...tasks.masked_lm.records import open_feed
 from ...tasks.masked_lm.settings import MaskedSettings
+from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
 from ..causal_lm.train import PyTorchLanguageTraining, ToDevice
 from ..training import choose_machine
@@ -17,7 +19,8 @@ from .model import BertModel, build_model
 def open_training(settings: MaskedSettings, place: Place) -> PyTorchMaskedTraining:
     """Return the training, ready for its first step."""
     machine = choose_machine(settings, place)
-    return PyTorchMaskedTraining(settings, place, machine, ToDevice(machine.device), None)
+    to_batch = ToDevice(machine.device)
+    return PyTorchMaskedTraining(settings, place, machine, to_batch, open_feed(settings, place, to_batch))
 
 
 class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
@@ -27,7 +30,7 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
 
     def build(self) -> BertModel:
         """Return the model with fresh weights in FP32."""
-        model = build_model(self.settings.model, self.settings.recipe.dropout)
+        model = build_model(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
         self._predicted: Optional[int] = None
         self._words_hook = model.words.transform.register_forward_hook(self._see_words)
         return model
@@ -35,6 +38,13 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
     def decays(self, name: str) -> bool:
         """Return whether a parameter decays, by its shared name."""
         return decays(name)
+
+    def prepared(self, parts: int) -> Tuple[Any, ...]:
+        """Return the batch with its weights as ``MaskedTraining`` says."""
+        batch = list(self.batch)
+        weights = batch[WEIGHTS]
+        batch[WEIGHTS] = weights / self.ranks.mean(weights.sum() / parts)
+        return tuple(batch)
 
     def _see_words(self, _product: Any, _given: Any, output: Any) -> None:
         self._predicted = output.shape[1]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from ...core.flags import positive
+from ...core.flags import count, norm, positive
 from ...core.settings import ADAMW, AdamRecipe, Settings
 
 EPOCH_SEQUENCES = 8_823_000
@@ -43,6 +43,14 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--second-momentum", type=float, default=0.95, help="of AdamW (beta 2)")
     text.add_argument("--epsilon", type=float, default=1e-8, help="of AdamW")
     text.add_argument(
+        "--clip-norm", type=norm, default=None, metavar="LENGTH",
+        help="of all gradients together, made so long where they are longer; 0: as they are",
+    )  # fmt: skip
+    text.add_argument(
+        "--warmup-updates", type=count, default=0, metavar="N",
+        help="steps over which the rate rises from 0, whatever the warm-up epochs",
+    )  # fmt: skip
+    text.add_argument(
         "--epoch-sequences", type=positive, default=EPOCH_SEQUENCES, metavar="N", dest="epoch_samples",
         help="length of an epoch of synthetic data",
     )  # fmt: skip
@@ -56,6 +64,8 @@ def language_settings(given: argparse.Namespace, common: Settings) -> LanguageSe
         optimizer=ADAMW,
         second_momentum=given.second_momentum,
         epsilon=given.epsilon,
+        clip_norm=given.clip_norm,
+        warmup_updates=given.warmup_updates,
     )
     return LanguageSettings(
         **{**vars(common), "recipe": recipe},

@@ -52,10 +52,21 @@ class CausalLM(Task):
             "epoch_sequences": epoch_samples,
         }
 
+    def operations(self, settings: Settings) -> Dict[str, int]:
+        """Return those of a sequence, by both conventions."""
+        own = _own(settings)
+        of_token = ARCHITECTURES[own.model].operations_per_token(own.sequence_length)
+        return {name: count * own.sequence_length for name, count in of_token.items()}
+
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only an adaptive optimizer has."""
         recipe = _own(settings).recipe
-        return {"second_momentum": recipe.second_momentum, "epsilon": recipe.epsilon}
+        return {
+            "second_momentum": recipe.second_momentum,
+            "epsilon": recipe.epsilon,
+            "clip_norm": recipe.clip_norm,
+            "warmup_updates": recipe.warmup_updates,
+        }
 
     def asked(self, settings: Settings) -> Dict[str, Any]:
         """Return the length of a sequence, and the parts of a batch."""

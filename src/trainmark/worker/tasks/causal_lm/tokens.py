@@ -121,21 +121,32 @@ def open_feed(settings: LanguageSettings, place: Place, ready: Callable[..., Any
         return None
     vocabulary = ARCHITECTURES[settings.model].vocabulary
     file = TokenFile(settings.data, vocabulary, settings.sequence_length)
+    return feed_of(file.sequences, file.rows, settings, place, ready)
+
+
+def feed_of(
+    sequences: int,
+    rows_of: Callable[[Any], Any],
+    settings: LanguageSettings,
+    place: Place,
+    ready: Callable[..., Any],
+) -> LoadedFeed:
+    """Return a feed of so many sequences; ``rows_of`` reads those of some numbers, ``ready`` makes a batch of them."""
     produced = Produced()
 
     def batches() -> Iterator[Any]:
-        for numbers in dealt(file.sequences, settings.batch_per_device, place, settings.seed):
+        for numbers in dealt(sequences, settings.batch_per_device, place, settings.seed):
             try:
-                rows = file.rows(numbers)
+                rows = rows_of(numbers)
             except RunError as stopped:
                 yield stopped
                 return
-            produced.add(len(rows))
+            produced.add(len(numbers))
             yield rows
 
     threaded = settings.loader_workers > 0
     source: Iterator[Any] = ReadAhead(batches(), AHEAD - 1) if threaded else batches()
-    feed = LoadedFeed(source, ready, file.sequences, None, AHEAD if threaded else 0, produced)
+    feed = LoadedFeed(source, ready, sequences, None, AHEAD if threaded else 0, produced)
     feed.workers = int(threaded)
     return feed
 

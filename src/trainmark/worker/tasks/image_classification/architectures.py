@@ -75,6 +75,20 @@ class Architecture(NamedTuple):
         """Return the trainable parameters with a classifier (weights and biases) of ``classes`` classes."""
         return self.backbone_parameters + (self.features + 1) * classes
 
+    def multiply_adds(self, size: int, classes: int) -> int:
+        """Return those of the forward pass of one square image of ``size`` pixels: convolutions and classifier."""
+        total, entered = self.features * classes, (size, "")
+        for conv in self.convolutions:
+            block, _, word = conv.name.rpartition(".")
+            if block != entered[1]:
+                entered = (_pooled(size) if block == POOLED else size, block)
+                size = entered[0]
+            into = entered[0] if word == "shortcut" else size
+            outside = (into + 2 * conv.padding - conv.kernel) // conv.stride + 1
+            total += outside**2 * conv.outputs * (conv.inputs // conv.groups) * conv.kernel**2
+            size = outside
+        return total
+
     def blocks(self) -> "Dict[str, Dict[str, Convolution]]":
         """Return the convolutions after the stem by their block's name and, in it, the last word of their own."""
         blocks: Dict[str, Dict[str, Convolution]] = {}
@@ -98,6 +112,14 @@ class Architecture(NamedTuple):
         shapes["classifier.weight"] = (classes, self.features)
         shapes["classifier.bias"] = (classes,)
         return shapes
+
+
+POOLED = "stage1.block0"
+"""The block before which ResNet has a max pool of 3 x 3, stride 2."""
+
+
+def _pooled(size: int) -> int:
+    return (size + 2 - 3) // 2 + 1
 
 
 def is_trainable(name: str) -> bool:

@@ -49,6 +49,11 @@ class ImageClassification(Task):
             "epoch_images": epoch_samples,
         }
 
+    def operations(self, settings: Settings) -> Dict[str, int]:
+        """Return those of convolutions and classifier."""
+        own = _own(settings)
+        return {"counted": 6 * ARCHITECTURES[own.model].multiply_adds(own.image_size, own.classes)}
+
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only this task's recipe has."""
         recipe = _own(settings).recipe

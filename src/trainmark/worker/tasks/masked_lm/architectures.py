@@ -80,6 +80,19 @@ class Bert(NamedTuple):
         sentence = math.prod(products["pooler"]) + math.prod(products["sentences"])
         return length * (inside + 2 * self.layers * length * self.width) + words + sentence
 
+    def operations(self, length: int, predictions: int) -> Dict[str, int]:
+        """Return the floating-point operations of training on a sequence of ``length``, by two conventions.
+
+        ``counted``: two for each multiply-add of the forward pass, and twice as many backward; words that are not
+        hidden are not classified. ``6N+12LHQT``: that of Chowdhery et al. (https://arxiv.org/abs/2204.02311, appendix
+        B), with N all parameters less positions and segments, as if every word were classified. Both count padding.
+        """
+        parameters = self.parameters() - (self.positions + SEGMENTS) * self.width
+        return {
+            "counted": 6 * self.multiply_adds(length, predictions),
+            "6N+12LHQT": length * (6 * parameters + 12 * self.layers * self.width * length),
+        }
+
 
 def decays(name: str) -> bool:
     """Return whether a parameter decays: all but biases and the norms' weights do."""

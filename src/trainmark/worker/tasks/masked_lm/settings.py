@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from dataclasses import dataclass
 
-from ...core.flags import positive
+from ...core.flags import count, norm, positive
 from ...core.settings import ADAMW, LAMB, AdamRecipe, Settings
 from ..causal_lm.settings import LanguageSettings
 
@@ -22,10 +22,16 @@ class MaskedRecipe(AdamRecipe):
 
 @dataclass(frozen=True)
 class MaskedSettings(LanguageSettings):
-    """``predictions``: the words of a sequence that were hidden."""
+    """``predictions``: the most words of a sequence that were hidden; ``padding``: of made-up tokens, in percent."""
 
     predictions: int
+    padding: int
     recipe: MaskedRecipe
+
+    @property
+    def padded(self) -> bool:
+        """Whether sequences may end in padding, which nothing attends to: what is read says for itself how much."""
+        return not self.synthetic or self.padding > 0
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
@@ -37,6 +43,10 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
         help="hidden words of a sample; with 512 tokens 80 are usual",
     )  # fmt: skip
     text.add_argument(
+        "--padding", type=int, default=0, metavar="PERCENT",
+        help="of made-up tokens; what is read has its own",
+    )  # fmt: skip
+    text.add_argument(
         "--accumulation", type=positive, default=1, metavar="N",
         help="parts of a batch, passed one after another before the weights move",
     )  # fmt: skip
@@ -45,10 +55,18 @@ def add_flags(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--epsilon", type=float, default=1e-6, help="of the optimizer")
     text.add_argument("--dropout", type=float, default=0.1, help="share of values that are dropped")
     text.add_argument(
+        "--clip-norm", type=norm, default=1.0, metavar="LENGTH",
+        help="of all gradients together, made so long where they are longer; 0: as they are",
+    )  # fmt: skip
+    text.add_argument(
+        "--warmup-updates", type=count, default=10_000, metavar="N",
+        help="steps over which the rate rises from 0, whatever the warm-up epochs",
+    )  # fmt: skip
+    text.add_argument(
         "--epoch-sequences", type=positive, default=EPOCH_SEQUENCES, metavar="N", dest="epoch_samples",
         help="length of an epoch of synthetic data",
     )  # fmt: skip
-    parser.set_defaults(momentum=0.9, weight_decay=0.01, schedule="constant", epochs=1, warmup_epochs=0)
+    parser.set_defaults(momentum=0.9, weight_decay=0.01, schedule="linear", epochs=40, warmup_epochs=0)
 
 
 def masked_settings(given: argparse.Namespace, common: Settings) -> MaskedSettings:
@@ -58,6 +76,8 @@ def masked_settings(given: argparse.Namespace, common: Settings) -> MaskedSettin
         optimizer=given.optimizer,
         second_momentum=given.second_momentum,
         epsilon=given.epsilon,
+        clip_norm=given.clip_norm,
+        warmup_updates=given.warmup_updates,
         dropout=given.dropout,
     )
     return MaskedSettings(
@@ -65,4 +85,5 @@ def masked_settings(given: argparse.Namespace, common: Settings) -> MaskedSettin
         sequence_length=given.sequence_length,
         accumulation=given.accumulation,
         predictions=given.predictions,
+        padding=given.padding,
     )

@@ -14,6 +14,16 @@ from ..causal_lm.task import refuse
 from .architectures import ARCHITECTURES, decays
 from .settings import MaskedSettings, add_flags, masked_settings
 
+INPUTS = ("tokens", "segments", "lengths", "places", "words", "weights", "follows")
+"""The arrays of a batch, in their order."""
+
+LENGTHS, WEIGHTS = INPUTS.index("lengths"), INPUTS.index("weights")
+
+WITHOUT_PADDING = "tokens_without_padding"
+"""The counter of the tokens that are no padding."""
+
+MOST_PADDING = 50
+
 
 class MaskedLM(Task):
     """Models that find hidden words and tell whether two sentences follow each other; the loss is the sum of both."""
@@ -43,19 +53,35 @@ class MaskedLM(Task):
                 UNSUPPORTED,
                 f"{own.predictions} hidden words are too many for a sequence of {own.sequence_length} tokens",
             )
+        if not 0 <= own.padding < MOST_PADDING:
+            raise RunError(UNSUPPORTED, f"made-up sequences have 0 to 49 % of padding, not {own.padding} %")
+        if own.padding and not own.synthetic:
+            raise RunError(
+                UNSUPPORTED, "--padding is of made-up sequences; those that are read have their own"
+            )
 
     def work(self, settings: Settings, samples: int) -> Dict[str, int]:
-        """Return sequences and tokens; no token is padding."""
-        return {"sequences": samples, "tokens": samples * _own(settings).sequence_length}
+        """Return sequences, tokens with the padding and, of made-up sequences, without it: others are counted."""
+        own = _own(settings)
+        work = {"sequences": samples, "tokens": samples * own.sequence_length}
+        if own.synthetic:
+            work[WITHOUT_PADDING] = samples // own.batch_per_device * sum(_lengths(own))
+        return work
 
     def parameters(self, settings: Settings, epoch_samples: int) -> Dict[str, Any]:
         """Return the axes of text, and the length of an epoch."""
         own = _own(settings)
         return {
             **self.asked(settings),
+            "padding": own.padding if own.synthetic else None,
             "vocabulary": ARCHITECTURES[own.model].vocabulary,
             "epoch_sequences": epoch_samples,
         }
+
+    def operations(self, settings: Settings) -> Dict[str, int]:
+        """Return those of a sequence, by both conventions."""
+        own = _own(settings)
+        return ARCHITECTURES[own.model].operations(own.sequence_length, own.predictions)
 
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only this task's recipe has."""
@@ -63,6 +89,8 @@ class MaskedLM(Task):
         return {
             "second_momentum": recipe.second_momentum,
             "epsilon": recipe.epsilon,
+            "clip_norm": recipe.clip_norm,
+            "warmup_updates": recipe.warmup_updates,
             "dropout": recipe.dropout,
         }
 
@@ -76,8 +104,11 @@ class MaskedLM(Task):
         }
 
     def synthetic(self, settings: Settings, rank: int) -> Tuple[Any, ...]:
-        """Return tokens and segments (batch, length), places and words (batch, predictions), and whether one
-        sentence follows the other (batch,), all in int64.
+        """Return tokens and segments (batch, length), lengths (batch,), places, words and weights (batch,
+        predictions), and whether one sentence follows the other (batch,); the weights in float32, all else in int64.
+
+        From its length on a sequence is padding. A place whose weight is 0 holds no word: a sequence has as many as
+        it is long. Both are as in the published pre-processing.
         """
         import numpy as np
 
@@ -92,7 +123,11 @@ class MaskedLM(Task):
         segments = (np.arange(length) >= random.integers(1, length, size=(batch, 1))).astype(np.int64)
         places = np.sort(random.random((batch, length)).argsort(axis=1)[:, : own.predictions], axis=1)
         words = random.integers(vocabulary, size=places.shape)
-        return tokens, segments, places, words, random.integers(2, size=batch)
+        follows = random.integers(2, size=batch)
+        lengths = np.array(_lengths(own))
+        if own.padding:
+            lengths = random.permutation(lengths)
+        return padded((tokens, segments, lengths, places, words, follows), random)
 
     def decay(self, settings: Settings, name: str) -> float:
         """Return the recipe's decay; none for biases and norms."""
@@ -108,12 +143,51 @@ class MaskedLM(Task):
         """Return the model's weights by name, and how products and logits are told."""
         return Check(
             shapes=ARCHITECTURES[settings.model].shapes(),
-            inputs=("tokens", "segments", "places", "words", "follows"),
+            inputs=INPUTS,
             statistic=lambda _before, after: after,
-            facts=self.asked(settings),
+            facts={**self.asked(settings), "padded": _own(settings).padded},
             layers=products_told,
             outputs=logits_told,
         )
+
+
+def _lengths(own: MaskedSettings) -> List[int]:
+    return made_up_lengths(own.batch_per_device, own.sequence_length, own.padding)
+
+
+def made_up_lengths(batch: int, length: int, padding: int) -> List[int]:
+    """Return the lengths of a batch of made-up sequences: evenly from all of it down, so that every rank's sum is one.
+
+    Their mean is that of ``padding`` percent.
+    """
+    shares = (1 - 2 * padding / 100 * (index + 0.5) / batch for index in range(batch))
+    return [max(int(length * share), 2) for share in shares]
+
+
+def padded(arrays: Tuple[Any, ...], random: Any) -> Tuple[Any, ...]:
+    """Return a batch of tokens, segments, lengths, places, words and follows in which lengths are kept to.
+
+    ``random`` draws other places where there is padding. Weights are added, and the order is that of ``INPUTS``.
+    """
+    import numpy as np
+
+    tokens, segments, lengths, places, words, follows = arrays
+    (batch, length), slots = tokens.shape, places.shape[1]
+    inside = np.arange(length) < lengths[:, None]
+    counts = np.maximum(slots * lengths // length, 1)
+    weights = np.arange(slots) < counts[:, None]
+    if not inside.all():
+        order = np.where(inside, random.random((batch, length)), 2).argsort(axis=1)[:, :slots]
+        places = np.sort(np.where(weights, order, length), axis=1)
+    return (
+        np.where(inside, tokens, 0),
+        np.where(inside, segments, 0),
+        lengths.astype(np.int64),
+        np.where(weights, places, 0),
+        np.where(weights, words, 0),
+        weights.astype(np.float32),
+        follows,
+    )
 
 
 def _own(settings: Settings) -> MaskedSettings:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
+from typing import Any, Dict
+
+from ...core.outcomes import INVALID, RunError
 from ..causal_lm.training import LanguageTraining
 from . import TASK
 from .settings import MaskedSettings
+from .task import LENGTHS, WITHOUT_PADDING
 
 
 class MaskedTraining(LanguageTraining):
     """One rank. Its batch is what ``MaskedLM.synthetic`` returns; names and shapes of weights are ``Bert.shapes``.
+
+    The words' loss is ``sum(weights * losses) / sum(weights)`` over the batches of all ranks: before a batch is cut
+    into parts, its weights are divided by the mean of their sums over parts and ranks, so that the mean of what the
+    parts and ranks give is that quotient. A model that gets weights so divided adds ``weights * losses`` up.
 
     ``seen`` returns the ``Seen`` of ``facts.py``; the logits of an ``Observation`` are the words', (batch, predictions,
     vocabulary). With dropout two passes of a batch differ, so ``own_pass`` has nothing to show.
@@ -16,3 +24,24 @@ class MaskedTraining(LanguageTraining):
 
     task = TASK
     settings: MaskedSettings
+
+    def counted(self, first: int, last: int) -> Dict[str, int]:
+        """Return the tokens of these steps that were no padding, of sequences that are read."""
+        read = self.feed.counted
+        return {} if read is None else {WITHOUT_PADDING: sum(read[first:last])}
+
+    def actual(self) -> Dict[str, Any]:
+        """Return what the first step used; the tokens that are counted must be those that are no padding."""
+        found = super().actual()
+        if not self.settings.padded:
+            return found
+        batch = self.read_batch()
+        assert batch is not None
+        there, read = int(batch[LENGTHS].sum()), self.feed.counted
+        work = self.task.work(self.settings, self.settings.batch_per_device)
+        counts = read[-1] if read else work[WITHOUT_PADDING]
+        if there != counts:
+            raise RunError(
+                INVALID, f"{counts} tokens of a batch are counted as no padding, but {there} are none"
+            )
+        return {**found, WITHOUT_PADDING: there}

@@ -65,6 +65,8 @@ def click_settings(given: argparse.Namespace, common: Settings) -> ClickSettings
         optimizer=ADAM,
         second_momentum=given.second_momentum,
         epsilon=given.epsilon,
+        clip_norm=None,
+        warmup_updates=0,
         dropout=given.dropout,
     )
     return ClickSettings(

@@ -36,11 +36,13 @@ def open_training(settings: LanguageSettings, place: Place) -> TensorFlowLanguag
 
 
 def batches_of(machine: Machine) -> ToBatch:
-    """Return what copies numpy's whole numbers to the device."""
+    """Return what copies numpy's arrays to the device; whole numbers get 4 bytes."""
 
     def to_batch(*arrays: Any) -> Tuple[Any, ...]:
         with tf.device(machine.device.path):
-            return tuple(tf.constant(array, tf.int32) for array in arrays)
+            return tuple(
+                tf.constant(array, tf.int32 if array.dtype.kind == "i" else tf.float32) for array in arrays
+            )
 
     return to_batch
 
@@ -60,6 +62,7 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
     ) -> None:
         """Build model and optimizer, and fetch the first batch."""
         super().__init__(settings, group, machine, to_batch, feed)
+        self.parts = settings.accumulation
         self._noting = False
         self.first: Dict[str, Tuple[str, Tuple[int, ...]]] = {}
         """Of each product the type and the shape of its result in the first step."""
@@ -85,7 +88,7 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
 
     def _forward_and_backward(self, *batch: Any) -> Tuple[Any, Any, List[Any]]:
         """Return loss, nothing, and the gradients: of the parts of the batch, one after another, the means."""
-        self._noting, parts = True, self.settings.accumulation
+        self._noting, parts = True, self.parts
         if parts == 1:
             return super()._forward_and_backward(*batch)
         cut = [tf.stack(tf.split(array, parts)) for array in batch]
@@ -134,7 +137,7 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward, and look at the products."""
         self._noting = False
-        loss, _, gradients = super()._forward_and_backward(*self.batch)
+        loss, _, gradients = super()._forward_and_backward(*self.prepared(self.batch, 1, alone=True))
         results: Dict[str, Any] = {}
         logits = self.language_model.look(self.batch, results.setdefault)
         products = []

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Optional, Tuple
 
 import keras
+import tensorflow as tf
 
 from ...core.place import Place
 from ...tasks.causal_lm.observing import Observation
 from ...tasks.masked_lm.architectures import decays
 from ...tasks.masked_lm.facts import Seen
+from ...tasks.masked_lm.records import open_feed
 from ...tasks.masked_lm.settings import MaskedSettings
+from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
 from ..causal_lm.train import TensorFlowLanguageTraining, batches_of
 from ..ranks import Group
@@ -23,7 +26,9 @@ def open_training(settings: MaskedSettings, place: Place) -> TensorFlowMaskedTra
     machine = choose_machine(settings, place)
     group = Group(place, machine.device)
     keras.utils.set_random_seed(settings.seed)
-    return TensorFlowMaskedTraining(settings, group, machine, batches_of(machine), None)
+    to_batch = batches_of(machine)
+    feed = open_feed(settings, place, to_batch)
+    return TensorFlowMaskedTraining(settings, group, machine, to_batch, feed)
 
 
 class TensorFlowMaskedTraining(TensorFlowLanguageTraining, MaskedTraining):
@@ -33,7 +38,15 @@ class TensorFlowMaskedTraining(TensorFlowLanguageTraining, MaskedTraining):
 
     def build(self, compute: str) -> BertModel:
         """Return the model with fresh weights."""
-        return BertModel(self.settings.model, compute, self.settings.recipe.dropout)
+        return BertModel(self.settings.model, compute, self.settings.recipe.dropout, self.settings.padded)
+
+    def prepared(self, batch: Tuple[Any, ...], parts: int, alone: bool) -> Tuple[Any, ...]:
+        """Return the batch with its weights as ``MaskedTraining`` says."""
+        weights = batch[WEIGHTS]
+        total = tf.reduce_sum(weights) / parts
+        if not alone and self.ranks.place.world_size > 1:
+            (total,) = self.ranks.total([total / self.ranks.place.world_size], 0)
+        return (*batch[:WEIGHTS], weights / total, *batch[WEIGHTS + 1 :])
 
     def decays(self, name: str) -> bool:
         """Return whether a parameter decays, by its shared name."""

@@ -1,0 +1,23 @@
+"""Sequences with hidden words: TFRecords with the features of BERT's published pre-processing."""
+
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
+
+if TYPE_CHECKING:
+    from trainmark.dataset.masked.made import MaskedSpec, describe, recognise, spec_from
+    from trainmark.dataset.masked.make import State, make_masked, state
+    from trainmark.dataset.masked.verification import verify
+
+__all__ = [
+    "MaskedSpec",
+    "State",
+    "describe",
+    "make_masked",
+    "recognise",
+    "spec_from",
+    "state",
+    "verify",
+]
+
+__getattr__ = lazy(__name__)

@@ -1,0 +1,108 @@
+"""What a folder of sequences with hidden words is: its files, ``dataset.json``, and what it is made from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal, Self
+
+from pydantic import ConfigDict, Field, ValidationError, model_validator
+
+from trainmark.dataset import manifest
+from trainmark.dataset.manifest import MANIFEST_NAME
+from trainmark.errors import InputError, nearest
+from trainmark.words.frozen import Frozen
+
+SCHEMA: Literal["trainmark.masked/1"] = "trainmark.masked/1"
+WORK_NAME = ".making"
+PATTERN = "*.tfrecord"
+
+REMEDY = "run 'trainmark data make-masked' again with the same options"
+
+PAD, CLS, SEP, MASK, FIRST_WORD = 0, 101, 102, 103, 104
+"""The numbers of BERT's own tokens in its published vocabulary, and the first that can be a word here."""
+
+
+class MaskedSpec(Frozen):
+    """A made data set, completely: equal specs give equal files, whatever the machine.
+
+    ``short`` is how many of a hundred sequences are shorter than ``sequence_length``, by chance.
+    """
+
+    sequences: int = Field(default=10_000, ge=1, le=10**10)
+    sequence_length: int = Field(default=128, ge=16, le=65_536)
+    predictions: int = Field(default=20, ge=1)
+    vocabulary: int = Field(default=30_522, ge=FIRST_WORD + 1, le=2**31 - 1)
+    short: int = Field(default=10, ge=0, le=100)
+    shards: int = Field(default=4, ge=1, le=100_000)
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+    @model_validator(mode="after")
+    def _fits(self) -> Self:
+        if self.predictions > self.sequence_length - 3:
+            raise ValueError(f"{self.predictions} predictions are too many for {self.sequence_length} tokens")
+        if self.shards > self.sequences:
+            raise ValueError(f"{self.shards} shards are too many for {self.sequences} sequences")
+        return self
+
+    @property
+    def files(self) -> Mapping[str, int]:
+        """The sequences of each file."""
+        ends = [self.sequences * shard // self.shards for shard in range(self.shards + 1)]
+        return {
+            f"train-{shard:05}-of-{self.shards:05}.tfrecord": ends[shard + 1] - ends[shard]
+            for shard in range(self.shards)
+        }
+
+
+class MaskedManifest(Frozen):
+    """The content of ``dataset.json``; it is written last, so a folder that has one was finished."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    schema_: Literal["trainmark.masked/1"] = Field(default=SCHEMA, alias="schema")
+    generator: int = 1
+    spec: MaskedSpec
+    sums_sha256: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file SHA256SUMS")
+
+
+def spec_from(values: Mapping[str, Any], where: str) -> MaskedSpec:
+    """Return the spec that ``values`` describe; unusable ones raise ``InputError``, which begins with ``where``."""
+    try:
+        return MaskedSpec.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        said = first["msg"].removeprefix("Value error, ")
+        if first["type"] == "extra_forbidden":
+            said = f"is not a key of a made data set{nearest(key, MaskedSpec.model_fields)}"
+        raise InputError(": ".join(part for part in (where, key, said) if part)) from None
+
+
+def recognise(directory: Path) -> bool:
+    """Return whether a folder holds such sequences, or some that are being made."""
+    return any(any(folder.glob(PATTERN)) for folder in (directory, directory / WORK_NAME))
+
+
+def read_manifest(directory: Path) -> MaskedManifest | None:
+    """Return the manifest of a made data set, None where there is none; raises ``InputError`` if unusable."""
+    return manifest.read_manifest(
+        directory, MaskedManifest, {}, "remove the folder and make the data set again"
+    )
+
+
+def describe(directory: Path) -> MaskedManifest | None:
+    """Return what the folder says it holds, after a look at names; no record is read.
+
+    Raises ``InputError`` where there are no records, or not the files that ``dataset.json`` names.
+    """
+    if not directory.is_dir():
+        raise InputError(f"{directory}: no such folder; 'trainmark data make-masked {directory}' makes one")
+    made = read_manifest(directory)
+    if made is None and (directory / WORK_NAME).exists():
+        raise InputError(f"{directory}: its making was interrupted; {REMEDY}")
+    remedy = f"'trainmark data verify {directory}' names what is wrong"
+    if not any(directory.glob(PATTERN)):
+        raise InputError(f"{directory}: has no {PATTERN}; {remedy}")
+    for name in made.spec.files if made else ():
+        if not (directory / name).is_file():
+            raise InputError(f"{directory / name}: is not there, and {MANIFEST_NAME} names it; {remedy}")
+    return made

@@ -1,0 +1,74 @@
+"""What a case worked on beside its headline, each counter by its name, and its share of the measured peak (MFU)."""
+
+from collections.abc import Sequence
+from statistics import median
+
+from trainmark.report.axes import by_unit
+from trainmark.report.blocks import Block, Column, Paragraph, Section, Table, cell, plain
+from trainmark.report.context import Context
+from trainmark.report.numbers import decimals, number, percent
+from trainmark.words.measurement import Measurement
+from trainmark.words.results import CaseResult, pooled
+
+
+def section(context: Context) -> Section | None:
+    """Return the section with a table a headline, or None where no case counts more than that or knows its peak."""
+    say = context.say
+    told = [case for case in context.results.cases if any(_has_more(found) for found in _measured(case))]
+    if not told:
+        return None
+    tables: list[Block] = [_table(context, cases) for cases in by_unit(told).values()]
+    return Section("work", say("work_title"), (Paragraph(plain(say("work_caption"))), *tables))
+
+
+def _measured(case: CaseResult) -> list[Measurement]:
+    return [run.measurement for run in pooled(case.runs) if run.measurement is not None]
+
+
+def _has_more(found: Measurement) -> bool:
+    return len(found.work) > 1 or bool(found.mfu)
+
+
+def _table(context: Context, cases: Sequence[CaseResult]) -> Table:
+    say = context.say
+    counters = list(dict.fromkeys(name for case in cases for found in _measured(case) for name in found.work))
+    conventions = list(
+        dict.fromkeys(name for case in cases for found in _measured(case) for name in found.mfu)
+    )
+    rates = {name: [_rate(case, name) for case in cases] for name in counters}
+    places = {name: decimals(rate for rate in column if rate) for name, column in rates.items()}
+    rows = []
+    for index, case in enumerate(cases):
+        shares = (
+            _median([found.mfu[name] for found in _measured(case) if name in found.mfu])
+            for name in conventions
+        )
+        of_counters = ((rates[name][index], places[name]) for name in counters)
+        rows.append(
+            (
+                cell(context.axes.label(case.case)),
+                *(cell("-" if rate is None else number(rate, digits)) for rate, digits in of_counters),
+                *(cell("-" if share is None else percent(share)) for share in shares),
+            )
+        )
+    columns = (
+        Column(say("column_case"), numeric=False),
+        *(Column(f"{name.replace('_', ' ')}/s") for name in counters),
+        *(Column(say("column_mfu", convention=name)) for name in conventions),
+    )
+    return Table("", columns, tuple(rows))
+
+
+def _rate(case: CaseResult, counter: str) -> float | None:
+    """Return the median over the runs of a counter's amount over the window."""
+    return _median(
+        [
+            found.work[counter] / found.window_s
+            for found in _measured(case)
+            if found.window_s and counter in found.work
+        ]
+    )
+
+
+def _median(values: list[float]) -> float | None:
+    return median(values) if values else None

@@ -1,0 +1,27 @@
+"""Data sets of sequences with hidden words, as a suite can have them made."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from trainmark.words.case import Count
+from trainmark.words.frozen import Frozen
+
+
+class Form(StrEnum):
+    """How they can lie on a disk: TFRecords with the features of BERT's published pre-processing."""
+
+    MASKED = "masked-tfrecord"
+
+
+class MakeMasked(Frozen):
+    """A data set that trainmark makes itself when it is not there: see ``trainmark data make-masked``."""
+
+    sequences: Count
+    sequence_length: Count = 128
+    predictions: Count = 20
+    vocabulary: Count = 30_522
+    short: Annotated[int, Field(strict=True, ge=0, le=100)] = 10
+    shards: Count = 4
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0

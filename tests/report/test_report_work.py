@@ -1,0 +1,51 @@
+"""The report's table of what was worked on: each counter by its name, and the share of the measured peak."""
+
+from pathlib import Path
+
+import pytest
+import sample_results as sample
+
+from trainmark.report import Language, render_markdown
+from trainmark.words.results import Results
+
+
+def told(results: Results, folder: Path) -> str:
+    sample.write_runs(folder, results)
+    return render_markdown(results, folder, Language.EN)
+
+
+def counting(results: Results, **changes: object) -> Results:
+    """Return the results, every measurement with these values."""
+    cases = []
+    for case in results.cases:
+        runs = [
+            run.model_copy(update={"measurement": run.measurement.model_copy(update=changes)})
+            if run.measurement
+            else run
+            for run in case.runs
+        ]
+        cases.append(case.model_copy(update={"runs": tuple(runs)}))
+    return results.model_copy(update={"cases": tuple(cases)})
+
+
+def test_tokens_stand_with_padding_and_without_and_the_share_by_its_convention(tmp_path: Path) -> None:
+    work = {"sequences": 1000, "tokens": 128_000, "tokens_without_padding": 96_000}
+    results = counting(sample.one_case(), work=work, window_s=10.0, mfu={"counted": 0.25, "6N+12LHQT": 0.31})
+    text = told(results, tmp_path)
+    (head,) = [line for line in text.splitlines() if "tokens without padding/s" in line]
+    assert [word.strip() for word in head.strip("|").split("|")][1:] == [
+        "sequences/s",
+        "tokens/s",
+        "tokens without padding/s",
+        "MFU (counted)",
+        "MFU (6N+12LHQT)",
+    ]
+    row = text.splitlines()[text.splitlines().index(head) + 2]
+    assert [word.strip() for word in row.strip("|").split("|")][1:] == [
+        "100.0", "12800", "9600", "25.0 %", "31.0 %",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("work", [{}, {"images": 1000}])
+def test_of_one_counter_and_no_peak_there_is_no_such_table(work: dict[str, int], tmp_path: Path) -> None:
+    assert "MFU" not in told(counting(sample.one_case(), work=work), tmp_path)
