@@ -60,6 +60,10 @@ class Recommendation(Task):
                 f"and there are {there / 1e9:.1f} GB of memory",
             )
 
+    def operations(self, settings: Settings) -> Dict[str, int]:
+        """Return those of a sample, by its products; Adam's pass over the tables is not among them."""
+        return {"counted": 6 * _own(settings).description.multiply_adds()}
+
     def work(self, _settings: Settings, samples: int) -> Dict[str, int]:
         """Return the samples."""
         return {"samples": samples}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -46,6 +47,9 @@ class Examples:
             for columns in parsed.as_numpy_iterator():
                 yield self._batch(columns)
         except (tf.errors.DataLossError, tf.errors.InvalidArgumentError) as error:
+            missing = re.search(r"Feature: (\w+) .* could not be found", str(error))
+            if missing:
+                raise RunError(FAILED, f"an Example of {self._source} has no column {missing[1]}") from error
             raise RunError(FAILED, f"{self._source} cannot be read: {first_sentence(error)}") from error
 
     def _batch(self, columns: Any) -> Batch:
