@@ -1,6 +1,7 @@
 """Clicks: made from a seed, gone on with after an interruption, and what verification and a worker find in them."""
 
 import json
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -8,12 +9,16 @@ import pytest
 
 from preloading import call_trainmark
 from trainmark.dataset import ProblemKind, clicks, kind_of
-from trainmark.dataset.clicks import make
+from trainmark.dataset.clicks import conversion, make
+from trainmark.dataset.example import decode_lists, encode_lists
+from trainmark.dataset.tfrecord import frame, read_records
 from trainmark.errors import InputError
 from trainmark.suite import load_suite
+from trainmark.tasks.recommendation.data import Form
 from trainmark.worker.core.outcomes import RunError
+from trainmark.worker.core.place import place_from
 from trainmark.worker.tasks.recommendation.clicks import PUBLISHED_SIZES, column_sizes, offsets
-from trainmark.worker.tasks.recommendation.records import ClickFile
+from trainmark.worker.tasks.recommendation.records import ClickFile, Columns
 
 SPEC = clicks.ClickSpec(samples=500, vocabulary=1000, seed=3)
 RECORD = 160
@@ -209,3 +214,116 @@ def test_a_worker_holds_categories_against_fields_and_tables(tmp_path: Path) -> 
         RunError, match=rf"sample 7 of .*train.bin has category 5000 in C26, which has {size}"
     ):
         ClickFile(str(folder), 1000).batch(np.array([1, 7]))
+
+
+# Other forms.
+
+
+@pytest.fixture(params=["tfrecord", "parquet"])
+def form(request: pytest.FixtureRequest) -> Form:
+    if request.param == "parquet":
+        pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'trainmark[parquet]'")
+    return Form(request.param)
+
+
+@pytest.fixture
+def converted(form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(conversion, "SHARD", 200)
+    clicks.convert(made(tmp_path / "raw"), tmp_path / "converted", form)
+    return tmp_path / "converted"
+
+
+def spoil(path: Path, sample: int, name: str, value: int | None) -> None:
+    """Write another category into a sample of a file, or leave its column out."""
+    if path.suffix == ".parquet":
+        import pyarrow as arrow
+        from pyarrow import parquet
+
+        table = parquet.read_table(path)
+        at, column = table.column_names.index(name), table[name].to_pylist()
+        table = table.remove_column(at)
+        if value is not None:
+            column[sample] = value
+            table = table.add_column(at, name, arrow.array(column, "int32"))
+        parquet.write_table(table, path)
+        return
+    with path.open("rb") as file:
+        records = [record.data for record in read_records(file, path.stat().st_size)]
+    values = {key: one for key, one in decode_lists(records[sample]).items() if key != name}
+    records[sample] = encode_lists(values if value is None else {**values, name: [value]})
+    path.write_bytes(b"".join(map(frame, records)))
+
+
+def test_converted_clicks_are_whole_and_verified(converted: Path, form: Form) -> None:
+    report = clicks.verify(converted)
+    assert (report.form, report.files, report.records, report.problems) == (form, 3, 500, ())
+    clicks.convert(converted.parent / "raw", converted, form)
+    with pytest.raises(InputError, match="holds another data set"):
+        clicks.convert(made(converted.parent / "b", SPEC.model_copy(update={"seed": 4})), converted, form)
+
+
+def test_a_conversion_goes_on_with_the_file_that_was_not_finished(
+    form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(conversion, "SHARD", 200)
+    raw, folder = made(tmp_path / "raw"), tmp_path / "converted"
+
+    def stop(done: int, _total: int) -> None:
+        if done == 200:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        clicks.convert(raw, folder, form, stop)
+    (first,) = folder.glob(f"*.{form}")
+    with pytest.raises(InputError, match="its making was interrupted"):
+        clicks.verify(folder)
+    before = first.stat().st_mtime_ns
+    clicks.convert(raw, folder, form)
+    assert (first.stat().st_mtime_ns, clicks.verify(folder).problems) == (before, ())
+
+
+def test_broken_files_of_other_forms_are_found_and_named(converted: Path) -> None:
+    first, second, third = sorted(converted.glob("train-*"))
+    data = second.read_bytes()
+    spoil(first, 7, "C3", 10**6)
+    second.write_bytes(data[:-9])
+    third.unlink()
+    problems = {(one.path, one.kind): one.detail for one in clicks.verify(converted).problems}
+    assert problems[first.name, ProblemKind.BROKEN].startswith(
+        "sample 7 has category 1000000 in C3, which has "
+    )
+    assert (second.name, ProblemKind.TRUNCATED) in problems
+    assert (third.name, ProblemKind.MISSING) in problems
+
+
+def test_a_column_that_is_missing_in_a_file_is_named(converted: Path) -> None:
+    first = sorted(converted.glob("train-*"))[0]
+    spoil(first, 7, "C14", None)
+    details = [one.detail for one in clicks.verify(converted).problems if one.kind is ProblemKind.MISSING]
+    assert [detail.removeprefix("sample 7 ") for detail in details] == ["has no column C14"]
+
+
+def test_a_worker_reads_each_row_of_parquet_once_an_epoch(tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'trainmark[parquet]'")
+    raw = made(tmp_path / "raw")
+    clicks.convert(raw, tmp_path / "p", Form.PARQUET)
+    file = Columns(str(tmp_path / "p"), 1000)
+    places = [
+        place_from({"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"})
+        for rank in (0, 1)
+    ]
+    read = [next(file.batches(250, place, seed=5)) for place in places]
+    dense = np.concatenate([batch.dense for batch in read])
+    assert sorted(map(tuple, dense)) == sorted(map(tuple, words(raw)[:, 1:14].copy().view("<f4")))
+    assert file.samples == 500
+
+
+def test_parquet_without_pyarrow_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    raw = made(tmp_path / "raw")
+    monkeypatch.setitem(sys.modules, "pyarrow", None)
+    with pytest.raises(InputError, match=r"Parquet needs pyarrow: pip install 'trainmark\[parquet\]'"):
+        clicks.convert(raw, tmp_path / "p", Form.PARQUET)
+    with pytest.raises(RunError, match=r"loader parquet needs pyarrow, which .* lacks"):
+        Columns(str(raw), 1000)

@@ -13,8 +13,11 @@ from language_process import Observe, Told, failing, observer, start
 from worker_process import Ran
 
 from frameworks import needs_framework
-from trainmark.dataset.clicks import ClickSpec, make_clicks
+from trainmark.dataset.clicks import ClickSpec, convert, make_clicks
+from trainmark.dataset.example import encode_lists
+from trainmark.dataset.tfrecord import frame
 from trainmark.equivalence import compare, follows, party
+from trainmark.tasks.recommendation.data import Form
 from trainmark.tasks.recommendation.equal_work import ClickObservation
 from trainmark.words.certificate import Subject
 from trainmark.words.observation import Followed
@@ -130,14 +133,14 @@ BAD = [
 ]
 
 
-@every_framework
+@needs_framework("pytorch")
+@pytest.mark.xdist_group("worker-pytorch")
 @pytest.mark.parametrize(("flags", "outcome", "said"), BAD, ids=["vocabulary", "decay", "memory", "limit"])
 def test_what_cannot_be_trained_is_an_outcome(
-    framework: str, tmp_path: Path, flags: dict[str, Any], outcome: str, said: str
+    tmp_path: Path, flags: dict[str, Any], outcome: str, said: str
 ) -> None:
-    if framework != "pytorch" and outcome == "unsupported":
-        pytest.skip("the task says it before any framework is asked: one shows it")
-    ran = start(framework, tmp_path, {**RUN, **flags})[0]
+    """The task says it, whatever the framework."""
+    ran = start("pytorch", tmp_path, {**RUN, **flags})[0]
     assert (ran.code, ran.last["outcome"]) == (3, outcome)
     assert ran.last["reason"].startswith(said)
 
@@ -158,7 +161,7 @@ def test_clicks_of_a_file_are_read_in_the_order_of_the_seed(framework: str, log:
     assert ran.last["after_window"]["batch_changed"]
     assert ran.last["loading"]["consumed"] == [(14 - WARMUP) * BATCH]
     # Batches differ, and what Adam kept of earlier rows moves rows that the last batch has not.
-    assert ran.last["suspect"] == []
+    assert ran.doubts == []
     if ran.last["after_window"]["learning_rate"] is not None:
         assert ran.last["after_window"]["learning_rate"] == pytest.approx(0.001, rel=0.01)
 
@@ -175,6 +178,26 @@ def test_a_category_out_of_range_ends_the_run_and_is_named(framework: str, log: 
     assert (ran.code, ran.last["outcome"]) == (3, "failed")
     said = f"sample 500 of {tmp_path / 'train.bin'} has category 1000000 in C3, which has "
     assert ran.last["reason"].startswith(said)
+
+
+@needs_framework("tensorflow")
+@pytest.mark.xdist_group("worker-tensorflow")
+def test_examples_without_a_column_or_cut_end_the_run(tmp_path: Path) -> None:
+    make_clicks(tmp_path / "raw", ClickSpec(samples=300, vocabulary=VOCABULARY))
+    folder, given = tmp_path / "records", {**RUN, "loader": "tfrecord", "loader-workers": 1}
+    convert(tmp_path / "raw", folder, Form.TFRECORD)
+    (path,) = folder.glob("*.tfrecord")
+    data = path.read_bytes()
+    whole = start("tensorflow", tmp_path, {**given, "data": folder})[0]
+    assert (whole.code, whole.parameters["epoch_samples"], whole.doubts) == (0, 300, [])
+    path.write_bytes(data[:-9])
+    # What is not wrong before the cut is trained on: 300 samples are fewer than the steps take.
+    cut = start("tensorflow", tmp_path, {**given, "data": folder})[0]
+    assert (cut.code, cut.last["outcome"]) == (3, "failed")
+    assert cut.last["reason"].startswith(f"{folder} cannot be read: ")
+    path.write_bytes(frame(encode_lists({"label": [1]})))
+    without = start("tensorflow", tmp_path, {**given, "data": folder})[0]
+    assert without.last["reason"] == f"an Example of {folder} has no column C1"
 
 
 # Equal work.

@@ -1,4 +1,4 @@
-"""The command about click logs: make some."""
+"""The commands about click logs: make some, and convert them."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,6 +7,8 @@ import typer
 
 from trainmark.cli.data_output import print_json, print_line, resumable
 from trainmark.dataset import clicks
+from trainmark.errors import InputError
+from trainmark.tasks.recommendation.data import Form
 
 
 def make_clicks(
@@ -39,4 +41,24 @@ def make_clicks(
     print_line(f"{directory}: {done}; {spec.samples} samples, of {spec.vocabulary} categories")
 
 
-COMMANDS = (make_clicks,)
+def convert_clicks(
+    source: Annotated[Path, typer.Argument(help="Clicks that 'data make-clicks' made.")],
+    directory: Annotated[Path, typer.Argument(help="The folder for the converted ones.")],
+    to: Annotated[Form, typer.Option(help="The form; Parquet needs pyarrow, an extra.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
+) -> None:
+    """Convert clicks to Examples in TFRecord files, or to Parquet: columns label, I1 to I13 and C1 to C26.
+
+    It can be interrupted: the same command goes on with the file that was not finished.
+    """
+    if to is Form.RAW:
+        raise InputError(f"--to raw: {source} is that already")
+    with resumable("converting") as told:
+        made = clicks.convert(source, directory, to, told)
+    if as_json:
+        print_json({"directory": str(directory), "form": made.form, **made.spec.model_dump()})
+        return
+    print_line(f"{directory}: {made.spec.samples} samples of {made.form}")
+
+
+COMMANDS = (make_clicks, convert_clicks)

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
+    from trainmark.dataset.clicks.conversion import convert
     from trainmark.dataset.clicks.made import ClickSpec, describe, recognise, spec_from
     from trainmark.dataset.clicks.make import State, make_clicks, state
     from trainmark.dataset.clicks.verification import verify
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
 __all__ = [
     "ClickSpec",
     "State",
+    "convert",
     "describe",
     "make_clicks",
     "recognise",

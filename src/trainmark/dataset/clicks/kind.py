@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainmark.dataset.clicks.conversion import convert
 from trainmark.dataset.clicks.made import describe, spec_from
 from trainmark.dataset.clicks.make import make_clicks
 from trainmark.dataset.processes import ProgressListener
@@ -25,19 +26,21 @@ class ClickSets:
         """Make clicks."""
         make_clicks(location, spec_from(dict(values), key), progress)
 
-    def look_at(self, location: Path, _form: str) -> None:
+    def look_at(self, location: Path, form: str) -> None:
         """Look at names and sizes."""
-        describe(location)
+        found = describe(location)
+        if found is not None and found.form != form:
+            raise InputError(f"{location}: holds {found.form}, and {form} is needed")
 
-    def is_convertible(self, _form: str) -> bool:
-        """Tell that there is nothing to convert to."""
-        return False
+    def is_convertible(self, form: str) -> bool:
+        """Tell whether it is one of the forms."""
+        return form in tuple(Form)
 
     def convert(
-        self, source: Path, _location: Path, form: str, _jobs: int, _progress: ProgressListener
+        self, source: Path, location: Path, form: str, _jobs: int, progress: ProgressListener
     ) -> None:
-        """Refuse."""
-        raise InputError(f"{source}: clicks have no form '{form}'")
+        """Convert the samples."""
+        convert(source, location, Form(form), progress)
 
 
 KIND = ClickSets()

@@ -9,6 +9,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from trainmark.dataset import manifest
 from trainmark.dataset.manifest import MANIFEST_NAME
 from trainmark.errors import InputError, nearest
+from trainmark.tasks.recommendation.data import Form
 from trainmark.words.frozen import Frozen
 from trainmark.worker.tasks.recommendation.clicks import column_sizes
 from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
@@ -19,8 +20,6 @@ WORK_NAME = ".making"
 
 RECORD = 4 * len(COLUMNS)
 """Bytes of a sample: a word of 4 for each column."""
-
-TFRECORDS, PARQUETS = "*.tfrecord", "*.parquet"
 
 
 class ClickSpec(Frozen):
@@ -50,6 +49,12 @@ class ClickManifest(Frozen):
 def sizes_of(spec: ClickSpec) -> tuple[int, ...]:
     """Return the categories of each field."""
     return tuple(column_sizes(spec.vocabulary))
+
+
+def shard_names(form: str, samples: int, shard: int) -> list[str]:
+    """Return the names of the files of a converted data set."""
+    count = -(-samples // shard)
+    return [f"train-{number:05}-of-{count:05}.{form}" for number in range(count)]
 
 
 def spec_from(values: Mapping[str, Any], where: str) -> ClickSpec:
@@ -102,6 +107,8 @@ def describe(directory: Path) -> ClickManifest | None:
     made = read_manifest(directory)
     if made is None and (directory / WORK_NAME).exists():
         raise interrupted(directory)
+    if made is not None and made.form != Form.RAW:
+        return made
     path = directory / TRAIN
     if not path.is_file():
         raise InputError(

@@ -7,11 +7,14 @@ dense fields (float) and 26 categories, each counted from 0 in its own field.
 from __future__ import annotations
 
 import json
+import sys
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, Mapping, Optional, Tuple
 
+from ...core.arguments import NATIVE
+from ...core.choices import one_of
 from ...core.feed import LoadedFeed
-from ...core.outcomes import FAILED, RunError
+from ...core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
 from ...core.produced import Produced
 from ...core.queues import AHEAD
@@ -24,6 +27,8 @@ TRAIN, MANIFEST = "train.bin", "dataset.json"
 
 COLUMNS = ("label", *(f"I{i + 1}" for i in range(DENSE)), *(f"C{i + 1}" for i in range(CATEGORIES)))
 """Criteo's fields, in their order; what has names has these."""
+
+FLOATS = COLUMNS[1 : 1 + DENSE]
 
 
 class ClickFile:
@@ -42,7 +47,6 @@ class ClickFile:
         check_columns(self._path, made.get("columns", COLUMNS))
         self._vocabulary = vocabulary
         self._sizes = np.array(fitting(self._path, made.get("column_sizes"), vocabulary))
-        self._offsets = offsets(self._sizes)
         try:
             size = self._path.stat().st_size
         except OSError as error:
@@ -58,26 +62,92 @@ class ClickFile:
         self.samples = len(self._words)
 
     def batch(self, numbers: Any) -> Batch:
-        """Return the samples of these numbers.
+        """Return the samples of these numbers; raises ``RunError`` for a category that its field does not have."""
+        return looked_up(self._words[numbers], self._path, self._sizes, self._vocabulary, numbers)
 
-        Raises ``RunError`` (failed) for a category that its field does not have, naming where it is.
-        """
+    def batches(self, size: int, place: Place, seed: int) -> Iterator[Batch]:
+        """Yield a rank's batches without end; all ranks together use each sample once an epoch."""
+        for numbers in dealt(self.samples, size, place, seed):
+            yield self.batch(numbers)
+
+
+class Columns:
+    """Parquet files with Criteo's names as columns, read by pyarrow."""
+
+    def __init__(self, source: str, vocabulary: int) -> None:
+        """Open all of a folder; raises ``RunError``, also where there is no pyarrow."""
+        try:
+            from pyarrow import parquet
+        except ImportError as error:
+            raise RunError(
+                UNSUPPORTED, f"loader parquet needs pyarrow, which {sys.executable} lacks"
+            ) from error
+        paths, made = record_files(source, "parquet")
+        try:
+            self._files = [(path, parquet.ParquetFile(path)) for path in paths]
+        except (OSError, ValueError) as error:
+            raise RunError(FAILED, f"{source} cannot be read: {first_sentence(error)}") from error
+        for path, file in self._files:
+            check_columns(path, file.schema_arrow.names)
+        self._source, self._vocabulary = Path(source), vocabulary
+        self._sizes = fitting(self._source, made.get("column_sizes"), vocabulary)
+        self.samples = sum(file.metadata.num_rows for _, file in self._files)
+
+    def batches(self, size: int, place: Place, seed: int) -> Iterator[Batch]:
+        """Yield a rank's batches without end; row groups and the rows in each come in a new order each epoch."""
         import numpy as np
 
-        words = self._words[numbers]
-        categories = words[:, 1 + DENSE :].astype(np.int64)
-        outside = categories >= self._sizes
-        if outside.any():
-            row, column = np.unravel_index(int(outside.argmax()), outside.shape)
-            raise RunError(
-                FAILED,
-                f"sample {int(numbers[row])} of {self._path} has category {categories[row, column]} in "
-                f"C{column + 1}, which has {self._sizes[column]}",
-            )
-        dense = np.ascontiguousarray(words[:, 1 : 1 + DENSE]).view("<f4").astype(np.float32)
-        categories = categories + self._offsets
-        labels = words[:, 0].astype(np.float32)
-        return Batch(dense, categories, crossed(categories, self._vocabulary), labels)
+        groups = [(file, at) for _, file in self._files for at in range(file.metadata.num_row_groups)]
+        kept, epoch = np.empty((0, len(COLUMNS)), "<u4"), 0
+        while True:
+            random = np.random.RandomState([seed % 2**32, epoch])
+            for group in random.permutation(len(groups)):
+                file, at = groups[group]
+                table = file.read_row_group(at, columns=list(COLUMNS))
+                own = random.permutation(table.num_rows)[place.rank :: place.world_size]
+                words = [
+                    table[name].to_numpy().astype("<f4" if name in FLOATS else "<i4") for name in COLUMNS
+                ]
+                rows = np.stack([column.view("<u4")[own] for column in words], axis=1)
+                kept = np.concatenate([kept, rows])
+                while len(kept) >= size:
+                    yield looked_up(kept[:size], self._source, self._sizes, self._vocabulary)
+                    kept = kept[size:]
+            epoch += 1
+
+
+READERS: Mapping[str, Callable[[str, int], Any]] = {NATIVE: ClickFile, "parquet": Columns}
+"""By loader: from a data set's place and the tables' rows to what has ``samples`` and ``batches``."""
+
+
+def record_files(source: str, suffix: str) -> Tuple[List[Path], Any]:
+    """Return the files of a folder and what its ``dataset.json`` says; raise ``RunError`` where there are none."""
+    found = sorted(Path(source).glob(f"*.{suffix}"))
+    if not found:
+        raise RunError(FAILED, f"{source} has no {suffix} files")
+    return found, _manifest(Path(source) / MANIFEST)
+
+
+def looked_up(words: Any, path: Path, sizes: Any, vocabulary: int, numbers: Any = None) -> Batch:
+    """Return samples (batch, 40) of words as a batch; ``path`` and ``numbers``, if known, say where they lie.
+
+    Raises ``RunError`` (failed) for a category that its field does not have, naming where it is.
+    """
+    import numpy as np
+
+    categories = words[:, 1 + DENSE :].astype(np.int64)
+    outside = categories >= np.asarray(sizes)
+    if outside.any():
+        row, column = np.unravel_index(int(outside.argmax()), outside.shape)
+        which = "a sample" if numbers is None else f"sample {int(numbers[row])}"
+        raise RunError(
+            FAILED,
+            f"{which} of {path} has category {categories[row, column]} in "
+            f"C{column + 1}, which has {sizes[column]}",
+        )
+    dense = np.ascontiguousarray(words[:, 1 : 1 + DENSE]).view("<f4").astype(np.float32)
+    categories = categories + offsets(sizes)
+    return Batch(dense, categories, crossed(categories, vocabulary), words[:, 0].astype(np.float32))
 
 
 def check_columns(path: Path, columns: Any) -> None:
@@ -110,30 +180,34 @@ def _manifest(path: Path) -> Any:
         raise RunError(FAILED, f"{path} cannot be read: {error}") from error
 
 
-def open_feed(settings: ClickSettings, place: Place, ready: Callable[..., Any]) -> Optional[LoadedFeed]:
+def open_feed(
+    settings: ClickSettings,
+    place: Place,
+    ready: Callable[..., Any],
+    readers: Mapping[str, Callable[[str, int], Any]] = READERS,
+) -> Optional[LoadedFeed]:
     """Return the feed of the data set, None for made-up samples; ``ready`` makes a batch of numpy's.
 
     One thread reads up to ``AHEAD`` batches ahead; with no loader workers they are read when they are needed.
     """
     if settings.synthetic:
         return None
-    file = ClickFile(settings.data, settings.vocabulary)
+    one_of(settings.framework, "loader", settings.loader, readers)
+    source = readers[settings.loader](settings.data, settings.vocabulary)
     produced = Produced()
 
     def batches() -> Iterator[Any]:
-        for numbers in dealt(file.samples, settings.batch_per_device, place, settings.seed):
-            try:
-                batch = file.batch(numbers)
-            except RunError as stopped:
-                yield stopped
-                return
-            produced.add(len(batch.labels))
-            yield batch
+        try:
+            for batch in source.batches(settings.batch_per_device, place, settings.seed):
+                produced.add(len(batch.labels))
+                yield batch
+        except RunError as stopped:
+            yield stopped
 
     threaded = settings.loader_workers > 0
-    source: Iterator[Any] = ReadAhead(batches(), AHEAD - 1) if threaded else batches()
+    items: Iterator[Any] = ReadAhead(batches(), AHEAD - 1) if threaded else batches()
     feed = LoadedFeed(
-        source, lambda batch: ready(*batch), file.samples, None, AHEAD if threaded else 0, produced
+        items, lambda batch: ready(*batch), source.samples, None, AHEAD if threaded else 0, produced
     )
     feed.workers = int(threaded)
     return feed

@@ -9,6 +9,7 @@ from typing import Any, Dict, List, Tuple
 from ...core.facts import Expected
 from ...core.host import memory_bytes
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
+from ...core.place import place_from
 from ...core.settings import Settings
 from ...core.task import Check, Task
 from .architectures import ARCHITECTURES, CATEGORIES, DEEP, WIDE
@@ -52,13 +53,18 @@ class Recommendation(Task):
             raise RunError(UNSUPPORTED, f"{own.model} is trained by Adam, which has no weight decay here")
         shapes = own.description.shapes()
         wanted = 4 * KEPT * sum(math.prod(shapes[name]) for name in (WIDE, DEEP))
-        there = memory_bytes() if own.memory_limit is None else min(own.memory_limit, memory_bytes())
+        ranks = place_from().local_world_size
+        there = min(own.memory_limit or memory_bytes(), memory_bytes() // ranks)
         if own.device != "cuda" and wanted > there:
             raise RunError(
                 OOM,
                 f"tables of {own.vocabulary} rows, with gradients and moments, need {wanted / 1e9:.1f} GB, "
-                f"and there are {there / 1e9:.1f} GB of memory",
+                f"and there are {there / 1e9:.1f} GB of memory{f' for each of {ranks} ranks' if ranks > 1 else ''}",
             )
+
+    def operations(self, settings: Settings) -> Dict[str, int]:
+        """Return those of a sample, by its products; Adam's pass over the tables is not among them."""
+        return {"counted": 6 * _own(settings).description.multiply_adds()}
 
     def work(self, _settings: Settings, samples: int) -> Dict[str, int]:
         """Return the samples."""

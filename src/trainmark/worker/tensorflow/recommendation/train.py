@@ -20,6 +20,7 @@ from ...tasks.recommendation.training import ClickTraining
 from ..ranks import Group
 from ..training import Machine, TensorFlowTraining, choose_machine
 from .model import WideDeepModel
+from .records import ALL_READERS
 
 ToBatch = Callable[..., Tuple[Any, ...]]
 
@@ -30,7 +31,9 @@ def open_training(settings: ClickSettings, place: Place) -> TensorFlowClickTrain
     group = Group(place, machine.device)
     keras.utils.set_random_seed(settings.seed)
     to_batch = batches_of(machine)
-    return TensorFlowClickTraining(settings, group, machine, to_batch, open_feed(settings, place, to_batch))
+    return TensorFlowClickTraining(
+        settings, group, machine, to_batch, open_feed(settings, place, to_batch, ALL_READERS)
+    )
 
 
 def batches_of(machine: Machine) -> ToBatch:

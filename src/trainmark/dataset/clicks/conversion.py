@@ -1,0 +1,144 @@
+"""Clicks in other forms: Examples in TFRecord files, and columns of Parquet, each under Criteo's names."""
+
+from collections.abc import Iterator
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.dataset.clicks.made import (
+    WORK_NAME,
+    ClickManifest,
+    describe,
+    read_manifest,
+    shard_names,
+)
+from trainmark.dataset.example import encode_lists
+from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file, write_manifest
+from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.tfrecord import frame
+from trainmark.dataset.work import Counter, cannot_write, held
+from trainmark.errors import InputError
+from trainmark.files import write_atomically
+from trainmark.tasks.recommendation.data import Form
+from trainmark.worker.tasks.recommendation.architectures import DENSE
+from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
+
+SHARD = 1 << 16
+"""Samples of a file."""
+
+
+def convert(
+    source: Path, location: Path, form: Form, progress: ProgressListener | None = None
+) -> ClickManifest:
+    """Convert made clicks unless that is done; whole files of an interrupted conversion are kept.
+
+    Raises ``InputError`` where ``source`` holds no made clicks or ``location`` something else, ``TrainmarkError`` where
+    it cannot be written.
+    """
+    made = describe(source)
+    if made is None:
+        raise InputError(
+            f"{source}: has no dataset.json; clicks that 'trainmark data make-clicks' made are converted"
+        )
+    write = {Form.TFRECORD: write_tfrecord, Form.PARQUET: write_parquet}[form]
+    if form is Form.PARQUET:
+        pyarrow()
+    there = read_manifest(location) if location.is_dir() else None
+    if there is not None:
+        if (there.spec, there.form) != (made.spec, form):
+            raise InputError(f"{location}: holds another data set ({there.form}); choose another folder")
+        return there
+    work = location / WORK_NAME
+    if location.is_dir() and not work.is_dir() and any(location.iterdir()):
+        raise InputError(f"{location}: is not empty; choose another folder")
+    done = Counter("samples", made.spec.samples, progress)
+    words = np.memmap(source / TRAIN, "<u4", "r").reshape(-1, len(COLUMNS))
+    names = shard_names(form, made.spec.samples, SHARD)
+    try:
+        with held(work, f"{location}: another process is converting to it"):
+            begun = made.model_copy(update={"form": form}).model_dump_json()
+            known = work / "begun.json"
+            if known.is_file() and known.read_text(encoding="utf-8") != begun:
+                raise InputError(
+                    f"{location}: another data set is being converted to it; choose another folder"
+                )
+            write_atomically(known, begun)
+            for number, name in enumerate(names):
+                part = words[number * SHARD : (number + 1) * SHARD]
+                if not (location / name).is_file():
+                    write(work / name, part)
+                    (work / name).replace(location / name)
+                done.add(len(part))
+            text = format_sums({name: sha256_of_file(location / name) for name in names})
+            write_atomically(location / SUMS_NAME, text)
+            told = made.model_copy(update={"form": form, "sums_sha256": sha256(text.encode())})
+            write_manifest(location, told)
+            for entry in work.iterdir():
+                entry.unlink()
+        work.rmdir()
+    except OSError as error:
+        raise cannot_write(error, location, done) from None
+    return told
+
+
+def write_tfrecord(path: Path, words: NDArray[np.uint32]) -> None:
+    """Write samples as Examples: ``label`` and C1 to C26 whole numbers, I1 to I13 floats, one value each."""
+    # An Example is its features one after another: each is encoded by itself, and the frequent ones once. A float is
+    # always its last four bytes.
+    floats = [_entry(name, 0.0)[:-4] for name in COLUMNS[1 : 1 + DENSE]]
+    with path.open("wb") as file:
+        for row in words:
+            values, raw = row.tolist(), row[1 : 1 + DENSE].tobytes()
+            dense = [head + raw[4 * at : 4 * at + 4] for at, head in enumerate(floats)]
+            whole = zip(COLUMNS[1 + DENSE :], values[1 + DENSE :], strict=True)
+            entries = [_entry(COLUMNS[0], values[0]), *dense, *(_entry(*pair) for pair in whole)]
+            file.write(frame(_example(b"".join(entries))))
+
+
+@lru_cache(maxsize=1 << 17)
+def _entry(name: str, value: float) -> bytes:
+    """Return a feature as it stands in an Example, without what stands around all of them."""
+    whole = encode_lists({name: [value]})
+    return whole[_head(whole) :]
+
+
+def _head(example: bytes) -> int:
+    """Return the bytes before the features: a tag, and the length of them all as a varint."""
+    end = 1
+    while example[end] & 0x80:
+        end += 1
+    return end + 1
+
+
+def _example(features: bytes) -> bytes:
+    length, head = len(features), bytearray(b"\x0a")
+    while length > 0x7F:
+        head.append(length & 0x7F | 0x80)
+        length >>= 7
+    head.append(length)
+    return bytes(head) + features
+
+
+def pyarrow() -> Any:
+    """Return pyarrow's Parquet; raise ``InputError`` where it is not installed: it is an extra."""
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        raise InputError("Parquet needs pyarrow: pip install 'trainmark[parquet]'") from None
+    return parquet
+
+
+def write_parquet(path: Path, words: NDArray[np.uint32]) -> None:
+    """Write samples as columns: ``label`` and C1 to C26 of int32, I1 to I13 of float."""
+    import pyarrow as arrow
+
+    pyarrow().write_table(arrow.table(dict(_columns(words))), path, compression="zstd")
+
+
+def _columns(words: NDArray[np.uint32]) -> Iterator[tuple[str, NDArray[Any]]]:
+    for place, name in enumerate(COLUMNS):
+        column = np.ascontiguousarray(words[:, place])
+        yield name, column.view("<f4" if 1 <= place <= DENSE else "<i4")
