@@ -24,12 +24,13 @@ JOBS := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores + (cores +
 SIDE_BY_SIDE = --numprocesses=$(JOBS) --dist=loadgroup --no-loadscope-reorder
 test-SELECTED := -m "not rare"
 
-.PHONY: help demo test test-all lint environments format check-python clean
+.PHONY: help demo test test-all cluster-test lint environments format check-python clean
 
 help:
 	@echo "make demo   install all that is needed, measure real training, name the report to open"
 	@echo "make test   install all that is needed, run the tests that this machine can run, less the rare ones"
 	@echo "make test-all   those too, as continuous integration does"
+	@echo "make cluster-test   of these, the tests on a cluster of four hosts on this machine (as root)"
 	@echo "make lint   style, types and the rooms' import contracts"
 	@echo "make clean  remove .venv and demo-report; results and the frameworks' environments stay"
 
@@ -58,6 +59,11 @@ test test-all: $(STAMP)
 	@echo "== tests"
 	@TRAINMARK_TEST_ENVS="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENVS_FOLDER))" \
 		$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $($@-SELECTED) --durations=25 $(PYTEST_FLAGS)
+
+cluster-test: $(STAMP)
+	@scripts/cluster missing
+	@TRAINMARK_TEST_ENVS="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENVS_FOLDER))" \
+		$(VENV)/bin/python -m pytest tests/cluster $(PYTEST_FLAGS)
 
 environments: $(STAMP)
 	@echo "== the frameworks' own environments (made once), for the tests that train"

@@ -240,6 +240,14 @@ def joined(log: Log, chance: random.Random, others: Sequence[Log]) -> Log:
     return _with(log, log.text + other if chance.random() < 0.5 else other + log.text)
 
 
+def number_replaced(log: Log, chance: random.Random, _: Sequence[Log]) -> Log:
+    """One number, of a line's text or of its figures, is printed as another program would, or is none at all."""
+    numbers = list(re.finditer(rb"\d[\d.,]*", log.text))
+    found = chance.choice(numbers[:60] if chance.random() < 0.5 else numbers)
+    other = chance.choice((b"1,024", b"1e+04", b"0", b"", b"9" * 5000, b"1.2.3"))
+    return _with(log, log.text[: found.start()] + other + log.text[found.end() :])
+
+
 def name_changed(log: Log, chance: random.Random, others: Sequence[Log]) -> Log:
     """The file is called something else."""
     kind = chance.randrange(4)
@@ -283,6 +291,7 @@ MUTATIONS: tuple[Mutation, ...] = (
     bytes_corrupted,
     joined,
     name_changed,
+    number_replaced,
 )
 
 

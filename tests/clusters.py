@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -13,8 +14,12 @@ import pytest
 
 SCRIPT = Path(__file__).resolve().parents[1] / "scripts" / "cluster"
 HOSTS = ("node01", "node02", "node03", "node04")
+DAEMONS = ("munged ", "'sshd: /usr/sbin/sshd ", "/usr/sbin/sshd", "slurmd ")
 PATIENCE_S = 120
 """No command of these tests takes a tenth of it on an idle machine."""
+
+ALLOCATED = {"slurm": ("salloc", "--quiet", "--nodes=4", "--exclusive")}
+"""What stands before a command whose engine needs something to be held for it."""
 
 Done = subprocess.CompletedProcess[str]
 
@@ -25,13 +30,14 @@ class Cluster:
 
     state: Path
 
-    def do(self, *words: str, check: bool = True) -> Done:
+    def do(self, *words: str, check: bool = True, patience_s: float = PATIENCE_S) -> Done:
         """Run a verb of the script."""
-        return call(sys.executable, str(SCRIPT), "--state", str(self.state), *words, check=check)
+        command = (sys.executable, str(SCRIPT), "--state", str(self.state), *words)
+        return call(*command, check=check, patience_s=patience_s)
 
-    def run(self, place: str, *words: str, check: bool = True) -> Done:
+    def run(self, place: str, *words: str, check: bool = True, patience_s: float = PATIENCE_S) -> Done:
         """Run a command on a host, or where jobs are started."""
-        return self.do("run", place, *words, check=check)
+        return self.do("run", place, *words, check=check, patience_s=patience_s)
 
     def ssh(self, host: str, line: str, *options: str, check: bool = True) -> Done:
         """Run a line of shell on a host by this machine's own ssh."""
@@ -40,31 +46,64 @@ class Cluster:
     @contextmanager
     def fault(self, name: str, host: str, *amount: str) -> Iterator[None]:
         """Have something go wrong on a host, and heal it."""
-        self.do("fault", name, host, *amount)
+        self.break_(name, host, *amount)
         try:
             yield
         finally:
-            self.do("fault", "heal", host)
+            self.break_("heal", host)
 
-    def processes(self, place: str) -> list[str]:
-        """Return what runs in a place, as `status` tells it."""
-        found: dict[str, list[str]] = {}
+    def break_(self, name: str, host: str, *amount: str) -> None:
+        """Have something go wrong on a host, or all go well again."""
+        self.do("fault", name, host, *amount)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The hosts."""
+        return HOSTS
+
+    def processes(self, host: str) -> dict[int, str]:
+        """Return what runs on a host beside its own daemons: numbers here, and command lines."""
+        return {number: line for number, line in self._status(host) if not line.startswith(DAEMONS)}
+
+    def daemons(self, host: str) -> list[str]:
+        """Return the programs that run on a host, but for what a daemon starts for a while."""
+        return sorted(line.split()[0].strip("'") for _, line in self._status(host))
+
+    def files(self, host: str) -> list[str]:
+        """Return the files on a host's own disk but those that its daemons keep."""
+        kept = " ".join(
+            f"-not -path '{path}/*'" for path in (self.state, "/var/spool", "/run", "/root/.cache")
+        )
+        return self.run(host, "sh", "-c", f"find / /dev/shm -xdev -type f {kept}").stdout.splitlines()
+
+    def wait_until_quiet(self) -> None:
+        """Wait until nothing but daemons runs on any host."""
+        end = time.monotonic() + PATIENCE_S
+        while left := {host: found for host in HOSTS if (found := self.processes(host))}:
+            assert time.monotonic() < end, left
+            time.sleep(0.1)
+
+    def _status(self, host: str) -> list[tuple[int, str]]:
+        found: dict[str, list[tuple[int, str]]] = {}
+        place = ""
         for line in self.do("status").stdout.splitlines():
             if line.startswith(" "):
-                found[list(found)[-1]].append(line.strip())
+                number, _, words = line.strip().partition(" ")
+                found[place].append((int(number), words))
             else:
-                found[line.split()[0]] = []
-        return found[place]
+                place = line.split()[0]
+                found[place] = []
+        return found[host]
 
 
-def call(*words: str, check: bool = True) -> Done:
+def call(*words: str, check: bool = True, patience_s: float = PATIENCE_S) -> Done:
     """Run a command to its end; what it said stands in the error."""
     done = subprocess.run(
         words,
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
-        timeout=PATIENCE_S,
+        timeout=patience_s,
         check=False,
         cwd="/tmp",
     )
@@ -76,7 +115,7 @@ def skip_where_none_can_be() -> None:
     """Skip a test, by what is missing, where this machine cannot have a cluster."""
     answer = call(sys.executable, str(SCRIPT), "missing", check=False)
     if answer.returncode:
-        pytest.skip(f"a cluster on this machine needs {answer.stdout.strip()}")
+        pytest.skip(answer.stdout.strip())
 
 
 @contextmanager
@@ -90,3 +129,11 @@ def cluster(*options: str, while_pid: int | None = None) -> Iterator[Cluster]:
         yield made
     finally:
         made.do("down")
+
+
+def shared_environments() -> dict[Path, Path]:
+    """Return where the frameworks' environments lie here, and where a host of these tests has them."""
+    folder = os.environ.get("TRAINMARK_TEST_ENVS", "")
+    return (
+        {Path(folder): Path("/root/.local/share/trainmark/envs")} if folder and Path(folder).is_dir() else {}
+    )

@@ -88,20 +88,25 @@ def missing() -> str:
 
 
 def _missing(_layout: Layout, _words: argparse.Namespace) -> int:
-    print(missing())
-    return 1 if missing() else 0
+    lacking = missing()
+    if lacking:
+        print(f"a cluster on this machine needs {lacking}")
+    return 1 if lacking else 0
 
 
 def _up(layout: Layout, words: argparse.Namespace) -> int:
     if lacking := missing():
-        sys.exit(f"a cluster needs {lacking} (Debian: apt install --no-install-recommends ...)")
+        sys.exit(f"a cluster on this machine needs {lacking}")
     if look(layout):
         sys.exit(f"a cluster is up in {layout.folder}")
     shared = [each.partition(":") for each in words.share]
     order = {
         "size": words.hosts,
         "python": inspect_python(words.python, words.source.resolve()).to_json(),
-        "shared": [[source, target or source] for source, _, target in shared],
+        "shared": [
+            [str(Path(source).resolve()), target or str(Path(source).resolve())]
+            for source, _, target in shared
+        ],
         "megabytes": words.disk,
         "while": words.while_pid,
     }

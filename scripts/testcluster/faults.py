@@ -70,7 +70,7 @@ def cut(at: Entrance, host: str) -> None:
 
 
 def slow(at: Entrance, host: str, times: float = 3) -> None:
-    """What ssh and Slurm have started on the host takes so many times (3) as long: of each 50 ms it is stopped the rest."""
+    """What ssh and Slurm have started on the host takes so many times (3) as long: of 50 ms it is stopped the rest."""
     _usual_speed(at, host)
     _background(at, host, "/opt/trainmark/bin/python", "-I", "-S", "-c", SLOWER, str(times))
 

@@ -1,11 +1,12 @@
 """The files that a cluster is used by: ssh configuration and keys, hosts file, Slurm's configuration."""
 
+import json
 import os
 import shutil
 import subprocess
 from pathlib import Path
 
-from testcluster.layout import CONTROL, SLOTS, TASK_VARIABLES, TRAINMARK, Layout
+from testcluster.layout import CONTROL, SLOTS, TASK_VARIABLES, TRAINMARK, Layout, Shared
 
 SSHD = """\
 HostKey /etc/ssh/ssh_host_ed25519_key
@@ -23,7 +24,7 @@ Subsystem sftp internal-sftp
 """
 
 
-def write_files(layout: Layout) -> None:
+def write_files(layout: Layout, shared: tuple[Shared, ...]) -> None:
     """Write all that does not change while the cluster is up."""
     folder = layout.folder
     for name in ("keys", "log", "trees", "slurm/state"):
@@ -42,7 +43,7 @@ def write_files(layout: Layout) -> None:
         + "Host *\n"
         + ssh_defaults(folder / "keys" / "user", folder / "known_hosts")
     )
-    (folder / "hosts.yaml").write_text(_hosts_file(layout))
+    (folder / "hosts.yaml").write_text(_hosts_file(layout, shared))
     (folder / "env").write_text("".join(f"export {k}={v!r}\n" for k, v in layout.variables().items()))
     (layout.slurm / "munge.key").write_bytes(os.urandom(128))
     (layout.slurm / "munge.key").chmod(0o600)
@@ -89,8 +90,12 @@ def _known_hosts(layout: Layout) -> str:
     return "".join(lines)
 
 
-def _hosts_file(layout: Layout) -> str:
+def _hosts_file(layout: Layout, shared: tuple[Shared, ...]) -> str:
+    moved = {str(each.source): str(each.target) for each in shared if each.source != each.target}
     return (
+        # JSON is YAML.
+        f"paths: {json.dumps(moved)}\n"
+        "ssh: {config: ssh_config}\n"
         "hosts:\n"
         f"  - name: node[01-{layout.size:02d}]\n"
         f"    slots: {SLOTS}\n"

@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 
 from testcluster.entering import ENTRY, Entrance
 from testcluster.files import remove_files, write_files
-from testcluster.layout import CONTROL, Layout
+from testcluster.layout import CONTROL, Layout, Shared
 
 
 def hold(layout: Layout, order: dict[str, Any]) -> None:
@@ -29,7 +29,7 @@ def hold(layout: Layout, order: dict[str, Any]) -> None:
     watched = [] if order["while"] is None else [os.pidfd_open(order["while"])]
     places: dict[str, _Place] = {}
     try:
-        write_files(layout)
+        write_files(layout, tuple(Shared(Path(here), Path(there)) for here, there in order["shared"]))
         for name in (CONTROL, *layout.hosts):
             places[name] = _Place(layout, name, order)
         first = {name: place.number for name, place in places.items()}
@@ -47,6 +47,8 @@ def hold(layout: Layout, order: dict[str, Any]) -> None:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         take_down(layout, [place.number for place in places.values()])
+        for place in places.values():
+            place.wait_gone()
 
 
 class _Place:
@@ -80,6 +82,10 @@ class _Place:
     def wait_ready(self) -> None:
         """Wait until its daemons answer."""
         self._read()
+
+    def wait_gone(self) -> None:
+        """Wait for the process that has made the namespaces, and is in some of them."""
+        self._process.wait()
 
     def _read(self) -> str:
         assert self._process.stdout is not None

@@ -17,6 +17,7 @@ from trainmark.words.outcome import Outcome, OutcomeRecord
 _KEYS = [
     *("log", "format", "framework", "model", "precision", "nodes", "gpus", "batch_per_device", "unit"),
     *("records", "skipped", "rule", "throughput", "status", "problems"),
+    *("global_batch", "mfu", "tflops_per_device", "needs"),
 ]
 
 
@@ -148,6 +149,33 @@ def test_flags_fill_what_the_log_does_not_say(tmp_path: Path) -> None:
     (before,), (after,) = _rows(silent), _rows(told)
     assert (before["throughput"], before["status"], before["gpus"]) == (None, "incomplete", None)
     assert (after["throughput"], after["precision"], after["gpus"]) == (pytest.approx(256), "tf32", 4)
+
+
+def test_all_that_a_number_needs_is_said_at_once_and_the_log_is_not_called_cut(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text(synthetic_log("pytorch-imagenet", SampleRun([0.5] * 60)))
+
+    _, stdout, _ = _trainmark("parse", path)
+    _, silent, _ = _trainmark("parse", path, "--json")
+
+    assert "needs --gpus --batch" in stdout.splitlines()[1]
+    assert "devices and batch per device: give --gpus and --batch" in stdout
+    assert _rows(silent)[0]["needs"] == ["--gpus", "--batch"]
+
+
+def test_a_global_batch_and_what_the_program_says_of_its_device_are_shown(tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    path.write_text(synthetic_log("nemo", SampleRun([0.5] * 60)))
+    titan = tmp_path / "b.log"
+    titan.write_text(synthetic_log("torchtitan", SampleRun([0.5] * 60)))
+
+    _, stdout, _ = _trainmark("parse", path, titan)
+    _, told, _ = _trainmark("parse", path, titan, "--json")
+
+    batch = _rows(told)[0]["global_batch"]
+    assert f"global {batch} " in stdout
+    assert f"{titan}: the program prints 339.16 TFLOP/s a device, MFU 34.29%\n" in stdout
+    assert [row["mfu"] for row in _rows(told)] == [None, 0.3429]
 
 
 def test_the_lists_name_every_rule_and_format() -> None:

@@ -185,6 +185,23 @@ def test_a_row_follows_the_naming_conventions() -> None:
     }
 
 
+def test_a_row_of_the_direction_of_recommendation_has_the_same_fields() -> None:
+    measured = row(41750.5, model="wide_deep", batch_per_device=16384, unit="samples/s")
+
+    assert paddle_row(measured, mission_for("wide_deep")) == {
+        "log_file": "wide_deep_sp_bs16384_fp32_1_speed",
+        "model_name": "wide_deep_bs16384_fp32",
+        "mission_name": "推荐模型",
+        "direction_id": 2,
+        "run_mode": "sp",
+        "index": 1,
+        "gpu_num": 1,
+        "FINAL_RESULT": 41750.5,
+        "JOB_FAIL_FLAG": 0,
+        "UNIT": "samples/s",
+    }
+
+
 def test_one_device_is_a_single_run() -> None:
     single = paddle_row(row(197.514, model="MobileNetV1", batch_per_device=64), mission_for("mobilenet_v1"))
 

@@ -16,7 +16,9 @@ import pytest
 from agents import agent_host, hosts_file, stand_in
 from fakes import CARD, Bench, Silent, alive
 from trainmark.campaign import run_campaign
-from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost
+from trainmark.campaign.sending import send_data, send_program
+from trainmark.errors import TrainmarkError
+from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost, path_there
 from trainmark.node.processes import MARK
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Command, NodeResources
@@ -98,6 +100,47 @@ def test_hosts_that_share_a_disk_which_is_not_ours_give_what_both_wrote(bench: B
     (ran,) = results.cases[0].runs
     assert ran.outcome is Outcome.OK, ran.reason
     assert "rank 1 has 3" in (bench.out / ran.directory / "train.node1.log").read_text()
+
+
+def test_a_program_and_a_data_set_that_a_host_lacks_are_sent_to_it_once(
+    host: RemoteHost, tmp_path: Path
+) -> None:
+    program, said = tmp_path / "program", list[str]()
+    (program / "code").mkdir(parents=True)
+    (program / "code" / "train.py").write_text("print('hello')")
+    (program / "run").write_text("#!/bin/sh\n")
+    (program / "run").chmod(0o755)
+    # Where the host's disk is another one, the same path is not there.
+    host.lies_at(tmp_path, tmp_path / "their disk")
+    there = tmp_path / "their disk" / "home" / "sent"
+    send_program(host, program, tmp_path / "home", said.append)
+    (sent,) = there.iterdir()
+    assert path_there(host.paths, program / "code" / "train.py") == sent / "code" / "train.py"
+    assert (sent / "code" / "train.py").read_text() == "print('hello')"
+    assert os.access(sent / "run", os.X_OK)
+    assert said == [f"sending {program} to faraway"]
+    send_program(host, program, tmp_path / "home", said.append)
+    send_data(host, program / "code", said.append)
+    assert len(said) == 1
+    data = tmp_path / "data"
+    data.mkdir()
+    (data / "shard").write_bytes(b"\x00" * 100)
+    send_data(host, data, said.append)
+    assert (tmp_path / "their disk" / "data" / "shard").read_bytes() == b"\x00" * 100
+    assert not list((tmp_path / "their disk").glob(".data*"))
+
+
+def test_what_is_too_much_to_send_is_said(
+    host: RemoteHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainmark.campaign.sending.MOST_BYTES", 10)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "shard").write_bytes(b"\x00" * 100)
+    host.lies_at(tmp_path / "data", tmp_path / "elsewhere")
+    with pytest.raises(
+        TrainmarkError, match=r"data is not on faraway, and 0\.0 GB are too much to send; copy it there"
+    ):
+        send_data(host, tmp_path / "data", print)
 
 
 def test_a_host_that_refuses_costs_the_cases_that_need_it_and_no_other(bench: Bench) -> None:

@@ -336,3 +336,14 @@ def test_only_words_that_an_axis_of_a_task_can_have_are_taken() -> None:
 def test_what_dialects_speak_of_are_axes() -> None:
     for dialect in dialects().values():
         assert set(dialect.flags) <= set(all_axes())
+
+
+def test_an_axis_of_a_task_has_the_name_by_which_recipes_are_published() -> None:
+    from trainmark.tasks import all_axes
+    from trainmark.words.case import recipe_axis
+
+    assert (recipe_axis("predictions"), recipe_axis("accumulation")) == (
+        "max_predictions_per_seq",
+        "accumulation_steps",
+    )
+    assert "predictions" not in all_axes()

@@ -245,8 +245,10 @@ def test_two_cases_that_differ_on_any_axis_have_different_ids() -> None:
     ids += [
         case_of(task="causal-lm", **{axis: text[axis]}).id for axis in ("sequence_length", "accumulation")
     ]
+    clicks = {"vocabulary": 1000, "embedding_width": 32}
+    ids += [case_of(task="recommendation", **{axis: value}).id for axis, value in clicks.items()]
     assert len(set(ids)) == len(ids)
-    assert set(axes_of()) - set(other) - set(text) == {"loader", "task"}
+    assert set(axes_of()) - set(other) - set(text) - set(clicks) == {"loader", "task"}
     photos = [case_of(data="photos", loader=loader).id for loader in ("native", "dali-cpu")]
     assert len(set(photos)) == 2
 

@@ -1,4 +1,4 @@
-"""Starts the workers of language models in copies of preloaded processes, and has their steps looked into."""
+"""Starts workers, not of pictures, in copies of preloaded processes, and has their steps looked into."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,12 +20,17 @@ Observe = Callable[..., Told]
 
 
 def start(
-    framework: str, folder: Path, flags: dict[str, Any], mistake: str = "", ranks: int = 1
+    framework: str,
+    folder: Path,
+    flags: dict[str, Any],
+    mistake: str = "",
+    ranks: int = 1,
+    mutated: Path = MUTATED,
 ) -> list[Ran]:
-    """Run the worker in copies of a process that has imported the framework, one a rank."""
+    """Run the worker in copies of a process that has imported the framework, one a rank; ``mutated`` has mistakes."""
     events, port = folder / "events.jsonl", free_ports(8)
     words = [
-        *([str(MUTATED), mistake] if mistake else [str(START)]),
+        *([str(mutated), mistake] if mistake else [str(START)]),
         *(f"--framework={framework}", "--device=cpu", "--threads=1", f"--events={events}"),
         *(f"--{name}={value}" for name, value in flags.items()),
     ]
@@ -36,7 +41,7 @@ def start(
     return [ended(process, file, LONG_S) for process, file in zip(started, files, strict=True)]
 
 
-def observer(model: str, folders: pytest.TempPathFactory) -> Observe:
+def observer(model: str, folders: pytest.TempPathFactory, mutated: Path = MUTATED) -> Observe:
     """Return a function that has a worker do the three steps, each once; it returns what rank 0 told."""
     kept: dict[tuple[object, ...], Told] = {}
 
@@ -49,10 +54,11 @@ def observer(model: str, folders: pytest.TempPathFactory) -> Observe:
             write_inputs(model, folder / "inputs.npz")
             words = worker_flags(model, folder / "inputs.npz", compiler)
             flags = dict(word.removeprefix("--").split("=", 1) for word in words)
-            # The schedule counts sequences: with as many more of them the rates of the steps stay as they are.
-            flags["epoch-sequences"] = str(int(flags["epoch-sequences"]) * ranks)
+            # The schedule counts samples: with as many more of them the rates of the steps stay as they are.
+            (epoch,) = (name for name in flags if name.startswith("epoch-"))
+            flags[epoch] = str(int(flags[epoch]) * ranks)
             flags |= {name.replace("_", "-"): value for name, value in changed.items()}
-            ran = start(framework, folder, flags, mistake, ranks)
+            ran = start(framework, folder, flags, mistake, ranks, mutated)
             assert [one.code for one in ran] == [0] * ranks, ran[0].stderr + ran[-1].stderr
             kept[key] = ran[0].last["equivalence"]
         return kept[key]

@@ -10,8 +10,9 @@ from trainmark.lazy import lazy
 if TYPE_CHECKING:
     from trainmark.campaign.campaign import Audience, CampaignEnding, Order, run_campaign
     from trainmark.campaign.certifying import certify_environments
+    from trainmark.campaign.data_sets import DataSets
     from trainmark.campaign.persist import full_disk_is_told
-    from trainmark.campaign.planning import CannotStart, plan_campaign
+    from trainmark.campaign.planning import CannotStart, Site, first_plan, load_programs, plan_campaign
     from trainmark.campaign.resume import collect_results, stored_results
     from trainmark.campaign.schedule import Progress
 
@@ -19,11 +20,15 @@ __all__ = [
     "Audience",
     "CampaignEnding",
     "CannotStart",
+    "DataSets",
     "Order",
     "Progress",
+    "Site",
     "certify_environments",
     "collect_results",
+    "first_plan",
     "full_disk_is_told",
+    "load_programs",
     "plan_campaign",
     "run_campaign",
     "stored_results",

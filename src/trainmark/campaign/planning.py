@@ -328,7 +328,7 @@ def plan_campaign(
     """
     site = Site(suite, load_programs(suite), hosts or (LocalHost(),), home)
     directory = ResultDirectory(out.absolute())
-    return [_first_plan(site, suite.protocol, case, directory) for case in cases]
+    return [first_plan(site, suite.protocol, case, directory) for case in cases]
 
 
 def probe_protocol(protocol: Protocol) -> Protocol:
@@ -336,7 +336,8 @@ def probe_protocol(protocol: Protocol) -> Protocol:
     return protocol.model_copy(update={"steps": 4, "warmup_steps": 2})
 
 
-def _first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDirectory) -> Plan | CannotStart:
+def first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDirectory) -> Plan | CannotStart:
+    """Return the plan of a case's first run, see ``plan_campaign``, or why it cannot be started."""
     interpreter, folder = site.expected_interpreter(case), directory.run(case, 1)
     if isinstance(interpreter, CannotStart):
         return interpreter

@@ -2,7 +2,7 @@
 
 import typer
 
-from trainmark.cli import image_data, token_data
+from trainmark.cli import click_data, image_data, token_data
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -11,5 +11,5 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help=image_data.HELP,
 )
-for command in (*image_data.COMMANDS, *token_data.COMMANDS):
+for command in (*image_data.COMMANDS, *token_data.COMMANDS, *click_data.COMMANDS):
     app.command()(command)

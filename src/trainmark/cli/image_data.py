@@ -8,11 +8,11 @@ import typer
 
 from trainmark import dataset
 from trainmark.cli.data_output import print_json, print_line, progress, resumable
+from trainmark.dataset import clicks, masked, tokens
 from trainmark.dataset import images as pictures
-from trainmark.dataset import masked, tokens
 from trainmark.errors import InputError, nearest
 
-HELP = "Make images or tokens to train on, convert images to TFRecord and RecordIO, index and verify any data set."
+HELP = "Make images, tokens or clicks to train on, convert images to record files, index and verify any data set."
 
 _Jobs = Annotated[
     int, typer.Option("--jobs", "-j", min=0, help="Processes; 0 is one for each core that may be used.")
@@ -213,12 +213,14 @@ def verify(
 ) -> None:
     """Find missing, truncated, corrupted, mislabelled, extra and duplicate files, broken records and wrong indices.
 
-    Image folders, TFRecord shards, RecordIO files and packed tokens, and sequences with hidden words are told apart by
-    their names.
+    Image folders, TFRecord shards, RecordIO files, packed tokens, clicks and sequences with hidden words are told apart
+    by their names.
     Exit code 0: nothing found; 1: problems found; 2: there is nothing to verify.
     """
     with progress("verifying") as told:
-        if tokens.recognise(directory):
+        if clicks.recognise(directory):
+            report = clicks.verify(directory, progress=told)
+        elif tokens.recognise(directory):
             report = tokens.verify(directory, vocabulary=vocabulary, progress=told)
         elif masked.recognise(directory):
             report = masked.verify(directory, vocabulary=vocabulary, progress=told)

@@ -9,6 +9,7 @@ from trainmark.errors import TrainmarkError, nearest
 
 VERBS = {
     "run": "Run a suite: measure every case, keep everything, print the table.",
+    "check": "Say whether this machine (these hosts) is fit to run a suite, and what to do.",
     "plan": "Print what a suite would run, as commands; run nothing.",
     "report": "Write a run's or a database's results: Markdown, HTML, CSV, JSON, rows for others.",
     "parse": "Read training logs of any known format; one number a log, or why not.",

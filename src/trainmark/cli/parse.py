@@ -143,6 +143,7 @@ def _print_logs(paths: list[str], rule: "Rule | None", given: "Facts", *, as_jso
 
         sys.stdout.write(table(_HEADINGS, [_cells(row) for row in readings]))
         for row in readings:
+            sys.stdout.write(_printed_use(row))
             for problem in row["problems"]:
                 sys.stdout.write(
                     f"{row['log']}: {problem['severity']} [{problem['code']}] {problem['message']}\n"
@@ -228,15 +229,26 @@ _HEADINGS = (
 )
 
 
+def _printed_use(row: dict[str, Any]) -> str:
+    """Return what the program itself says of its device's use, as a line; nothing where it says nothing."""
+    said = (
+        [f"{row['tflops_per_device']:.6g} TFLOP/s a device"] if row["tflops_per_device"] is not None else []
+    )
+    said += [f"MFU {row['mfu']:.2%}"] if row["mfu"] is not None else []
+    return f"{row['log']}: the program prints {', '.join(said)}\n" if said else ""
+
+
 def _cells(row: dict[str, Any]) -> list[str]:
     keys = ("log", "format", "gpus", "precision", "batch_per_device", "records", "skipped", "rule")
     words = ["-" if row[key] is None else str(row[key]) for key in keys]
+    if row["batch_per_device"] is None and row["global_batch"] is not None:
+        words[keys.index("batch_per_device")] = f"global {row['global_batch']}"
     value = row["throughput"]
     return [
         *words,
         "-" if value is None else f"{value:.6g}" if value < 1e5 else f"{value:.0f}",
         row["unit"] or "-",
-        row["status"],
+        f"needs {' '.join(row['needs'])}" if row["needs"] else row["status"],
     ]
 
 

@@ -17,6 +17,9 @@ from trainmark.words.observation import Followed, Observation, Sketch
 from trainmark.worker.core.schedule import learning_rates
 from trainmark.worker.core.settings import LAMB, AdamRecipe
 
+USUAL_DECAY = 0.1
+"""That of the checks of most tasks: what another decay is measured by where the recipe has none."""
+
 
 def party(
     observation: Observation,
@@ -40,7 +43,7 @@ def party(
         multiply_adds=task.multiply_adds(observation),
         learning_rates=tuple(finite(rate) for rate in conventions.learning_rates),
         momentum=tuple(finite(value) for value in conventions.momentum),
-        decaying=sum(decay > task.recipe.weight_decay / 2 for decay in conventions.decays.values()),
+        decaying=sum(decay > _whole_decay(task) / 2 for decay in conventions.decays.values()),
         losses=tuple(finite(step.loss) for step in observation.steps),
         reach=task.reach(observation),
         checks=tuple(_against_the_description(observation, conventions, task)),
@@ -131,6 +134,10 @@ def _against_the_description(seen: Observation, found: Conventions, task: EqualW
     yield check(Subject.DECAY, worst(_decays(found, task)))
 
 
+def _whole_decay(task: EqualWork) -> float:
+    return task.recipe.weight_decay or USUAL_DECAY
+
+
 def _is_layerwise(task: EqualWork) -> bool:
     return isinstance(task.recipe, AdamRecipe) and task.recipe.optimizer == LAMB
 
@@ -159,10 +166,14 @@ def _momentum_remark(found: Conventions, asked: float) -> str:
 
 
 def _decays(found: Conventions, task: EqualWork) -> Iterable[Deviation]:
-    """Yield for each parameter how far its decay is from the recipe's, as a part of the recipe's."""
+    """Yield for each parameter how far its decay is from the recipe's, as a part of the recipe's.
+
+    Where the recipe has none, as a part of ``USUAL_DECAY``.
+    """
+    whole = _whole_decay(task)
     for name, decay in found.decays.items():
         asked = task.decay(name)
-        yield abs(decay - asked) / task.recipe.weight_decay, f"{name}: {decay:.2g} instead of {asked:g}"
+        yield abs(decay - asked) / whole, f"{name}: {decay:.2g} instead of {asked:g}"
 
 
 def _losses(one: Observation, other: Observation) -> Iterable[Deviation]:

@@ -98,12 +98,20 @@ def solved_layers(moments: Mapping[str, Mapping[str, float]], solved: Mapping[st
 
 
 def _spread(step: ObservedStep, solved: Mapping[str, Mapping[str, float]], rate: float) -> tuple[float, str]:
-    """Return how far the rate of a parameter is from that of most, and of which, where that is most."""
+    """Return how far the rate of a parameter is from that of most, and of which, where that is most.
+
+    One that does not move counts too, where the recipe would have moved it.
+    """
     least = FLOOR * math.sqrt(sum(moments["uu"] for moments in step.moments.values()))
+
+    def size(name: str, found: Mapping[str, float]) -> float:
+        moved, asked = (math.sqrt(step.moments[name][key]) for key in ("uu", "aa"))
+        return max(moved, found.get("factor", 1.0) * rate * asked)
+
     return max(
         (abs(ratio(found["a"], rate) - 1), name)
         for name, found in solved.items()
-        if math.sqrt(step.moments[name]["uu"]) >= least
+        if size(name, found) >= least
     )
 
 
@@ -143,5 +151,8 @@ def _coefficients(moments: Mapping[str, float]) -> dict[str, float]:
     right = np.array([product(name, "u") for name in names])
     # Columns of very different length: scaled to one, so that what is dropped as zero is so by direction.
     scale = np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
-    solution = np.linalg.lstsq(matrix / np.outer(scale, scale), right / scale, rcond=1e-12)[0] / scale
-    return dict(zip(names, solution.tolist(), strict=True))
+    solution, _, rank, _ = np.linalg.lstsq(matrix / np.outer(scale, scale), right / scale, rcond=1e-12)
+    if names == ["a", "w"] and rank == 1 and matrix.diagonal().all():
+        # Of one element, as the bias of a single output: what is taken for a decay could as well be the rate.
+        return {"a": float(right[0] / matrix[0, 0]), "w": 0.0}
+    return dict(zip(names, (solution / scale).tolist(), strict=True))

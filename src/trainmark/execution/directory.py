@@ -17,7 +17,7 @@ from trainmark.files import write_atomically
 from trainmark.node import Host, HostGoneError, on_each
 from trainmark.suite import dump_suite, load_suite
 from trainmark.words.case import Case
-from trainmark.words.names import MANIFEST, OUTCOME, RUNS, SUITE
+from trainmark.words.names import CHECK, MANIFEST, OUTCOME, RUNS, SUITE
 from trainmark.words.outcome import OutcomeRecord
 from trainmark.words.suite import Suite
 
@@ -132,7 +132,7 @@ def read_suite(path: Path) -> Suite:
 
 
 def _refuse_foreign(path: Path) -> None:
-    ours = {path / _LOCK, *_halves(path)}
+    ours = {path / _LOCK, path / CHECK, *_halves(path)}
     if not (path / SUITE).exists() and any(child not in ours for child in path.iterdir()):
         raise InputError(f"{path}: is not empty and no result directory; give another --out")
 

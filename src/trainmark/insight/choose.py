@@ -23,7 +23,14 @@ def choose_reference(run: ExplainedRun, references: Iterable[Reference]) -> Refe
     unsaid = [axis for axis in _MUST_AGREE if run.recipe.value(axis) is None]
     if model is None or unsaid:
         missing = ", ".join([*(["model"] if model is None else []), *unsaid])
-        raise InputError(f"{run.name} does not say its {missing}: give --device, or a figure by --reference")
+        cure = "name a figure by --reference"
+        if Condition.DEVICE in unsaid:
+            cure = (
+                "give --device, "
+                + ("and for the rest " if "," in missing else "or ")
+                + "a figure by --reference"
+            )
+        raise InputError(f"{run.name} does not say its {missing}: {cure}")
     found = [
         reference
         for reference in references

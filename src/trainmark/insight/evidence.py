@@ -12,7 +12,7 @@ from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 from trainmark.insight.recipe import StatedRecipe
 from trainmark.reference import Reference, find_peak, find_reference
 from trainmark.tasks import KnownAxis, same_model
-from trainmark.words.case import own_axes
+from trainmark.words.case import own_axes, recipe_axis
 from trainmark.words.frozen import Frozen
 from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
@@ -233,7 +233,7 @@ def _work(reference: Reference) -> tuple[object, ...]:
         reference.nodes,
         software.program,
         software.container,
-        *(reference.recipe.get(axis) for axis in own_axes()),
+        *(reference.recipe.get(recipe_axis(axis)) for axis in own_axes()),
     )
 
 

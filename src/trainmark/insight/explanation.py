@@ -199,7 +199,10 @@ def _own_causes(
     """Yield what the run's own records show: a stall, waiting for data, and what the reference's rule would give."""
     factor = run.stall.factor if run.stall else 1.0
     if run.stall:
-        here = Reading(f"{run.stall.share:.0%} of the window", f"record {run.stall.record}")
+        where = f"record {run.stall.record}"
+        if run.stall.count > 1:
+            where = f"{run.stall.count} records, the worst {where}"
+        here = Reading(f"{run.stall.share:.0%} of the window", where)
         yield _own(OwnCause.STALL, here, Reading("none", "what the other records take"), Basis.OWN, factor)
     if run.data_wait is not None and run.data_wait > _LEAST_WAIT and not waits_counted:
         here = Reading(f"{run.data_wait:.1%} of a step", "the log's own times of waiting for data")

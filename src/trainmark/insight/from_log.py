@@ -13,7 +13,7 @@ from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
 from trainmark.logs import Facts, ParsedLog, Severity
 from trainmark.logs.discover import log_of_run
 from trainmark.logs.parameters import read_parameters
-from trainmark.logs.physics import worst_stall
+from trainmark.logs.physics import stalls
 from trainmark.logs.transport import clean
 from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.programs import formats, read_log
@@ -62,7 +62,7 @@ def run_from_log(path: Path, rule: str | None = None, device: str | None = None)
         data_wait=data_wait(lines),
         doubts=tuple(problem.message for problem in problems if problem.severity is Severity.DOUBT),
         noise=noise(parsed, result.skipped) or 0.0,
-        stall=worst_stall(parsed),
+        stall=stalls(parsed),
         by_publishers=tuple(_by_publishers(parsed)),
     )
 

@@ -87,6 +87,22 @@ def first_of_each(records: Records) -> Records:
     return Records(count=total, **kept)
 
 
+def copies_apart(records: Records, copies: int) -> float:
+    """Return by what share the ``copies`` of a record usually differ in speed; 0 where they say none."""
+    column = next(
+        (c for c in (records.rate, records.step_time_s, records.average_time_s) if c is not None), None
+    )
+    if column is None:
+        return 0.0
+    keys = np.concatenate(list(_keys(records)))[:_SAMPLE]
+    order = np.argsort(keys, kind="stable")
+    _, first, size = np.unique(keys[order], return_index=True, return_counts=True)
+    places = first[size == copies][:, None] + np.arange(copies)
+    said = column.array(0, len(keys))[order][places]
+    said = said[(said > 0).all(axis=1)]
+    return float(np.median(said.max(axis=1) / said.min(axis=1))) - 1 if len(said) else 0.0
+
+
 def _names(records: Records) -> list[str]:
     return [name for name in FIELDS if getattr(records, name) is not None]
 

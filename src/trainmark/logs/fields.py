@@ -27,8 +27,10 @@ _UNITS = {
     "clock_ms": ("clock_s", 1e-3),
     "clock_m": ("clock_s", 60.0),
     "clock_h": ("clock_s", 3600.0),
+    "clock_d": ("clock_s", 86_400.0),
+    "clock_month": ("clock_s", 31 * 86_400.0),
 }
-_PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h")
+_PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h", "clock_d", "clock_month")
 
 _SEARCHED_BYTES = 1 << 15
 """Irregular text is halved down to this size, so that one odd line costs its neighbours only."""
@@ -80,8 +82,9 @@ def derived(columns: dict[str, Floats]) -> dict[str, Floats]:
     """Return ``columns`` with what other units say turned into the units of ``FIELDS``.
 
     ``rate_thousands`` and ``rate_millions`` are digits before a comma; ``…_ms`` and ``…_us`` are milli- and
-    microseconds; ``clock_h`` and ``clock_m`` hours and minutes beside ``clock_s``; ``batch`` is what one step holds
-    over all devices and makes a rate of its time; with ``seconds`` (of the record) a rate makes samples.
+    microseconds; ``clock_h`` and ``clock_m`` hours and minutes beside ``clock_s``, ``clock_d`` and ``clock_month`` day
+    and month of a stamp without a year (after a month of fewer than 31 days the clock jumps ahead); ``batch`` is what
+    one step holds over all devices and makes a rate of its time; with ``seconds`` (of the record) a rate makes samples.
     """
     for name, (field, factor) in _UNITS.items():
         if (values := columns.pop(name, None)) is not None:

@@ -15,17 +15,22 @@ class LogContext:
     """What a format may look at besides its records: the log's first and last part, and where it stopped.
 
     ``head`` holds up to 512 KiB and ``tail`` up to 128 KiB of clean text (which overlap in a short log), ``text``
-    both. ``last_epoch`` and ``last_step`` are the counters of the last record, ``step_interval`` the steps a record.
-    ``ranks`` is the number of ranks that a launcher's tags name, 0 without tags.
+    both. ``first_step``, ``last_epoch`` and ``last_step`` are counters of the first and last record, ``step_interval``
+    the steps a record. ``ranks`` is the number of ranks that a launcher's tags name, 0 without tags. ``notes`` are what
+    the format's ``notes`` found in all of the log (of each rank), a line each, up to 1 MiB, and ``records`` the number
+    of records.
     """
 
     head: bytes
     tail: bytes
     text: bytes
+    first_step: int | None = None
     last_epoch: int | None = None
     last_step: int | None = None
     step_interval: int = 1
     ranks: int = 0
+    notes: bytes = b""
+    records: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,13 +50,18 @@ class Format:
     ``seconds`` (of a record), ``stamp`` (date and time) or ``clock_s`` (elapsed), and of what the program averages
     since the epoch's start ``average_rate`` and ``average_time_s`` (``docs/add-a-log-format.md`` has the units in
     which each may be printed). A pattern demands a character after each number: otherwise a log cut inside a number
-    would go unseen. ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line
+    would go unseen. The pattern at the place ``overall`` is read wherever
+    it occurs: it times as a whole what others time in parts. ``scope_said`` is there where only the log tells whose
+    rate a line prints. ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line
     needs more than a pattern; ``assemble`` makes the records of what it returned over the whole log, where a line
     alone says too little (it is given everything at once: few rows). ``figures`` are the tool's own results, looked
     for in the tail. ``header`` is what every whole log begins with. With ``accumulates`` a printed step is one of the
     optimizer, of several micro-batches. ``pattern_units`` are the units of each of ``records`` where they differ. With
     ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running average printed at
-    step ``n`` is of ``n - averages_from`` steps. ``doubts`` reads what the program itself holds against its result.
+    step ``n`` is of ``n - averages_from`` steps. With ``of_last_steps`` a record may be of the last steps of its
+    interval only. ``epoch_seconds`` finds what an epoch's training took (groups ``epoch``, ``s``, and ``d``, ``h``,
+    ``m`` before it): the records are held against it. ``doubts`` reads what the program itself holds against its
+    result; ``notes`` matches what it needs of the whole log, wherever it stands (rare lines, or reading becomes slow).
     ``fp16`` is what the word means in a log's name, where the program has one kind of it only. ``run_words`` is there
     for a program that says its own measured window. ``published`` are the rules by which figures of this program are
     published, in the order in which an audit tries them.
@@ -67,17 +77,22 @@ class Format:
     facts: Callable[[LogContext], Facts]
     ending: Callable[[LogContext], Ending]
     meaning: Meaning = Meaning.INTERVAL
+    overall: int | None = None
+    scope_said: Callable[[LogContext], Scope] | None = None
     figures: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     parameters: Callable[[LogContext], dict[str, str]] | None = None
     extract: Callable[[bytes], dict[str, Floats]] | None = None
     assemble: Callable[[dict[str, Floats]], dict[str, Floats]] | None = None
     doubts: Callable[[LogContext], tuple[Problem, ...]] | None = None
+    notes: re.Pattern[bytes] | None = None
     run_words: Callable[[LogContext], RunWords] | None = None
     samples_of_step: bool = False
     accumulates: bool = False
     averages_from: int = 0
     counts_samples: bool = False
     pattern_units: tuple[str, ...] = ()
+    of_last_steps: bool = False
+    epoch_seconds: re.Pattern[bytes] | None = None
     header: re.Pattern[bytes] | None = None
     fp16: Precision | None = None
     warmup_steps: int = 20
@@ -127,10 +142,10 @@ _LONGEST_COUNT = 18
 
 def integer(words: Mapping[str, str], key: str) -> int | None:
     """Return the positive integer under ``key``, else ``None``."""
-    return _counted(words.get(key, ""))
+    return counted(words.get(key, ""))
 
 
-def _counted(word: str) -> int | None:
+def counted(word: str) -> int | None:
     """Return a positive integer, its thousands with commas or not; None for what no log counts, however long it is."""
     digits = word.replace(",", "")
     return (int(digits) or None) if digits.isdecimal() and len(digits) <= _LONGEST_COUNT else None
@@ -140,7 +155,22 @@ def search_integer(pattern: bytes, text: bytes) -> int | None:
     """Return the first group of ``pattern`` that matched as a positive integer, else ``None``."""
     match = re.search(pattern, text)
     word = next((group for group in match.groups() if group), None) if match else None
-    return _counted(word.decode("ascii", "replace")) if word else None
+    return counted(word.decode("ascii", "replace")) if word else None
+
+
+def search_number(pattern: bytes, text: bytes) -> float | None:
+    """Return the last match of ``pattern``'s group as a positive, finite number (commas dropped), else ``None``."""
+    words = re.findall(pattern, text)
+    return positive(words[-1]) if words else None
+
+
+def positive(word: bytes) -> float | None:
+    """Return a printed number, its thousands with commas or not; ``None`` for what is none, not positive or endless."""
+    try:
+        value = float(word.replace(b",", b""))
+    except ValueError:
+        return None
+    return value if 0 < value < float("inf") else None
 
 
 def search_word(pattern: bytes, text: bytes) -> str | None:

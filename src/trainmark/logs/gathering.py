@@ -15,12 +15,18 @@ from trainmark.logs.trouble import loss_is_lost
 
 HEAD_BYTES = 1 << 19
 TAIL_BYTES = 1 << 17
+NOTES_BYTES = 1 << 20
 _RECOGNISED_BYTES = 1 << 15
+_OVERALL = 1 << 15
+"""By how much a line outweighs others beside which it is the one to read."""
 
 
 @dataclass(slots=True)
 class Gathering:
-    """Takes in a log piece by piece; recognises which of ``formats`` it is from the first records."""
+    """Takes in a log piece by piece; recognises which of ``formats`` it is from the first records.
+
+    ``later`` is the text from where the log seems to begin anew after its first records.
+    """
 
     formats: Sequence[Format]
     total_bytes: int = 0
@@ -28,7 +34,9 @@ class Gathering:
     head: bytearray = field(default_factory=bytearray)
     tail: bytes = b""
     tail_is_open: bool = False
+    later: bytes = b""
     loss_not_finite: bool = False
+    notes: bytearray = field(default_factory=bytearray)
     format: Format | None = None
     pattern: int = 0
     columns: dict[Rank, dict[str, Column]] = field(default_factory=dict)
@@ -57,8 +65,14 @@ class Gathering:
             self._recognise(uncoloured(text))
         if self.format is None:
             return
+        noted = self.format.notes
+        if noted is not None and len(self.notes) < NOTES_BYTES and can_match(noted, text):
+            for match in noted.finditer(uncoloured(text)):
+                self.notes += match[0].rstrip(b"\n") + b"\n"
         found = _fields(self.format, self.pattern, text)
         self.loss_not_finite = self.loss_not_finite or any(map(loss_is_lost, found.seen))
+        if not self.later and found.columns:
+            self.later = _another_beginning(self.format, found.seen if self.counts else found.seen[1:])
         if found.columns:
             self._append(rank, found.columns)
 
@@ -80,7 +94,7 @@ class Gathering:
                 for index, pattern in enumerate(known.records):
                     if not can_match(pattern, sample):
                         continue
-                    matches = len(pattern.findall(sample))
+                    matches = len(pattern.findall(sample)) * (_OVERALL if index == known.overall else 1)
                     if matches > most:
                         most, self.format, self.pattern = matches, known, index
             if most:
@@ -103,6 +117,16 @@ class Gathering:
         for name in columns.keys() - found.keys():
             columns[name].append(np.full(length, np.nan))
         self.counts[rank] += length
+
+
+def _another_beginning(known: Format, seen: list[bytes]) -> bytes:
+    """Return the text from where a log begins anew, as a run does that goes on; none where it does not."""
+    if known.header is None or not known.records:
+        return b""
+    for text in seen:
+        if can_match(known.header, text) and (start := known.header.search(text)):
+            return uncoloured(text[start.start() :])
+    return b""
 
 
 def _fields(known: Format, pattern: int, text: bytes) -> Extract:

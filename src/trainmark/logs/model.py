@@ -32,6 +32,15 @@ class Severity(StrEnum):
     NOTE = "note"
     DOUBT = "doubt"
 
+    @classmethod
+    def of_effect(cls, share: float) -> "Severity":
+        """Return how much something weighs that moves the number by ``share``: no note moves it by more than 5 %."""
+        return cls.DOUBT if abs(share) > MOST_OF_A_NOTE else cls.NOTE
+
+
+MOST_OF_A_NOTE = 0.05
+"""By what share a thing may move the number that is only noted."""
+
 
 class Scope(StrEnum):
     """Whose rate one printed rate is."""
@@ -162,9 +171,10 @@ class ParsedLog:
     window leaves out. ``clock_resolution_s`` is the grain of ``records.clock_s``. ``step_interval`` is the usual
     number of steps a record; with ``accumulates`` a printed step is several micro-batches, ``facts.accumulation`` of
     them. A running average printed at step ``n`` is of ``n - averages_from`` steps. With ``counts_samples`` the
-    counter of the records counts samples of all devices. ``contested`` names the facts on which the reader of the log
-    contradicts the log; no number may be built on them. ``run_words`` are there for a run of our own, which says its
-    measured window itself.
+    counter of the records counts samples of all devices. With ``of_last_steps`` a record may be of the last steps of
+    its interval only; ``epoch_seconds`` is what the program says that its epochs took, without validation.
+    ``contested`` names the facts on which the reader of the log contradicts the log; no number may be built on them.
+    ``run_words`` are there for a run of our own, which says its measured window itself.
     """
 
     log: str
@@ -185,6 +195,8 @@ class ParsedLog:
     accumulates: bool = False
     averages_from: int = 0
     counts_samples: bool = False
+    of_last_steps: bool = False
+    epoch_seconds: Mapping[int, float] = field(default_factory=dict)
     contested: frozenset[str] = frozenset()
     problems: tuple[Problem, ...] = ()
     run_words: RunWords | None = None

@@ -16,14 +16,20 @@ class PaddleDevices:
 
 def paddle_devices(text: bytes) -> PaddleDevices:
     """Return what ``paddle.distributed.launch`` tells by its lines, its command or its variables."""
-    trainers = search_integer(rb"PADDLE_TRAINERS_NUM['\"]?\s*[:=]\s*['\"]?(\d+)", text)
+    trainers = search_integer(
+        rb"PADDLE_TRAINERS_NUM(?:['\"]?\s*[:=]\s*['\"]?| +)(\d+)", text
+    ) or search_integer(rb"init nccl context nranks: (\d+)", text)
     devices = search_word(rb"LAUNCH INFO [^\n]*devices: ([\d,]+)\s", text) or search_word(
-        rb"paddle\.distributed\.(?:fleet\.)?launch [^\n]*--(?:gpus|selected_gpus|devices)[= ]['\"]?([\d,]+)",
-        text,
+        _LAUNCH + rb"--(?:gpus|selected_gpus|devices)[= ]['\"]?([\d,]+)", text
     )
-    nodes = search_integer(rb"LAUNCH INFO [^\n]*nnodes: (\d+)\n", text) or listed(
-        search_word(
-            rb"paddle\.distributed\.(?:fleet\.)?launch [^\n]*--(?:ips|cluster_node_ips)[= ]([\d.,]+)", text
-        )
+    nodes = (
+        search_integer(rb"LAUNCH INFO [^\n]*nnodes: (\d+)\n", text)
+        or search_integer(_LAUNCH + rb"--nnodes[= ]['\"]?(\d+)['\"\s]", text)
+        or listed(search_word(_LAUNCH + rb"--(?:ips|cluster_node_ips)[= ]['\"]?([\w.,-]+)", text))
+        # As older launchers print their arguments, one a line.
+        or listed(search_word(rb"\n(?:ips|cluster_node_ips)[:=] ?(?!None)([\w.,-]+)\n", text))
     )
     return PaddleDevices(nodes=nodes, gpus=trainers, gpus_per_node=listed(devices))
+
+
+_LAUNCH = rb"paddle\.distributed\.(?:fleet\.)?launch [^\n]*"

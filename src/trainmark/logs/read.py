@@ -13,7 +13,7 @@ import numpy as np
 from trainmark.logs.columns import Column
 from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
-from trainmark.logs.format import Format, LogContext
+from trainmark.logs.format import Format, LogContext, positive
 from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
 from trainmark.logs.hints import Hints, read_hints
 from trainmark.logs.literals import can_match
@@ -21,11 +21,13 @@ from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Sev
 from trainmark.logs.opening import binary_kind, plain
 from trainmark.logs.physics import checked
 from trainmark.logs.settle import settle
+from trainmark.logs.several import said_twice, two_results, unlike_copies
 from trainmark.logs.transport import pieces
 from trainmark.logs.trouble import Death, Trouble, find_trouble
 
 _LARGEST_BLOCK_BYTES = 30 << 20
 _FEWEST_OTHERS = 2
+_LONGEST_NUMBER = 10
 
 
 def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = None) -> ParsedLog:
@@ -46,30 +48,50 @@ def read_stream(
     stream: BinaryIO, formats: Sequence[Format], name: str = "-", given: Facts | None = None
 ) -> ParsedLog:
     """Read a log from ``stream`` (binary, not necessarily seekable); ``name`` is shown and read for hints."""
-    gathering = Gathering(formats)
-    damage: str | None = None
+    seen = Gathering(formats)
     _keep_freed_memory()
+    damage: str | None = None
     try:
-        with plain(stream) as unpacked:
-            for piece in pieces(unpacked):
-                if gathering.total_bytes == 0 and (sign := binary_kind(piece)):
-                    return _unreadable(name, f"is not text ({sign})")
-                gathering.take(piece)
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        damage = f"the gzip stream is damaged or cut: {error}"
-    gathering.finish()
-    if not gathering.total_bytes:
+        with plain(stream) as unpacked, np.errstate(all="ignore"):
+            try:
+                for piece in pieces(unpacked):
+                    if seen.total_bytes == 0 and (sign := binary_kind(piece)):
+                        return _unreadable(name, f"is not text ({sign})")
+                    seen.take(piece)
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                damage = f"the gzip stream is damaged or cut: {error}"
+            seen.finish()
+    except OSError:
+        raise
+    except (
+        Exception
+    ) as error:  # one log that a format's reader stumbles over must not end the reading of others
+        return _beyond(seen, name, error)
+    return conclude(seen, name, given, damage)
+
+
+def conclude(seen: Gathering, name: str, given: Facts | None = None, damage: str | None = None) -> ParsedLog:
+    """Return what ``seen`` amounts to; never raises for what a log says.
+
+    Of a log in progress more can be taken in afterwards; of a whole one the lines that never ended are taken in by
+    ``Gathering.finish`` before.
+    """
+    if not seen.total_bytes:
         if damage:
             return _unreadable(name, damage)
         return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
-    return checked(_conclude(gathering, name, read_hints(name), given or Facts(), damage))
+    try:
+        with np.errstate(all="ignore"):
+            return checked(_conclude(seen, name, read_hints(name), given or Facts(), damage))
+    except Exception as error:
+        return _beyond(seen, name, error)
 
 
-def conclude(seen: Gathering, name: str, given: Facts | None = None) -> ParsedLog:
-    """Return what ``seen`` amounts to so far; it can be given more afterwards."""
-    if not seen.total_bytes:
-        return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
-    return checked(_conclude(seen, name, read_hints(name), given or Facts(), None))
+def _beyond(seen: Gathering, name: str, error: Exception) -> ParsedLog:
+    """Return the log as unreadable: a reader of its format met what it does not know, and has no number to give."""
+    of = f"as a log of {seen.format.name}" if seen.format else "as any known format"
+    where = f"cannot be read {of}: {type(error).__name__}: {str(error)[:160]}"
+    return _unreadable(name, f"{where}; please report it with the line that it stumbles over")
 
 
 def _keep_freed_memory() -> None:
@@ -92,6 +114,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     records, problems = _one_rank(seen)
     counters = count(records)
     if counters.copies > 1:
+        problems += unlike_copies(known, records, counters.copies)
         records = first_of_each(records)
         problems.append(
             Problem(
@@ -113,6 +136,8 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         named_fp16=known.fp16,
     )
     problems += settled.problems
+    problems += said_twice(known, seen.pattern, context, seen.later)
+    problems += two_results(known, records, seen.tail)
     figures = _figures(known, seen.tail)
     ending = known.ending(context)
     trouble = find_trouble(_after_last_record(known, seen))
@@ -136,7 +161,7 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         format=known.name,
         framework=known.framework or words.get("framework"),
         unit=words.get("unit", known.unit) if known.run_words else _unit(known, seen.pattern),
-        scope=known.scope,
+        scope=known.scope_said(context) if known.scope_said else known.scope,
         meaning=known.meaning,
         ending=ending,
         facts=settled.facts,
@@ -149,6 +174,8 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
         accumulates=known.accumulates,
         averages_from=known.averages_from,
         counts_samples=known.counts_samples,
+        of_last_steps=known.of_last_steps,
+        epoch_seconds=_epoch_seconds(known, context.text),
         contested=settled.contested,
         problems=tuple(problems),
         run_words=known.run_words(context) if known.run_words else None,
@@ -171,17 +198,34 @@ def _context(seen: Gathering, records: Records, counters: Counters) -> LogContex
         head=head,
         tail=seen.tail,
         text=head if seen.text_bytes <= HEAD_BYTES else head + b"\n" + seen.tail,
+        first_step=int(np.nan_to_num(_first(records.step))) if records.step is not None else None,
         last_epoch=_last(records.epoch),
         last_step=_last(records.step),
         step_interval=counters.interval,
         ranks=max(seen.streams.ranks, default=-1) + 1,
+        notes=bytes(seen.notes),
+        records=records.count,
     )
 
 
 def _figures(known: Format, tail: bytes) -> dict[str, float]:
     """Return the tool's own results, the last of each."""
     found = ((key, _last_match(pattern, tail)) for key, pattern in known.figures.items())
-    return {key: value for key, match in found if match and (value := _finite(match)) is not None}
+    return {key: value for key, match in found if match and (value := positive(match)) is not None}
+
+
+def _epoch_seconds(known: Format, text: bytes) -> dict[int, float]:
+    """Return the seconds that each epoch took, as the program says itself."""
+    if known.epoch_seconds is None or not can_match(known.epoch_seconds, text):
+        return {}
+    found: dict[int, float] = {}
+    for match in known.epoch_seconds.finditer(text):
+        words = match.groupdict(b"0")
+        units = {"d": 86_400.0, "h": 3600.0, "m": 60.0, "s": 1.0}
+        seconds = sum(scale * (positive(words.get(unit) or b"0") or 0.0) for unit, scale in units.items())
+        if seconds > 0 and len(words["epoch"]) < _LONGEST_NUMBER:
+            found[int(words["epoch"])] = seconds
+    return found
 
 
 def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:
@@ -368,14 +412,6 @@ def _last(column: Column | None) -> int | None:
 def _last_match(pattern: re.Pattern[bytes], text: bytes) -> bytes | None:
     found: list[bytes] = pattern.findall(text)
     return found[-1] if found else None
-
-
-def _finite(word: bytes) -> float | None:
-    try:
-        value = float(word)
-    except ValueError:
-        return None
-    return value if np.isfinite(value) and value > 0 else None
 
 
 def _says_tf32(context: LogContext) -> bool:

@@ -100,7 +100,7 @@ def _over_nodes(said: Facts, hints: Hints, given: Facts) -> tuple[Facts, list[Pr
     found = replace(said, gpus=own * (nodes or 1))
     if nodes:
         return found, []
-    sentence = f"the log tells {own} devices of its node and not how many nodes: one is assumed"
+    sentence = f"the log tells {own} devices of its node and not how many nodes: one is assumed; give --nodes"
     return found, [Problem("one-node-assumed", sentence, Severity.NOTE)]
 
 

@@ -181,7 +181,8 @@ class _Connection:
         with suppress(subprocess.TimeoutExpired):
             code = self._process.wait(5)
             self._said.thread.join(1)
-            said = f": {self._said.last()}" if self._said.last() else ""
+            words = self._said.last(2)
+            said = f": {words}" if words else ""
             lost = (
                 "the connection to it was lost"
                 if self.hello is not None
@@ -210,8 +211,9 @@ class _Tail:
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 
-    def last(self) -> str:
-        return next((line for line in reversed(self._lines) if line), "")
+    def last(self, count: int) -> str:
+        """Return the last lines that say something: what went wrong, and what an engine adds to it."""
+        return "; ".join([line for line in self._lines if line][-count:])
 
     def _read(self) -> None:
         with self._file:

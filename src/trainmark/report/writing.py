@@ -12,6 +12,7 @@ from trainmark.report.html import to_html
 from trainmark.report.language import Language
 from trainmark.report.markdown import to_markdown
 from trainmark.report.sections import (
+    check,
     environment,
     equivalence,
     overview,
@@ -64,6 +65,7 @@ def _sections(about: Context) -> list[Section | None]:
         repeats.section(about),
         runs.every_run(about),
         runs.commands(about),
+        check.section(about),
         environment.environment(about),
         environment.every_fact(about),
         environment.recipe(about),

@@ -40,14 +40,24 @@ def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None
     """Return the hosts that ``--hosts`` names: ``FILE``, ``FILE:GROUP``, or ``slurm``.
 
     A file is YAML with ``hosts``, or OpenMPI's hostfile (``name slots=8``, a line each). ``engine`` takes the place of
-    the file's. Raises ``InputError`` that names file and line.
+    the file's; Slurm reaches those of its hosts alone that are in the allocation. Raises ``InputError`` that names file
+    and line.
     """
     if given == FROM_SLURM:
         found = HostSet(hosts=tuple(_allocated(environ)), engine=EngineName.SLURM)
     else:
         path, group = _file_and_group(given)
         found = _from_hostfile(path) if group is None and _is_hostfile(path) else _from_yaml(path, group)
-    return found if engine is None else found.model_copy(update={"engine": engine})
+        found = found if engine is None else found.model_copy(update={"engine": engine})
+        if found.engine is EngineName.SLURM:
+            ours = {entry.name for entry in _allocated(environ)}
+            here = tuple(entry for entry in found.hosts if entry.name in ours)
+            if not here:
+                raise InputError(
+                    f"{given}: none of its hosts is in this allocation ({', '.join(sorted(ours))})"
+                )
+            found = found.model_copy(update={"hosts": here})
+    return found
 
 
 def expanded(name: str) -> Iterator[str]:

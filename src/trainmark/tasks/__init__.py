@@ -10,7 +10,7 @@ from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
 from trainmark.tasks.task import AxisLabel, Model, Task
 from trainmark.tasks.units import count_same
-from trainmark.words.case import Case, declare_axes, own_axes
+from trainmark.words.case import Case, declare_axes, own_axes, recipe_axis
 from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 __all__ = [
@@ -74,7 +74,7 @@ def published_name(model: str) -> str:
 
 def all_axes() -> tuple[AxisName, ...]:
     """Return every axis on which two measurements are laid side by side, in the order in which lists name them."""
-    own = (*own_axes(), *(axis for task in TASKS.values() for axis in task.recipe_axes))
+    own = (*map(recipe_axis, own_axes()), *(axis for task in TASKS.values() for axis in task.recipe_axes))
     return tuple(dict.fromkeys((*own, *RecipeAxis, *Condition)))
 
 
@@ -97,7 +97,7 @@ _OF_SEQUENCES = frozenset({RecipeAxis.SEQUENCE_LENGTH, RecipeAxis.MAX_PREDICTION
 
 
 def _declared(task: Task) -> tuple[AxisName, ...]:
-    return (*task.axes.model_fields, *task.recipe_axes)
+    return (*map(recipe_axis, task.axes.model_fields), *task.recipe_axes)
 
 
 def _known(name: str) -> AxisName:

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from enum import StrEnum
-from typing import Annotated, Any, Literal, Self, get_args
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
     Field,
@@ -72,7 +72,12 @@ class Device(StrEnum):
 
 
 class TaskAxes(Frozen):
-    """The axes that only the cases of one task have; each task declares its own (``declare_axes``), typed."""
+    """The axes that only the cases of one task have; each task declares its own (``declare_axes``), typed.
+
+    ``recipe_names`` are those that published recipes and other programs call something else: one axis, one name there.
+    """
+
+    recipe_names: ClassVar[Mapping[str, str]] = {}
 
     def id_words(self, compiler: str) -> tuple[str, ...]:
         """Return these axes as words of a case's id, with the compiler's among them."""
@@ -111,6 +116,11 @@ def default_model(task: object = None) -> str | None:
 def own_axes(*tasks: str) -> tuple[str, ...]:
     """Return the names of the axes that these tasks alone have; of every task's where none is named."""
     return tuple(dict.fromkeys(axis for task in tasks or _AXES for axis in _AXES[task].model_fields))
+
+
+def recipe_axis(axis: str) -> str:
+    """Return the name of an axis in recipes: that of a task's own, or what published recipes call it."""
+    return next((axes.recipe_names[axis] for axes in _AXES.values() if axis in axes.recipe_names), axis)
 
 
 def task_choices(axis: str) -> frozenset[str]:

@@ -4,6 +4,8 @@ SUITE = "suite.yaml"
 """The suite as resolved."""
 RESULTS = "results.json"
 DATABASE = "results.sqlite"
+CHECK = "check.json"
+"""What `trainmark check` found of the hosts."""
 RUNS = "runs"
 """The folder of the runs: ``runs/CASE/REPEAT/``."""
 

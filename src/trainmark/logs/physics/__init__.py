@@ -1,7 +1,7 @@
 """Physics before belief: what a log says is held against what can be, before a number is made of it.
 
-Each check looks at one way in which records cannot all be true (``counting``, ``pace``, ``bounds``, ``names``) and
-returns problems: a code, a sentence that says what it does to the number, and how much that weighs.
+Each check looks at one way in which records cannot all be true (``counting``, ``pace``, ``totals``, ``bounds``,
+``names``) and returns problems: a code, a sentence that says what it does to the number, and how much that weighs.
 """
 
 from collections.abc import Iterator
@@ -11,9 +11,10 @@ from trainmark.logs.model import ParsedLog, Problem, Status
 from trainmark.logs.physics.bounds import impossible_counts, impossible_times
 from trainmark.logs.physics.counting import lost_and_doubled
 from trainmark.logs.physics.names import weigh_names
-from trainmark.logs.physics.pace import Stall, unlikely_pace, worst_stall
+from trainmark.logs.physics.pace import Stall, stalls, unlikely_pace
+from trainmark.logs.physics.totals import totals_disagree
 
-__all__ = ["Stall", "checked", "worst_stall"]
+__all__ = ["Stall", "checked", "stalls"]
 
 
 def checked(log: ParsedLog) -> ParsedLog:
@@ -36,3 +37,4 @@ def _problems(log: ParsedLog) -> Iterator[Problem]:
         return
     yield from lost_and_doubled(log)
     yield from unlikely_pace(log)
+    yield from totals_disagree(log)

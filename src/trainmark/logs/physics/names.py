@@ -1,18 +1,20 @@
-"""A file's name is hearsay: a number that rests on it alone is in doubt."""
+"""A file's name is hearsay, and one node a guess: a number that rests on them alone is in doubt."""
 
 from dataclasses import replace
 
 from trainmark.logs.model import Meaning, ParsedLog, Problem, Scope, Severity
 
 FROM_NAME = "from-name"
+ONE_NODE = "one-node-assumed"
 
 
 def weigh_names(log: ParsedLog) -> tuple[Problem, ...]:
-    """Return the log's problems; what only its name says is a doubt where the number is built on it."""
+    """Return the log's problems; what is only named or assumed is a doubt where the number is built on it."""
     needed = _needed(log)
     return tuple(
         replace(problem, severity=Severity.DOUBT)
-        if problem.code == FROM_NAME and problem.message.startswith(needed)
+        if (problem.code == FROM_NAME and problem.message.startswith(needed))
+        or (problem.code == ONE_NODE and "devices" in needed)
         else problem
         for problem in log.problems
     )

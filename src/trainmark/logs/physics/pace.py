@@ -6,30 +6,49 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.model import Meaning, ParsedLog, Problem, Severity
+from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, ParsedLog, Problem, Severity
+from trainmark.logs.physics.changes import Change, Chunk, change_of_pace
 from trainmark.logs.physics.intervals import Intervals, intervals
 
-STALL = 0.05
-"""One interval that holds so much more of the window than its share is a doubt, and not the run's pace."""
 MATTERS = 0.004
 """What moves the number by less is not said."""
 AGREE = 0.05
 """The clock's and the records' times of the same steps agree within this share, or one of them is wrong."""
+UNSEEN = 0.2
+"""What the clock may pass beyond the records' own time where these are of the last steps of an interval only."""
+_LONGEST = 0.05
+"""The share of the gaps between records that are left out then: evaluations and checkpoints."""
 _OUTLIER = 8.0
 _LEAST_OFF = 0.08
 _MAD = 1.4826
 _FEWEST = 5
+_CHUNKS = 64
+"""Into how many medians a block of intervals is gathered, to see where the pace changes."""
+_MANY = 0.05
+"""Outliers that are a larger share of the intervals are no outliers of a run whose pace changes."""
 
 
 @dataclass(slots=True)
 class _Worst:
-    """The interval that holds most of the window beside its share: seconds in excess (negative: too few)."""
+    """The interval that holds most of the window beside its share, and what all that were met hold together.
+
+    ``took`` and ``usual`` are seconds of the worst one; ``excess_s`` is by how much all ``count`` took longer than
+    usual (negative: less), ``all_s`` what they took.
+    """
 
     record: int = 0
     took: float = 0.0
     usual: float = 0.0
+    count: int = 0
+    excess_s: float = 0.0
+    all_s: float = 0.0
 
     def meet(self, record: int, took: float, usual: float) -> None:
+        self.count, self.excess_s, self.all_s = (
+            self.count + 1,
+            self.excess_s + took - usual,
+            self.all_s + took,
+        )
         if abs(took - usual) > abs(self.took - self.usual):
             self.record, self.took, self.usual = record, took, usual
 
@@ -40,7 +59,8 @@ class Pace:
 
     ``slow``, ``fast`` and ``most`` are far from the usual pace (``most`` however little), ``jump`` and ``false`` from
     the clock, ``back`` is where the clock ran backwards. ``clock_s`` and ``own_s`` are the same steps' time by the
-    clock and by the records, and ``ratios`` their usual ratio, block by block.
+    clock and by the records (``between_s`` more by the clock, without the longest gaps), and ``ratios`` their usual
+    ratio, block by block. ``chunks`` are neighbouring intervals taken together.
     """
 
     by_clock: bool
@@ -54,7 +74,9 @@ class Pace:
     counted: int = 0
     clock_s: float = 0.0
     own_s: float = 0.0
+    between_s: float = 0.0
     ratios: list[float] = field(default_factory=list)
+    chunks: list[Chunk] = field(default_factory=list)
 
     def meet(self, block: Intervals, grain: float) -> None:
         """Take in the intervals of one block; ``grain`` is that of the clock."""
@@ -68,7 +90,15 @@ class Pace:
         if good.any():
             self.window_s += float(taken[good].sum())
             self.counted += int(good.sum())
-            usual = work * float(np.median(taken[good] / work[good]))
+            paces = taken[good] / work[good]
+            usual = work * float(np.median(paces))
+            for part in np.array_split(np.arange(len(paces)), min(_CHUNKS, len(paces))):
+                where = np.flatnonzero(good)[part]
+                self.chunks.append(
+                    Chunk(
+                        block.first + int(where[0]) + 1, float(taken[where].sum()), float(work[where].sum())
+                    )
+                )
             at = int(np.where(good, np.abs(taken - usual), 0.0).argmax())
             self.most.meet(block.first + at + 1, float(taken[at]), float(usual[at]))
         if np.count_nonzero(good) >= _FEWEST:
@@ -86,6 +116,8 @@ class Pace:
             self.clock_s + float(clock[both].sum()),
             self.own_s + float(own[both].sum()),
         )
+        gaps = np.sort((clock - own)[both])
+        self.between_s += float(gaps[: len(gaps) - max(1, round(_LONGEST * len(gaps)))].sum())
         at = int(np.abs(np.where(both, clock - own, 0.0)).argmax())
         self.jump.meet(block.first + at + 1, float(clock[at]), float(own[at]))
         self.ratios.append(float(np.median(clock[both] / own[both])))
@@ -95,11 +127,15 @@ class Pace:
 
 @dataclass(frozen=True, slots=True)
 class Stall:
-    """One interval, up to ``record``, that holds ``share`` of the window; without it the rate is ``factor`` as high."""
+    """``count`` intervals that are far slower than usual, the worst up to ``record``, hold ``share`` of the window.
+
+    Had they taken as long as the others, the rate would be ``factor`` as high.
+    """
 
     record: int
     share: float
     factor: float
+    count: int = 1
 
 
 def pace_of(log: ParsedLog) -> Pace:
@@ -110,15 +146,28 @@ def pace_of(log: ParsedLog) -> Pace:
     return pace
 
 
-def worst_stall(log: ParsedLog) -> Stall | None:
-    """Return the stall that holds most of the window of ``log``, where there is one that matters."""
+def stalls(log: ParsedLog) -> Stall | None:
+    """Return what held ``log`` up, where it matters: all stalls together, or the worst alone.
+
+    Slow records that together move the number by less than a doubt are the run's spread, out of which one may stand.
+    """
     if log.records.count < 2 or log.run_words is not None:
         return None
     pace = pace_of(log)
-    slow, excess = pace.slow, pace.slow.took - pace.slow.usual
-    if not excess > MATTERS * pace.window_s > 0:
+    together, slow = _stalls(pace), pace.slow
+    if together is None or slow.excess_s > MOST_OF_A_NOTE * pace.window_s:
+        return together
+    excess_s = slow.took - slow.usual
+    if not excess_s > MATTERS * pace.window_s:
         return None
-    return Stall(slow.record, slow.took / pace.window_s, pace.window_s / (pace.window_s - excess))
+    return Stall(slow.record, slow.took / pace.window_s, pace.window_s / (pace.window_s - excess_s))
+
+
+def _stalls(pace: Pace) -> Stall | None:
+    slow, window_s = pace.slow, pace.window_s
+    if not slow.excess_s > MATTERS * window_s > 0:
+        return None
+    return Stall(slow.record, slow.all_s / window_s, window_s / (window_s - slow.excess_s), slow.count)
 
 
 def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
@@ -126,7 +175,8 @@ def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
     pace = pace_of(log)
     false = pace.false
     yield from _backwards(pace.back)
-    outliers = list(_outliers(pace.slow, pace.fast, pace.window_s, pace.by_clock))
+    change = change_of_pace(pace.chunks)
+    outliers = [*_slow(pace, change), *_fast(pace, change), *([_changed(change)] if change else [])]
     yield from outliers
     averaged = log.records.average_rate is not None or log.records.average_time_s is not None
     averaged = averaged or (log.meaning is Meaning.RUNNING and log.records.clock_s is None)
@@ -177,7 +227,7 @@ def _few(most: _Worst, counted: int, window_s: float) -> Iterator[Problem]:
         yield Problem(
             "few-records", "the number rests on one record after the warm-up: how far it holds cannot be seen"
         )
-    elif abs(moved) > STALL:
+    elif abs(moved) > MOST_OF_A_NOTE:
         sentence = f"the number rests on {counted} records: without record {most.record} it would be {moved:+.1%} other"
         yield Problem("few-records", sentence)
 
@@ -188,25 +238,48 @@ def _backwards(back: _Worst) -> Iterator[Problem]:
         yield Problem("clock-backwards", f"{sentence}: a number by the clock is wrong")
 
 
-def _outliers(slow: _Worst, fast: _Worst, window_s: float, by_clock: bool) -> Iterator[Problem]:
-    if window_s <= 0:
+def _slow(pace: Pace, change: Change | None) -> Iterator[Problem]:
+    found, slow = _stalls(pace), pace.slow
+    if found is None or (change and slow.count > _MANY * pace.counted):
         return
-    share = (slow.took - slow.usual) / window_s
-    if share > MATTERS:
-        severity = Severity.DOUBT if share > STALL else Severity.NOTE
-        cause = "a stall, or a clock that jumps" if by_clock else "a stall"
-        sentence = (
-            f"{cause}: record {slow.record} took {slow.took / slow.usual:.3g} times as long as usual and holds "
-            f"{slow.took / window_s:.0%} of the window; without it the rate would be {share / (1 - share):.1%} higher"
+    cause = "a stall, or a clock that jumps" if pace.by_clock else "a stall"
+    who, them = f"record {slow.record} took", "it"
+    if found.count > 1:
+        who, them = (
+            f"{found.count} records are far slower than the others, the worst, record {slow.record}, took",
+            "them",
         )
-        yield Problem("stall", sentence, severity)
-    share = (fast.usual - fast.took) / window_s
+    times = (
+        f" {slow.took / slow.usual:.3g} times as long as usual" if slow.usual > 0 else f" {slow.took:.3g} s"
+    )
+    held = "; together they hold" if found.count > 1 else " and holds"
+    sentence = (
+        f"{cause}: {who}{times}{held} {found.share:.0%} of the window; "
+        f"without {them} the rate would be {found.factor - 1:.1%} higher"
+    )
+    yield Problem("stall", sentence, Severity.of_effect(slow.excess_s / pace.window_s))
+
+
+def _fast(pace: Pace, change: Change | None) -> Iterator[Problem]:
+    fast = pace.fast
+    if change and fast.count > _MANY * pace.counted:
+        return
+    share = -fast.excess_s / pace.window_s if pace.window_s > 0 else 0.0
     if share > MATTERS:
+        more = f" (and {fast.count - 1} more)" if fast.count > 1 else ""
         sentence = (
-            f"record {fast.record} took {fast.took / fast.usual:.3g} times as long as usual: no step is so much faster "
-            f"than the others; it raises the rate by {share:.1%}"
+            f"record {fast.record}{more} took {fast.took / fast.usual:.3g} times as long as usual: no step is so much "
+            f"faster than the others; it raises the rate by {share:.1%}"
         )
         yield Problem("too-fast", sentence)
+
+
+def _changed(change: Change) -> Problem:
+    sentence = (
+        f"from record {change.record} on a step takes {change.factor:.3g} times as long as before: the number is of "
+        "both parts together; if they are two runs (another machine, another batch), split the file"
+    )
+    return Problem("pace-changes", sentence)
 
 
 def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
@@ -214,14 +287,22 @@ def _disagreement(log: ParsedLog, pace: Pace) -> Iterator[Problem]:
     clock_s, own_s, jump = pace.clock_s, pace.own_s, pace.jump
     slack = 2 * log.clock_resolution_s / clock_s if clock_s > 0 else 1.0
     typical = float(np.median(pace.ratios))
-    fine = log.clock_resolution_s * log.records.count < AGREE * clock_s
+    # Two stamps tell the time between them to within one grain.
+    grain = log.clock_resolution_s * log.records.count
+    fine = grain < AGREE * clock_s
     share = clock_s / own_s - 1
-    if fine and abs(typical - 1) > AGREE:
+    if abs(typical - 1) > (AGREE if fine else AGREE + grain / own_s):
         yield Problem("rates-contradict-clock", _between(log, typical))
     elif abs(share) > AGREE + slack and (pace.by_clock or share < 0):
         sentence = (
             f"the steps took {own_s:.6g} s by the records and {clock_s:.6g} s by the time stamps; "
             f"most apart is record {jump.record} ({jump.usual:.4g} s, {jump.took:.4g} s)"
+        )
+        yield Problem("rates-contradict-clock", sentence)
+    elif log.of_last_steps and pace.between_s > UNSEEN * own_s:
+        sentence = (
+            f"a record's time is of the last steps before it only; between records the clock passes "
+            f"{clock_s / own_s - 1:.0%} more, and not at single places: slow steps go unseen"
         )
         yield Problem("rates-contradict-clock", sentence)
 

@@ -10,10 +10,9 @@ from collections.abc import Iterator
 import numpy as np
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.model import ParsedLog, Problem, Severity
+from trainmark.logs.model import MOST_OF_A_NOTE, ParsedLog, Problem, Severity
 from trainmark.measure.rules.series import NoNumberError, global_batch, scope_factor
 
-_DIFFERS = 0.1
 _TIME_GRAIN_S = 0.0006
 """Programs print average step times with three decimals or more."""
 
@@ -48,7 +47,7 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
     value = last[0] / last[1]
     sentence = f"the last line's average of {last[0]:.0f} steps since their start is given: the lines cover few of them"
     problems = [Problem("by-average", sentence, Severity.NOTE)]
-    if between is not None and abs(between / value - 1) > _DIFFERS:
+    if between is not None and abs(between / value - 1) > MOST_OF_A_NOTE:
         problems.append(
             Problem(
                 "average-differs",

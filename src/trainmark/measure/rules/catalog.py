@@ -9,13 +9,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from functools import cache, partial
 
+import numpy as np
+
 from trainmark.errors import InputError, nearest
 from trainmark.logs.format import Format
 from trainmark.logs.model import ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules import formulas
 from trainmark.measure.rules.dlperf import dlperf_speed, dlperf_time
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
-from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series
+from trainmark.measure.rules.series import NoNumberError, not_finite, scope_problems, series, weight_of
 from trainmark.measure.rules.window import window
 from trainmark.programs import formats
 
@@ -85,11 +87,15 @@ def _compute(name: str, formula: Callable[[ParsedLog], _Outcome], log: ParsedLog
     if log.status is not Status.OK:
         return RuleResult(name, None, log.status)
     try:
-        value, skipped, problems = formula(log)
+        with np.errstate(all="ignore"):
+            value, skipped, problems = formula(log)
+    except (OverflowError, ValueError):
+        problem = Problem("no-rates", "the log's numbers are beyond what can be computed with")
+        return RuleResult(name, None, Status.INCOMPLETE, problems=(problem,))
     except NoNumberError as refused:
         contested = refused.problem.code.startswith(("contested", "contradicted"))
         status = Status.INVALID if contested else Status.INCOMPLETE
-        return RuleResult(name, None, status, problems=(refused.problem,))
+        return RuleResult(name, None, status, problems=(refused.problem,), needs=refused.needs)
     if not 0 < value < float("inf"):
         problem = Problem("no-rates", "the rule gives no positive number")
         return RuleResult(name, None, Status.INCOMPLETE, problems=(problem,))
@@ -268,5 +274,6 @@ def _against_summary(log: ParsedLog, value: float) -> list[Problem]:
     summary = log.figures.get("summary")
     if summary is None or abs(summary / value - 1) <= _SUMMARY_TOLERANCE:
         return []
-    sentence = f"the tool's own summary is {summary:.6g}, {summary / value - 1:+.1%} from the window"
-    return [Problem("summary-differs", sentence, Severity.NOTE)]
+    off = summary / value - 1
+    sentence = f"the tool's own summary is {summary:.6g}, {off:+.1%} from the window"
+    return [Problem("summary-differs", sentence, weight_of(log, off))]

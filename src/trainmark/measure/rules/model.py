@@ -27,7 +27,8 @@ class RuleResult:
     """What a rule makes of a log.
 
     ``value`` is in the log's unit per second over all devices, or ``None`` with a ``status`` other than ``ok``
-    and the reason in ``problems``. ``skipped`` and ``used`` count records.
+    and the reason in ``problems``; ``needs`` are the flags of ``trainmark parse`` with which it would be there.
+    ``skipped`` and ``used`` count records.
     """
 
     rule: str
@@ -36,6 +37,7 @@ class RuleResult:
     skipped: int = 0
     used: int = 0
     problems: tuple[Problem, ...] = ()
+    needs: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

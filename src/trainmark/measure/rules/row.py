@@ -21,6 +21,10 @@ KEYS = (
     "throughput",
     "status",
     "problems",
+    "global_batch",
+    "mfu",
+    "tflops_per_device",
+    "needs",
 )
 
 
@@ -43,8 +47,18 @@ def reading_row(log: ParsedLog, result: RuleResult) -> dict[str, Any]:
         result.value,
         reading_status(log, result),
         [_problem(problem) for problem in reading_problems(log, result)],
+        log.global_batch,
+        _utilisation(log),
+        log.figures.get("tflops"),
+        list(result.needs),
     )
     return dict(zip(KEYS, values, strict=True))
+
+
+def _utilisation(log: ParsedLog) -> float | None:
+    """Return the share of its device's peak that the program says that it uses, as it printed it last."""
+    percent = log.figures.get("mfu")
+    return log.figures.get("mfu_share") if percent is None else round(percent / 100, 6)
 
 
 def reading_status(log: ParsedLog, result: RuleResult) -> Status:

@@ -12,11 +12,12 @@ _BLOCK = 1 << 15
 
 
 class NoNumberError(Exception):
-    """A rule cannot make a number of this log; the problem says why."""
+    """A rule cannot make a number of this log; the problem says why, ``needs`` which flags would help."""
 
-    def __init__(self, code: str, message: str) -> None:
+    def __init__(self, code: str, message: str, needs: tuple[str, ...] = ()) -> None:
         super().__init__(message)
         self.problem = Problem(code, message)
+        self.needs = needs
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,9 +73,9 @@ def scope_factor(log: ParsedLog) -> float:
     """Return what turns a printed rate into one of all devices; raise ``NoNumberError`` where that is not known."""
     facts = log.facts
     if log.scope is Scope.DEVICE:
-        return float(_known(log, "gpus", facts.gpus, "the printed rate is of one device", "--gpus"))
+        return float(_known(log, "the printed rate is of one device", gpus=facts.gpus)[0])
     if log.scope is Scope.NODE:
-        return float(_known(log, "nodes", facts.nodes, "the printed rate is of one node", "--nodes"))
+        return float(_known(log, "the printed rate is of one node", nodes=facts.nodes)[0])
     return 1.0
 
 
@@ -83,8 +84,7 @@ def global_batch(log: ParsedLog) -> int:
     facts, why = log.facts, "the records have times and no rates"
     if facts.global_batch is not None and not log.contested & {"gpus", "batch_per_device"}:
         return facts.global_batch
-    _known(log, "gpus", facts.gpus, why, "--gpus")
-    _known(log, "batch_per_device", facts.batch_per_device, why, "--batch")
+    _known(log, why, gpus=facts.gpus, batch_per_device=facts.batch_per_device)
     if log.global_batch is None:
         raise NoNumberError("unknown-batch", f"{why}, and how many micro-batches make a step is not known")
     return log.global_batch
@@ -99,6 +99,15 @@ def scope_problems(log: ParsedLog) -> list[Problem]:
     return []
 
 
+_OF_THE_PACE = frozenset({"stall", "few-records", "pace-changes", "too-fast"})
+
+
+def weight_of(log: ParsedLog, effect: float) -> Severity:
+    """Return how much it weighs that the records of ``log`` are uneven by ``effect``: a doubt is said once."""
+    said = any(p.severity is Severity.DOUBT and p.code in _OF_THE_PACE for p in log.problems)
+    return Severity.NOTE if said else Severity.of_effect(effect)
+
+
 def not_finite(found: Series, start: int) -> list[Problem]:
     """Return a problem when records from ``start`` on have no usable rate."""
     bad = sum(int(np.count_nonzero(~np.isfinite(block))) for block in found.rates(start))
@@ -110,15 +119,33 @@ def not_finite(found: Series, start: int) -> list[Problem]:
     return [Problem("rate-not-finite", sentence, Severity.DOUBT)]
 
 
-def _known(log: ParsedLog, name: str, value: int | None, why: str, flag: str) -> int:
-    words = name.replace("_", " ").replace("gpus", "devices")
-    if name in log.contested:
-        raise NoNumberError(f"contested-{name}", f"{why}, and {flag} contradicts the log")
-    if value is None:
+_FLAGS = {
+    "nodes": ("nodes", "--nodes"),
+    "gpus": ("devices", "--gpus"),
+    "batch_per_device": (
+        "batch per device",
+        "--batch (of one device, or of one group that a model is split over)",
+    ),
+}
+
+
+def _known(log: ParsedLog, why: str, **facts: int | None) -> list[int]:
+    """Return the facts that a number is built on; raise ``NoNumberError`` that names all that are not known."""
+    for name in facts:
+        if name in log.contested:
+            raise NoNumberError(
+                f"contested-{name}", f"{why}, and {_FLAGS[name][1].split()[0]} contradicts the log"
+            )
+    missing = [name for name, value in facts.items() if value is None]
+    if missing:
+        words = " and ".join(_FLAGS[name][0] for name in missing)
+        flags = " and ".join(_FLAGS[name][1] for name in missing)
         raise NoNumberError(
-            f"unknown-{name}", f"{why}, and neither the log nor its name says {words}: give {flag}"
+            f"unknown-{missing[0]}",
+            f"{why}, and neither the log nor its name says {words}: give {flags}",
+            tuple(_FLAGS[name][1].split()[0] for name in missing),
         )
-    return value
+    return [value for value in facts.values() if value is not None]
 
 
 def _positive(values: Floats) -> Floats:

@@ -19,7 +19,7 @@ from math import fsum
 import numpy as np
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.model import Meaning, ParsedLog, Problem, RunWords, Severity
+from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, ParsedLog, Problem, RunWords, Severity
 from trainmark.measure.own_window import NotMeasurable, NoWindow, own_window
 from trainmark.measure.rules.averages import by_averages, has_averages
 from trainmark.measure.rules.formulas import count, harmonic_mean, mean
@@ -30,12 +30,12 @@ from trainmark.measure.rules.series import (
     not_finite,
     scope_problems,
     series,
+    weight_of,
 )
 
 _FEWEST_GRAINS = 100
 """A window by the clock must be this many grains of the clock long: the error of its ends is then below 2 %."""
 _UNEVEN = 0.02
-_SAMPLING_ERROR = 0.05
 _FEWEST_SAMPLES = 3
 _BLOCK = 1 << 15
 
@@ -97,16 +97,14 @@ def _by_rates(found: Series, skipped: int) -> tuple[float, list[Problem]]:
     if log.meaning is Meaning.SAMPLED and log.step_interval > 1:
         error = _error_of_sampling(found, skipped)
         sentence = f"each record is one step out of {log.step_interval}: slow steps between them go unseen"
-        if error > _SAMPLING_ERROR:
+        if error > MOST_OF_A_NOTE:
             sentence += f", and what was sampled gives the mean to within {error:.0%} only"
-        severity = Severity.DOUBT if error > _SAMPLING_ERROR else Severity.NOTE
-        problems.append(Problem("sampled", sentence, severity))
+        problems.append(Problem("sampled", sentence, Severity.of_effect(error)))
     plain = mean(lambda: found.rates(skipped))
     if plain > value * (1 + _UNEVEN):
-        sentence = (
-            f"steps differ: the mean of the rates would be {plain:.6g}, {plain / value - 1:.1%} too high"
-        )
-        problems.append(Problem("uneven-steps", sentence, Severity.NOTE))
+        off = plain / value - 1
+        sentence = f"steps differ: the mean of the rates would be {plain:.6g}, {off:.1%} too high"
+        problems.append(Problem("uneven-steps", sentence, weight_of(log, off)))
     return value, problems
 
 

@@ -54,7 +54,7 @@ FORMAT = Format(
     facts=facts,
     ending=unknowable,
     figures={
-        "mfu": re.compile(rb"Train throughput/device/mfu: ([\d.]+)\s"),
+        "mfu_share": re.compile(rb"Train throughput/device/mfu: ([\d.]+)\s"),
     },
     warmup_steps=1,
     header=re.compile(rb"Config:|\*{10}"),

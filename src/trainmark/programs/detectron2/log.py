@@ -4,7 +4,8 @@
 
 ``time`` is the mean of all iterations since the run's start but the first two; from two of them follows the time
 between. Later versions print ``last_time`` beside it, of one iteration. The batch is not on the line:
-``IMS_PER_BATCH`` of the configuration is that of all devices. Stamps have no year.
+``IMS_PER_BATCH`` of the configuration is that of all devices, unless a line below it scales it to the number of
+devices. Stamps have no year.
 """
 
 import re
@@ -12,6 +13,7 @@ import re
 from trainmark.logs.format import Format, LogContext, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Problem, Scope
+from trainmark.programs.doubts import resumed_averages
 from trainmark.words.case import Precision
 
 
@@ -26,7 +28,8 @@ def facts(context: LogContext) -> Facts:
         model=search_word(rb"\n  META_ARCHITECTURE: (\w+)", text),
         precision=named.get((amp or "").lower()),
         gpus=search_integer(rb"World size: (\d+)", text),
-        global_batch=search_integer(rb"  IMS_PER_BATCH: (\d+)\n", within),
+        global_batch=search_integer(rb"Auto-scaling the config to batch_size=(\d+),", text)
+        or search_integer(rb"  IMS_PER_BATCH: (\d+)\n", within),
         hardware=read_hardware(text),
     )
 
@@ -34,13 +37,10 @@ def facts(context: LogContext) -> Facts:
 def doubts(context: LogContext) -> tuple[Problem, ...]:
     """Say that the averages of a resumed run are of fewer iterations than its counter says."""
     start = search_integer(rb"Starting training from iteration (\d+)", context.text)
-    if not start:
-        return ()
-    sentence = (
-        f"the run goes on from iteration {start}: its averages are of fewer iterations than are counted"
-    )
-    return (Problem("resumed", sentence),)
+    return tuple(resumed_averages(context, _HEADER, start))
 
+
+_HEADER = re.compile(rb"Rank of current process|Running with full config")
 
 FORMAT = Format(
     name="detectron2",
@@ -55,5 +55,5 @@ FORMAT = Format(
     ending=ends_with(re.compile(rb"Total training time: |Overall training speed: ")),
     doubts=doubts,
     averages_from=1,
-    header=re.compile(rb"Rank of current process|Running with full config"),
+    header=_HEADER,
 )

@@ -4,7 +4,7 @@
 
 A step is one of the optimizer, of ``Total train batch size`` samples over all devices. The rate on the line is a
 moving mean of the last steps; the elapsed time before it, in whole seconds, gives the time of all steps, validation
-included."""
+included. Older scripts that go on from a checkpoint run the bar through the steps of before."""
 
 import re
 
@@ -36,10 +36,18 @@ def facts(context: LogContext) -> Facts:
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say that validation is in the time."""
-    if b"Running validation" not in context.text:
-        return ()
-    return (Problem("evaluation-included", "the bar's time holds the validation runs between steps"),)
+    """Say that validation is in the time, and that the bar ran through steps of before."""
+    found = []
+    if b"Running validation" in context.notes:
+        found.append(Problem("evaluation-included", "the bar's time holds the validation runs between steps"))
+    start = search_integer(rb"Resuming from checkpoint \S*checkpoint-(\d+)", context.notes)
+    # Later scripts begin the bar there.
+    if start and (context.first_step or 0) < start:
+        sentence = (
+            f"the run goes on from step {start}, and its bar runs through those before without training them"
+        )
+        found.append(Problem("resumed", sentence))
+    return tuple(found)
 
 
 FORMAT = Format(
@@ -56,6 +64,7 @@ FORMAT = Format(
     mark=re.compile(rb"Steps: +\d+%\||Distributed environment: \w+"),
     facts=facts,
     doubts=doubts,
+    notes=re.compile(rb"Running validation|Resuming from checkpoint [^\n]+"),
     ending=unknowable,
     accumulates=True,
     header=re.compile(rb"Running training|Distributed environment"),

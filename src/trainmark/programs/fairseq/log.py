@@ -2,9 +2,11 @@
 
     Transformer | epoch 0 | step 3870 |avg loss 5.113 |avg tokens 36795.500 |tokens/s 210024.282 |walltime 680.313 |
     2020-11-03 10:11:12 | INFO | train_inner | epoch 001:  100 / 1500 loss=9.1, … wps=30112.5, … wpb=3590.2, … wall=40
+    | epoch 001:    100 / 5000 loss=9.1, … wps=30112, ups=1, wpb=28800.0, … wall=100, train_wall=95
 
-``tokens/s`` (``wps``) is global; ``avg tokens`` (``wpb``) is of one step over the interval. The line ``| Translated …
-tokens/s`` is evaluation. ``max_tokens`` is of one device.
+``tokens/s`` (``wps``) is global, in the last line (2019) the mean since the epoch's start; ``avg tokens`` (``wpb``) is
+of one step over the interval. The line ``| Translated … tokens/s`` is evaluation. ``max_tokens`` is of one device, and
+more than a step holds.
 """
 
 import re
@@ -49,9 +51,13 @@ FORMAT = Format(
             rb"\| train_inner \| epoch (?P<epoch>\d+): +(?P<step>\d+) / \d+ [^\n]*\bwps=(?P<rate>[^,\s]+), "
             rb"[^\n]*\bwpb=(?P<samples>[^,\s]+), [^\n]*\bwall=(?P<clock_s>[^,\s]+)\s"
         ),
+        re.compile(
+            rb"\| epoch (?P<epoch>\d+): +(?P<step>\d+) / \d+ loss=[^\n]*\bwps=(?P<average_rate>[^,\s]+),"
+        ),
     ),
     mark=re.compile(
-        rb"Transformer \| epoch \d|\| train_inner \||\| distributed init done!|max tokens per GPU ="
+        rb"Transformer \| epoch \d|\| epoch \d+: +\d+ / \d+ loss="
+        rb"|\| train_inner \||\| distributed init done!|max tokens per GPU ="
     ),
     parameters=namespace,
     facts=facts,

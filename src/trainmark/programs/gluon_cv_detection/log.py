@@ -46,4 +46,5 @@ FORMAT = Format(
     facts=facts,
     ending=unknowable,
     header=re.compile(rb"Namespace\("),
+    epoch_seconds=re.compile(rb"\[Epoch (?P<epoch>\d+)\] Training cost: (?P<s>[\d.]+)"),
 )

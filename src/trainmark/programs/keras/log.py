@@ -5,11 +5,18 @@
     195/195 - 12s - loss: 1.5 - 12s/epoch - 63ms/step
 
 A record is the line that ends an epoch; its time is the mean of the epoch's steps, the first one left out (TensorFlow
-2.4 and later, verbose 1). Keras 3 prints it twice, first with the ``0s`` that are left. The batch is not printed. With
-validation data the line is printed after the validation, whose time is then in it, and it names ``val_`` metrics."""
+2.4 and later, verbose 1), in whole milliseconds; the seconds before it are of all of the epoch. Whichever has more
+digits is read. Keras 3 prints the line twice, first with the ``0s`` that are left. ``evaluate`` and ``predict`` print
+such lines too, but no ``Epoch 1/3`` before them. The batch is not printed. With validation data the line is printed
+after the validation, whose time is then in it, and it names ``val_`` metrics."""
 
 import re
+from collections.abc import Iterator
 
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.fields import derived
 from trainmark.logs.format import Format, LogContext, unknowable
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
@@ -22,23 +29,80 @@ def facts(context: LogContext) -> Facts:
     return Facts(global_batch=1 if each else None, hardware=read_hardware(context.text))
 
 
+def assemble(columns: dict[str, Floats]) -> dict[str, Floats]:
+    """Return the records with the finer of a step's two times: as printed, or the epoch's seconds over its steps."""
+    taken, steps, seconds = columns["step_time_s"], columns["bar_steps"], columns["bar_s"]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        finer = 0.5 / seconds < _printed_to(taken)
+        return {"step_time_s": np.where(finer & (steps > 0), seconds / steps, taken)}
+
+
+def _printed_to(step_time_s: Floats) -> Floats:
+    """Return how exactly times are known that are printed in whole seconds, milli- or microseconds, as a share."""
+    unit = np.where(step_time_s >= 1, 1.0, np.where(step_time_s >= 1e-3, 1e-3, 1e-6))
+    share: Floats = 0.5 * unit / step_time_s
+    return share
+
+
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say that validation is in the time."""
-    if re.search(rb"\dus/step", context.text) and b"Train on " not in context.text:
+    """Say what else the time holds, what it leaves out, and how exactly it is known."""
+    text = context.text
+    found = []
+    if re.search(rb"\dus/step", text) and b"Train on " not in text:
         sentence = (
             "steps of microseconds are samples in old versions of the program, which this log may be of"
         )
-        return (Problem("unit-unclear", sentence),)
-    if not re.search(rb"(?:ms|s|us)/step[^\n]* val_\w+: |val_\w+: [^\n]*(?:ms|s|us)/step", context.text):
-        return ()
-    return (
-        Problem(
-            "evaluation-included", "the epochs' times hold their validation (the lines name val_ metrics)"
-        ),
+        found.append(Problem("unit-unclear", sentence))
+    if re.search(rb"(?:ms|s|us)/step[^\n]* val_\w+: |val_\w+: [^\n]*(?:ms|s|us)/step", text):
+        sentence = "the epochs' times hold their validation (the lines name val_ metrics)"
+        found.append(Problem("evaluation-included", sentence))
+    epochs = context.notes.count(b"\n")
+    if epochs and context.records > epochs + 1:
+        sentence = (
+            f"{context.records} bars and {epochs} epochs: bars of evaluate or predict are read as epochs"
+        )
+        found.append(Problem("evaluation-read", sentence))
+    return (*found, *_doubts_of_bars(text))
+
+
+def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
+    """Yield doubts about what the bars of whole epochs say, the first epoch left out where there are others."""
+    bars = [found for pattern in FORMAT.records for found in pattern.finditer(text)]
+    bars = bars[1:] or bars
+    times = [
+        derived({key: np.array([float(word)]) for key, word in bar.groupdict().items() if word})
+        for bar in bars
+    ]
+    table = np.array(
+        [[float(time[key][0]) for key in ("bar_steps", "bar_s", "step_time_s")] for time in times]
     )
+    table = table.reshape(-1, 3)
+    table = table[(table[:, 0] > 0) & (table[:, 2] > 0)]
+    if not len(table):
+        return
+    steps, seconds, taken = table.T
+    if (fewest := int(np.median(steps))) < _FEWEST_STEPS:
+        sentence = f"an epoch has {fewest} steps, and its last batch may not be full: the rate may be up to "
+        yield Problem("few-steps", f"{sentence}{1 / fewest:.0%} lower")
+    exact, printed = 0.5 / np.maximum(seconds, 1e-9), _printed_to(taken)
+    if (known := float(np.median(np.minimum(exact, printed)))) > _EXACT:
+        sentence = f"the times of a line have so few digits that the rate is known to {known:.0%} only"
+        yield Problem("few-digits", sentence)
+    off = seconds - steps * taken
+    beyond = np.abs(off) > 0.1 * seconds + 0.5 + printed * steps * taken
+    if float(np.median(beyond)) == 1:
+        said, whole = float(np.median(taken)), float(np.median(seconds / steps))
+        sentence = (
+            f"a step takes {said:.3g} s by the line and {whole:.3g} s by the epoch's seconds: the first step of "
+            "each epoch, or what lies between, is left out of the one or in the other"
+        )
+        yield Problem("rates-contradict-clock", sentence)
 
 
+_EXACT = 0.02
+_FEWEST_STEPS = 20
 _TIME = rb"(?:(?P<step_time_ms>[\d.]+)ms|(?P<step_time_us>[\d.]+)us|(?P<step_time_s>[\d.]+)s)/(?:step|sample)[\s-]"
+_STEPS = rb"\b(?P<bar_steps>\d+)/(?P=bar_steps) "
 
 FORMAT = Format(
     name="keras",
@@ -47,16 +111,18 @@ FORMAT = Format(
     unit="samples/s",
     scope=Scope.GLOBAL,
     records=(
-        re.compile(rb"=\] - \d+s " + _TIME),
-        re.compile(rb"\b(?P<_steps>\d+)/(?P=_steps) (?:\xe2\x94\x81)+ [1-9]\d*s " + _TIME),
-        re.compile(rb"\b(?P<_steps>\d+)/(?P=_steps) - \d+s (?:[^\n]*- \d+s/epoch )?- " + _TIME),
+        re.compile(rb"/(?P<bar_steps>\d+) \[=+\] - (?P<bar_s>\d+)s " + _TIME),
+        re.compile(_STEPS + rb"(?:\xe2\x94\x81)+ (?P<bar_s>[1-9]\d*)s " + _TIME),
+        re.compile(_STEPS + rb"- (?P<bar_s>\d+)s (?:[^\n]*- \d+s/epoch )?- " + _TIME),
     ),
     mark=re.compile(
         rb"\d+/\d+ (?:\[[=>.]+\]|(?:\xe2\x94\x81)+) [^\n]*/step|Epoch \d+/\d+\n[^\n]{0,20}\d+/\d+ (?:\[|\xe2\x94\x81)"
     ),
     facts=facts,
     ending=unknowable,
+    assemble=assemble,
     doubts=doubts,
+    notes=re.compile(rb"Epoch \d+/\d+\n"),
     warmup_steps=1,
     header=re.compile(rb"Epoch 1/\d+"),
     without_records="no epoch came to its end",

@@ -4,7 +4,7 @@
 
 ``it/s`` (or ``s/it``) is the mean since the epoch's start, of one process's steps; the elapsed time beside it is in
 whole seconds. Nothing says the batch. Until 1.9 the bar of an epoch ran on through its validation, whose batches it
-counted.
+counted; today it stands still in it, and its time goes on.
 """
 
 import re
@@ -12,6 +12,7 @@ import re
 from trainmark.logs.format import Format, LogContext, ends_with, search_integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Problem, Scope
+from trainmark.programs.doubts import model_parallel
 from trainmark.words.case import Precision
 
 _PRECISIONS = (
@@ -30,13 +31,24 @@ def facts(context: LogContext) -> Facts:
 
 
 def doubts(context: LogContext) -> tuple[Problem, ...]:
-    """Say that the bar of Lightning 1 (it shows ``loss`` before ``v_num``) runs on through validation."""
-    if not re.search(rb"(?:it/s|s/it), loss=[^\n]*v_num=", context.text) or b"Validati" not in context.text:
-        return ()
-    return (
-        Problem("evaluation-included", "this version's bar counts the batches of validation among its steps"),
-    )
+    """Say that validation is in the bar's time, and that a batch may be of several devices.
 
+    The bar of Lightning 1 (it shows ``loss`` before ``v_num``) runs on through validation; the bar of today stands
+    still in it, which is in its time where an epoch goes on after it (``val_check_interval``).
+    """
+    found = list(model_parallel(context))
+    if re.search(rb"(?:it/s|s/it), loss=[^\n]*v_num=", context.text) and b"Validati" in context.text:
+        sentence = "this version's bar counts the batches of validation among its steps"
+        found.append(Problem("evaluation-included", sentence))
+    elif any(step != steps for step, steps in _BEFORE_VALIDATION.findall(context.notes)):
+        sentence = "validation runs inside epochs, and the bar's time holds it"
+        found.append(Problem("evaluation-included", sentence))
+    return tuple(found)
+
+
+_BEFORE_VALIDATION = re.compile(
+    rb"Epoch \d+: [^\n]*?(\d+)/(\d+) \[[^\n]*\n(?:[^\nE][^\n]*\n|\n)*?Validation(?: DataLoader \d+)?: "
+)
 
 FORMAT = Format(
     name="lightning",
@@ -54,6 +66,7 @@ FORMAT = Format(
     mark=re.compile(rb"(?:GPU|TPU) available: \w+|Epoch \d+: +\d+%\|"),
     facts=facts,
     doubts=doubts,
+    notes=_BEFORE_VALIDATION,
     ending=ends_with(re.compile(rb"`Trainer\.fit` stopped: ")),
     header=re.compile(rb"(?:GPU|TPU) available: |LOCAL_RANK: "),
 )

@@ -11,7 +11,8 @@ import re
 
 from trainmark.logs.format import Format, LogContext, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Meaning, Scope
+from trainmark.logs.model import Facts, Meaning, Problem, Scope
+from trainmark.programs.doubts import resumed_averages
 from trainmark.words.case import Precision
 
 
@@ -27,6 +28,14 @@ def facts(context: LogContext) -> Facts:
         global_batch=search_integer(rb"  IMS_PER_BATCH: (\d+)\n", solver[1]) if solver else None,
         hardware=read_hardware(text),
     )
+
+
+_HEADER = re.compile(rb"Using \d+ GPUs|Running with config")
+
+
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Say that the averages of a resumed run are of fewer iterations than its counter says."""
+    return tuple(resumed_averages(context, _HEADER))
 
 
 FORMAT = Format(
@@ -45,5 +54,6 @@ FORMAT = Format(
     facts=facts,
     ending=ends_with(re.compile(rb"Total training time: ")),
     figures={"summary": re.compile(rb"Training perf is: ([\d.]+) FPS")},
-    header=re.compile(rb"Using \d+ GPUs|Running with config"),
+    doubts=doubts,
+    header=_HEADER,
 )

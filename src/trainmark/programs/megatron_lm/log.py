@@ -6,14 +6,16 @@
 
 The time is of one iteration, the mean over the iterations since the line before, evaluation and checkpoints left out.
 The batch is of all devices and of this iteration (it may be ramped up). AMD's fork prints a second time after a slash,
-its average. Before 2020 the line had no batch; GPT-NeoX begins it with ``samples/sec``, of all devices.
+its average. Before 2020 the line had no batch: it is that of the arguments, of each group of devices that hold a model.
+GPT-NeoX begins the line with ``samples/sec``, of all devices.
 """
 
 import re
 
 from trainmark.logs.format import Format, LogContext, config_lines, ends_with, integer, search_integer
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope
+from trainmark.logs.model import Facts, Problem, Scope
+from trainmark.programs.doubts import model_parallel
 from trainmark.words.case import Precision
 
 _ARGUMENT = re.compile(rb"\n *(?:\d+: *)?(\w+) \.{3,} ?([^\n]+)")
@@ -34,12 +36,15 @@ def facts(context: LogContext) -> Facts:
     words, text = parameters(context), context.text
     world = search_integer(rb"using world size: (\d+)", text) or integer(words, "world_size")
     micro = integer(words, "micro_batch_size") or integer(words, "batch_size")
-    split = [words.get(f"{kind}_model_parallel_size", "1") for kind in ("tensor", "pipeline")]
+    split = [words.get(f"{kind}_parallel_size", "1") for kind in ("tensor_model", "pipeline_model", "model")]
     whole = integer(words, "global_batch_size") or integer(words, "train_batch_size")
+    if whole is None and world and (group := integer(words, "model_parallel_size")):
+        # Before 2020 a step was one batch of each group of devices that hold a model.
+        whole = world // group * (integer(words, "batch_size") or 0) or None
     return Facts(
         precision=_precision(words),
         gpus=world,
-        batch_per_device=micro if split == ["1", "1"] and world and whole == world * (micro or 0) else None,
+        batch_per_device=micro if split == ["1"] * 3 and world and whole == world * (micro or 0) else None,
         global_batch=whole,
         hardware=read_hardware(text),
     )
@@ -51,6 +56,12 @@ def _precision(words: dict[str, str]) -> Precision | None:
     if words.get("fp16") == "True" or words.get("params_dtype") in ("torch.half", "torch.float16"):
         return Precision.FP16
     return Precision.FP32 if words.get("params_dtype") in ("torch.float32", "torch.float") else None
+
+
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Say that a batch that is given may be that of several devices, where no line says the batch of all."""
+    said = facts(context).global_batch or re.search(rb"global batch size: |samples/sec: ", context.text)
+    return () if said else tuple(model_parallel(context))
 
 
 FORMAT = Format(
@@ -70,6 +81,7 @@ FORMAT = Format(
     ),
     parameters=parameters,
     facts=facts,
+    doubts=doubts,
     ending=ends_with(re.compile(rb"after training is done|exiting program at iteration|training finished")),
     figures={"tflops": re.compile(rb"(?:TFLOP/s/GPU\)|TFLOPs): ([\d.]+)[ /|]")},
     samples_of_step=True,

@@ -5,18 +5,22 @@
 What a line counts differs by benchmark, so a record is the first of these that the log has:
 
 - blocks with ``samples_count`` at both ends (large language models): the difference over the block's time;
-- epochs, or blocks of epochs, with ``train_samples`` said before them: that many samples each, over the time between
-  start and stop, evaluation left out. Where the last evaluation was at a fraction of an epoch (DLRM), that fraction
-  counts;
-- ``train_samples`` said after them (BERT): samples of the whole run, over the time from ``run_start`` to ``run_stop``;
+- epochs, or blocks of ``epoch_count`` epochs, whose numbers rise: ``train_samples`` each, over the time between start
+  and stop, evaluation left out. Where the last evaluation was at a fraction of an epoch (DLRM), that fraction counts;
+- blocks that are counted in steps (``step_count``, or the difference of ``step_num``): steps x ``global_batch_size``.
+  Blocks that all say one epoch's number are parts of it;
+- ``train_samples`` said in or after the last of them (BERT: anywhere in the run): samples of the whole run, over the
+  time from ``run_start`` to ``run_stop``. Said before BERT's run it is the data set, which no run sees whole;
 - ``tracked_stats`` with a ``throughput`` (samples/s of all devices) where the log says how large a batch is.
 
-A log that counts no samples (minigo) has no rate.
+A log that counts no samples (minigo) has no rate, nor has one whose counts make more steps than a run can have (where
+``epoch_count`` counts sequences). Records have their own start and stop: the time from stop to stop is not theirs.
 """
 
 import json
 import re
-from typing import Any
+from itertools import pairwise
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -38,11 +42,33 @@ _KEYS = (
     "run_stop",
     "global_batch_size",
     "images",
+    "sequences",
 )
 _COCO_IMAGES = 117_266
 """Of COCO's training images, those that have objects. Mask R-CNN's submissions print the number of iterations as
 ``train_samples``, which is known by this."""
-_COLUMNS = ("key", "time_s", "number", "count", "samples", "value")
+_BENCHMARKS = {"maskrcnn": "images", "bert": "sequences"}
+"""Benchmarks whose ``train_samples`` count otherwise, by the key that stands for their name among the events."""
+_COLUMNS = ("key", "time_s", "number", "count", "samples", "value", "first_step", "step_count")
+_MOST_STEPS = 1e6
+"""Steps of one epoch or block: more are counts of something else."""
+_MOST_RATE = 1e9
+_LARGEST = 1e18
+"""No time, count or rate is larger: such a number is a damaged line."""
+_RANKS_APART_S = 60.0
+"""Ranks that print the same start are not further apart; what starts later is another run."""
+
+
+class _Span(NamedTuple):
+    """What was started and stopped: its number, when, the epochs, samples and steps in it; NaN is not said."""
+
+    number: float
+    start_s: float
+    stop_s: float
+    epochs: float
+    samples: float
+    first_step: float
+    steps: float
 
 
 def facts(context: LogContext) -> Facts:
@@ -63,15 +89,19 @@ def extract(text: bytes) -> dict[str, Floats]:
         key, now_ms, value = event.get("key"), event.get("time_ms"), event.get("value")
         about = event.get("metadata")
         about = about if isinstance(about, dict) else {}
-        if key == "submission_benchmark" and value == "maskrcnn":
-            key = "images"
-        if key not in _KEYS or not isinstance(now_ms, int | float):
+        if key == "submission_benchmark":
+            key = _BENCHMARKS.get(str(value))
+        if key not in _KEYS or not np.isfinite(_number(now_ms)):
             continue
         if isinstance(value, dict):
             value = value.get("throughput")
         number = about.get("epoch_num", about.get("first_epoch_num", about.get("step")))
-        words = (number, about.get("epoch_count"), about.get("samples_count"), value)
-        rows.append((float(_KEYS.index(key)), now_ms / 1000, *(_number(word) for word in words)))
+        first = about.get("first_step_num", about.get("step_num"))
+        words = (
+            *(number, about.get("epoch_count"), about.get("samples_count"), value),
+            *(first, about.get("step_count")),
+        )
+        rows.append((float(_KEYS.index(key)), _number(now_ms) / 1000, *(_number(word) for word in words)))
     if not rows:
         return {}
     table = np.array(rows, dtype=np.float64)
@@ -80,94 +110,177 @@ def extract(text: bytes) -> dict[str, Floats]:
 
 def assemble(events: dict[str, Floats]) -> dict[str, Floats]:
     """Return the records (step, rate, samples, clock) that all events of a log make."""
-    table = {
-        name: np.column_stack([events[column][events["key"] == place] for column in _COLUMNS[1:]])
-        for place, name in enumerate(_KEYS)
-    }
-    epochs = _intervals(table["epoch_start"], table["epoch_stop"])
-    blocks = _intervals(table["block_start"], table["block_stop"])
-    blocks = _counted_on(blocks, table["block_start"], table["run_stop"])
-    counted = blocks[np.isfinite(blocks[:, 4]) & (blocks[:, 4] > 0)]
-    if len(counted):
-        return _records(counted[:, 0], counted[:, 4], counted[:, 1], counted[:, 2])
-    spans = epochs if len(epochs) else blocks
-    samples = table["train_samples"]
-    if len(samples) and len(table["images"]) and abs(samples[0, 4] / _COCO_IMAGES - 1) > 0.05:
-        samples = samples[:0]
-    if len(samples) and len(spans):
-        if samples[0, 0] <= spans[0, 1]:
-            done = samples[0, 4] * spans[:, 3]
-            done[-1] *= _fraction_of_last(spans, table["eval_accuracy"])
-            return _records(spans[:, 0], done, spans[:, 1], spans[:, 2])
-        runs = _intervals(table["run_start"], table["run_stop"])
-        return _records(np.ones(len(runs[:1])), samples[-1:, 4], runs[:1, 1], runs[:1, 2])
+    runs = [_records(run) for run in _runs(_in_time(events))]
+    whole = [record for record in runs if record]
+    if len(runs) > 1 and any(len(record["step"]) < 2 for record in whole):
+        return {}  # their counters cannot tell one run from the other
+    return {name: np.concatenate([record[name] for record in whole]) for name in (whole[0] if whole else ())}
+
+
+def _in_time(events: dict[str, Floats]) -> Floats:
+    """Return the events as rows in the order of their time."""
+    rows = np.column_stack([events[name] for name in _COLUMNS])
+    return rows[np.argsort(rows[:, 1], kind="stable")]
+
+
+def _runs(rows: Floats) -> list[Floats]:
+    """Split what was printed by the runs that started."""
+    starts: list[int] = []
+    for at in np.flatnonzero(rows[:, 0] == _KEYS.index("run_start")).tolist():
+        since = rows[starts[-1] : at] if starts else rows[:0]
+        ended = bool((since[:, 0] == _KEYS.index("run_stop")).any())
+        if not starts or ended or rows[at, 1] - rows[starts[-1], 1] > _RANKS_APART_S:
+            starts.append(at)
+    if len(starts) < 2:
+        return [rows]
+    stops = np.flatnonzero(rows[:, 0] == _KEYS.index("run_stop"))
+    # A run begins where the one before ended: what it says of itself stands before its start.
+    cuts = [int(max((stop + 1 for stop in stops if stop < at), default=at)) for at in starts[1:]]
+    return [rows[begin:end] for begin, end in pairwise((0, *cuts, len(rows)))]
+
+
+def _records(rows: Floats) -> dict[str, Floats]:
+    """Return the records of one run."""
+    table = {name: rows[rows[:, 0] == place] for place, name in enumerate(_KEYS)}
+    batches = table["global_batch_size"][:, 5]
+    batch = float(batches[0]) if len(batches) else np.nan
+    epochs = _spans(rows, "epoch_start", "epoch_stop")
+    blocks = _counted_on(_spans(rows, "block_start", "block_stop"), table)
+    if counted := [span for span in blocks if span.samples > 0]:
+        return _of_spans(counted, [span.samples for span in counted], batch)
+    spans = epochs or blocks
+    said = _said(table)
+    if len(said) and spans and _of_the_run(said, spans, is_bert=len(table["sequences"]) > 0):
+        return _whole_run(said, table)
+    rising = len(spans) < 2 or all(after.number > before.number for before, after in pairwise(spans))
+    if len(said) and spans and rising and all(span.epochs > 0 for span in spans):
+        if len(table["sequences"]) and said[0, 1] <= spans[0].start_s:
+            return {}
+        done = [float(said[0, 5]) * span.epochs for span in spans]
+        done[-1] *= _fraction_of_last(spans, table["eval_accuracy"])
+        return _of_spans(spans, done, batch)
+    if stepped := [span for span in (blocks or spans) if span.steps > 0]:
+        return _of_spans(stepped, [span.steps * batch for span in stepped], batch)
+    return _tracked(table) if len(said) or len(batches) else {}
+
+
+def _said(table: dict[str, Floats]) -> Floats:
+    """Return the rows of ``train_samples`` that count samples."""
+    said = table["train_samples"]
+    if len(said) and len(table["images"]) and abs(said[0, 5] / _COCO_IMAGES - 1) > 0.05:
+        return said[:0]
+    return said
+
+
+def _of_the_run(said: Floats, spans: list[_Span], *, is_bert: bool) -> bool:
+    """Say whether ``train_samples`` count the whole run, by where they are said."""
+    return bool(said[-1, 1] > spans[0 if is_bert else -1].start_s)
+
+
+def _whole_run(said: Floats, table: dict[str, Floats]) -> dict[str, Floats]:
+    starts, stops = table["run_start"][:, 1], table["run_stop"][:, 1]
+    if not len(starts) or not len(stops) or stops[0] <= starts[0]:
+        return {}
+    run = _Span(1.0, float(starts[0]), float(stops[0]), np.nan, np.nan, np.nan, np.nan)
+    return _of_spans([run], [float(said[-1, 5])], np.nan)
+
+
+def _tracked(table: dict[str, Floats]) -> dict[str, Floats]:
     tracked = table["tracked_stats"]
-    tracked = tracked[np.isfinite(tracked[:, 4])]
-    if len(tracked) and (len(samples) or len(table["global_batch_size"])):
-        steps = np.where(np.isfinite(tracked[:, 1]), tracked[:, 1], np.arange(len(tracked)))
-        return {"step": steps, "rate": tracked[:, 4], "clock_s": tracked[:, 0]}
-    return {}
+    tracked = tracked[np.isfinite(tracked[:, 5])]
+    if not len(tracked):
+        return {}
+    steps = np.where(np.isfinite(tracked[:, 2]), tracked[:, 2], np.arange(len(tracked)))
+    return {"step": steps, "rate": tracked[:, 5], "clock_s": tracked[:, 1]}
 
 
-def _intervals(starts: Floats, stops: Floats) -> Floats:
-    """Return rows (number, start_s, stop_s, epochs, samples) of what was started and stopped, the first of each
-    number.
+def _spans(rows: Floats, start: str, stop: str) -> list[_Span]:
+    """Return what was started and stopped, in the order of its end.
 
-    Untagged ranks may print the same events on top of each other. An interval without a number takes its place.
+    Untagged ranks print the same events on top of each other: what is open is not started again. An equal number
+    later is another part of the same epoch.
     """
-    found: list[tuple[float, ...]] = []
-    begun: dict[float | str, tuple[float, float, float]] = {}
-    for place, (time_s, number, count, samples, _) in enumerate(starts):
-        begun.setdefault(number if np.isfinite(number) else f"#{place}", (time_s, count, samples))
-    for place, (time_s, number, _, samples, _) in enumerate(stops):
-        start = begun.pop(number if np.isfinite(number) else f"#{place}", None)
-        if start is not None and time_s > start[0]:
-            epochs = start[1] if np.isfinite(start[1]) else 1.0
-            step = number if np.isfinite(number) else float(place)
-            found.append((step, start[0], time_s, epochs, samples - start[2]))
-    return np.array(found, dtype=np.float64).reshape(-1, 5)
+    found: list[_Span] = []
+    begun: dict[float, Floats] = {}
+    keys = {_KEYS.index(start): True, _KEYS.index(stop): False}
+    for row in rows[np.isin(rows[:, 0], list(keys))]:
+        number = float(np.nan_to_num(row[2], nan=-1.0))
+        if keys[int(row[0])]:
+            begun.setdefault(number, row)
+            continue
+        first = begun.pop(number, None)
+        if first is None or row[1] <= first[1]:
+            continue
+        epochs = first[3] if np.isfinite(first[3]) or start == "block_start" else 1.0
+        # Some print the steps of the part at its end, some the step at either end.
+        steps = next((count for count in (row[7], first[7]) if np.isfinite(count)), row[6] - first[6])
+        place = number if number >= 0 else float(len(found))
+        found.append(_Span(place, first[1], row[1], epochs, row[4] - first[4], first[6], steps))
+    return found
 
 
-def _counted_on(blocks: Floats, starts: Floats, ends: Floats) -> Floats:
-    """Fill in the samples of blocks whose stop does not count them from the next block's start, or the run's stop."""
-    counts = np.vstack((starts, ends[:1]))[:, 3] if len(ends) else starts[:, 3]
-    if len(counts) <= len(blocks):
-        counts = np.append(counts, np.nan)
-    after = np.diff(counts)[: len(blocks)]
-    filled = blocks.copy()
-    filled[:, 4] = (
-        np.where(np.isfinite(blocks[:, 4]), blocks[:, 4], after)
-        if len(blocks) == len(after)
-        else blocks[:, 4]
-    )
+def _counted_on(blocks: list[_Span], table: dict[str, Floats]) -> list[_Span]:
+    """Fill in what a block's stop does not count (samples, steps) from the next block's start, or the run's stop."""
+    starts, ends = table["block_start"], table["run_stop"][:1]
+    # The start of each block, and the run's stop, say how many samples were before.
+    before = {float(row[1]): float(row[4]) for row in starts}
+    last = float(ends[0, 4]) if len(ends) else np.nan
+    filled = []
+    for block, after in zip(blocks, (*blocks[1:], None), strict=False):
+        samples, steps = block.samples, block.steps
+        if not np.isfinite(samples):
+            samples = (before[after.start_s] if after else last) - before[block.start_s]
+        if not steps > 0 and after is not None:
+            steps = after.first_step - block.first_step
+        filled.append(block._replace(samples=samples, steps=steps))
     return filled
 
 
-def _fraction_of_last(spans: Floats, evaluations: Floats) -> float:
+def _fraction_of_last(spans: list[_Span], evaluations: Floats) -> float:
     """Return which part of the last epoch was trained, by the last evaluation in it; 1 where it is not said to be a
     part."""
-    inside = evaluations[(evaluations[:, 0] >= spans[-1, 1]) & np.isfinite(evaluations[:, 1])]
+    inside = evaluations[(evaluations[:, 1] >= spans[-1].start_s) & np.isfinite(evaluations[:, 2])]
     if not len(inside):
         return 1.0
-    whole, part = divmod(float(inside[-1, 1]), 1.0)
-    return part if part and whole in (spans[-1, 0] - 1, spans[-1, 0]) else 1.0
+    whole, part = divmod(float(inside[-1, 2]), 1.0)
+    return part if part and whole in (spans[-1].number - 1, spans[-1].number) else 1.0
 
 
-def _records(steps: Floats, samples: Floats, starts: Floats, stops: Floats) -> dict[str, Floats]:
-    if not len(steps):
+def _of_spans(spans: list[_Span], samples: list[float], batch: float) -> dict[str, Floats]:
+    done, table = np.array(samples), np.array(spans)
+    rates = done / (table[:, 2] - table[:, 1])
+    if not np.isfinite(rates).all() or rates.max() > _MOST_RATE or (done / batch > _MOST_STEPS).any():
         return {}
-    return {"step": steps, "rate": samples / (stops - starts), "samples": samples, "clock_s": stops}
+    numbers = table[:, 0]
+    steps = numbers if (np.diff(numbers) > 0).all() else np.arange(1.0, len(spans) + 1)
+    return {"step": steps, "rate": rates, "samples": done}
 
 
-def several(context: LogContext) -> tuple[Problem, ...]:
-    """Tell a file that holds the results of more than one benchmark."""
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Tell a file of several results, and an only epoch of which nothing says that it came to its end."""
     names = set(re.findall(rb'"key": ?"submission_benchmark", ?"value": ?"([^"]+)"', context.text))
-    if len(names) < 2:
+    if len(names) > 1:
+        told = ", ".join(sorted(name.decode("utf-8", "replace") for name in names))
+        sentence = f"the file holds the results of {len(names)} benchmarks ({told}): split it"
+        return (Problem("several-runs", sentence),)
+    events = extract(context.text)
+    if not events:
         return ()
-    told = ", ".join(sorted(name.decode("utf-8", "replace") for name in names))
-    return (
-        Problem("several-runs", f"the file holds the results of {len(names)} benchmarks ({told}): split it"),
+    rows = _in_time(events)
+    if (runs := len(_runs(rows))) > 1:
+        return (Problem("several-runs", f"{runs} runs were started in this file: split it"),)
+    spans = _spans(rows, "epoch_start", "epoch_stop") or _spans(rows, "block_start", "block_stop")
+    table = {name: rows[rows[:, 0] == place] for place, name in enumerate(_KEYS)}
+    said, stops = table["train_samples"], table["run_stop"]
+    if len(spans) != 1 or not len(said) or not len(stops) or said[-1, 1] > spans[0].start_s:
+        return ()
+    after = table["eval_accuracy"][table["eval_accuracy"][:, 1] >= spans[0].start_s]
+    if spans[0].stop_s < stops[0, 1] - 1 or spans[0].samples > 0 or np.isfinite(after[:, 2]).any():
+        return ()
+    sentence = (
+        "the only epoch ends with the run: nothing says that all of its train_samples were trained in it"
     )
+    return (Problem("epoch-unfinished", sentence),)
 
 
 def ending(context: LogContext) -> Ending:
@@ -181,7 +294,7 @@ def _events(text: bytes) -> list[dict[str, Any]]:
     for body in _EVENT.findall(text):
         try:
             event = json.loads(body)
-        except ValueError:
+        except (ValueError, RecursionError):
             continue
         if isinstance(event, dict):
             events.append(event)
@@ -189,7 +302,9 @@ def _events(text: bytes) -> list[dict[str, Any]]:
 
 
 def _number(value: object) -> float:
-    return float(value) if isinstance(value, int | float) and not isinstance(value, bool) else np.nan
+    if not isinstance(value, int | float) or isinstance(value, bool) or abs(value) > _LARGEST:
+        return np.nan
+    return float(value)
 
 
 FORMAT = Format(
@@ -203,7 +318,7 @@ FORMAT = Format(
     parameters=parameters,
     facts=facts,
     ending=ending,
-    doubts=several,
+    doubts=doubts,
     extract=extract,
     assemble=assemble,
     warmup_steps=0,

@@ -25,12 +25,13 @@ def facts(context: LogContext) -> Facts:
         amp = b"AmpOptimWrapper" in wrapper[1]
         half = Precision.AMP_BF16 if b"dtype='bfloat16'" in wrapper[1] else Precision.AMP_FP16
         precision = half if amp else Precision.FP32
-    loader = re.search(rb"\ntrain_dataloader = dict\(([\s\S]{0,400})", text)
+    # Up to the next setting; what is nested in it (a sampler, a data set) may have a batch of its own.
+    loader = re.search(rb"\ntrain_dataloader = dict\(((?:[^\n]*\n(?=[ )])){0,400}[^\n]*)", text)
     return Facts(
         model=search_word(rb"\nmodel = dict\([\s\S]{0,20000}?\n    type='(\w+)'", text),
         precision=precision,
         gpus=search_integer(rb"\n    GPU number: (\d+)", text),
-        batch_per_device=search_integer(rb"\bbatch_size=(\d+)", loader[1]) if loader else None,
+        batch_per_device=search_integer(rb"(?:^|\n    )batch_size=(\d+)", loader[1]) if loader else None,
         hardware=read_hardware(text),
     )
 
@@ -63,5 +64,6 @@ FORMAT = Format(
     facts=facts,
     ending=ending,
     header=re.compile(rb"INFO - Config:|System environment:"),
+    of_last_steps=True,
     fp16=Precision.AMP_FP16,
 )

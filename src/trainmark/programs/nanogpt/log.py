@@ -15,7 +15,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.fields import extract as extract_fields
-from trainmark.logs.format import Format, LogContext, search_word, unknowable
+from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknowable
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.words.case import Precision
@@ -27,24 +27,33 @@ _PRECISIONS = {"float16": Precision.AMP_FP16, "bfloat16": Precision.AMP_BF16, "f
 
 def facts(context: LogContext) -> Facts:
     """Read the tokens of an iteration, and what the command overrode."""
-    tokens = search_word(rb"tokens per iteration will be: ([\d,]+)\s", context.text)
+    tokens = search_integer(rb"tokens per iteration will be: ([\d,]+)\s", context.text)
     dtype = search_word(rb"(?:^|\n)(?:Overriding: )?dtype = '?(\w+)", context.text)
     return Facts(
         model="gpt2",
         precision=_PRECISIONS.get(dtype or ""),
-        global_batch=int(tokens.replace(",", "")) if tokens else None,
+        global_batch=tokens,
         hardware=read_hardware(context.text),
     )
 
 
 def extract(text: bytes) -> dict[str, Floats]:
-    """Return step and step time of the iterations that began with no evaluation."""
+    """Return step, step time and whether it began with an evaluation, of the iterations in ``text``."""
     found = extract_fields(_ITERATION, text).columns
-    if not found or b", val loss " not in text:
-        return found
-    evaluated = [float(step) for step in _EVALUATION.findall(text)]
-    kept = ~np.isin(found["step"], evaluated)
-    return {name: values[kept] for name, values in found.items()} if kept.any() else {}
+    if found:
+        evaluated = _EVALUATION.findall(text) if b", val loss " in text else []
+        found["evaluated"] = np.isin(found["step"], [float(step) for step in evaluated]).astype(np.float64)
+    return found
+
+
+def assemble(columns: dict[str, Floats]) -> dict[str, Floats]:
+    """Return the iterations that began with no evaluation, and their counter without the others: none is missing."""
+    left_out = columns.pop("evaluated") > 0
+    step = columns["step"]
+    rises = np.diff(step)
+    interval = float(np.median(rises)) if len(rises) else 1.0
+    columns["step"] = step - interval * np.cumsum(left_out)
+    return {name: values[~left_out] for name, values in columns.items()}
 
 
 FORMAT = Format(
@@ -59,6 +68,7 @@ FORMAT = Format(
     facts=facts,
     ending=unknowable,
     extract=extract,
+    assemble=assemble,
     figures={"mfu": re.compile(rb"time [\d.]+ms, mfu ([\d.]+)%")},
     header=re.compile(rb"tokens per iteration will be"),
 )

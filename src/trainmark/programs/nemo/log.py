@@ -6,8 +6,8 @@
     train_step_timing in s=6.08]
 
 The time is of one iteration with the batch of all devices: of the last, where lines are further apart. The bar of NeMo
-1 says no batch: it is the difference of ``consumed_samples`` (of the whole run), or the configuration's
-``global_batch_size``.
+1 says no batch: it is the configuration's ``global_batch_size``, of several (validation has its own) the one by which
+``consumed_samples`` rise. Its counters have three digits, so that steps are counted by the bar.
 """
 
 import re
@@ -33,9 +33,32 @@ def facts(context: LogContext) -> Facts:
         precision=precision,
         nodes=nodes,
         gpus=started or (nodes * devices if nodes and devices else None),
-        global_batch=search_integer(rb"\bglobal_batch_size[:=] ?(\d+)\s", text),
+        global_batch=_global_batch(context),
         hardware=read_hardware(text),
     )
+
+
+def _global_batch(context: LogContext) -> int | None:
+    """Return what one step holds: of several batches in the configuration the one by which samples are consumed."""
+    said = {int(word) for word in re.findall(rb"\bglobal_batch_size[:=] ?(\d{1,9})\s", context.text)}
+    counts = [(float(step), float(samples)) for step, samples in _CONSUMED.findall(context.tail)]
+    steps, samples = (counts[-1][i] - counts[0][i] for i in (0, 1)) if counts else (0.0, 0.0)
+    if steps <= 0:
+        return said.pop() if len(said) == 1 else None
+    # A counter is printed with three digits: the difference of two is less exact.
+    batch = samples / steps
+    slack = 0.02 + 0.01 * counts[-1][1] / max(samples, 1.0)
+    near = [size for size in said if abs(batch / size - 1) < slack]
+    if near or said:
+        return min(near, key=lambda size: abs(batch - size), default=None)
+    return round(batch) if abs(batch - round(batch)) < 1e-6 and counts[-1][1] < _EXACT else None
+
+
+_CONSUMED = re.compile(
+    rb"\bglobal_step=(\d+(?:\.\d+)?(?:e\+\d+)?), [^\n]*?consumed_samples=(\d+(?:\.\d+)?(?:e\+\d+)?)[,\]]"
+)
+_EXACT = 1000
+"""Counters below it are printed to the last digit."""
 
 
 FORMAT = Format(
@@ -51,7 +74,7 @@ FORMAT = Format(
             rb"global_step: (?P<step>\d+) \|[^\n]*? train_step_timing in s: (?P<step_time_s>[\d.e+-]+)\s"
         ),
         re.compile(
-            rb"Epoch (?P<epoch>\d+): [^\n]* global_step=(?P<step>[\d.e+]+), [^\n]*?"
+            rb"Epoch (?P<epoch>\d+): [^\n]*?\| *(?P<step>\d+)/(?:\d+|\?) \[[^\n]*? global_step=[^\n]*?"
             rb"train_step_timing in s=(?P<step_time_s>[\d.e+-]+)[,\]]"
         ),
     ),

@@ -91,12 +91,12 @@ FORMAT = Format(
     records=(
         re.compile(
             rb"\[(?P<stamp>\d{4}/[^\]\n]+)\] ppcls INFO: epoch:(?P<epoch>\d+) +train step:(?P<step>\d+) "
-            rb"[^\n]*ips: *(?P<rate>[^\s,]+)[\s,]"
+            rb"[^\n]*ips: *(?P<rate>[^\s,]+)(?:\s|,(?!\d))"
         ),
         re.compile(
             rb"\[(?P<stamp>\d{4}/[^\]\n]+)\] (?:ppcls|root) INFO: \[Train\]\[Epoch (?P<epoch>\d+)/\d+\]"
             rb"\[Iter: *(?P<step>\d+)/\d+\]"
-            rb"[^\n]*ips: *(?P<rate>[^\s,]+)[\s,]"
+            rb"[^\n]*ips: *(?P<rate>[^\s,]+)(?:\s|,(?!\d))"
         ),
         re.compile(
             rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+) INFO: epoch:(?P<epoch>\d+) *, train step:(?P<step>\d+) *, "

@@ -6,7 +6,7 @@
     ips: 16.6 images/sec
 
 ``ips`` is of one device (rank 0 prints): the reader's ``batch_size`` over the mean time of the last ``log_iter``
-steps, which are the steps since the line before.
+steps, which are the steps since the line before. The stamp has no year.
 """
 
 import re
@@ -35,6 +35,10 @@ def facts(context: LogContext) -> Facts:
     )
 
 
+_STAMP = (
+    rb"\[(?P<clock_month>\d\d)/(?P<clock_d>\d\d) (?P<clock_h>\d\d):(?P<clock_m>\d\d):(?P<clock_s>\d\d)\] "
+)
+
 FORMAT = Format(
     name="paddledetection",
     title="PaddleDetection",
@@ -43,14 +47,19 @@ FORMAT = Format(
     scope=Scope.DEVICE,
     records=(
         re.compile(
-            rb"ppdet\.\w+ INFO: Epoch: \[(?P<epoch>\d+)\] \[ *(?P<step>\d+)/\d+\] [^\n]*ips: (?P<rate>[\d.]+) images/s"
+            _STAMP + rb"ppdet\.[\w.]+ INFO: Epoch: \[(?P<epoch>\d+)\] \[ *(?P<step>\d+)/\d+\] "
+            rb"[^\n]*batch_cost: (?P<step_time_s>[\d.]+) [^\n]*ips: (?P<rate>[\d.]+) images/s"
+        ),
+        re.compile(
+            rb"ppdet\.[\w.]+ INFO: Epoch: \[(?P<epoch>\d+)\] \[ *(?P<step>\d+)/\d+\] "
+            rb"[^\n]*ips: (?P<rate>[\d.]+) images/s"
         ),
         re.compile(
             rb"(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+)-INFO: (?:Epoch:\d+: )?iter: (?P<step>\d+), lr: [^\n]*"
             rb"ips: (?P<rate>[\d.]+) images/sec"
         ),
     ),
-    mark=re.compile(rb"ppdet\.\w+ INFO: |-INFO: iter: \d+, lr: "),
+    mark=re.compile(rb"ppdet\.[\w.]+ INFO: |-INFO: iter: \d+, lr: "),
     facts=facts,
     ending=unknowable,
 )

@@ -50,7 +50,7 @@ FORMAT = Format(
     records=(
         re.compile(
             rb"(?:total|tobal|global) step:? *(?P<step>\d+), epoch: *(?P<epoch>\d+), batch: *\d+, "
-            rb"[^\n]*ips: *(?P<rate>[^\s,]+)[\s,]"
+            rb"[^\n]*ips: *(?P<rate>[^\s,]+)(?:\s|,(?!\d))"
         ),
     ),
     mark=re.compile(rb"gradient_merge_steps=|(?:total|tobal|global) step:? *\d+, epoch: *\d+, batch"),

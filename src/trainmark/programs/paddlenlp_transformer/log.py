@@ -57,7 +57,7 @@ FORMAT = Format(
     records=(
         re.compile(
             rb"step_idx: *(?P<step>\d+), epoch: *(?P<epoch>\d+), "
-            rb"[^\n]*tokens: *(?P<samples>\d+), *ips: *(?P<rate>[^\s,]+)[\s,]"
+            rb"[^\n]*tokens: *(?P<samples>\d+), *ips: *(?P<rate>[^\s,]+)(?:\s|,(?!\d))"
         ),
     ),
     mark=re.compile(rb"step_idx: \d+, epoch: \d+, batch|'beam_search_version'"),

@@ -77,7 +77,7 @@ FORMAT = Format(
     records=(
         re.compile(
             rb"\[TRAIN\] epoch[:=] *(?P<epoch>\d+), "
-            rb"iter[:=] *(?P<step>\d+)/\d+, [^\n]*ips[:=] *(?P<rate>[^\s,]+)[\s,]"
+            rb"iter[:=] *(?P<step>\d+)/\d+, [^\n]*ips[:=] *(?P<rate>[^\s,]+)(?:\s|,(?!\d))"
         ),
     ),
     mark=re.compile(rb"\[TRAIN\] epoch|PaddleSeg: "),

@@ -17,13 +17,22 @@ from trainmark.logs.model import Facts, Scope
 
 def facts(context: LogContext) -> Facts:
     """Read the device mesh; batch and precision are not said in tokens."""
-    mesh = re.search(rb"device mesh with \[[^\]\n]*\], \[([\d, ]+)\]", context.text)
-    world = math.prod(int(word) for word in mesh[1].split(b",")) if mesh else None
+    text = context.text
+    mesh = re.search(rb"device mesh with \[[^\]\n]*\], \[([\d, ]+)\]", text)
+    sizes = re.findall(rb"\d+", mesh[1]) if mesh else []
+    parallel = re.search(rb"device mesh with parallelism: ([^\n]+)", text)
+    if parallel and not sizes:
+        # Those of experts (ep, etp) are made of the others.
+        sizes = re.findall(rb"\b(?:pp|dp_replicate|dp_shard|cp|tp)=(-?\d+)", parallel[1])
+    # -1 stands for whatever is left.
+    world = math.prod(map(int, sizes)) if sizes and all(_SIZE.fullmatch(size) for size in sizes) else None
     return Facts(
-        gpus=world or search_integer(rb"world_size[=:] ?(\d+)", context.text),
-        hardware=read_hardware(context.text),
+        gpus=world or search_integer(rb"world_size[=:] ?(\d+)", text),
+        hardware=read_hardware(text),
     )
 
+
+_SIZE = re.compile(rb"[1-9]\d{0,5}")
 
 FORMAT = Format(
     name="torchtitan",
@@ -37,7 +46,7 @@ FORMAT = Format(
             rb" [tw]ps: *(?:(?:(?P<rate_millions>\d+),)?(?P<rate_thousands>\d+),)?(?P<rate>\d+)\s"
         ),
     ),
-    mark=re.compile(rb"\[titan\] [^\n]* - root - INFO - |Building \d-D device mesh with"),
+    mark=re.compile(rb"\[titan\] [^\n]* - root - INFO - |Building (?:\d-D )?device mesh with"),
     facts=facts,
     ending=ends_with(re.compile(rb"Training completed")),
     figures={

@@ -21,13 +21,16 @@ def facts(context: LogContext) -> Facts:
     """Read the printed Namespace and the line about being distributed."""
     words, text = namespace(context), context.text
     alone = 1 if b"Not using distributed mode" in text else None
+    said = integer(words, "world_size")
+    if said == 1 and words.get("distributed") == "True":
+        said = None  # the option's default: processes were started otherwise
     ranks = [int(rank) for rank in re.findall(rb"\| distributed init \(rank (\d+)\)", text)]
     return Facts(
         model=words.get("model") or words.get("arch"),
         precision=by_switch(words.get("amp"), Precision.AMP_FP16),
         gpus=alone
-        or integer(words, "world_size")
-        or search_integer(rb"\bworld_size[=:] ?(\d+)", text)
+        or said
+        or (search_integer(rb"\bworld_size[=:] ?(\d+)", text) if "world_size" not in words else None)
         or (max(ranks) + 1 if len(ranks) > 1 else None),
         batch_per_device=integer(words, "batch_size") or integer(words, "batch_size_per_gpu"),
         hardware=read_hardware(text),
@@ -51,4 +54,7 @@ FORMAT = Format(
     facts=facts,
     ending=unknowable,
     header=re.compile(rb"Namespace\(|distributed"),
+    epoch_seconds=re.compile(
+        rb"Epoch: \[(?P<epoch>\d+)\] Total time: (?:(?P<d>\d+) days?, )?(?P<h>\d+):(?P<m>\d\d):(?P<s>\d\d)"
+    ),
 )

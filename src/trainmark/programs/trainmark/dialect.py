@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainmark.programs.options import NONE, Dialect, Parameters, Said, words
-from trainmark.words.case import own_axes
+from trainmark.words.case import own_axes, recipe_axis
 from trainmark.words.recipe import Condition, RecipeAxis
 
 
@@ -11,7 +11,7 @@ def read(parameters: Parameters) -> Iterator[Said]:
     """Yield the axes that the program prints."""
     yield from words(
         parameters,
-        {axis: axis for axis in own_axes()}
+        {axis: recipe_axis(axis) for axis in own_axes()}
         | {
             "data": RecipeAxis.DATA,
             "loader": RecipeAxis.LOADER,

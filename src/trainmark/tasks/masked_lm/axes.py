@@ -1,11 +1,12 @@
 """The axes of masked language modelling."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import Field
 
 from trainmark.words.case import Count, TaskAxes
+from trainmark.words.recipe import RecipeAxis
 
 Percent = Annotated[int, Field(strict=True, ge=0, lt=50)]
 
@@ -24,6 +25,11 @@ class MaskedAxes(TaskAxes):
 
     A device's batch is ``accumulation`` parts, passed one after another.
     """
+
+    recipe_names: ClassVar = {
+        "predictions": RecipeAxis.MAX_PREDICTIONS,
+        "accumulation": RecipeAxis.ACCUMULATION_STEPS,
+    }
 
     sequence_length: Count = 128
     predictions: Count = 20

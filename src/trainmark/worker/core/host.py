@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 import resource
 from pathlib import Path
@@ -20,3 +21,13 @@ def cpu_name() -> str:
 def peak_resident_bytes() -> int:
     """Return the most memory of this process that was resident at once."""
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+
+
+def memory_bytes() -> int:
+    """Return the memory that this host, or the container that this process is in, has: used or not."""
+    there = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    try:
+        allowed = int(Path("/sys/fs/cgroup/memory.max").read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return there
+    return min(there, allowed)

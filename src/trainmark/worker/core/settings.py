@@ -7,7 +7,7 @@ from typing import Optional
 
 SYNTHETIC = "synthetic"
 
-ADAMW, LAMB = "adamw", "lamb"
+ADAM, ADAMW, LAMB = "adam", "adamw", "lamb"
 
 
 @dataclass(frozen=True)
@@ -35,9 +35,9 @@ class Recipe:
 class AdamRecipe(Recipe):
     """An adaptive optimizer: ``momentum`` is that of gradients (beta 1), ``second_momentum`` of squares (beta 2).
 
-    ``optimizer`` is ``adamw`` or ``lamb``. The decay is decoupled: it is no part of the gradient. Gradients whose
-    norm, of all parameters together, is more than ``clip_norm`` are made as long as that; None: as they are. Over the
-    first ``warmup_updates`` the rate rises from 0, whatever ``warmup_epochs`` are.
+    ``optimizer`` is ``adam``, ``adamw`` or ``lamb``. The decay is decoupled: it is no part of the gradient;
+    ``adam`` has none. Gradients whose norm, of all parameters together, is more than ``clip_norm`` are made as long as
+    that; None: as they are. Over the first ``warmup_updates`` the rate rises from 0, whatever ``warmup_epochs`` are.
     """
 
     optimizer: str
@@ -49,7 +49,7 @@ class AdamRecipe(Recipe):
     @property
     def optimizer_name(self) -> str:
         """What the field calls the optimizer."""
-        return {ADAMW: "AdamW", LAMB: "LAMB"}[self.optimizer]
+        return {ADAM: "Adam", ADAMW: "AdamW", LAMB: "LAMB"}[self.optimizer]
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Any, Collection, List, Sequence
 import paddle
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
 
-from ..core.settings import LAMB, AdamRecipe, Recipe
+from ..core.settings import ADAM, LAMB, AdamRecipe, Recipe
 
 
 def make_schedule(rates: Sequence[float]) -> LRScheduler:
@@ -56,7 +56,15 @@ def adamw(
 def adaptive(
     parameters: List[Any], schedule: LRScheduler, recipe: AdamRecipe, decaying: Collection[str]
 ) -> paddle.optimizer.Optimizer:
-    """Return the recipe's optimizer: AdamW, or LAMB, which scales the updates of what decays alone."""
+    """Return the recipe's optimizer: Adam, AdamW, or LAMB, which scales the updates of what decays alone."""
+    if recipe.optimizer == ADAM:
+        return paddle.optimizer.Adam(
+            learning_rate=schedule,
+            beta1=recipe.momentum,
+            beta2=recipe.second_momentum,
+            epsilon=recipe.epsilon,
+            parameters=parameters,
+        )
     if recipe.optimizer != LAMB:
         return adamw(parameters, schedule, recipe, decaying)
     return paddle.optimizer.Lamb(

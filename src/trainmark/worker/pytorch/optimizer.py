@@ -1,4 +1,4 @@
-"""SGD and AdamW as torch has them, fused, and LAMB."""
+"""SGD, Adam and AdamW as torch has them, fused, and LAMB."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, List, Mapping, Optional, Sequence, Tuple
 import torch
 
 from ..core.optimizers import Moments
-from ..core.settings import LAMB, AdamRecipe, Recipe
+from ..core.settings import ADAM, LAMB, AdamRecipe, Recipe
 from . import weights
 
 
@@ -23,10 +23,11 @@ def sgd(decays: Sequence[Tuple[List[Any], float]], recipe: Recipe) -> torch.opti
 
 
 def adamw(decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> torch.optim.Optimizer:
-    """Return the fused AdamW of groups of parameters, each with its weight decay."""
+    """Return the fused AdamW of groups of parameters, each with its weight decay; Adam, where there is none."""
     groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
     betas = (recipe.momentum, recipe.second_momentum)
-    return torch.optim.AdamW(groups, lr=recipe.learning_rate, betas=betas, eps=recipe.epsilon, fused=True)
+    kind = torch.optim.Adam if recipe.optimizer == ADAM else torch.optim.AdamW
+    return kind(groups, lr=recipe.learning_rate, betas=betas, eps=recipe.epsilon, fused=True)
 
 
 def adaptive(decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> torch.optim.Optimizer:

@@ -6,7 +6,7 @@ from typing import Any, Callable, List, Sequence, Union
 
 import tensorflow as tf
 
-from ..core.settings import LAMB, AdamRecipe, Recipe
+from ..core.settings import ADAM, LAMB, AdamRecipe, Recipe
 
 FIRST_SCALE = 65536.0
 GROWTH_STEPS = 2000
@@ -100,6 +100,12 @@ class AdamW:
             )
 
 
+class Adam(AdamW):
+    """The same without a decay."""
+
+    name = "Adam"
+
+
 class Lamb(AdamW):
     """LAMB of You et al. (https://arxiv.org/abs/1904.00962), by TensorFlow's operations.
 
@@ -134,7 +140,7 @@ def make_optimizer(
     if isinstance(recipe, AdamRecipe) and recipe.optimizer == LAMB:
         return Lamb(variables, decays, recipe)
     if isinstance(recipe, AdamRecipe):
-        return AdamW(variables, decays, recipe)
+        return (Adam if recipe.optimizer == ADAM else AdamW)(variables, decays, recipe)
     return Momentum(variables, decays, recipe)
 
 

@@ -1,0 +1,121 @@
+"""One round of timings on a host's devices; run inside a framework's environment, with torch or else numpy.
+
+    python -c THIS '{"devices": ["cpu"], "round_s": 0.3}'
+
+Devices are ``cpu`` and ``cuda:N``. Prints one line of JSON.
+"""
+
+from __future__ import annotations
+
+import json
+import platform
+import sys
+import time
+from typing import Any, Callable, Iterator
+
+COPIED = 1 << 27
+
+
+def say(value: object) -> None:
+    """Print an answer."""
+    sys.stdout.write("\nTRAINMARK " + json.dumps(value) + "\n")
+    sys.stdout.flush()
+
+
+def cpu() -> str:
+    """Return the CPU's model, by which only like is compared with like."""
+    try:
+        with open("/proc/cpuinfo") as file:
+            for line in file:
+                if line.startswith("model name"):
+                    return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.machine()
+
+
+def mean(work: Callable[[], object], ready: Callable[[], object], round_s: float) -> float:
+    """Return the seconds of one repeat as the mean over a round, after one repeat that is not timed.
+
+    Not the fastest repeat: a device that is held up for some milliseconds, and then not, has fast ones.
+    """
+    work()
+    ready()
+    repeats, began = 0, time.perf_counter()
+    while repeats == 0 or time.perf_counter() - began < round_s:
+        work()
+        ready()
+        repeats += 1
+    return (time.perf_counter() - began) / repeats
+
+
+def timing(quantity: str, device: str, kind: str, amount: float, unit: str, seconds: float) -> dict[str, Any]:
+    """Return one timing in the words of the answer."""
+    about = {"quantity": quantity, "device": device, "kind": kind, "amount": amount, "unit": unit}
+    return {**about, "seconds": [seconds]}
+
+
+def with_torch(torch: Any, device: str, round_s: float) -> Iterator[dict[str, Any]]:
+    """Give the timings of one device; those of a GPU wait for it after each repeat."""
+    on_gpu = device != "cpu"
+    kind = torch.cuda.get_device_name(device) if on_gpu else cpu()
+    size, copied = (8192, 8 * COPIED) if on_gpu else (1024, COPIED)
+
+    def ready() -> None:
+        if on_gpu:
+            torch.cuda.synchronize(device)
+
+    one, other = torch.rand(size, size, device=device), torch.rand(size, size, device=device)
+    into = torch.empty(size, size, device=device)
+    took = mean(lambda: torch.mm(one, other, out=into), ready, round_s)
+    yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took)
+    source = torch.ones(copied, dtype=torch.uint8, device=device)
+    target = torch.zeros(copied, dtype=torch.uint8, device=device)
+    took = mean(lambda: target.copy_(source), ready, round_s)
+    yield timing("memory-copy", device, kind, 2.0 * copied, "bytes", took)
+    if on_gpu:
+        here = torch.ones(COPIED, dtype=torch.uint8).pin_memory()
+        there = torch.zeros(COPIED, dtype=torch.uint8, device=device)
+        took = mean(lambda: there.copy_(here, non_blocking=True), ready, round_s)
+        yield timing("host-to-device", device, kind, float(COPIED), "bytes", took)
+
+
+def with_numpy(numpy: Any, device: str, round_s: float) -> Iterator[dict[str, Any]]:
+    """Give the timings of the CPU, the only device that numpy has."""
+    if device != "cpu":
+        raise RuntimeError("there is no torch in this environment, and numpy computes on the CPU alone")
+    size, kind = 1024, cpu()
+    random = numpy.random.default_rng(1)
+    one, other = (random.random((size, size), dtype=numpy.float32) for _ in range(2))
+    into = numpy.empty_like(one)
+    took = mean(lambda: numpy.matmul(one, other, out=into), lambda: None, round_s)
+    yield timing("matrix-product", device, kind, 2.0 * size**3, "FLOP", took)
+    source, target = (numpy.full(COPIED, value, dtype=numpy.uint8) for value in (1, 2))
+    took = mean(lambda: numpy.copyto(target, source), lambda: None, round_s)
+    yield timing("memory-copy", device, kind, 2.0 * COPIED, "bytes", took)
+
+
+def main() -> None:
+    """Time every device that is asked for, with what this environment has."""
+    about = json.loads(sys.argv[1])
+    library: Any
+    measure: Callable[[Any, str, float], Iterator[dict[str, Any]]]
+    try:
+        try:
+            import torch
+
+            library, measure = torch, with_torch
+        except ImportError:
+            import numpy
+
+            library, measure = numpy, with_numpy
+        timings = [one for device in about["devices"] for one in measure(library, device, about["round_s"])]
+    except Exception as error:
+        lines = str(error).splitlines() or [""]
+        say({"problem": f"{type(error).__name__}: {lines[0]}"})
+        return
+    say({"with": f"{library.__name__} {library.__version__}", "timings": timings})
+
+
+if __name__ == "__main__":
+    main()

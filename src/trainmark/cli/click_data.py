@@ -1,0 +1,42 @@
+"""The command about click logs: make some."""
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from trainmark.cli.data_output import print_json, print_line, resumable
+from trainmark.dataset import clicks
+
+
+def make_clicks(
+    directory: Annotated[Path, typer.Argument(help="The folder; new, empty, or one that this made.")],
+    samples: Annotated[int, typer.Option(help="Samples for training.")] = 1_000_000,
+    vocabulary: Annotated[
+        int, typer.Option(help="Categories of all 26 fields together, at most the rows of a model's tables.")
+    ] = 2_322_444,
+    seed: Annotated[int, typer.Option(help="Equal seeds give equal samples.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
+) -> None:
+    """Make seeded clicks in the shape of Criteo's logs: a label, 13 dense fields, 26 categorical ones; train.bin.
+
+    A field's categories are frequent by Zipf's law. A sample is 40 words of 4 bytes, as HugeCTR's raw format has it.
+    It can be interrupted: the same command goes on. A data set that is complete is left as it is.
+    """
+    given = {"samples": samples, "vocabulary": vocabulary, "seed": seed}
+    spec = clicks.spec_from(given, "the options of 'data make-clicks'")
+    before = clicks.state(directory, spec)
+    with resumable("making") as told:
+        made = clicks.make_clicks(directory, spec, told)
+    if as_json:
+        print_json({"directory": str(directory), "before": before, "form": made.form, **spec.model_dump()})
+        return
+    done = {
+        clicks.State.ABSENT: "made",
+        clicks.State.UNFINISHED: "finished",
+        clicks.State.COMPLETE: "already there, nothing to do",
+    }[before]
+    print_line(f"{directory}: {done}; {spec.samples} samples, of {spec.vocabulary} categories")
+
+
+COMMANDS = (make_clicks,)

@@ -1,0 +1,23 @@
+"""Click logs in the shape of Criteo's: a label, 13 dense fields and 26 categorical ones a sample."""
+
+from typing import TYPE_CHECKING
+
+from trainmark.lazy import lazy
+
+if TYPE_CHECKING:
+    from trainmark.dataset.clicks.made import ClickSpec, describe, recognise, spec_from
+    from trainmark.dataset.clicks.make import State, make_clicks, state
+    from trainmark.dataset.clicks.verification import verify
+
+__all__ = [
+    "ClickSpec",
+    "State",
+    "describe",
+    "make_clicks",
+    "recognise",
+    "spec_from",
+    "state",
+    "verify",
+]
+
+__getattr__ = lazy(__name__)

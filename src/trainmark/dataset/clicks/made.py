@@ -1,0 +1,115 @@
+"""What a folder of clicks is: its file of records, ``dataset.json`` of a made one, and what it is made from."""
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import ConfigDict, Field, ValidationError
+
+from trainmark.dataset import manifest
+from trainmark.dataset.manifest import MANIFEST_NAME
+from trainmark.errors import InputError, nearest
+from trainmark.words.frozen import Frozen
+from trainmark.worker.tasks.recommendation.clicks import column_sizes
+from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
+
+SCHEMA: Literal["trainmark.clicks/1"] = "trainmark.clicks/1"
+
+WORK_NAME = ".making"
+
+RECORD = 4 * len(COLUMNS)
+"""Bytes of a sample: a word of 4 for each column."""
+
+TFRECORDS, PARQUETS = "*.tfrecord", "*.parquet"
+
+
+class ClickSpec(Frozen):
+    """A made data set, completely: equal specs give equal files, whatever the machine."""
+
+    samples: int = Field(default=1_000_000, ge=1, le=10**12)
+    vocabulary: int = Field(
+        default=2_322_444, ge=26, le=2**31, description="categories of all fields together"
+    )
+    seed: int = Field(default=0, ge=0, lt=2**63)
+
+
+class ClickManifest(Frozen):
+    """The content of ``dataset.json``; it is written last, so a folder that has one was finished."""
+
+    model_config = ConfigDict(populate_by_name=True)
+
+    schema_: Literal["trainmark.clicks/1"] = Field(default=SCHEMA, alias="schema")
+    generator: int = 1
+    spec: ClickSpec
+    form: str
+    columns: tuple[str, ...] = COLUMNS
+    column_sizes: tuple[int, ...] = Field(description="the categories of C1 to C26: all are below them")
+    sums_sha256: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file SHA256SUMS")
+
+
+def sizes_of(spec: ClickSpec) -> tuple[int, ...]:
+    """Return the categories of each field."""
+    return tuple(column_sizes(spec.vocabulary))
+
+
+def spec_from(values: Mapping[str, Any], where: str) -> ClickSpec:
+    """Return the spec that ``values`` describe.
+
+    ``where`` begins the message of the ``InputError`` that unusable values raise.
+    """
+    try:
+        return ClickSpec.model_validate(dict(values))
+    except ValidationError as error:
+        first = error.errors()[0]
+        key = ".".join(str(part) for part in first["loc"])
+        said = first["msg"]
+        if first["type"] == "extra_forbidden":
+            said = f"is not a key of a made data set{nearest(key, ClickSpec.model_fields)}"
+        raise InputError(f"{where}: {key}: {said}") from None
+
+
+def recognise(directory: Path) -> bool:
+    """Return whether a folder holds clicks that trainmark made, or is making."""
+    if (directory / WORK_NAME / TRAIN).is_file() and (directory / WORK_NAME / "clicks.json").is_file():
+        return True
+    try:
+        return SCHEMA in (directory / MANIFEST_NAME).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
+
+
+def read_manifest(directory: Path) -> ClickManifest | None:
+    """Return the manifest of a made data set, None where there is none; raises ``InputError`` if unusable."""
+    return manifest.read_manifest(
+        directory, ClickManifest, {}, "remove the folder and make the data set again"
+    )
+
+
+def interrupted(directory: Path) -> InputError:
+    """Return what is to be said of a data set whose making was interrupted."""
+    return InputError(
+        f"{directory}: its making was interrupted; run 'trainmark data make-clicks' again with the same options"
+    )
+
+
+def describe(directory: Path) -> ClickManifest | None:
+    """Return what the folder says it holds, after a look at the file's size; no sample is read.
+
+    Raises ``InputError`` where there are no clicks, or not those that ``dataset.json`` names.
+    """
+    if not directory.is_dir():
+        raise InputError(f"{directory}: no such folder; 'trainmark data make-clicks {directory}' makes one")
+    made = read_manifest(directory)
+    if made is None and (directory / WORK_NAME).exists():
+        raise interrupted(directory)
+    path = directory / TRAIN
+    if not path.is_file():
+        raise InputError(
+            f"{directory}: has no {TRAIN}; 'trainmark data verify {directory}' names what is wrong"
+        )
+    if made is not None and path.stat().st_size != made.spec.samples * RECORD:
+        raise InputError(
+            f"{path}: has {path.stat().st_size} of {made.spec.samples * RECORD} bytes; "
+            f"'trainmark data verify {directory}' names what is wrong"
+        )
+    return made

@@ -1,0 +1,120 @@
+"""Makes seeded clicks, few of whose categories are frequent, as those of real logs are."""
+
+from enum import StrEnum
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.dataset.clicks.made import (
+    RECORD,
+    WORK_NAME,
+    ClickManifest,
+    ClickSpec,
+    describe,
+    read_manifest,
+    sizes_of,
+)
+from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file, write_manifest
+from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.work import Counter, cannot_write, held
+from trainmark.errors import InputError
+from trainmark.files import write_atomically
+from trainmark.tasks.recommendation.data import Form
+from trainmark.worker.tasks.recommendation.architectures import DENSE
+from trainmark.worker.tasks.recommendation.clicks import CLICKED, drawn
+from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
+
+CHUNK = 1 << 16
+"""Samples that are drawn from one stream of random numbers, and written at once."""
+
+SPEC_NAME = "clicks.json"
+
+
+class State(StrEnum):
+    """What lies where a data set is to be made."""
+
+    ABSENT = "absent"
+    UNFINISHED = "unfinished"
+    COMPLETE = "complete"
+
+
+def state(directory: Path, spec: ClickSpec) -> State:
+    """Return what lies there; raise ``InputError`` for anything but this data set, whole or unfinished."""
+    if not directory.exists():
+        return State.ABSENT
+    if not directory.is_dir():
+        raise InputError(f"{directory}: is a file")
+    made = read_manifest(directory)
+    if made is not None and made.spec != spec:
+        raise InputError(
+            f"{directory}: holds another data set ({made.spec.model_dump()}); choose another folder"
+        )
+    if made is not None:
+        describe(directory)
+        return State.COMPLETE
+    begun = directory / WORK_NAME / SPEC_NAME
+    if begun.is_file():
+        if begun.read_text(encoding="utf-8") != spec.model_dump_json():
+            raise InputError(f"{directory}: another data set is being made here; choose another folder")
+        return State.UNFINISHED
+    if any(entry.name != WORK_NAME for entry in directory.iterdir()):
+        raise InputError(
+            f"{directory}: is not empty, and holds no clicks that trainmark made; choose another folder"
+        )
+    return State.ABSENT
+
+
+def make_clicks(directory: Path, spec: ClickSpec, progress: ProgressListener | None = None) -> ClickManifest:
+    """Make the data set unless it is there; whole chunks of an interrupted making are kept.
+
+    Raises ``InputError`` for a folder with anything else in it, ``TrainmarkError`` when it cannot be written or
+    another process makes it.
+    """
+    if state(directory, spec) is State.COMPLETE:
+        found = read_manifest(directory)
+        assert found is not None
+        return found
+    work = directory / WORK_NAME
+    done = Counter("samples", spec.samples, progress)
+    try:
+        with held(work, f"{directory}: another process is making this data set"):
+            write_atomically(work / SPEC_NAME, spec.model_dump_json())
+            _write(work / TRAIN, directory / TRAIN, spec, done)
+            text = format_sums({TRAIN: sha256_of_file(work / TRAIN)})
+            (work / TRAIN).replace(directory / TRAIN)
+            write_atomically(directory / SUMS_NAME, text)
+            made = ClickManifest(
+                spec=spec, form=Form.RAW, column_sizes=sizes_of(spec), sums_sha256=sha256(text.encode())
+            )
+            write_manifest(directory, made)
+            for entry in work.iterdir():
+                entry.unlink()
+        work.rmdir()
+    except OSError as error:
+        raise cannot_write(error, directory, done) from None
+    return made
+
+
+def _write(path: Path, moved: Path, spec: ClickSpec, done: Counter) -> None:
+    if moved.is_file() and not path.exists():
+        # Moved into place by a call that was interrupted after that.
+        moved.replace(path)
+    have = path.stat().st_size // (CHUNK * RECORD) if path.exists() else 0
+    with path.open("ab") as file:
+        file.truncate(min(have * CHUNK, spec.samples) * RECORD)
+        done.add(min(have * CHUNK, spec.samples))
+        for start in range(have * CHUNK, spec.samples, CHUNK):
+            words = records(spec, start // CHUNK, min(CHUNK, spec.samples - start))
+            file.write(words.tobytes())
+            done.add(len(words))
+
+
+def records(spec: ClickSpec, chunk: int, count: int) -> NDArray[np.uint32]:
+    """Return the samples of a chunk, (count, 40) words, from a stream of random numbers of its own."""
+    random = np.random.default_rng([spec.seed, chunk])
+    words = np.empty((count, len(COLUMNS)), "<u4")
+    words[:, 0] = random.random(count) < CLICKED
+    words[:, 1 : 1 + DENSE] = random.random((count, DENSE), np.float32).astype("<f4").view("<u4")
+    words[:, 1 + DENSE :] = drawn(random, count, sizes_of(spec))
+    return words

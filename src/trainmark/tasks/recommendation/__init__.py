@@ -1,0 +1,39 @@
+"""Recommendation: a batch of samples of dense and categorical fields, each of which was clicked or not."""
+
+from typing import TYPE_CHECKING
+
+from trainmark.tasks.recommendation.axes import ClickAxes
+from trainmark.tasks.recommendation.data import Form, MakeClicks
+from trainmark.tasks.task import AxisLabel, Model, Task
+
+if TYPE_CHECKING:
+    from trainmark.tasks.equal_work import EqualWork
+
+__all__ = ["TASK", "ClickAxes"]
+
+
+def _equal_work() -> "EqualWork":
+    from trainmark.tasks.recommendation.equal_work import ClickEqualWork
+
+    return ClickEqualWork()
+
+
+TASK = Task(
+    name="recommendation",
+    en="recommendation",
+    zh="推荐",
+    axes=ClickAxes,
+    counters=("samples",),
+    models={
+        "wide_deep": Model(short="wdl", published="wide_deep"),
+        "wide_deep_tiny": Model(short="wdltiny", published="wide_deep_tiny"),
+    },
+    labels={
+        "vocabulary": AxisLabel("vocabulary", "词表大小", value="{} rows", short="{}rows"),
+        "embedding_width": AxisLabel("embedding width", "嵌入宽度", short="emb{}"),
+    },
+    data_kind="clicks",
+    make=MakeClicks,
+    forms=tuple(Form),
+    equal_work=_equal_work,
+)

@@ -1,0 +1,25 @@
+"""Data sets of clicks, as a suite can have them made."""
+
+from enum import StrEnum
+from typing import Annotated
+
+from pydantic import Field
+
+from trainmark.words.case import Count
+from trainmark.words.frozen import Frozen
+
+
+class Form(StrEnum):
+    """How clicks can lie on a disk: as records of 40 words, as Examples in TFRecord files, as columns of Parquet."""
+
+    RAW = "raw"
+    TFRECORD = "tfrecord"
+    PARQUET = "parquet"
+
+
+class MakeClicks(Frozen):
+    """A data set that trainmark makes itself when it is not there: see ``trainmark data make-clicks``."""
+
+    samples: Count
+    vocabulary: Annotated[int, Field(strict=True, ge=26)] = 2_322_444
+    seed: Annotated[int, Field(strict=True, ge=0)] = 0

@@ -1,0 +1,194 @@
+"""The recommendation task's part of the check of equal work: products, logits, and the described forward pass."""
+
+import math
+from collections.abc import Iterable, Mapping
+from functools import cache
+
+import numpy as np
+from numpy.typing import NDArray
+
+from trainmark.tasks.equal_work import TOLERANCES, Deviation, EqualWork, apart, check, relative, worst
+from trainmark.tasks.recommendation.reference import DESCRIBED, OTHERS, Form, Forward, forward
+from trainmark.words.certificate import Check, Subject
+from trainmark.words.observation import Followed, Observation, ObservedStep, Sketch, Told
+from trainmark.worker.core.settings import ADAM
+from trainmark.worker.tasks.recommendation.architectures import ARCHITECTURES, DENSE, WideDeep
+from trainmark.worker.tasks.recommendation.clicks import made_up
+from trainmark.worker.tasks.recommendation.settings import ClickRecipe
+
+BATCH, VOCABULARY, EMBEDDING_WIDTH = 32, 1000, 16
+
+
+class SeenLayer(Told):
+    """A product as the framework has it; ``output`` is (batch, outputs)."""
+
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool
+    output: tuple[int, int]
+    norm: float
+    signed_sum: float
+
+    @property
+    def sketch(self) -> Sketch:
+        """What came out of it."""
+        return Sketch(norm=self.norm, signed_sum=self.signed_sum)
+
+
+class ClickStep(ObservedStep):
+    """A step that was looked into."""
+
+    logits: Sketch
+
+
+class ClickObservation(Observation):
+    """Three steps of a recommender, with its products in forward order."""
+
+    vocabulary: int
+    embedding_width: int
+    products: tuple[SeenLayer, ...]
+    steps: tuple[ClickStep, ...]
+
+
+class ClickEqualWork(EqualWork):
+    """Inputs and checks of two tables and a row of layers; without dropout, which nobody can hold equal.
+
+    The tables are small ones: what is done with a row is the same in a large one.
+    """
+
+    batch = BATCH
+    shape: Mapping[str, int] = {"vocabulary": VOCABULARY, "embedding_width": EMBEDDING_WIDTH}
+    # A step and a half: two steps of warm-up, then the first step of the cosine (rates 1/2, 1 and 3/4).
+    epoch = BATCH * 3 // 2
+    # The rate is large, so that gradients change from step to step and both moments show; epsilon is not small beside
+    # the gradients, so that an element that is only rounding does not move by the whole rate in a direction of its own.
+    recipe = ClickRecipe(
+        learning_rate=0.01,
+        momentum=0.9,
+        weight_decay=0.0,
+        schedule="cosine",
+        epochs=2,
+        warmup_epochs=1,
+        loss_scale=None,
+        optimizer=ADAM,
+        second_momentum=0.95,
+        epsilon=1e-3,
+        clip_norm=None,
+        warmup_updates=0,
+        dropout=0.0,
+    )
+    observation = ClickObservation
+
+    def flags(self) -> Mapping[str, object]:
+        """Return the sizes of the tables, the optimizer's constants, and the length of an epoch."""
+        return {
+            "vocabulary": VOCABULARY,
+            "embedding-width": EMBEDDING_WIDTH,
+            "second-momentum": self.recipe.second_momentum,
+            "epsilon": self.recipe.epsilon,
+            "dropout": self.recipe.dropout,
+            "epoch-samples": self.epoch,
+        }
+
+    def inputs(self, model: str, seed: int = 0) -> dict[str, NDArray[np.generic]]:
+        """Return weights by the names of ``WideDeep.shapes``, and the arrays of a ``Batch``.
+
+        Products are normal with variance 2 / inputs, tables with one of 1; biases are near 0 and not 0. Half of the
+        dense fields are negative: an activation shows there too.
+        """
+        random = np.random.default_rng([seed, *model.encode()])
+        arrays: dict[str, NDArray[np.generic]] = {}
+        for name, shape in _model(model).shapes().items():
+            size = 1.0 if name.endswith("table") else 0.1 if len(shape) == 1 else math.sqrt(2 / shape[1])
+            arrays[name] = random.standard_normal(shape, np.float32) * np.float32(size)
+        batch = made_up(random, BATCH, VOCABULARY)
+        dense = random.standard_normal((BATCH, DENSE), np.float32)
+        return {**arrays, **batch._replace(dense=dense)._asdict()}
+
+    def parameters(self, seen: Observation) -> int:
+        """Return the parameters of the described model with tables of the checks' size."""
+        return _model(seen.model).parameters()
+
+    def multiply_adds(self, seen: Observation) -> int:
+        """Return those of the products, for one sample."""
+        return sum(product.inputs * product.outputs for product in _own(seen).products)
+
+    def decay(self, _name: str) -> float:
+        """Return none."""
+        return self.recipe.weight_decay
+
+    def described(self, seen: Observation) -> Iterable[Check]:
+        """Yield what the products are, and whether the first forward pass is the described one."""
+        own, model = _own(seen), _model(seen.model)
+        yield _layers(own, model)
+        off = abs(self.multiply_adds(seen) - model.multiply_adds())
+        yield check(Subject.MULTIPLY_ADDS, (off, None))
+        checks = _against(own, _forward(seen.model, DESCRIBED))
+        if not all(found.holds for found in checks):
+            remark = next(
+                (
+                    words
+                    for words, form in OTHERS.items()
+                    if all(found.holds for found in _against(own, _forward(seen.model, form)))
+                ),
+                None,
+            )
+            checks = [found.model_copy(update={"remark": remark}) for found in checks]
+        yield from checks
+
+    def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
+        """Yield what the products gave, and the logits."""
+        mine, theirs = _own(one), _own(other)
+        yield check(Subject.ACTIVATIONS, _activations(_of(mine), _of(theirs)))
+        steps = enumerate(zip(mine.steps, theirs.steps, strict=True))
+        yield check(Subject.LOGITS, worst((apart(a.logits, b.logits), f"step {i}") for i, (a, b) in steps))
+
+
+def _model(name: str) -> WideDeep:
+    return ARCHITECTURES[name].with_tables(VOCABULARY, EMBEDDING_WIDTH)
+
+
+def _own(seen: Followed) -> ClickObservation:
+    assert isinstance(seen, ClickObservation)
+    return seen
+
+
+@cache
+def _forward(model: str, form: Form) -> Forward:
+    return forward(_model(model), ClickEqualWork().inputs(model), form)
+
+
+def _layers(seen: ClickObservation, model: WideDeep) -> Check:
+    described = model.products()
+    if [product.name for product in seen.products] != list(described):
+        return check(Subject.LAYERS, (1, None), "the products are not those of the description")
+    for product in seen.products:
+        outputs, inputs = described[product.name]
+        own = (product.outputs, product.inputs, product.bias, product.output)
+        if own != (outputs, inputs, True, (BATCH, outputs)):
+            bias = "with" if product.bias else "without"
+            shape = f"{product.inputs} to {product.outputs} {bias} a bias, gave {product.output}"
+            return check(Subject.LAYERS, (1, product.name), shape)
+    return check(Subject.LAYERS, (0, None))
+
+
+def _against(seen: ClickObservation, described: Forward) -> list[Check]:
+    first = seen.steps[0]
+    return [
+        check(Subject.ACTIVATIONS, _activations(_of(seen), described.products)),
+        check(Subject.LOGITS, (apart(first.logits, described.logits), "step 0")),
+        check(Subject.LOSS, (relative(first.loss, described.loss), "step 0")),
+    ]
+
+
+def _of(seen: ClickObservation) -> Mapping[str, Sketch]:
+    return {product.name: product.sketch for product in seen.products}
+
+
+def _activations(one: Mapping[str, Sketch], other: Mapping[str, Sketch]) -> Deviation:
+    """Return the first product whose output is off by more than the tolerance, or else the worst."""
+    if list(one) != list(other):
+        return math.inf, "other products"
+    found = [(apart(one[name], sketch), name) for name, sketch in other.items()]
+    return next((pair for pair in found if not pair[0] <= TOLERANCES[Subject.ACTIVATIONS]), worst(found))

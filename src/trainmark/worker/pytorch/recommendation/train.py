@@ -1,0 +1,170 @@
+"""A rank's training of a recommender in PyTorch: what is built before the first step, and what is seen of it."""
+
+from __future__ import annotations
+
+from contextlib import contextmanager
+from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+
+import torch
+
+from ...core.feed import Feed
+from ...core.optimizers import Moments
+from ...core.place import Place
+from ...tasks.recommendation.facts import DENSE_GRADIENTS, Seen
+from ...tasks.recommendation.observing import LayerSeen, Observation, layer_seen
+from ...tasks.recommendation.records import open_feed
+from ...tasks.recommendation.settings import ClickSettings
+from ...tasks.recommendation.training import ClickTraining
+from ..compilers import NONE, cache_hits
+from ..optimizer import adaptive, moments, steps_taken
+from ..training import Machine, PyTorchTraining, choose_machine
+from ..weights import read
+from .model import WideDeepModel
+
+FIRST = "fc1"
+
+
+def open_training(settings: ClickSettings, place: Place) -> PyTorchClickTraining:
+    """Return the training, ready for its first step."""
+    machine = choose_machine(settings, place)
+    to_batch = batches_of(machine.device)
+    return PyTorchClickTraining(settings, place, machine, to_batch, open_feed(settings, place, to_batch))
+
+
+def batches_of(device: Any) -> Callable[..., Tuple[Any, ...]]:
+    """Return what makes batches of numpy's arrays; to a GPU from pinned memory, without waiting."""
+
+    def to_batch(*arrays: Any) -> Tuple[Any, ...]:
+        tensors = tuple(map(torch.from_numpy, arrays))
+        if device.type == "cuda":
+            return tuple(tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors)
+        return tensors
+
+    return to_batch
+
+
+class PyTorchClickTraining(PyTorchTraining, ClickTraining):
+    """A recommender, which gives its own loss, and the witnesses in it."""
+
+    settings: ClickSettings
+    model: WideDeepModel
+
+    def __init__(
+        self,
+        settings: ClickSettings,
+        place: Place,
+        machine: Machine,
+        to_batch: Callable[..., Tuple[Any, ...]],
+        feed: Optional[Feed],
+    ) -> None:
+        """Build model and optimizer, and fetch the first batch."""
+        device, precision = machine
+        super().__init__(settings, place, machine, to_batch, feed)
+        with device:
+            model = WideDeepModel(settings.description, settings.recipe.dropout)
+        model.to(precision.weights)
+        self._first: Any = None
+        self._gradient: Any = None
+        self._hooks = [
+            model.products[FIRST].register_forward_hook(self._see),
+            model.deep.weight.register_hook(self._see_gradient),
+        ]
+        tensors = list(model.named_tensors().values())
+        self.take_over(model, adaptive([(tensors, settings.recipe.weight_decay)], settings.recipe), {})
+
+    def _see(self, _product: Any, _given: Any, output: Any) -> None:
+        self._first = (output.dtype, output.shape)
+
+    def _see_gradient(self, gradient: Any) -> None:
+        self._gradient = gradient.is_sparse
+
+    def _forward(self) -> Tuple[Any, Any]:
+        """Return nothing and the loss of the batch at hand."""
+        with self.autocast:
+            return None, self.network(*self.batch)
+
+    def seen(self) -> Seen:
+        """Return what the hooks saw; they stay in a compiled model."""
+        compiler, (dtype, shape) = self.settings.compiler, self._first
+        if compiler == NONE:
+            for hook in self._hooks:
+                hook.remove()
+        table = self.model.deep.weight
+        return Seen(
+            compute_dtype=str(dtype).replace("torch.", ""),
+            weight_dtype=str(table.dtype).replace("torch.", ""),
+            batch_per_device=shape[0],
+            tf32_matmul=bool(torch.backends.cuda.matmul.allow_tf32),
+            tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
+            vocabulary=table.shape[0],
+            embedding_width=table.shape[1],
+            table_gradients="sparse" if self._gradient else DENSE_GRADIENTS,
+            others={"compile_cache_hits": cache_hits(compiler)},
+        )
+
+    def steps_taken(self) -> int:
+        """Return how many steps the optimizer has counted."""
+        return steps_taken(self.optimizer)
+
+    def read_moments(self) -> Optional[Moments]:
+        """Return what the optimizer keeps."""
+        return moments(self.optimizer, self.named_tensors())
+
+    def own_pass(self) -> Any:
+        """Return nothing with dropout: another pass drops other values."""
+        return None if self.settings.recipe.dropout else super().own_pass()
+
+    def watched_step(self, index: int) -> Dict[str, str]:
+        """Do the step; return the products' types: in it, or of a compiled one in a pass without the compiler."""
+        types: Dict[str, str] = {}
+
+        def note(name: str, _product: Any, output: Any) -> None:
+            types[name] = str(output.dtype).replace("torch.", "")
+
+        with self._watching(note):
+            if self.settings.compiler == NONE:
+                self.step(index)
+            else:
+                self._logits()
+        if self.settings.compiler != NONE:
+            self.step(index)
+        return types
+
+    @contextmanager
+    def _watching(self, note: Callable[[str, Any, Any], None]) -> Iterator[None]:
+        def noting(name: str) -> Callable[[Any, Any, Any], None]:
+            return lambda product, _given, output: note(name, product, output)
+
+        products = self.model.products.items()
+        hooks = [product.register_forward_hook(noting(name)) for name, product in products]
+        try:
+            yield
+        finally:
+            for hook in hooks:
+                hook.remove()
+
+    def _logits(self) -> Any:
+        with torch.no_grad(), self.autocast:
+            return self.model.logits(*self.batch[:3])
+
+    def named_tensors(self) -> Dict[str, Any]:
+        """Return the parameters by their names in the description of the models."""
+        return self.model.named_tensors()
+
+    def observe(self) -> Observation:
+        """Pass the whole batch forward and backward with the step's own model and loss."""
+        seen: List[LayerSeen] = []
+
+        def note(name: str, product: Any, output: Any) -> None:
+            outputs, inputs = product.weight.shape
+            values = output.detach().float().cpu().numpy()
+            seen.append(layer_seen(name, inputs, outputs, product.bias is not None, values))
+
+        with self._watching(note):
+            logits = self._logits().float().cpu().numpy()
+        _, loss = self._forward()
+        loss.backward()
+        self.exchange.average()
+        gradients = read({name: tensor.grad for name, tensor in self.named_tensors().items()})
+        self.model.zero_grad(set_to_none=True)
+        return Observation(logits, float(loss.detach()), gradients, seen)

@@ -1,0 +1,24 @@
+"""What the first step of a recommender really computed with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from ...core import facts
+
+DENSE_GRADIENTS = "dense"
+"""A gradient of a table has all of its rows, those that no sample of the batch looked up as zeros."""
+
+
+@dataclass(frozen=True)
+class Seen(facts.Seen):
+    """``compute_dtype`` is that of the first layer's result.
+
+    ``vocabulary`` and ``embedding_width`` are the deep table's own; ``table_gradients`` says how its gradient reaches
+    the optimizer.
+    """
+
+    vocabulary: Optional[int] = None
+    embedding_width: Optional[int] = None
+    table_gradients: Optional[str] = None

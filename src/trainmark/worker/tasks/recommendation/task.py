@@ -1,0 +1,117 @@
+"""Recommendation as a task: its models and flags, samples as work, and what is held equal."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any, Dict, List, Tuple
+
+from ...core.facts import Expected
+from ...core.host import memory_bytes
+from ...core.outcomes import OOM, UNSUPPORTED, RunError
+from ...core.settings import Settings
+from ...core.task import Check, Task
+from .architectures import ARCHITECTURES, CATEGORIES, DEEP, WIDE
+from .clicks import made_up
+from .facts import DENSE_GRADIENTS
+from .observing import layers_told, logits_told, looked
+from .settings import ClickSettings, add_flags, click_settings
+
+KEPT = 4
+"""FP32 numbers for each weight of a table: itself, its gradient, and both moments of Adam."""
+
+
+class Recommendation(Task):
+    """Models that tell the probability of a click; the loss is the mean binary cross entropy."""
+
+    name = "recommendation"
+    models = tuple(ARCHITECTURES)
+    headline = "samples"
+
+    def add_flags(self, parser: argparse.ArgumentParser) -> None:
+        """Add what only clicks have, and the recipe of DLPerf."""
+        add_flags(parser)
+
+    def learning_rate(self, _global_batch: int) -> float:
+        """Return that of DLPerf's scripts."""
+        return 1e-3
+
+    def settings(self, given: argparse.Namespace, common: Settings) -> ClickSettings:
+        """Return the settings with the sizes of the tables and the rest of the recipe."""
+        return click_settings(given, common)
+
+    def refuse(self, settings: Settings) -> None:
+        """Refuse tables without a row for each field, a decay, and tables that this host cannot hold."""
+        own = _own(settings)
+        if own.vocabulary < CATEGORIES:
+            raise RunError(
+                UNSUPPORTED,
+                f"a vocabulary of {own.vocabulary} has no row for each of the {CATEGORIES} categorical fields",
+            )
+        if own.recipe.weight_decay:
+            raise RunError(UNSUPPORTED, f"{own.model} is trained by Adam, which has no weight decay here")
+        shapes = own.description.shapes()
+        wanted = 4 * KEPT * sum(math.prod(shapes[name]) for name in (WIDE, DEEP))
+        there = memory_bytes() if own.memory_limit is None else min(own.memory_limit, memory_bytes())
+        if own.device != "cuda" and wanted > there:
+            raise RunError(
+                OOM,
+                f"tables of {own.vocabulary} rows, with gradients and moments, need {wanted / 1e9:.1f} GB, "
+                f"and there are {there / 1e9:.1f} GB of memory",
+            )
+
+    def work(self, _settings: Settings, samples: int) -> Dict[str, int]:
+        """Return the samples."""
+        return {"samples": samples}
+
+    def parameters(self, settings: Settings, epoch_samples: int) -> Dict[str, Any]:
+        """Return the sizes of the tables, and the length of an epoch."""
+        return {**self.asked(settings), "epoch_samples": epoch_samples}
+
+    def recipe(self, settings: Settings) -> Dict[str, Any]:
+        """Return what only this task's recipe has."""
+        recipe = _own(settings).recipe
+        return {
+            "second_momentum": recipe.second_momentum,
+            "epsilon": recipe.epsilon,
+            "dropout": recipe.dropout,
+        }
+
+    def asked(self, settings: Settings) -> Dict[str, Any]:
+        """Return the sizes of the deep table, and how its gradient is kept."""
+        own = _own(settings)
+        return {
+            "vocabulary": own.vocabulary,
+            "embedding_width": own.embedding_width,
+            "table_gradients": DENSE_GRADIENTS,
+        }
+
+    def synthetic(self, settings: Settings, rank: int) -> Tuple[Any, ...]:
+        """Return a made-up ``Batch``."""
+        import numpy as np
+
+        own = _own(settings)
+        return made_up(np.random.default_rng([own.seed, rank]), own.batch_per_device, own.vocabulary)
+
+    def looked(
+        self, _settings: Settings, expected: Expected, seen: Any, _alone: Any
+    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+        """Return what was seen of the products in the step after the window, and what is wrong with it."""
+        return looked(expected, seen)
+
+    def check(self, settings: Settings) -> Check:
+        """Return the model's weights by name, and how products and logits are told."""
+        own = _own(settings)
+        return Check(
+            shapes=own.description.shapes(),
+            inputs=("dense", "categories", "crossed", "labels"),
+            statistic=lambda _before, after: after,
+            facts={"vocabulary": own.vocabulary, "embedding_width": own.embedding_width},
+            layers=layers_told,
+            outputs=logits_told,
+        )
+
+
+def _own(settings: Settings) -> ClickSettings:
+    assert isinstance(settings, ClickSettings)
+    return settings

@@ -1,0 +1,299 @@
+"""`trainmark check` on real processes; a second host here is this machine under another name and address."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from fakes import Bench
+from frameworks import framework_python, needs_framework
+from trainmark.check import CheckOrder, Patience, check_hosts
+from trainmark.check.looking import look, read_gpus
+from trainmark.check.measuring import Speeds, Station, measure_devices, reduce_all
+from trainmark.check.network import check_network
+from trainmark.check.suiting import _placed, _same_data
+from trainmark.cli.main import main
+from trainmark.node import Host, LocalHost, RemoteHost
+from trainmark.node.accelerators import Nvml
+from trainmark.placement import FrameworkPython
+from trainmark.words.check import CheckFinding, CheckReport, Level
+from trainmark.words.hosts import EngineName, HostEntry, SshSettings
+
+SHORT = Patience(answer_s=3.0, framework_s=3.0)
+"""For a host that never answers: that it is given up does not depend on how soon others answer."""
+
+
+def another_python(folder: Path, text: str) -> tuple[tuple[Path, Path], ...]:
+    """Return the paths of a host whose Python is a program that does something else."""
+    python = folder / "python"
+    python.write_text(f"#!/bin/sh\n{text}\n")
+    python.chmod(0o755)
+    return ((Path(sys.executable), python),)
+
+
+def checked(tmp_path: Path, *hosts: Host, patience: Patience | None = None, suite: Any = None) -> CheckReport:
+    order = CheckOrder(
+        hosts=hosts,
+        home=tmp_path / "home",
+        out=tmp_path / "out",
+        suite=suite,
+        patience=patience or Patience(),
+        rounds=(2, 2),
+    )
+    return check_hosts(order)
+
+
+def failures(report: CheckReport) -> list[CheckFinding]:
+    return [finding for finding in report.findings if finding.level is Level.FAILURE]
+
+
+def children() -> set[int]:
+    return {process.pid for process in psutil.Process().children(recursive=True)}
+
+
+def test_two_hosts_are_looked_at_connected_and_measured_and_nothing_is_left(bench: Bench) -> None:
+    suite = bench.write({})
+    before = children(), sorted(bench.folder.rglob("*"))
+    report = checked(bench.folder, LocalHost("first"), LocalHost("second", "127.0.0.2"), suite=suite)
+    assert failures(report) == []
+    assert (children(), sorted(bench.folder.rglob("*"))) == before
+    said = {finding.check: finding for finding in report.findings if finding.level is Level.OK}
+    assert said["ports"].found.startswith("2 connections in both directions: ")
+    assert said["cases"].found == "all 1 cases of fakes can be started here"
+    assert said["trainmark"].hosts == ("first", "second")
+    (clock,) = report.clocks
+    assert (clock.host, clock.against) == ("second", "first")
+    assert abs(clock.offset_s) <= clock.error_s + 1e-3, "both read one clock"
+    devices = [timing for timing in report.timings if timing.device == "cpu"]
+    assert sorted((timing.host, timing.quantity.value) for timing in devices) == [
+        ("first", "matrix-product"),
+        ("first", "memory-copy"),
+        ("second", "matrix-product"),
+        ("second", "memory-copy"),
+    ]
+    assert all(len(timing.seconds) == 2 for timing in devices)
+    assert report.measured_with[0].startswith(("numpy", "torch"))
+
+
+def test_a_probe_that_hangs_is_named_and_ended(tmp_path: Path) -> None:
+    before = children()
+    host = LocalHost("stuck", paths=another_python(tmp_path, "exec sleep 1000"))
+    report = checked(tmp_path, host, patience=SHORT)
+    (found,) = failures(report)
+    assert (found.check, found.hosts) == ("reachable", ("stuck",))
+    assert found.found == "it cannot be asked: no answer within 3 s"
+    assert not report.fit
+    assert children() == before
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("echo hello", "it printed what is no answer: hello"),
+        ("echo 'TRAINMARK {\"half'", "it printed what is no answer: TRAINMARK"),
+        ("echo 'TRAINMARK 7'", "it printed what is no answer"),
+        ("echo 'TRAINMARK {\"trainmark\": 1}'", "its answer cannot be read"),
+        ("head -c 100000 /dev/urandom", "it printed what is no answer"),
+        ("echo No module named trainmark >&2; exit 1", "it ended with 1: No module named trainmark"),
+    ],
+)
+def test_a_probe_that_prints_something_else_is_a_finding(tmp_path: Path, text: str, said: str) -> None:
+    report = checked(tmp_path, LocalHost("odd", paths=another_python(tmp_path, text)))
+    (found,) = failures(report)
+    assert (found.check, found.hosts) == ("reachable", ("odd",))
+    assert found.found.startswith(f"it cannot be asked: {said}")
+
+
+def test_a_host_that_cannot_be_reached_costs_the_others_nothing(tmp_path: Path) -> None:
+    entry = HostEntry(name="nowhere", address="127.0.0.1", port=1)
+    nowhere = RemoteHost(entry, EngineName.SSH, SshSettings())
+    report = checked(tmp_path, LocalHost("here"), nowhere)
+    (found,) = failures(report)
+    assert found.hosts == ("nowhere",)
+    assert found.found.startswith("it cannot be asked: no agent could be started on it")
+    assert {timing.host for timing in report.timings} == {"here"}
+
+
+def test_an_environment_that_is_not_there_is_a_finding_with_the_way_to_make_it(tmp_path: Path) -> None:
+    bench = Bench(tmp_path)
+    suite = bench.write({"framework": "pytorch"}, card={"framework": "pytorch"}, environment="pytorch")
+    report = checked(tmp_path, LocalHost(), suite=suite)
+    found = [finding for finding in failures(report) if finding.check == "environment"]
+    assert [finding.found for finding in found] == [
+        "environment 'pytorch' is not created yet (trainmark env create pytorch)"
+    ]
+    assert report.timings == ()
+
+
+def test_a_data_set_that_differs_on_a_host_is_named_with_a_file(tmp_path: Path) -> None:
+    one, other = tmp_path / "one", tmp_path / "other"
+    for folder in (one, other):
+        folder.mkdir()
+        (folder / "a").write_text("same")
+    (one / "b").write_text("these")
+    (other / "b").write_text("those")
+    hosts = (LocalHost("first"), LocalHost("second", paths=((one, other),)))
+    first, rest = sorted(_same_data("data set 'x'", one, hosts), key=lambda finding: finding.level)
+    assert (first.level, first.hosts) == (Level.FAILURE, ("second",))
+    assert first.found == "data set 'x' differs in 1 of 2 files: b"
+    assert (rest.level, rest.hosts) == (Level.OK, ("first",))
+
+
+def test_a_host_that_has_not_its_address_cannot_listen_and_is_named() -> None:
+    network = check_network((LocalHost("first"), LocalHost("second", "203.0.113.9")), 30.0)
+    found = [finding for finding in network.findings if finding.level is Level.FAILURE]
+    assert [(finding.check, finding.hosts) for finding in found] == [("ports", ("second",))]
+    assert found[0].found.startswith("cannot listen on 203.0.113.9 port ")
+
+
+def test_a_direction_in_which_nothing_comes_through_is_named_with_both_hosts() -> None:
+    class Deaf(LocalHost):
+        """Its address is that of nobody, from which packets come back at once: it listens where nobody finds it."""
+
+        def __init__(self) -> None:
+            super().__init__("deaf", "127.0.0.3")
+            self.asked = 0
+
+        @property
+        def address(self) -> str:
+            self.asked += 1
+            return "127.0.0.3" if self.asked == 1 else "127.0.0.4"
+
+        @address.setter
+        def address(self, _value: str) -> None: ...
+
+    network = check_network((LocalHost("first"), Deaf()), 30.0)
+    found = [finding for finding in network.findings if finding.level is Level.FAILURE]
+    assert [finding.hosts for finding in found] == [("first",)]
+    assert found[0].found.startswith("no connection to deaf at port ")
+    assert found[0].found.endswith(": Connection refused")
+
+
+def test_an_environment_that_measures_nothing_is_named() -> None:
+    station = Station(LocalHost(), look(()), FrameworkPython(Path("/bin/false"), False), ("cpu",))
+    speeds = Speeds()
+    measure_devices([station], (1, 1), 30.0, lambda _text: None, speeds)
+    (found,) = speeds.findings
+    assert (found.check, found.level) == ("speed", Level.FAILURE)
+    assert found.found == "it cannot be measured: it ended with 1"
+
+
+@pytest.mark.training
+@needs_framework("pytorch")
+def test_ranks_of_two_hosts_reduce_together() -> None:
+    python = FrameworkPython(Path(framework_python("pytorch")), True)
+    seen = look(())
+    hosts = (LocalHost("first"), LocalHost("second"))
+    stations = [Station(host, seen, python, ("cpu",)) for host in hosts]
+    speeds = Speeds(measured_with=dict.fromkeys(("first", "second"), "torch"))
+    reduce_all(stations, 1, 120.0, speeds)
+    assert [finding.level for finding in speeds.findings] == [Level.OK]
+    assert [(one.ranks, one.backend, one.size) for one in speeds.reductions] == [
+        (2, "gloo", size) for size in (4096, 1 << 20, 25 << 20, 100 << 20)
+    ]
+
+
+def test_what_nvml_says_of_a_gpu_is_read_and_an_old_driver_leaves_gaps() -> None:
+    """A FAKE driver: its figures were measured nowhere."""
+
+    class Error(Exception):
+        pass
+
+    class Driver:
+        NVMLError = Error
+        NVML_MEMORY_ERROR_TYPE_UNCORRECTED, NVML_VOLATILE_ECC = 1, 0
+
+        def nvmlDeviceGetCount(self) -> int:
+            return 1
+
+        def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
+            return index
+
+        def nvmlDeviceGetRemappedRows(self, handle: int) -> tuple[int, int, int, int]:
+            return (0, 2, 1, 0)
+
+        def nvmlDeviceGetTotalEccErrors(self, handle: int, kind: int, counter: int) -> int:
+            return 4
+
+        def nvmlDeviceGetCurrentClocksThrottleReasons(self, handle: int) -> int:
+            return 0x40 | 0x4
+
+        def nvmlDeviceGetTemperature(self, handle: int, sensor: int) -> int:
+            raise Error
+
+    (gpu,) = read_gpus(Nvml(Driver()))
+    assert (gpu.ecc_errors, gpu.remapped, gpu.remap_pending, gpu.remap_failed) == (4, 2, True, False)
+    assert gpu.slowdowns == ("hw_thermal_slowdown",)
+    assert (gpu.temperature_c, gpu.persistence, gpu.processes) == (None, None, ())
+
+
+def test_governors_and_turbo_are_read_where_the_kernel_shows_them(tmp_path: Path) -> None:
+    for number, governor in enumerate(("powersave", "performance")):
+        folder = tmp_path / f"devices/system/cpu/cpu{number}/cpufreq"
+        folder.mkdir(parents=True)
+        (folder / "scaling_governor").write_text(f"{governor}\n")
+        (folder / "cpuinfo_max_freq").write_text("3500000\n")
+    (tmp_path / "devices/system/cpu/intel_pstate").mkdir()
+    (tmp_path / "devices/system/cpu/intel_pstate/no_turbo").write_text("1\n")
+    port = tmp_path / "class/infiniband/mlx5_0/ports/1"
+    port.mkdir(parents=True)
+    (port / "state").write_text("4: ACTIVE\n")
+    seen = look((), sys_=tmp_path)
+    assert seen.governors == ("performance", "powersave")
+    assert (seen.turbo, seen.max_mhz) == (False, 3500.0)
+    assert [(one.device, one.port, one.state, one.rate) for one in seen.infiniband] == [
+        ("mlx5_0", "1", "4: ACTIVE", None)
+    ]
+
+
+def test_the_verb_prints_json_keeps_it_and_the_report_shows_it(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINMARK_HOME", str(bench.folder / "home"))
+    bench.write({})
+    assert main(["check", str(bench.suite), "--out", str(bench.out), "--json"]) == 0
+    printed = capsys.readouterr().out
+    assert json.loads(printed)["suite"] == "fakes"
+    assert (bench.out / "check.json").read_text() == printed
+    bench.run()
+    assert main(["report", str(bench.out), "--to", "md"]) == 0
+    page = capsys.readouterr().out
+    assert "## The hosts before the runs" in page
+    assert "all 1 cases of fakes can be started here" in page
+    (bench.out / "check.json").write_text("{")
+    assert main(["report", str(bench.out), "--to", "md", "--lang", "zh"]) == 0
+    assert "check.json 无法读取" in capsys.readouterr().out
+
+
+def test_a_suite_that_cannot_start_here_is_not_fit_and_one_that_is_none_is_a_usage_error(
+    bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRAINMARK_HOME", str(bench.folder / "home"))
+    bench.write({"nodes": 2, "devices_per_node": 1}, card={"launcher": "torchrun"})
+    assert main(["check", str(bench.suite)]) == 1
+    said = capsys.readouterr().out
+    assert said.startswith("failure  localhost  cases ")
+    assert "1 of 1 cases of fakes cannot be started: 2 nodes are asked for" in said
+    assert "this host is not fit for fakes: 1 failure" in said
+    assert main(["check", str(bench.folder / "none.yaml")]) == 2
+    assert main(["check", "--only", "model=good"]) == 2
+    assert main(["check", "--hosts", str(bench.folder / "nobody.yaml")]) == 2
+
+
+def test_a_data_set_that_a_host_lacks_is_sent_by_the_run_made_by_it_or_missed(tmp_path: Path) -> None:
+    folder = tmp_path / "data"
+    lacks = LocalHost("lacks", paths=((folder, tmp_path / "nothing"),))
+    hosts = (LocalHost("has"), lacks)
+    (made,) = _placed("it", folder, hosts, makes=True)
+    assert (made.level, made.found) == (Level.NOTE, f"it is not there yet: the run makes it, in {folder}")
+    (missed,) = _placed("it", folder, hosts, makes=False)
+    assert (missed.level, missed.hosts) == (Level.FAILURE, ("has", "lacks"))
+    folder.mkdir()
+    (folder / "a").write_bytes(b"x" * 2048)
+    sent, there = _placed("it", folder, hosts, makes=False)
+    assert (sent.level, sent.hosts) == (Level.NOTE, ("lacks",))
+    assert sent.found == "it is not there yet: the run sends it, 2 KiB"
+    assert (there.level, there.hosts) == (Level.OK, ("has",))

@@ -1,0 +1,96 @@
+"""The test that names a slow host: how often it is wrong is counted by ``benchmarks/check_alarms.py``."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from trainmark.check.measuring import judge_speeds
+from trainmark.check.outliers import compare
+from trainmark.words.check import Level, Quantity, Timing
+
+ROUNDS = (1.0, 1.002, 1.01, 1.3, 1.05)
+
+
+def timing(host: str, factor: float = 1.0, kind: str = "a CPU", **more: object) -> Timing:
+    """Return the timing of a host that takes ``factor`` times as long; one of its rounds was disturbed."""
+    fields = {
+        "quantity": Quantity.MATRIX_PRODUCT,
+        "host": host,
+        "device": "cpu",
+        "kind": kind,
+        "amount": 1e9,
+        "unit": "FLOP",
+        "seconds": tuple(factor * second for second in ROUNDS),
+    }
+    return Timing.model_validate(fields | more)
+
+
+def named(timings: list[Timing]) -> list[str]:
+    return [timing.host for compared in compare(timings) for timing, _ in compared.slow]
+
+
+@pytest.mark.parametrize("hosts", [2, 3, 4, 8, 64])
+def test_a_host_slowed_1_3_times_is_named_and_no_other(hosts: int) -> None:
+    healthy = [timing(f"host{place}", 1 + 0.01 * (place % 3)) for place in range(1, hosts)]
+    assert named([timing("slow", 1.3), *healthy]) == ["slow"]
+
+
+@pytest.mark.parametrize("hosts", [2, 5, 64])
+def test_healthy_hosts_differ_by_some_per_cent_and_are_not_named(hosts: int) -> None:
+    assert named([timing(f"host{place}", 1 + 0.02 * (place % 3)) for place in range(hosts)]) == []
+
+
+def test_a_faster_host_is_no_outlier() -> None:
+    assert named([timing("fast", 0.5), *(timing(f"host{place}") for place in range(4))]) == []
+
+
+def test_one_disturbed_round_names_nobody() -> None:
+    disturbed = timing("disturbed", seconds=(5.0, 1.0, 4.0, 1.001, 9.0))
+    assert named([disturbed, timing("one"), timing("other")]) == []
+
+
+def test_devices_of_different_kinds_are_not_compared() -> None:
+    assert compare([timing("old", 2.0, kind="an old CPU"), timing("new", kind="a new CPU")]) == ()
+
+
+def test_where_rounds_differ_widely_less_is_named_and_that_is_said() -> None:
+    wild = [timing(f"host{place}", seconds=(1.0, 1.2, 1.5, 1.9, 2.0)) for place in range(4)]
+    assert named([timing("slow", 1.3, seconds=(1.3, 1.6, 2.0, 2.2, 2.6)), *wild]) == []
+    (found,) = [finding for finding in judge_speeds(wild) if finding.level is Level.NOTE]
+    assert "only a device" in found.found
+
+
+@given(st.lists(st.floats(0.5, 2.0), min_size=2, max_size=12))
+def test_whoever_is_named_is_slower_than_the_bound_over_the_median(factors: list[float]) -> None:
+    (compared,) = compare([timing(f"host{place}", factor) for place, factor in enumerate(factors)])
+    fastest = min(one.fastest_s for one in compared.timings)
+    for one, factor in compared.slow:
+        assert factor > 1.05
+        assert one.fastest_s > fastest
+
+
+def test_a_slow_host_is_a_warning_that_says_what_the_others_have() -> None:
+    findings = judge_speeds([timing("slow", 1.5), timing("one"), timing("two")])
+    (found,) = [finding for finding in findings if finding.level is Level.WARNING]
+    assert found.hosts == ("slow",)
+    assert found.found == "1.50 times slower than the others: 0.667 GFLOP/s"
+    assert found.others == "1 GFLOP/s"
+    assert found.remedy is not None
+    assert "5%" in found.remedy
+
+
+def test_of_three_hosts_the_one_whose_links_are_all_slow_is_named() -> None:
+    def link(host: str, peer: str, factor: float) -> Timing:
+        return timing(host, factor, device=peer, quantity=Quantity.LINK, kind="TCP", unit="bytes")
+
+    names = ("a", "b", "c")
+    links = [link(one, to, 2.0 if "c" in (one, to) else 1.0) for one in names for to in names if one != to]
+    warnings = [finding for finding in judge_speeds(links) if finding.level is Level.WARNING]
+    assert [finding.hosts for finding in warnings] == [("c",)]
+
+
+def test_of_two_hosts_nobody_is_blamed_for_their_link() -> None:
+    both = [
+        timing(one, device=to, quantity=Quantity.LINK, kind="TCP", unit="bytes") for one, to in ("ab", "ba")
+    ]
+    assert judge_speeds(both) == []

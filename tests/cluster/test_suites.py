@@ -1,0 +1,254 @@
+"""Suites on a cluster: every engine, and what goes wrong on a host, named by host and rank, with nothing left there."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from clusters import ALLOCATED, HOSTS, SCRIPT, Cluster
+from fakes import CARD, Bench, Silent
+from trainmark.campaign import run_campaign
+from trainmark.node import RemoteHost, hosts_of
+from trainmark.suite import load_hosts
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult, Results
+
+pytestmark = [
+    pytest.mark.cluster,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.usefixtures("tidy"),
+]
+
+MEETING: dict[str, Any] = {
+    "launcher": "ranks",
+    "command": ["{source}/rendezvous.py", *CARD["command"][1:]],
+    "axes": {**CARD["axes"], "devices_per_node": {}},
+}
+ALL = {"nodes": 4, "devices_per_node": 2}
+TWO = {"nodes": 2, "devices_per_node": 1}
+ONE = {"nodes": 1, "devices_per_node": 2}
+HANGS = {**TWO, "options": {"behaviour": "rank-1-hangs"}}
+"""Its rank 1, which is on node02, has met the other and then does nothing."""
+
+
+class Striker(Silent):
+    """Does one thing when a run is under way."""
+
+    def __init__(self, strike: Callable[[], None]) -> None:
+        self._strike: Callable[[], None] | None = strike
+
+    def pulse(self, pulse: Any) -> None:
+        if self._strike is not None and self.is_time(pulse):
+            strike, self._strike = self._strike, None
+            strike()
+
+    def is_time(self, pulse: Any) -> bool:
+        """Say whether the ranks have met, of which the first then tells its steps."""
+        return pulse.step is not None
+
+
+class EarlyStriker(Striker):
+    """Does one thing as soon as a run is known to have begun."""
+
+    def is_time(self, pulse: Any) -> bool:
+        return True
+
+
+@contextmanager
+def connected(hosts: Cluster) -> Iterator[tuple[Any, ...]]:
+    """Have the hosts' agents by ssh, from this process."""
+    made = hosts_of(load_hosts(str(hosts.state / "hosts.yaml"), os.environ))
+    try:
+        yield made
+    finally:
+        for host in made:
+            assert isinstance(host, RemoteHost)
+            host.close()
+
+
+def measured(
+    hosts: Cluster,
+    bench: Bench,
+    *cases: dict[str, Any],
+    strike: Silent | None = None,
+    **settings: Any,
+) -> tuple[CaseResult, ...]:
+    """Return what becomes of cases by ssh; ``strike`` is who watches."""
+    bench.write(*cases, card=MEETING, **settings)
+    with connected(hosts) as chosen:
+        return run_campaign(replace(bench.order(), hosts=chosen), strike or Silent()).results.cases
+
+
+def by_command(hosts: Cluster, bench: Bench, engine: str, *more: str) -> list[str]:
+    words = bench.words("--hosts", str(hosts.state / "hosts.yaml"), "--engine", engine, *more)
+    return [
+        *ALLOCATED.get(engine, ()),
+        "env",
+        f"TRAINMARK_HOME={bench.folder / 'home'}",
+        sys.executable,
+        "-m",
+        "trainmark.cli.main",
+        *words,
+    ]
+
+
+def rank_on(hosts: Cluster, host: str) -> int:
+    (number,) = [number for number, line in hosts.processes(host).items() if "rendezvous.py" in line]
+    return number
+
+
+@pytest.mark.parametrize("engine", ["ssh", "mpi", "slurm"])
+def test_eight_ranks_on_four_hosts_meet_by_every_engine(engine: str, hosts: Cluster, bench: Bench) -> None:
+    bench.write(ALL, card=MEETING)
+    ended = hosts.run("control", *by_command(hosts, bench, engine), check=False)
+    assert (bench.out / "results.json").exists(), ended.stderr
+    results = Results.model_validate_json((bench.out / "results.json").read_text())
+    (ran,) = results.cases[0].runs
+    assert ran.outcome is Outcome.OK, ran.reason
+    folder = bench.out / ran.directory
+    assert {(folder / f"sum.rank{rank}").read_text() for rank in range(8)} == {"36"}
+    kept = json.loads((folder / "outcome.json").read_text())
+    assert [(node["host"], node["exit_code"]) for node in kept["nodes"]] == [(host, 0) for host in HOSTS]
+    assert [(rank["node"], rank["rank"]) for rank in kept["ranks"]] == [
+        (rank // 2, rank) for rank in range(8)
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fault", "sentence"),
+    [
+        ("refuse", "node02: no agent could be started on it (ssh ended with code 255: .*Connection refused"),
+        (
+            "key",
+            "node02: no agent could be started on it (ssh ended with code 255: .*Host key verification failed",
+        ),
+    ],
+)
+def test_a_host_that_cannot_be_reached_is_named_and_costs_no_other_case(
+    fault: str, sentence: str, hosts: Cluster, bench: Bench
+) -> None:
+    with hosts.fault(fault, "node02"):
+        two, one = measured(hosts, bench, TWO, ONE)
+    assert two.outcome is Outcome.FAILED
+    for part in sentence.split(".*"):
+        assert part in (two.reason or "")
+    assert one.outcome is Outcome.OK, one.reason
+
+
+def test_a_host_without_trainmark_is_named_and_costs_no_other_case(hosts: Cluster, bench: Bench) -> None:
+    path = "/opt/trainmark/lib/python3*/site-packages/trainmark.pth"
+    hosts.ssh("node02", f"mv {path} /opt/trainmark/away")
+    try:
+        two, one = measured(hosts, bench, TWO, ONE)
+    finally:
+        hosts.ssh("node02", f"mv /opt/trainmark/away $(echo {path.rpartition('/')[0]})/trainmark.pth")
+    assert two.outcome is Outcome.FAILED
+    assert (two.reason or "").startswith("node02: ")
+    assert "trainmark" in (two.reason or "").removeprefix("node02: ")
+    assert one.outcome is Outcome.OK, one.reason
+
+
+def test_a_rank_that_is_killed_is_named_with_its_host(hosts: Cluster, bench: Bench) -> None:
+    killed, after = measured(
+        hosts, bench, HANGS, TWO, strike=Striker(lambda: os.kill(rank_on(hosts, "node02"), signal.SIGKILL))
+    )
+    assert killed.outcome is Outcome.FAILED
+    assert "node02" in (killed.reason or "")
+    assert "rank 1" in (killed.reason or "")
+    assert after.outcome is Outcome.OK, after.reason
+
+
+def test_a_rank_that_is_stopped_runs_out_of_time_and_is_named_with_its_host(
+    hosts: Cluster, bench: Bench
+) -> None:
+    stopped, after = measured(
+        hosts,
+        bench,
+        HANGS,
+        TWO,
+        strike=Striker(lambda: os.kill(rank_on(hosts, "node02"), signal.SIGSTOP)),
+        limits={"timeout_s": 20},
+    )
+    assert stopped.outcome is Outcome.TIMEOUT
+    assert "node02" in (stopped.reason or "")
+    assert "rank 1" in (stopped.reason or "")
+    assert after.outcome is Outcome.OK, after.reason
+
+
+def test_a_host_whose_disk_is_full_is_named_and_costs_no_other_case(hosts: Cluster, bench: Bench) -> None:
+    with hosts.fault("full", "node02"):
+        two, one = measured(hosts, bench, TWO, ONE)
+    assert two.outcome is Outcome.FAILED
+    assert "node02" in (two.reason or "")
+    assert "No space left" in (two.reason or "")
+    assert one.outcome is Outcome.OK, one.reason
+
+
+def test_a_cable_that_is_out_for_a_moment_costs_nothing(hosts: Cluster, bench: Bench) -> None:
+    healed = threading.Timer(5, lambda: hosts.break_("heal", "node02"))
+
+    def pull() -> None:
+        hosts.break_("cut", "node02")
+        healed.start()
+
+    lasting = {**TWO, "options": {"behaviour": "lasts-12"}}
+    (result,) = measured(hosts, bench, lasting, strike=EarlyStriker(pull))
+    healed.join()
+    assert result.outcome is Outcome.OK, result.reason
+
+
+@pytest.mark.rare
+def test_a_cable_that_stays_out_names_the_host_and_costs_no_other_case(hosts: Cluster, bench: Bench) -> None:
+    try:
+        cut, after = measured(hosts, bench, HANGS, ONE, strike=Striker(lambda: hosts.break_("cut", "node02")))
+        assert cut.outcome is Outcome.FAILED
+        assert "node02" in (cut.reason or "")
+        assert after.outcome is Outcome.OK, after.reason
+        # What is left there ends by itself, as nobody is heard.
+        hosts.wait_until_quiet()
+    finally:
+        hosts.break_("heal", "node02")
+
+
+@pytest.mark.parametrize("fault", [("delay", "50"), ("loss", "1"), ("slow", "3"), ("clock", "90")])
+def test_a_host_that_is_late_slow_or_wrong_about_the_time_is_measured_all_the_same(
+    fault: tuple[str, str], hosts: Cluster, bench: Bench
+) -> None:
+    with hosts.fault(fault[0], "node02", fault[1]):
+        (result,) = measured(hosts, bench, TWO)
+    assert result.outcome is Outcome.OK, result.reason
+
+
+@pytest.mark.parametrize("engine", ["ssh", "mpi", "slurm"])
+def test_no_process_is_left_on_any_host_when_signal_9_ends_the_controller(
+    engine: str, hosts: Cluster, bench: Bench
+) -> None:
+    bench.write({**ALL, "options": {"behaviour": "rank-5-hangs"}}, card=MEETING)
+    words = [sys.executable, str(SCRIPT), "--state", str(hosts.state), "run", "control"]
+    controller = subprocess.Popen(
+        [*words, *by_command(hosts, bench, engine)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    end = time.monotonic() + 100
+    while not all("rendezvous.py" in str(hosts.processes(host)) for host in HOSTS):
+        assert time.monotonic() < end
+        assert controller.poll() is None
+    (number,) = [
+        number for number, line in hosts.processes("control").items() if "trainmark.cli.main" in line
+    ]
+    os.kill(number, signal.SIGKILL)
+    controller.wait()
+    hosts.wait_until_quiet()
+    bench.write(ALL, card=MEETING)
+    hosts.run("control", *by_command(hosts, bench, engine, "--resume"))

@@ -1,0 +1,211 @@
+"""Clicks: made from a seed, gone on with after an interruption, and what verification and a worker find in them."""
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from preloading import call_trainmark
+from trainmark.dataset import ProblemKind, clicks, kind_of
+from trainmark.dataset.clicks import make
+from trainmark.errors import InputError
+from trainmark.suite import load_suite
+from trainmark.worker.core.outcomes import RunError
+from trainmark.worker.tasks.recommendation.clicks import PUBLISHED_SIZES, column_sizes, offsets
+from trainmark.worker.tasks.recommendation.records import ClickFile
+
+SPEC = clicks.ClickSpec(samples=500, vocabulary=1000, seed=3)
+RECORD = 160
+
+
+def made(folder: Path, spec: clicks.ClickSpec = SPEC) -> Path:
+    clicks.make_clicks(folder, spec)
+    return folder
+
+
+def found(folder: Path) -> list[tuple[str, ProblemKind]]:
+    return [(problem.path, problem.kind) for problem in clicks.verify(folder).problems]
+
+
+def words(folder: Path) -> np.ndarray:
+    return np.fromfile(folder / "train.bin", "<u4").reshape(-1, 40)
+
+
+def without_column(folder: Path, name: str) -> None:
+    manifest = json.loads((folder / "dataset.json").read_text())
+    manifest["columns"].remove(name)
+    (folder / "dataset.json").write_text(json.dumps(manifest))
+
+
+def test_fields_share_a_vocabulary_in_the_published_proportions() -> None:
+    assert column_sizes(sum(PUBLISHED_SIZES)) == list(PUBLISHED_SIZES)
+    for vocabulary in (26, 27, 1000, 2_322_444):
+        sizes = column_sizes(vocabulary)
+        assert (sum(sizes), min(sizes) >= 1, len(sizes)) == (vocabulary, True, 26)
+
+
+def test_equal_seeds_give_equal_samples_and_others_do_not(tmp_path: Path) -> None:
+    one, other = made(tmp_path / "one"), made(tmp_path / "other")
+    third = made(tmp_path / "third", SPEC.model_copy(update={"seed": 4}))
+    assert (one / "train.bin").read_bytes() == (other / "train.bin").read_bytes()
+    assert (one / "train.bin").read_bytes() != (third / "train.bin").read_bytes()
+    assert clicks.verify(one).problems == ()
+
+
+def test_few_categories_of_a_field_are_frequent(tmp_path: Path) -> None:
+    spec = clicks.ClickSpec(samples=50_000, vocabulary=100_000, seed=0)
+    largest = int(np.argmax(column_sizes(spec.vocabulary)))
+    counts = np.bincount(words(made(tmp_path / "c", spec))[:, 14 + largest])
+    assert counts[0] / counts[9] == pytest.approx(np.log(2) / np.log(11 / 10), rel=0.15)
+    assert 0.24 < words(tmp_path / "c")[:, 0].mean() < 0.26
+
+
+def test_what_was_interrupted_goes_on_and_is_no_data_set_before(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(make, "CHUNK", 100)
+    whole = made(tmp_path / "whole")
+
+    def stop(done: int, _total: int) -> None:
+        if done >= 300:
+            raise KeyboardInterrupt
+
+    folder = tmp_path / "clicks"
+    with pytest.raises(KeyboardInterrupt):
+        clicks.make_clicks(folder, SPEC, stop)
+    for look in (clicks.describe, clicks.verify):
+        with pytest.raises(InputError, match="its making was interrupted"):
+            look(folder)
+    assert clicks.recognise(folder)
+    with pytest.raises(InputError, match="another data set is being made here"):
+        clicks.state(folder, SPEC.model_copy(update={"seed": 4}))
+    assert clicks.state(folder, SPEC) is clicks.State.UNFINISHED
+    done: list[int] = []
+    clicks.make_clicks(folder, SPEC, lambda count, _: done.append(count))
+    assert done[0] == 300
+    assert (folder / "train.bin").read_bytes() == (whole / "train.bin").read_bytes()
+    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in whole.iterdir())
+
+
+def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("mine")
+    with pytest.raises(InputError, match="is not empty"):
+        made(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
+
+
+def test_verification_finds_a_file_that_is_cut_empty_missing_or_changed(tmp_path: Path) -> None:
+    folder = made(tmp_path / "clicks")
+    train = folder / "train.bin"
+    data = train.read_bytes()
+    for cut in (data[:-3], data[:-RECORD], b""):
+        train.write_bytes(cut)
+        assert ("train.bin", ProblemKind.TRUNCATED) in found(folder)
+    train.unlink()
+    assert found(folder) == [("train.bin", ProblemKind.MISSING)]
+    train.write_bytes(data[:4] + b"\x01" + data[5:])
+    assert found(folder) == [("train.bin", ProblemKind.CORRUPTED)]
+
+
+@pytest.mark.parametrize(
+    ("column", "word", "said"),
+    [
+        (0, 2, "sample 7 has label 2, and not 0 or 1"),
+        (3, 0x7F800000, "sample 7 has inf in I3, which is no number"),
+        (16, 10**6, "sample 7 has category 1000000 in C3, which has "),
+    ],
+)
+def test_verification_names_what_cannot_be_in_a_sample(
+    tmp_path: Path, column: int, word: int, said: str
+) -> None:
+    folder = made(tmp_path / "clicks")
+    spoiled = words(folder)
+    spoiled[7, column] = word
+    spoiled.tofile(folder / "train.bin")
+    (problem,) = [one for one in clicks.verify(folder).problems if one.kind is ProblemKind.BROKEN]
+    assert problem.detail.startswith(said)
+
+
+def test_a_missing_column_is_found_and_not_read(tmp_path: Path) -> None:
+    folder = made(tmp_path / "clicks")
+    without_column(folder, "C14")
+    (problem,) = clicks.verify(folder).problems
+    assert (problem.kind, problem.detail) == (ProblemKind.MISSING, "has no column C14")
+    with pytest.raises(RunError, match="has no column C14"):
+        ClickFile(str(folder), 1000)
+
+
+def test_the_commands_make_and_verify(tmp_path: Path) -> None:
+    given = ("data", "make-clicks", tmp_path / "c", "--samples", "400", "--vocabulary", "100", "--json")
+    first, second = (json.loads(call_trainmark(*given).stdout) for _ in range(2))
+    assert (first["before"], second["before"]) == ("absent", "complete")
+    assert (first["samples"], first["form"]) == (400, "raw")
+    assert call_trainmark("data", "verify", tmp_path / "c").returncode == 0
+    with (tmp_path / "c" / "train.bin").open("ab") as file:
+        file.write(b"x")
+    spoiled = call_trainmark("data", "verify", tmp_path / "c", "--json")
+    assert spoiled.returncode == 1
+    assert json.loads(spoiled.stdout.splitlines()[0])["problem"] == "truncated"
+    refused = call_trainmark("data", "make-clicks", tmp_path / "n", "--vocabulary", "25")
+    assert refused.returncode == 2
+    assert "the options of 'data make-clicks': vocabulary:" in refused.stderr
+
+
+def test_a_suite_has_clicks_made(tmp_path: Path) -> None:
+    suite = tmp_path / "suite.yaml"
+    suite.write_text(
+        "name: clicks\ndatasets:\n  log: {task: recommendation, make: {samples: 300, vocabulary: 512}}\n"
+        "defaults: {model: wide_deep_tiny, data: log, vocabulary: 512}\naxes: {framework: [pytorch]}\n"
+    )
+    made_of = load_suite(suite).datasets["log"].make
+    assert made_of == {"samples": 300, "vocabulary": 512, "seed": 0}
+    kind_of("clicks").make(tmp_path / "log", dict(made_of), "log", 1, lambda _done, _total: None)
+    assert clicks.verify(tmp_path / "log").problems == ()
+
+
+# As the worker reads them.
+
+
+def test_a_worker_gets_rows_of_the_one_table(tmp_path: Path) -> None:
+    folder = made(tmp_path / "clicks")
+    file, raw = ClickFile(str(folder), 1200), words(folder)
+    batch = file.batch(np.array([5, 2]))
+    rows = raw[[5, 2]][:, 14:] + offsets(column_sizes(1000))
+    assert (file.samples, batch.categories.tolist()) == (500, rows.tolist())
+    assert batch.dense.tolist() == raw[[5, 2]][:, 1:14].copy().view("<f4").tolist()
+    assert batch.labels.tolist() == raw[[5, 2], 0].tolist()
+    one, other = rows[:, 0], rows[:, 1]
+    assert batch.crossed[:, 0].tolist() == ((one * 1_000_003 + other) % 1200).tolist()
+
+
+@pytest.mark.parametrize(
+    ("spoil", "said"),
+    [
+        (lambda data: b"", "is cut: it has 0 of 80000 bytes, 160 a sample"),
+        (lambda data: data[:-1], "is cut: it has 79999 of 80000 bytes, 160 a sample"),
+    ],
+    ids=["empty", "cut"],
+)
+def test_a_worker_refuses_files_that_are_empty_or_cut(tmp_path: Path, spoil: object, said: str) -> None:
+    train = made(tmp_path / "clicks") / "train.bin"
+    assert callable(spoil)
+    train.write_bytes(spoil(train.read_bytes()))
+    with pytest.raises(RunError) as stopped:
+        ClickFile(str(tmp_path / "clicks"), 1000)
+    assert stopped.value.outcome == "failed"
+    assert said in stopped.value.reason
+
+
+def test_a_worker_holds_categories_against_fields_and_tables(tmp_path: Path) -> None:
+    folder = made(tmp_path / "clicks")
+    with pytest.raises(RunError, match="has 1000 categories, the model's tables have 999 rows"):
+        ClickFile(str(folder), 999)
+    spoiled = words(folder)
+    spoiled[7, 39] = 5000
+    spoiled.tofile(folder / "train.bin")
+    size = column_sizes(1000)[25]
+    with pytest.raises(
+        RunError, match=rf"sample 7 of .*train.bin has category 5000 in C26, which has {size}"
+    ):
+        ClickFile(str(folder), 1000).batch(np.array([1, 7]))

@@ -1,0 +1,71 @@
+"""A number whose records are of two paces, or held up again and again, is a doubt that says by how much."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+from trainmark.logs import Facts, Severity
+from trainmark.logs.physics import stalls
+from trainmark.logs.synthetic import SampleRun
+from trainmark.measure.rules import measure_log
+from trainmark.programs import read_log, synthetic_log
+
+
+def _doubts(tmp_path: Path, times: list[float], name: str = "ngc-pytorch-convnets") -> dict[str, str]:
+    path = tmp_path / "run.txt"
+    path.write_text(synthetic_log(name, SampleRun(times, interval=1)))
+    log = read_log(path, Facts(gpus=8))
+    problems = (*log.problems, *measure_log(log).problems)
+    return {p.code: p.message for p in problems if p.severity is Severity.DOUBT}
+
+
+def test_stalls_that_come_again_and_again_are_weighed_together(tmp_path: Path) -> None:
+    times = [1.0 if i % 25 == 24 else 0.2 for i in range(420)]
+
+    stall = _doubts(tmp_path, times)["stall"]
+
+    assert "16 records are far slower" in stall
+    assert float(re.search(r"would be ([\d.]+)% higher", stall)[1]) == pytest.approx(16.0, abs=0.3)  # type: ignore[index]
+
+
+def test_a_cause_is_all_stalls_together_or_the_worst_alone_where_they_are_few(tmp_path: Path) -> None:
+    path = tmp_path / "run.txt"
+    path.write_text(
+        synthetic_log("ngc-pytorch-convnets", SampleRun([1.0 if i % 25 == 24 else 0.2 for i in range(420)]))
+    )
+    many = stalls(read_log(path))
+    path.write_text(
+        synthetic_log("ngc-pytorch-convnets", SampleRun([0.6 if i in (99, 200) else 0.2 for i in range(420)]))
+    )
+    few = stalls(read_log(path))
+
+    assert many is not None
+    assert (many.count, round(many.factor, 2)) == (16, 1.16)
+    assert few is not None
+    assert few.count == 1
+
+
+@pytest.mark.parametrize("factor", [1.2, 0.5])
+def test_a_run_that_goes_on_at_another_pace_is_a_doubt_that_names_the_place(
+    tmp_path: Path, factor: float
+) -> None:
+    times = [0.2 + 0.001 * (i % 7) for i in range(200)]
+
+    doubts = _doubts(tmp_path, [*times, *(factor * t for t in times)])
+
+    assert "pace-changes" in doubts
+    assert 196 <= int(re.search(r"from record (\d+)", doubts["pace-changes"])[1]) <= 208  # type: ignore[index]
+    assert "too-fast" not in doubts
+
+
+def test_a_pace_that_only_scatters_does_not_change(tmp_path: Path) -> None:
+    times = [0.2 * (1 + 0.3 * ((7919 * i) % 101) / 101) for i in range(400)]
+
+    assert "pace-changes" not in _doubts(tmp_path, times)
+
+
+def test_a_note_does_not_hide_that_the_mean_of_the_rates_is_far_off(tmp_path: Path) -> None:
+    times = [(0.2, 0.35)[(i // 3) % 2] for i in range(400)]
+
+    assert "uneven-steps" in _doubts(tmp_path, times)

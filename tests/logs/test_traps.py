@@ -1,0 +1,505 @@
+"""Logs whose lines read like another number: each gives the right one, a doubt, or none."""
+
+import json
+from typing import Any
+
+import pytest
+from conftest_logs import Reader
+
+from trainmark.logs import Facts, ParsedLog, Severity, Status
+from trainmark.measure.rules import measure_log
+
+
+def _doubts(log: ParsedLog) -> set[str]:
+    result = measure_log(log)
+    return {p.code for p in (*log.problems, *result.problems) if p.severity is Severity.DOUBT}
+
+
+def _sound(log: ParsedLog) -> float | None:
+    """Return the number of a log that has one and no doubt about it."""
+    assert (log.status, _doubts(log)) == (Status.OK, set())
+    return measure_log(log).value
+
+
+def _mlperf(*events: tuple[str, float, object, dict[str, Any]]) -> str:
+    lines = (
+        ":::MLLOG "
+        + json.dumps(
+            {"namespace": "", "time_ms": 1000 * seconds, "key": key, "value": value, "metadata": about}
+        )
+        for key, seconds, value, about in events
+    )
+    return "\n".join((*lines, ""))
+
+
+def _run_of(
+    benchmark: str, samples: int, *blocks: tuple[dict[str, Any], dict[str, Any]], pause: int = 0
+) -> Any:
+    """Return the events of a run of ``blocks`` (what their start and their stop say) of 100 s each."""
+    step = 100 + pause
+    head: list[Any] = [
+        ("submission_benchmark", 0, benchmark, {}),
+        ("global_batch_size", 0, 64, {}),
+        ("train_samples", 5, samples, {}),
+    ]
+    inner = [
+        event
+        for n, (start, stop) in enumerate(blocks)
+        for event in (
+            ("block_start", 100 + n * step, None, start),
+            ("block_stop", 200 + n * step, None, stop),
+        )
+    ]
+    end = ("run_stop", 100 + len(blocks) * step, None, {"status": "success"})
+    return [*head, ("run_start", 100, None, {}), *inner, end]
+
+
+_PART = {"first_epoch_num": 0, "epoch_count": 1}
+
+
+@pytest.mark.parametrize(
+    "blocks",
+    [
+        [({"step_num": 50 * n}, {"step_num": 50 * n}) for n in range(9)],
+        [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_num": 50 * n + 50}) for n in range(9)],
+        [({"first_step_num": 50 * n + 1}, {"first_step_num": 50 * n + 1, "step_count": 50}) for n in range(9)],
+        [({**_PART, "step_num": 50 * n}, {"first_epoch_num": 0, "step_count": 50}) for n in range(9)],
+    ],
+    ids=["steps", "parts-of-an-epoch", "step-counts", "one-epochs-parts"],
+)  # fmt: skip
+def test_blocks_of_steps_count_batches_and_not_data_sets(read: Reader, blocks: list[Any]) -> None:
+    log = read(_mlperf(*_run_of("stable_diffusion", 6_513_144, *blocks)))
+
+    assert _sound(log) == pytest.approx(50 * 64 / 100)
+
+
+def test_an_epoch_count_that_counts_sequences_makes_no_number(read: Reader) -> None:
+    blocks = [
+        ({"first_epoch_num": n * 24576, "epoch_count": 24576}, {"first_epoch_num": n * 24576})
+        for n in range(9)
+    ]
+
+    assert measure_log(read(_mlperf(*_run_of("gpt3", 1_574_207_408, *blocks)))).value is None
+
+
+@pytest.mark.parametrize(("benchmark", "number"), [("bert", False), ("dlrm_dcnv2", True)])
+def test_an_only_epoch_that_the_runs_end_cut_is_not_believed_whole(
+    read: Reader, benchmark: str, number: bool
+) -> None:
+    log = read(
+        _mlperf(
+            *_run_of(benchmark, 2_000_000, ({"first_epoch_num": 1, "epoch_count": 1}, {"first_epoch_num": 1}))
+        )
+    )
+
+    assert (measure_log(log).value is not None) is number
+    assert "epoch-unfinished" in _doubts(log)
+
+
+def test_samples_that_are_said_in_the_first_of_many_epochs_are_of_each(read: Reader) -> None:
+    blocks = [({"first_epoch_num": n, "epoch_count": 1}, {"first_epoch_num": n}) for n in range(1, 10)]
+    head, *events = _run_of("resnet", 1_281_167, *blocks)
+    late = sorted((head, *events), key=lambda event: (event[1], event[0] != "block_stop"))
+    moved = [(key, 101 if key == "train_samples" else at, value, about) for key, at, value, about in late]
+
+    assert _sound(read(_mlperf(*moved))) == pytest.approx(12_811.67)
+
+
+def test_evaluation_between_blocks_is_not_in_their_time(read: Reader) -> None:
+    blocks = [({"samples_count": n * 384}, {"samples_count": n * 384 + 384}) for n in range(9)]
+
+    assert _sound(read(_mlperf(*_run_of("llama2_70b_lora", 3901, *blocks, pause=30)))) == pytest.approx(3.84)
+
+
+def test_two_results_of_one_benchmark_in_a_file_are_two_runs(read: Reader) -> None:
+    run = _run_of(
+        "resnet",
+        1_281_167,
+        *[({"first_epoch_num": n, "epoch_count": 1}, {"first_epoch_num": n}) for n in range(9)],
+    )
+    slower = [(key, 10_000 + 2 * at, value, about) for key, at, value, about in run]
+
+    log = read(_mlperf(*run, *slower))
+
+    assert (log.status, measure_log(log).value) == (Status.INVALID, None)
+    assert "several-runs" in _doubts(log)
+
+
+_TRAINING = """***** Running training *****
+  Num examples = 10,000
+  Num Epochs = 10
+  Instantaneous batch size per device = 8
+  Total train batch size (w. parallel, distributed & accumulation) = 64
+  Gradient Accumulation steps = 1
+  Total optimization steps = {steps}
+"""
+_SUMMARY = (
+    "{{'train_runtime': 300.0, 'train_samples_per_second': 333.3, "
+    "'train_steps_per_second': {rate}, 'epoch': {epoch}}}\n"
+)
+
+
+def _bar(step: int, seconds: int, steps: int = 1570) -> str:
+    return f" {100 * step // steps}%|███  | {step}/{steps} [{seconds // 60:02d}:{seconds % 60:02d}<11:40,  1.57it/s]\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "doubt"),
+    [
+        (_TRAINING.format(steps=1570) + _SUMMARY.format(rate=5.233, epoch=3.0), "stopped-early"),
+        (_bar(1, 0) + _bar(471, 300) + _SUMMARY.format(rate=5.233, epoch=3.0), "stopped-early"),
+        (_bar(1001, 1) + _bar(1570, 300) + _SUMMARY.format(rate=5.233, epoch=10.0), "resumed"),
+        (_TRAINING.format(steps=1570) + _SUMMARY.format(rate=5.233, epoch=10.0), None),
+        (_TRAINING.format(steps=500) + _SUMMARY.format(rate=1.667, epoch=3.18), None),
+        (_bar(1, 0) + _bar(1570, 300) + _SUMMARY.format(rate=5.233, epoch=10.0), None),
+    ],
+    ids=["epochs", "bar", "bar-begins-late", "whole", "max-steps", "whole-by-bar"],
+)
+def test_a_summary_that_counts_what_was_not_trained_is_a_doubt(
+    read: Reader, text: str, doubt: str | None
+) -> None:
+    assert _doubts(read(text)) == ({doubt} if doubt else set())
+
+
+def test_an_evaluation_in_the_middle_of_a_long_bar_is_found(read: Reader) -> None:
+    bars = "".join(_bar(step, step // 100, 30_000) for step in range(1, 30_001))
+    evaluation = "{'eval_loss': 0.5, 'eval_runtime': 150.0, 'eval_samples_per_second': 800.0, 'epoch': 1.0}\n"
+    half = len(bars) // 2
+
+    log = read(bars[:half] + "\n" + evaluation + bars[half:] + _SUMMARY.format(rate=100.0, epoch=3.0))
+
+    assert _doubts(log) == {"evaluation-included"}
+
+
+def test_the_batch_is_that_of_the_training_that_ran(read: Reader) -> None:
+    tried = _TRAINING.format(steps=1570).replace(" = 8\n", " = 32\n").replace(" = 64\n", " = 256\n")
+
+    log = read(tried + _TRAINING.format(steps=1570) + _SUMMARY.format(rate=5.233, epoch=10.0))
+
+    assert (log.facts.batch_per_device, log.facts.global_batch) == (8, 64)
+
+
+def _epochs(*bars: str, times: int = 9) -> str:
+    return "".join(f"Epoch {n}/{times}\n" + "".join(f"{bar}\n" for bar in bars) for n in range(1, times + 1))
+
+
+_KERAS = Facts(gpus=1, batch_per_device=32)
+_DRAWN = "[==============================]"
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "doubt"),
+    [
+        (_epochs(f"1875/1875 {_DRAWN} - 5s 2ms/step - loss: 0.2"), 12_000, "few-digits"),
+        (_epochs(f"195/195 {_DRAWN} - 300s 2s/step - loss: 0.2"), 20.8, None),
+        (_epochs(f"195/195 {_DRAWN} - 42s 63ms/step - loss: 0.2"), None, "rates-contradict-clock"),
+        (_epochs(f"195/195 {_DRAWN} - 12s 63ms/step - loss: 0.2"), 32 / 0.063, None),
+        (
+            _epochs(f"195/195 {_DRAWN} - 12s 63ms/step - loss: 0.2", f"195/195 {_DRAWN} - 6s 31ms/step - loss: 0.2"),
+            None,
+            "evaluation-read",
+        ),
+        (_epochs(f"3/3 {_DRAWN} - 60s 20s/step - loss: 0.2"), 1.6, "few-steps"),
+    ],
+    ids=["digits", "seconds-are-finer", "first-step", "whole", "evaluate", "last-batch"],
+)  # fmt: skip
+def test_keras_two_times_are_held_against_each_other(
+    read: Reader, text: str, value: float | None, doubt: str | None
+) -> None:
+    log = read(text, given=_KERAS)
+
+    assert _doubts(log) - {"stall"} == ({doubt} if doubt else set())
+    assert value is None or measure_log(log).value == pytest.approx(value)
+
+
+def test_validation_inside_an_epoch_of_lightning_is_a_doubt(read: Reader) -> None:
+    def epoch(inside: str) -> str:
+        bars = [
+            f"Epoch 0:  5%|█▏| {n}/400 [00:{n // 8:02d}<02:55,  8.00it/s, v_num=0]\n"
+            for n in range(50, 401, 50)
+        ]
+        return (
+            "GPU available: True\n" + "".join((*bars[:4], inside, *bars[4:])) + "`Trainer.fit` stopped: x\n"
+        )
+
+    validation = "Validation DataLoader 0: 100%|██| 50/50 [00:30<00:00,  1.66it/s]\n"
+    after = epoch("").replace("`Trainer", validation + "`Trainer")
+
+    assert _doubts(read(epoch(validation), given=_KERAS)) == {"evaluation-included"}
+    assert _doubts(read(after, given=_KERAS)) == set()
+
+
+def test_a_batch_that_several_devices_share_is_a_doubt(read: Reader) -> None:
+    bars = "".join(
+        f"Epoch 0:  5%|█▏| {n}/400 [00:50<02:55,  8.00it/s, v_num=0]\n" for n in range(50, 401, 50)
+    )
+    log = read(
+        f"GPU available: True\ntensor_model_parallel_size: 8\n{bars}`Trainer.fit` stopped: x\n", given=_KERAS
+    )
+
+    assert "model-parallel" in _doubts(log)
+
+
+def test_a_step_of_old_megatron_is_a_batch_of_each_group_that_holds_a_model(read: Reader) -> None:
+    arguments = "using world size: 64 and model-parallel size: 8\n" + "".join(
+        f"  {name} ...................... {value}\n"
+        for name, value in (("batch_size", 4), ("model_parallel_size", 8))
+    )
+    lines = (
+        f" iteration {n:8d}/   50000 | elapsed time per iteration (ms): 1000.0 | learning rate 1.5E-04 |\n"
+        for n in range(100, 5001, 100)
+    )
+    log = read(
+        f"{arguments}{''.join(lines)}exiting program at iteration 5000\n", given=Facts(batch_per_device=4)
+    )
+
+    assert _sound(log) == pytest.approx(4 * 8)
+
+
+def _maskrcnn(start: int) -> str:
+    took = 0.0
+    lines = ["maskrcnn_benchmark INFO: Using 8 GPUs", "SOLVER:", "  IMS_PER_BATCH: 16", "TEST:"]
+    for n in range(start + 1, 3001):
+        took += 0.5
+        if n % 20 == 0:
+            mean = took / (n - start)
+            lines.append(
+                f"maskrcnn_benchmark.trainer INFO: eta: 1:02  iter: {n}  loss: 1  time: 0.5 ({mean:.4f})  data: 0.01"
+            )
+    return "\n".join((*lines, "maskrcnn_benchmark.trainer INFO: Total training time: 0:25:00", ""))
+
+
+def test_averages_that_begin_late_are_those_of_a_resumed_run(read: Reader) -> None:
+    assert _sound(read(_maskrcnn(0))) == pytest.approx(32)
+    assert _doubts(read(_maskrcnn(1000))) == {"resumed"}
+
+
+def test_a_bar_that_runs_through_the_steps_of_before_is_a_doubt(read: Reader) -> None:
+    head = "***** Running training *****\n  Total train batch size (w. parallel, distributed & accumulation) = 64\n"
+    bars = "".join(
+        f"Steps:  5%|█▏ | {n}/1500 [00:{n // 50:02d}<01:00,  1.2s/it, lr=1e-05]\n" for n in range(1, 1501)
+    )
+
+    log = read(f"{head}Resuming from checkpoint checkpoint-1000\n{bars}")
+
+    assert "resumed" in _doubts(log)
+    assert "resumed" not in _doubts(read(head + bars))
+
+
+def test_the_batch_that_a_configuration_is_scaled_to_counts(read: Reader) -> None:
+    scaled = (
+        "[09/02 02:30:04 d2.engine.defaults]: Auto-scaling the config to batch_size=8, learning_rate=0.01.\n"
+    )
+
+    assert read(f"\nSOLVER:\n  IMS_PER_BATCH: 16\n\n{scaled}" + _D2 * 9).facts.global_batch == 8
+
+
+_D2 = "[09/02 02:37:24 d2.utils.events]:  eta: 0:05  iter: 19  total_loss: 1.9  time: 1.1  data_time: 0.02  lr: 0.1\n"
+_TIMER = "[2023-04-18 03:36:{n:02d},683] [INFO] [timer.py:199:stop] {at}, RunningAvgSamplesPerSec={rate}, CurrSamplesPerSec={rate}, MemAllocated=4GB\n"  # noqa: E501
+
+
+def test_the_line_that_times_both_engines_is_read_beside_those_of_each(read: Reader) -> None:
+    both = (
+        "|E2E latency=3.17s |Gather latency=0.00s (0.00%) |Others=0.23 (7.40%)|CurSamplesPerSec=10.09 |Avg\n"
+    )
+    lines = "".join(
+        "".join(
+            _TIMER.format(n=n, at=f"epoch=0/micro_step={n}/global_step={n}", rate=rate) for rate in (100, 250)
+        )
+        + both
+        for n in range(1, 60)
+    )
+    log = read(f"cmd = deepspeed main.py\n{lines}act_loss: 0.1\nProcess 1 exits successfully.\n")
+
+    assert _sound(log) == pytest.approx(10.09)
+
+
+def test_an_old_timer_without_a_configuration_to_hold_it_against_is_a_doubt(read: Reader) -> None:
+    lines = "".join(_TIMER.format(n=n, at=f"0/{10 * n}", rate=12.5) for n in range(1, 60))
+
+    assert "unit-unclear" in _doubts(
+        read(f"DeepSpeed info: version=0.7\n{lines}Process 1 exits successfully.\n")
+    )
+
+
+def test_deepspeeds_pipeline_engine_is_read_but_not_beside_megatrons_line(read: Reader) -> None:
+    lines = [
+        f"steps: {n} loss: 2.3000 iter time (s): 0.500 samples/sec: 64.000\n" for n in range(10, 990, 10)
+    ]
+    neox = " samples/sec: 54.243 | iteration {n:8d}/  3200 | elapsed time per iteration (ms): 23597.6 | learning rate 9.7E-05 | lm_loss: 2 |\n"  # noqa: E501
+    beside = "".join(line + neox.format(n=10 * n) for n, line in enumerate(lines, 1))
+
+    alone = read("".join(lines))
+    log = read(f"using world size: 96\n{beside}exiting program at iteration 3000\n")
+
+    assert (alone.format, log.format) == ("deepspeed", "megatron-lm")
+    assert measure_log(alone).value == pytest.approx(64)
+    assert _sound(log) == pytest.approx(54.243)
+
+
+_MXNET = "Namespace(batch_size=256, gpus='0,1,2,3', kv_store='{store}', network='resnet')\n"
+
+
+@pytest.mark.parametrize(
+    ("store", "workers", "value"),
+    [("device", 1, 2000), ("dist_sync", 1, None), ("dist_sync_device", 3, 6000)],
+)
+def test_a_worker_of_a_distributed_store_prints_its_own_rate(
+    read: Reader, store: str, workers: int, value: float | None
+) -> None:
+    tags = [f"Node[{n}] " if workers > 1 else "" for n in range(workers)]
+    lines = "".join(
+        f"{tag}INFO:root:Epoch[0] Batch [{batch}]\tSpeed: 2000.00 samples/sec\tacc=0.1\n"
+        for batch in range(20, 999, 20)
+        for tag in tags
+    )
+
+    result = measure_log(read(_MXNET.format(store=store) + lines))
+
+    assert result.value == (pytest.approx(value) if value else None)
+
+
+_LAUNCH = "+ python -m paddle.distributed.launch {} --gpus 0,1,2,3 tools/train.py\n"
+
+
+@pytest.mark.parametrize(
+    ("head", "devices"),
+    [
+        (_LAUNCH.format('--ips="10.0.0.1,10.0.0.2"'), 8),
+        (_LAUNCH.format("--ips=node1,node2"), 8),
+        (_LAUNCH.format("--nnodes=2 --master=10.0.0.1:8090"), 8),
+        (_LAUNCH.format("") + "ips: 10.0.0.1,10.0.0.2\nnproc_per_node: None\n", 8),
+        (_LAUNCH.format("") + "|          PADDLE_TRAINERS_NUM                8          |\n", 8),
+        (_LAUNCH.format("") + "ips: None\n", 4),
+    ],
+)
+def test_paddles_launcher_tells_nodes_in_many_ways(read: Reader, head: str, devices: int) -> None:
+    line = "[07/28 06:51:13] ppdet.engine.callbacks INFO: Epoch: [0] [20/7329] lr: 0.1 ips: 27.8440 images/s, max_mem\n"
+
+    log = read(head + line)
+
+    assert (log.format, log.facts.gpus, log.records.count) == ("paddledetection", devices, 1)
+
+
+@pytest.mark.parametrize("shown", ["14,8861", "1,214.8861"])
+def test_a_comma_does_not_end_a_number(read: Reader, shown: str) -> None:
+    line = f"2023-07-27 12:00:00 [INFO]\t[TRAIN] epoch: 1, iter: 10/400, loss: 1.5, ips: {shown} samples/sec | ETA\n"
+
+    assert measure_log(read(line * 30, given=Facts(gpus=1))).value is None
+
+
+def _nemo_bar(n: int, consumed: int) -> str:
+    return (
+        f"Epoch 0: :  15%|▏ | {n}/300 [00:10<10:00, v_num=, global_step={float(f'{n - 1:.3g}'):.1f}, "
+        f"consumed_samples={float(f'{consumed:.3g}'):.1f}, train_step_timing in s=6.080]\n"
+    )
+
+
+def test_of_several_batches_the_one_by_which_samples_are_consumed_counts(read: Reader) -> None:
+    config = (
+        "[NeMo I x] y\n  validation_ds:\n    global_batch_size: 8\n  train_ds:\n    global_batch_size: 128\n"
+    )
+    bars = "".join(_nemo_bar(n, n * 128) for n in range(1, 3001))
+    end = "`Trainer.fit` stopped: x\n"
+
+    assert _sound(read(config + bars + end)) == pytest.approx(128 / 6.08)
+    assert read(config + end).facts.global_batch is None
+
+
+def test_the_batch_of_a_loader_is_not_that_of_its_sampler(read: Reader) -> None:
+    config = (
+        "Config:\ntrain_dataloader = dict(\n    batch_sampler=dict(type='X', batch_size=16),\n"
+        "    batch_size=2,\n    dataset=dict(type='Y'))\nval_dataloader = dict(\n    batch_size=1)\n"
+    )
+    line = "2023/11/29 02:19:30 - mmengine - INFO - Epoch(train)  [1][ 50/663]  time: 1.0137  data_time: 0.05  x\n"
+
+    assert read(f"{config}{line}").facts.batch_per_device == 2
+    assert read(f"{config.replace('    batch_size=2,', '    x=2,')}{line}").facts.batch_per_device is None
+
+
+def test_a_world_size_that_contradicts_being_distributed_is_unknown(read: Reader) -> None:
+    line = "Epoch: [0]  [  10/5005]  eta: 0:35:22  lr: 0.1  time: 0.4294  data: 0.0003  max mem: 6000\n"
+
+    assert read(f"Namespace(distributed=True, world_size=1)\n{line}").facts.gpus is None
+    assert read(f"Namespace(distributed=False, world_size=1)\n{line}").facts.gpus == 1
+
+
+def test_a_rate_of_micro_batches_is_held_against_the_steps_tokens(read: Reader) -> None:
+    line = "step {n:05d}/21400 (0.05%) | loss: 8.1 | dt: 440.12ms | tok/sec: {rate:,} | mfu: 48.02 | total\n"
+    head = "Total batch size 524,288 => gradient accumulation steps: 8\n"
+
+    def log(rate: int) -> ParsedLog:
+        return read(head + "".join(line.format(n=n, rate=rate) for n in range(100)))
+
+    assert _doubts(log(148_904)) == {"rates-contradict-batch"}
+    assert _sound(log(1_191_239)) == pytest.approx(1_191_239)
+
+
+def test_iterations_that_are_left_out_are_not_missing(read: Reader) -> None:
+    lines = ["tokens per iteration will be: 491,520"]
+    for n in range(0, 2000, 10):
+        if n % 250 == 0:
+            lines.append(f"step {n}: train loss 3.1, val loss 3.2")
+        lines.append(f"iter {n}: loss 8.2133, time {20000 if n % 250 == 0 else 135.4:.2f}ms, mfu 12.30%")
+
+    assert _sound(read("\n".join([*lines, ""]))) == pytest.approx(491520 / 0.1354)
+    assert "records-missing" in _doubts(read("\n".join([*lines[:50], *lines[60:], ""])))
+
+
+def test_a_log_of_llm_c_begins_with_step_1(read: Reader) -> None:
+    line = (
+        "step {n:4d}/18865 | loss 8.7 (+0.00z)| norm 4.5 | lr 1e-05 | 230.11 ms | 58.0% MFU | 2278384 tok/s\n"
+    )
+
+    assert _sound(read("".join(line.format(n=n) for n in range(1, 100)))) == pytest.approx(2_278_384)
+
+
+def test_torchtitans_mesh_of_today_tells_the_devices(read: Reader) -> None:
+    mesh = "[titan] 2025-06-16 22:20:01,100 - root - INFO - Building device mesh with parallelism: {}\n"
+    line = "[titan] 2025-06-16 22:30:50,322 - root - INFO - step: 200  loss:  6.1  memory: 49.66GiB  tps: 5,856  x\n"
+
+    log = read(mesh.format("pp=2, dp_replicate=1, dp_shard=8, cp=1, tp=4, ep=8, etp=1") + line)
+
+    assert log.facts.gpus == 64
+
+
+def test_fairseqs_line_of_2019_is_a_mean_since_the_epochs_start(read: Reader) -> None:
+    head = "Namespace(arch='transformer', distributed_world_size=8, max_tokens=3584)\n"
+
+    def line(n: int) -> str:
+        mean = 28_800 * n / (n + 50)  # the first steps took 50 s more
+        return (
+            f"| epoch 001: {n:6d} / 5000 loss=9.1, wps={mean:.1f}, ups=1, wpb=28800.0, wall=1, train_wall=9\n"
+        )
+
+    log = read(head + "".join(map(line, range(100, 5000, 100))) + "| done training in 5000.0 seconds\n")
+
+    assert log.facts.gpus == 8
+    assert _sound(log) == pytest.approx(28_800, rel=1e-3)
+
+
+def test_a_gradient_that_is_nan_is_a_training_that_failed(read: Reader) -> None:
+    line = "{{'loss': 0.0, 'grad_norm': {}, 'learning_rate': 4.9e-05, 'epoch': 1.2}}\n"
+    end = _SUMMARY.format(rate=5.233, epoch=10.0)
+
+    assert _doubts(read(line.format("nan") + end)) == {"loss-not-finite"}
+    # Where half precision scales the loss, single steps overflow.
+    assert _doubts(read(line.format("nan") + line.format("0.5").replace("0.0,", "2.1,") + end)) == set()
+
+
+@pytest.mark.parametrize(("slower", "doubts"), [(1.6, {"rates-contradict-clock"}), (1.0, set())])
+def test_paddledetections_stamps_are_held_against_its_times(
+    read: Reader, slower: float, doubts: set[str]
+) -> None:
+    lines = []
+    for n in range(60):
+        passed = int(3600 * 23 + 3500 + n * 20 * 0.2873 * slower)
+        stamp = f"07/{28 + passed // 86400:02d} {passed // 3600 % 24:02d}:{passed // 60 % 60:02d}:{passed % 60:02d}"
+        lines.append(
+            f"[{stamp}] ppdet.engine INFO: Epoch: [0] [{20 * n:4d}/7329] learning_rate: 0.0003 loss: 1.9 eta: 1:02:03 "
+            "batch_cost: 0.2873 data_cost: 0.0003 ips: 27.8440 images/s\n"
+        )
+    log = read(_LAUNCH.format("--nnodes=1") + "".join(lines))
+
+    assert _doubts(log) == doubts
+    assert measure_log(log).value == pytest.approx(4 * 27.844)

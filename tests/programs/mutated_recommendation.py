@@ -1,0 +1,191 @@
+"""The recommendation worker with one mistake in it, for tests that must see it: ``… MISTAKE FLAG…``.
+
+The mistakes are those by which recommenders of the same name, and their optimizers, really differ.
+"""
+
+import importlib
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"))
+start = importlib.import_module("start")
+
+
+def _model() -> Any:
+    return importlib.import_module("trainmark_worker.pytorch.recommendation.model")
+
+
+def _fields(change: Callable[..., tuple[Any, ...]]) -> None:
+    """Let the model get other fields than the batch has."""
+    model = _model().WideDeepModel
+    whole = model.logits
+    model.logits = lambda self, *fields: whole(self, *change(*fields))
+
+
+def gelu() -> None:
+    """As newer recommenders have it."""
+    functional = _model().functional
+    functional.relu = functional.gelu
+
+
+def without_wide() -> None:
+    """Deep alone: the crosses are looked up, and count nothing."""
+    model = _model()
+    whole = model.WideDeepModel.__init__
+
+    class Nothing(model.nn.Embedding):  # type: ignore[misc,name-defined]
+        def forward(self, given: Any) -> Any:
+            return super().forward(given) * 0
+
+    def init(self: Any, *given: Any) -> None:
+        whole(self, *given)
+        self.wide.__class__ = Nothing
+
+    model.WideDeepModel.__init__ = init
+
+
+def swapped() -> None:
+    """Two columns of the log in the other order."""
+
+    def change(dense: Any, categories: Any, crossed: Any) -> tuple[Any, ...]:
+        order = list(range(categories.shape[1]))
+        order[4], order[5] = order[5], order[4]
+        return dense, categories[:, order], crossed
+
+    _fields(change)
+
+
+def left_out() -> None:
+    """The last column's values never reach the layers: they are zeros."""
+    model = _model().WideDeepModel
+
+    def logits(self: Any, dense: Any, categories: Any, crossed: Any) -> Any:
+        embedded = self.deep(categories).clone()
+        embedded[:, -1] = 0
+        x = _model().torch.cat([embedded.flatten(1), dense], dim=1)
+        *hidden, last = self.products.values()
+        for product in hidden:
+            x = _model().functional.relu(product(x))
+        return (last(x) + self.wide(crossed).sum(1)).squeeze(1)
+
+    model.logits = logits
+
+
+def dropout() -> None:
+    """That of the recipe, whatever the flag says."""
+    model: Any = _model()
+    whole = model.WideDeepModel.__init__
+    model.WideDeepModel.__init__ = lambda self, description, _share: whole(self, description, 0.5)
+
+
+def batch_norm() -> None:
+    """A batch norm behind each hidden product, with parameters of its own."""
+    model: Any = _model()
+    whole, relu = model.WideDeepModel.__init__, model.functional.relu
+    norms: list[Any] = []
+
+    def init(self: Any, description: Any, share: float) -> None:
+        counted = type(description).parameters
+        added = 2 * description.layers * description.width
+        # The worker asserts the number when it builds the model; here the check itself must find it.
+        type(description).parameters = lambda one: counted(one) + added
+        model.count_parameters = lambda built: sum(leaf.numel() for leaf in built.parameters()) + added
+        whole(self, description, share)
+        norms.extend(model.nn.BatchNorm1d(description.width) for _ in range(description.layers))
+        self.norms = model.nn.ModuleList(norms)
+
+    turn = iter(range(1 << 30))
+    model.functional.relu = lambda x: relu(norms[next(turn) % len(norms)](x))
+    model.WideDeepModel.__init__ = init
+
+
+def unbiased() -> None:
+    """A product whose bias is not added, as where a norm is meant to follow."""
+    model: Any = _model()
+    whole = model.WideDeepModel.__init__
+
+    def init(self: Any, *given: Any) -> None:
+        whole(self, *given)
+        product = self.products["fc2"]
+        product.forward = lambda x: model.functional.linear(x, product.weight, 0 * product.bias)
+
+    model.WideDeepModel.__init__ = init
+
+
+def decay() -> None:
+    """Adam with an L2 penalty, as recommenders often have it."""
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    whole = optimizer.torch.optim.Adam
+
+    def made(groups: Any, **named: Any) -> Any:
+        return whole([{**group, "weight_decay": 0.1} for group in groups], **named)
+
+    made.__name__ = "Adam"
+    optimizer.torch.optim.Adam = made
+
+
+def decoupled_decay() -> None:
+    """AdamW where Adam was asked for, with its usual decay or more."""
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    whole = optimizer.torch.optim.AdamW
+
+    def made(groups: Any, **named: Any) -> Any:
+        return whole([{**group, "weight_decay": 0.1} for group in groups], **named)
+
+    optimizer.torch.optim.Adam = made
+
+
+def another_second_moment() -> None:
+    """The default of most libraries, whatever the flag says."""
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    whole = optimizer.torch.optim.Adam
+    optimizer.torch.optim.Adam = lambda groups, **named: whole(groups, **{**named, "betas": (0.9, 0.999)})
+
+
+def table_stands_still() -> None:
+    """The wide table gets gradients, and no update."""
+    training: Any = importlib.import_module("trainmark_worker.pytorch.recommendation.train")
+    whole = training.adaptive
+
+    def without(groups: Any, recipe: Any) -> Any:
+        return whole([(tensors[1:], decays) for tensors, decays in groups], recipe)
+
+    training.adaptive = without
+
+
+def summed() -> None:
+    """The sum of the losses in the place of their mean: an adaptive optimizer hides it in the update."""
+    functional = _model().functional
+    whole = functional.binary_cross_entropy_with_logits
+    functional.binary_cross_entropy_with_logits = lambda *given: whole(*given, reduction="sum")
+
+
+def ranks_are_summed() -> None:
+    """The gradients of all ranks added up, as an all-reduce without its division does."""
+    distributed: Any = importlib.import_module("torch.distributed")
+    gradients: Any = importlib.import_module("trainmark_worker.pytorch.gradients")
+    gradients.InOnePiece._all_reduce = lambda _self, buffer: distributed.all_reduce(buffer)
+
+
+MISTAKES: dict[str, Callable[[], None]] = {
+    "gelu": gelu,
+    "without-wide": without_wide,
+    "swapped": swapped,
+    "left-out": left_out,
+    "dropout": dropout,
+    "batch-norm": batch_norm,
+    "unbiased": unbiased,
+    "decay": decay,
+    "decoupled-decay": decoupled_decay,
+    "second-moment": another_second_moment,
+    "table-stands-still": table_stands_still,
+    "summed": summed,
+    "ranks-summed": ranks_are_summed,
+}
+
+if __name__ == "__main__":
+    MISTAKES[sys.argv[1]]()
+    program: Any = importlib.import_module("trainmark_worker.core.program")
+    sys.exit(program.main(sys.argv[2:]))

@@ -1,0 +1,259 @@
+"""Recommenders: what every framework that trains them promises, and that a step that differs is found out."""
+
+import math
+import shutil
+from collections.abc import Callable
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from language_process import Observe, Told, failing, observer, start
+from worker_process import Ran
+
+from frameworks import needs_framework
+from trainmark.dataset.clicks import ClickSpec, make_clicks
+from trainmark.equivalence import compare, follows, party
+from trainmark.tasks.recommendation.equal_work import ClickObservation
+from trainmark.words.certificate import Subject
+from trainmark.words.observation import Followed
+
+pytestmark = pytest.mark.training
+
+MUTATED = Path(__file__).parents[1] / "programs" / "mutated_recommendation.py"
+MODEL = "wide_deep_tiny"
+COMPILERS = {"pytorch": "none", "jax": "xla", "tensorflow": "graph", "paddle": "to_static"}
+"""The frameworks that train recommenders, each with its users' compiler on a CPU, as far as that is quick."""
+
+BATCH, STEPS, WARMUP, VOCABULARY = 64, 8, 2, 500
+RUN: dict[str, Any] = {
+    "model": MODEL,
+    "batch-per-device": BATCH,
+    "vocabulary": VOCABULARY,
+    "steps": STEPS,
+    "warmup-steps": WARMUP,
+    "dropout": 0,
+}
+
+
+def marks_of(framework: str) -> list[pytest.MarkDecorator]:
+    return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
+
+
+every_framework = pytest.mark.parametrize(
+    "framework", [pytest.param(name, marks=marks_of(name)) for name in COMPILERS], scope="module"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(framework: str, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp(framework)
+
+
+@pytest.fixture(scope="module")
+def whole(framework: str, folder: Path) -> Ran:
+    return start(framework, folder, {**RUN, "compiler": COMPILERS[framework]})[0]
+
+
+@every_framework
+def test_a_run_counts_samples_and_says_what_it_really_computed_with(whole: Ran) -> None:
+    assert whole.code == 0, whole.stderr
+    told, actual, optimizer = (
+        whole.parameters,
+        whole.parameters["actual"],
+        whole.parameters["optimizer"],
+    )
+    assert (told["task"], told["unit"], told["work"]) == ("recommendation", "samples/s", {"samples": BATCH})
+    assert whole.last["throughput"] == (STEPS - WARMUP) * BATCH / whole.last["window_s"]
+    assert (actual["vocabulary"], actual["embedding_width"], actual["batch_per_device"]) == (
+        VOCABULARY,
+        16,
+        BATCH,
+    )
+    assert (actual["table_gradients"], actual["compute_dtype"]) == ("dense", "float32")
+    assert actual["parameters"] == 17 * VOCABULARY + 35_905
+    assert (optimizer["name"], optimizer["second_momentum"], optimizer["dropout"]) == ("Adam", 0.999, 0)
+    assert (whole.last["outcome"], whole.last["suspect"]) == ("ok", [])
+
+
+@every_framework
+def test_the_loss_begins_at_guessing_and_the_one_batch_is_learned(whole: Ran) -> None:
+    losses = [step["loss"] for step in whole.steps]
+    assert abs(losses[0] - math.log(2)) < 0.05
+    assert losses == sorted(losses, reverse=True)
+
+
+@every_framework
+def test_the_steps_after_the_window_are_looked_into(whole: Ran) -> None:
+    looked = whole.last["after_window"]
+    assert looked["learning_rate_asked"] == 0.001
+    if looked["learning_rate"] is not None:
+        assert looked["learning_rate"] == pytest.approx(0.001, rel=0.01)
+        assert looked["gradient_factor"] == pytest.approx(1, rel=0.01)
+        assert looked["residual"] < 0.01
+
+
+@every_framework
+def test_two_ranks_stay_alike_with_dropout(framework: str, tmp_path: Path) -> None:
+    given = {**RUN, "compiler": COMPILERS[framework], "dropout": 0.5}
+    first, second = start(framework, tmp_path, given, ranks=2)
+    assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
+    assert first.last["ranks_agree"]
+    assert first.last["work"] == {"samples": 2 * (STEPS - WARMUP) * BATCH}
+    assert first.last["suspect"] == []
+    # Another pass drops other values: what the update was made of cannot be shown.
+    assert first.last["after_window"]["learning_rate"] is None
+
+
+BAD = [
+    (
+        {"vocabulary": 25},
+        "unsupported",
+        "a vocabulary of 25 has no row for each of the 26 categorical fields",
+    ),
+    (
+        {"weight-decay": 0.1},
+        "unsupported",
+        "wide_deep_tiny is trained by Adam, which has no weight decay here",
+    ),
+    (
+        {"vocabulary": 10**12},
+        "oom",
+        "tables of 1000000000000 rows, with gradients and moments, need 272000.0 GB, and there are ",
+    ),
+    (
+        {"vocabulary": 10**7, "memory-limit": 10**9},
+        "oom",
+        "tables of 10000000 rows, with gradients and moments, need 2.7 GB, and there are 1.0 GB of memory",
+    ),
+]
+
+
+@every_framework
+@pytest.mark.parametrize(("flags", "outcome", "said"), BAD, ids=["vocabulary", "decay", "memory", "limit"])
+def test_what_cannot_be_trained_is_an_outcome(
+    framework: str, tmp_path: Path, flags: dict[str, Any], outcome: str, said: str
+) -> None:
+    if framework != "pytorch" and outcome == "unsupported":
+        pytest.skip("the task says it before any framework is asked: one shows it")
+    ran = start(framework, tmp_path, {**RUN, **flags})[0]
+    assert (ran.code, ran.last["outcome"]) == (3, outcome)
+    assert ran.last["reason"].startswith(said)
+
+
+@pytest.fixture(scope="module")
+def log(folder: Path) -> Path:
+    """Return clicks of as many categories as the tables have rows."""
+    make_clicks(folder / "clicks", ClickSpec(samples=1000, vocabulary=VOCABULARY, seed=1))
+    return folder / "clicks"
+
+
+@every_framework
+def test_clicks_of_a_file_are_read_in_the_order_of_the_seed(framework: str, log: Path, folder: Path) -> None:
+    given = {**RUN, "compiler": COMPILERS[framework], "data": log, "loader-workers": 1, "steps": 14}
+    ran = start(framework, folder, given)[0]
+    assert ran.code == 0, ran.stderr
+    assert (ran.parameters["data"], ran.parameters["epoch_samples"]) == (str(log), 1000)
+    assert ran.last["after_window"]["batch_changed"]
+    assert ran.last["loading"]["consumed"] == [(14 - WARMUP) * BATCH]
+    # Batches differ, and what Adam kept of earlier rows moves rows that the last batch has not.
+    assert ran.last["suspect"] == []
+    if ran.last["after_window"]["learning_rate"] is not None:
+        assert ran.last["after_window"]["learning_rate"] == pytest.approx(0.001, rel=0.01)
+
+
+@every_framework
+def test_a_category_out_of_range_ends_the_run_and_is_named(framework: str, log: Path, tmp_path: Path) -> None:
+    words = np.fromfile(log / "train.bin", "<u4").reshape(-1, 40)
+    words[500, 16] = 10**6
+    shutil.copy(log / "dataset.json", tmp_path)
+    words.tofile(tmp_path / "train.bin")
+    ran = start(
+        framework, tmp_path, {**RUN, "data": tmp_path, "steps": 40, "compiler": COMPILERS[framework]}
+    )[0]
+    assert (ran.code, ran.last["outcome"]) == (3, "failed")
+    said = f"sample 500 of {tmp_path / 'train.bin'} has category 1000000 in C3, which has "
+    assert ran.last["reason"].startswith(said)
+
+
+# Equal work.
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observe:
+    return observer(MODEL, tmp_path_factory, MUTATED)
+
+
+def alone(told: Told) -> dict[Subject, str]:
+    return failing(party(ClickObservation.model_validate(told), {}, None, None))
+
+
+def looked_into(*frameworks: str) -> Any:
+    """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
+    marks = [*map(needs_framework, frameworks), pytest.mark.xdist_group(f"worker-{frameworks[-1]}")]
+    return pytest.param(*frameworks, marks=marks, id="=".join(frameworks))
+
+
+@pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
+def test_a_framework_trains_the_described_step(framework: str, observed: Observe) -> None:
+    assert alone(observed(framework)) == {}
+
+
+@pytest.mark.parametrize(("first", "second"), [looked_into(*pair) for pair in combinations(COMPILERS, 2)])
+def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observe) -> None:
+    pair = (ClickObservation.model_validate(observed(name)) for name in (first, second))
+    assert failing(compare(*pair).checks) == {}
+
+
+@needs_framework("pytorch")
+@every_framework
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
+    framework: str, ranks: int, observed: Observe
+) -> None:
+    """In PyTorch it was looked into: what a step does to the weights can be held against another framework's."""
+    base, compiler = ClickObservation.model_validate(observed("pytorch")), COMPILERS[framework]
+    told = observed(framework, compiler=compiler, ranks=ranks)
+    assert failing(follows(base, Followed.model_validate(told), {}, compiler).checks) == {}
+
+
+def in_pytorch(test: Callable[..., None]) -> Callable[..., None]:
+    marked: Callable[..., None] = needs_framework("pytorch")(pytest.mark.xdist_group("worker-pytorch")(test))
+    return marked
+
+
+MISTAKES = [
+    ("gelu", Subject.ACTIVATIONS, "the activation is GELU, and not ReLU"),
+    ("without-wide", Subject.LOGITS, "the wide side is left out"),
+    ("swapped", Subject.ACTIVATIONS, "C5 and C6 are swapped"),
+    ("left-out", Subject.ACTIVATIONS, "C26 is left out"),
+    ("dropout", Subject.TIMED_STEP, "step"),
+    ("batch-norm", Subject.PARAMETERS, ""),
+    ("unbiased", Subject.ACTIVATIONS, "fc2"),
+    ("decay", Subject.UPDATE_RULE, "step"),
+    ("decoupled-decay", Subject.DECAY, "0.1 instead of 0"),
+    ("second-moment", Subject.UPDATE_RULE, "step"),
+    ("table-stands-still", Subject.UPDATE_RULE, "wide.table"),
+    ("summed", Subject.LOSS, "step 0"),
+]
+
+
+@in_pytorch
+@pytest.mark.parametrize(("mistake", "subject", "said"), MISTAKES, ids=[name for name, _, _ in MISTAKES])
+def test_a_mistake_is_found_and_named(observed: Observe, mistake: str, subject: Subject, said: str) -> None:
+    found = alone(observed("pytorch", mistake))
+    assert said in found[subject]
+
+
+@in_pytorch
+def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, tmp_path: Path) -> None:
+    """In the check, where epsilon is not small, and in a run, where the optimizer's own moments show it."""
+    base = ClickObservation.model_validate(observed("pytorch"))
+    told = observed("pytorch", "ranks-summed", ranks=2, gradients="flat")
+    wrong = follows(base, Followed.model_validate(told), {}, "none")
+    assert Subject.UPDATE_NORM in failing(wrong.checks)
+    ran = start("pytorch", tmp_path, {**RUN, "gradients": "flat"}, "ranks-summed", ranks=2, mutated=MUTATED)
+    assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
+    (doubt,) = [found["sentence"] for found in ran[0].last["suspect"] if found["code"] == "update-differs"]
+    assert "the gradients of the 2 ranks are summed and not averaged" in doubt
