@@ -278,6 +278,18 @@ def bert_unclipped() -> None:
     _training().clip = lambda _self: None
 
 
+def own_losses() -> None:
+    """No mistake: each rank prints the losses of its own batches."""
+    training: Any = importlib.import_module("trainmark_worker.core.training").Training
+    whole = training.losses
+
+    def losses(self: Any) -> Any:
+        sys.stdout.write(f"own losses {self.own_losses()}\n")
+        return whole(self)
+
+    training.losses = losses
+
+
 def bert_padding_counted() -> None:
     """All tokens are counted as if none were padding."""
     task: Any = importlib.import_module("trainmark_worker.tasks.masked_lm.task")
@@ -311,6 +323,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "bert-untied": bert_untied,
     "bert-eighty": bert_eighty,
     "bert-no-mask": bert_no_mask,
+    "own-losses": own_losses,
     "bert-unclipped": bert_unclipped,
     "bert-unweighted": bert_unweighted,
     "bert-mean-of-means": bert_mean_of_means,

@@ -1,6 +1,7 @@
 """Masked language modelling: BERT's pre-training, and that a step that differs is found out."""
 
 import math
+import re
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from worker_process import Ran
 
 from frameworks import needs_framework
 from trainmark.dataset.masked import MaskedSpec, make_masked
-from trainmark.equivalence import compare, follows, party
+from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.tasks.masked_lm.equal_work import MaskedObservation
 from trainmark.words.certificate import Subject
 from trainmark.words.observation import Followed
@@ -210,6 +211,18 @@ def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that
     base, compiler = MaskedObservation.model_validate(observed("pytorch")), COMPILERS[framework]
     told = observed(framework, compiler=compiler, ranks=ranks)
     assert failing(follows(base, Followed.model_validate(told), {}, compiler).checks) == {}
+
+
+@every_framework
+def test_ranks_drop_different_places_of_the_same_batch(framework: str, tmp_path: Path) -> None:
+    write_inputs(MODEL, tmp_path / "inputs.npz")
+    words = worker_flags(MODEL, tmp_path / "inputs.npz", COMPILERS[framework])
+    flags = dict(word.removeprefix("--").split("=", 1) for word in words)
+    given = {**flags, "dropout": 0.5}
+    ran = start(framework, tmp_path, given, "own-losses", ranks=2)
+    assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
+    first, second = (re.findall(r"own losses \[([^,\]]+)", one.stdout)[0] for one in ran)
+    assert float(first) != float(second)
 
 
 in_pytorch = [training, needs_framework("pytorch"), pytest.mark.xdist_group("worker-pytorch")]

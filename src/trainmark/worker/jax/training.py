@@ -121,6 +121,10 @@ class JaxTraining(Training):
     def note_program(self, text: str) -> None:
         """Take the text of the compiled step."""
 
+    def of_ranks(self, batch_stats: Any, world_size: int) -> Any:
+        """Return what each rank keeps of its own, with a first axis for the ranks: at first the same."""
+        return jax.tree.map(lambda s: jnp.broadcast_to(s, (world_size, *s.shape)), batch_stats)
+
     def _fresh_state(self, weights: Callable[[], Tuple[Any, Any]]) -> TrainState:
         """Return the state before the first step, made by one program, the same on every rank.
 
@@ -131,8 +135,7 @@ class JaxTraining(Training):
         def fresh() -> TrainState:
             params, batch_stats = weights()
             if not group.alone:
-                world_size = group.place.world_size
-                batch_stats = jax.tree.map(lambda s: jnp.broadcast_to(s, (world_size, *s.shape)), batch_stats)
+                batch_stats = self.of_ranks(batch_stats, group.place.world_size)
             return TrainState(
                 step=jnp.zeros((), jnp.int32),
                 params=params,

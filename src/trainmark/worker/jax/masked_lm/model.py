@@ -19,6 +19,10 @@ KEY = "dropout"
 """What is kept beside the parameters: the key of the random numbers of the next pass."""
 
 
+RANDOM = "rbg"
+"""XLA's own generator, on a GPU cuRAND's: JAX's default, threefry, takes twenty rounds of integers for each number."""
+
+
 class Form(NamedTuple):
     """Who computes attention, in JAX's word; the share of values that is dropped; whether there is padding."""
 
@@ -89,7 +93,7 @@ class Dropping:
 
     def __init__(self, share: float, key: Any) -> None:
         """Take the share, and the key as data."""
-        self._share, self._key = share, jax.random.wrap_key_data(key)
+        self._share, self._key = share, jax.random.wrap_key_data(key, impl=RANDOM)
 
     def __call__(self, values: Any) -> Any:
         """Return the values, some of them dropped and the rest as much larger."""

@@ -17,7 +17,7 @@ from ...tasks.masked_lm.training import MaskedTraining
 from ..causal_lm.model import attention_kernel
 from ..causal_lm.train import JaxLanguageTraining, batches_of
 from ..training import Machine, choose_machine, meet_ranks
-from .model import KEY, Form, init, make_loss
+from .model import KEY, RANDOM, Form, init, make_loss
 
 
 def open_training(settings: MaskedSettings, place: Place) -> JaxMaskedTraining:
@@ -47,7 +47,12 @@ class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):
     def fresh(self) -> Tuple[Any, Any]:
         """Return fresh parameters, and the key of the first pass."""
         params = init(self.description, self.settings.seed, self._precision.weights)
-        return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed))}
+        return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed, impl=RANDOM))}
+
+    def of_ranks(self, kept: Any, world_size: int) -> Any:
+        """Return a key of its own for each rank, so that they drop different places."""
+        key = jax.random.wrap_key_data(kept[KEY], impl=RANDOM)
+        return {KEY: jax.random.key_data(jax.random.split(key, world_size))}
 
     def make_loss(self, machine: Machine) -> Callable[..., Any]:
         """Return the loss as ``make_step`` takes it."""

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
+import paddle
+
 from ...core.place import Place
 from ...tasks.masked_lm.architectures import decays
 from ...tasks.masked_lm.facts import Seen
@@ -36,6 +38,8 @@ class PaddleMaskedTraining(PaddleLanguageTraining, MaskedTraining):
     def build(self) -> BertModel:
         """Return the model with fresh weights."""
         model = BertModel(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
+        # Ranks drop different places: what is drawn from here on is dropout's alone.
+        paddle.seed(self.settings.seed + 1 + self.ranks.place.rank)
         self._predicted: Optional[int] = None
         self._words_hook = model.words.transform.register_forward_post_hook(self._see_words)
         return model

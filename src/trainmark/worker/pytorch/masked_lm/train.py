@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
+import torch
+
 from ...core.place import Place
 from ...tasks.masked_lm.architectures import decays
 from ...tasks.masked_lm.facts import Seen
@@ -31,6 +33,8 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
     def build(self) -> BertModel:
         """Return the model with fresh weights in FP32."""
         model = build_model(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
+        # Ranks drop different places: what is drawn from here on is dropout's alone.
+        torch.manual_seed(self.settings.seed + 1 + self.ranks.place.rank)
         self._predicted: Optional[int] = None
         self._words_hook = model.words.transform.register_forward_hook(self._see_words)
         return model

@@ -38,7 +38,10 @@ class TensorFlowMaskedTraining(TensorFlowLanguageTraining, MaskedTraining):
 
     def build(self, compute: str) -> BertModel:
         """Return the model with fresh weights."""
-        return BertModel(self.settings.model, compute, self.settings.recipe.dropout, self.settings.padded)
+        model = BertModel(self.settings.model, compute, self.settings.recipe.dropout, self.settings.padded)
+        # Ranks drop different places: what is drawn from here on is dropout's alone.
+        tf.random.set_seed(self.settings.seed + 1 + self.ranks.place.rank)
+        return model
 
     def prepared(self, batch: Tuple[Any, ...], parts: int, alone: bool) -> Tuple[Any, ...]:
         """Return the batch with its weights as ``MaskedTraining`` says."""
