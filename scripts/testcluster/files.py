@@ -16,6 +16,9 @@ PasswordAuthentication no
 KbdInteractiveAuthentication no
 UsePAM no
 UseDNS no
+# Without it a session whose cable is out stays for hours.
+ClientAliveInterval 15
+ClientAliveCountMax 3
 PrintMotd no
 MaxStartups 200
 MaxSessions 200
