@@ -3,14 +3,14 @@
 import gzip
 import re
 import zlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import BinaryIO
 
 import numpy as np
 
-from trainmark.logs.columns import Column
+from trainmark.logs.columns import Column, Floats
 from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.format import Format, LogContext, positive
@@ -238,6 +238,8 @@ def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:
         made = seen.format.assemble({name: column.array() for name, column in kept.items()})
         kept = {name: Column.of(values) for name, values in made.items()}
         size = len(next(iter(made.values()), ()))
+    if seen.format is not None and seen.format.thinned is not None:
+        kept, size = _gathered(seen.format.thinned(_blocks(kept)))
     columns = {name: kept[name] for name in FIELDS if name in kept}
     problems = []
     if len(seen.counts) > 1:
@@ -246,6 +248,22 @@ def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:
             Problem("several-ranks", f"{len(seen.counts)} ranks print records: {which} read", Severity.NOTE)
         )
     return Records(count=size, **columns), problems
+
+
+def _blocks(columns: Mapping[str, Column]) -> Iterator[dict[str, Floats]]:
+    """Yield the columns in blocks of equal places, so that no column has to be in memory."""
+    for values in zip(*(column.blocks() for column in columns.values()), strict=True):
+        yield dict(zip(columns, values, strict=True))
+
+
+def _gathered(blocks: Iterator[dict[str, Floats]]) -> tuple[dict[str, Column], int]:
+    kept: dict[str, Column] = {}
+    size = 0
+    for block in blocks:
+        for name, values in block.items():
+            kept.setdefault(name, Column()).append(values)
+        size += len(next(iter(block.values())))
+    return kept, size
 
 
 def _status(

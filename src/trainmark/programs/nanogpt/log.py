@@ -10,6 +10,7 @@ time.
 """
 
 import re
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -46,14 +47,16 @@ def extract(text: bytes) -> dict[str, Floats]:
     return found
 
 
-def assemble(columns: dict[str, Floats]) -> dict[str, Floats]:
-    """Return the iterations that began with no evaluation, and their counter without the others: none is missing."""
-    left_out = columns.pop("evaluated") > 0
-    step = columns["step"]
-    rises = np.diff(step)
-    interval = float(np.median(rises)) if len(rises) else 1.0
-    columns["step"] = step - interval * np.cumsum(left_out)
-    return {name: values[~left_out] for name, values in columns.items()}
+def thinned(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
+    """Give the iterations that began with no evaluation, and their counter without the others: none is missing."""
+    interval, before = None, 0
+    for columns in blocks:
+        step, left_out = columns["step"], columns.pop("evaluated") > 0
+        if interval is None:
+            interval = float(np.median(np.diff(step))) if len(step) > 1 else 1.0
+        columns["step"] = step - interval * (before + np.cumsum(left_out))
+        before += int(left_out.sum())
+        yield {name: values[~left_out] for name, values in columns.items()}
 
 
 FORMAT = Format(
@@ -68,7 +71,7 @@ FORMAT = Format(
     facts=facts,
     ending=unknowable,
     extract=extract,
-    assemble=assemble,
+    thinned=thinned,
     figures={"mfu": re.compile(rb"time [\d.]+ms, mfu ([\d.]+)%")},
     header=re.compile(rb"tokens per iteration will be"),
 )
