@@ -12,7 +12,7 @@ HELLO = b"trainmark-agent"
 PING_S = 5.0
 """How often the controller lets an agent know that it is there, seconds."""
 
-PATIENCE_S = 40.0
+PATIENCE_S = 30.0
 """After this time without a word, seconds, the other side counts as gone. A link may be cut for some seconds."""
 
 MOST_BYTES = 1 << 30

@@ -33,8 +33,8 @@ def starting(entry: HostEntry, engine: EngineName, ssh: SshSettings, python: Pat
 
 def _ssh(entry: HostEntry, settings: SshSettings) -> tuple[str, ...]:
     """Return ``ssh`` and its options: it asks nobody anything, and notices within a minute that a host is gone."""
-    words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=20"]
-    words += ["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=4"]
+    words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+    words += ["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"]
     if settings.config is not None:
         words += ["-F", str(settings.config)]
     if entry.user is not None:
