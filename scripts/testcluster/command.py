@@ -82,9 +82,20 @@ def missing() -> str:
     if os.geteuid():
         return "root"
     path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    return " ".join(
-        dict.fromkeys(package for it, package in PACKAGES.items() if not shutil.which(it, path=path))
+    lacking = dict.fromkeys(package for it, package in PACKAGES.items() if not shutil.which(it, path=path))
+    return " ".join(lacking) or _forbidden()
+
+
+def _forbidden() -> str:
+    """Return what the kernel, or the container that we are in, does not let root do; nothing where it lets us."""
+    tried = (
+        "ip link add tm0 type veth peer name tm1 && ip link add tm2 type bridge && mount -t tmpfs none /mnt"
     )
+    words = ["unshare", "--net", "--mount", "--pid", "--uts", "--ipc", "--fork", "sh", "-c", tried]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode == 0:
+        return ""
+    return f"namespaces, veth and mounts ({' '.join(done.stderr.split()) or 'unshare failed'})"
 
 
 def _missing(_layout: Layout, _words: argparse.Namespace) -> int:
