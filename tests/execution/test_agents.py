@@ -160,6 +160,23 @@ def test_a_host_that_refuses_costs_the_cases_that_need_it_and_no_other(bench: Be
     assert one.outcome is Outcome.OK, one.runs
 
 
+def test_a_host_that_is_not_there_is_tried_once_a_case_and_not_with_every_question(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tries = tmp_path / "tries"
+    place = tmp_path / "other"
+    place.mkdir()
+    (place / "ssh").write_text(f"#!/bin/sh\necho one >> {tries}\nexit 255\n")
+    (place / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    host = agent_host("other")
+    assert [host.machine().cores for _ in range(3)] == [0, 0, 0]
+    assert "ended with code 255" in (host.machine().no_openmpi or "")
+    assert tries.read_text() == "one\n"
+    assert host.unreachable() is not None
+    assert tries.read_text() == "one\none\n"
+
+
 def test_what_is_no_agent_is_said_to_be_none(tmp_path: Path) -> None:
     host = agent_host("other", address="silent")
     assert host.unreachable() == "other: no agent could be started on it (ssh ended with code 0)"

@@ -90,7 +90,8 @@ class Site:
         self._expected: dict[str, FrameworkPython] = {}
         self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
         self._data: dict[tuple[str, str], CannotStart | None] = {}
-        self._datasets = DataSets(suite.datasets, home, self.machine.cores)
+        # Data is made here, whatever hosts there are.
+        self._datasets = DataSets(suite.datasets, home, len(os.sched_getaffinity(0)))
 
     def workload(self, case: Case) -> Workload:
         """Return the case's workload; raises ``InputError`` when there is none of its name."""

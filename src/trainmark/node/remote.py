@@ -232,6 +232,7 @@ class RemoteHost:
         self._machine: NodeResources | None = None
         self._interface = entry.interface
         self._sent: dict[Path, Path] = {}
+        self._absent: str | None = None
         self.name, self.address, self.folder = entry.name, entry.reached_at, entry.folder
         self.paths: Paths = tuple((here, there) for here, there in entry.paths.items())
 
@@ -242,14 +243,14 @@ class RemoteHost:
 
     def unreachable(self) -> str | None:
         """Connect where there is no connection; return why that failed."""
-        try:
-            self._connected().require()
-        except HostGoneError:
+        if self._connection is not None and self._lost():
             self.close()
-            try:
-                self._connected()
-            except HostGoneError as error:
-                return str(error)
+        try:
+            self._connected()
+        except HostGoneError as error:
+            self._absent = str(error)
+            return self._absent
+        self._absent = None
         return None
 
     def close(self) -> None:
@@ -259,14 +260,14 @@ class RemoteHost:
             connection.close()
 
     def machine(self) -> NodeResources:
-        """Return what the host has; nothing while it cannot be reached."""
-        if self._machine is None:
+        """Return what the host has; nothing while it cannot be reached, which ``unreachable`` tries anew."""
+        if self._machine is None and self._absent is None:
             try:
                 found = _MACHINE.validate_python(self._ask("machine"))
+                self._machine = replace(found, slots=self._entry.slots)
             except HostGoneError as error:
-                return NodeResources(cores=0, gpus=0, no_openmpi=str(error))
-            self._machine = replace(found, slots=self._entry.slots)
-        return self._machine
+                self._absent = str(error)
+        return self._machine or NodeResources(cores=0, gpus=0, no_openmpi=self._absent)
 
     def facts(
         self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
