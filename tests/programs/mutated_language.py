@@ -278,6 +278,21 @@ def bert_unclipped() -> None:
     _training().clip = lambda _self: None
 
 
+def bert_no_trust_ratio() -> None:
+    """LAMB without its trust ratios, which is AdamW."""
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    torch: Any = importlib.import_module("torch")
+    whole = optimizer.Lamb.step
+
+    def step(self: Any, closure: Any = None) -> None:
+        norms = torch._foreach_norm
+        torch._foreach_norm = lambda tensors: [tensor.new_zeros(()) for tensor in tensors]
+        whole(self, closure)
+        torch._foreach_norm = norms
+
+    optimizer.Lamb.step = step
+
+
 def own_losses() -> None:
     """No mistake: each rank prints the losses of its own batches."""
     training: Any = importlib.import_module("trainmark_worker.core.training").Training
@@ -325,6 +340,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "bert-no-mask": bert_no_mask,
     "own-losses": own_losses,
     "bert-unclipped": bert_unclipped,
+    "bert-no-trust-ratio": bert_no_trust_ratio,
     "bert-unweighted": bert_unweighted,
     "bert-mean-of-means": bert_mean_of_means,
     "bert-padding-counted": bert_padding_counted,

@@ -100,6 +100,9 @@ def test_two_ranks_stay_alike_with_either_optimizer(framework: str, optimizer: s
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     assert first.last["ranks_agree"]
     assert first.last["suspect"] == []
+    if optimizer == "lamb":
+        # Of each parameter that decays, from weights and moments alone.
+        assert first.last["after_window"]["trust_ratio_off"] < 0.01
 
 
 @every_framework
@@ -253,6 +256,17 @@ def test_a_mistake_is_found_and_named(
     observed: Observe, mistake: str, flags: dict[str, Any], subject: Subject, said: str
 ) -> None:
     assert said in alone(observed("pytorch", mistake, **flags))[subject]
+
+
+@pytest.mark.parametrize(
+    "dropout", [pytest.param(share, marks=in_pytorch, id=str(share)) for share in (0, 0.1)]
+)
+def test_adamw_in_lambs_name_is_a_doubt_with_dropout_too(dropout: float, tmp_path: Path) -> None:
+    given = {**RUN, "optimizer": "lamb", "dropout": dropout}
+    ran = start("pytorch", tmp_path, given, "bert-no-trust-ratio")[0]
+    (doubt,) = ran.last["suspect"]
+    assert doubt["code"] == "update-differs"
+    assert "parameters is another than LAMB's" in doubt["sentence"]
 
 
 @pytest.mark.parametrize("accumulation", [pytest.param(4, marks=in_pytorch)])

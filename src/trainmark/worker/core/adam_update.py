@@ -4,6 +4,8 @@ The optimizer's own moments are read before the step and after it. The first mom
 g the mean of all ranks' own gradients, taken without any exchange: a sum in the place of the mean shows there, which
 the update itself would not show, since an adaptive optimizer divides it away. Where the recipe clips gradients, g is
 clipped. From the moments before and that g follows the direction a, and the weights must have moved by l (a + d w).
+Of LAMB each parameter that decays must have moved by norm(w) / norm(a + d w) of that. Those norms are of the whole
+parameter, with a of the moments after the step: they need no gradient, and are looked at with dropout too.
 """
 
 from __future__ import annotations
@@ -17,6 +19,12 @@ from .training import Training
 
 EXACT, ROUNDED = (0.02, 0.1), (0.25, 0.6)
 """How far the gradients' factor and the rate, and the residual, may be off: in FP32, and where products are rounded."""
+
+TRUST_OFF = 0.02
+"""How far a trust ratio may be off, whatever the products' type: weights and moments are of FP32."""
+
+SEEN = 100 * 2.0**-24
+"""An update that is smaller, in parts of the weights, is too near to FP32's rounding to tell its factor."""
 
 
 class AdamUpdate:
@@ -42,21 +50,28 @@ class AdamUpdate:
         before: Mapping[str, Any],
         after: Mapping[str, Any],
         mean: Optional[Mapping[str, Any]],
+        moves: bool,
         doubts: List[Tuple[str, str]],
     ) -> Dict[str, Any]:
         """Return the rate as the update shows it and what of it is unexplained; add a doubt where it is another.
 
-        ``mean`` has the drawn elements of the gradients, averaged over the ranks.
+        ``mean`` has the drawn elements of the gradients, averaged over the ranks. ``moves``: the step was to change
+        weights of FP32.
         """
         import numpy as np
 
         moments, later = self._moments, self._training.read_moments()
         asked = {"learning_rate_asked": self._rate, "momentum_asked": self._recipe.momentum}
         unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
-        if moments is None or later is None or mean is None:
-            return unseen
         task, settings, recipe = self._training.task, self._training.settings, self._recipe
         names = [name for name in before if task.is_trainable(name)]
+        ratios: Dict[str, float] = {}
+        trusted = None
+        if moves and recipe.optimizer == LAMB and later is not None:
+            ratios, unseen["trust_ratio_off"], trusted = self._trusted(names, before, after, later)
+        if moments is None or later is None or mean is None:
+            _differs(trusted, doubts)
+            return unseen
         terms, updates, added, expected = [], [], [], []
         for name in names:
             size = float(np.sqrt(np.mean(mean[name] ** 2)))
@@ -78,10 +93,7 @@ class AdamUpdate:
             )
             decay, moved = task.decay(settings, name), weights - drawn(after, name)
             term = direction + decay * weights
-            if recipe.optimizer == LAMB and decay and term.any():
-                # Its factor is of all elements; here each parameter's own is what fits, and only the rest is a check.
-                term = term * (float(moved @ term) / float(term @ term) / self._rate)
-            terms.append(term)
+            terms.append(term * ratios.get(name, 1.0))
             updates.append(moved)
         term, update = np.concatenate(terms), np.concatenate(updates)
         if not term.any() or not update.any():
@@ -100,10 +112,74 @@ class AdamUpdate:
             reason = f"the learning rate is {rate:.3g} and not {self._rate:.3g}"
         elif residual > most_left:
             reason = f"{residual:.0%} of it is something else"
-        if reason is not None:
-            told = (
-                f"The update after the window is not that of the recipe and of all ranks' batches: {reason}."
-            )
-            doubts.append(("update-differs", told))
+        # That a ratio is missing says more than what it makes of rate and residual.
+        _differs(trusted or reason, doubts)
         found = {**unseen, "learning_rate": rate, "residual": residual, "gradient_factor": factor}
         return {**found, "clip_factor": clip} if clipped else found
+
+    def _trusted(
+        self, names: List[str], before: Mapping[str, Any], after: Mapping[str, Any], later: Moments
+    ) -> Tuple[Dict[str, float], Optional[float], Optional[str]]:
+        """Return the trust ratios, how far the worst is off, in parts, and the reason for a doubt, if there is one.
+
+        Of the drawn elements of each parameter, what of the direction it moved by is compared with its ratio.
+        """
+        import numpy as np
+
+        task, settings = self._training.task, self._training.settings
+        decays = {name: task.decay(settings, name) for name in names}
+        ratios = {
+            name: trust_ratio(before[name], later, name, decay, self._recipe)
+            for name, decay in decays.items()
+        }
+        offs: Dict[str, float] = {}
+        factors: Dict[str, float] = {}
+        for name, ratio in ratios.items():
+            decay, weights = decays[name], drawn(before, name)
+            moved = weights - drawn(after, name)
+            small = SEEN * float(np.sqrt(np.mean(weights**2)))
+            if not decay or not float(np.sqrt(np.mean(moved**2))) > small:
+                continue
+            first, second = drawn(later.first, name), drawn(later.second, name)
+            term = _direction(first, second, later.steps, self._recipe) + decay * weights
+            factors[name] = float(moved @ term) / float(term @ term) / self._rate if term.any() else 0.0
+            offs[name] = abs(factors[name] / ratio - 1)
+        if not offs:
+            return ratios, None, None
+        worst = max(offs, key=lambda name: offs[name])
+        wrong = sum(off > TRUST_OFF for off in offs.values())
+        reason = (
+            f"the trust ratio of {wrong} of {len(offs)} parameters is another than LAMB's, "
+            f"{factors[worst]:.3g} and not {ratios[worst]:.3g} in {worst}"
+        )
+        return ratios, offs[worst], reason if wrong else None
+
+
+def trust_ratio(weights: Any, moments: Moments, name: str, decay: float, recipe: AdamRecipe) -> float:
+    """Return by what LAMB multiplies the direction of a whole parameter, from the ``moments`` after the step.
+
+    You et al., https://arxiv.org/abs/1904.00962; 1 of what does not decay, as in the authors' program.
+    """
+    import numpy as np
+
+    if not decay:
+        return 1.0
+    own = np.asarray(weights, np.float32).ravel()
+    first, second = (np.asarray(kept[name], np.float32).ravel() for kept in (moments.first, moments.second))
+    direction = _direction(first, second, moments.steps, recipe) + np.float32(decay) * own
+    norms = float(np.linalg.norm(own)), float(np.linalg.norm(direction))
+    return norms[0] / norms[1] if all(norms) else 1.0
+
+
+def _direction(first: Any, second: Any, steps: int, recipe: AdamRecipe) -> Any:
+    """Return Adam's direction, from the moments after the step."""
+    import numpy as np
+
+    corrected = second / (1 - recipe.second_momentum**steps)
+    return first / (1 - recipe.momentum**steps) / (np.sqrt(corrected) + recipe.epsilon)
+
+
+def _differs(reason: Optional[str], doubts: List[Tuple[str, str]]) -> None:
+    if reason is not None:
+        told = f"The update after the window is not that of the recipe and of all ranks' batches: {reason}."
+        doubts.append(("update-differs", told))

@@ -111,7 +111,7 @@ def _look(training: Training, settings: Settings) -> Looked:
         alone_there = alone is not None and training.ranks.place.world_size == 1
         clip = clipping(alone.gradients, settings.recipe) if alone_there else None
         adam = AdamUpdate(training, settings.recipe, rate, moments, clip)
-        said.update(adam.solved(between, after, mean, doubts))
+        said.update(adam.solved(between, after, mean, moves, doubts))
     else:
         update = _Update(training, settings, rate, before, between, after)
         said.update(update.solved(mean, doubts))
