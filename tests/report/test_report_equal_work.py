@@ -258,6 +258,36 @@ def test_mixed_precision_is_said_not_to_be_compared() -> None:
     assert "Only FP32 was compared" not in report(of(mixed))
 
 
+def test_a_row_of_another_precision_is_not_shown_equal_by_the_certificate() -> None:
+    mixed = [{**axes, "precision": "amp-bf16"} for axes in (PYTORCH, TENSORFLOW)]
+    text = report(of(mixed, certificate(*BOTH)))
+    assert SHOWN not in text
+    unlike = "pytorch (nchw, none, amp-bf16), tensorflow (nhwc, none, amp-bf16)"
+    assert f"nothing shows that {unlike} did the same work: this way to train was not compared" in text
+    assert "≠" not in text
+    both = report(of([PYTORCH, TENSORFLOW, *mixed], certificate(*BOTH)))
+    assert "the eager FP32 steps of pytorch, tensorflow were compared, and are the same" in both
+
+
+def test_a_precision_does_not_hide_that_the_fp32_step_is_another() -> None:
+    mixed = [{**axes, "precision": "amp-bf16"} for axes in (PYTORCH, TENSORFLOW)]
+    text = report(of(mixed, certificate(*BOTH, unequal=[("pytorch", "tensorflow")])))
+    assert "NOT the same work" in text
+
+
+def test_lambs_rows_are_not_shown_equal_by_adamws_certificate() -> None:
+    alike = [{"model": "bert_tiny", "framework": name} for name in ("pytorch", "jax")]
+    parties = [
+        found.model_copy(update={"framework": name, "axes": {}})
+        for name, found in zip(("pytorch", "jax"), BOTH, strict=True)
+    ]
+    of_adamw = certificate(*parties, model="bert_tiny", axes={})
+    assert SHOWN in report(of(alike, of_adamw))
+    text = report(of([{**axes, "optimizer": "lamb"} for axes in alike], of_adamw))
+    assert SHOWN not in text
+    assert "nothing shows that pytorch (none, lamb), jax (none, lamb) did the same work" in text
+
+
 # The rest of the report, and the terminal.
 
 
@@ -325,4 +355,8 @@ def test_results_from_before_layouts_were_compared_claim_no_more_than_they_show(
     text = report(Results.model_validate(document))
     assert SHOWN not in text
     assert "the eager FP32 steps of jax, pytorch were compared, and are the same" in text
-    assert "nothing shows that pytorch (nhwc, torch.compile), jax (nhwc, xla) did the same work" in text
+    (unshown,) = re.findall(r"nothing shows that (.*) did the same work: this way", text)
+    own = ("pytorch (nhwc, torch.compile", "jax (nhwc, xla")
+    assert {f"{name}{beyond})" for name in own for beyond in ("", ", tf32", ", amp-bf16")} == set(
+        re.findall(r"\w+ \([^)]*\)", unshown)
+    )

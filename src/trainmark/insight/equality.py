@@ -4,7 +4,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from trainmark.tasks import task_of
-from trainmark.words.case import BUILT_IN, Device
+from trainmark.words.case import BUILT_IN, Case, Device, Precision
 from trainmark.words.certificate import Certificate, Check, Party
 from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
 from trainmark.words.results import CaseResult
@@ -12,12 +12,16 @@ from trainmark.words.results import CaseResult
 
 @dataclass(frozen=True, slots=True)
 class _Work:
-    """A program's training step in one of its ways, whatever the cases that did it."""
+    """A program's training step in one of its ways, whatever the cases that did it.
+
+    ``beyond`` is what it computes otherwise than any step that a certificate looks at: precision, optimizer.
+    """
 
     workload: str
     framework: str
     device: str | None
     way: tuple[str, ...]
+    beyond: tuple[str, ...]
 
     @classmethod
     def of(cls, result: CaseResult) -> "_Work":
@@ -27,6 +31,7 @@ class _Work:
             case.framework,
             _device(result),
             (*(str(case.value(axis)) for axis in task_of(case).ways), case.compiler),
+            _beyond(case) if case.workload == BUILT_IN else (),
         )
 
     @property
@@ -123,7 +128,7 @@ def _documents(works: _Cases, verdicts: dict[_Work, Verdict]) -> tuple[Work, ...
         Work(
             name=work.name,
             framework=work.framework,
-            way=work.way,
+            way=(*work.way, *work.beyond),
             device=work.device,
             cases=tuple(cases),
             verdict=verdicts[work],
@@ -134,15 +139,16 @@ def _documents(works: _Cases, verdicts: dict[_Work, Verdict]) -> tuple[Work, ...
 
 def _as_party(work: _Work, party: Party) -> tuple[Verdict, list[Check]]:
     """Return how a work stands to its framework's observed step, with the checks that do not hold."""
+    equal = Verdict.VARIANT if work.beyond else Verdict.EQUAL
     if _is_observed(work, party):
-        return Verdict.EQUAL, []
+        return equal, []
     variant = next((found for found in party.variants if found.way == work.way), None)
     if variant is None:
         return Verdict.VARIANT, []
     if variant.absent is not None:
         return Verdict.UNSEEN, []
     wrong = [check for check in variant.checks if not check.holds]
-    return Verdict.DIFFERENT if wrong else Verdict.EQUAL, wrong
+    return Verdict.DIFFERENT if wrong else equal, wrong
 
 
 def _without(work: _Work, certificate: Certificate | None = None) -> Verdict:
@@ -170,3 +176,11 @@ def _device(result: CaseResult) -> str | None:
     if device is None and result.case.device is not Device.AUTO:
         return result.case.device.value
     return device
+
+
+def _beyond(case: Case) -> tuple[str, ...]:
+    """Return the precision and the values of the task's ``rules`` that are not those of a certificate."""
+    task = task_of(case)
+    fields = task.axes.model_fields
+    rules = (str(case.value(axis)) for axis in task.rules if case.value(axis) != fields[axis].default)
+    return (*rules, *([] if case.precision is Precision.FP32 else [case.precision.value]))

@@ -46,7 +46,8 @@ class Verdict(StrEnum):
 
     ``different``: a check does not hold. ``unseen``: it was to be looked at, and could not be. The rest was never
     to be looked at: ``program`` is another program than the built-in worker, ``framework`` one that no certificate
-    for its model and device has, ``variant`` a way to train that was not compared with the observed step.
+    for its model and device has, ``variant`` a way to train that was not compared with the observed step,
+    another precision or optimizer among them.
     """
 
     EQUAL = "equal"
@@ -66,7 +67,8 @@ class Work(Frozen):
     """What some cases did: a program's training step, in one of its ways, and the verdict on it.
 
     ``name`` is the framework, or of another program its name and the framework. ``way`` is how it trains: the values
-    of the axes in which frameworks differ by nature, and the compiler. ``device`` is the one that the runs say they
+    of the axes in which frameworks differ by nature, and the compiler; then another optimizer or precision than
+    certificates are made with. ``device`` is the one that the runs say they
     computed on.
     """
 

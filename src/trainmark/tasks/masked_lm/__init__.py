@@ -39,5 +39,6 @@ TASK = Task(
     data_kind="masked",
     make=MakeMasked,
     forms=tuple(Form),
+    rules=("optimizer",),
     equal_work=_equal_work,
 )
