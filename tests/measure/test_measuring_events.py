@@ -53,6 +53,12 @@ def test_throughput_is_samples_over_the_window_and_never_a_mean_of_rates() -> No
     assert found.final_loss == 2.0
 
 
+def test_the_steps_that_overflowed_are_told_of_the_run() -> None:
+    assert measured(lines()).steps_skipped is None
+    assert measured(lines(after_window={"steps_taken": 4, "steps_skipped": 2})).steps_skipped == 2
+    assert measured(lines(after_window={"steps_taken": 6})).steps_skipped is None
+
+
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
     ({"samples": 31}, "the window counts 31 samples, but 4 steps of the global batch make 32"),
     ({"samples": 0}, "samples: input should be greater than 0"),

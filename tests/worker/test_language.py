@@ -256,11 +256,13 @@ def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, t
 
 
 @in_pytorch
-def test_steps_that_overflow_are_counted_and_are_no_doubt(tmp_path: Path) -> None:
+def test_steps_that_overflow_are_counted_and_most_of_them_are_a_doubt(tmp_path: Path) -> None:
     """A dynamic scale is tried out: what it makes overflow is left out by the optimizer, and by its count of steps."""
     ran = start("pytorch", tmp_path, {**RUN, "precision": "amp-fp16", "steps": 40}, "scale-too-large")[0]
     assert ran.code == 0, ran.stderr
     looked = ran.last["after_window"]
-    assert looked["steps_skipped"] > 0
+    assert looked["steps_skipped"] > 10
     assert looked["steps_taken"] == 40 - looked["steps_skipped"]
-    assert "steps-not-taken" not in [doubt["code"] for doubt in ran.last["suspect"]]
+    codes = [doubt["code"] for doubt in ran.last["suspect"]]
+    assert "steps-not-taken" not in codes
+    assert "steps-skipped" in codes

@@ -141,15 +141,15 @@ state = TrainState(jnp.zeros((), jnp.int32), params, {}, update.init(params), Dy
 over, _ = step(state, jnp.float32(jnp.inf))
 good, _ = step(over, jnp.float32(1))
 kernels = [float(s.params["classifier"]["kernel"][0]) for s in (over, good)]
-print(json.dumps([*kernels, float(over.scale.scale), int(good.step)]))
+print(json.dumps([*kernels, float(over.scale.scale), int(good.step), int(good.taken)]))
 """,
     )
 
     decay = 3.0517578125e-05
-    skipped, moved, scale, steps = said
+    skipped, moved, scale, steps, taken = said
     assert skipped == 1
     assert moved == pytest.approx(1 - 0.5 * (1 + decay), rel=1e-6)
-    assert (scale, steps) == (4, 2)
+    assert (scale, steps, taken) == (4, 2, 1)
 
 
 def test_a_loader_process_that_is_killed_fails_the_run(tmp_path: Path) -> None:

@@ -182,3 +182,21 @@ print(json.dumps([counted, shares]))
     assert one[0] > 0.9
     assert two[1] > 0.1
     assert sum(two[:2]) > 0.9
+
+
+def test_a_count_of_steps_that_fp32_cannot_tell_is_none() -> None:
+    """The powers of betas are all that Paddle keeps: after some thousand steps they are rounding, or nothing."""
+    told = beside(
+        PADDLE,
+        """
+import json
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.paddle.optimizer import steps_of
+from dataclasses import replace
+recipe = parse(["--framework", "paddle", "--model", "bert_tiny"], 1).recipe
+recipe = replace(recipe, momentum=0.9, second_momentum=0.999)
+powers = [[0.9 ** (n + 1), 0.999 ** (n + 1)] for n in (1, 120, 2000, 20000)]
+print(json.dumps([steps_of(both, recipe) for both in [*powers, [0.0, 0.0]]]))
+""",
+    )
+    assert told == [1, 120, 2000, None, None]

@@ -37,6 +37,7 @@ def measure_events(events: RunEvents) -> Measurement:
         final_loss=float(losses[-1]) if losses.size else None,
         peak_operations_per_s=sum(summary.peak_operations_per_s) if summary.peak_operations_per_s else None,
         mfu=summary.mfu,
+        steps_skipped=summary.after_window.steps_skipped if summary.after_window else None,
         steadiness=judge_steadiness(times, _epoch_starts(events)[events.measured], waits),
         suspicions=tuple(
             Suspicion(code=doubt.code, sentence=doubt.sentence, about=About.WORK) for doubt in summary.suspect

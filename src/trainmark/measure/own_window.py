@@ -7,7 +7,7 @@ from typing import Annotated
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import BaseModel, ConfigDict, Field, PositiveFloat, PositiveInt, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat, PositiveInt, ValidationError
 
 from trainmark.logs.events import UNSAID_UNIT
 from trainmark.logs.model import RunWords
@@ -20,6 +20,14 @@ class OwnDoubt(BaseModel):
 
     code: str
     sentence: str
+
+
+class AfterWindow(BaseModel):
+    """What is read of the steps after the window."""
+
+    model_config = ConfigDict(frozen=True, strict=True)
+
+    steps_skipped: NonNegativeInt | None = None
 
 
 class Summary(BaseModel):
@@ -35,6 +43,7 @@ class Summary(BaseModel):
     peak_memory_bytes: Annotated[tuple[int, ...], Field(strict=False)] = ()
     peak_operations_per_s: Annotated[tuple[PositiveInt, ...] | None, Field(strict=False)] = None
     mfu: Mapping[str, PositiveFloat] = Field(default_factory=dict)
+    after_window: AfterWindow | None = None
     suspect: Annotated[tuple[OwnDoubt, ...], Field(strict=False)] = ()
 
 

@@ -122,6 +122,8 @@ class Measurement(Frozen):
     ``first_step_s`` holds the compilation.
     ``peak_operations_per_s`` is what all devices were measured to do in a matrix product, ``mfu`` the share of it that
     the run used, by the name of the convention by which its operations are counted: no peak, no share.
+    ``steps_skipped`` are those of the whole run that overflowed in FP16 and changed nothing; null where there is no
+    scale to try out, or nobody counts them.
     ``data_wait`` is the share of the window that rank 0 waited for its loader. ``peak_memory_bytes`` has
     one value a rank.
     """
@@ -142,6 +144,7 @@ class Measurement(Frozen):
     final_loss: float | None
     peak_operations_per_s: float | None = None
     mfu: Mapping[str, float] = Field(default_factory=dict)
+    steps_skipped: int | None = None
     steadiness: Steadiness
     suspicions: tuple[Suspicion, ...]
 

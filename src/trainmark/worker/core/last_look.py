@@ -45,6 +45,12 @@ SWALLOWED = 4
 
 SCALED = ("amp-fp16", "fp16")
 
+TRIED_OUT = (10, 0.05)
+"""Steps that a loss scale may leave out: a number, or a part of all of them.
+
+Ten halvings bring 2 ** 16, where scales begin, to 64; every 2 000 steps or so one more is tried.
+"""
+
 Doubts = List[Tuple[str, str]]
 
 
@@ -136,9 +142,17 @@ def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict
     if taken is None or not _scale_may_overflow(settings):
         may_be = taken in (None, asked)
         skipped: Dict[str, Any] = {}
+    elif not training.COUNTS_UPDATES:
+        may_be, skipped = taken == asked, {"steps_skipped": None}
     else:
         may_be = 0 < taken <= asked
         skipped = {"steps_skipped": asked - taken}
+        few, part = TRIED_OUT
+        if may_be and (asked - taken > max(few, part * asked) or 2 * taken < asked):
+            sentence = (
+                f"{asked - taken} of {asked} steps overflowed and were left out: their updates took no time."
+            )
+            doubts.append(("steps-skipped", sentence))
     if not may_be:
         sentence = f"{asked} steps were asked for, and {taken} were taken."
         doubts.append(("steps-not-taken", sentence))

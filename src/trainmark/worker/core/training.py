@@ -139,6 +139,9 @@ class Training(Steps):
 
     # What a framework's worker may show of the steps after the window; what it does not is null in the events.
 
+    COUNTS_UPDATES = True
+    """Whether ``steps_taken`` leaves out the steps that overflowed, which changed no weight."""
+
     def steps_taken(self) -> Optional[int]:
         """Return how many steps the model or the optimizer has counted itself."""
         return None

@@ -26,6 +26,8 @@ class TrainState(struct.PyTreeNode):
     batch_stats: Any
     opt_state: Any
     scale: Optional[DynamicScale]
+    taken: Any = 0
+    """Steps that changed the weights: one that overflowed counts in ``step`` alone."""
 
 
 def optimizer(recipe: Recipe, decays: Optional[Callable[[Any], Any]] = None) -> optax.GradientTransformation:
@@ -131,6 +133,7 @@ def make_step(
             batch_stats=changed["batch_stats"],
             opt_state=opt_state,
             scale=scale,
+            taken=state.taken + (1 if finite is None else finite.astype(jnp.int32)),
         ), loss
 
     return step
@@ -148,5 +151,5 @@ def over_ranks(step: Callable[[TrainState, Batch], Any], mesh: Any) -> Callable[
         return state.replace(batch_stats=jax.tree.map(lambda s: s[None], state.batch_stats)), loss[None]
 
     whole, part = P(), P(RANKS)
-    specs = TrainState(step=whole, params=whole, batch_stats=part, opt_state=whole, scale=whole)
+    specs = TrainState(step=whole, params=whole, batch_stats=part, opt_state=whole, scale=whole, taken=whole)
     return jax.shard_map(own_part, mesh=mesh, in_specs=(specs, part), out_specs=(specs, part))

@@ -142,9 +142,10 @@ class JaxTraining(Training):
                 batch_stats=batch_stats,
                 opt_state=self._update.init(params),
                 scale=scale,
+                taken=jnp.zeros((), jnp.int32),
             )
 
-        placed = TrainState(group.shared, group.shared, group.split, group.shared, group.shared)
+        placed = TrainState(group.shared, group.shared, group.split, group.shared, group.shared, group.shared)
         return jax.jit(fresh, out_shardings=None if group.alone else placed)()
 
     def train(self, _index: int) -> None:
@@ -239,8 +240,8 @@ class JaxTraining(Training):
         return [float(np.asarray(loss.addressable_data(0)).item()) for loss in self._losses]
 
     def steps_taken(self) -> int:
-        """Return how many steps the state has counted."""
-        return int(np.asarray(self.ranks.own_whole(self.state.step)))
+        """Return how many steps have changed the weights: those that overflowed are not among them."""
+        return int(np.asarray(self.ranks.own_whole(self.state.taken)))
 
     def products(self, size: int) -> Callable[[int], None]:
         """Return products on this rank's own device, by one compiled program."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Collection, List, Sequence
+from typing import Any, Collection, List, Optional, Sequence
 
 import paddle
 from paddle.optimizer.lr import LambdaDecay, LRScheduler
@@ -79,12 +79,21 @@ def adaptive(
     )
 
 
-def steps_of(powers: Sequence[float], recipe: AdamRecipe) -> int:
+def steps_taken(optimizer: Any, parameter: Any, recipe: AdamRecipe) -> Optional[int]:
+    """Return how many updates an adaptive optimizer has made of a parameter, after its first step; see ``steps_of``."""
+    kinds = ("beta1_pow_acc", "beta2_pow_acc")
+    return steps_of([optimizer._get_accumulator(kind, parameter).item() for kind in kinds], recipe)
+
+
+def steps_of(powers: Sequence[float], recipe: AdamRecipe) -> Optional[int]:
     """Return how many updates an adaptive optimizer has made, from the powers of its two betas that it keeps.
 
     Paddle counts no steps, and after an overflow leaves both as they are; they begin as the betas themselves. That of
-    the first is the finer measure, until FP32 has no room for it.
+    the first is the finer measure, until FP32 has no room for it. None where neither tells one step from the next:
+    each product may be rounded, as the beta is.
     """
-    pairs = list(zip(powers, (recipe.momentum, recipe.second_momentum)))
-    power, beta = pairs[0] if pairs[0][0] > 1e-30 else pairs[1]
-    return round(math.log(power) / math.log(beta)) - 1
+    for power, beta in zip(powers, (recipe.momentum, recipe.second_momentum)):
+        if power > 1e-30:
+            count = math.log(power) / math.log(beta)
+            return round(count) - 1 if count * 2.0**-23 < -0.5 * math.log(beta) else None
+    return None

@@ -19,7 +19,7 @@ from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ..device import limit_threads
 from ..distributed import Group
-from ..optimizer import adaptive, steps_of
+from ..optimizer import adaptive, steps_taken
 from ..precision import Precision, auto_cast
 from ..training import PaddleTraining, choose_machine
 from .model import GptModel, LanguageModel, load, named_products, named_tensors, read
@@ -140,16 +140,15 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
             read({name: self.optimizer._get_accumulator(kind, tensor) for name, tensor in tensors.items()})
             for kind in ("moment1", "moment2")
         )
-        return Moments(self.steps_taken(), first, second)
+        taken = self.steps_taken()
+        return Moments(len(self._losses) if taken is None else taken, first, second)
 
-    def steps_taken(self) -> int:
+    def steps_taken(self) -> Optional[int]:
         """Return how many steps the optimizer has counted."""
         if not self._losses:
             return 0
         tensor = next(iter(named_tensors(self.language_model).values()))
-        kinds = ("beta1_pow_acc", "beta2_pow_acc")
-        powers = [self.optimizer._get_accumulator(kind, tensor).item() for kind in kinds]
-        return steps_of(powers, self.settings.recipe)
+        return steps_taken(self.optimizer, tensor, self.settings.recipe)
 
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""

@@ -17,7 +17,7 @@ from ...tasks.recommendation.settings import ClickSettings
 from ...tasks.recommendation.training import ClickTraining
 from ..device import limit_threads
 from ..distributed import Group
-from ..optimizer import adaptive
+from ..optimizer import adaptive, steps_taken
 from ..precision import Precision, auto_cast
 from ..training import PaddleTraining, choose_machine
 from .model import WideDeepModel, load, read
@@ -110,7 +110,15 @@ class PaddleClickTraining(PaddleTraining, ClickTraining):
             read({name: self.optimizer._get_accumulator(kind, tensor) for name, tensor in tensors.items()})
             for kind in ("moment1", "moment2")
         )
-        return Moments(len(self._losses), first, second)
+        taken = self.steps_taken()
+        return Moments(len(self._losses) if taken is None else taken, first, second)
+
+    def steps_taken(self) -> Optional[int]:
+        """Return how many steps the optimizer has counted: those that overflowed are not among them."""
+        if not self._losses:
+            return 0
+        parameter = next(iter(self.recommender.named_tensors().values()))
+        return steps_taken(self.optimizer, parameter, self.settings.recipe)
 
     def own_pass(self) -> Any:
         """Return nothing with dropout: another pass drops other values."""

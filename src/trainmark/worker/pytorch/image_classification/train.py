@@ -71,6 +71,8 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
             self._witness.leave()
         return self._witness.told(compile_cache_hits=cache_hits(self.settings.compiler))
 
+    COUNTS_UPDATES = False
+
     def steps_taken(self) -> int:
         """Return how many batches the batch norms have counted."""
         return min(int(count) for count in observing.batches_counted(self.model))
