@@ -53,6 +53,13 @@ def test_throughput_is_samples_over_the_window_and_never_a_mean_of_rates() -> No
     assert found.final_loss == 2.0
 
 
+def test_a_share_above_all_of_the_peak_is_none() -> None:
+    told: dict[str, Any] = {"peak_operations_per_s": [100], "mfu": {"counted": 0.9, "6N+12LHQT": 1.1}}
+    found = measured(lines(**told))
+    assert (found.mfu, found.peak_operations_per_s) == ({}, 100)
+    assert measured(lines(**{**told, "mfu": {"counted": 0.9}})).mfu == {"counted": 0.9}
+
+
 def test_the_steps_that_overflowed_are_told_of_the_run() -> None:
     assert measured(lines()).steps_skipped is None
     assert measured(lines(after_window={"steps_taken": 4, "steps_skipped": 2})).steps_skipped == 2

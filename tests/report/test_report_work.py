@@ -49,3 +49,11 @@ def test_tokens_stand_with_padding_and_without_and_the_share_by_its_convention(t
 @pytest.mark.parametrize("work", [{}, {"images": 1000}])
 def test_of_one_counter_and_no_peak_there_is_no_such_table(work: dict[str, int], tmp_path: Path) -> None:
     assert "MFU" not in told(counting(sample.one_case(), work=work), tmp_path)
+
+
+def test_a_run_that_did_more_than_the_peak_has_no_share_and_the_peak_is_told_as_too_low(
+    tmp_path: Path,
+) -> None:
+    results = counting(sample.one_case(), work={"images": 1000}, window_s=10.0, peak_operations_per_s=1e9)
+    text = told(results, tmp_path)
+    assert "a run did more operations than the measured peak, which is too low; it has no share" in text

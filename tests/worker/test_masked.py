@@ -80,7 +80,8 @@ def test_a_run_counts_sequences_and_tokens_and_classifies_the_hidden_words_alone
 def test_the_share_of_the_measured_peak_is_told_by_both_conventions(whole: Ran) -> None:
     peaks, shares = whole.last["peak_operations_per_s"], whole.last["mfu"]
     assert len(peaks) == 1
-    assert whole.last["peak_of"] == "product of 768 x 768 matrices, float32"
+    # On many cores a larger product is the faster one.
+    assert re.fullmatch(r"product of (\d+) x \1 matrices, float32", whole.last["peak_of"])
     for name, operations in ARCHITECTURES[MODEL].operations(LENGTH, PREDICTIONS).items():
         assert shares[name] == pytest.approx(operations * whole.last["throughput"] / peaks[0])
 

@@ -26,6 +26,7 @@ from trainmark.worker.core.failures import (
 )
 from trainmark.worker.core.feed import LoadedFeed
 from trainmark.worker.core.outcomes import FAILED, OOM, RunError
+from trainmark.worker.core.peak import shares_of
 from trainmark.worker.core.peers import Peers
 from trainmark.worker.core.place import Place
 from trainmark.worker.core.ranks import Ranks
@@ -376,3 +377,9 @@ def test_peers_exchange_values_and_the_loss_of_one_is_told_to_the_other() -> Non
     with pytest.raises(RunError, match="rank 1 has gone"):
         met[0].barrier()
     met[0]._links[1].close()
+
+
+def test_a_share_above_all_of_the_peak_is_none_and_the_peak_is_told_as_too_low() -> None:
+    assert shares_of({"counted": 2.0}, 10.0, 40.0) == {"mfu": {"counted": 0.5}}
+    told = shares_of({"counted": 2.0, "6N+12LHQT": 6.0}, 10.0, 40.0)
+    assert told == {"mfu": {}, "mfu_unknown": "the measured peak is too low: the run did 1.5 times as much"}

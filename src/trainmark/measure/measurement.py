@@ -36,7 +36,8 @@ def measure_events(events: RunEvents) -> Measurement:
         peak_memory_bytes=summary.peak_memory_bytes,
         final_loss=float(losses[-1]) if losses.size else None,
         peak_operations_per_s=sum(summary.peak_operations_per_s) if summary.peak_operations_per_s else None,
-        mfu=summary.mfu,
+        # More than all of it nobody does; runs of before told it, by a peak that was too low.
+        mfu=summary.mfu if max(summary.mfu.values(), default=0.0) <= 1 else {},
         steps_skipped=summary.after_window.steps_skipped if summary.after_window else None,
         steadiness=judge_steadiness(times, _epoch_starts(events)[events.measured], waits),
         suspicions=tuple(

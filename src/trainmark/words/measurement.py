@@ -121,7 +121,8 @@ class Measurement(Frozen):
     null, and steps are its records.
     ``first_step_s`` holds the compilation.
     ``peak_operations_per_s`` is what all devices were measured to do in a matrix product, ``mfu`` the share of it that
-    the run used, by the name of the convention by which its operations are counted: no peak, no share.
+    the run used, by the name of the convention by which its operations are counted: no peak, no share;
+    nor where the run did more than that peak, which then is too low.
     ``steps_skipped`` are those of the whole run that overflowed in FP16 and changed nothing; null where there is no
     scale to try out, or nobody counts them.
     ``data_wait`` is the share of the window that rank 0 waited for its loader. ``peak_memory_bytes`` has

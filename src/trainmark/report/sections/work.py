@@ -26,7 +26,11 @@ def _measured(case: CaseResult) -> list[Measurement]:
 
 
 def _has_more(found: Measurement) -> bool:
-    return len(found.work) > 1 or bool(found.mfu)
+    return len(found.work) > 1 or bool(found.mfu) or _is_above_its_peak(found)
+
+
+def _is_above_its_peak(found: Measurement) -> bool:
+    return found.peak_operations_per_s is not None and not found.mfu
 
 
 def _table(context: Context, cases: Sequence[CaseResult]) -> Table:
@@ -56,7 +60,9 @@ def _table(context: Context, cases: Sequence[CaseResult]) -> Table:
         *(Column(f"{name.replace('_', ' ')}/s") for name in counters),
         *(Column(say("column_mfu", convention=name)) for name in conventions),
     )
-    return Table("", columns, tuple(rows))
+    above = [case for case in cases if any(_is_above_its_peak(found) for found in _measured(case))]
+    notes = [say("above_the_peak", case=context.axes.label(case.case)) for case in above]
+    return Table("", columns, tuple(rows), tuple(notes))
 
 
 def _rate(case: CaseResult, counter: str) -> float | None:

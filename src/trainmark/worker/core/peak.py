@@ -8,38 +8,56 @@ sample are a task's, by conventions that have names (``Task.operations``). Nothi
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from .settings import Settings
 from .training import Training
 
-SIZES: Mapping[str, int] = {"cuda": 8192, "cpu": 768}
-"""Rows and columns: large enough that the device, and not what starts its work, is what is measured."""
+SIZES: Mapping[str, Tuple[int, ...]] = {"cuda": (8192,), "cpu": (768, 2048, 4096)}
+"""Rows and columns, tried one after another: so large that the device, and not what starts its work, is measured."""
 
 AT_ONCE: Mapping[str, int] = {"cuda": 10, "cpu": 1}
 """Products that are handed over before the device is waited for."""
+
+LONGEST_S = 0.1
+"""A larger product is tried if by the rate so far it takes no longer: on few cores the smallest is large enough."""
 
 ROUNDS = 5
 """The fastest counts: a peak is what the device can do, and all else is in its way."""
 
 
-def operations_per_s(training: Training, device: str) -> Optional[float]:
+class Peak(NamedTuple):
+    """What one rank's device does a second, and the size of the matrices at which it was the most."""
+
+    operations_per_s: float
+    size: int
+
+
+def find_peak(training: Training, device: str) -> Optional[Peak]:
     """Return this rank's peak; None where the framework's worker has no product, or the device no room for it."""
-    size, count = SIZES.get(device, SIZES["cpu"]), AT_ONCE.get(device, 1)
-    try:
-        product = training.products(size)
-        if product is None:
-            return None
-        product(1)
-        seconds = []
-        for _ in range(ROUNDS):
-            started = time.perf_counter()
-            product(count)
-            seconds.append(time.perf_counter() - started)
-    except Exception:
-        # Most likely no memory is left beside the model's. A peak that is not known costs the run nothing.
-        return None
-    return 2.0 * size**3 * count / min(seconds)
+    best: Optional[Peak] = None
+    count = AT_ONCE.get(device, 1)
+    for size in SIZES.get(device, SIZES["cpu"]):
+        operations = 2.0 * size**3
+        if best is not None and operations / best.operations_per_s > LONGEST_S:
+            break
+        try:
+            product = training.products(size)
+            if product is None:
+                break
+            product(1)
+            seconds = []
+            for _ in range(ROUNDS):
+                started = time.perf_counter()
+                product(count)
+                seconds.append(time.perf_counter() - started)
+        except Exception:
+            # Most likely no memory is left beside the model's. A peak that is not known costs the run nothing.
+            break
+        rate = operations * count / min(seconds)
+        if best is None or rate > best.operations_per_s:
+            best = Peak(rate, size)
+    return best
 
 
 def share_of_peak(training: Training, settings: Settings, samples_per_s: float) -> Dict[str, Any]:
@@ -49,16 +67,29 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
         return {}
     device = training.facts().device
     training.barrier()
-    own = operations_per_s(training, device)
-    peaks = [values[0] for values in training.gather([round(own or 0)])]
-    known = all(peaks)
-    size = SIZES.get(device, SIZES["cpu"])
-    shares = {name: count * samples_per_s / sum(peaks) for name, count in operations.items()} if known else {}
+    own = find_peak(training, device)
+    found = training.gather([round(own.operations_per_s), own.size] if own else [0, 0])
+    peaks = [values[0] for values in found]
+    if not all(peaks):
+        return {
+            "peak_operations_per_s": None,
+            "peak_of": None,
+            "operations_per_sample": operations,
+            "mfu": {},
+        }
+    sizes = " and ".join(f"{size} x {size}" for size in sorted({values[1] for values in found}))
     return {
-        "peak_operations_per_s": peaks if known else None,
-        "peak_of": f"product of {size} x {size} matrices, {training.expected().compute_dtype}"
-        if known
-        else None,
+        "peak_operations_per_s": peaks,
+        "peak_of": f"product of {sizes} matrices, {training.expected().compute_dtype}",
         "operations_per_sample": operations,
-        "mfu": shares,
+        **shares_of(operations, samples_per_s, sum(peaks)),
     }
+
+
+def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float) -> Dict[str, Any]:
+    """Return the share of the ``peak`` by each convention; none, and why, if one is more than all of it."""
+    shares = {name: count * samples_per_s / peak for name, count in operations.items()}
+    worst = max(shares.values(), default=0.0)
+    if worst <= 1:
+        return {"mfu": shares}
+    return {"mfu": {}, "mfu_unknown": f"the measured peak is too low: the run did {worst:.3g} times as much"}
