@@ -274,3 +274,9 @@ def test_a_data_set_is_checked_by_the_task_whose_data_it_is(tmp_path: Path) -> N
     )
     with pytest.raises(InputError, match="'tfrecords' is not known; did you mean 'tfrecord'"):
         load_suite(path)
+
+
+@pytest.mark.parametrize("name", ["bert-frameworks", "recommendation"])
+def test_frameworks_side_by_side_drop_nothing_so_that_their_updates_are_looked_into(name: str) -> None:
+    suite = load_suite(next(path for path in SUITES if path.stem == name))
+    assert {case.options.get("dropout") for case in suite.cases} == {0.0}
