@@ -258,6 +258,7 @@ MISTAKES = [
     ("decoupled-decay", Subject.DECAY, "0.1 instead of 0"),
     ("second-moment", Subject.UPDATE_RULE, "step"),
     ("table-stands-still", Subject.UPDATE_RULE, "wide.table"),
+    ("lazy", Subject.UPDATE_RULE, "table, step"),
     ("summed", Subject.LOSS, "step 0"),
 ]
 
