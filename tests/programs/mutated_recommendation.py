@@ -191,6 +191,18 @@ def ranks_are_summed() -> None:
     gradients.InOnePiece._all_reduce = lambda _self, buffer: distributed.all_reduce(buffer)
 
 
+def own_losses() -> None:
+    """No mistake: each rank prints the losses of its own batches."""
+    training: Any = importlib.import_module("trainmark_worker.core.training").Training
+    whole = training.losses
+
+    def losses(self: Any) -> Any:
+        sys.stdout.write(f"own losses {self.own_losses()}\n")
+        return whole(self)
+
+    training.losses = losses
+
+
 MISTAKES: dict[str, Callable[[], None]] = {
     "gelu": gelu,
     "without-wide": without_wide,
@@ -205,6 +217,7 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "table-stands-still": table_stands_still,
     "lazy": lazy,
     "summed": summed,
+    "own-losses": own_losses,
     "ranks-summed": ranks_are_summed,
 }
 
