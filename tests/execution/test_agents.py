@@ -19,6 +19,8 @@ from trainmark.campaign import run_campaign
 from trainmark.campaign.sending import send_data, send_program
 from trainmark.errors import TrainmarkError
 from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost, path_there
+from trainmark.node.channel import PART_BYTES
+from trainmark.node.network import interface_of
 from trainmark.node.processes import MARK
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Command, NodeResources
@@ -114,13 +116,13 @@ def test_a_program_and_a_data_set_that_a_host_lacks_are_sent_to_it_once(
     # Where the host's disk is another one, the same path is not there.
     host.lies_at(tmp_path, tmp_path / "their disk")
     there = tmp_path / "their disk" / "home" / "sent"
-    send_program(host, program, tmp_path / "home", said.append)
+    send_program(host, program, (), tmp_path / "home", said.append)
     (sent,) = there.iterdir()
     assert path_there(host.paths, program / "code" / "train.py") == sent / "code" / "train.py"
     assert (sent / "code" / "train.py").read_text() == "print('hello')"
     assert os.access(sent / "run", os.X_OK)
     assert said == [f"sending {program} to faraway"]
-    send_program(host, program, tmp_path / "home", said.append)
+    send_program(host, program, (), tmp_path / "home", said.append)
     send_data(host, program / "code", said.append)
     assert len(said) == 1
     data = tmp_path / "data"
@@ -298,6 +300,87 @@ def test_letting_a_host_go_ends_what_runs_there(host: RemoteHost, tmp_path: Path
         time.sleep(0.1)
     host.close()
     assert gone_within(60, str(folder))
+
+
+def test_a_large_file_goes_in_parts_both_ways(host: RemoteHost, tmp_path: Path) -> None:
+    content = os.urandom(5 * PART_BYTES + 17)
+    host.put(tmp_path / "folder" / "large", content)
+    assert (tmp_path / "folder" / "large").read_bytes() == content
+    assert host.read(tmp_path / "folder" / "large") == content
+    host.get(tmp_path / "folder", tmp_path / "copy")
+    assert (tmp_path / "copy" / "large").read_bytes() == content
+
+
+def test_an_agent_that_reads_no_more_is_given_up_in_the_middle_of_a_message(
+    host: RemoteHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("trainmark.node.remote.PATIENCE_S", 2.0)
+    monkeypatch.setattr("trainmark.node.remote.BEAT_S", 0.5)
+    assert host.unreachable() is None
+    (agent,) = _agents_of(os.getpid())
+    os.kill(int(agent), signal.SIGSTOP)
+    with pytest.raises(HostGoneError, match="faraway: nothing was heard from it for"):
+        host.put(tmp_path / "large", bytes(50 * PART_BYTES))
+
+
+def test_an_older_copy_of_a_program_under_the_same_path_is_not_taken_for_it(
+    host: RemoteHost, tmp_path: Path
+) -> None:
+    for folder, word in (("here", "new"), ("there", "old")):
+        (tmp_path / folder).mkdir()
+        (tmp_path / folder / "train.py").write_text(word)
+        (tmp_path / folder / "run.log").write_text(folder)
+    host.lies_at(tmp_path / "here", tmp_path / "there")
+    said: list[str] = []
+    send_program(host, tmp_path / "here", ("*.log",), tmp_path / "home", said.append)
+    assert len(said) == 1
+    assert path_there(host.paths, tmp_path / "here" / "train.py").read_text() == "new"
+    (tmp_path / "there" / "train.py").write_text("new")
+    other = agent_host("other", tmp_path / "disk")
+    other.lies_at(tmp_path / "here", tmp_path / "there")
+    send_program(other, tmp_path / "here", ("*.log",), tmp_path / "home", said.append)
+    other.close()
+    assert len(said) == 1
+
+
+def test_what_a_host_cannot_do_costs_its_case_and_no_other(bench: Bench, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    hosts = (LocalHost("first", machine=FOUR_CORES), agent_host("second", tmp_path / "file" / "runs"))
+    results = run(bench, hosts, {"nodes": 2, "devices_per_node": 1}, {"nodes": 1, "devices_per_node": 2})
+    hosts[1].close()
+    two, one = results.cases
+    assert two.outcome is Outcome.FAILED
+    assert "second" in (two.reason or "")
+    assert one.outcome is Outcome.OK, one.runs
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        "x" * 300_000,
+        "trainmark-agent\n" + "[" * 100_000,
+        'trainmark-agent\n{"hello":1}',
+        "trainmark-agent\n7",
+    ],
+)
+def test_whatever_a_host_says_in_the_place_of_an_agent_it_is_named(
+    said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    place = tmp_path / "other"
+    place.mkdir()
+    (place / "said").write_text(said + "\n")
+    (place / "ssh").write_text(f"#!/bin/sh\ncat {place}/said\nsleep 1\n")
+    (place / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{place}{os.pathsep}{os.environ['PATH']}")
+    assert (agent_host("other").unreachable() or "").startswith("other: ")
+
+
+def test_a_machine_that_knows_its_name_by_the_loopback_is_told_by_how_ssh_came_in() -> None:
+    there = {"SSH_CONNECTION": "10.0.0.9 50000 127.0.0.1 22"}
+    assert interface_of("localhost", {}) is None
+    assert interface_of("localhost", there) == "lo"
+    assert interface_of("127.0.0.1", {}) == "lo"
+    assert interface_of("no.such.name.invalid", {}) is None
 
 
 def test_another_version_of_trainmark_is_refused(host: RemoteHost, monkeypatch: pytest.MonkeyPatch) -> None:

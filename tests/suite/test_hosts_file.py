@@ -84,6 +84,8 @@ def test_slurm_says_which_nodes_are_ours_and_without_an_allocation_nobody_does()
         ("hosts: [a]\nengine: shh", r"hosts\.yaml:2: engine: 'shh' is not known; did you mean 'ssh'"),
         ("hosts: [a]\nssh: {config: nowhere}", r"hosts\.yaml:2: ssh\.config: .*nowhere is not there"),
         ("hosts: []", r"hosts\.yaml:1: hosts: "),
+        ("hosts: [localhost, b]", r"hosts\.yaml:1: hosts: localhost beside other hosts needs the 'address'"),
+        ("hosts:\n  - {name: a, variables: {-u: b}}", r"hosts\.yaml:2: hosts\[0\]\.variables"),
         ("nodes: [a]", r"hosts\.yaml:1: a hosts file is a mapping with a list 'hosts'"),
         ("hosts: [a]\ngroups: {g: [b]}", r"no group 'x'"),
     ],

@@ -48,7 +48,7 @@ from trainmark.execution import (
     write_record,
 )
 from trainmark.logs.events import read_events
-from trainmark.node import Host, HostGoneError, LocalHost, free_ports, held, on_each
+from trainmark.node import Host, HostError, HostOSError, LocalHost, free_ports, held, on_each
 from trainmark.placement import device_of
 from trainmark.store import write_results
 from trainmark.words.case import MAX_BATCH, Case
@@ -326,8 +326,10 @@ class _Campaign:
             if not away:
                 return self._executed(asked, case, protocol, repeat, folder)
             why = away[0]
-        except HostGoneError as error:
+        except HostError as error:
             why = str(error)
+        except HostOSError as error:
+            why = f"{error.filename}: {error.strerror}"
         if read_record(folder) is None and not folder.exists():
             self._directory.begin(folder)
         return _not_started(case, repeat, CannotStart(Outcome.FAILED, why))
@@ -362,7 +364,8 @@ class _Campaign:
                 return record
             with held():
                 doubts = changed_meanwhile(parts, self._identifier.program(case))
-                return record.model_copy(update={"identity": identity_of(parts), "doubts": doubts})
+                said = (*record.doubts, *doubts)
+                return record.model_copy(update={"identity": identity_of(parts), "doubts": said})
         finally:
             self._preparer.clear(plan, folder)
 

@@ -163,7 +163,9 @@ def canonical_commands(spec: RunSpec) -> dict[str, str]:
 
 
 def _unnamed(host: PlacementHost, number: int) -> PlacementHost:
-    return PlacementHost(replace(host.machine, visible=()), f"node{number}", f"10.0.0.{number + 1}")
+    return PlacementHost(
+        replace(host.machine, visible=()), f"node{number}", f"10.0.0.{number + 1}", interface=host.interface
+    )
 
 
 def _flat(value: Any, path: str = "") -> Iterator[tuple[str, str]]:

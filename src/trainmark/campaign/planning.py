@@ -187,7 +187,8 @@ class Site:
         if isinstance(workload.card.source, FolderSource):
             try:
                 for host in self.hosts_of(case):
-                    send_program(host, Path(workload.source), self._home, say)
+                    ignore = workload.card.source.ignore
+                    send_program(host, Path(workload.source), ignore, self._home, say)
             except TrainmarkError as error:
                 return CannotStart(Outcome.FAILED, str(error))
         return None

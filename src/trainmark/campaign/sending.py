@@ -1,27 +1,35 @@
 """Bringing to a host what it lacks: a program's folder, or a data set, that lies here and not there."""
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
+from fnmatch import fnmatch
 from pathlib import Path
+from typing import IO
 
 from trainmark.errors import TrainmarkError
-from trainmark.node import Host, packed, path_there
+from trainmark.node import Host, LocalHost, packed, path_there
+
+_HERE = LocalHost()
 
 MOST_BYTES = 1 << 30
 """More than this is not sent: whoever knows the hosts' disks puts it where it belongs."""
 
 
-def send_program(host: Host, folder: Path, home: Path, say: Callable[[str], None]) -> None:
-    """See that a program's folder is on a host; what is sent lies in trainmark's own folder there, by its content.
+def send_program(
+    host: Host, folder: Path, ignore: Sequence[str], home: Path, say: Callable[[str], None]
+) -> None:
+    """See that a program's folder is on a host as it is here, less what ``ignore`` matches.
 
-    Raises ``TrainmarkError`` when it cannot be sent.
+    What is sent lies in trainmark's own folder there, by its content. Raises ``TrainmarkError`` when it cannot be sent.
     """
-    if host.has(path_there(host.paths, folder)):
+    there = path_there(host.paths, folder)
+    if host.has(there) and _same(host.digests(there), folder, ignore):
         return
-    content = _packed(host, folder)
-    name = f"{folder.name}-{hashlib.sha256(content).hexdigest()[:16]}"
-    there = path_there(host.paths, home) / "sent" / name
-    _send(host, folder, content, there, say)
+    with _packed(host, folder) as content:
+        name = f"{folder.name}-{hashlib.file_digest(content, 'sha256').hexdigest()[:16]}"  # type: ignore[arg-type]
+        content.seek(0)
+        there = path_there(host.paths, home) / "sent" / name
+        _send(host, folder, content, there, say)
     host.lies_at(folder, there)
 
 
@@ -29,10 +37,20 @@ def send_data(host: Host, folder: Path, say: Callable[[str], None]) -> None:
     """See that a data set is on a host, under the path that it has there; raises as above."""
     there = path_there(host.paths, folder)
     if not host.has(there):
-        _send(host, folder, _packed(host, folder), there, say)
+        with _packed(host, folder) as content:
+            _send(host, folder, content, there, say)
 
 
-def _packed(host: Host, folder: Path) -> bytes:
+def _same(digests: Mapping[str, str], folder: Path, ignore: Sequence[str]) -> bool:
+    """Tell whether files elsewhere are those of a folder here: an older copy under the same path is another program."""
+    mine, theirs = (
+        {name: digest for name, digest in found.items() if not any(fnmatch(name, one) for one in ignore)}
+        for found in (_HERE.digests(folder), digests)
+    )
+    return mine == theirs
+
+
+def _packed(host: Host, folder: Path) -> IO[bytes]:
     size = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
     if size > MOST_BYTES:
         raise TrainmarkError(
@@ -41,7 +59,7 @@ def _packed(host: Host, folder: Path) -> bytes:
     return packed(folder)
 
 
-def _send(host: Host, folder: Path, content: bytes, there: Path, say: Callable[[str], None]) -> None:
+def _send(host: Host, folder: Path, content: IO[bytes], there: Path, say: Callable[[str], None]) -> None:
     say(f"sending {folder} to {host.name}")
     try:
         host.put_folder(there, content)

@@ -14,7 +14,7 @@ from pydantic import ValidationError
 
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.files import write_atomically
-from trainmark.node import Host, HostGoneError, on_each
+from trainmark.node import Host, HostError, on_each
 from trainmark.suite import dump_suite, load_suite
 from trainmark.words.case import Case
 from trainmark.words.names import CHECK, MANIFEST, OUTCOME, RUNS, SUITE
@@ -122,7 +122,7 @@ def opened(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Ite
 
 def _end_left(host: Host, path: Path) -> None:
     # A host that is not there now is asked again when a case needs it.
-    with suppress(HostGoneError):
+    with suppress(HostError):
         host.kill(str(path.resolve()))
 
 

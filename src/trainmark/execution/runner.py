@@ -11,7 +11,8 @@ from trainmark.execution.classify import Exit, classify, rank_outcomes, signal_n
 from trainmark.node import (
     LOCALHOST,
     Host,
-    HostGoneError,
+    HostError,
+    HostOSError,
     Job,
     JobOnHost,
     Pulse,
@@ -21,6 +22,7 @@ from trainmark.node import (
     read_tail,
     run_jobs,
 )
+from trainmark.words.measurement import About, Suspicion
 from trainmark.words.names import LOG, TELEMETRY, name_on
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
@@ -79,6 +81,7 @@ def carry_out(
     said = {
         "outcome": outcome,
         "reason": reason,
+        "doubts": _not_watched(plan, nodes),
         "nodes": tuple(
             NodeOutcome(
                 node=node,
@@ -121,13 +124,14 @@ def _missing_host(plan: Plan, known: Mapping[str, Host]) -> str | None:
 
 def _job(plan: Plan, node: int, directory: Path, limits: Limits) -> Job:
     there = plan.nodes[node].directory
-    mark = str(directory.resolve())
+    # An agent that was lost ends what it started; what another attempt has started in this folder is not that.
+    mark = f"{directory.resolve()}/{secrets.token_hex(4)}"
     return Job(
         commands=tuple(command for command in plan.commands if command.node == node),
         directory=there,
         log=there / name_on(LOG, node),
-        # All nodes' marks lie in the run's folder, by which the next call finds them.
-        mark=f"{mark}/node{node}" if len(plan.nodes) > 1 else mark,
+        # All marks lie in the run's folder, by which the next call finds them.
+        mark=mark,
         memory=limits.memory,
         signs=(there / plan.events.name,),
         telemetry=there / name_on(TELEMETRY, node),
@@ -142,6 +146,16 @@ def is_shared(host: Host, there: Path, here: Path) -> bool:
         return host.has(there / token)
     finally:
         (here / token).unlink()
+
+
+def _not_watched(plan: Plan, nodes: Sequence[int]) -> tuple[Suspicion, ...]:
+    """Return the doubt of nodes on which mpirun started ranks: no agent of ours sees what else went on there."""
+    others = [node.host for number, node in enumerate(plan.nodes) if number not in nodes]
+    if not others:
+        return ()
+    where = f"mpirun started the ranks on {', '.join(others)}"
+    sentence = f"{where}, where nothing was watched: no telemetry, no clock, no files"
+    return (Suspicion(code="nodes-not-watched", sentence=sentence, about=About.MACHINE),)
 
 
 def _with_host(reason: str | None, plan: Plan) -> str | None:
@@ -164,14 +178,14 @@ def _with_host(reason: str | None, plan: Plan) -> str | None:
 def _clock(host: Host) -> dict[str, float]:
     try:
         clock = host.clock()
-    except HostGoneError:
+    except HostError:
         # What follows says so too.
         clock = None
     return {} if clock is None else {"clock_offset_s": clock.offset_s, "clock_error_s": clock.error_s}
 
 
 def _end(host: Host, mark: str) -> None:
-    with suppress(HostGoneError):
+    with suppress(HostError):
         host.kill(mark)
 
 
@@ -186,7 +200,7 @@ def _bring_all(jobs: Sequence[tuple[int, JobOnHost]], plan: Plan, directory: Pat
             if not brought or one.host.has(one.job.directory):
                 _bring(one, plan, directory, node)
                 brought = True
-        except HostGoneError as error:
+        except (HostError, HostOSError) as error:
             lost = lost or f"what {one.host.name} wrote could not be fetched: {error}"
     return lost
 

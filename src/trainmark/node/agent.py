@@ -16,7 +16,7 @@ import threading
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, nullcontext, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, Any, NoReturn
@@ -28,7 +28,7 @@ from trainmark import __version__
 from trainmark.errors import TrainmarkError
 from trainmark.home import default_home
 from trainmark.node.archives import packed
-from trainmark.node.channel import HELLO, PATIENCE_S, NoMessageError, receive, send
+from trainmark.node.channel import BEAT_S, HELLO, PATIENCE_S, NoMessageError, Sender, receive
 from trainmark.node.host import Job
 from trainmark.node.local import LocalHost
 from trainmark.node.network import interface_of
@@ -38,6 +38,8 @@ from trainmark.words.plan import NodeResources
 TICK_S = 0.25
 """How often the state of the jobs is told, seconds."""
 
+_WITH_BODY = ("put", "put_folder")
+_Inbox = queue.SimpleQueue[tuple[dict[str, Any], IO[bytes]] | None]
 _JOB = TypeAdapter(Job)
 _MACHINE = TypeAdapter(NodeResources)
 
@@ -47,30 +49,31 @@ class _Agent:
 
     def __init__(self, name: str, output: IO[bytes]) -> None:
         self._host = LocalHost(name)
-        self._output, self._sending = output, threading.Lock()
+        self._sender, self._told_at = Sender(output), time.monotonic()
+        self.heard = time.monotonic()
         self._marks: dict[int, str] = {}
         self._told: dict[int, object] = {}
         self._kept = ExitStack()
         self._locks: dict[str, ExitStack] = {}
         self._pool = ThreadPoolExecutor(8)
 
-    def tell(self, message: Mapping[str, Any], body: bytes = b"") -> None:
-        with self._sending:
-            send(self._output, message, body)
+    def tell(self, message: Mapping[str, Any], body: bytes | IO[bytes] = b"") -> None:
+        self._sender.send(message, body)
 
-    def hear(self, message: dict[str, Any], body: bytes) -> None:
+    def hear(self, message: dict[str, Any], body: IO[bytes]) -> None:
         """Do what a message asks for, now or in a thread."""
         call = message.pop("call")
-        if call == "ping":
-            self.tell({"pong": message["at"]})
-        elif call in ("start", "reap", "time"):
+        if call in ("start", "reap", "time"):
             # Here, in the main thread: the kernel ends a child with the thread that started it. And the time at once.
             self._answer(call, message, body)
         else:
             self._pool.submit(self._answer, call, message, body)
 
     def tick(self) -> None:
-        """Tell what has changed of the jobs."""
+        """Tell what has changed of the jobs, and now and then that we are here."""
+        if time.monotonic() - self._told_at > BEAT_S:
+            self._told_at = time.monotonic()
+            self.tell({"beat": 1})
         for pid in list(self._marks):
             code = self._host.wait(pid, 0)
             look = self._host.look(pid)
@@ -89,20 +92,23 @@ class _Agent:
         self._kept.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _answer(self, call: str, message: dict[str, Any], body: bytes) -> None:
+    def _answer(self, call: str, message: dict[str, Any], body: IO[bytes]) -> None:
         number = message.pop("id")
+        content: bytes | IO[bytes] = b""
         try:
-            value = getattr(self, f"do_{call}")(**message, **({"body": body} if body else {}))
+            with body:
+                value = getattr(self, f"do_{call}")(
+                    **message, **({"body": body} if call in _WITH_BODY else {})
+                )
             answer, content = value if isinstance(value, tuple) else (value, b"")
             said: dict[str, Any] = {"value": answer}
         except OSError as error:
             said = {"os": [error.errno, error.strerror or str(error), str(error.filename or "")]}
-            content = b""
         except TrainmarkError as error:
-            said, content = {"error": str(error)}, b""
+            said = {"error": str(error)}
         except Exception as error:
-            said, content = {"error": f"{type(error).__name__}: {error}"}, b""
-        with suppress(OSError):
+            said = {"error": f"{type(error).__name__}: {error}"}
+        with suppress(OSError), nullcontext() if isinstance(content, bytes) else content:
             self.tell({"id": number, **said}, content)
 
     def do_machine(self) -> object:
@@ -135,13 +141,13 @@ class _Agent:
     def do_digests(self, path: str) -> object:
         return dict(self._host.digests(Path(path)))
 
-    def do_put(self, path: str, body: bytes = b"") -> None:
-        self._host.put(Path(path), body)
+    def do_put(self, path: str, body: IO[bytes]) -> None:
+        self._host.put(Path(path), body.read())
 
-    def do_get(self, folder: str, without: list[str]) -> tuple[None, bytes]:
+    def do_get(self, folder: str, without: list[str]) -> tuple[None, IO[bytes]]:
         return None, packed(Path(folder), without)
 
-    def do_put_folder(self, path: str, body: bytes) -> None:
+    def do_put_folder(self, path: str, body: IO[bytes]) -> None:
         self._host.put_folder(Path(path), body)
 
     def do_remove(self, path: str, without: list[str]) -> None:
@@ -192,17 +198,16 @@ def serve(name: str, source: IO[bytes], output: IO[bytes]) -> None:
     agent.tell(
         {"hello": {**where, "home": str(default_home(os.environ)), "pid": os.getpid(), "trouble": _trouble()}}
     )
-    heard = time.monotonic()
-    inbox: queue.SimpleQueue[tuple[dict[str, Any], bytes] | None] = queue.SimpleQueue()
-    threading.Thread(target=_read_all, args=(source, inbox), daemon=True).start()
+    inbox: _Inbox = queue.SimpleQueue()
+    threading.Thread(target=_read_all, args=(source, inbox, agent), daemon=True).start()
     try:
-        while time.monotonic() - heard < PATIENCE_S:
+        while time.monotonic() - agent.heard < PATIENCE_S:
             with suppress(queue.Empty):
                 told = inbox.get(timeout=TICK_S)
                 if told is None:
                     return
-                heard = time.monotonic()
-                agent.hear(*told)
+                if told[0].get("call") != "ping":
+                    agent.hear(*told)
             agent.tick()
     except (OSError, KeyboardInterrupt):
         # Nobody is there to be told.
@@ -221,23 +226,32 @@ def _trouble() -> str | None:
     return None
 
 
-def _read_all(source: IO[bytes], inbox: "queue.SimpleQueue[tuple[dict[str, Any], bytes] | None]") -> None:
+def _read_all(source: IO[bytes], inbox: "_Inbox", agent: _Agent) -> None:
+    def heard() -> None:
+        # Here and not where it is acted upon: whoever is busy for long has not been left.
+        agent.heard = time.monotonic()
+
     with suppress(OSError, NoMessageError):
-        while (told := receive(source)) is not None:
+        for told in receive(source, heard):
             inbox.put(told)
     inbox.put(None)
 
 
-def _forget_openmpi() -> None:
-    """Drop what mpirun, which may have started us, says of our own place: what we start is no rank of that run."""
+def _forget_our_place() -> None:
+    """Drop what mpirun or srun, which may have started us, says of our place: what we start is no rank of theirs."""
+    theirs: tuple[str, ...] = ()
     if "OMPI_COMM_WORLD_RANK" in os.environ:
-        for name in [name for name in os.environ if name.startswith(("OMPI_", "PMIX_", "PRTE_"))]:
-            del os.environ[name]
+        theirs = ("OMPI_", "PMIX_", "PRTE_")
+    elif "SLURM_PROCID" in os.environ:
+        theirs = ("SLURM_", "SLURMD_", "PMIX_", "PMI_", "PMI2_")
+    kept = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TMPDIR")
+    for name in [name for name in os.environ if name.startswith(theirs or "\0") and name not in kept]:
+        del os.environ[name]
 
 
 def main() -> NoReturn:
     """Serve whoever holds the other ends of our standard input and output."""
-    _forget_openmpi()
+    _forget_our_place()
 
     def leave(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt

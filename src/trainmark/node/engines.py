@@ -33,12 +33,14 @@ def starting(entry: HostEntry, engine: EngineName, ssh: SshSettings, python: Pat
 
 def _ssh(entry: HostEntry, settings: SshSettings) -> tuple[str, ...]:
     """Return ``ssh`` and its options: it asks nobody anything, and notices within a minute that a host is gone."""
-    words = ["ssh", "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
-    words += ["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3"]
+    # Of two values ssh takes the first: the user's own.
+    words = ["ssh", *settings.options, "-T", "-o", "BatchMode=yes", "-o", "ConnectTimeout=15"]
+    # A connection that others share would outlive ours, and be found dead by the next.
+    words += ["-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3", "-o", "ControlPath=none"]
     if settings.config is not None:
         words += ["-F", str(settings.config)]
     if entry.user is not None:
         words += ["-l", entry.user]
     if entry.port is not None:
         words += ["-p", str(entry.port)]
-    return (*words, *settings.options)
+    return tuple(words)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import IO, Protocol
 
 from trainmark.errors import TrainmarkError
 from trainmark.words.manifest import FrameworkVersions, Node
@@ -69,7 +69,20 @@ class ClockOffset:
     error_s: float
 
 
-class HostGoneError(TrainmarkError):
+def with_place(paths: Paths, here: Path, there: Path) -> Paths:
+    """Return the paths with another place for what is ``here``."""
+    return (*(pair for pair in paths if pair[0] != here), (here, there))
+
+
+class HostError(TrainmarkError):
+    """A host could not do what it was asked for."""
+
+
+class HostOSError(OSError):
+    """The same where its own system refused."""
+
+
+class HostGoneError(HostError):
     """A host cannot be reached, or not any more; what runs there ends by itself."""
 
 
@@ -142,7 +155,7 @@ class Host(Protocol):
     def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
         """Copy all that a folder there holds into one here, but what has these names in it."""
 
-    def put_folder(self, path: Path, content: bytes) -> None:
+    def put_folder(self, path: Path, content: IO[bytes]) -> None:
         """Make a folder there of an archive, in one piece, unless it is there; raises ``OSError``."""
 
     def lies_at(self, here: Path, there: Path) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
-from trainmark.node.host import Host, HostGoneError, Job, JobEnd, Look, spoken
+from trainmark.node.host import Host, HostError, Job, JobEnd, Look, spoken
 from trainmark.node.processes import MARK, held
 from trainmark.node.together import on_each
 from trainmark.words.outcome import Outcome
@@ -88,7 +88,7 @@ def run_jobs(
             for place, one in enumerate(jobs):
                 try:
                     running[place] = one.host.start(one.job)
-                except HostGoneError as error:
+                except HostError as error:
                     stopped = Outcome.FAILED, str(error)
                     break
                 except (OSError, ValueError) as error:
@@ -103,9 +103,14 @@ def run_jobs(
             for place, (killed, end) in zip(running, on_each(running, _end_on(jobs, running)), strict=True):
                 # What still runs because its peers failed, or because a limit was passed, was not left behind.
                 left = killed if stopped is None and place in order else 0
-                ended[place] = (
-                    Ended(place, None) if end is None else Ended(place, end.code, end.oom_kills, left)
-                )
+                if end is None:
+                    ended[place] = Ended(place, None)
+                    stopped = stopped or (
+                        Outcome.FAILED,
+                        f"{jobs[place].host.name}: nobody can say how it ended there",
+                    )
+                else:
+                    ended[place] = Ended(place, end.code, end.oom_kills, left)
     late = [place for place in range(len(jobs)) if place not in order]
     return Carried(
         tuple(ended.get(place, Ended(place, None)) for place in (*order, *late)),
@@ -122,7 +127,7 @@ def _end_on(
         host, pid = jobs[place].host, running[place]
         try:
             return host.kill(jobs[place].job.mark, pid), host.reap(pid)
-        except HostGoneError:
+        except HostError:
             return 0, None
 
     return end
@@ -148,7 +153,7 @@ def _wait(
         for number, place in enumerate(waiting):
             try:
                 code = jobs[place].host.wait(running[place], _POLL_S if number == 0 else 0)
-            except HostGoneError as error:
+            except HostError as error:
                 return Outcome.FAILED, str(error)
             if code is not None:
                 order.append(place)
@@ -176,7 +181,7 @@ def _stopped(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
     found = []
     for place, pid in running.items():
         host = jobs[place].host
-        with suppress(HostGoneError):
+        with suppress(HostError):
             found += [
                 f"rank {rank} on {host.name} is stopped" for rank in host.stopped(jobs[place].job.mark, pid)
             ]

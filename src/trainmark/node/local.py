@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import IO
 
 from trainmark.errors import TrainmarkError
 from trainmark.files import to_json, write_atomically
@@ -21,7 +22,7 @@ from trainmark.node.accelerators import open_nvml
 from trainmark.node.archives import put_folder
 from trainmark.node.facts import collect
 from trainmark.node.git import read_git
-from trainmark.node.host import LOCALHOST, Job, JobEnd, Look, Paths
+from trainmark.node.host import LOCALHOST, Job, JobEnd, Look, Paths, with_place
 from trainmark.node.machine import ports_are_free, this_machine
 from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes, stopped_ranks
 from trainmark.node.telemetry import Telemetry
@@ -65,16 +66,13 @@ class LocalHost:
         folder: Path | None = None,
         machine: NodeResources | None = None,
         paths: Paths = (),
+        interface: str | None = None,
     ) -> None:
+        self.interface = interface
         self.name, self.address, self.folder, self.paths = name, address, folder, paths
         self._machine = machine
         self._jobs: dict[int, _Started] = {}
         self._trees = Trees()
-
-    @property
-    def interface(self) -> str | None:
-        """Whichever the ranks find."""
-        return None
 
     def unreachable(self) -> str | None:
         """Return None: it is here."""
@@ -133,14 +131,14 @@ class LocalHost:
             ignore=lambda where, _names: left if Path(where) == folder else set(),
         )
 
-    def put_folder(self, path: Path, content: bytes) -> None:
+    def put_folder(self, path: Path, content: IO[bytes]) -> None:
         """Make a folder of an archive."""
         path.parent.mkdir(parents=True, exist_ok=True)
         put_folder(content, path)
 
     def lies_at(self, here: Path, there: Path) -> None:
         """Remember where on it something of ours lies."""
-        self.paths = (*self.paths, (here, there))
+        self.paths = with_place(self.paths, here, there)
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file, a folder, or what a folder holds besides some names."""

@@ -9,18 +9,29 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from pydantic import TypeAdapter
 
 from trainmark import __file__ as package
 from trainmark import __version__
-from trainmark.errors import TrainmarkError
 from trainmark.home import default_home
 from trainmark.node.archives import unpack
-from trainmark.node.channel import HELLO, PATIENCE_S, PING_S, NoMessageError, receive, send
+from trainmark.node.channel import BEAT_S, HELLO, PATIENCE_S, Sender, receive
 from trainmark.node.engines import starting
-from trainmark.node.host import LOCALHOST, ClockOffset, Host, HostGoneError, Job, JobEnd, Look, Paths
+from trainmark.node.host import (
+    LOCALHOST,
+    ClockOffset,
+    Host,
+    HostError,
+    HostGoneError,
+    HostOSError,
+    Job,
+    JobEnd,
+    Look,
+    Paths,
+    with_place,
+)
 from trainmark.node.local import LocalHost
 from trainmark.node.together import on_each
 from trainmark.words.hosts import EngineName, HostEntry, HostSet, SshSettings
@@ -35,6 +46,9 @@ ANSWER_S = 600.0
 
 CLOCK_QUESTIONS = 8
 
+PATIENT_S = 24 * 3600.0
+"""How long it may take over much data, or wait for another's lock; that it lives is known by its beats."""
+
 _MOST_CHATTER = 64 * 1024
 _JOB, _MACHINE, _NODE = TypeAdapter(Job), TypeAdapter(NodeResources), TypeAdapter(Node)
 
@@ -45,8 +59,7 @@ class _Connection:
     def __init__(self, name: str, words: Sequence[str]) -> None:
         self._name, self._words = name, tuple(words)
         self._news = threading.Condition()
-        self._sending = threading.Lock()
-        self._answers: dict[int, tuple[dict[str, Any], bytes]] = {}
+        self._answers: dict[int, tuple[dict[str, Any], IO[bytes]]] = {}
         self._number = 0
         self._gone: str | None = None
         self._stopped = False
@@ -64,6 +77,8 @@ class _Connection:
             )
         except OSError as error:
             raise HostGoneError(f"{name}: cannot be reached: {words[0]}: {error.strerror}") from None
+        assert self._process.stdin is not None
+        self._sender = Sender(self._process.stdin)
         self._said = _Tail(self._process.stderr)
         self._listener = threading.Thread(target=self._listen, daemon=True)
         self._listener.start()
@@ -74,19 +89,21 @@ class _Connection:
             self.close()
             raise
 
-    def call(self, call: str, body: bytes = b"", **message: Any) -> tuple[Any, bytes]:
+    def call(
+        self, call: str, body: bytes | IO[bytes] = b"", timeout_s: float = ANSWER_S, **message: Any
+    ) -> tuple[Any, IO[bytes]]:
         """Return the answer to a request; raise what it raised there, or ``HostGoneError``."""
         with self._news:
             self._number += 1
             number = self._number
         self._send({"call": call, "id": number, **message}, body)
-        self._wait_for(lambda: number in self._answers, ANSWER_S, f"gave no answer to '{call}'")
+        self._wait_for(lambda: number in self._answers, timeout_s, f"gave no answer to '{call}'")
         answer, content = self._answers.pop(number)
         if "os" in answer:
             number_there, reason, path = answer["os"]
-            raise OSError(number_there, reason, f"{self._name}:{path}")
-        if "error" in answer:
-            raise TrainmarkError(f"{self._name}: {answer['error']}")
+            raise HostOSError(number_there, reason, f"{self._name}:{path}")
+        if "value" not in answer:
+            raise HostError(f"{self._name}: {answer.get('error', 'its agent gave no answer')}")
         return answer["value"], content
 
     def code(self, pid: int, timeout_s: float) -> int | None:
@@ -111,8 +128,8 @@ class _Connection:
         """Let the agent go, which ends what it started."""
         self._stopped = True
         with suppress(OSError):
-            if self._process.stdin:
-                self._process.stdin.close()
+            if not self._sender.close():
+                self._process.kill()
         try:
             self._process.wait(10)
         except subprocess.TimeoutExpired:
@@ -133,16 +150,14 @@ class _Connection:
             self._require()
         raise HostGoneError(f"{self._name}: it {what} within {timeout_s:g} s")
 
-    def _send(self, message: Mapping[str, Any], body: bytes = b"") -> None:
-        with self._sending:
-            try:
-                assert self._process.stdin is not None
-                send(self._process.stdin, message, body)
-            except (OSError, ValueError):
-                # The reader knows better why.
-                with self._news:
-                    self._news.wait_for(lambda: self._gone is not None, 5)
-                self._lose("the connection to it was lost")
+    def _send(self, message: Mapping[str, Any], body: bytes | IO[bytes] = b"") -> None:
+        try:
+            self._sender.send(message, body)
+        except (OSError, ValueError):
+            # The reader knows better why.
+            with self._news:
+                self._news.wait_for(lambda: self._gone is not None, 5)
+            self._lose("the connection to it was lost")
         self.require()
 
     def _lose(self, why: str) -> None:
@@ -156,14 +171,12 @@ class _Connection:
         assert source is not None
         try:
             chatter = 0
-            while (line := source.readline()).rstrip() != HELLO:
+            while (line := source.readline(_MOST_CHATTER)).rstrip() != HELLO:
                 chatter += len(line)
                 if not line or chatter > _MOST_CHATTER:
                     break
-            while (told := receive(source)) is not None:
-                message, body = told
+            for message, body in receive(source, self._hear):
                 with self._news:
-                    self._heard = time.monotonic()
                     if "hello" in message:
                         self.hello = message["hello"]
                     elif "job" in message:
@@ -172,10 +185,14 @@ class _Connection:
                         self._answers[message["id"]] = message, body
                     self._news.notify_all()
             self._lose(self._why())
-        except (NoMessageError, OSError, ValueError) as error:
+        except Exception as error:
+            # Whatever a host says, whoever waits for it must know that nothing more will come.
             self._lose(str(error))
         finally:
             source.close()
+
+    def _hear(self) -> None:
+        self._heard = time.monotonic()
 
     def _why(self) -> str:
         """Return why the channel ended, in the words of what held it open."""
@@ -195,14 +212,17 @@ class _Connection:
 
     def _ping(self) -> None:
         while not self._stopped and self._gone is None:
-            time.sleep(PING_S)
+            time.sleep(BEAT_S)
             if self.hello is None:
                 continue
-            with suppress(HostGoneError):
-                self._send({"call": "ping", "at": time.monotonic()})
             silent = time.monotonic() - self._heard
             if silent > PATIENCE_S:
                 self._lose(f"nothing was heard from it for {silent:.0f} s")
+                # Whoever is still writing to it would wait for ever.
+                self._process.kill()
+                return
+            with suppress(OSError, ValueError):
+                self._sender.send_if_free({"call": "ping"})
 
 
 class _Tail:
@@ -305,11 +325,12 @@ class RemoteHost:
     def read(self, path: Path) -> bytes | None:
         """Return what a file there holds, or None."""
         there, content = self._connected().call("read", path=str(path))
-        return content if there else None
+        with content:
+            return content.read() if there else None
 
     def digests(self, path: Path) -> Mapping[str, str]:
         """Return the digests of files there."""
-        return dict(self._ask("digests", path=str(path)))
+        return dict(self._connected().call("digests", b"", PATIENT_S, path=str(path))[0])
 
     def put(self, path: Path, content: bytes) -> None:
         """Write a file there."""
@@ -317,17 +338,18 @@ class RemoteHost:
 
     def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
         """Copy what a folder there holds; links that lead out of it, and devices, are left."""
-        _, content = self._connected().call("get", folder=str(folder), without=list(without))
-        unpack(content, into)
+        _, content = self._connected().call("get", b"", PATIENT_S, folder=str(folder), without=list(without))
+        with content:
+            unpack(content, into)
 
-    def put_folder(self, path: Path, content: bytes) -> None:
+    def put_folder(self, path: Path, content: IO[bytes]) -> None:
         """Make a folder there of an archive."""
-        self._connected().call("put_folder", content, path=str(path))
+        self._connected().call("put_folder", content, PATIENT_S, path=str(path))
 
     def lies_at(self, here: Path, there: Path) -> None:
         """Remember where on it something of ours lies."""
         self._sent[here] = there
-        self.paths = (*self.paths, (here, there))
+        self.paths = with_place(self.paths, here, there)
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file or folder there."""
@@ -336,11 +358,11 @@ class RemoteHost:
     @contextmanager
     def locked(self, path: Path) -> Iterator[None]:
         """Hold a lock there."""
-        self._ask("lock", path=str(path))
+        self._connected().call("lock", b"", PATIENT_S, path=str(path))
         try:
             yield
         finally:
-            with suppress(HostGoneError):
+            with suppress(HostError, OSError):
                 self._ask("unlock", path=str(path))
 
     @contextmanager
@@ -350,7 +372,7 @@ class RemoteHost:
         try:
             yield folder
         finally:
-            with suppress(HostGoneError):
+            with suppress(HostError, OSError):
                 self.remove(folder)
 
     def start(self, job: Job) -> int:
@@ -421,7 +443,9 @@ class RemoteHost:
             if connection.hello.get("trouble"):
                 self.close()
                 raise HostGoneError(f"{self.name}: {connection.hello['trouble']}")
-            self.paths = (*_paths(self._entry, connection.hello), *self._sent.items())
+            self.paths = _paths(self._entry, connection.hello)
+            for here, there in self._sent.items():
+                self.paths = with_place(self.paths, here, there)
             if self._interface is None:
                 self._interface = connection.call("interface", address=self.address)[0]
         return self._connection
@@ -444,9 +468,8 @@ def _host(entry: HostEntry, chosen: HostSet) -> Host:
         return RemoteHost(entry, chosen.engine, chosen.ssh)
     here = LocalHost()
     machine = replace(here.machine(), slots=entry.slots)
-    return LocalHost(
-        LOCALHOST, entry.address or here.address, entry.folder, machine, tuple(entry.paths.items())
-    )
+    paths = tuple(entry.paths.items())
+    return LocalHost(LOCALHOST, entry.address or here.address, entry.folder, machine, paths, entry.interface)
 
 
 def _paths(entry: HostEntry, hello: Mapping[str, Any]) -> Paths:

@@ -86,6 +86,10 @@ def missing(spec: RunSpec) -> str | None:
         return f"torchrun comes with PyTorch, and {spec.card.name} is another framework's (launcher)"
     if spec.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
         return None
+    interfaces = {host.interface for host in spec.hosts[: spec.case.nodes]}
+    if len(interfaces) > 1:
+        named = ", ".join(sorted(str(interface) for interface in interfaces))
+        return f"mpirun gives all ranks one network interface, and the hosts have different ones ({named})"
     if len({(host.folder, host.paths) for host in spec.hosts[: spec.case.nodes]}) > 1:
         return (
             "mpirun starts the same words on every node, and what they name has another path on some of them"

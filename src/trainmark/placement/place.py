@@ -17,6 +17,7 @@ from trainmark.placement.launching import (
 )
 from trainmark.placement.spec import FrameworkPython, RunSpec
 from trainmark.words.case import SYNTHETIC, Device
+from trainmark.words.launcher import Launcher
 from trainmark.words.names import EVENTS
 from trainmark.words.plan import Command, NodeResources, Plan, PlannedNode
 from trainmark.workload import (
@@ -149,7 +150,9 @@ def _rendezvous(spec: RunSpec, node: int) -> Rendezvous:
 
 
 def _threads(spec: RunSpec, node: int) -> int:
-    return max(1, spec.machine(node).cores // spec.case.devices_per_node)
+    # mpirun starts the same words on all nodes: those of the smallest.
+    nodes = range(spec.case.nodes) if spec.launcher is Launcher.MPIRUN else (node,)
+    return max(1, min(spec.machine(one).cores for one in nodes) // spec.case.devices_per_node)
 
 
 def _what_is_missing(spec: RunSpec) -> str | None:

@@ -129,6 +129,11 @@ def _from_yaml(path: Path, group: str | None) -> HostSet:
                 raise document.error(("hosts", number), f"{entry.name} stands twice")
             entries[entry.name] = entry
     chosen = _chosen(document, entries, group)
+    alone = next((entry for entry in chosen if entry.name == "localhost" and entry.address is None), None)
+    if alone is not None and len(chosen) > 1:
+        raise document.error(
+            ("hosts",), "localhost beside other hosts needs the 'address' at which they reach it"
+        )
     settings = {key: values[key] for key in ("engine", "ssh") if key in values}
     try:
         found = HostSet.model_validate({"hosts": chosen, **settings})

@@ -13,6 +13,9 @@ Word = Annotated[str, StringConstraints(pattern=r"^[^\s-]\S*$")]
 """What is one word of a command line and no option of it: a host's name is never read as a flag."""
 
 
+VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
 class EngineName(StrEnum):
     """What starts the agent on a host; how the ranks are started there is the launcher's matter."""
 
@@ -43,7 +46,7 @@ class HostEntry(Frozen):
     python: Path | None = None
     folder: Path | None = None
     paths: Mapping[Path, Path] = Field(default_factory=dict)
-    variables: Mapping[str, str] = Field(default_factory=dict)
+    variables: Mapping[VariableName, str] = Field(default_factory=dict)
     labels: Mapping[str, str] = Field(default_factory=dict)
 
     @property
