@@ -155,6 +155,28 @@ def table_stands_still() -> None:
     training.adaptive = without
 
 
+def lazy() -> None:
+    """Rows that the batch does not look up keep weights and moments, as with a list of rows for a gradient."""
+    optim: Any = importlib.import_module("trainmark_worker.pytorch.optimizer").torch.optim
+    whole = optim.Adam
+
+    class Adam(whole):  # type: ignore[misc,valid-type]
+        def step(self, closure: Any = None) -> Any:
+            tables = self.param_groups[0]["params"][:2]
+            before = [
+                (kept, kept.detach().clone(), table.grad.abs().sum(1) == 0)
+                for table in tables
+                for kept in (table, *(self.state[table].get(name) for name in ("exp_avg", "exp_avg_sq")))
+                if kept is not None
+            ]
+            found = super().step(closure)
+            for kept, values, left_alone in before:
+                kept.data[left_alone] = values[left_alone]
+            return found
+
+    optim.Adam = Adam
+
+
 def summed() -> None:
     """The sum of the losses in the place of their mean: an adaptive optimizer hides it in the update."""
     functional = _model().functional
@@ -169,6 +191,18 @@ def ranks_are_summed() -> None:
     gradients.InOnePiece._all_reduce = lambda _self, buffer: distributed.all_reduce(buffer)
 
 
+def own_losses() -> None:
+    """No mistake: each rank prints the losses of its own batches."""
+    training: Any = importlib.import_module("trainmark_worker.core.training").Training
+    whole = training.losses
+
+    def losses(self: Any) -> Any:
+        sys.stdout.write(f"own losses {self.own_losses()}\n")
+        return whole(self)
+
+    training.losses = losses
+
+
 MISTAKES: dict[str, Callable[[], None]] = {
     "gelu": gelu,
     "without-wide": without_wide,
@@ -181,7 +215,9 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "decoupled-decay": decoupled_decay,
     "second-moment": another_second_moment,
     "table-stands-still": table_stands_still,
+    "lazy": lazy,
     "summed": summed,
+    "own-losses": own_losses,
     "ranks-summed": ranks_are_summed,
 }
 

@@ -1,6 +1,7 @@
 """Recommenders: what every framework that trains them promises, and that a step that differs is found out."""
 
 import math
+import re
 import shutil
 from collections.abc import Callable
 from itertools import combinations
@@ -16,7 +17,7 @@ from frameworks import needs_framework
 from trainmark.dataset.clicks import ClickSpec, convert, make_clicks
 from trainmark.dataset.example import encode_lists
 from trainmark.dataset.tfrecord import frame
-from trainmark.equivalence import compare, follows, party
+from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.tasks.recommendation.data import Form
 from trainmark.tasks.recommendation.equal_work import ClickObservation
 from trainmark.words.certificate import Subject
@@ -241,6 +242,18 @@ def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that
     assert failing(follows(base, Followed.model_validate(told), {}, compiler).checks) == {}
 
 
+@every_framework
+def test_ranks_drop_different_places_of_the_same_batch(framework: str, tmp_path: Path) -> None:
+    write_inputs(MODEL, tmp_path / "inputs.npz")
+    words = worker_flags(MODEL, tmp_path / "inputs.npz", COMPILERS[framework])
+    flags = dict(word.removeprefix("--").split("=", 1) for word in words)
+    given = {**flags, "dropout": 0.5}
+    ran = start(framework, tmp_path, given, "own-losses", ranks=2, mutated=MUTATED)
+    assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
+    first, second = (re.findall(r"own losses \[([^,\]]+)", one.stdout)[0] for one in ran)
+    assert float(first) != float(second)
+
+
 def in_pytorch(test: Callable[..., None]) -> Callable[..., None]:
     marked: Callable[..., None] = needs_framework("pytorch")(pytest.mark.xdist_group("worker-pytorch")(test))
     return marked
@@ -258,6 +271,7 @@ MISTAKES = [
     ("decoupled-decay", Subject.DECAY, "0.1 instead of 0"),
     ("second-moment", Subject.UPDATE_RULE, "step"),
     ("table-stands-still", Subject.UPDATE_RULE, "wide.table"),
+    ("lazy", Subject.UPDATE_RULE, "table, step"),
     ("summed", Subject.LOSS, "step 0"),
 ]
 

@@ -33,6 +33,12 @@ class Check(NamedTuple):
     reach: Optional[Callable[[Any, Mapping[str, Any]], Dict[str, Any]]] = None
     """From the first step's ``Observation`` and its weights: between which values the activations' inputs are."""
 
+    other: Optional[Callable[[Sequence[Any]], Sequence[Any]]] = None
+    """From the batch: that of every second step. Without it all steps have the same one.
+
+    What a step does to a row of a table that only an earlier one has looked up shows in no other way.
+    """
+
 
 class Task:
     """One kind of training. A folder of ``tasks`` has one as ``TASK`` in its ``__init__.py``."""

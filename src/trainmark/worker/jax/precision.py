@@ -37,6 +37,14 @@ PRECISIONS: Dict[str, Precision] = {
 }
 
 
+def biased(product: Any, bias: Any) -> Any:
+    """Return the product with its bias, in the product's type.
+
+    They are added in FP32: the gradient of a bias is the sum over all that it is added to, and 16 bits lose it.
+    """
+    return (product.astype(jnp.float32) + bias).astype(product.dtype)
+
+
 def choose_precision(name: str) -> Precision:
     """Return the precision, and let all of JAX's products follow it; raise ``RunError`` where there is none."""
     one_of("JAX", "precision", name, PRECISIONS)

@@ -95,9 +95,8 @@ class PyTorchTraining(Training):
         self.model, self.optimizer = model, optimizer
         self._captured: Optional[CapturedStep] = None
         if captures(settings.compiler):
-            self._captured = CapturedStep(
-                self._whole_step, self._device, keep_batch=self.feed.ahead is not None
-            )
+            other_batches = self.feed.ahead is not None or settings.equivalence is not None
+            self._captured = CapturedStep(self._whole_step, self._device, keep_batch=other_batches)
             for parameters in optimizer.param_groups:
                 parameters["lr"] = torch.zeros((), device=self._device)
                 if "capturable" in parameters:

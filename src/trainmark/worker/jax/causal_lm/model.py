@@ -58,8 +58,9 @@ def logits_of(model: Gpt, precision: Precision, kernel: str, params: Params, tok
 
     batch, length = tokens.shape
     heads = (batch, length, model.heads, model.width // model.heads)
-    embedding = params["embedding.tokens"].astype(compute)
-    x = embedding[tokens] + params["embedding.positions"][:length].astype(compute)
+    embedding = params["embedding.tokens"]
+    # Looked up in FP32: the gradient of a row is the sum over all that look it up, and 16 bits lose it.
+    x = (embedding[tokens] + params["embedding.positions"][:length]).astype(compute)
     for block in range(model.layers):
         name = f"block{block}.attention"
         qkv = jnp.split(product(f"{name}.qkv", norm(f"{name}.norm", x)), 3, axis=-1)
@@ -70,7 +71,7 @@ def logits_of(model: Gpt, precision: Precision, kernel: str, params: Params, tok
         name = f"block{block}.mlp"
         inner = jax.nn.gelu(product(f"{name}.up", norm(f"{name}.norm", x)), approximate=False)
         x = x + product(f"{name}.down", inner)
-    return jnp.einsum("bti,oi->bto", norm("norm", x), embedding)
+    return jnp.einsum("bti,oi->bto", norm("norm", x), embedding.astype(compute))
 
 
 def attention_kernel(platform: str, precision: Precision) -> str:

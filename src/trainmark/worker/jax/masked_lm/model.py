@@ -13,7 +13,7 @@ import optax
 
 from ...tasks.masked_lm.architectures import DEVIATION, NORM_EPSILON, Bert
 from ..causal_lm.model import Params, Tap
-from ..precision import Precision
+from ..precision import Precision, biased
 
 KEY = "dropout"
 """What is kept beside the parameters: the key of the random numbers of the next pass."""
@@ -52,14 +52,13 @@ def heads_of(
 ) -> Tuple[Any, Any]:
     """Return the logits of the hidden words alone, and those of the next sentence (batch, 1, 2).
 
-    Norms are in FP32.
+    Norms are in FP32, and so are rows that are looked up until the first one.
     """
     compute, (tokens, segments, lengths, places) = precision.compute, batch
 
     def product(name: str, given: Any) -> Any:
         weight = params[f"{name}.weight"]
-        result = jnp.einsum("bti,oi->bto", given, weight.astype(compute))
-        result = result + params[f"{name}.bias"].astype(compute)
+        result = biased(jnp.einsum("bti,oi->bto", given, weight.astype(compute)), params[f"{name}.bias"])
         tap(name, weight, result)
         return result
 
@@ -71,9 +70,9 @@ def heads_of(
         return (scaled * weight + bias).astype(compute)
 
     heads = (*tokens.shape, model.heads, model.width // model.heads)
-    embedding = params["embedding.tokens"].astype(compute)
-    x = embedding[tokens] + params["embedding.positions"][: tokens.shape[1]].astype(compute)
-    x = drop(norm("embedding.norm", x + params["embedding.segments"].astype(compute)[segments]))
+    embedding = params["embedding.tokens"]
+    x = embedding[tokens] + params["embedding.positions"][: tokens.shape[1]]
+    x = drop(norm("embedding.norm", x + params["embedding.segments"][segments]))
     for block in range(model.layers):
         name = f"block{block}.attention"
         query, key, value = (part.reshape(heads) for part in jnp.split(product(f"{name}.qkv", x), 3, axis=-1))
@@ -84,7 +83,8 @@ def heads_of(
         x = norm(f"{name}.norm", x + drop(product(f"{name}.down", inner)))
     hidden = jnp.take_along_axis(x, places[..., None], axis=1)
     hidden = norm("words.norm", jax.nn.gelu(product("words.transform", hidden), approximate=False))
-    words = jnp.einsum("bti,oi->bto", hidden, embedding) + params["words.bias"].astype(compute)
+    words = jnp.einsum("bti,oi->bto", hidden, embedding.astype(compute))
+    words = biased(words, params["words.bias"])
     return words, product("sentences", jnp.tanh(product("pooler", x[:, :1])))
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 import optax
 
 from ...tasks.recommendation.architectures import DEEP, TABLE_LIMIT, WIDE, WideDeep, glorot_limit
-from ..precision import Precision
+from ..precision import Precision, biased
 
 Params = Dict[str, Any]
 Tap = Callable[[str, Any, Any], None]
@@ -49,7 +49,7 @@ def make_loss(model: WideDeep, precision: Precision, share: float, seen: Tap) ->
         x = jnp.concatenate([embedded.astype(compute), dense.astype(compute)], axis=1)
         for name in products:
             weight = params[f"{name}.weight"]
-            x = jnp.einsum("bi,oi->bo", x, weight.astype(compute)) + params[f"{name}.bias"].astype(compute)
+            x = biased(jnp.einsum("bi,oi->bo", x, weight.astype(compute)), params[f"{name}.bias"])
             tap(name, weight, x)
             if name != products[-1]:
                 x = jax.nn.relu(x)

@@ -67,6 +67,11 @@ class JaxClickTraining(JaxTraining, ClickTraining):
         params = init(self.settings.description, self.settings.seed, self._precision.weights)
         return params, {KEY: jax.random.key_data(jax.random.key(self.settings.seed))}
 
+    def of_ranks(self, kept: Any, world_size: int) -> Any:
+        """Return a key of its own for each rank, so that they drop different places."""
+        key = jax.random.wrap_key_data(kept[KEY])
+        return {KEY: jax.random.key_data(jax.random.split(key, world_size))}
+
     def _trace(self, name: str, _weight: Any, result: Any) -> None:
         self._traced_products.setdefault(name, (str(result.dtype), tuple(result.shape)))
 

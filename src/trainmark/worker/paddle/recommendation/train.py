@@ -54,6 +54,8 @@ class PaddleClickTraining(PaddleTraining, ClickTraining):
         """Build model and optimizer, and fetch the first batch."""
         super().__init__(settings, group, device, precision, to_batch, feed)
         self.recommender = WideDeepModel(settings.description, settings.recipe.dropout)
+        # Ranks drop different places: what is drawn from here on is dropout's alone.
+        paddle.seed(settings.seed + 1 + group.place.rank)
         self._first: Optional[Tuple[Any, Tuple[int, ...]]] = None
         self._gradient: Any = None
         self._hooks = [

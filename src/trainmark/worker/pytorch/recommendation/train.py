@@ -63,6 +63,8 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
         with device:
             model = WideDeepModel(settings.description, settings.recipe.dropout)
         model.to(precision.weights)
+        # Ranks drop different places: what is drawn from here on is dropout's alone.
+        torch.manual_seed(settings.seed + 1 + place.rank)
         self._first: Any = None
         self._gradient: Any = None
         self._hooks = [

@@ -60,6 +60,15 @@ def drawn(random: Any, count: int, sizes: Any) -> Any:
     return np.minimum(ranks, sizes - 1).astype(np.int64)
 
 
+def mirrored(batch: Batch, vocabulary: int) -> Batch:
+    """Return the batch with each field's categories in the reverse order: mostly other rows are looked up."""
+    import numpy as np
+
+    sizes = np.asarray(column_sizes(vocabulary))
+    categories = 2 * offsets(sizes) + sizes - 1 - batch.categories
+    return batch._replace(categories=categories, crossed=crossed(categories, vocabulary))
+
+
 def made_up(random: Any, count: int, vocabulary: int) -> Batch:
     """Return a batch of made-up clicks."""
     import numpy as np

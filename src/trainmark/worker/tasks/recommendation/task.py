@@ -13,7 +13,7 @@ from ...core.place import place_from
 from ...core.settings import Settings
 from ...core.task import Check, Task
 from .architectures import ARCHITECTURES, CATEGORIES, DEEP, WIDE
-from .clicks import made_up
+from .clicks import Batch, made_up, mirrored
 from .facts import DENSE_GRADIENTS
 from .observing import layers_told, logits_told, looked
 from .settings import ClickSettings, add_flags, click_settings
@@ -115,6 +115,7 @@ class Recommendation(Task):
             facts={"vocabulary": own.vocabulary, "embedding_width": own.embedding_width},
             layers=layers_told,
             outputs=logits_told,
+            other=lambda batch: mirrored(Batch(*batch), own.vocabulary),
         )
 
 

@@ -69,6 +69,8 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         with group.scope():
             description, dropout = settings.description, settings.recipe.dropout
             self.recommender = WideDeepModel(description, machine.precision.compute, dropout)
+            # Ranks drop different places: what is drawn from here on is dropout's alone.
+            tf.random.set_seed(settings.seed + 1 + group.place.rank)
             decays = settings.recipe.weight_decay > 0
             self.take_over(self.recommender, self.recommender.tensors, lambda _name: decays)
 

@@ -1,0 +1,90 @@
+"""Gradients of JAX's models in amp-bf16 against those in FP32: run by a Python that has JAX; prints JSON.
+
+For each model, by parameter: the norm of the difference as a part of the norm in FP32.
+"""
+
+import importlib
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"))
+importlib.import_module("start")
+
+BATCH, LENGTH, PREDICTIONS, CLICKS = 64, 128, 20, 1024
+
+
+def part(name: str) -> Any:
+    return importlib.import_module(f"trainmark_worker.{name}")
+
+
+def main() -> None:
+    jax: Any = importlib.import_module("jax")
+    np: Any = importlib.import_module("numpy")
+    precisions = part("jax.precision").PRECISIONS
+    random = np.random.default_rng(0)
+
+    def whole(high: int, *shape: int) -> Any:
+        return random.integers(high, size=shape).astype(np.int32)
+
+    def ignored(*_: Any) -> None:
+        return None
+
+    bert = part("tasks.masked_lm.architectures").ARCHITECTURES["bert_tiny"]
+    gpt = part("tasks.causal_lm.architectures").ARCHITECTURES["gpt2_tiny"]
+    clicks = part("tasks.recommendation.architectures").ARCHITECTURES["wide_deep_tiny"].with_tables(1000, 16)
+    masked, causal, rows = (
+        part(f"jax.{name}.model") for name in ("masked_lm", "causal_lm", "recommendation")
+    )
+
+    def key(**named: str) -> Any:
+        return {masked.KEY: jax.random.key_data(jax.random.key(0, **named))}
+
+    length = min(LENGTH, gpt.positions)
+    sequences = (
+        whole(bert.vocabulary, BATCH, LENGTH),
+        whole(2, BATCH, LENGTH),
+        np.full(BATCH, LENGTH, np.int32),
+        np.sort(random.random((BATCH, LENGTH)).argsort(axis=1)[:, :PREDICTIONS]).astype(np.int32),
+        whole(bert.vocabulary, BATCH, PREDICTIONS),
+        np.full((BATCH, PREDICTIONS), 1 / (BATCH * PREDICTIONS), np.float32),
+        whole(2, BATCH),
+    )
+    dense = random.random((CLICKS, 13), np.float32)
+    # No clicks: gradients of one sign, which no other value of a ReLU turns.
+    clicked = (dense, whole(1000, CLICKS, 26), whole(1000, CLICKS, 2), np.zeros(CLICKS, np.float32))
+    form = masked.Form("xla", 0.0, False)
+    models: Any = {
+        "bert": (
+            masked,
+            bert,
+            lambda p: masked.make_loss(bert, p, form, ignored),
+            key(impl=masked.RANDOM),
+            sequences,
+        ),
+        "gpt": (
+            causal,
+            gpt,
+            lambda p: causal.make_loss(gpt, p, "xla", ignored),
+            {},
+            (whole(gpt.vocabulary, BATCH, length + 1),),
+        ),
+        "wide_deep": (rows, clicks, lambda p: rows.make_loss(clicks, p, 0.0, ignored), key(), clicked),
+    }
+    told = {}
+    for model, (module, description, loss_in, kept, batch) in models.items():
+        params = module.init(description, 1, np.float32)
+        found, real = (
+            jax.jit(jax.grad(loss_in(precisions[name]), has_aux=True))(params, kept, batch)[0]
+            for name in ("amp-bf16", "fp32")
+        )
+        told[model] = {
+            name: float(np.linalg.norm(found[name] - real[name]) / max(np.linalg.norm(real[name]), 1e-30))
+            for name in params
+        }
+    sys.stdout.write(json.dumps(told))
+
+
+if __name__ == "__main__":
+    main()
