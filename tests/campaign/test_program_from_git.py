@@ -53,10 +53,12 @@ def test_a_pinned_commit_runs_and_its_log_becomes_a_throughput(bench: Bench, rep
     document = card(repository, commit) | {"fixed": {}}
     bench.write({**CASE, "batch_per_device": 4}, card=document, protocol={**SETTINGS["protocol"], **LONG})
     done = bench.call("--json")
-    assert done.returncode == 0, done.stderr
+    # Its steps take milliseconds: one in which the machine does something else is a doubt, and the exit code 1.
+    assert done.returncode in (0, 1), done.stderr
     assert f"fetching {repository.url} at {commit}" in done.stderr
     results = read_results(bench.out / "results.json")
     (result,) = results.cases[0].runs
+    assert (result.outcome, result.reason) == (Outcome.OK, None)
     assert result.measurement is not None
     folder = bench.out / result.directory
     log = (folder / "train.log").read_text()
