@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.dataset.begun import WORK_NAME
 from trainmark.dataset.clicks.made import (
-    WORK_NAME,
     ClickManifest,
     describe,
     read_manifest,

@@ -7,6 +7,7 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field, ValidationError
 
 from trainmark.dataset import manifest
+from trainmark.dataset.begun import WORK_NAME
 from trainmark.dataset.manifest import MANIFEST_NAME
 from trainmark.errors import InputError, nearest
 from trainmark.tasks.recommendation.data import Form
@@ -16,7 +17,6 @@ from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
 
 SCHEMA: Literal["trainmark.clicks/1"] = "trainmark.clicks/1"
 
-WORK_NAME = ".making"
 
 RECORD = 4 * len(COLUMNS)
 """Bytes of a sample: a word of 4 for each column."""

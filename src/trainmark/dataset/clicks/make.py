@@ -1,14 +1,13 @@
 """Makes seeded clicks, few of whose categories are frequent, as those of real logs are."""
 
-from enum import StrEnum
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.dataset.begun import WORK_NAME, State, state_in
 from trainmark.dataset.clicks.made import (
     RECORD,
-    WORK_NAME,
     ClickManifest,
     ClickSpec,
     describe,
@@ -18,7 +17,6 @@ from trainmark.dataset.clicks.made import (
 from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file, write_manifest
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.work import Counter, cannot_write, held
-from trainmark.errors import InputError
 from trainmark.files import write_atomically
 from trainmark.tasks.recommendation.data import Form
 from trainmark.worker.tasks.recommendation.architectures import DENSE
@@ -31,38 +29,9 @@ CHUNK = 1 << 16
 SPEC_NAME = "clicks.json"
 
 
-class State(StrEnum):
-    """What lies where a data set is to be made."""
-
-    ABSENT = "absent"
-    UNFINISHED = "unfinished"
-    COMPLETE = "complete"
-
-
 def state(directory: Path, spec: ClickSpec) -> State:
     """Return what lies there; raise ``InputError`` for anything but this data set, whole or unfinished."""
-    if not directory.exists():
-        return State.ABSENT
-    if not directory.is_dir():
-        raise InputError(f"{directory}: is a file")
-    made = read_manifest(directory)
-    if made is not None and made.spec != spec:
-        raise InputError(
-            f"{directory}: holds another data set ({made.spec.model_dump()}); choose another folder"
-        )
-    if made is not None:
-        describe(directory)
-        return State.COMPLETE
-    begun = directory / WORK_NAME / SPEC_NAME
-    if begun.is_file():
-        if begun.read_text(encoding="utf-8") != spec.model_dump_json():
-            raise InputError(f"{directory}: another data set is being made here; choose another folder")
-        return State.UNFINISHED
-    if any(entry.name != WORK_NAME for entry in directory.iterdir()):
-        raise InputError(
-            f"{directory}: is not empty, and holds no clicks that trainmark made; choose another folder"
-        )
-    return State.ABSENT
+    return state_in(directory, spec, SPEC_NAME, read_manifest, describe, "no clicks")
 
 
 def make_clicks(directory: Path, spec: ClickSpec, progress: ProgressListener | None = None) -> ClickManifest:

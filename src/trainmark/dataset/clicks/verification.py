@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.dataset.begun import WORK_NAME
 from trainmark.dataset.clicks.conversion import pyarrow
-from trainmark.dataset.clicks.made import RECORD, WORK_NAME, interrupted, read_manifest
+from trainmark.dataset.clicks.made import RECORD, interrupted, read_manifest
 from trainmark.dataset.example import decode_lists
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256_of_file, trusted_sums
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport

@@ -5,8 +5,9 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
+    from trainmark.dataset.begun import State
     from trainmark.dataset.masked.made import MaskedSpec, describe, recognise, spec_from
-    from trainmark.dataset.masked.make import State, make_masked, state
+    from trainmark.dataset.masked.make import make_masked, state
     from trainmark.dataset.masked.verification import verify
 
 __all__ = [

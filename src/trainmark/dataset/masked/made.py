@@ -7,12 +7,12 @@ from typing import Any, Literal, Self
 from pydantic import ConfigDict, Field, ValidationError, model_validator
 
 from trainmark.dataset import manifest
+from trainmark.dataset.begun import WORK_NAME
 from trainmark.dataset.manifest import MANIFEST_NAME
 from trainmark.errors import InputError, nearest
 from trainmark.words.frozen import Frozen
 
 SCHEMA: Literal["trainmark.masked/1"] = "trainmark.masked/1"
-WORK_NAME = ".making"
 PATTERN = "*.tfrecord"
 
 REMEDY = "run 'trainmark data make-masked' again with the same options"

@@ -5,13 +5,13 @@ there is room for, are hidden: eight in ten by [MASK], one by another word, one 
 create_pretraining_data.py). Words come by Zipf's law.
 """
 
-from enum import StrEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.dataset.begun import WORK_NAME, State, state_in
 from trainmark.dataset.example import encode_lists
 from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file, write_manifest
 from trainmark.dataset.masked.made import (
@@ -19,7 +19,6 @@ from trainmark.dataset.masked.made import (
     FIRST_WORD,
     MASK,
     SEP,
-    WORK_NAME,
     MaskedManifest,
     MaskedSpec,
     describe,
@@ -28,45 +27,15 @@ from trainmark.dataset.masked.made import (
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tfrecord import frame
 from trainmark.dataset.work import Counter, cannot_write, held
-from trainmark.errors import InputError
 from trainmark.files import write_atomically
 
 SPEC_NAME = "spec.json"
 HIDDEN = 0.15
 
 
-class State(StrEnum):
-    """What lies where a data set is to be made."""
-
-    ABSENT = "absent"
-    UNFINISHED = "unfinished"
-    COMPLETE = "complete"
-
-
 def state(directory: Path, spec: MaskedSpec) -> State:
     """Return what lies there; raise ``InputError`` for anything but this data set, whole or unfinished."""
-    if not directory.exists():
-        return State.ABSENT
-    if not directory.is_dir():
-        raise InputError(f"{directory}: is a file")
-    made = read_manifest(directory)
-    if made is not None and made.spec != spec:
-        raise InputError(
-            f"{directory}: holds another data set ({made.spec.model_dump()}); choose another folder"
-        )
-    if made is not None:
-        describe(directory)
-        return State.COMPLETE
-    begun = directory / WORK_NAME / SPEC_NAME
-    if begun.is_file():
-        if begun.read_text(encoding="utf-8") != spec.model_dump_json():
-            raise InputError(f"{directory}: another data set is being made here; choose another folder")
-        return State.UNFINISHED
-    if any(entry.name != WORK_NAME for entry in directory.iterdir()):
-        raise InputError(
-            f"{directory}: is not empty, and holds none that trainmark made; choose another folder"
-        )
-    return State.ABSENT
+    return state_in(directory, spec, SPEC_NAME, read_manifest, describe, "none")
 
 
 def make_masked(

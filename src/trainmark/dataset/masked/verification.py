@@ -4,9 +4,10 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from trainmark.dataset.begun import WORK_NAME
 from trainmark.dataset.example import decode_lists
 from trainmark.dataset.manifest import sha256_of_file, trusted_sums
-from trainmark.dataset.masked.made import PATTERN, REMEDY, WORK_NAME, read_manifest
+from trainmark.dataset.masked.made import PATTERN, REMEDY, read_manifest
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tfrecord import Break, Record, read_records

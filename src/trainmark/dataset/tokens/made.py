@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field, ValidationError
 
 from trainmark.dataset import manifest
+from trainmark.dataset.begun import WORK_NAME
 from trainmark.dataset.manifest import MANIFEST_NAME
 from trainmark.errors import InputError, nearest
 from trainmark.words.frozen import Frozen
@@ -17,7 +18,6 @@ SCHEMA: Literal["trainmark.tokens/1"] = "trainmark.tokens/1"
 TRAIN, VALIDATION = "train.bin", "val.bin"
 """nanoGPT's names."""
 
-WORK_NAME = ".making"
 
 SMALL_VOCABULARY = 1 << 16
 """The largest vocabulary of which a token has room in 2 bytes."""

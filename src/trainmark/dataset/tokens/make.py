@@ -1,13 +1,13 @@
 """Makes seeded tokens whose frequencies fall by Zipf's law, as words' do."""
 
 from collections.abc import Iterator
-from enum import StrEnum
 from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.dataset.begun import WORK_NAME, State, state_in
 from trainmark.dataset.manifest import (
     SUMS_NAME,
     format_sums,
@@ -19,14 +19,12 @@ from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tokens.made import (
     TRAIN,
     VALIDATION,
-    WORK_NAME,
     TokenManifest,
     TokenSpec,
     describe,
     read_manifest,
 )
 from trainmark.dataset.work import Counter, cannot_write, held
-from trainmark.errors import InputError
 from trainmark.files import write_atomically
 
 CHUNK = 1 << 20
@@ -35,38 +33,9 @@ CHUNK = 1 << 20
 SPEC_NAME = "spec.json"
 
 
-class State(StrEnum):
-    """What lies where a data set is to be made."""
-
-    ABSENT = "absent"
-    UNFINISHED = "unfinished"
-    COMPLETE = "complete"
-
-
 def state(directory: Path, spec: TokenSpec) -> State:
     """Return what lies there; raise ``InputError`` for anything but this data set, whole or unfinished."""
-    if not directory.exists():
-        return State.ABSENT
-    if not directory.is_dir():
-        raise InputError(f"{directory}: is a file")
-    made = read_manifest(directory)
-    if made is not None and made.spec != spec:
-        raise InputError(
-            f"{directory}: holds another data set ({made.spec.model_dump()}); choose another folder"
-        )
-    if made is not None:
-        describe(directory)
-        return State.COMPLETE
-    begun = directory / WORK_NAME / SPEC_NAME
-    if begun.is_file():
-        if begun.read_text(encoding="utf-8") != spec.model_dump_json():
-            raise InputError(f"{directory}: another data set is being made here; choose another folder")
-        return State.UNFINISHED
-    if any(entry.name != WORK_NAME for entry in directory.iterdir()):
-        raise InputError(
-            f"{directory}: is not empty, and holds no tokens that trainmark made; choose another folder"
-        )
-    return State.ABSENT
+    return state_in(directory, spec, SPEC_NAME, read_manifest, describe, "no tokens")
 
 
 def make_tokens(directory: Path, spec: TokenSpec, progress: ProgressListener | None = None) -> TokenManifest:

@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from trainmark.dataset.begun import WORK_NAME
 from trainmark.dataset.manifest import trusted_sums
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener
-from trainmark.dataset.tokens.made import WORK_NAME, read_manifest, read_part
+from trainmark.dataset.tokens.made import read_manifest, read_part
 from trainmark.errors import InputError
 from trainmark.tasks.causal_lm.data import Form
 
