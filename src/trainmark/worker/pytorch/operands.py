@@ -46,7 +46,9 @@ class OperandTypes(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Do the operation; of a product inside of a module that is watched note the type."""
         if self._inside is not None and func.overloadpacket.__name__ in PRODUCTS:
-            operand = next(value for value in args[::-1] if isinstance(value, torch.Tensor) and value.dim() > 1)
+            operand = next(
+                value for value in args[::-1] if isinstance(value, torch.Tensor) and value.dim() > 1
+            )
             self.types[self._inside] = str(operand.dtype).replace("torch.", "")
         return func(*args, **(kwargs or {}))
 
