@@ -44,7 +44,7 @@ def contradictions(
         for name, said_value, asked in (
             ("model", said.model if _is_named(case, card) else None, case.model),
             ("precision", said.precision or _single(alone), case.precision),
-            ("batch_per_device", said.batch_per_device, case.batch_per_device),
+            ("batch_per_device", _whole_batch(said), case.batch_per_device),
             ("nodes", said.nodes, case.nodes),
             ("world_size", read.facts.gpus if said.gpus or said.gpus_per_node else None, case.world_size),
             *_recipe(log, case),
@@ -59,6 +59,11 @@ def contradictions(
         )
         for name, value, asked in {pair[0]: pair for pair in reversed(told)}.values()
     )
+
+
+def _whole_batch(said: Facts) -> int | None:
+    """Return the batch of a device and a step: logs say that of one of the parts into which it is cut."""
+    return None if said.batch_per_device is None else said.batch_per_device * (said.accumulation or 1)
 
 
 def _is_named(case: Case, card: Card) -> bool:
