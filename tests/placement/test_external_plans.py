@@ -20,10 +20,7 @@ from trainmark.words.plan import NodeResources
 
 SUITES = Path(__file__).parents[2] / "suites"
 GOLDEN = Path(__file__).with_name("golden") / "external"
-# A program of which nobody names a commit has no suite of its own: that of the tests makes one up.
-OF_TESTS = Path(__file__).with_name("suites")
-FILES = {path.stem: path for folder in (SUITES, OF_TESTS) for path in folder.glob("external-*.yaml")}
-EXTERNAL = sorted(FILES)
+EXTERNAL = sorted(path.stem for path in SUITES.glob("external-*.yaml"))
 DGX = NodeResources(cores=80, gpus=8)
 
 
@@ -47,7 +44,7 @@ def commands(text: str) -> Iterator[str]:
 def test_an_external_suites_plan_reads_as_its_golden_file(
     capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
-    text = planned(capsys, FILES[name])
+    text = planned(capsys, SUITES / f"{name}.yaml")
     golden = GOLDEN / f"{name}.txt"
     if os.environ.get("TRAINMARK_UPDATE_GOLDEN"):
         golden.write_text(text, encoding="utf-8")
@@ -56,7 +53,7 @@ def test_an_external_suites_plan_reads_as_its_golden_file(
 
 @pytest.mark.parametrize("name", EXTERNAL)
 def test_every_case_of_an_external_suite_has_a_command(capsys: pytest.CaptureFixture[str], name: str) -> None:
-    text = planned(capsys, FILES[name])
+    text = planned(capsys, SUITES / f"{name}.yaml")
     for block in text.split("\n\n")[1:]:
         assert list(commands(block)), block
     said = set(re.findall(r"# cannot run here: (.*)", text))
@@ -237,6 +234,18 @@ PUBLISHED: list[Command] = [
             ("run_single_node.sh (8)", "nodes=1,devices_per_node=8", ("mpirun ", " -np 8 ", "--horovod ")),
             ("run_multi_node.sh", "nodes=4", (" -np 32 ", "NODE0:8,NODE1:8,NODE2:8,NODE3:8 ", "--horovod ")),
         )
+    ),
+    Command(
+        "PaddlePaddle/Perf, PaddleNLP BERT: 32 devices",
+        *("external-paddlenlp-bert", "nodes=4,precision=amp-fp16", 4),
+        words=(
+            "-m paddle.distributed.launch --ips=NODE0,NODE1,NODE2,NODE3 --gpus=0,1,2,3,4,5,6,7 ",
+            "--max_steps=500 --logging_steps=10 ",
+            "--use_amp=True --batch_size=96 --max_predictions_per_seq=80 ",
+            "--learning_rate=5e-05 --weight_decay=0.0 --adam_epsilon=1e-08 ",
+            "--scale_loss=32768 --gradient_merge_steps=88 --fuse_transformer=True ",
+        ),
+        before=("b429aa8a936709f4a831a7aa855daba4b1fd6666",),
     ),
     Command(
         "DLPerf, OneFlow BERT: bert_base_pretrain.sh 4 8 96",
@@ -543,7 +552,7 @@ def test_a_batch_that_does_not_divide_into_its_parts_has_no_command(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     suite = tmp_path / "suite.yaml"
-    text = FILES[TF_BERT].read_text(encoding="utf-8")
+    text = (SUITES / f"{TF_BERT}.yaml").read_text(encoding="utf-8")
     suite.write_text(text.replace("  device: cuda", "  device: cuda\n  accumulation: 5"), encoding="utf-8")
     text = planned(capsys, suite)
     assert "# cannot run here: a batch of 32 does not divide into 5 equal parts (accumulation)" in text

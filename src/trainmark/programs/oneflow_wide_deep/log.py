@@ -2,9 +2,9 @@
 
     1100 time 1602836869.3806155 loss 0.4920539349317551
 
-The steps done, the time in seconds since 1970, the mean loss since the line before: no rate. The arguments before it
-have the batch of all devices (``batch_size = 16384``). ``eval_loss`` lines are evaluation, whose time is in the line after
-them. Source: ``wdl_train_eval.py`` of the repository at 42c55158.
+The steps done, the time in seconds since 1970, the mean loss since the line before: no rate. The arguments before
+it have the batch of all devices (``batch_size = 16384``). ``eval_loss`` lines are evaluation, whose time is in the line
+after them. Source: ``wdl_train_eval.py`` of the repository at 42c55158.
 """
 
 import re
