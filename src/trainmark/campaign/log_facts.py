@@ -99,6 +99,8 @@ def _agrees(name: str, said: object, asked: object, commands: Iterable[str]) -> 
         return any({said, asked} <= one for one in HALF)
     if name != "model":
         return False
+    if str(said).isalpha() and str(asked).startswith(f"{said}_"):
+        return True  # the family alone ("bert"): its size is among the program's arguments
     word = model_word(str(said))
     if same_model(word, model_word(str(asked))):
         return True
