@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainmark.cli.main import main
 from trainmark.errors import InputError
 from trainmark.reference import Statistic, load_references
 from trainmark.report.exchange import (
@@ -236,6 +237,28 @@ def test_the_rows_of_every_direction_are_the_templates(task: str, devices: int) 
             written["direction_id"], TASKS[task].unit
         )
         assert written["model_name"].endswith("_bs128_fp32")
+
+
+NLP_REC = Path(__file__).parents[2] / "docs" / "results" / "nlp-rec"
+
+
+@pytest.mark.skipif(not SEEDS.is_dir(), reason="the seed documents are not beside this checkout")
+def test_the_rows_of_the_kept_result_are_the_templates(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = "framework=jax,data=synthetic"
+    assert main(["report", str(NLP_REC), "--to", "paddle-json", "--only", chosen]) == 0
+    rows = json.loads(capsys.readouterr().out)
+
+    found = {(one["mission_name"], one["direction_id"], one["UNIT"], one["run_mode"]) for one in rows}
+    assert found == {
+        (mission, direction, unit, mode)
+        for mission, direction, unit in (
+            ("语义表示", 1, "sequences/s"),
+            ("语言模型", 1, "tokens/s"),
+            ("推荐模型", 2, "samples/s"),
+        )
+        for mode in ("sp", "mp")
+    }
+    assert all({name: type(value) for name, value in one.items()} == template() for one in rows)
 
 
 def test_one_device_is_a_single_run() -> None:
