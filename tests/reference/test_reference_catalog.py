@@ -94,8 +94,8 @@ def test_every_figure_says_where_it_was_published_and_every_recipe_where_it_was_
 
 
 def test_figures_of_programs_that_have_a_card_are_of_the_cards_commit() -> None:
-    prefixes = ("dlperf-pytorch-bert", "dlperf-tensorflow-bert", "dlperf-oneflow-gpt", "perf-paddle-bert")
-    prefixes += ("dlperf-oneflow-wide-deep", "dlperf-hugectr-wide-deep")
+    programs = ("pytorch-bert", "tensorflow-bert", "oneflow-gpt", "oneflow-wide-deep", "hugectr-wide-deep")
+    prefixes = ("perf-paddle-bert", *(f"dlperf-{program}" for program in programs))
     sources = [workload.card.source for workload in shipped()]
     commits = {source.commit for source in sources if isinstance(source, GitSource)}
     figures = [reference for reference in load_references() if reference.id.startswith(prefixes)]
