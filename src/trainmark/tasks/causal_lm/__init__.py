@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainmark.tasks.causal_lm.axes import LanguageAxes
-from trainmark.tasks.causal_lm.data import Form, MakeTokens
+from trainmark.tasks.causal_lm.data import GIVEN, Form, MakeTokens
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
@@ -34,6 +34,6 @@ TASK = Task(
     },
     data_kind="tokens",
     make=MakeTokens,
-    forms=tuple(Form),
+    forms=(*Form, *GIVEN),
     equal_work=_equal_work,
 )

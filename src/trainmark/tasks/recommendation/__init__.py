@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainmark.tasks.recommendation.axes import ClickAxes
-from trainmark.tasks.recommendation.data import Form, MakeClicks
+from trainmark.tasks.recommendation.data import GIVEN, Form, MakeClicks
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
@@ -34,6 +34,6 @@ TASK = Task(
     },
     data_kind="clicks",
     make=MakeClicks,
-    forms=tuple(Form),
+    forms=(*Form, *GIVEN),
     equal_work=_equal_work,
 )
