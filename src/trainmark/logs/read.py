@@ -329,7 +329,7 @@ def _may_be_in(other: Format, text: bytes) -> bool:
 def _is_in(other: Format, text: bytes) -> bool:
     """Say whether ``text`` holds two records of ``other``, or a result as it prints it."""
     if other.extract is not None:
-        return other.mark.search(text) is not None and bool(other.extract(text))
+        return other.mark.search(text) is not None and bool(other.extract(text).columns)
     results = (figure.search(text) for figure in other.figures.values() if can_match(figure, text))
     return any(results) or any(
         can_match(pattern, text) and len(pattern.findall(text)) >= _FEWEST_OTHERS for pattern in other.records
