@@ -47,6 +47,13 @@ def test_sampled_steps_that_differ_are_a_doubt(read: Reader) -> None:
         ("hf-trainer-5.23.log", Facts(), 592.008, 0),
         ("keras-3.15.log", Facts(gpus=1, batch_per_device=64), 2 * 64 / (0.092 + 0.293), 3),
         ("keras-3.15-verbose-2.log", Facts(gpus=1, batch_per_device=64), 2 * 64 / (0.219 + 0.171), 3),
+        # By the averages of steps: 19 after the warm-up of the first epoch, and of the second all but the first.
+        (
+            "timm-1.0.31.log",
+            Facts(),
+            16 * (19 + 39) / (40 * 3.979 - 21 * 4.125 + 40 * 2.097 - 5.001),
+            22,
+        ),
         ("lightning-2.6-tqdm.log", Facts(gpus=1, batch_per_device=64), 2000, 20),
     ],
 )
