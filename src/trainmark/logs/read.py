@@ -3,6 +3,7 @@
 import gzip
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from trainmark.logs.bulk import VARYING
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
@@ -27,6 +29,7 @@ from trainmark.logs.trouble import Death, Trouble, find_trouble
 
 _LARGEST_BLOCK_BYTES = 30 << 20
 _FEWEST_OTHERS = 2
+_FEW = 4
 _LONGEST_NUMBER = 10
 _NO_END = "the log is incomplete: the end of the run is not in it"
 _COMMA = re.compile(rb"(?<=\d),(?=\d)")
@@ -324,7 +327,7 @@ def _about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Pro
     """Tell another program's records at either end of the log: the file then holds more than the run that is read."""
     known = seen.format
     assert known is not None
-    for place, text in (("beginning", bytes(seen.head)), ("end", seen.tail)):
+    for place, text in (("beginning", _few_of_each(bytes(seen.head))), ("end", _few_of_each(seen.tail))):
         others = [other for other in formats if other is not known and _may_be_in(other, text)]
         rest = _without(known, text) if others else b""
         for other in others:
@@ -332,6 +335,17 @@ def _about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Pro
                 sentence = f"the {place} of the file has records of another format, {other.name}: split it"
                 return [Problem("several-formats", sentence)]
     return []
+
+
+def _few_of_each(text: bytes) -> bytes:
+    """Return the lines of ``text``, of those that differ in their numbers only the first few."""
+    met: Counter[bytes] = Counter()
+    kept = []
+    for line, kind in zip(text.split(b"\n"), text.translate(None, VARYING).split(b"\n"), strict=True):
+        met[kind] += 1
+        if met[kind] <= _FEW:
+            kept.append(line)
+    return b"\n".join(kept)
 
 
 def _without(known: Format, text: bytes) -> bytes:
