@@ -161,6 +161,14 @@ def test_other_lines_between_the_records_change_nothing(name: str) -> None:
     assert sum(map(len, found.seen)) < len(text) / 2 or name == "lightning"
 
 
+def test_a_pattern_that_looks_at_the_next_lines_is_given_them() -> None:
+    pattern = re.compile(rb"step (?P<step>\d+) of many\n(?!not this\n)")
+    text = b"".join(b"step %d of many\nnot this\n" % i for i in range(3000))
+
+    # A piece's last line has none after it.
+    assert len(extract(pattern, text).columns.get("step", ())) < 10
+
+
 def test_the_blank_and_dash_before_a_number_must_be_in_every_line() -> None:
     pattern = re.compile(rb"\] - (?P<step>\d+)s ")
     lines = [b"[===] - %ds \n" % i for i in range(40)]

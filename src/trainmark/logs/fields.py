@@ -36,6 +36,7 @@ _PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h")
 
 _SEARCHED_BYTES = 1 << 15
 """Irregular text is halved down to this size, so that one odd line costs its neighbours only."""
+_LOOKS_AT_OTHER_LINES = re.compile(rb"\(\?[=!](?:[^()]|\([^()]*\))*\\n")
 _MOSTLY = 0.95
 _NEWLINE = ord("\n")
 _STAMP_BYTES = 29
@@ -83,7 +84,7 @@ def _is_regular_at_start(text: bytes) -> bool:
 def _of_interest(pattern: re.Pattern[bytes], text: bytes) -> tuple[bytes, bytes]:
     """Return the lines of ``text`` that ``pattern`` may match, which are regular by themselves, and the others."""
     word, *more = required(pattern)
-    if more or not word:
+    if more or not word or _LOOKS_AT_OTHER_LINES.search(pattern.pattern):
         return text, b""
     between = text.split(word)
     if len(between) == 1:
