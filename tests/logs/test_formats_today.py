@@ -68,6 +68,14 @@ def test_a_run_of_our_own_reads_as_the_program_timed_it(
     assert _doubts(log, result) <= {"few-records"}  # two epochs of the busy machine differ
 
 
+def test_deepspeeds_timer_that_leaves_waiting_out_is_a_doubt_by_its_own_stamps() -> None:
+    log = read_log(_OWN_RUNS / "deepspeed-0.19.8.log")
+    facts = log.facts
+
+    assert (facts.gpus, facts.batch_per_device, facts.accumulation, facts.global_batch) == (1, 16, 2, 32)
+    assert "rates-contradict-clock" in _doubts(log, measure_log(log))
+
+
 def test_a_namespace_alone_is_no_programs_mark(read: Reader) -> None:
     text = (
         "Namespace(batch_size=64, epochs=14, log_interval=10)\nTrain Epoch: 1 [0/60000 (0%)]\tLoss: 2.299825\n"
