@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import optax
 
 from ...tasks.masked_lm.architectures import DEVIATION, NORM_EPSILON, Bert
-from ..causal_lm.model import Params, Tap
+from ..causal_lm.layers import Params, Tap
 from ..precision import Precision, biased
 
 KEY = "dropout"

@@ -20,7 +20,8 @@ from ..compilers import NONE, cache_hits
 from ..optimizer import adaptive, moments, steps_taken
 from ..training import Machine, PyTorchTraining, choose_machine
 from . import observing
-from .model import LanguageModel, build_model
+from .building import build_model
+from .model import LanguageModel
 
 
 def open_training(settings: LanguageSettings, place: Place) -> PyTorchLanguageTraining:
@@ -77,7 +78,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
 
     def build(self) -> LanguageModel:
         """Return the model with fresh weights in FP32."""
-        return build_model(self.settings.model)
+        return build_model(self.settings.model, self.settings.sequence_length)
 
     def decays(self, name: str) -> bool:
         """Return whether a parameter decays, by its shared name."""
