@@ -93,13 +93,16 @@ def test_a_run_counts_tokens_and_is_looked_into(
     framework: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
     flags = {"model": MODEL, "batch-per-device": 4, "sequence-length": 96, "accumulation": 2, "steps": 6}
-    more = {"warmup-steps": 2, "learning-rate": 0.001, "compiler": COMPILERS[framework]}
+    more = {"warmup-steps": 2, "compiler": COMPILERS[framework]}
     (ran,) = start(framework, tmp_path_factory.mktemp(framework), {**flags, **more})
     assert ran.code == 0, ran.stderr
     assert ran.last["work"] == {"tokens": 4 * 4 * 96, "sequences": 16}
     assert (ran.last["outcome"], ran.last["suspect"]) == ("ok", [])
     assert ran.parameters["actual"]["parameters"] == 125_248
     assert abs(ran.steps[0]["loss"] - math.log(512)) < 0.2
+    optimizer = ran.parameters["optimizer"]
+    assert (optimizer["learning_rate"], optimizer["weight_decay"], optimizer["clip_norm"]) == (3e-4, 0.1, 1)
+    assert ran.last["after_window"]["learning_rate"] == pytest.approx(3e-4, rel=0.01)
     assert ran.last["after_window"]["gradient_factor"] == pytest.approx(1, rel=0.01)
 
 

@@ -85,6 +85,9 @@ class LanguageEqualWork(EqualWork):
             "accumulation": PARTS,
             "second-momentum": self.recipe.second_momentum,
             "epsilon": self.recipe.epsilon,
+            # As the gradients are, from the first step: Llama's own recipe clips them, and lets the rate rise.
+            "clip-norm": 0,
+            "warmup-updates": self.recipe.warmup_updates,
             "epoch-sequences": self.epoch,
         }
 
