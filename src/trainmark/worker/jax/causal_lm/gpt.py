@@ -8,6 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ...tasks.causal_lm.architectures import NORM_EPSILON, Gpt
+from ...tasks.causal_lm.facts import STREAM
 from ..precision import Precision
 from .layers import Params, Tap, products
 
@@ -41,4 +42,6 @@ def logits_of(model: Gpt, precision: Precision, kernel: str, params: Params, tok
         name = f"block{block}.mlp"
         inner = jax.nn.gelu(product(f"{name}.up", norm(f"{name}.norm", x)), approximate=False)
         x = x + product(f"{name}.down", inner)
+        if block == 0:
+            tap(STREAM, x, x)
     return jnp.einsum("bti,oi->bto", norm("norm", x), embedding.astype(compute))

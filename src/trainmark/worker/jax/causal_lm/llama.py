@@ -9,6 +9,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...tasks.causal_lm.architectures import NORM_EPSILON, Llama
+from ...tasks.causal_lm.facts import STREAM
 from ..precision import Precision
 from .layers import Params, Tap, products
 
@@ -51,4 +52,6 @@ def logits_of(model: Llama, precision: Precision, kernel: str, params: Params, t
         given = norm(f"{name}.norm", x)
         inner = jax.nn.silu(product(f"{name}.gate", given)) * product(f"{name}.up", given)
         x = x + product(f"{name}.down", inner)
+        if block == 0:
+            tap(STREAM, x, x)
     return jnp.einsum("bti,oi->bto", norm("norm", x), embedding.astype(compute))
