@@ -74,8 +74,9 @@ class Lamb(torch.optim.Optimizer):
             if not self.state[weight]:
                 zeros = torch.zeros_like(weight)
                 self.state[weight].update(step=0, exp_avg=zeros, exp_avg_sq=zeros.clone())
-            self.state[weight]["step"] = self.state[weight]["step"] + kept
-        steps = self.state[weights[0]]["step"]
+        steps = self.state[weights[0]]["step"] + kept
+        for weight in weights:
+            self.state[weight]["step"] = steps
         firsts = [self.state[weight]["exp_avg"] for weight in weights]
         seconds = [self.state[weight]["exp_avg_sq"] for weight in weights]
         if scaled:
