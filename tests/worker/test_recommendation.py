@@ -106,8 +106,14 @@ def test_two_ranks_stay_alike_with_dropout(framework: str, tmp_path: Path) -> No
     assert first.last["ranks_agree"]
     assert first.last["work"] == {"samples": 2 * (STEPS - WARMUP) * BATCH}
     assert first.last["suspect"] == []
-    # Another pass drops other values: what the update was made of cannot be shown.
-    assert first.last["after_window"]["learning_rate"] is None
+    looked = first.last["after_window"]
+    if framework == "pytorch":
+        # Its generators can be set back: each rank's own pass drops what its step drops.
+        assert looked["learning_rate"] == pytest.approx(0.001, rel=1e-3)
+        assert looked["gradient_factor"] == pytest.approx(1, rel=1e-3)
+    else:
+        # Another pass drops other values: what the update was made of cannot be shown.
+        assert looked["learning_rate"] is None
 
 
 BAD = [

@@ -27,6 +27,8 @@ TASK = Task(
     models={
         "gpt2_124m": Model(short="gpt2", published="GPT2-124M"),
         "gpt2_tiny": Model(short="gpt2tiny", published="GPT2-tiny"),
+        "llama3.2_1b": Model(short="llama1b", published="Llama-3.2-1B"),
+        "llama_tiny": Model(short="llamatiny", published="Llama-tiny"),
     },
     labels={
         "sequence_length": AxisLabel("sequence length", "序列长度", value="{} tokens", short="{}tok"),

@@ -67,6 +67,10 @@ class Task:
         """
         raise NotImplementedError
 
+    def defaults(self, _model: str) -> Mapping[str, Any]:
+        """Return what the recipe of a model has otherwise than the task's, by the names of the flags' values."""
+        return {}
+
     def learning_rate(self, global_batch: int) -> float:
         """Return the recipe's learning rate for the samples of one step of all ranks."""
         raise NotImplementedError

@@ -202,10 +202,15 @@ class PyTorchTraining(Training):
         return [float(loss) for loss in self._losses.tolist()]
 
     def own_pass(self) -> Alone:
-        """Pass this rank's batch through the model itself, neither wrapped nor compiled."""
+        """Pass this rank's batch through the model itself, neither wrapped nor compiled.
+
+        It drops what the next step drops: the generators of random numbers are as they were when it is over.
+        """
         network, self.network = self.network, self.model
+        devices = [self._device] if self._device.type == "cuda" else []
         try:
-            loss = self._pass()
+            with torch.random.fork_rng(devices):
+                loss = self._pass()
             gradients = self._unscaled_gradients()
         finally:
             self.network = network

@@ -113,8 +113,9 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
         return moments(self.optimizer, self.named_tensors())
 
     def own_pass(self) -> Any:
-        """Return nothing with dropout: another pass drops other values."""
-        return None if self.settings.recipe.dropout else super().own_pass()
+        """Return nothing of a compiled step with dropout: what a compiler draws, another pass cannot draw again."""
+        dropping = bool(self.settings.recipe.dropout) and self.settings.compiler != NONE
+        return None if dropping else super().own_pass()
 
     def watched_step(self, index: int) -> Dict[str, str]:
         """Do the step; return the products' types: in it, or of a compiled one in a pass without the compiler."""
