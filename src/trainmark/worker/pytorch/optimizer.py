@@ -11,10 +11,15 @@ from ..core.settings import ADAM, LAMB, AdamRecipe, Recipe
 from . import weights
 
 
-def sgd(decays: Sequence[Tuple[List[Any], float]], recipe: Recipe) -> torch.optim.Optimizer:
-    """Return the fused SGD of groups of parameters, each with its weight decay."""
+def sgd(
+    decays: Sequence[Tuple[List[Any], float]], recipe: Recipe, fused: bool = True
+) -> torch.optim.Optimizer:
+    """Return the SGD of groups of parameters, each with its weight decay; a sparse gradient has no fused one."""
     groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
-    optimizer = torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, fused=True)
+    momentum, rate = recipe.momentum, recipe.learning_rate
+    optimizer = torch.optim.SGD(groups, lr=rate, momentum=momentum, fused=fused, foreach=not fused)
+    if not recipe.momentum:
+        return optimizer
     # From the start and zero, which gives the same first update: torch would make the buffers in the first
     # step and leave them unset when loss scaling skips it.
     for parameter in (parameter for parameters, _ in decays for parameter in parameters):

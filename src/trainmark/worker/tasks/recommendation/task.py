@@ -10,16 +10,13 @@ from ...core.facts import Expected
 from ...core.host import memory_bytes
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
-from ...core.settings import Settings
+from ...core.settings import AdamRecipe, Settings
 from ...core.task import Check, Task
-from .architectures import ARCHITECTURES, CATEGORIES, DEEP, WIDE
+from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
 from .clicks import Batch, made_up, mirrored
-from .facts import DENSE_GRADIENTS
+from .facts import SPARSE_GRADIENTS
 from .observing import layers_told, logits_told, looked
 from .settings import ClickSettings, add_flags, click_settings
-
-KEPT = 4
-"""FP32 numbers for each weight of a table: itself, its gradient, and both moments of Adam."""
 
 
 class Recommendation(Task):
@@ -30,7 +27,7 @@ class Recommendation(Task):
     headline = "samples"
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Add what only clicks have, and the recipe of DLPerf."""
+        """Add what only clicks have, and the recipe of each model."""
         add_flags(parser)
 
     def learning_rate(self, _global_batch: int) -> float:
@@ -42,23 +39,29 @@ class Recommendation(Task):
         return click_settings(given, common)
 
     def refuse(self, settings: Settings) -> None:
-        """Refuse tables without a row for each field, a decay, and tables that this host cannot hold."""
+        """Refuse tables without a row for each field, what no model has, and tables that this host cannot hold."""
         own = _own(settings)
+        recipe = own.recipe
         if own.vocabulary < CATEGORIES:
             raise RunError(
                 UNSUPPORTED,
                 f"a vocabulary of {own.vocabulary} has no row for each of the {CATEGORIES} categorical fields",
             )
-        if own.recipe.weight_decay:
+        if isinstance(own.description, Dlrm):
+            if recipe.momentum or recipe.weight_decay or recipe.dropout:
+                raise RunError(
+                    UNSUPPORTED,
+                    f"{own.model} is trained by SGD without momentum, weight decay or dropout here",
+                )
+        elif recipe.weight_decay:
             raise RunError(UNSUPPORTED, f"{own.model} is trained by Adam, which has no weight decay here")
-        shapes = own.description.shapes()
-        wanted = 4 * KEPT * sum(math.prod(shapes[name]) for name in (WIDE, DEEP))
+        wanted, kept = _table_bytes(own)
         ranks = place_from().local_world_size
         there = min(own.memory_limit or memory_bytes(), memory_bytes() // ranks)
         if own.device != "cuda" and wanted > there:
             raise RunError(
                 OOM,
-                f"tables of {own.vocabulary} rows, with gradients and moments, need {wanted / 1e9:.1f} GB, "
+                f"tables of {own.vocabulary} rows{kept} need {wanted / 1e9:.1f} GB, "
                 f"and there are {there / 1e9:.1f} GB of memory{f' for each of {ranks} ranks' if ranks > 1 else ''}",
             )
 
@@ -77,6 +80,8 @@ class Recommendation(Task):
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
+        if not isinstance(recipe, AdamRecipe):
+            return {"dropout": recipe.dropout}
         return {
             "second_momentum": recipe.second_momentum,
             "epsilon": recipe.epsilon,
@@ -89,7 +94,7 @@ class Recommendation(Task):
         return {
             "vocabulary": own.vocabulary,
             "embedding_width": own.embedding_width,
-            "table_gradients": DENSE_GRADIENTS,
+            "table_gradients": own.table_gradients,
         }
 
     def synthetic(self, settings: Settings, rank: int) -> Tuple[Any, ...]:
@@ -117,6 +122,20 @@ class Recommendation(Task):
             outputs=logits_told,
             other=lambda batch: mirrored(Batch(*batch), own.vocabulary),
         )
+
+
+def _table_bytes(own: ClickSettings) -> Tuple[int, str]:
+    """Return the bytes of tables and of all that lies beside each of their weights (FP32), and what that is."""
+    beside = []
+    if own.table_gradients != SPARSE_GRADIENTS:
+        beside.append("gradients")
+    copies = 1 + len(beside)
+    if isinstance(own.recipe, AdamRecipe):
+        beside.append("moments")
+        copies += 2
+    shapes, tables = own.description.shapes(), own.description.tables
+    words = f", with {' and '.join(beside)}," if beside else ""
+    return 4 * copies * sum(math.prod(shapes[name]) for name in tables), words
 
 
 def _own(settings: Settings) -> ClickSettings:
