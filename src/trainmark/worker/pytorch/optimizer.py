@@ -42,6 +42,30 @@ def adaptive(decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> t
     return adamw(decays, recipe)
 
 
+class LazyAdam(torch.optim.Optimizer):
+    """Adam of the layers, fused, and torch's SparseAdam of tables: it leaves rows alone that have no gradient.
+
+    Epsilon is added to the root before its correction there, which is another number by what a gradient of 1e-8 is.
+    """
+
+    def __init__(self, tables: Sequence[Any], others: Sequence[Any], recipe: AdamRecipe) -> None:
+        """Take the tables, whose gradients are sparse, and all other parameters."""
+        rate, betas = recipe.learning_rate, (recipe.momentum, recipe.second_momentum)
+        self._parts = (
+            torch.optim.SparseAdam(list(tables), lr=rate, betas=betas, eps=recipe.epsilon),
+            adamw([(list(others), 0.0)], recipe),
+        )
+        super().__init__([group for part in self._parts for group in part.param_groups], {"lr": rate})
+        for part in self._parts:
+            part.state = self.state
+
+    def step(self, closure: Any = None) -> None:
+        """Let each move its own parameters."""
+        assert closure is None
+        for part in self._parts:
+            part.step()
+
+
 class Lamb(torch.optim.Optimizer):
     """LAMB of You et al. (https://arxiv.org/abs/1904.00962), by torch's operations over all tensors at once.
 

@@ -94,7 +94,8 @@ class PyTorchTraining(Training):
         self.model, self.optimizer = model, optimizer
         self._captured: Optional[CapturedStep] = None
         if captures(settings.compiler):
-            other_batches = self.feed.ahead is not None or settings.equivalence is not None
+            turns = self.task.turns_batches or settings.equivalence is not None
+            other_batches = turns or self.feed.ahead is not None
             self._captured = CapturedStep(self._whole_step, self._device, keep_batch=other_batches)
             for parameters in optimizer.param_groups:
                 parameters["lr"] = torch.zeros((), device=self._device)

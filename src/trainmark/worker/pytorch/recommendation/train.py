@@ -20,7 +20,7 @@ from ...tasks.recommendation.settings import ClickSettings
 from ...tasks.recommendation.training import ClickTraining
 from ..compilers import NONE, cache_hits
 from ..gradients import DDP
-from ..optimizer import adaptive, moments, sgd, steps_taken
+from ..optimizer import LazyAdam, adaptive, moments, sgd, steps_taken
 from ..training import Machine, PyTorchTraining, choose_machine
 from ..weights import read
 from .model import ClickModel, build
@@ -39,9 +39,12 @@ def open_training(settings: ClickSettings, place: Place) -> PyTorchClickTraining
 def _optimizer(model: ClickModel, settings: ClickSettings) -> torch.optim.Optimizer:
     """Return the recipe's."""
     recipe, tensors = settings.recipe, list(model.named_tensors().values())
+    sparse = settings.table_gradients == SPARSE_GRADIENTS
     if isinstance(recipe, AdamRecipe):
+        if sparse:
+            return LazyAdam(list(model.tables().values()), list(model.products.parameters()), recipe)
         return adaptive([(tensors, recipe.weight_decay)], recipe)
-    return sgd([(tensors, recipe.weight_decay)], recipe, fused=settings.table_gradients == DENSE_GRADIENTS)
+    return sgd([(tensors, recipe.weight_decay)], recipe, fused=not sparse)
 
 
 def batches_of(device: Any) -> Callable[..., Tuple[Any, ...]]:
@@ -124,6 +127,10 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
     def read_moments(self) -> Optional[Moments]:
         """Return what the optimizer keeps."""
         return moments(self.optimizer, self.named_tensors())
+
+    def read_batch(self) -> Tuple[Any, ...]:
+        """Return the batch at hand in its own types: FP32 has no room for the numbers of all rows."""
+        return tuple(tensor.cpu().numpy().copy() for tensor in self.batch)
 
     def own_pass(self) -> Any:
         """Return nothing with dropout: another pass drops other values."""

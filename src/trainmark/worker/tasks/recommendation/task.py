@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ...core.facts import Expected
 from ...core.host import memory_bytes
@@ -15,7 +15,7 @@ from ...core.task import Check, Task
 from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
 from .clicks import Batch, made_up, mirrored
 from .facts import SPARSE_GRADIENTS
-from .observing import layers_told, logits_told, looked
+from .observing import layers_told, logits_told, looked, rows_told
 from .settings import ClickSettings, add_flags, click_settings
 
 
@@ -109,6 +109,34 @@ class Recommendation(Task):
     ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
         """Return what was seen of the products in the step after the window, and what is wrong with it."""
         return looked(expected, seen)
+
+    turns_batches = True
+
+    def another(self, settings: Settings, batch: Sequence[Any]) -> Sequence[Any]:
+        """Return a batch that looks up mostly other rows."""
+        import numpy as np
+
+        dense, categories, crosses, labels = batch
+        whole = Batch(dense, categories.astype(np.int64), crosses.astype(np.int64), labels)
+        return mirrored(whole, _own(settings).vocabulary)
+
+    def is_lazy(self, settings: Settings, name: str) -> bool:
+        """Return whether it is a table with sparse gradients."""
+        own = _own(settings)
+        return own.table_gradients == SPARSE_GRADIENTS and name in own.description.tables
+
+    def rows(
+        self, settings: Settings, batches: Sequence[Sequence[Any]], weights: Sequence[Mapping[str, Any]]
+    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+        """Return which part of the rows that moved in the step before, and that this one does not look up, stood still.
+
+        Of this rank's batches. SGD has no moments, and moves no such row.
+        """
+        own = _own(settings)
+        if not isinstance(own.recipe, AdamRecipe):
+            return {}, []
+        first, second = (own.description.looked_up(Batch(*batch)) for batch in batches)
+        return rows_told(own, first, second, weights)
 
     def check(self, settings: Settings) -> Check:
         """Return the model's weights by name, and how products and logits are told."""
