@@ -169,6 +169,25 @@ def test_clicks_of_a_file_are_read_in_the_order_of_the_seed(framework: str, log:
         assert ran.last["after_window"]["learning_rate"] == pytest.approx(0.001, rel=0.01)
 
 
+@pytest.mark.parametrize(
+    "framework",
+    [pytest.param(name, marks=marks_of(name)) for name in ("pytorch", "paddle")],
+    scope="module",
+)
+def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
+    framework: str, log: Path, folder: Path
+) -> None:
+    losses = []
+    for workers, started in ((0, 0), (9, 4)):
+        flags = {**RUN, "compiler": COMPILERS[framework], "data": log, "loader-workers": workers}
+        (ran,) = start(framework, folder, flags)
+        assert ran.code == 0, ran.stderr
+        # No more than the batches that may be in flight.
+        assert ran.parameters["loader_workers"] == started
+        losses.append([step["loss"] for step in ran.steps])
+    assert losses[0] == losses[1]
+
+
 @every_framework
 def test_a_category_out_of_range_ends_the_run_and_is_named(framework: str, log: Path, tmp_path: Path) -> None:
     words = np.fromfile(log / "train.bin", "<u4").reshape(-1, 40)

@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 import paddle
 from paddle.static import InputSpec
 
+from ...core.arguments import NATIVE
 from ...core.feed import Feed
 from ...core.optimizers import Moments
 from ...core.place import Place
@@ -22,6 +23,7 @@ from ..distributed import Group
 from ..optimizer import adaptive, steps_taken
 from ..precision import Precision, auto_cast
 from ..training import PaddleTraining, choose_machine
+from .loading import DataLoaderFeed
 from .model import WideDeepModel, load, read
 
 
@@ -31,7 +33,10 @@ def open_training(settings: ClickSettings, place: Place) -> PaddleClickTraining:
     group = Group(place, device)
     if settings.threads:
         limit_threads(settings.threads, device)
-    feed = open_feed(settings, place, to_batch)
+    if settings.synthetic or settings.loader != NATIVE:
+        feed: Optional[Feed] = open_feed(settings, place, to_batch)
+    else:
+        feed = DataLoaderFeed(settings, place)
     return PaddleClickTraining(settings, group, device, precision, feed)
 
 

@@ -23,6 +23,7 @@ from ..gradients import DDP
 from ..optimizer import LazyAdam, adaptive, moments, sgd, steps_taken
 from ..training import Machine, PyTorchTraining, choose_machine
 from ..weights import read
+from .loading import open_native
 from .model import ClickModel, build
 
 
@@ -32,8 +33,17 @@ def open_training(settings: ClickSettings, place: Place) -> PyTorchClickTraining
         reason = f"gradients {settings.gradients} has no sparse ones; take {DDP}"
         raise RunError(UNSUPPORTED, reason)
     machine = choose_machine(settings, place)
-    to_batch = batches_of(machine.device)
-    return PyTorchClickTraining(settings, place, machine, to_batch, open_feed(settings, place, to_batch))
+    device = machine.device
+    to_batch = batches_of(device)
+    if settings.synthetic or settings.loader != NATIVE:
+        feed: Optional[Feed] = open_feed(settings, place, to_batch)
+    else:
+        feed = open_native(settings, place, device, lambda tensors: _moved(tensors, device))
+    return PyTorchClickTraining(settings, place, machine, to_batch, feed)
+
+
+def _moved(tensors: Tuple[Any, ...], device: Any) -> Tuple[Any, ...]:
+    return tuple(tensor.to(device, non_blocking=True) for tensor in tensors)
 
 
 def _optimizer(model: ClickModel, settings: ClickSettings) -> torch.optim.Optimizer:
@@ -53,7 +63,7 @@ def batches_of(device: Any) -> Callable[..., Tuple[Any, ...]]:
     def to_batch(*arrays: Any) -> Tuple[Any, ...]:
         tensors = tuple(map(torch.from_numpy, arrays))
         if device.type == "cuda":
-            return tuple(tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors)
+            return _moved(tuple(tensor.pin_memory() for tensor in tensors), device)
         return tensors
 
     return to_batch
