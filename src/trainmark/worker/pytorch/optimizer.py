@@ -11,10 +11,15 @@ from ..core.settings import ADAM, LAMB, AdamRecipe, Recipe
 from . import weights
 
 
-def sgd(decays: Sequence[Tuple[List[Any], float]], recipe: Recipe) -> torch.optim.Optimizer:
-    """Return the fused SGD of groups of parameters, each with its weight decay."""
+def sgd(
+    decays: Sequence[Tuple[List[Any], float]], recipe: Recipe, fused: bool = True
+) -> torch.optim.Optimizer:
+    """Return the SGD of groups of parameters, each with its weight decay; a sparse gradient has no fused one."""
     groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
-    optimizer = torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, fused=True)
+    momentum, rate = recipe.momentum, recipe.learning_rate
+    optimizer = torch.optim.SGD(groups, lr=rate, momentum=momentum, fused=fused, foreach=not fused)
+    if not recipe.momentum:
+        return optimizer
     # From the start and zero, which gives the same first update: torch would make the buffers in the first
     # step and leave them unset when loss scaling skips it.
     for parameter in (parameter for parameters, _ in decays for parameter in parameters):
@@ -35,6 +40,30 @@ def adaptive(decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> t
     if recipe.optimizer == LAMB:
         return Lamb(decays, recipe)
     return adamw(decays, recipe)
+
+
+class LazyAdam(torch.optim.Optimizer):
+    """Adam of the layers, fused, and torch's SparseAdam of tables: it leaves rows alone that have no gradient.
+
+    Epsilon is added to the root before its correction there, which is another number by what a gradient of 1e-8 is.
+    """
+
+    def __init__(self, tables: Sequence[Any], others: Sequence[Any], recipe: AdamRecipe) -> None:
+        """Take the tables, whose gradients are sparse, and all other parameters."""
+        rate, betas = recipe.learning_rate, (recipe.momentum, recipe.second_momentum)
+        self._parts = (
+            torch.optim.SparseAdam(list(tables), lr=rate, betas=betas, eps=recipe.epsilon),
+            adamw([(list(others), 0.0)], recipe),
+        )
+        super().__init__([group for part in self._parts for group in part.param_groups], {"lr": rate})
+        for part in self._parts:
+            part.state = self.state
+
+    def step(self, closure: Any = None) -> None:
+        """Let each move its own parameters."""
+        assert closure is None
+        for part in self._parts:
+            part.step()
 
 
 class Lamb(torch.optim.Optimizer):
