@@ -8,6 +8,7 @@ import json
 import os
 import signal
 import subprocess
+import time
 from pathlib import Path
 from typing import Any
 
@@ -263,6 +264,15 @@ def queued(capsys: pytest.CaptureFixture[str], suite: Path) -> Path:
     return path
 
 
+def until_it_catches(number: signal.Signals, pid: int) -> None:
+    status = Path(f"/proc/{pid}/status")
+    while True:
+        (caught,) = (line for line in status.read_text().splitlines() if line.startswith("SigCgt"))
+        if int(caught.split()[1], 16) >> (number - 1) & 1:
+            return
+        time.sleep(0.01)
+
+
 @pytest.mark.parametrize(("restarts", "asked"), [(None, True), ("4", True), ("5", False)])
 def test_a_job_whose_time_is_out_ends_its_run_and_is_queued_again_so_many_times(
     queued: Path, restarts: str | None, asked: bool
@@ -274,6 +284,7 @@ def test_a_job_whose_time_is_out_ends_its_run_and_is_queued_again_so_many_times(
     ) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == "ready\n"
+        until_it_catches(signal.SIGUSR1, job.pid)
         job.send_signal(signal.SIGUSR1)
         assert job.wait(60) == 130
     said = (queued.parent / "said").read_text().splitlines()

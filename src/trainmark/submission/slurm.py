@@ -33,9 +33,9 @@ def script(job: Job) -> str:
         "  fi\n"
         "  exit 130\n"
         "}\n"
-        "trap measured USR1\n"
         f"{words} &\n"
         "measuring=$!\n"
+        "trap measured USR1\n"
         'wait "$measuring"\n'
     )
 

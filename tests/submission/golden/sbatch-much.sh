@@ -20,7 +20,7 @@ measured() {
   fi
   exit 130
 }
-trap measured USR1
 /opt/trainmark/bin/python -m trainmark.cli.main run /home/me/suite.yaml --hosts /home/me/hosts.yaml --engine slurm --out /results/scaling --resume &
 measuring=$!
+trap measured USR1
 wait "$measuring"
