@@ -32,10 +32,12 @@ _OWN_KEYS = (
     "interface",
     "paths",
     "variables",
+    "rdma",
+    "mpirun",
     "groups",
     "job",
 )
-_FOR_ALL = ("python", "user", "port", "folder", "interface", "paths", "variables")
+_FOR_ALL = ("python", "user", "port", "folder", "interface", "paths", "variables", "rdma", "mpirun")
 
 
 def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None = None) -> HostSet:
