@@ -10,15 +10,20 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import jsonschema
 import pytest
 import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from trainmark.cli.main import main
+from trainmark.submission import job_of, render
 from trainmark.suite import load_hosts
-from trainmark.words.job import JobKind
+from trainmark.tasks import case_of
+from trainmark.words.job import JobKind, JobSettings
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"
@@ -69,6 +74,7 @@ MUCH: dict[str, Any] = {
         "user": 1000,
         "sshd": ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"],
         "ssh_folder": "/home/mpiuser/.ssh",
+        "ssh_port": 2222,
     },
 }
 
@@ -115,14 +121,14 @@ def complaints(manifest: dict[str, Any]) -> list[str]:
 
 
 @pytest.mark.parametrize("kind", JobKind)
-@pytest.mark.parametrize(("settings", "hosts"), [("little", None), ("much", ["gpu[01-04]"])])
+@pytest.mark.parametrize(("asked", "hosts"), [("little", None), ("much", ["gpu[01-04]"])])
 def test_a_job_reads_as_its_golden_file(
-    capsys: pytest.CaptureFixture[str], suite: Path, kind: JobKind, settings: str, hosts: list[str] | None
+    capsys: pytest.CaptureFixture[str], suite: Path, kind: JobKind, asked: str, hosts: list[str] | None
 ) -> None:
     more = {} if hosts is None else {"hosts": hosts}
-    text = planned(capsys, suite, kind, {"little": LITTLE, "much": MUCH}[settings], **more)
+    text = planned(capsys, suite, kind, {"little": LITTLE, "much": MUCH}[asked], **more)
     text = text.replace(f"{suite.parent}/", "/home/me/")
-    golden = GOLDEN / f"{kind}-{settings}.{'sh' if kind is JobKind.SBATCH else 'yaml'}"
+    golden = GOLDEN / f"{kind}-{asked}.{'sh' if kind is JobKind.SBATCH else 'yaml'}"
     if os.environ.get("TRAINMARK_UPDATE_GOLDEN"):
         golden.write_text(text, encoding="utf-8")
     assert text == golden.read_text(encoding="utf-8")
@@ -201,6 +207,23 @@ def test_the_operators_list_of_pods_is_a_hosts_file(tmp_path: Path) -> None:
     assert [(host.name, host.slots) for host in found.hosts] == [
         (f"scaling-worker-{n}.scaling.default.svc", 8) for n in range(4)
     ]
+
+
+lines = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=40)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(lines, min_size=1, max_size=6), st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._+-]{0,80}\Z"))
+def test_whatever_a_suite_says_reaches_the_pods_as_it_was_written(said: list[str], name: str) -> None:
+    text = "\n".join(said) + "\n"
+    with TemporaryDirectory() as folder:
+        suite = Path(folder) / "suite.yaml"
+        suite.write_bytes(yaml.safe_dump({"name": name, "description": text}, allow_unicode=True).encode())
+        settings_ = JobSettings.model_validate(LITTLE)
+        job = job_of(suite, name, (case_of(),), None, settings_, (), "hosts.yaml")
+        config, manifest = documents(render(job, JobKind.MPIJOB))
+        assert config["data"]["suite.yaml"] == suite.read_text(encoding="utf-8")
+    assert complaints(manifest) == []
 
 
 REFUSED: list[tuple[str, dict[str, Any], str]] = [

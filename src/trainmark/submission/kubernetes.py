@@ -15,6 +15,9 @@ Manifest: TypeAlias = dict[str, Any]
 
 HOSTFILE = "/etc/mpi/hostfile"
 SUITE_FOLDER = "/etc/trainmark"
+GRACE_S = 300
+"""How long the launcher may take to end the run in hand and to bring its files home, seconds."""
+
 _SUITE, _MEMORY = "suite", "shared-memory"
 _HOST = "kubernetes.io/hostname"
 
@@ -128,6 +131,7 @@ def _launcher(job: Job, pods: KubernetesJob, container: str) -> Manifest:
     items = [{"key": "suite.yaml", "path": "suite.yaml"}]
     items += [{"key": _key(number), "path": path} for number, path in enumerate(job.files)]
     spec = _pod(pods, {"name": container, "image": pods.image, "command": list(words)})
+    spec["terminationGracePeriodSeconds"] = GRACE_S
     spec["volumes"].append({"name": _SUITE, "configMap": {"name": _map_name(job), "items": items}})
     spec["containers"][0]["volumeMounts"].append(
         {"name": _SUITE, "mountPath": SUITE_FOLDER, "readOnly": True}
@@ -141,6 +145,8 @@ def _trainer(job: Job, pods: KubernetesJob, container: str) -> Manifest:
     limits |= {pods.gpu: job.gpus} if job.gpus else {}
     limits |= pods.rdma
     inside: Manifest = {"name": container, "image": pods.image, "command": list(pods.sshd)}
+    if pods.ssh_port is not None:
+        inside["readinessProbe"] = {"tcpSocket": {"port": pods.ssh_port}}
     if limits:
         # Requests are the limits where nothing else is said: a pod has its cores and memory to itself.
         inside["resources"] = {"limits": limits}

@@ -52,7 +52,7 @@ class KubernetesJob(Frozen):
     ``rdma`` are devices for each pod, and with them the right to lock memory. ``gpu`` is how the cluster calls a GPU;
     ``cpus`` and ``memory`` are given to each pod that trains. ``node_labels`` choose the cluster's nodes;
     ``tolerations`` are the keys of taints that do not matter. ``user`` is the user id in the pods, root by default,
-    whose keys lie in ``ssh_folder``.
+    whose keys lie in ``ssh_folder``. Where ``ssh_port`` is given nothing is started before sshd listens on it.
     """
 
     image: ImageReference
@@ -68,6 +68,7 @@ class KubernetesJob(Frozen):
     tolerations: tuple[LabelKey, ...] = ()
     user: Annotated[int, Field(ge=0)] = 0
     sshd: Annotated[tuple[str, ...], Field(min_length=1)] = ("/usr/sbin/sshd", "-De")
+    ssh_port: Annotated[int, Field(ge=1, le=65535)] | None = None
     ssh_folder: PurePosixPath = PurePosixPath("/root/.ssh")
 
 
