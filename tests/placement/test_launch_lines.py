@@ -136,14 +136,14 @@ def test_mpirun_is_told_one_thing_for_all_hosts_or_nothing_is_started(tmp_path: 
     (plan,) = planned(apptainer._replace(hosts=differing), tmp_path)
     assert isinstance(plan, Plan)
     assert plan.cannot_run == (
-        "mpirun is told one thing for all hosts, and theirs differ (user, port or mpirun of the hosts file)"
+        "mpirun is told one thing for all hosts, and theirs differ (user, port, variables or mpirun of the hosts file)"
     )
 
 
 def test_what_a_hosts_file_tells_mpirun_takes_the_place_of_our_own(tmp_path: Path) -> None:
     apptainer = LINES["002-mpirun-apptainer"]
     told = apptainer.hosts.replace(
-        "{mca: {", "{bind_to: socket, map_by: node, mca: {btl_tcp_if_include: ib1, "
+        "{mca: {", "{bind_to: socket, map_by: node, mca: {btl_tcp_if_include: ib1, verbose: 1, "
     )
     (plan,) = planned(apptainer._replace(hosts=told), tmp_path)
     assert isinstance(plan, Plan)
@@ -151,3 +151,24 @@ def test_what_a_hosts_file_tells_mpirun_takes_the_place_of_our_own(tmp_path: Pat
     assert "--bind-to socket --map-by node -mca oob_tcp_if_include ib0 -mca btl_tcp_if_include ib1 -mca" in (
         command.text()
     )
+    assert " -mca verbose 1 " in command.text()
+
+
+@pytest.mark.parametrize(
+    ("name", "given"),
+    [
+        ("003-multiproc", "--env NCCL_IB_HCA=mlx5_0 "),
+        ("003-multiproc-apptainer", "APPTAINERENV_NCCL_IB_HCA=mlx5_0 "),
+        ("002-mpirun", "-x NCCL_IB_HCA "),
+        ("002-mpirun-apptainer", "-x APPTAINERENV_NCCL_IB_HCA "),
+    ],
+)
+def test_variables_of_the_hosts_file_reach_every_rank_and_its_container_but_not_the_hosts_folders(
+    tmp_path: Path, name: str, given: str
+) -> None:
+    line = LINES[name]
+    hosts = line.hosts + "variables: {NCCL_IB_HCA: mlx5_0, LD_LIBRARY_PATH: /opt/host/lib}\n"
+    (plan,) = planned(line._replace(hosts=hosts), tmp_path)
+    assert isinstance(plan, Plan)
+    assert all(given in command.text() for command in plan.commands)
+    assert not any("/opt/host/lib" in command.text() for command in plan.commands)

@@ -209,7 +209,7 @@ def test_the_operators_list_of_pods_is_a_hosts_file(tmp_path: Path) -> None:
     ]
 
 
-lines = st.text(st.characters(codec="utf-8", exclude_categories=("C",)), max_size=40)
+lines = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=40)
 
 
 @settings(max_examples=25, deadline=None)

@@ -104,7 +104,10 @@ def missing(spec: RunSpec) -> str | None:
         return f"mpirun gives all ranks one network interface, and the hosts have different ones ({named})"
     told = {host.traffic.model_dump_json(exclude={"rdma"}) for host in spec.hosts[: spec.case.nodes]}
     if len(told) > 1:
-        return "mpirun is told one thing for all hosts, and theirs differ (user, port or mpirun of the hosts file)"
+        return (
+            "mpirun is told one thing for all hosts, and theirs differ "
+            "(user, port, variables or mpirun of the hosts file)"
+        )
     if len({(host.folder, host.paths) for host in spec.hosts[: spec.case.nodes]}) > 1:
         return (
             "mpirun starts the same words on every node, and what they name has another path on some of them"

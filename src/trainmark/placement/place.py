@@ -70,6 +70,7 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
     values = values_of(spec, node)
     texts = values.placeholders(spec.case, spec.workload)
     variables = {
+        **spec.host(node).traffic.variables,
         "OMP_NUM_THREADS": str(_threads(spec, node)),
         "PYTHONUNBUFFERED": "1",
         **interface_variables(spec, node),

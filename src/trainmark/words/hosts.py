@@ -13,9 +13,13 @@ Word = Annotated[str, StringConstraints(pattern=r"^[^\s-]\S*$")]
 """What is one word of a command line and no option of it: a host's name is never read as a flag."""
 
 
-Value = Annotated[str, StringConstraints(pattern=r"^[^\n]+$")]
+Value = Annotated[str, Field(coerce_numbers_to_str=True, pattern=r"^[^\n]+$")]
 
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+OF_THE_HOST = ("PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "TRAINMARK_HOME")
+"""Variables that name the host's own folders: none of a container's."""
 
 
 class EngineName(StrEnum):
@@ -43,13 +47,15 @@ class MpirunOptions(Frozen):
 class Traffic(Frozen):
     """How the ranks of several hosts reach each other: over RDMA too, and as ``mpirun`` is told.
 
-    ``user`` and ``port`` are those of ``ssh``, by which ``mpirun`` itself goes from host to host.
+    ``user`` and ``port`` are those of ``ssh``, by which ``mpirun`` itself goes from host to host. ``variables`` are
+    what ranks find in their environment wherever they are started, in a container too.
     """
 
     rdma: bool = False
     mpirun: MpirunOptions = MpirunOptions()
     user: Word | None = None
     port: int | None = None
+    variables: Mapping[VariableName, str] = Field(default_factory=dict)
 
 
 PLAIN = Traffic()
@@ -88,7 +94,10 @@ class HostEntry(Frozen):
     @property
     def traffic(self) -> Traffic:
         """How its ranks reach those of others."""
-        return Traffic(rdma=self.rdma, mpirun=self.mpirun, user=self.user, port=self.port)
+        variables = {name: value for name, value in self.variables.items() if name not in OF_THE_HOST}
+        return Traffic(
+            rdma=self.rdma, mpirun=self.mpirun, user=self.user, port=self.port, variables=variables
+        )
 
 
 class SshSettings(Frozen):
