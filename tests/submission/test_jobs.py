@@ -193,6 +193,14 @@ def test_only_the_selected_cases_are_measured_and_asked_for(
     assert script.endswith("--resume --only nodes=1,devices_per_node=1\n")
 
 
+def test_of_more_hosts_than_are_needed_slurm_is_asked_for_the_first(
+    capsys: pytest.CaptureFixture[str], suite: Path
+) -> None:
+    script = planned(capsys, suite, "sbatch", LITTLE, hosts=["gpu[01-08]"])
+    assert "--nodes=4\n" in script
+    assert "--nodelist=gpu01,gpu02,gpu03,gpu04\n" in script
+
+
 def test_a_suite_for_cpus_asks_for_no_gpu(capsys: pytest.CaptureFixture[str], suite: Path) -> None:
     suite.write_text(SUITE.replace("framework: pytorch", "framework: pytorch, device: cpu"))
     assert "gpu" not in planned(capsys, suite, "sbatch", LITTLE)
@@ -232,6 +240,11 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         "sbatch",
         {"out": "results"},
         "hosts.yaml:1: job: out (results) must be an absolute path: the job's hosts have no folder of yours\n",
+    ),
+    (
+        "sbatch",
+        {"out": "/results\n#SBATCH --uid=root"},
+        "hosts.yaml:1: job: out has a space or a line break in it, which a job's options cannot have\n",
     ),
     (
         "mpijob",

@@ -50,7 +50,8 @@ def _options(job: Job) -> Iterator[str]:
     if job.gpus:
         yield f"--gpus-per-node={job.gpus}"
     if job.hosts:
-        yield f"--nodelist={','.join(job.hosts)}"
+        # The first, as nodes of a case are: of a longer list Slurm would choose.
+        yield f"--nodelist={','.join(job.hosts[: job.nodes])}"
     yield "--requeue"
     yield "--open-mode=append"
     yield f"--output={settings.out}.slurm-%j.out"

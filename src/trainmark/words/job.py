@@ -90,6 +90,8 @@ class JobSettings(Frozen):
 
     @model_validator(mode="after")
     def _results_stay(self) -> Self:
+        if any(sign.isspace() or not sign.isprintable() for sign in str(self.out)):
+            raise ValueError("out has a space or a line break in it, which a job's options cannot have")
         if not self.out.is_absolute():
             raise ValueError(
                 f"out ({self.out}) must be an absolute path: the job's hosts have no folder of yours"
