@@ -5,6 +5,8 @@
 """
 
 import os
+import shutil
+import subprocess
 from pathlib import Path
 from typing import NamedTuple
 
@@ -172,3 +174,24 @@ def test_variables_of_the_hosts_file_reach_every_rank_and_its_container_but_not_
     assert isinstance(plan, Plan)
     assert all(given in command.text() for command in plan.commands)
     assert not any("/opt/host/lib" in command.text() for command in plan.commands)
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="needs Docker's client")
+@pytest.mark.parametrize("name", [name for name, line in LINES.items() if line.engine == "docker"])
+def test_dockers_own_client_knows_every_option_of_the_plan(tmp_path: Path, name: str) -> None:
+    (plan,) = planned(LINES[name], tmp_path)
+    assert isinstance(plan, Plan)
+    nobody = {**os.environ, "DOCKER_HOST": f"unix://{tmp_path}/nobody.sock"}
+    asked = subprocess.run(
+        plan.commands[0].words, check=False, capture_output=True, text=True, env=nobody, timeout=60
+    )
+    # What it is told is read before a daemon is looked for; what devices are called is the daemon's matter.
+    assert asked.stderr.startswith(("docker: Cannot connect to", "docker: unknown server OS")), asked.stderr
+
+
+@pytest.mark.skipif(shutil.which("docker") is None, reason="needs Docker's client")
+def test_dockers_own_client_refuses_an_option_that_there_is_not() -> None:
+    asked = subprocess.run(
+        ["docker", "run", "--shm", "1g", "image"], check=False, capture_output=True, text=True, timeout=60
+    )
+    assert asked.stderr.startswith("unknown flag: --shm")

@@ -6,6 +6,7 @@ schemas cannot say is not looked at here: the operators' own rules, and whether 
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import time
@@ -298,6 +299,63 @@ def queued(capsys: pytest.CaptureFixture[str], suite: Path) -> Path:
     path = suite.parent / "job.sh"
     path.write_text(planned(capsys, suite, "sbatch", {**MUCH, "python": str(folder / "python")}))
     return path
+
+
+ALONE = """\
+ClusterName=alone
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort=1
+MessageTimeout=2
+GresTypes=gpu
+NodeName=gpu[01-04] CPUs=8 Gres=gpu:8
+PartitionName=gpu Nodes=ALL Default=YES
+"""
+"""A cluster whose controller is nowhere: a script's options are read before one is looked for."""
+
+
+def read_by_sbatch(script: str, folder: Path) -> str:
+    (folder / "slurm.conf").write_text(ALONE)
+    (folder / "job.sh").write_text(script)
+    asked = subprocess.run(
+        ["sbatch", "--test-only", "job.sh"],
+        cwd=folder,
+        env={**os.environ, "SLURM_CONF": str(folder / "slurm.conf")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return asked.stderr
+
+
+@pytest.mark.skipif(shutil.which("sbatch") is None, reason="needs Slurm's sbatch")
+@pytest.mark.parametrize("name", ["sbatch-little", "sbatch-much"])
+def test_sbatch_itself_knows_every_option_of_the_script(name: str, tmp_path: Path) -> None:
+    script = (GOLDEN / f"{name}.sh").read_text()
+    assert read_by_sbatch(script, tmp_path).startswith(
+        "allocation failure: Unable to contact slurm controller"
+    )
+    wrong = script.replace("--exclusive", "--exclusively")
+    assert read_by_sbatch(wrong, tmp_path).startswith("sbatch: unrecognized option")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("mpijob-much", ["configmap", "mpijob.kubeflow.org"]),
+        (
+            "trainjob-much",
+            ["configmap", "trainingruntime.trainer.kubeflow.org", "trainjob.trainer.kubeflow.org"],
+        ),
+    ],
+)
+def test_kubectl_itself_reads_the_manifests(name: str, kinds: list[str]) -> None:
+    words = ("kubectl", "label", "--local", "--dry-run=client", "--output=name", "a=b", "--filename")
+    read = subprocess.run(
+        [*words, str(GOLDEN / f"{name}.yaml")], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert [line.partition("/")[0] for line in read.stdout.splitlines()] == kinds
 
 
 def until_it_catches(number: signal.Signals, pid: int) -> None:
