@@ -184,7 +184,7 @@ class Site:
                 host.folder,
                 host.paths,
                 host.interface,
-                host.traffic,
+                traffic=host.traffic,
             )
             for host in self.hosts
         )

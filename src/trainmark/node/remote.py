@@ -471,7 +471,7 @@ def _host(entry: HostEntry, chosen: HostSet) -> Host:
     machine = replace(here.machine(), slots=entry.slots)
     paths = tuple(entry.paths.items())
     address = entry.address or here.address
-    return LocalHost(LOCALHOST, address, entry.folder, machine, paths, entry.interface, entry.traffic)
+    return LocalHost(LOCALHOST, address, entry.folder, machine, paths, entry.interface, traffic=entry.traffic)
 
 
 def _paths(entry: HostEntry, hello: Mapping[str, Any]) -> Paths:
