@@ -82,6 +82,7 @@ def carry_out(
         "outcome": outcome,
         "reason": reason,
         "doubts": _not_watched(plan, nodes),
+        "hosts": tuple(node.host for node in plan.nodes),
         "nodes": tuple(
             NodeOutcome(
                 node=node,

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from trainmark.errors import TrainmarkError
+from trainmark.words.hosts import LOCALHOST as LOCALHOST
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import Command, NodeResources
 
@@ -84,9 +85,6 @@ class HostOSError(OSError):
 
 class HostGoneError(HostError):
     """A host cannot be reached, or not any more; what runs there ends by itself."""
-
-
-LOCALHOST = "localhost"
 
 
 def spoken(host: "Host") -> str:
