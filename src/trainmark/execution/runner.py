@@ -9,7 +9,6 @@ from pathlib import Path
 
 from trainmark.execution.classify import Exit, classify, rank_outcomes, signal_name
 from trainmark.node import (
-    LOCALHOST,
     Host,
     HostError,
     HostOSError,
@@ -22,6 +21,7 @@ from trainmark.node import (
     read_tail,
     run_jobs,
 )
+from trainmark.words.hosts import LOCALHOST
 from trainmark.words.measurement import About, Suspicion
 from trainmark.words.names import LOG, TELEMETRY, name_on
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord

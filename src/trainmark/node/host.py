@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from trainmark.errors import TrainmarkError
-from trainmark.words.hosts import LOCALHOST as LOCALHOST
+from trainmark.words.hosts import LOCALHOST
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import Command, NodeResources
 
@@ -102,6 +102,10 @@ class Host(Protocol):
     @property
     def address(self) -> str:
         """Where the other hosts reach it."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What the hosts file says of it."""
 
     @property
     def folder(self) -> Path | None:

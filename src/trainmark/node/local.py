@@ -14,6 +14,7 @@ from collections.abc import Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from trainmark.errors import TrainmarkError
@@ -22,11 +23,12 @@ from trainmark.node.accelerators import open_nvml
 from trainmark.node.archives import put_folder
 from trainmark.node.facts import collect
 from trainmark.node.git import read_git
-from trainmark.node.host import LOCALHOST, Job, JobEnd, Look, Paths, with_place
+from trainmark.node.host import Job, JobEnd, Look, Paths, with_place
 from trainmark.node.machine import ports_are_free, this_machine
 from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes, stopped_ranks
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
+from trainmark.words.hosts import LOCALHOST
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import Command, NodeResources
 
@@ -67,8 +69,9 @@ class LocalHost:
         machine: NodeResources | None = None,
         paths: Paths = (),
         interface: str | None = None,
+        labels: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.interface = interface
+        self.interface, self.labels = interface, labels
         self.name, self.address, self.folder, self.paths = name, address, folder, paths
         self._machine = machine
         self._jobs: dict[int, _Started] = {}

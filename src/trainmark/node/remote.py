@@ -20,7 +20,6 @@ from trainmark.node.archives import unpack
 from trainmark.node.channel import BEAT_S, HELLO, PATIENCE_S, Sender, receive
 from trainmark.node.engines import starting
 from trainmark.node.host import (
-    LOCALHOST,
     ClockOffset,
     Host,
     HostError,
@@ -34,7 +33,7 @@ from trainmark.node.host import (
 )
 from trainmark.node.local import LocalHost
 from trainmark.node.together import on_each
-from trainmark.words.hosts import EngineName, HostEntry, HostSet, SshSettings
+from trainmark.words.hosts import LOCALHOST, EngineName, HostEntry, HostSet, SshSettings
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import NodeResources
 
@@ -254,6 +253,7 @@ class RemoteHost:
         self._sent: dict[Path, Path] = {}
         self._absent: str | None = None
         self.name, self.address, self.folder = entry.name, entry.reached_at, entry.folder
+        self.labels = entry.labels
         self.paths: Paths = tuple((here, there) for here, there in entry.paths.items())
 
     @property
@@ -469,7 +469,8 @@ def _host(entry: HostEntry, chosen: HostSet) -> Host:
     here = LocalHost()
     machine = replace(here.machine(), slots=entry.slots)
     paths = tuple(entry.paths.items())
-    return LocalHost(LOCALHOST, entry.address or here.address, entry.folder, machine, paths, entry.interface)
+    address, labels = entry.address or here.address, entry.labels
+    return LocalHost(LOCALHOST, address, entry.folder, machine, paths, entry.interface, labels)
 
 
 def _paths(entry: HostEntry, hello: Mapping[str, Any]) -> Paths:
