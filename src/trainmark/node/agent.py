@@ -114,6 +114,9 @@ class _Agent:
     def do_machine(self) -> object:
         return _MACHINE.dump_python(self._host.machine(), mode="json")
 
+    def do_reserve(self, by: str) -> str | None:
+        return self._host.reserve(by)
+
     def do_time(self) -> float:
         return time.time()
 

@@ -133,6 +133,9 @@ class Host(Protocol):
     ) -> Node:
         """Return what a manifest holds about it, now."""
 
+    def reserve(self, by: str) -> str | None:
+        """Hold it against others that measure, in the name of ``by``; return who holds it already, or None."""
+
     def clock(self) -> ClockOffset | None:
         """Return how its clock stands to ours; None where it is ours."""
 

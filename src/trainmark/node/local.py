@@ -6,6 +6,7 @@ import os
 import pickletools
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +27,7 @@ from trainmark.node.git import read_git
 from trainmark.node.host import Job, JobEnd, Look, Paths, with_place
 from trainmark.node.machine import ports_are_free, this_machine
 from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes, stopped_ranks
+from trainmark.node.reserving import reserve
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
 from trainmark.words.hosts import LOCALHOST
@@ -74,6 +76,7 @@ class LocalHost:
         self.interface, self.labels = interface, labels
         self.name, self.address, self.folder, self.paths = name, address, folder, paths
         self._machine = machine
+        self._reserved: tuple[socket.socket, ...] = ()
         self._jobs: dict[int, _Started] = {}
         self._trees = Trees()
 
@@ -92,6 +95,14 @@ class LocalHost:
         git = None if git_dir is None else read_git(git_dir, self)
         (node,) = collect(framework, environment_lock=environment_lock, git=git).nodes
         return node
+
+    def reserve(self, by: str) -> str | None:
+        """Hold this machine as long as this object lives; return who holds it already."""
+        found = reserve(by)
+        if isinstance(found, str):
+            return found
+        self._reserved = found
+        return None
 
     def clock(self) -> None:
         """Return None: it is ours."""
