@@ -68,6 +68,8 @@ def test_a_host_that_is_away_is_stood_in_for_by_another(
     bench.write(of_bench("fp32"), of_bench("bf16"), side_by_side=True)
     (case, other) = run_on(bench, agents(tmp_path, "refused", "second")).cases
     assert [run.hosts for run in (*case.runs, *other.runs)] == [("second",)] * 2
+    # Nor is an empty folder left on it.
+    assert list((tmp_path / "disks").rglob("*")) == [tmp_path / "disks" / "second"]
 
 
 def test_an_error_of_one_run_ends_the_others_and_the_campaign(

@@ -53,12 +53,12 @@ from trainmark.execution import (
 )
 from trainmark.logs.events import read_events
 from trainmark.node import Host, HostError, HostOSError, LocalHost, free_ports, held, on_each
-from trainmark.placement import device_of
+from trainmark.placement import PlacementHost, device_of
 from trainmark.store import write_results
 from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.identity import Entries
 from trainmark.words.manifest import Manifest
-from trainmark.words.names import EVENTS, RESULTS
+from trainmark.words.names import EVENTS, RESULTS, RUNS
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.results import Results, RunResult, Trial, fastest
@@ -169,6 +169,17 @@ def run_campaign(order: Order, audience: Audience) -> CampaignEnding:
             return _to_its_end(campaign, order, directory)
         finally:
             persistence.close()
+            on_each(site.placed, lambda placed: _remove_empty(*placed, order.out))
+
+
+def _remove_empty(host: Host, placed: PlacementHost, out: Path) -> None:
+    """Remove what was made on a host to hold the folders of runs, and holds none any more."""
+    runs = placed.directory(out.absolute() / RUNS)
+    above = [runs, runs.parent]
+    if placed.folder is not None:
+        above = [runs, *(folder for folder in runs.parents if folder.is_relative_to(placed.folder))]
+    with suppress(HostError):
+        host.remove_empty([folder for folder in above if folder != placed.folder])
 
 
 def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> CampaignEnding:

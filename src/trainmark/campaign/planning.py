@@ -202,6 +202,11 @@ class Site:
             for host in self.hosts
         )
 
+    @property
+    def placed(self) -> tuple[tuple[Host, PlacementHost], ...]:
+        """The hosts, with what placement knows of them."""
+        return tuple(zip(self.hosts, self.placement_hosts, strict=True))
+
     def send_program(self, case: Case, say: Callable[[str], None]) -> CannotStart | None:
         """See that the folder of the case's program is on its hosts; return why that cannot be."""
         workload = self.workload(case)

@@ -156,6 +156,9 @@ class _Agent:
     def do_remove(self, path: str, without: list[str]) -> None:
         self._host.remove(Path(path), tuple(without))
 
+    def do_remove_empty(self, folders: list[str]) -> None:
+        self._host.remove_empty([Path(folder) for folder in folders])
+
     def do_lock(self, path: str) -> str:
         held = ExitStack()
         held.enter_context(self._host.locked(Path(path)))

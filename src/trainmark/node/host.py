@@ -1,6 +1,6 @@
 """What a host can be asked for: to start, watch and end processes, what its disk holds, and what it is."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -171,6 +171,9 @@ class Host(Protocol):
 
         Raises ``OSError`` when that cannot be done.
         """
+
+    def remove_empty(self, folders: Sequence[Path]) -> None:
+        """Remove folders there, one after the other, as far as they are empty; nothing where it is not connected."""
 
     def locked(self, path: Path) -> AbstractContextManager[None]:
         """Hold the lock that is a file there, against every other trainmark; raises ``OSError``."""

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -165,6 +165,12 @@ class LocalHost:
         else:
             with suppress(NotADirectoryError):
                 path.unlink(missing_ok=True)
+
+    def remove_empty(self, folders: Sequence[Path]) -> None:
+        """Remove folders as far as they are empty."""
+        for folder in folders:
+            with suppress(OSError):
+                folder.rmdir()
 
     @contextmanager
     def locked(self, path: Path) -> Iterator[None]:

@@ -365,6 +365,11 @@ class RemoteHost:
         """Remove a file or folder there."""
         self._ask("remove", path=str(path), without=list(without))
 
+    def remove_empty(self, folders: Sequence[Path]) -> None:
+        """Remove folders there as far as they are empty."""
+        if self._connection is not None:
+            self._ask("remove_empty", folders=[str(folder) for folder in folders])
+
     @contextmanager
     def locked(self, path: Path) -> Iterator[None]:
         """Hold a lock there."""
