@@ -29,7 +29,6 @@ from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.suite import Limits
 
-
 _MOST_LEVELS = 3
 """Folders of one case above that of a run: the longest is that of a short run for a choice or a batch."""
 
