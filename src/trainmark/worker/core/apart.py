@@ -16,6 +16,9 @@ from .training import Training
 BLOCKS, BLOCK_S, MOST = 3, 0.1, 10
 """The median of so many blocks counts; a block lasts about so many seconds, and is not of more passes than that."""
 
+LONG_STEP_S = 1.0
+"""Where a step takes so long, one block of one pass must do."""
+
 
 def look_apart(training: Training, step_s: float) -> Dict[str, Any]:
     """Return what ``apart`` of the last event says, by rank; empty for a rank on its own. All ranks call it.
@@ -43,12 +46,14 @@ def look_apart(training: Training, step_s: float) -> Dict[str, Any]:
         size = found[0]
         return found[1]
 
-    passes, seconds = _on_all(training, pass_alone, times), _on_all(training, exchange, times)
+    blocks = BLOCKS if step_s < LONG_STEP_S else 1
+    passes = _on_all(training, pass_alone, times, blocks)
+    seconds = _on_all(training, exchange, times, blocks)
     return {"apart": {"pass_s": passes, "all_reduce_s": seconds, "all_reduce_bytes": size or None}}
 
 
 def _on_all(
-    training: Training, offered: Callable[[], Optional[Callable[[], None]]], times: int
+    training: Training, offered: Callable[[], Optional[Callable[[], None]]], times: int, count: int
 ) -> Optional[List[float]]:
     """Return each rank's seconds for one call of what it is offered; None where a rank has nothing to offer."""
     try:
@@ -59,11 +64,9 @@ def _on_all(
     if not all(values[0] for values in training.gather([int(call is not None)])):
         return None
     assert call is not None
-    call()
-    training.synchronize()
     training.barrier()
     blocks = []
-    for _ in range(BLOCKS):
+    for _ in range(count):
         started = time.perf_counter_ns()
         for _ in range(times):
             call()

@@ -83,7 +83,8 @@ class Exchange:
             left = sum(tensor.numel() for tensor in tensors)
             size += left * kind.itemsize
             most = PIECE_BYTES // kind.itemsize
-            buffer = torch.zeros(min(left, most), dtype=kind, device=tensors[0].device)
+            # Written and not only promised by the system: the first all-reduce is as long as the others.
+            buffer = torch.empty(min(left, most), dtype=kind, device=tensors[0].device).fill_(0)
             while left > 0:
                 pieces.append(buffer[: min(left, most)])
                 left -= most
