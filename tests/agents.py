@@ -18,6 +18,8 @@ case "$*" in
   *silent*) exit 0;;
 esac
 echo "Welcome to this machine"
+# Each is a machine of its own, unless a test says otherwise.
+: "${TRAINMARK_MACHINE:=$$}"; export TRAINMARK_MACHINE
 cd /
 exec sh -c "$last"
 """

@@ -2,6 +2,7 @@
 
 import json
 import os
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,8 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     ``path`` in one rename. On failure (a full disk) the temporary file is removed and ``OSError`` is raised.
     """
     data = content.encode() if isinstance(content, str) else content
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    # Of a process, and within it of a thread: several may write the same.
+    temporary = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")
     try:
         with temporary.open("wb") as file:
             file.write(data)

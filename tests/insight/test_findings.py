@@ -10,6 +10,7 @@ from trainmark.store import read_results, write_results
 from trainmark.words.findings import RatioKind
 from trainmark.words.measurement import About, Measurement, Steadiness, Suspicion
 from trainmark.words.outcome import Outcome
+from trainmark.words.ranks import AllReduce, RankTime, RankTimes
 from trainmark.words.results import CaseResult, Results, RunResult
 
 OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
@@ -208,3 +209,28 @@ def test_a_case_with_spoiled_runs_only_is_in_doubt(old: Results) -> None:
     runs = tuple(run.model_copy(update={"suspicions": (BUSY,)}) for run in case.runs)
     found = find(old.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)}))
     assert found.doubtful == (case.id,)
+
+
+def ranks_of(slowest: int, slower_by: float) -> RankTimes:
+    ranks = tuple(
+        RankTime(rank=rank, node=rank, host=f"n{rank}", began_s=0.001 * rank, error_s=0.0002, window_s=1.0)
+        for rank in range(2)
+    )
+    exchange = AllReduce(bytes=1 << 20, seconds=0.002, share=0.2)
+    return RankTimes(
+        ranks=ranks, slowest=slowest, slower_by=slower_by, waits=slower_by / 2, all_reduce=exchange
+    )
+
+
+def test_the_slowest_rank_of_most_runs_is_named_with_its_host(old: Results) -> None:
+    case, *_ = old.cases
+    shown = [ranks_of(1, 0.3), ranks_of(0, 0.01), ranks_of(1, 0.4)]
+    runs = tuple(run.model_copy(update={"ranks": ranks}) for run, ranks in zip(case.runs, shown, strict=True))
+    cases = (case.model_copy(update={"runs": runs}), *old.cases[1:])
+    (found,) = find(old.model_copy(update={"cases": cases})).ranks
+
+    assert (found.case, found.runs, found.told) == (case.id, 3, 3)
+    assert (found.slowest, found.host, found.times) == (1, "n1", 2)
+    assert found.slower_by == pytest.approx(0.35)
+    assert (found.all_reduce_s, found.all_reduce_share) == (0.002, 0.2)
+    assert (found.began_within_s, found.clock_error_s) == (0.001, 0.0002)

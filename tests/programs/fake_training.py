@@ -4,6 +4,7 @@ Standard library only. Its step times are made up from the seed, so that a test 
 """
 
 import argparse
+import fcntl
 import json
 import math
 import os
@@ -54,10 +55,35 @@ def arguments() -> argparse.Namespace:
     return parser.parse_args()
 
 
+def meet(place: Path, name: str) -> None:
+    """Wait until a program of another precision is here too: one that came before this one has ended does not count."""
+    with (place / name).open("w", encoding="ascii") as here:
+        fcntl.flock(here, fcntl.LOCK_EX)
+        deadline = time.monotonic() + 100
+        while time.monotonic() < deadline:
+            others = [path for path in place.iterdir() if path.name not in (name, "met")]
+            if (place / "met").exists() or any(map(is_held, others)):
+                (place / "met").touch()
+                return
+            time.sleep(0.01)
+    sys.exit("nobody came")
+
+
+def is_held(path: Path) -> bool:
+    with path.open("a", encoding="ascii") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
+        except BlockingIOError:
+            return True
+        return False
+
+
 def before(given: argparse.Namespace) -> None:
     """Last as long as a real run's first moments, where a test wants to come in between."""
     if given.behaviour.startswith("lasts-"):
         time.sleep(float(given.behaviour.removeprefix("lasts-")))
+    if given.behaviour.startswith("meets-at-"):
+        meet(Path(given.behaviour.removeprefix("meets-at-")), given.precision)
     if given.behaviour.startswith("window-of-"):
         time.sleep(float(given.behaviour.removeprefix("window-of-")))
 

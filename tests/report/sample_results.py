@@ -25,6 +25,7 @@ from trainmark.words.measurement import (
 )
 from trainmark.words.outcome import Outcome
 from trainmark.words.parameters import Parameters
+from trainmark.words.ranks import AllReduce, RankTime, RankTimes
 from trainmark.words.results import CaseResult, EndedBy, Repeats, Results, RunResult
 from trainmark.words.suite import Protocol
 
@@ -365,6 +366,58 @@ def two_units() -> Results:
                     runs = (failed_run(case, Outcome.OOM, "CUDA out of memory"),)
                 cases.append((case, runs))
     return results(cases, suite="two-units")
+
+
+def cluster() -> Results:
+    """Nodes x devices on four V100 hosts, and one and two hosts of another kind, chosen by their labels."""
+    figures: dict[str, dict[tuple[int, int], float]] = {
+        "gpu=V100": {(1, 1): 355.69, (2, 1): 690.2, (4, 1): 1310.4, (4, 2): 2590.1},
+        "gpu=A100": {(1, 1): 801.2, (2, 1): 1493.5},
+    }
+    cases, names = [], {"gpu=V100": "v100-{}", "gpu=A100": "a100-{}"}
+    for where, by_size in figures.items():
+        for (nodes, devices), figure in by_size.items():
+            case = case_of(where=where, nodes=nodes, devices_per_node=devices)
+            hosts = tuple(names[where].format(number + 1) for number in range(nodes))
+            more = {"hosts": hosts, "manifest": f"sha256:{where}-{nodes}"}
+            runs = (made.model_copy(update=more) for made in ok_runs(case, figure, 3))
+            told = (made.model_copy(update={"ranks": told_ranks(made, devices)}) for made in runs)
+            cases.append((case, tuple(told)))
+    a100 = {
+        "gpus": [{"name": "NVIDIA A100-SXM4-40GB", "memory_bytes": 42_505_273_344}] * 8,
+        "driver": "525.60.13",
+    }
+    kinds: dict[str, Mapping[str, Any]] = {"gpu=V100": {}, "gpu=A100": {"accelerators": a100}}
+    manifests = {
+        f"sha256:{where}-{nodes}": manifest(*[kind] * nodes)
+        for where, kind in kinds.items()
+        for nodes in dict.fromkeys(nodes for nodes, _ in figures[where])
+    }
+    return results(cases, suite="two-kinds-of-hosts", manifests=manifests)
+
+
+def told_ranks(made: RunResult, devices: int) -> RankTimes | None:
+    """Return ranks of which the last is 1.3 times as slow as the others; None of one alone."""
+    world = len(made.hosts) * devices
+    if world == 1 or made.measurement is None or made.measurement.step_times is None:
+        return None
+    step, window = made.measurement.step_times.mean, made.measurement.window_s or 0.0
+    passes = [step * (0.65 if rank == world - 1 else 0.5) for rank in range(world)]
+    ranks = tuple(
+        RankTime(
+            rank=rank,
+            node=rank // devices,
+            host=made.hosts[rank // devices],
+            began_s=0.0004 * rank,
+            error_s=0.0002 if rank >= devices else 0.0,
+            window_s=window,
+            pass_s=passes[rank],
+            wait_s=max(passes) - passes[rank],
+        )
+        for rank in range(world)
+    )
+    exchange = AllReduce(bytes=102_228_128, seconds=step * 0.2, share=0.2)
+    return RankTimes(ranks=ranks, slowest=world - 1, slower_by=0.3, waits=0.15, all_reduce=exchange)
 
 
 def in_unit(made: RunResult, unit: str) -> RunResult:

@@ -48,6 +48,7 @@ EXAMPLES = {
     "real-and-synthetic": sample.real_and_synthetic,
     "hostile": sample.hostile,
     "two-units": sample.two_units,
+    "cluster": sample.cluster,
 }
 
 

@@ -24,7 +24,14 @@ WORDS = st.dictionaries(
 
 def run(**fields: Any) -> RunResult:
     known = dict.fromkeys(RunResult.model_fields) | {"repeat": 1, "outcome": Outcome.OK}
-    known |= {"directory": "runs/x/1", "commands": (), "suspicions": (), "parameters": {}, "telemetry": ()}
+    known |= {
+        "directory": "runs/x/1",
+        "commands": (),
+        "suspicions": (),
+        "parameters": {},
+        "telemetry": (),
+        "hosts": (),
+    }
     return RunResult(**{**known, **fields})
 
 

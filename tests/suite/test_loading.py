@@ -237,7 +237,7 @@ def test_two_cases_that_differ_on_any_axis_have_different_ids() -> None:
     other = {
         "workload": "mine", "framework": "jax", "model": "mobilenet_v1", "precision": "tf32", "batch_per_device": 7,
         "nodes": 2, "devices_per_node": 3, "data": "photos", "layout": "nhwc", "compiler": "xla", "image_size": 64,
-        "device": "cpu", "options": {"momentum": 0.5},
+        "device": "cpu", "options": {"momentum": 0.5}, "where": {"gpu": "A100"},
     }  # fmt: skip
     ids = [case_of().id, *(Case.model_validate({axis: value}).id for axis, value in other.items())]
     text = {"sequence_length": 64, "accumulation": 4, "predictions": 80, "optimizer": "lamb", "padding": 25}

@@ -355,6 +355,18 @@ def test_the_window_of_two_ranks_is_that_of_the_slowest(ranks: list[Ran]) -> Non
 
 
 @every_framework
+def test_each_rank_passes_its_batch_alone_and_the_exchange_is_timed_by_itself(
+    framework: str, ranks: list[Ran]
+) -> None:
+    apart = ranks[0].last["apart"]
+    if framework != "pytorch":
+        pytest.skip(f"the worker of {framework} shows neither")
+    assert len(apart["pass_s"]) == len(apart["all_reduce_s"]) == 2
+    assert min(*apart["pass_s"], *apart["all_reduce_s"]) > 0
+    assert apart["all_reduce_bytes"] == 4 * ranks[0].parameters["parameters"]
+
+
+@every_framework
 def test_ranks_leave_together_and_the_second_says_nothing(ranks: list[Ran]) -> None:
     _, second = ranks
     # Gloo itself tells that it is connected.

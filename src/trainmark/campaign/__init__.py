@@ -13,6 +13,7 @@ if TYPE_CHECKING:
     from trainmark.campaign.data_sets import DataSets
     from trainmark.campaign.persist import full_disk_is_told
     from trainmark.campaign.planning import CannotStart, Site, first_plan, load_programs, plan_campaign
+    from trainmark.campaign.reserving import reserve_hosts
     from trainmark.campaign.resume import collect_results, stored_results
     from trainmark.campaign.schedule import Progress
 
@@ -30,6 +31,7 @@ __all__ = [
     "full_disk_is_told",
     "load_programs",
     "plan_campaign",
+    "reserve_hosts",
     "run_campaign",
     "stored_results",
 ]

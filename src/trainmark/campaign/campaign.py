@@ -1,8 +1,11 @@
 """The main job: run every case of a suite as often as its protocol wants, and keep everything."""
 
 import shlex
-from collections.abc import Mapping
+import threading
+from collections.abc import Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
+from copy import copy
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol as Interface
@@ -36,6 +39,7 @@ from trainmark.campaign.same_program import (
     require_same_identity,
 )
 from trainmark.campaign.schedule import Progress, Schedule, wants_another
+from trainmark.campaign.side_by_side import Hosting, hosting
 from trainmark.execution import (
     NotReady,
     Preparer,
@@ -49,12 +53,12 @@ from trainmark.execution import (
 )
 from trainmark.logs.events import read_events
 from trainmark.node import Host, HostError, HostOSError, LocalHost, free_ports, held, on_each
-from trainmark.placement import device_of
+from trainmark.placement import PlacementHost, device_of
 from trainmark.store import write_results
 from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.identity import Entries
 from trainmark.words.manifest import Manifest
-from trainmark.words.names import EVENTS, RESULTS
+from trainmark.words.names import EVENTS, RESULTS, RUNS
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.results import Results, RunResult, Trial, fastest
@@ -104,6 +108,36 @@ class Order:
 
 
 @dataclass(frozen=True, slots=True)
+class _Going:
+    """A run that goes on beside others. ``last_chance``: no other hosts may stand for those of its that are away."""
+
+    index: int
+    case: Case
+    repeat: int
+    hosts: tuple[Host, ...]
+    last_chance: bool
+
+
+class _Beside:
+    """What a run beside others tells: all but its pulse, which would not be told apart; it ends when all is over."""
+
+    def __init__(self, audience: Audience, over: threading.Event) -> None:
+        self._audience, self._over = audience, over
+        self.preparing, self.readying = audience.preparing, audience.readying
+        self.probing, self.trying = audience.probing, audience.trying
+        self.run_begins, self.run_ended = audience.run_begins, audience.run_ended
+
+    def pulse(self, _pulse: Pulse) -> None:
+        """End the run once nobody wants it."""
+        if self._over.is_set():
+            raise KeyboardInterrupt
+
+
+def _away(host: Host) -> str | None:
+    return host.unreachable()
+
+
+@dataclass(frozen=True, slots=True)
 class CampaignEnding:
     """How a campaign ended: its results so far, and whether somebody stopped it."""
 
@@ -135,6 +169,17 @@ def run_campaign(order: Order, audience: Audience) -> CampaignEnding:
             return _to_its_end(campaign, order, directory)
         finally:
             persistence.close()
+            on_each(site.placed, lambda placed: _remove_empty(*placed, order.out))
+
+
+def _remove_empty(host: Host, placed: PlacementHost, out: Path) -> None:
+    """Remove what was made on a host to hold the folders of runs, and holds none any more."""
+    runs = placed.directory(out.absolute() / RUNS)
+    above = [runs, runs.parent]
+    if placed.folder is not None:
+        above = [runs, *(folder for folder in runs.parents if folder.is_relative_to(placed.folder))]
+    with suppress(HostError):
+        host.remove_empty([folder for folder in above if folder != placed.folder])
 
 
 def _to_its_end(campaign: "_Campaign", order: Order, directory: ResultDirectory) -> CampaignEnding:
@@ -206,6 +251,9 @@ class _Campaign:
         )
         ids = [case.id for case in self._order.cases]
         schedule = Schedule(self._order.suite.protocol, ids, [as_attempts(runs) for runs in self.runs])
+        if self._order.suite.side_by_side and len(self._order.hosts) > 1:
+            self._go_side_by_side(schedule)
+            return
         while (index := schedule.next()) is not None:
             case, runs = self._order.cases[index], self.runs[index]
             repeat = 1 + max((run.repeat for run in runs), default=0)
@@ -213,6 +261,72 @@ class _Campaign:
             runs.append(self._run(case, repeat))
             schedule.add(*as_attempts(runs[-1:]))
             self._audience.run_ended(runs[-1], schedule.progress)
+
+    def _go_side_by_side(self, schedule: Schedule) -> None:
+        """Run cases on different hosts at the same time; all that is kept is kept by this thread."""
+        hosts = hosting(self._order.hosts)
+        for case, runs in zip(self._order.cases, self.runs, strict=True):
+            for run in runs:
+                hosts.ran(case, run.hosts)
+        going: dict[Future[OutcomeRecord | None], _Going] = {}
+        over = threading.Event()
+        with ThreadPoolExecutor(len(self._order.hosts)) as pool:
+            try:
+                while True:
+                    while (index := self._next_placed(schedule, hosts)) is not None:
+                        one = self._placed(index, hosts)
+                        self._audience.run_begins(one.case, one.repeat, schedule.progress)
+                        beside = self._beside(one.hosts, over)
+                        going[pool.submit(beside.measured_there, one)] = one
+                    if not going:
+                        return
+                    for future in wait(going, return_when=FIRST_COMPLETED).done:
+                        self._ended(going.pop(future), future.result(), schedule, hosts)
+            except BaseException:
+                over.set()
+                raise
+
+    def _next_placed(self, schedule: Schedule, hosts: Hosting) -> int | None:
+        return schedule.take(lambda index: hosts.free(self._order.cases[index]) is not None)
+
+    def _placed(self, index: int, hosts: Hosting) -> "_Going":
+        case, runs = self._order.cases[index], self.runs[index]
+        names = hosts.free(case)
+        assert names is not None
+        repeat = 1 + max((run.repeat for run in runs), default=0)
+        return _Going(index, case, repeat, hosts.take(case, names), bool(hosts.lost.intersection(names)))
+
+    def _on(self, site: Site) -> "_Campaign":
+        """Return this campaign on some of its hosts."""
+        other = copy(self)
+        other._site, other._identifier = site, self._identifier.at(site)
+        return other
+
+    def _beside(self, hosts: Sequence[Host], over: threading.Event) -> "_Campaign":
+        """Return this campaign on these hosts alone, for another thread; ``over`` ends what it runs."""
+        other = self._on(self._site.on(hosts))
+        other._audience = _Beside(self._audience, over)
+        return other
+
+    def measured_there(self, one: "_Going") -> OutcomeRecord | None:
+        """Run a case, as ``_measured``; None, and nothing is done, where a host is away that others may stand for."""
+        if not one.last_chance and any(why is not None for why in on_each(one.hosts, _away)):
+            return None
+        return self._measured(one.case, one.repeat)
+
+    def _ended(self, one: "_Going", record: OutcomeRecord | None, schedule: Schedule, hosts: Hosting) -> None:
+        names = [host.name for host in one.hosts]
+        hosts.give_back(names)
+        if record is None:
+            away = [host.name for host in one.hosts if _away(host) is not None]
+            hosts.lost |= set(away)
+            self._audience.readying(f"{', '.join(away)} cannot be reached: {one.case.id} is run on others")
+            schedule.put_back(one.index)
+            return
+        self.runs[one.index].append(self._kept(one.case, record))
+        schedule.done(one.index, *as_attempts(self.runs[one.index][-1:]))
+        self._audience.readying(f"{one.case.id} run {one.repeat} on {', '.join(names)}:")
+        self._audience.run_ended(self.runs[one.index][-1], schedule.progress)
 
     def _require_same_programs(self) -> None:
         """Refuse before anything runs to add to the runs of a program that was changed."""
@@ -222,15 +336,24 @@ class _Campaign:
                     require_same_identity(self._directory, case, self._identifier.program(case))
 
     def _run(self, case: Case, repeat: int) -> RunResult:
+        there = self._site.of(case)
+        if isinstance(there, CannotStart):
+            self._directory.begin(self._directory.run(case, repeat))
+            return self._kept(case, _not_started(case, repeat, there))
+        return self._kept(case, self._on(there)._measured(case, repeat))
+
+    def _measured(self, case: Case, repeat: int) -> OutcomeRecord:
         folder = self._directory.run(case, repeat)
         settled = self._settled(case)
         if isinstance(settled, Case):
             settled = self._sized(settled)
         if isinstance(settled, CannotStart):
             self._directory.begin(folder)
-            record = _not_started(case, repeat, settled)
-        else:
-            record = self._execute(case, settled, self._order.suite.protocol, repeat, folder)
+            return _not_started(case, repeat, settled)
+        return self._execute(case, settled, self._order.suite.protocol, repeat, folder)
+
+    def _kept(self, case: Case, record: OutcomeRecord) -> RunResult:
+        folder = self._directory.run(case, record.repeat)
         # Held: what has been measured is not lost to a Ctrl-C at its last moment.
         with held():
             result = self._persistence.result(case, record)

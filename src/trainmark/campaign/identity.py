@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Iterator, Mapping
+from copy import copy
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -41,6 +42,12 @@ class Identifier:
         self._trees = Trees()
         self._packages: dict[str, Mapping[str, str]] = {}
         self._data: dict[str, Mapping[str, str]] = {}
+
+    def at(self, site: Site) -> "Identifier":
+        """Return this one for a site with others of the hosts; what was hashed is kept in common."""
+        other = copy(self)
+        other._site = site
+        return other
 
     def program(self, case: Case) -> tuple[Entries, ...]:
         """Return the parts that need nothing but the card and the program's files."""

@@ -86,7 +86,18 @@ def _recipe(log: Path, case: Case) -> Iterator[tuple[str, object, object]]:
             yield axis, reading.value, case.value(axis)
 
 
-_ELSEWHERE = ("workload", "task", "model", "data", "loader", "compiler", "device", "framework", "options")
+_ELSEWHERE = (
+    "workload",
+    "task",
+    "model",
+    "data",
+    "loader",
+    "compiler",
+    "device",
+    "framework",
+    "options",
+    "where",
+)
 """Axes that programs word in their own way."""
 
 

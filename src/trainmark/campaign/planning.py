@@ -1,7 +1,9 @@
 """What a suite's cases need on its hosts (programs, interpreters, data sets), and the plans of their runs."""
 
 import os
+import threading
 from collections.abc import Callable, Sequence
+from copy import copy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TypedDict, Unpack
@@ -90,8 +92,26 @@ class Site:
         self._expected: dict[str, FrameworkPython] = {}
         self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
         self._data: dict[tuple[str, str], CannotStart | None] = {}
+        self._one_at_a_time = threading.Lock()
         # Data is made here, whatever hosts there are.
         self._datasets = DataSets(suite.datasets, home, len(os.sched_getaffinity(0)))
+
+    def on(self, hosts: Sequence[Host]) -> "Site":
+        """Return this site with these of its hosts alone, in this order; what was found out is kept in common."""
+        other = copy(self)
+        other.hosts = tuple(hosts)
+        return other
+
+    def of(self, case: Case) -> "Site | CannotStart":
+        """Return this site with the hosts alone that have the case's labels, or why it cannot be started."""
+        if not case.where:
+            return self
+        found = [host for host in self.hosts if has_labels(host, case)]
+        return (
+            self.on(found)
+            if found
+            else CannotStart(Outcome.UNSUPPORTED, f"no host has the labels {case.where}")
+        )
 
     def workload(self, case: Case) -> Workload:
         """Return the case's workload; raises ``InputError`` when there is none of its name."""
@@ -143,8 +163,9 @@ class Site:
         if case.data == SYNTHETIC:
             return None
         key = (case.data, self._form(case))
-        if key not in self._data:
-            self._data[key] = self._find_data(*key, progress)
+        with self._one_at_a_time:
+            if key not in self._data:
+                self._data[key] = self._find_data(*key, progress)
         folder = self._datasets.location(*key)
         if self._data[key] is None:
             try:
@@ -188,6 +209,11 @@ class Site:
             )
             for host in self.hosts
         )
+
+    @property
+    def placed(self) -> tuple[tuple[Host, PlacementHost], ...]:
+        """The hosts, with what placement knows of them."""
+        return tuple(zip(self.hosts, self.placement_hosts, strict=True))
 
     def send_program(self, case: Case, say: Callable[[str], None]) -> CannotStart | None:
         """See that the folder of the case's program is on its hosts; return why that cannot be."""
@@ -294,6 +320,11 @@ def plan_run(
     return replace(plan, preparations=tuple(found for found in before if found is not None))
 
 
+def has_labels(host: Host, case: Case) -> bool:
+    """Tell whether a host has all the labels that a case asks for; its name is one, called ``host``."""
+    return case.labels.items() <= {**host.labels, "host": host.name}.items()
+
+
 def load_programs(suite: Suite) -> Workloads:
     """Return the workloads that a suite can use; raise ``InputError`` for a card that cannot be used.
 
@@ -338,7 +369,11 @@ def plan_campaign(
     """
     site = Site(suite, load_programs(suite), hosts or (LocalHost(),), home)
     directory = ResultDirectory(out.absolute())
-    return [first_plan(site, suite.protocol, case, directory) for case in cases]
+    sites = ((case, site.of(case)) for case in cases)
+    return [
+        there if isinstance(there, CannotStart) else first_plan(there, suite.protocol, case, directory)
+        for case, there in sites
+    ]
 
 
 def probe_protocol(protocol: Protocol) -> Protocol:

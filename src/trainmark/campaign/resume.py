@@ -22,6 +22,7 @@ from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, measure_events, speedup
 from trainmark.measure.gates import Evidence, judge, judge_case
 from trainmark.measure.pooling import estimate_of, require_one_identity
+from trainmark.measure.ranks import rank_times
 from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.programs import read_log
@@ -33,6 +34,7 @@ from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY, name_on
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
+from trainmark.words.ranks import RankTimes
 from trainmark.words.results import (
     CaseResult,
     KeptManifest,
@@ -153,7 +155,18 @@ def collect_run(
         telemetry=telemetry,
         manifest=fingerprint(manifest) if manifest else None,
         identity=record.identity,
+        hosts=record.hosts or tuple(node.host for node in record.nodes),
+        ranks=_rank_times(case, events, record, measurement),
     )
+
+
+def _rank_times(
+    case: Case, events: RunEvents, record: OutcomeRecord, measurement: Measurement | None
+) -> RankTimes | None:
+    if measurement is None:
+        return None
+    steps, nodes, hosts = measurement.measured_steps, record.nodes, record.hosts
+    return rank_times(events.summary, steps, case.devices_per_node, nodes, hosts)
 
 
 def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, KeptManifest]:

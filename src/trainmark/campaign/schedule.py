@@ -7,7 +7,7 @@ seed, the pass and the case's id alone: a campaign that is resumed goes on in th
 """
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
@@ -108,6 +108,24 @@ class Schedule:
         """How far it is."""
         return Progress(self._finished, self._at_least)
 
+    def take(self, may_run: Callable[[int], bool]) -> int | None:
+        """Return the number of a case that may run now, and let nobody else have it until ``done`` or ``put_back``.
+
+        Of the waiting cases only those with the fewest runs done are asked: a case that needs many hosts is not kept
+        from them for ever by those that need few.
+        """
+        fewest = min((turn[0] for turn in self._waiting), default=None)
+        for turn in sorted(turn for turn in self._waiting if turn[0] == fewest):
+            if may_run(turn[-1]):
+                self._waiting.remove(turn)
+                heapq.heapify(self._waiting)
+                return turn[-1]
+        return None
+
+    def put_back(self, case: int) -> None:
+        """Let a case that was taken wait again: it was not run."""
+        heapq.heappush(self._waiting, self._turn(case))
+
     def next(self) -> int | None:
         """Return the number of the case to run now, or None when every case has enough runs."""
         return self._waiting[0][-1] if self._waiting else None
@@ -115,6 +133,10 @@ class Schedule:
     def add(self, attempt: Attempt) -> None:
         """Count a finished run of the case that ``next`` names."""
         *_, case = heapq.heappop(self._waiting)
+        self.done(case, attempt)
+
+    def done(self, case: int, attempt: Attempt) -> None:
+        """Count a finished run of a case that was taken."""
         self._attempts[case].append(attempt)
         before, self._coming[case] = self._coming[case], self._count_coming(case)
         self._finished += 1

@@ -9,7 +9,7 @@ from trainmark.words.measurement import About, Measurement, Suspicion
 from trainmark.words.suite import Protocol
 from trainmark.workload import Card
 
-_OF_THE_MACHINE = ("workload", "nodes", "devices_per_node", "data", "loader", "device", "options")
+_OF_THE_MACHINE = ("workload", "nodes", "devices_per_node", "data", "loader", "device", "options", "where")
 """Axes that a run may word in its own way, or say nothing of."""
 
 

@@ -54,7 +54,7 @@ def run(
     Exit code 0: every case has a result that nothing speaks against. 1: a case has none (out of memory, failed,
     unsupported, ...), or its work was not what was asked for. 2: the suite or the directory cannot be used.
     """
-    from trainmark.campaign import Order, full_disk_is_told, run_campaign
+    from trainmark.campaign import Order, full_disk_is_told, reserve_hosts, run_campaign
     from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.progress import ProgressPrinter
     from trainmark.cli.suites import read_suite
@@ -90,6 +90,8 @@ def run(
         interrupted_by(signal.SIGTERM, signal.SIGHUP),
         chosen_hosts(hosts, engine) as there,
     ):
+        if hosts is not None:
+            reserve_hosts(there, resolved.name, progress.readying)
         ending = run_campaign(replace(order, hosts=there), progress)
     results = ending.results
     sys.stdout.write((place / RESULTS).read_text(encoding="utf-8") if as_json else render_table(results))

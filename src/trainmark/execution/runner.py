@@ -5,11 +5,11 @@ import secrets
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from itertools import islice, takewhile
 from pathlib import Path
 
 from trainmark.execution.classify import Exit, classify, rank_outcomes, signal_name
 from trainmark.node import (
-    LOCALHOST,
     Host,
     HostError,
     HostOSError,
@@ -22,11 +22,15 @@ from trainmark.node import (
     read_tail,
     run_jobs,
 )
+from trainmark.words.hosts import LOCALHOST
 from trainmark.words.measurement import About, Suspicion
-from trainmark.words.names import LOG, TELEMETRY, name_on
+from trainmark.words.names import LOG, RUNS, TELEMETRY, name_on
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.suite import Limits
+
+_MOST_LEVELS = 3
+"""Folders of one case above that of a run: the longest is that of a short run for a choice or a batch."""
 
 
 def carry_out(
@@ -82,6 +86,7 @@ def carry_out(
         "outcome": outcome,
         "reason": reason,
         "doubts": _not_watched(plan, nodes),
+        "hosts": tuple(node.host for node in plan.nodes),
         "nodes": tuple(
             NodeOutcome(
                 node=node,
@@ -217,6 +222,9 @@ def _bring(one: JobOnHost, plan: Plan, directory: Path, node: int) -> None:
     trees = {made.source.tree.name for made in plan.preparations if made.source and made.node == node}
     one.host.get(there, own, without=trees)
     one.host.remove(there)
+    # The folders of the case, which this run alone uses now; what is above them is other runs' too.
+    above = islice(takewhile(lambda folder: folder.name != RUNS, there.parents), _MOST_LEVELS)
+    one.host.remove_empty(list(above))
     for path in sorted(own.iterdir()):
         if not (directory / path.name).exists():
             path.rename(directory / path.name)

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 
 from trainmark.insight.equality import judge_equality
+from trainmark.insight.ranks import judge_ranks
 from trainmark.measure import ratio
 from trainmark.measure.statistics import APART
 from trainmark.words.case import SYNTHETIC
@@ -41,6 +42,7 @@ def find(results: Results) -> Findings:
             for kind, case, other, quotient in (*_speedups(results.cases), *_data(results.cases))
         ),
         equality=judge_equality(results.cases, results.certificates),
+        ranks=tuple(judge_ranks(results.cases)),
     )
 
 

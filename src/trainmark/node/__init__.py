@@ -8,7 +8,6 @@ if TYPE_CHECKING:
     from trainmark.node.archives import packed
     from trainmark.node.facts import Roots, collect, collect_node
     from trainmark.node.host import (
-        LOCALHOST,
         Host,
         HostError,
         HostGoneError,
@@ -28,7 +27,6 @@ if TYPE_CHECKING:
     from trainmark.node.together import on_each
 
 __all__ = [
-    "LOCALHOST",
     "NOT_FOUND",
     "Host",
     "HostError",

@@ -114,6 +114,9 @@ class _Agent:
     def do_machine(self) -> object:
         return _MACHINE.dump_python(self._host.machine(), mode="json")
 
+    def do_reserve(self, by: str) -> str | None:
+        return self._host.reserve(by)
+
     def do_time(self) -> float:
         return time.time()
 
@@ -152,6 +155,9 @@ class _Agent:
 
     def do_remove(self, path: str, without: list[str]) -> None:
         self._host.remove(Path(path), tuple(without))
+
+    def do_remove_empty(self, folders: list[str]) -> None:
+        self._host.remove_empty([Path(folder) for folder in folders])
 
     def do_lock(self, path: str) -> str:
         held = ExitStack()

@@ -1,13 +1,13 @@
 """What a host can be asked for: to start, watch and end processes, what its disk holds, and what it is."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Protocol
 
 from trainmark.errors import TrainmarkError
-from trainmark.words.hosts import Traffic
+from trainmark.words.hosts import LOCALHOST, Traffic
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import Command, NodeResources
 
@@ -87,9 +87,6 @@ class HostGoneError(HostError):
     """A host cannot be reached, or not any more; what runs there ends by itself."""
 
 
-LOCALHOST = "localhost"
-
-
 def spoken(host: "Host") -> str:
     """Return what a host is called in a sentence."""
     return "this machine" if host.name == LOCALHOST else host.name
@@ -105,6 +102,10 @@ class Host(Protocol):
     @property
     def address(self) -> str:
         """Where the other hosts reach it."""
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """What the hosts file says of it."""
 
     @property
     def folder(self) -> Path | None:
@@ -135,6 +136,9 @@ class Host(Protocol):
         self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
     ) -> Node:
         """Return what a manifest holds about it, now."""
+
+    def reserve(self, by: str) -> str | None:
+        """Hold it against others that measure, in the name of ``by``; return who holds it already, or None."""
 
     def clock(self) -> ClockOffset | None:
         """Return how its clock stands to ours; None where it is ours."""
@@ -171,6 +175,9 @@ class Host(Protocol):
 
         Raises ``OSError`` when that cannot be done.
         """
+
+    def remove_empty(self, folders: Sequence[Path]) -> None:
+        """Remove folders there, one after the other, as far as they are empty; nothing where it is not connected."""
 
     def locked(self, path: Path) -> AbstractContextManager[None]:
         """Hold the lock that is a file there, against every other trainmark; raises ``OSError``."""

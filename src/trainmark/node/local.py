@@ -6,14 +6,16 @@ import os
 import pickletools
 import re
 import shutil
+import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import IO
 
 from trainmark.errors import TrainmarkError
@@ -22,12 +24,13 @@ from trainmark.node.accelerators import open_nvml
 from trainmark.node.archives import put_folder
 from trainmark.node.facts import collect
 from trainmark.node.git import read_git
-from trainmark.node.host import LOCALHOST, Job, JobEnd, Look, Paths, with_place
+from trainmark.node.host import Job, JobEnd, Look, Paths, with_place
 from trainmark.node.machine import ports_are_free, this_machine
 from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes, stopped_ranks
+from trainmark.node.reserving import reserve
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
-from trainmark.words.hosts import PLAIN, Traffic
+from trainmark.words.hosts import LOCALHOST, PLAIN, Traffic
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import Command, NodeResources
 
@@ -68,12 +71,13 @@ class LocalHost:
         machine: NodeResources | None = None,
         paths: Paths = (),
         interface: str | None = None,
+        labels: Mapping[str, str] = MappingProxyType({}),
         traffic: Traffic = PLAIN,
     ) -> None:
-        self.traffic = traffic
-        self.interface = interface
+        self.interface, self.labels, self.traffic = interface, labels, traffic
         self.name, self.address, self.folder, self.paths = name, address, folder, paths
         self._machine = machine
+        self._reserved: tuple[socket.socket, ...] = ()
         self._jobs: dict[int, _Started] = {}
         self._trees = Trees()
 
@@ -92,6 +96,14 @@ class LocalHost:
         git = None if git_dir is None else read_git(git_dir, self)
         (node,) = collect(framework, environment_lock=environment_lock, git=git).nodes
         return node
+
+    def reserve(self, by: str) -> str | None:
+        """Hold this machine as long as this object lives; return who holds it already."""
+        found = reserve(by)
+        if isinstance(found, str):
+            return found
+        self._reserved = found
+        return None
 
     def clock(self) -> None:
         """Return None: it is ours."""
@@ -154,6 +166,12 @@ class LocalHost:
         else:
             with suppress(NotADirectoryError):
                 path.unlink(missing_ok=True)
+
+    def remove_empty(self, folders: Sequence[Path]) -> None:
+        """Remove folders as far as they are empty."""
+        for folder in folders:
+            with suppress(OSError):
+                folder.rmdir()
 
     @contextmanager
     def locked(self, path: Path) -> Iterator[None]:

@@ -20,7 +20,6 @@ from trainmark.node.archives import unpack
 from trainmark.node.channel import BEAT_S, HELLO, PATIENCE_S, Sender, receive
 from trainmark.node.engines import starting
 from trainmark.node.host import (
-    LOCALHOST,
     ClockOffset,
     Host,
     HostError,
@@ -34,7 +33,7 @@ from trainmark.node.host import (
 )
 from trainmark.node.local import LocalHost
 from trainmark.node.together import on_each
-from trainmark.words.hosts import EngineName, HostEntry, HostSet, SshSettings
+from trainmark.words.hosts import LOCALHOST, EngineName, HostEntry, HostSet, SshSettings
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import NodeResources
 
@@ -253,8 +252,9 @@ class RemoteHost:
         self._interface = entry.interface
         self._sent: dict[Path, Path] = {}
         self._absent: str | None = None
+        self._reserved_by: str | None = None
         self.name, self.address, self.folder = entry.name, entry.reached_at, entry.folder
-        self.traffic = entry.traffic
+        self.labels, self.traffic = entry.labels, entry.traffic
         self.paths: Paths = tuple((here, there) for here, there in entry.paths.items())
 
     @property
@@ -299,6 +299,15 @@ class RemoteHost:
         return _NODE.validate_python(
             self._ask("facts", framework=versions, lock=environment_lock, git_dir=git)
         )
+
+    def reserve(self, by: str) -> str | None:
+        """Hold the host as long as its agent lives, and each agent that takes its place."""
+        try:
+            other = _held_by_another(self._ask("reserve", by=by), by)
+        finally:
+            # One that cannot be reached now is held once it can be.
+            self._reserved_by = by
+        return other
 
     def clock(self) -> ClockOffset:
         """Return how its clock stands to ours, by the quickest of some questions."""
@@ -355,6 +364,11 @@ class RemoteHost:
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file or folder there."""
         self._ask("remove", path=str(path), without=list(without))
+
+    def remove_empty(self, folders: Sequence[Path]) -> None:
+        """Remove folders there as far as they are empty."""
+        if self._connection is not None:
+            self._ask("remove_empty", folders=[str(folder) for folder in folders])
 
     @contextmanager
     def locked(self, path: Path) -> Iterator[None]:
@@ -426,6 +440,13 @@ class RemoteHost:
             return True
         return False
 
+    def _hold_again(self, connection: _Connection) -> None:
+        by = self._reserved_by
+        other = None if by is None else _held_by_another(connection.call("reserve", by=by)[0], by)
+        if other is not None:
+            self.close()
+            raise HostGoneError(f"{self.name}: another campaign measures there ({other.split(' ', 2)[-1]})")
+
     def _ask(self, call: str, **message: Any) -> Any:
         return self._connected().call(call, **message)[0]
 
@@ -444,12 +465,18 @@ class RemoteHost:
             if connection.hello.get("trouble"):
                 self.close()
                 raise HostGoneError(f"{self.name}: {connection.hello['trouble']}")
+            self._hold_again(connection)
             self.paths = _paths(self._entry, connection.hello)
             for here, there in self._sent.items():
                 self.paths = with_place(self.paths, here, there)
             if self._interface is None:
                 self._interface = connection.call("interface", address=self.address)[0]
         return self._connection
+
+
+def _held_by_another(said: Any, by: str) -> str | None:
+    """Return who holds a host; an agent of ours that was lost lives on for a while, and is no other."""
+    return None if said is None or said.split(" ")[:2] == by.split(" ")[:2] else str(said)
 
 
 def hosts_of(chosen: HostSet) -> tuple[Host, ...]:
@@ -470,8 +497,16 @@ def _host(entry: HostEntry, chosen: HostSet) -> Host:
     here = LocalHost()
     machine = replace(here.machine(), slots=entry.slots)
     paths = tuple(entry.paths.items())
-    address = entry.address or here.address
-    return LocalHost(LOCALHOST, address, entry.folder, machine, paths, entry.interface, traffic=entry.traffic)
+    return LocalHost(
+        LOCALHOST,
+        entry.address or here.address,
+        entry.folder,
+        machine,
+        paths,
+        entry.interface,
+        entry.labels,
+        entry.traffic,
+    )
 
 
 def _paths(entry: HostEntry, hello: Mapping[str, Any]) -> Paths:

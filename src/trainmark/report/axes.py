@@ -20,8 +20,9 @@ Aspect = str
 
 WORKLOAD, FRAMEWORK, MODEL, DATA, COMPILER = "workload", "framework", "model", "data", "compiler"
 DEVICE, OPTIONS, PRECISION, BATCH, DEVICES = "device", "options", "precision", "batch", "devices"
+WHERE = "where"
 
-COMMON = (WORKLOAD, FRAMEWORK, MODEL, DATA, COMPILER, DEVICE, OPTIONS, PRECISION, BATCH, DEVICES)
+COMMON = (WORKLOAD, FRAMEWORK, MODEL, DATA, COMPILER, DEVICE, OPTIONS, WHERE, PRECISION, BATCH, DEVICES)
 """The aspects that every case has; those of its task come after the model."""
 
 Key = tuple[str, ...]
@@ -180,6 +181,8 @@ def _value(case: Case, aspect: Aspect, several_loaders: bool) -> str:
             return str(case.world_size) if case.nodes == 1 else f"{case.world_size} ({case.topology})"
         case "batch":
             return str(case.batch_per_device)
+        case "where":
+            return case.where or NOTHING
         case "options":
             return ", ".join(f"{name}={value}" for name, value in sorted(case.options.items())) or NOTHING
         case _ if aspect not in case.axes:

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from trainmark.report.axes import WHERE
 from trainmark.words.case import Case, axes_of
 from trainmark.words.measurement import Interval
 from trainmark.words.results import CaseResult, Results, RunResult
@@ -23,7 +24,7 @@ _OF_RUN = (
     "throughput", "samples", "window_s", "measured_steps", "warmup_steps", "first_step_s", "compile_s",
     "step_mean_s", "step_min_s", "step_p50_s", "step_p90_s", "step_p99_s", "step_max_s", "data_wait",
     "peak_memory_bytes", "final_loss", "steady", "settled_after", "suspicions", "directory", "log", "manifest",
-    "shape", "cause", "cannot_say",
+    "shape", "cause", "cannot_say", "hosts",
 )  # fmt: skip
 
 
@@ -40,8 +41,14 @@ def render_runs_csv(results: Results) -> str:
 
 
 def _columns(results: Results, others: tuple[str, ...]) -> tuple[str, ...]:
-    """Return the columns: the case, the axes of the tasks that the results have, and the others."""
-    return ("case", *axes_of(*dict.fromkeys(result.case.task for result in results.cases)), *others)
+    """Return the columns: the case, the axes of the tasks that the results have, and the others.
+
+    Labels of hosts are there where a case asks for some.
+    """
+    axes = axes_of(*dict.fromkeys(result.case.task for result in results.cases))
+    if not any(result.case.where for result in results.cases):
+        axes = tuple(axis for axis in axes if axis != WHERE)
+    return ("case", *axes, *others)
 
 
 def _csv(columns: tuple[str, ...], rows: Iterable[Mapping[str, Any]]) -> str:
@@ -118,6 +125,7 @@ def _run_row(result: CaseResult, run: RunResult) -> dict[str, Any]:
         "directory": run.directory,
         "log": run.log,
         "manifest": run.manifest,
+        "hosts": " ".join(run.hosts),
     }
     measured = run.measurement
     if measured:
@@ -136,7 +144,7 @@ def _run_row(result: CaseResult, run: RunResult) -> dict[str, Any]:
 
 
 def _axes(name: str, case: Case) -> dict[str, Any]:
-    axes = {axis: case.value(axis) for axis in case.axes}
+    axes = {axis: case.value(axis) for axis in case.axes if axis != WHERE or case.where}
     options = " ".join(f"{option}={value}" for option, value in sorted(case.options.items()))
     return {"case": name, **axes, "options": options, "world_size": case.world_size}
 

@@ -66,6 +66,8 @@ def dump_suite(suite: Suite) -> str:
     values["cases"] = [_short(case) for case in suite.cases]
     if not values["gates"]["off"]:
         del values["gates"]
+    if not values["side_by_side"]:
+        del values["side_by_side"]
     if values["launcher"] is None:
         del values["launcher"]
     for dataset in values["datasets"].values():
@@ -76,7 +78,10 @@ def dump_suite(suite: Suite) -> str:
 
 def _short(case: Case) -> dict[str, Any]:
     """Return what a case says other than its task's defaults, and always what it is known by."""
-    said, defaults = case.model_dump(mode="json"), case_of(task=case.task).model_dump(mode="json")
+    said, defaults = (
+        case.model_dump(mode="json"),
+        {"where": ""} | case_of(task=case.task).model_dump(mode="json"),
+    )
     always = ("framework", "model", "precision", "batch_per_device")
     found = {axis: value for axis, value in said.items() if axis in always or value != defaults[axis]}
     return found if case.task == task_of_model(None) else {"task": case.task} | found

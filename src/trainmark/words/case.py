@@ -7,6 +7,7 @@ from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
 from pydantic import (
+    BeforeValidator,
     Field,
     SerializeAsAny,
     SerializerFunctionWrapHandler,
@@ -24,6 +25,20 @@ Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 
 Count = Annotated[int, Field(strict=True, gt=0)]
 """A whole number from 1: strict, because YAML's ``yes`` is a truth and would count as 1."""
+
+
+def _where(value: Any) -> Any:
+    """Read ``{gpu: A100}`` as ``gpu=A100``; several labels are joined in the order of their names."""
+    if not isinstance(value, Mapping):
+        return value
+    return ",".join(f"{name}={word}" for name, word in sorted(value.items()))
+
+
+Where = Annotated[
+    Annotated[str, StringConstraints(pattern=r"^([\w-]+=[\w.-]+(,[\w-]+=[\w.-]+)*)?$", max_length=128)],
+    BeforeValidator(_where),
+]
+"""Labels that hosts must have (``gpu=A100,rack=2``); empty: any host will do."""
 
 Option = bool | int | float | str
 
@@ -148,7 +163,8 @@ class Case(Frozen):
 
     ``batch_per_device`` counts the task's samples; ``data`` is ``synthetic`` or the name of one of the suite's data
     sets; ``options`` go to the workload's program by the names that its card declares. ``task_axes`` are the axes
-    that the ``task`` alone has; in a document they stand beside the others.
+    that the ``task`` alone has; in a document they stand beside the others. ``where`` are labels of the hosts that it
+    may run on; a document of a case without it does not name it.
     """
 
     workload: Word = BUILT_IN
@@ -165,6 +181,7 @@ class Case(Frozen):
     compiler: Word = "none"
     device: Device = Device.AUTO
     options: Mapping[Word, Option] = Field(default_factory=dict)
+    where: Where = ""
 
     @model_validator(mode="before")
     @classmethod
@@ -199,6 +216,8 @@ class Case(Frozen):
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
         point: dict[str, Any] = {}
         for name, value in handler(self).items():
+            if name == "where" and not value:
+                continue
             point |= value if name == "task_axes" else {name: value}
         return point
 
@@ -237,6 +256,12 @@ class Case(Frozen):
         return self.nodes * self.devices_per_node
 
     @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels that its hosts must have."""
+        pairs = (word.partition("=") for word in self.where.split(",") if word)
+        return {name: value for name, _, value in pairs}
+
+    @property
     def topology(self) -> str:
         """Nodes and devices per node as the field writes them: ``4n8g``."""
         return f"{self.nodes}n{self.devices_per_node}g"
@@ -246,8 +271,8 @@ class Case(Frozen):
         """The case's name in paths and tables: every axis in a fixed order, so that equal cases have equal ids.
 
         The loader is left out for synthetic data, the workload for the built-in one, the device where it is
-        ``auto``, and the task where the model says it; options add 16 digits of their digest, which a million
-        cases share with a probability of 3e-8.
+        ``auto``, the task where the model says it, and ``where`` for a case that may run anywhere; options add 16
+        digits of their digest, which a million cases share with a probability of 3e-8.
         """
         return self._name(digits=16)
 
@@ -269,6 +294,7 @@ class Case(Frozen):
             *self.task_axes.id_words(self.compiler),
             *([self.device.value] if self.device is not Device.AUTO else []),
             *([f"o{_digest(self.options)[:digits]}"] if self.options else []),
+            *([f"on.{self.where}".replace("=", ".").replace(",", "+")] if self.where else []),
         ]
         return "-".join(words)
 

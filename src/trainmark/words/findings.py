@@ -121,16 +121,43 @@ class EqualityFinding(Frozen):
         return tuple(work for work in self.works if work.verdict is verdict)
 
 
+class RanksFinding(Frozen):
+    """What the ranks of a case did beside each other: medians over its measured ``runs``, one of which has the number.
+
+    ``slowest`` is the rank (on ``host``) that was the slowest in most runs, ``times`` in how many of the ``told`` ones
+    that say so, ``slower_by`` how much longer its own pass took than the others' (a share), ``waits`` what the others
+    wait for it, and ``all_reduce_share`` what an all-reduce of ``all_reduce_bytes`` would take in ``all_reduce_s``
+    seconds, both as shares of a step. The windows of all ranks began within ``began_within_s`` seconds, give or take
+    ``clock_error_s``. What nobody showed is null.
+    """
+
+    case: str
+    runs: int
+    told: int = 0
+    slowest: int | None = None
+    host: str | None = None
+    times: int = 0
+    slower_by: float | None = None
+    waits: float | None = None
+    all_reduce_bytes: int | None = None
+    all_reduce_s: float | None = None
+    all_reduce_share: float | None = None
+    began_within_s: float
+    clock_error_s: float | None
+
+
 class Findings(Frozen):
     """All that was judged of a suite's results; cases go by their ids.
 
-    ``doubtful`` are the cases whose number is in doubt: a run that it is made of is.
+    ``doubtful`` are the cases whose number is in doubt: a run that it is made of is. ``ranks`` are there for cases of
+    several ranks.
     """
 
     doubts: tuple[Doubt, ...]
     doubtful: tuple[str, ...]
     ratios: tuple[RatioFinding, ...]
     equality: tuple[EqualityFinding, ...]
+    ranks: tuple[RanksFinding, ...] = ()
 
     def ratio(self, kind: RatioKind, case: str) -> RatioFinding | None:
         """Return the ratio of a kind whose upper side is ``case``."""

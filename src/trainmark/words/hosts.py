@@ -9,6 +9,9 @@ from pydantic import Field, StringConstraints
 
 from trainmark.words.frozen import Frozen
 
+LOCALHOST = "localhost"
+"""The machine on which trainmark itself runs, without an agent."""
+
 Word = Annotated[str, StringConstraints(pattern=r"^[^\s-]\S*$")]
 """What is one word of a command line and no option of it: a host's name is never read as a flag."""
 

@@ -75,7 +75,8 @@ class OutcomeRecord(Frozen):
     ``strays`` is the number of processes that it left behind and that were ended. ``nodes`` and ``ranks`` say the
     same of each; they are empty in what was written before there were several, and ``ranks`` where no launcher of
     ours or of others told the ranks apart. ``identity`` is what was run; null where it is not known.
-    ``doubts`` are those that nothing but who started the run could have.
+    ``doubts`` are those that nothing but who started the run could have. ``hosts`` are the names of the hosts of its
+    nodes, in the order of the nodes; empty where it was not started, and in what an older trainmark wrote.
     """
 
     schema_name: Literal["trainmark.outcome/1"] = "trainmark.outcome/1"
@@ -94,3 +95,4 @@ class OutcomeRecord(Frozen):
     ranks: tuple[RankOutcome, ...] = ()
     identity: Identity | None = None
     doubts: tuple[Suspicion, ...] = ()
+    hosts: tuple[str, ...] = ()

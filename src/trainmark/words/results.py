@@ -21,6 +21,7 @@ from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.outcome import Outcome
 from trainmark.words.parameters import Parameters
+from trainmark.words.ranks import RankTimes
 from trainmark.words.suite import Protocol
 from trainmark.words.telemetry import TelemetrySummary
 
@@ -36,6 +37,8 @@ class RunResult(Frozen):
     ``telemetry`` has a summary a node, in the order of the nodes; in JSON the first node's stands by itself there, and
     those of the others in ``other_nodes``.
     ``identity`` is what was run; null where it is not known, in what an older trainmark wrote.
+    ``hosts`` are the names of the hosts that it ran on, one a node; ``ranks`` says what several ranks did beside each
+    other. Both are empty in what an older trainmark wrote.
     """
 
     repeat: int
@@ -52,6 +55,8 @@ class RunResult(Frozen):
     telemetry: tuple[TelemetrySummary, ...]
     manifest: str | None
     identity: Identity | None = None
+    hosts: tuple[str, ...] = ()
+    ranks: RankTimes | None = None
 
     @model_validator(mode="before")
     @classmethod

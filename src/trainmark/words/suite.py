@@ -186,7 +186,8 @@ class Suite(Frozen):
 
     ``cards`` are files of further workload cards. ``equivalence`` asks for the certificate that several
     frameworks do equal work. ``launcher`` starts the ranks of the built-in workers in the place of their card's; other
-    programs keep theirs. ``gates`` says which doubts are not to be raised. Paths are relative to the suite's file.
+    programs keep theirs. ``gates`` says which doubts are not to be raised. With ``side_by_side`` cases run at the
+    same time on different hosts, never two on one. Paths are relative to the suite's file.
     ``cases`` is the expanded matrix.
     """
 
@@ -201,6 +202,7 @@ class Suite(Frozen):
     equivalence: bool = True
     gates: Gates = Gates()
     launcher: Literal[Launcher.RANKS, Launcher.TORCHRUN, Launcher.MPIRUN] | None = None
+    side_by_side: bool = False
     cases: tuple[Case, ...]
 
     def environment_of(self, framework: str) -> str:

@@ -24,7 +24,7 @@ _OWN = (
     *("steps", "warmup_steps", "threads", "loader_workers", "seed", "events", "data", "dataset"),
     *("prepared", "python", "port", "node"),
 )
-_NOT_FLAGS = ("workload", "framework", "task", "options")
+_NOT_FLAGS = ("workload", "framework", "task", "options", "where")
 
 
 class UnsupportedByCard(Exception):  # noqa: N818 - it becomes the outcome "unsupported", with this reason

@@ -11,9 +11,13 @@ from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Tab
 from trainmark.report.context import Context
 from trainmark.report.language import Catalogue
 from trainmark.report.numbers import GIB, number
+from trainmark.words.hosts import LOCALHOST
 from trainmark.words.manifest import Manifest, Node
 from trainmark.words.results import KeptManifest
 from trainmark.words.telemetry import TelemetrySummary
+
+MOST_HOSTS = 4
+"""More hosts than this are told by the first and the last of their names."""
 
 MOST_VALUES = 8
 """More different values of one parameter than this are told by their number."""
@@ -24,6 +28,8 @@ def environment(context: Context) -> Section:
     say, manifests = context.say, list(context.results.manifests.values())
     if not manifests:
         return Section("environment", say("environment_title"), (Paragraph(plain(say("no_manifest"))),))
+    if any(host != LOCALHOST for _, run in context.runs() for host in run.hosts):
+        return Section("environment", say("environment_title"), tuple(_hosts(context)))
     blocks: list[Block] = []
     if len(manifests) > 1:
         blocks.append(Paragraph(plain(say("several_environments", n=len(manifests))), alert=True))
@@ -36,6 +42,37 @@ def environment(context: Context) -> Section:
     if any(short):
         blocks.append(_side_by_side(context, short))
     return Section("environment", say("environment_title"), tuple(blocks))
+
+
+def _hosts(context: Context) -> Iterator[Block]:
+    """Yield the facts of the hosts, one column for those that are alike; where there are several, that it is so."""
+    groups: dict[tuple[tuple[str, str], ...], dict[str, None]] = {}
+    cases: dict[tuple[tuple[str, str], ...], dict[str, None]] = {}
+    for case, run in context.runs():
+        manifest = context.results.manifests.get(run.manifest or "")
+        for node, host in zip(nodes(manifest) if manifest else (), run.hosts, strict=False):
+            facts = tuple(summary(node, context.say))
+            groups.setdefault(facts, {})[host] = None
+            cases.setdefault(facts, {})[context.axes.label(case.case)] = None
+    say = context.say
+    if len(groups) > 1:
+        yield Paragraph(plain(say("several_groups_of_hosts", n=len(groups))), alert=True)
+    held = [
+        {say("nodes"): str(len(hosts))}
+        | ({say("fact_cases"): say.joined(list(cases[facts]))} if len(groups) > 1 else {})
+        | {say(name): text for name, text in facts}
+        for facts, hosts in groups.items()
+    ]
+    if held:
+        yield _side_by_side(context, held, titles=[named(list(hosts)) for hosts in groups.values()])
+
+
+def named(hosts: Sequence[str]) -> str:
+    """Return the names of hosts, many of them by the first and the last."""
+    names = sorted(hosts)
+    if len(names) <= MOST_HOSTS:
+        return ", ".join(names)
+    return f"{names[0]} … {names[-1]} ({len(names)})"
 
 
 def every_fact(context: Context) -> Section | None:
@@ -74,11 +111,17 @@ def _cases_in(context: Context, manifest: str) -> str:
     )
 
 
-def _side_by_side(context: Context, held: list[dict[str, str]], as_code: bool = False) -> Table:
+def _side_by_side(
+    context: Context,
+    held: list[dict[str, str]],
+    as_code: bool = False,
+    titles: Sequence[str] | None = None,
+) -> Table:
     say = context.say
-    titles = (
-        [say("column_value")] if len(held) == 1 else [say("environment_n", n=i + 1) for i in range(len(held))]
-    )
+    if titles is None and len(held) == 1:
+        titles = [say("column_value")]
+    elif titles is None:
+        titles = [say("environment_n", n=i + 1) for i in range(len(held))]
     columns = (Column(say("column_fact"), numeric=False), *(Column(title, numeric=False) for title in titles))
     names = [(name, Cell(code(name)) if as_code else cell(name)) for name in _names(held)]
     rows = tuple((shown, *(cell(facts.get(name, "-")) for facts in held)) for name, shown in names)

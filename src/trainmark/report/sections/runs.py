@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context, Mark, UnitPart
 from trainmark.report.numbers import GIB, decimals, number, percent
+from trainmark.report.sections.environment import named
+from trainmark.words.hosts import LOCALHOST
 from trainmark.words.names import LOG
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, RunResult
@@ -93,6 +95,7 @@ def _runs(context: Context, part: UnitPart) -> Table:
         decimals(value for value in column if value is not None) for column in zip(*figures, strict=True)
     ]
     doubted = {(doubt.case, doubt.repeat) for doubt in context.findings.doubts}
+    on_hosts = any(host != LOCALHOST for _, run in runs for host in run.hosts)
     rows = []
     for (case, run), values in zip(runs, figures, strict=True):
         cells = [
@@ -100,11 +103,13 @@ def _runs(context: Context, part: UnitPart) -> Table:
         ]
         cells[0] = _throughput(context, run, places[0], doubted=(case.id, run.repeat) in doubted)
         name, wait, log = context.axes.label(case.case), _wait(run), Cell(context.log(run, LOG))
-        rows.append((cell(name), cell(str(run.repeat)), *cells, wait, log))
+        where = (cell(named(run.hosts) or "-"),) if on_hosts else ()
+        rows.append((cell(name), cell(str(run.repeat)), *where, *cells, wait, log))
     measured = any(run.measurement for _, run in runs)
     columns = (
         Column(say("column_case"), numeric=False),
         Column(say("column_repeat")),
+        *((Column(say("column_hosts"), numeric=False),) if on_hosts else ()),
         Column(say("column_throughput", unit=part.unit) if measured else say("throughput_title")),
         Column(say("column_window")),
         Column(say("column_step_p50")),

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Callable, Optional, Sequence
 
 from . import report
+from .apart import look_apart
 from .arguments import NATIVE, parse
 from .choices import one_of
 from .events import PARAMETER, EventWriter
@@ -157,9 +158,10 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
     looked = look(training, settings)
     window_s = max(rank.window_ns for rank in ranks) / 1e9
     share = share_of_peak(training, settings, sum(rank.samples for rank in ranks) / window_s)
+    apart = look_apart(training, window_s / (settings.steps - settings.warmup_steps))
     if events is not None:
         memory_of = str(training.describe()["peak_memory_of"])
-        seen = {"loading": loading_of(loaders), "after_window": looked.said, **share}
+        seen = {"loading": loading_of(loaders), "after_window": looked.said, **share, **apart}
         work = dict(zip(counted, counts))
         doubts = [*queue_doubts(loaders), *looked.doubts]
         events.write(

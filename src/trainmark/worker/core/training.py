@@ -183,6 +183,17 @@ class Training(Steps):
         """
         return None
 
+    def alone(self) -> Optional[Callable[[], None]]:
+        """Return what passes the batch at hand forward and backward as the step does, with nothing exchanged.
+
+        It may hand all of it over without waiting, and must leave no gradient behind. None: there is no such pass.
+        """
+        return None
+
+    def all_reduce(self) -> Optional[Tuple[int, Callable[[], None]]]:
+        """Return how many bytes of gradients a step exchanges, and an all-reduce of as many; None: there is none."""
+        return None
+
     def keeps_fp32_weights(self) -> bool:
         """Return whether the weights are of FP32, so that a small update is not rounded away."""
         return self.expected().weight_dtype == "float32"

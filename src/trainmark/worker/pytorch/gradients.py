@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 import torch
 import torch.distributed as dist
@@ -51,10 +51,16 @@ def choose_exchange(
     return InOnePiece(name, group.place.world_size, precision.compute if name == FLAT_16 else None)
 
 
+PIECE_BYTES = 1 << 28
+
+
 class Exchange:
     """What makes the gradients of all ranks one. This one is for a rank that has nobody to exchange with."""
 
     name: Optional[str] = None
+
+    travels_as: Optional[Any] = None
+    """The type in which gradients travel; None: each in its own."""
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """Give all ranks the weights of rank 0; return the network to train, before it is compiled."""
@@ -63,6 +69,31 @@ class Exchange:
     def withheld(self) -> "AbstractContextManager[Any]":
         """Return the context of a backward pass whose gradients are not exchanged yet: more are added to them."""
         return nullcontext()
+
+    def by_itself(self, model: nn.Module) -> Tuple[int, Callable[[], None]]:
+        """Return how many bytes of dense gradients the ranks exchange, and an all-reduce of as many.
+
+        It goes in pieces of at most ``PIECE_BYTES``, so that it needs little memory beside the model's.
+        """
+        sparse = {id(module.weight) for module in model.modules() if getattr(module, "sparse", False)}
+        dense = [p for p in model.parameters() if p.requires_grad and id(p) not in sparse]
+        pieces, size = [], 0
+        for tensors in _by_type(dense):
+            kind = self.travels_as or tensors[0].dtype
+            left = sum(tensor.numel() for tensor in tensors)
+            size += left * kind.itemsize
+            most = PIECE_BYTES // kind.itemsize
+            # Written and not only promised by the system: the first all-reduce is as long as the others.
+            buffer = torch.empty(min(left, most), dtype=kind, device=tensors[0].device).fill_(0)
+            while left > 0:
+                pieces.append(buffer[: min(left, most)])
+                left -= most
+
+        def once() -> None:
+            for piece in pieces:
+                dist.all_reduce(piece)
+
+        return size, once
 
     def average(self) -> None:
         """Make each gradient its mean over the ranks, where the backward pass has not done so."""
@@ -110,7 +141,7 @@ class InOnePiece(Exchange):
 
     def __init__(self, name: str, world_size: int, wire: Optional[Any] = None) -> None:
         """Take the type in which gradients travel; None: each in its own."""
-        self.name, self._world_size, self._wire = name, world_size, wire
+        self.name, self._world_size, self.travels_as = name, world_size, wire
         self._parts: List[_Part] = []
 
     def wrap(self, model: nn.Module) -> nn.Module:
@@ -121,7 +152,9 @@ class InOnePiece(Exchange):
                 torch._foreach_copy_(start.views, tensors)
                 dist.broadcast(start.buffer, 0)
                 torch._foreach_copy_(tensors, start.views)
-        self._parts = [_Part(parameters, self._wire) for parameters in _by_type(list(model.parameters()))]
+        self._parts = [
+            _Part(parameters, self.travels_as) for parameters in _by_type(list(model.parameters()))
+        ]
         return model
 
     def average(self) -> None:

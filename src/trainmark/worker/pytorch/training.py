@@ -20,7 +20,7 @@ from .capture import CapturedStep
 from .compilers import MODES, NONE, captures, check_compiler, compilations, compile_model, compile_s
 from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
-from .gradients import check_gradients, choose_exchange
+from .gradients import WhileComputed, check_gradients, choose_exchange
 from .precision import Precision, autocast, choose_precision, loss_scaler
 
 
@@ -244,6 +244,27 @@ class PyTorchTraining(Training):
             self.synchronize()
 
         return times
+
+    def alone(self) -> Optional[Callable[[], None]]:
+        """Pass the batch through the network of the step, less what exchanges gradients within it."""
+        compiled = self.settings.compiler != NONE
+        if self._captured is not None or (compiled and isinstance(self.exchange, WhileComputed)):
+            return None
+        network = self.network if compiled else self.model
+
+        def once() -> None:
+            timed, self.network = self.network, network
+            try:
+                self._pass()
+            finally:
+                self.network = timed
+                self.model.zero_grad(set_to_none=True)
+
+        return once
+
+    def all_reduce(self) -> Optional[Tuple[int, Callable[[], None]]]:
+        """Return the group's all-reduce of as many elements as the dense gradients have."""
+        return None if self.ranks.backend is None else self.exchange.by_itself(self.model)
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""

@@ -1,0 +1,59 @@
+"""Having the hosts of a campaign to oneself: two campaigns on one machine would measure each other."""
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Sequence
+
+from trainmark.errors import InputError
+from trainmark.node import Host, HostError, on_each
+
+PATIENCE_S = 60.0
+"""How long another may still hold a host, seconds: one that was killed may be about to end what it started there."""
+
+_PAUSE_S = 1.0
+
+
+def reserve_hosts(
+    hosts: Sequence[Host], suite: str, say: Callable[[str], None], patience_s: float = PATIENCE_S
+) -> None:
+    """Hold the hosts against other campaigns until they are let go, or this process ends.
+
+    A host that cannot be reached is held once it can be. Raises ``InputError`` where another campaign measures on one
+    and does not end soon, and where two names are one machine.
+    """
+    token = secrets.token_hex(4)
+    whose = f"suite {suite}, process {os.getpid()} on {socket.gethostname()}"
+    deadline, told = time.monotonic() + patience_s, False
+    wanted = list(hosts)
+    while wanted:
+        answers = on_each(wanted, lambda host: _reserve(host, f"{token} {host.name} {whose}"))
+        held = {host.name: by for host, by in zip(wanted, answers, strict=True) if by is not None}
+        for name, by in held.items():
+            owner, _, rest = by.partition(" ")
+            other = rest.partition(" ")[0]
+            if owner == token and other != name:
+                raise InputError(
+                    f"{other} and {name} are one machine under two names: leave one of them out of the hosts"
+                )
+        if not held:
+            return
+        name, by = next(iter(held.items()))
+        by = by.split(" ", 2)[-1] or "somebody"
+        if time.monotonic() > deadline:
+            raise InputError(
+                f"{name}: another campaign measures there ({by}); wait for its end, or leave the host out"
+            )
+        if not told:
+            say(f"{name}: another campaign measures there ({by}); waiting for at most {patience_s:g} s")
+            told = True
+        wanted = [host for host in wanted if host.name in held]
+        time.sleep(_PAUSE_S)
+
+
+def _reserve(host: Host, by: str) -> str | None:
+    try:
+        return host.reserve(by)
+    except HostError:
+        return None

@@ -1,0 +1,56 @@
+"""What the ranks of each case did beside each other, over its runs: which is slow, what waits for it, the exchange."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from statistics import median
+from typing import Any
+
+from trainmark.words.findings import RanksFinding
+from trainmark.words.ranks import RankTimes
+from trainmark.words.results import CaseResult, pooled
+
+
+def judge_ranks(cases: Iterable[CaseResult]) -> Iterator[RanksFinding]:
+    """Yield a finding for each case of several ranks, of the runs that its number is made of."""
+    for case in cases:
+        held = [run.ranks for run in pooled(case.runs) if run.ranks is not None]
+        if held:
+            yield RanksFinding(
+                case=case.id, runs=len(held), **_slowest(held), **_exchange(held), **_began(held)
+            )
+
+
+def _slowest(held: list[RankTimes]) -> dict[str, Any]:
+    told = [run for run in held if run.slowest is not None]
+    if not told:
+        return {}
+    rank, times = Counter(run.slowest for run in told).most_common(1)[0]
+    hosts = Counter(one.host for run in told for one in run.ranks if one.rank == rank == run.slowest)
+    return {
+        "told": len(told),
+        "slowest": rank,
+        "times": times,
+        "host": hosts.most_common(1)[0][0],
+        "slower_by": median(run.slower_by or 0.0 for run in told if run.slowest == rank),
+        "waits": median(run.waits or 0.0 for run in told),
+    }
+
+
+def _exchange(held: list[RankTimes]) -> dict[str, Any]:
+    found = [run.all_reduce for run in held if run.all_reduce is not None]
+    if not found:
+        return {}
+    return {
+        "all_reduce_bytes": found[0].bytes,
+        "all_reduce_s": median(one.seconds for one in found),
+        "all_reduce_share": median(one.share for one in found),
+    }
+
+
+def _began(held: list[RankTimes]) -> dict[str, Any]:
+    errors = [one.error_s for run in held for one in run.ranks]
+    known = [error for error in errors if error is not None]
+    return {
+        "began_within_s": median(max(one.began_s for one in run.ranks) for run in held),
+        "clock_error_s": max(known) if len(known) == len(errors) else None,
+    }

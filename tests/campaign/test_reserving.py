@@ -1,0 +1,103 @@
+"""One campaign a machine: another one on it, and a second name for it, are told by name."""
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from agents import agent_host, hosts_file, stand_in
+from fakes import Bench
+from trainmark.campaign import reserve_hosts
+from trainmark.errors import InputError
+from trainmark.node import RemoteHost
+from trainmark.node.reserving import VARIABLE
+
+
+@pytest.fixture
+def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RemoteHost, RemoteHost]]:
+    """Return two hosts on machines of their own, which other tests do not share."""
+    stand_in(tmp_path, monkeypatch)
+    hosts = tuple(
+        agent_host(name, tmp_path / name, variables={VARIABLE: f"{tmp_path} {name}"}) for name in ("a", "b")
+    )
+    yield hosts[0], hosts[1]
+    for host in hosts:
+        host.close()
+
+
+def another(tmp_path: Path, name: str, machine: str) -> RemoteHost:
+    return agent_host(name, tmp_path / name, variables={VARIABLE: f"{tmp_path} {machine}"})
+
+
+def test_another_campaign_on_a_host_is_told_by_name_and_refused(
+    two: tuple[RemoteHost, RemoteHost], tmp_path: Path
+) -> None:
+    said: list[str] = []
+    reserve_hosts(two, "first", said.append)
+    assert said == []
+    late = another(tmp_path, "b", "b")
+    try:
+        with pytest.raises(
+            InputError, match=r"b: another campaign measures there \(suite first, process \d+ on"
+        ):
+            reserve_hosts([late], "second", said.append, patience_s=0)
+    finally:
+        late.close()
+    assert said == []
+
+
+def test_a_host_is_free_when_its_campaign_has_let_it_go(
+    two: tuple[RemoteHost, RemoteHost], tmp_path: Path
+) -> None:
+    reserve_hosts(two, "first", print)
+    late, said = another(tmp_path, "b", "b"), list[str]()
+
+    def let_go(text: str) -> None:
+        said.append(text)
+        two[1].close()
+
+    try:
+        reserve_hosts([late], "second", let_go, patience_s=100)
+    finally:
+        late.close()
+    assert "suite first" in said[0]
+
+
+def test_two_names_for_one_machine_are_refused(two: tuple[RemoteHost, RemoteHost], tmp_path: Path) -> None:
+    alias = another(tmp_path, "alias", "b")
+    try:
+        with pytest.raises(InputError, match="are one machine under two names") as refused:
+            reserve_hosts([*two, alias], "suite", print)
+    finally:
+        alias.close()
+    assert {"b", "alias"} <= set(str(refused.value).split())
+
+
+def test_a_host_that_is_lost_and_reached_again_is_still_held(
+    two: tuple[RemoteHost, RemoteHost], tmp_path: Path
+) -> None:
+    reserve_hosts(two, "first", print)
+    two[1].close()
+    assert two[1].unreachable() is None
+    late = another(tmp_path, "b", "b")
+    try:
+        with pytest.raises(InputError, match="suite first"):
+            reserve_hosts([late], "second", print, patience_s=0)
+    finally:
+        late.close()
+
+
+def test_a_suite_on_two_names_of_one_machine_does_not_begin(
+    bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+    bench.write({"nodes": 1})
+    file = hosts_file(tmp_path / "hosts.yaml", "a", "b", folder=tmp_path / "disks")
+    file.write_text(file.read_text() + f"variables: {{{VARIABLE}: {tmp_path}}}\n")
+    words = [sys.executable, "-m", "trainmark.cli.main", *bench.words("--hosts", str(file))]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "are one machine under two names" in done.stderr
+    assert not bench.out.exists()

@@ -1,0 +1,68 @@
+"""The ranks of a run on one clock: windows, the slowest rank, the wait for it, the exchange."""
+
+from typing import Any
+
+import pytest
+
+from trainmark.measure.ranks import rank_times
+from trainmark.words.outcome import NodeOutcome
+
+SUMMARY: dict[str, Any] = {
+    # The clock of the second node is an hour ahead.
+    "rank_windows_at": [100.0, 100.002, 3700.001, 3700.004],
+    "rank_windows_s": [10.0, 9.99, 9.98, 10.0],
+    "apart": {
+        "pass_s": [0.05, 0.05, 0.05, 0.065],
+        "all_reduce_s": [0.019, 0.02, 0.018, 0.02],
+        "all_reduce_bytes": 1 << 20,
+    },
+}
+NODES = (
+    NodeOutcome(node=0, host="a"),
+    NodeOutcome(node=1, host="b", clock_offset_s=3600.0, clock_error_s=0.0005),
+)
+
+
+def test_the_windows_of_hosts_whose_clocks_differ_are_told_on_one_clock() -> None:
+    found = rank_times(SUMMARY, 100, 2, NODES, ("a", "b"))
+    assert found is not None
+    assert [rank.host for rank in found.ranks] == ["a", "a", "b", "b"]
+    assert [rank.began_s for rank in found.ranks] == pytest.approx([0, 0.002, 0.001, 0.004])
+    assert [rank.error_s for rank in found.ranks] == [0.0, 0.0, 0.0005, 0.0005]
+
+
+def test_the_slowest_rank_is_the_one_whose_own_pass_is_longest_and_the_others_wait_for_it() -> None:
+    found = rank_times(SUMMARY, 100, 2, NODES, ("a", "b"))
+    assert found is not None
+    assert found.slowest == 3
+    assert found.slower_by == pytest.approx(0.3)
+    assert [rank.wait_s for rank in found.ranks] == pytest.approx([0.015, 0.015, 0.015, 0])
+    assert found.waits == pytest.approx(0.15)
+
+
+def test_an_all_reduce_is_told_beside_its_share_of_a_step() -> None:
+    found = rank_times(SUMMARY, 100, 2, NODES)
+    assert found is not None
+    assert found.all_reduce is not None
+    assert found.all_reduce.bytes == 1 << 20
+    assert (found.all_reduce.seconds, found.all_reduce.share) == pytest.approx((0.02, 0.2))
+
+
+def test_what_a_framework_does_not_show_is_null_and_the_windows_stay() -> None:
+    found = rank_times({**SUMMARY, "apart": {"pass_s": None, "all_reduce_s": [1.0]}}, 100, 2, NODES)
+    assert found is not None
+    assert (found.slowest, found.slower_by, found.waits, found.all_reduce) == (None, None, None, None)
+    assert [rank.window_s for rank in found.ranks] == SUMMARY["rank_windows_s"]
+
+
+def test_a_clock_that_nobody_compared_has_no_error() -> None:
+    found = rank_times(SUMMARY, 100, 2, ())
+    assert found is not None
+    assert [rank.error_s for rank in found.ranks] == [0.0, 0.0, None, None]
+
+
+@pytest.mark.parametrize(
+    "summary", [{}, {"rank_windows_at": [1.0], "rank_windows_s": [1.0]}, {"rank_windows_s": [1.0, "x"]}]
+)
+def test_one_rank_and_windows_that_are_not_told_have_no_ranks(summary: dict[str, Any]) -> None:
+    assert rank_times(summary, 100, 2, ()) is None
