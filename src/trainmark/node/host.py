@@ -117,6 +117,10 @@ class Host(Protocol):
     def interface(self) -> str | None:
         """The network interface of the ranks' own traffic; None where they find it themselves."""
 
+    @property
+    def variables(self) -> Mapping[str, str]:
+        """What processes on it find in their environment besides, as the hosts file says."""
+
     def unreachable(self) -> str | None:
         """Return why it cannot be reached now, None where it can; a lost connection is made anew.
 

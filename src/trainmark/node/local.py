@@ -68,7 +68,7 @@ class LocalHost:
         paths: Paths = (),
         interface: str | None = None,
     ) -> None:
-        self.interface = interface
+        self.interface, self.variables = interface, dict[str, str]()
         self.name, self.address, self.folder, self.paths = name, address, folder, paths
         self._machine = machine
         self._jobs: dict[int, _Started] = {}

@@ -254,6 +254,7 @@ class RemoteHost:
         self._sent: dict[Path, Path] = {}
         self._absent: str | None = None
         self.name, self.address, self.folder = entry.name, entry.reached_at, entry.folder
+        self.variables = entry.variables
         self.paths: Paths = tuple((here, there) for here, there in entry.paths.items())
 
     @property

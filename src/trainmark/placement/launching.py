@@ -86,6 +86,13 @@ def missing(spec: RunSpec) -> str | None:
         return f"torchrun comes with PyTorch, and {spec.card.name} is another framework's (launcher)"
     if spec.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
         return None
+    first = spec.host(0)
+    for host in spec.hosts[1 : spec.case.nodes]:
+        for name in sorted({*first.variables, *host.variables} - {"TRAINMARK_HOME"}):
+            if first.variables.get(name) != host.variables.get(name):
+                return (
+                    f"mpirun gives all ranks one {name}, and {first.name} and {host.name} have different ones"
+                )
     interfaces = {host.interface for host in spec.hosts[: spec.case.nodes]}
     if len(interfaces) > 1:
         named = ", ".join(sorted(str(interface) for interface in interfaces))
@@ -192,7 +199,8 @@ def _mpirun(spec: RunSpec, rendezvous: Rendezvous, variables: tuple[str, ...]) -
         return words
     # Only these variables reach the other nodes; by the mark the ranks there are found when they must be ended.
     mark = (MARK,) if case.nodes <= len(spec.hosts) else ()
-    names = ("PATH", "LD_LIBRARY_PATH", *mark, *variables)
+    own = (name for name in spec.host(0).variables if name != "TRAINMARK_HOME")
+    names = dict.fromkeys(("PATH", "LD_LIBRARY_PATH", *mark, *own, *variables))
     interfaces = {spec.host(node).interface for node in range(case.nodes)}
     common = interfaces.pop() if len(interfaces) == 1 else None
     through = ("oob_tcp_if_include", "btl_tcp_if_include") if common is not None else ()

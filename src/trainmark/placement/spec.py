@@ -49,6 +49,7 @@ class PlacementHost:
     """What placement must know of a host: its name, where others reach it, what it has, and what lies where on it.
 
     ``paths`` is what has another path there than here. Runs lie in ``folder``, or without it where ``paths`` say.
+    ``variables`` are what all processes there find in their environment, by the hosts file.
     """
 
     machine: NodeResources
@@ -57,6 +58,7 @@ class PlacementHost:
     folder: Path | None = None
     paths: Paths = ()
     interface: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     def directory(self, run: Path) -> Path:
         """Return the folder of a run on this host; ``run`` is its folder here."""
