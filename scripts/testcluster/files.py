@@ -105,6 +105,8 @@ def _hosts_file(layout: Layout, shared: tuple[Shared, ...]) -> str:
         "    user: root\n"
         f"    python: {TRAINMARK}/bin/python\n"
         "    labels: {gpu: none}\n"
+        # Hosts share the machine's cores: threads that spin while they wait take them from those that work.
+        "    variables: {OMP_WAIT_POLICY: passive}\n"
     )
 
 

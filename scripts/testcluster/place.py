@@ -113,7 +113,10 @@ def _write_own(layout: Layout, name: str, python: Python, root: Path) -> None:
     shutil.copy(layout.folder / "keys/user.pub", root / "root/.ssh/authorized_keys")
     shutil.copy(layout.folder / "known_hosts", root / "root/.ssh/known_hosts")
     defaults = ssh_defaults(Path("/root/.ssh/id_ed25519"), Path("/root/.ssh/known_hosts"))
-    (root / "root/.ssh/config").write_text(f"Host *\n{defaults}")
+    # What `control` tells mpirun of its ssh, srun carries to the hosts.
+    _inside(root, layout.folder).mkdir(parents=True)
+    for config in (root / "root/.ssh/config", _inside(root, layout.folder) / "ssh_config"):
+        config.write_text(f"Host *\n{defaults}")
     (root / "root/.ssh").chmod(0o700)
     slurm = _inside(root, layout.slurm)
     slurm.mkdir(parents=True)

@@ -12,9 +12,15 @@ PROGRAMS_THERE = Path("/opt/programs")
 
 
 @pytest.fixture(scope="session")
-def hosts() -> Iterator[Cluster]:
+def repositories(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Return a folder for git repositories, which the hosts have under the same path: from there they fetch."""
+    return tmp_path_factory.mktemp("repositories")
+
+
+@pytest.fixture(scope="session")
+def hosts(repositories: Path) -> Iterator[Cluster]:
     """Four hosts, all well, with the tests' programs under another path; a test heals what it breaks."""
-    shared = {PROGRAMS: PROGRAMS_THERE, **shared_environments()}
+    shared = {PROGRAMS: PROGRAMS_THERE, repositories: repositories, **shared_environments()}
     words = [word for here, there in shared.items() for word in ("--share", f"{here}:{there}")]
     with cluster(*words) as made:
         yield made

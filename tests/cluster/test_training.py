@@ -1,6 +1,7 @@
-"""PyTorch on one, two and four hosts of the cluster, its ranks started by torchrun, by mpirun or by agents."""
+"""Every framework on hosts of the cluster, its ranks started by torchrun, by mpirun or by agents."""
 
 import json
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ import pytest
 import yaml
 
 from clusters import ALLOCATED, HOSTS, Cluster
-from frameworks import framework_python, needs_framework
+from frameworks import needs_framework
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import Results
 
@@ -19,7 +20,6 @@ pytestmark = [
     pytest.mark.rare,
     pytest.mark.xdist_group("cluster"),
     pytest.mark.usefixtures("tidy"),
-    needs_framework("pytorch"),
 ]
 
 SUITE: dict[str, Any] = {
@@ -28,7 +28,6 @@ SUITE: dict[str, Any] = {
     "limits": {"timeout_s": 900},
     "equivalence": False,
     "defaults": {
-        "framework": "pytorch",
         "model": "mobilenet_v1",
         "batch_per_device": 2,
         "image_size": 32,
@@ -37,17 +36,13 @@ SUITE: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize(
-    ("engine", "launcher", "nodes"),
-    [("ssh", "torchrun", [1, 2, 4]), ("slurm", "ranks", [4]), ("mpi", "mpirun", [4])],
-)
-def test_pytorch_trains_on_several_hosts(
-    engine: str, launcher: str, nodes: list[int], hosts: Cluster, tmp_path: Path
-) -> None:
-    document = {**SUITE, "launcher": launcher, "zip": [{"nodes": nodes}]}
-    (tmp_path / "suite.yaml").write_text(yaml.safe_dump(document), encoding="utf-8")
-    home = Path(framework_python("pytorch")).parents[3]
-    words = ["run", str(tmp_path / "suite.yaml"), "--out", str(tmp_path / "out"), "--engine", engine]
+def trained(
+    hosts: Cluster, folder: Path, engine: str, **settings: Any
+) -> tuple[Results, list[dict[str, Any]]]:
+    """Return the results of a suite with these settings on the cluster, and each run's outcome as it is kept."""
+    (folder / "suite.yaml").write_text(yaml.safe_dump({**SUITE, **settings}), encoding="utf-8")
+    home = Path(os.environ["TRAINMARK_TEST_ENVS"]).parent
+    words = ["run", str(folder / "suite.yaml"), "--out", str(folder / "out"), "--engine", engine]
     ended = hosts.run(
         "control",
         *ALLOCATED.get(engine, ()),
@@ -56,14 +51,54 @@ def test_pytorch_trains_on_several_hosts(
         check=False,
         patience_s=1700,
     )
-    assert (tmp_path / "out" / "results.json").exists(), ended.stderr
-    results = Results.model_validate_json((tmp_path / "out" / "results.json").read_text())
+    assert (folder / "out" / "results.json").exists(), ended.stderr
+    results = Results.model_validate_json((folder / "out" / "results.json").read_text())
     runs = [run for case in results.cases for run in case.runs]
-    assert [run.outcome for run in runs] == [Outcome.OK] * len(nodes), [run.reason for run in runs]
-    for asked, run in zip(nodes, runs, strict=True):
-        kept = json.loads((tmp_path / "out" / run.directory / "outcome.json").read_text())
+    assert runs, ended.stderr
+    assert {run.outcome for run in runs} == {Outcome.OK}, [run.reason for run in runs]
+    assert all(run.measurement is not None for run in runs)
+    return results, [
+        json.loads((folder / "out" / run.directory / "outcome.json").read_text()) for run in runs
+    ]
+
+
+@needs_framework("pytorch")
+@pytest.mark.parametrize(
+    ("engine", "launcher", "nodes"),
+    [
+        ("ssh", "torchrun", [1, 2, 4]),
+        ("slurm", "ranks", [4]),
+        ("slurm", "torchrun", [2]),
+        ("slurm", "mpirun", [2]),
+        ("mpi", "mpirun", [4]),
+    ],
+)
+def test_pytorch_trains_on_several_hosts(
+    engine: str, launcher: str, nodes: list[int], hosts: Cluster, tmp_path: Path
+) -> None:
+    several = [{"nodes": nodes, "framework": len(nodes) * ["pytorch"]}]
+    results, kept = trained(hosts, tmp_path, engine, launcher=launcher, zip=several)
+    for asked, case, outcome in zip(nodes, results.cases, kept, strict=True):
         # What mpirun starts on other nodes is nobody's job: it is not watched, and said not to be.
         watched = 1 if launcher == "mpirun" else asked
-        assert [node["host"] for node in kept["nodes"]] == list(HOSTS[:watched])
-        assert ("nodes-not-watched" in {doubt.code for doubt in run.suspicions}) is (watched < asked)
-        assert run.measurement is not None, run.directory
+        assert [node["host"] for node in outcome["nodes"]] == list(HOSTS[:watched])
+        doubts = {doubt.code for run in case.runs for doubt in run.suspicions}
+        assert ("nodes-not-watched" in doubts) is (watched < asked)
+
+
+@pytest.mark.parametrize(
+    "framework",
+    [
+        pytest.param(name, marks=needs_framework(name))
+        for name in ("tensorflow", "mxnet", "paddle", "jax", "mindspore")
+    ],
+)
+def test_the_ranks_of_every_framework_find_each_other_by_the_names_of_their_hosts(
+    framework: str, hosts: Cluster, tmp_path: Path
+) -> None:
+    own = {"layout": ["nhwc"], "compiler": ["xla"]} if framework == "jax" else {}
+    two = {**own, "framework": [framework], "nodes": [2]}
+    _, (outcome,) = trained(hosts, tmp_path, "ssh", zip=[two])
+    assert [(node["host"], node["exit_code"]) for node in outcome["nodes"]] == [
+        (host, 0) for host in HOSTS[:2]
+    ]

@@ -20,6 +20,7 @@ from trainmark.campaign.sending import send_data, send_program
 from trainmark.errors import TrainmarkError
 from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost, path_there
 from trainmark.node.channel import PART_BYTES
+from trainmark.node.jobs import prober
 from trainmark.node.network import interface_of
 from trainmark.node.processes import MARK
 from trainmark.words.outcome import Outcome
@@ -387,3 +388,14 @@ def test_another_version_of_trainmark_is_refused(host: RemoteHost, monkeypatch: 
     monkeypatch.setattr("trainmark.node.remote.__version__", "9.9")
     with pytest.raises(HostGoneError, match=r"faraway: trainmark \S+ is installed there, and 9\.9 here"):
         host.has(Path("/"))
+
+
+def test_what_slurm_says_of_the_agents_step_reaches_nothing_that_it_starts(
+    host: RemoteHost, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # By the job's number mpirun takes the agent's one task for its slots, and has no place for two ranks.
+    for name, value in {"PROCID": "0", "JOB_ID": "7", "JOBID": "7", "NTASKS": "1", "CONF": "/etc/s"}.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    said = prober(host, 60).ask(Command(0, ("env",), {}))
+    found = {line.split("=")[0] for line in said.out.decode().splitlines() if line.startswith("SLURM_")}
+    assert found == {"SLURM_CONF"}

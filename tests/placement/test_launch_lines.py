@@ -138,7 +138,7 @@ def test_mpirun_is_told_one_thing_for_all_hosts_or_nothing_is_started(tmp_path: 
     (plan,) = planned(apptainer._replace(hosts=differing), tmp_path)
     assert isinstance(plan, Plan)
     assert plan.cannot_run == (
-        "mpirun is told one thing for all hosts, and theirs differ (user, port, variables or mpirun of the hosts file)"
+        "mpirun is told one thing for all hosts, and theirs differ (user, port or mpirun of the hosts file)"
     )
 
 

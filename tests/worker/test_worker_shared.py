@@ -383,3 +383,12 @@ def test_a_share_above_all_of_the_peak_is_none_and_the_peak_is_told_as_too_low()
     assert shares_of({"counted": 2.0}, 10.0, 40.0) == {"mfu": {"counted": 0.5}}
     told = shares_of({"counted": 2.0, "6N+12LHQT": 6.0}, 10.0, 40.0)
     assert told == {"mfu": {}, "mfu_unknown": "the measured peak is too low: the run did 1.5 times as much"}
+
+
+def test_a_rank_is_known_by_its_address_in_numbers_and_never_by_the_loopback_of_another_node() -> None:
+    # MindSpore and ps-lite take no names; Debian's installer gives a host's own name to 127.0.1.1.
+    assert Place(0, 1, 0, 1, "localhost", 1).numeric_address_of(0) == "127.0.0.1"
+    two = Place(0, 2, 0, 1, "192.0.2.7", 1, ("192.0.2.7", "192.0.2.8"))
+    assert two.numeric_address_of(1) == "192.0.2.8"
+    own = Place(0, 2, 0, 1, "localhost", 1, ("localhost", "127.0.0.2"))
+    assert own.numeric_address_of(0).startswith("127.")

@@ -205,7 +205,7 @@ class Site:
                 host.folder,
                 host.paths,
                 host.interface,
-                traffic=host.traffic,
+                host.traffic,
             )
             for host in self.hosts
         )

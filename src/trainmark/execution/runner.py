@@ -32,6 +32,9 @@ from trainmark.words.suite import Limits
 _MOST_LEVELS = 3
 """Folders of one case above that of a run: the longest is that of a short run for a choice or a batch."""
 
+_KEPT = ".trainmark-folder"
+"""What makes a folder on a host and is not fetched from it."""
+
 
 def carry_out(
     plan: Plan,
@@ -58,15 +61,17 @@ def carry_out(
         return record.model_copy(update={"reason": missing})
     nodes = sorted({command.node for command in plan.commands})
     jobs = [JobOnHost(known[plan.nodes[node].host], _job(plan, node, directory, limits)) for node in nodes]
+    # Ranks that mpirun starts on other nodes are no job of ours, but what they write is the run's.
+    others = [at for at, node in enumerate(plan.nodes) if at not in nodes and node.host in known]
+    places = [(node, known[plan.nodes[node].host]) for node in (*nodes, *others)]
+    on_each(places[len(nodes) :], lambda place: _make_folder(place[1], plan.nodes[place[0]].directory))
     started_at = datetime.now(UTC)
     clocks = dict(zip(nodes, on_each(jobs, lambda one: _clock(one.host)), strict=True))
     try:
         carried = run_jobs(jobs, limits, watch)
     finally:
-        # Ranks that mpirun started on other nodes are no job of ours.
-        others = {node.host for node in plan.nodes} - {one.host.name for one in jobs}
-        on_each(others, lambda name: _end(known[name], str(directory.resolve())))
-    lost = _bring_all(list(zip(nodes, jobs, strict=True)), plan, directory)
+        on_each(places[len(nodes) :], lambda place: _end(place[1], str(directory.resolve())))
+    lost = _bring_all(places, plan, directory)
     ends = {nodes[end.place]: end for end in carried.ended}
     exits = [
         Exit(end.code, end.oom_kills, directory / name_on(LOG, node), node)
@@ -159,7 +164,7 @@ def _not_watched(plan: Plan, nodes: Sequence[int]) -> tuple[Suspicion, ...]:
     if not others:
         return ()
     where = f"mpirun started the ranks on {', '.join(others)}"
-    sentence = f"{where}, where nothing was watched: no telemetry, no clock, no files"
+    sentence = f"{where}, where nothing was watched: no telemetry, no clock"
     return (Suspicion(code="nodes-not-watched", sentence=sentence, about=About.MACHINE),)
 
 
@@ -189,42 +194,49 @@ def _clock(host: Host) -> dict[str, float]:
     return {} if clock is None else {"clock_offset_s": clock.offset_s, "clock_error_s": clock.error_s}
 
 
+def _make_folder(host: Host, folder: Path) -> None:
+    """Make the folder of a run in which mpirun is to start ranks; without it they would begin in the user's home."""
+    with suppress(HostError, OSError):
+        host.put(folder / _KEPT, b"")
+
+
 def _end(host: Host, mark: str) -> None:
     with suppress(HostError):
         host.kill(mark)
 
 
-def _bring_all(jobs: Sequence[tuple[int, JobOnHost]], plan: Plan, directory: Path) -> str | None:
+def _bring_all(places: Sequence[tuple[int, Host]], plan: Plan, directory: Path) -> str | None:
     """Bring what the nodes wrote, one after the other; return why that of one could not be had, or None.
 
     Hosts that share a disk which is not ours have one folder: the first brings what all wrote.
     """
     lost, brought = None, False
-    for node, one in jobs:
+    for node, host in places:
         try:
-            if not brought or one.host.has(one.job.directory):
-                _bring(one, plan, directory, node)
+            if not brought or host.has(plan.nodes[node].directory):
+                _bring(host, plan, directory, node)
                 brought = True
         except (HostError, HostOSError) as error:
-            lost = lost or f"what {one.host.name} wrote could not be fetched: {error}"
+            lost = lost or f"what {host.name} wrote could not be fetched: {error}"
     return lost
 
 
-def _bring(one: JobOnHost, plan: Plan, directory: Path, node: int) -> None:
+def _bring(host: Host, plan: Plan, directory: Path, node: int) -> None:
     """Move a node's files into the run's folder; what would take the place of another node's keeps to ``nodeN``.
 
     The working tree of the program's source is left: it is not of the run, and goes with the folder.
     """
-    there = one.job.directory
-    if is_shared(one.host, there, directory):
+    there = plan.nodes[node].directory
+    if is_shared(host, there, directory):
+        (directory / _KEPT).unlink(missing_ok=True)
         return
     own = directory / f"node{node}"
     trees = {made.source.tree.name for made in plan.preparations if made.source and made.node == node}
-    one.host.get(there, own, without=trees)
-    one.host.remove(there)
+    host.get(there, own, without={*trees, _KEPT})
+    host.remove(there)
     # The folders of the case, which this run alone uses now; what is above them is other runs' too.
     above = islice(takewhile(lambda folder: folder.name != RUNS, there.parents), _MOST_LEVELS)
-    one.host.remove_empty(list(above))
+    host.remove_empty(list(above))
     for path in sorted(own.iterdir()):
         if not (directory / path.name).exists():
             path.rename(directory / path.name)

@@ -250,7 +250,8 @@ def _forget_our_place() -> None:
         theirs = ("OMPI_", "PMIX_", "PRTE_")
     elif "SLURM_PROCID" in os.environ:
         theirs = ("SLURM_", "SLURMD_", "PMIX_", "PMI_", "PMI2_")
-    kept = ("SLURM_CONF", "SLURM_JOB_ID", "SLURM_JOBID", "SLURM_TMPDIR")
+    # Not the job's number: where mpirun and JAX find one, they ask the rest of Slurm's variables for the ranks' places.
+    kept = ("SLURM_CONF", "SLURM_TMPDIR")
     for name in [name for name in os.environ if name.startswith(theirs or "\0") and name not in kept]:
         del os.environ[name]
 

@@ -98,15 +98,25 @@ def missing(spec: RunSpec) -> str | None:
         return f"torchrun comes with PyTorch, and {spec.card.name} is another framework's (launcher)"
     if spec.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
         return None
+    first = spec.host(0)
+    for host in spec.hosts[1 : spec.case.nodes]:
+        one, other = first.traffic.variables, host.traffic.variables
+        for name in sorted({*one, *other}):
+            if one.get(name) != other.get(name):
+                return (
+                    f"mpirun gives all ranks one {name}, and {first.name} and {host.name} have different ones"
+                )
     interfaces = {host.interface for host in spec.hosts[: spec.case.nodes]}
     if len(interfaces) > 1:
         named = ", ".join(sorted(str(interface) for interface in interfaces))
         return f"mpirun gives all ranks one network interface, and the hosts have different ones ({named})"
-    told = {host.traffic.model_dump_json(exclude={"rdma"}) for host in spec.hosts[: spec.case.nodes]}
+    told = {
+        host.traffic.model_dump_json(exclude={"rdma", "variables"}) for host in spec.hosts[: spec.case.nodes]
+    }
     if len(told) > 1:
         return (
             "mpirun is told one thing for all hosts, and theirs differ "
-            "(user, port, variables or mpirun of the hosts file)"
+            "(user, port or mpirun of the hosts file)"
         )
     if len({(host.folder, host.paths) for host in spec.hosts[: spec.case.nodes]}) > 1:
         return (

@@ -11,7 +11,7 @@ import re
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, config_lines, integer, unknowable
 from trainmark.logs.model import Facts, Scope
 
@@ -20,7 +20,7 @@ _ARGUMENT = re.compile(rb"^([a-z_]\w*) = ([^\n]+)$", re.MULTILINE)
 _RECORD = re.compile(rb"Iter: (\d+) Time\((\d+) iters\): ([\d.]+)s Loss: [\d.]+\s")
 
 
-def extract(text: bytes) -> dict[str, Floats]:
+def extract(text: bytes) -> Extract:
     """Return each record's step and the mean seconds of one of its steps."""
     rows = [
         (int(step), float(seconds) / int(steps))
@@ -28,9 +28,9 @@ def extract(text: bytes) -> dict[str, Floats]:
         if int(steps)
     ]
     if not rows:
-        return {}
+        return Extract({}, [text])
     columns = np.array(rows, dtype=np.float64).T
-    return {"step": columns[0], "step_time_s": columns[1]}
+    return Extract({"step": columns[0], "step_time_s": columns[1]}, [text])
 
 
 def parameters(context: LogContext) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 from typing import Mapping, NamedTuple, Optional, Tuple
 
 NODES = "TRAINMARK_NODES"
@@ -28,6 +29,21 @@ class Place(NamedTuple):
         """Return the address at which a rank can be reached; ranks are numbered node by node."""
         assert self.address is not None
         return self.nodes[rank // self.local_world_size] if self.nodes else self.address
+
+    def numeric_address_of(self, rank: int) -> str:
+        """Return a rank's IPv4 address in numbers, for the frameworks that look no name up.
+
+        A host's own name leads to its loopback on many; then it is the address from which another node is reached.
+        Raises OSError for a name that nobody knows.
+        """
+        address = socket.gethostbyname(self.address_of(rank))
+        others = [name for name in self.nodes if name != self.address_of(rank)]
+        if not address.startswith("127.") or not others:
+            return address
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+            # Nothing is sent: this asks the routing table alone.
+            probe.connect((others[0], 9))
+            return str(probe.getsockname()[0])
 
     def port_of(self, rank: int) -> int:
         """Return a port of the rank's own, for the frameworks whose ranks each listen on one.

@@ -41,9 +41,10 @@ class Cluster(Peers):
     """All ranks of the run, if a launcher started this one.
 
     Started as ``msrun`` does it, by the variables of a dynamic cluster: one scheduler at the rendezvous address, and
-    every rank with its number (``MS_NODE_ID``). MindSpore notices a lost rank after 30 seconds only, and may then end
-    the others by SIGTERM before they can say why; a connection of our own tells it at once. Whole numbers go through
-    it as well: for CPUs MindSpore's AllGather cuts them to 32 bits, and its Barrier does not exist.
+    every rank with its number (``MS_NODE_ID``). It looks no name up, and waits in vain where one stands for an address.
+    A lost rank it notices after 30 seconds only, and may then end the others by SIGTERM before they can say why; a
+    connection of our own tells it at once. Whole numbers go through it as well: for CPUs MindSpore's AllGather cuts
+    them to 32 bits, and its Barrier does not exist.
     """
 
     def __init__(self, place: Place) -> None:
@@ -56,11 +57,11 @@ class Cluster(Peers):
     def _meet(self, place: Place) -> None:
         os.environ.update(
             MS_WORKER_NUM=str(place.world_size),
-            MS_SCHED_HOST=place.address_of(0),
+            MS_SCHED_HOST=place.numeric_address_of(0),
             MS_SCHED_PORT=str(place.port),
             MS_TOPO_TIMEOUT=str(BUILD_SECONDS),
             MS_NODE_ID=str(place.rank),
-            MS_WORKER_IP=place.address_of(place.rank),
+            MS_WORKER_IP=place.numeric_address_of(place.rank),
         )
         if place.rank == 0:
             # Kept, because its input is closed with the last reference.

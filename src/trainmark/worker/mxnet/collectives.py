@@ -165,14 +165,17 @@ COLLECTIVES: Dict[str, Type[Together]] = {"native": ParameterServer, "horovod": 
 
 
 def _variables(place: Place) -> Dict[str, str]:
-    """Return what ps-lite wants to know; see https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training."""
+    """Return what ps-lite wants to know; see https://mxnet.apache.org/versions/1.9.1/api/faq/distributed_training.
+
+    ZeroMQ connects to names, and listens on addresses in numbers alone.
+    """
     nodes = place.world_size // place.local_world_size
     return {
-        "DMLC_PS_ROOT_URI": str(place.address),
+        "DMLC_PS_ROOT_URI": place.numeric_address_of(0),
         "DMLC_PS_ROOT_PORT": str(place.port),
         "DMLC_NUM_WORKER": str(place.world_size),
         "DMLC_NUM_SERVER": str(nodes),
-        "DMLC_NODE_HOST": place.address_of(place.rank),
+        "DMLC_NODE_HOST": place.numeric_address_of(place.rank),
     }
 
 

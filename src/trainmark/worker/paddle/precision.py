@@ -36,8 +36,8 @@ PRECISIONS: Dict[str, Precision] = {
 
 
 MIXED_ON_A_GPU = {"FLAGS_cudnn_batchnorm_spatial_persistent": True, "FLAGS_max_inplace_grad_add": 8}
-"""What PaddleClas sets for AMP (``ppcls/engine/engine.py``): cuDNN's batch norm that reads its input once, and gradients
-that are summed in place."""
+"""What PaddleClas sets for AMP (``ppcls/engine/engine.py``): cuDNN's batch norm that reads its input once, and
+gradients that are summed in place."""
 
 
 def choose_precision(name: str, device: str) -> Precision:
