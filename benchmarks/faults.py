@@ -1,0 +1,510 @@
+"""Everything that goes wrong on a cluster, many times: who is named, how soon, what is left, and the other cases.
+
+    python benchmarks/faults.py --out FILE.jsonl [--times 20] [--only KIND,KIND] [--lanes 3]
+    python benchmarks/faults.py --out FILE.jsonl --table
+
+As root, on a cluster of its own as `scripts/cluster` makes it, two hosts a lane. A trial is one call of `trainmark run` with
+two cases: one on two hosts of which the second (or the controller) goes wrong, and one that is to be measured all the
+same. The program trains nothing: two ranks exchange a number at every step, by sockets, or by torch.distributed over gloo
+where the kind says so. FILE gains a line a trial, and what stands in it is not done again.
+"""
+
+import argparse
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass, field, replace
+from multiprocessing import Manager
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import yaml
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "scripts")]
+
+from clusters import SCRIPT, Cluster, call  # noqa: E402
+from fakes import CARD, SUITE, Silent  # noqa: E402
+
+from trainmark.campaign import Order, run_campaign  # noqa: E402
+from trainmark.node import hosts_of  # noqa: E402
+from trainmark.suite import load_hosts, load_suite  # noqa: E402
+from trainmark.words.outcome import Outcome  # noqa: E402
+from trainmark.words.results import CaseResult, Results, RunResult  # noqa: E402
+
+PROGRAMS = REPOSITORY / "tests" / "programs"
+ENVIRONMENT = Path.home() / ".local/share/trainmark/envs/pytorch"
+TORCH = ENVIRONMENT / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
+PATIENCE_S = 120.0
+STEP = Callable[[], object]
+MEMORY_CONTROL = Path("/sys/fs/cgroup/memory")
+
+
+@dataclass(frozen=True)
+class Lane:
+    """Two hosts of the cluster, of which the second goes wrong, and a folder here."""
+
+    cluster: Cluster
+    hosts: tuple[str, str]
+    folder: Path
+
+    @property
+    def bad(self) -> str:
+        return self.hosts[1]
+
+    def ranks(self, host: str) -> list[int]:
+        """Return the ranks that run on a host, by their numbers here."""
+        lines = self.cluster.processes(host).items()
+        return [number for number, line in lines if "stepping.py" in line and "stub.py" not in line and "ranks.py" not in line]
+
+    def rank(self, host: str) -> int:
+        return self.ranks(host)[0]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One thing that goes wrong: what the program does, who does what when, and what is to be said of it."""
+
+    name: str
+    says: str
+    outcome: Outcome = Outcome.FAILED
+    named: tuple[str, ...] = ()
+    """What the reason holds; ``{bad}`` is the host's name."""
+    behaviour: str = "well"
+    gloo: bool = False
+    """Its ranks meet by torch.distributed."""
+    limits: Mapping[str, Any] = field(default_factory=dict)
+    before: Callable[[Lane], object] | None = None
+    strike: Callable[[Lane], object] | None = None
+    """Done once the ranks step."""
+    early: bool = False
+    """Done as soon as the ranks are there."""
+    after: Callable[[Lane], object] | None = None
+    trial: "Callable[[Lane, Kind], Trial] | None" = None
+    """How it is tried, where not by a campaign in this process."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """What became of one."""
+
+    outcome: str
+    reason: str | None
+    named: bool
+    seconds: float
+    other_measured: bool
+    other: str | None
+
+
+def suite(lane: Lane, kind: Kind) -> Path:
+    """Write the two cases and their program's card."""
+    words = ["{source}/stepping.py", *CARD["command"][1:], *([f"--torch={TORCH}"] if kind.gloo else [])]
+    card = {
+        **CARD,
+        "launcher": "ranks",
+        "command": words,
+        "axes": {**CARD["axes"], "devices_per_node": {}},
+    }
+    (lane.folder / "card.yaml").write_text(yaml.safe_dump(card, sort_keys=False))
+    plain = {"workload": "fake", "framework": "fake", "model": "good", "batch_per_device": 4, "device": "cpu"}
+    cases = [
+        {**plain, "nodes": 2, "devices_per_node": 1, "options": {"behaviour": kind.behaviour}},
+        {**plain, "nodes": 1, "devices_per_node": 1},
+    ]
+    made = {
+        **SUITE,
+        "protocol": {"order_seed": None, **SUITE["protocol"]},
+        "limits": {"timeout_s": 100, **kind.limits},
+        "cases": cases,
+    }
+    path = lane.folder / "suite.yaml"
+    path.write_text(yaml.safe_dump(made, sort_keys=False))
+    return path
+
+
+def hosts_file(lane: Lane) -> Path:
+    """Write a hosts file of the lane's two."""
+    told = yaml.safe_load((lane.cluster.state / "hosts.yaml").read_text())
+    (every,) = told["hosts"]
+    told["hosts"] = [{**every, "name": name} for name in lane.hosts]
+    told["ssh"] = {"config": str(lane.cluster.state / "ssh_config")}
+    path = lane.folder / "hosts.yaml"
+    path.write_text(yaml.safe_dump(told))
+    return path
+
+
+class Watcher(Silent):
+    """Strikes when it is time, and remembers when runs ended."""
+
+    def __init__(self, lane: Lane, kind: Kind) -> None:
+        self._lane, self._kind, self._done = lane, kind, kind.strike is None
+        self.struck_at: float | None = None
+        self.ended_at: list[float] = []
+        self.begun_at: list[float] = []
+
+    def run_begins(self, *_words: Any) -> None:
+        self.begun_at.append(time.time())
+
+    def pulse(self, pulse: Any) -> None:
+        if self._done or not self._lane.ranks(self._lane.bad):
+            return
+        if self._kind.early or pulse.step is not None:
+            self._done = True
+            assert self._kind.strike is not None
+            self._kind.strike(self._lane)
+            self.struck_at = time.time()
+
+    def run_ended(self, result: RunResult, *_words: Any) -> None:
+        self.ended_at.append(time.time())
+
+
+def by_campaign(lane: Lane, kind: Kind) -> Trial:
+    """Run both cases from this process."""
+    path, chosen = suite(lane, kind), load_hosts(str(hosts_file(lane)), os.environ)
+    watcher = Watcher(lane, kind)
+    if kind.before:
+        kind.before(lane)
+    try:
+        there = hosts_of(chosen)
+        loaded = load_suite(path)
+        order = Order(loaded, loaded.cases, lane.folder / "out", False, lane.folder / "home", ("trainmark",), there)
+        try:
+            first, second = run_campaign(order, watcher).results.cases
+        finally:
+            for host in there:
+                host.close()  # type: ignore[attr-defined]
+    finally:
+        if kind.after:
+            kind.after(lane)
+    wrong = went_wrong_at(lane.folder / "out") or watcher.struck_at or watcher.begun_at[0]
+    return judged(lane, kind, first, second, watcher.ended_at[0] - wrong)
+
+
+def judged(lane: Lane, kind: Kind, first: CaseResult, second: CaseResult, seconds: float) -> Trial:
+    reason = first.reason or ""
+    named = first.outcome is kind.outcome and all(
+        re.search(part.format(bad=lane.bad, good=lane.hosts[0]), reason) for part in kind.named
+    )
+    return Trial(first.outcome.value, first.reason, named, seconds, second.outcome is Outcome.OK, second.reason)
+
+
+def went_wrong_at(out: Path) -> float | None:
+    """Return when the program said that it goes wrong now."""
+    for log in out.rglob("train*.log"):
+        if found := re.search(r"goes wrong at ([\d.]+)", log.read_text(errors="replace")):
+            return float(found[1])
+    return None
+
+
+# What goes wrong.
+
+
+def breaks(fault: str, *amount: str) -> Callable[[Lane], object]:
+    return lambda lane: lane.cluster.break_(fault, lane.bad, *amount)
+
+
+def heals(lane: Lane) -> None:
+    lane.cluster.break_("heal", lane.bad)
+
+
+def heals_folder(lane: Lane) -> None:
+    """Heal the host, and remove the run's folder there, which nobody could fetch."""
+    heals(lane)
+    end = time.monotonic() + PATIENCE_S
+    while lane.cluster.processes(lane.bad) and time.monotonic() < end:
+        time.sleep(0.2)
+    lane.cluster.ssh(lane.bad, f"rm -rf {lane.folder}")
+
+
+def later(seconds: float, do: STEP) -> None:
+    threading.Timer(seconds, do).start()
+
+
+def cut_for(seconds: float) -> Callable[[Lane], object]:
+    def strike(lane: Lane) -> None:
+        lane.cluster.break_("cut", lane.bad)
+        later(seconds, lambda: heals(lane))
+
+    return strike
+
+
+def kill(number: int) -> Callable[[Lane], object]:
+    return lambda lane: os.kill(lane.rank(lane.bad), number)
+
+
+def stop_for(seconds: float) -> Callable[[Lane], object]:
+    def strike(lane: Lane) -> None:
+        rank = lane.rank(lane.bad)
+        os.kill(rank, signal.SIGSTOP)
+        later(seconds, lambda: os.kill(rank, signal.SIGCONT))
+
+    return strike
+
+
+TRAINMARK = "/opt/trainmark/lib/python3*/site-packages/trainmark.pth"
+
+
+def hide_trainmark(lane: Lane) -> None:
+    lane.cluster.ssh(lane.bad, f"mv {TRAINMARK} /opt/trainmark/away")
+
+
+def show_trainmark(lane: Lane) -> None:
+    lane.cluster.ssh(lane.bad, f"mv /opt/trainmark/away $(dirname {TRAINMARK.rpartition('/')[0]}/x)/trainmark.pth")
+
+
+def take_port(lane: Lane) -> None:
+    """Listen on the port where the ranks are about to meet, on the first host."""
+    rank = lane.rank(lane.hosts[0])
+    said = Path(f"/proc/{rank}/environ").read_bytes().decode()
+    port = re.search(r"MASTER_PORT=(\d+)", said)
+    assert port
+    words = [sys.executable, str(SCRIPT), "--state", str(lane.cluster.state), "run", lane.hosts[0]]
+    squatter = subprocess.Popen(
+        [*words, "/opt/trainmark/bin/python", "-c", SQUATTER, port[1]], stdout=subprocess.PIPE, text=True
+    )
+    assert squatter.stdout is not None
+    assert squatter.stdout.readline() == "listening\n"
+    SQUATTERS.append(squatter)
+
+
+SQUATTER = "import socket, sys, time; s = socket.create_server(('', int(sys.argv[1]))); print('listening', flush=True); time.sleep(600)"
+SQUATTERS: list["subprocess.Popen[str]"] = []
+
+
+def leave_port(_lane: Lane) -> None:
+    while SQUATTERS:
+        squatter = SQUATTERS.pop()
+        squatter.kill()
+        squatter.wait()
+
+
+def bound_memory(lane: Lane) -> None:
+    """Give the rank 400 MB by a control group of its own."""
+    group = MEMORY_CONTROL / f"trainmark-{lane.bad}-{os.getpid()}"
+    group.mkdir()
+    (group / "memory.limit_in_bytes").write_text(str(400 << 20))
+    (group / "cgroup.procs").write_text(str(lane.rank(lane.bad)))
+
+
+def unbound_memory(lane: Lane) -> None:
+    group = MEMORY_CONTROL / f"trainmark-{lane.bad}-{os.getpid()}"
+    end = time.monotonic() + PATIENCE_S
+    while group.exists() and time.monotonic() < end:
+        try:
+            group.rmdir()
+        except OSError:
+            time.sleep(0.05)
+
+
+def sshd_late(lane: Lane) -> None:
+    """Let the host's sshd answer nobody for 8 s."""
+    (number,) = [int(line) for line in [lane.cluster.run(lane.bad, "cat", "/run/sshd.pid").stdout]]
+    words = ["sh", "-c", f"kill -STOP {number}; sleep 8; kill -CONT {number}"]
+    subprocess.Popen(
+        [sys.executable, str(SCRIPT), "--state", str(lane.cluster.state), "run", lane.bad, *words]
+    )
+
+
+# The controller itself.
+
+
+def command(lane: Lane, engine: str, *more: str) -> list[str]:
+    words = ["run", str(lane.folder / "suite.yaml"), "--out", str(lane.folder / "out")]
+    return [
+        *("env", f"TRAINMARK_HOME={lane.folder / 'home'}"),
+        *(sys.executable, "-m", "trainmark.cli.main", *words),
+        *("--hosts", str(lane.folder / "hosts.yaml"), "--engine", engine, *more),
+    ]
+
+
+def controller_ends(number: int) -> Callable[[Lane, Kind], Trial]:
+    """Return how the controller is ended by a signal, and goes on by ``--resume``."""
+
+    def tried(lane: Lane, kind: Kind) -> Trial:
+        suite(lane, kind)
+        hosts_file(lane)
+        words = [sys.executable, str(SCRIPT), "--state", str(lane.cluster.state), "run", "control"]
+        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
+        controller = subprocess.Popen([*words, *command(lane, "ssh")], **quiet)  # type: ignore[call-overload]
+        wait_for(lambda: lane.ranks(lane.bad))
+        time.sleep(0.5)
+        mine = str(lane.folder)
+        for pid, line in lane.cluster.processes("control").items():
+            if "trainmark.cli.main" in line and mine in line and not line.startswith("env"):
+                os.kill(pid, number)
+        struck = time.time()
+        controller.wait()
+        wait_for(lambda: not any(lane.cluster.processes(host) for host in lane.hosts))
+        seconds = time.time() - struck
+        call(*words, *command(lane, "ssh", "--resume"), check=False)
+        results = Results.model_validate_json((lane.folder / "out" / "results.json").read_text())
+        first, second = results.cases
+        return judged(lane, kind, first, second, seconds)
+
+    return tried
+
+
+def wait_for(holds: Callable[[], object]) -> None:
+    end = time.monotonic() + PATIENCE_S
+    while not holds():
+        if time.monotonic() > end:
+            raise TimeoutError("nothing happened")
+        time.sleep(0.05)
+
+
+OK = Outcome.OK
+RANK = (r"rank 1\b", "{bad}")
+HOST = ("^{bad}: ",)
+KINDS = [
+    Kind("refuses", "it refuses connections", named=(*HOST, "refused"), before=breaks("refuse"), after=heals),
+    Kind("late-answer", "its sshd answers 8 s late", OK, before=sshd_late),
+    Kind("host-key", "it has another host key", named=(*HOST, "Host key"), before=breaks("key"), after=heals),
+    Kind("no-trainmark", "trainmark is not there", named=HOST, before=hide_trainmark, after=show_trainmark),
+    Kind("disk-full", "its disk is full", named=(*HOST, "disk full"), before=breaks("full"), after=heals),
+    Kind(
+        "port-taken", "the port where ranks meet is taken", named=("rank 0", "{good}", "Address already in use"),
+        behaviour="late-5", early=True, strike=take_port, after=leave_port,
+    ),
+    Kind("raises", "its rank raises at step 7 (gloo)", named=(*RANK, "this is why"), behaviour="raises-1-7", gloo=True),
+    Kind("exits", "its rank ends at step 7 without a word (gloo)", named=(*RANK, "exit code 3"), behaviour="exits-1-7", gloo=True),
+    Kind("killed", "its rank is killed by signal 9 (gloo)", named=(*RANK, "SIGKILL"), behaviour="lasts-60", gloo=True, strike=kill(signal.SIGKILL)),
+    Kind(
+        "memory", "its rank is killed by the kernel for memory (gloo)", Outcome.OOM, (*RANK, "want of memory"),
+        behaviour="grows-1-100", gloo=True, strike=bound_memory, after=unbound_memory,
+    ),
+    Kind(
+        "hangs", "its rank never joins the all-reduce of step 7 (gloo)", Outcome.TIMEOUT, RANK,
+        behaviour="hangs-1-7", gloo=True, limits={"stall_timeout_s": 20},
+    ),
+    Kind("stopped", "its rank is stopped", Outcome.TIMEOUT, (*RANK, "stopped"), behaviour="lasts-300", strike=kill(signal.SIGSTOP), limits={"stall_timeout_s": 20}),
+    Kind("stopped-3s", "its rank is stopped for 3 s", OK, behaviour="lasts-5", strike=stop_for(3)),
+    Kind("slow-1.3", "it is 1.3 times slower", OK, before=breaks("slow", "1.3"), after=heals),
+    Kind("slow-3", "it is 3 times slower", OK, before=breaks("slow", "3"), after=heals),
+    Kind("cut-5s", "its cable is out for 5 s", OK, behaviour="lasts-5", strike=cut_for(5), after=heals),
+    Kind("cut", "its cable stays out", named=HOST, behaviour="lasts-300", strike=breaks("cut"), after=heals_folder),
+    Kind("delay", "50 ms of delay", OK, before=breaks("delay", "50"), after=heals),
+    Kind("loss", "1 % of loss", OK, before=breaks("loss", "1"), after=heals),
+    Kind("clock", "its clock is 90 s off", OK, before=breaks("clock", "90"), after=heals),
+    Kind("controller-killed", "the controller is killed by signal 9", OK, behaviour="lasts-8", trial=controller_ends(signal.SIGKILL)),
+    Kind("ctrl-c", "Ctrl-C", OK, behaviour="lasts-8", trial=controller_ends(signal.SIGINT)),
+]  # fmt: skip
+
+
+def tried(lane: Lane, kind: Kind) -> dict[str, Any]:
+    """Have one thing go wrong once; return what is written of it."""
+    before = standing(lane)
+    lane.folder.mkdir(parents=True)
+    try:
+        found = (kind.trial or by_campaign)(lane, kind)
+        said = found.__dict__
+    except Exception as error:
+        heals(lane)
+        said = {"outcome": "none", "reason": f"{type(error).__name__}: {error}", "named": False, "seconds": None}
+    left: list[str] = []
+    end = time.monotonic() + PATIENCE_S
+    while (left := sorted(standing(lane) - before)) and time.monotonic() < end:
+        time.sleep(0.2)
+    shutil.rmtree(lane.folder)
+    return {"kind": kind.name, **said, "left": left, "at": time.time()}
+
+
+def standing(lane: Lane) -> set[str]:
+    """Return the processes, files and listeners of the lane's hosts."""
+    found: set[str] = set()
+    for host in lane.hosts:
+        found |= {f"{host} process {number} {line}" for number, line in lane.cluster.processes(host).items()}
+        # The clock's library keeps two of its own while it is wrong.
+        found |= {f"{host} file {path}" for path in lane.cluster.files(host) if "faketime" not in path}
+        first = lane.cluster._inside.first[host]
+        for line in Path(f"/proc/{first}/net/tcp").read_text().splitlines()[1:]:
+            _, here, _, state, *_ = line.split()
+            found |= {f"{host} listens at {here}"} if state == "0A" else set()
+    return found
+
+
+def table(lines: Sequence[Mapping[str, Any]]) -> str:
+    """Return the table of docs/clusters.md."""
+    rows = ["| what happens to the second host | times | outcome | culprit named | seconds to outcome: median, most | other case measured | left behind |"]
+    rows.append("| --- | ---: | --- | ---: | ---: | ---: | ---: |")
+    for kind in KINDS:
+        of = [line for line in lines if line["kind"] == kind.name]
+        if not of:
+            continue
+        times = [line["seconds"] for line in of if line["seconds"] is not None] or [0.0]
+        outcomes = ", ".join(sorted({line["outcome"] for line in of}))
+        named = f"{sum(line['named'] for line in of)}" if kind.named else "nobody to name"
+        others = sum(bool(line.get("other_measured")) for line in of)
+        left = sum(bool(line["left"]) for line in of)
+        took = f"{median(times):.1f}, {max(times):.1f}" if kind.outcome is not OK or kind.trial else "-"
+        rows.append(f"| {kind.says} | {len(of)} | `{outcomes}` | {named} | {took} | {others} | {left} |")
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("--out", type=Path, required=True)
+    parser.add_argument("--times", type=int, default=20)
+    parser.add_argument("--only", default="")
+    parser.add_argument("--lanes", type=int, default=3)
+    parser.add_argument("--state", type=Path, help="a cluster that is up, with the shares; else one is made")
+    parser.add_argument("--table", action="store_true", help="print the table of what stands in FILE")
+    words = parser.parse_args()
+    done = [json.loads(line) for line in words.out.read_text().splitlines()] if words.out.exists() else []
+    if words.table:
+        print(table(done))
+        return
+    only = words.only.split(",") if words.only else [kind.name for kind in KINDS]
+    wanted = [
+        name
+        for number in range(words.times)
+        for name in only
+        if number >= sum(line["kind"] == name for line in done)
+    ]
+    state = words.state or Path(tempfile.mkdtemp(prefix="tmf"))
+    if words.state is None:
+        shares = [f"{PROGRAMS}:/opt/programs", f"{ENVIRONMENT}:{ENVIRONMENT}"]
+        Cluster(state).do(
+            *("up", "--while", str(os.getpid()), "--python", sys.executable, "--hosts", str(2 * words.lanes)),
+            *(word for share in shares for word in ("--share", share)),
+        )
+    try:
+        with Manager() as manager, ProcessPoolExecutor(words.lanes, max_tasks_per_child=None) as pool:
+            lanes = manager.Queue()
+            for number in range(words.lanes):
+                lanes.put(number)
+            for made in [pool.submit(one, state, lanes, name, words.out) for name in wanted]:
+                made.result()
+    finally:
+        if words.state is None:
+            Cluster(state).do("down")
+
+
+def one(state: Path, lanes: Any, name: str, out: Path) -> None:
+    """Try one kind on a lane that is free, and keep what became of it."""
+    number = lanes.get()
+    try:
+        cluster = Cluster(state)
+        hosts = (f"node{2 * number + 1:02d}", f"node{2 * number + 2:02d}")
+        lane = Lane(cluster, hosts, Path(tempfile.mkdtemp(prefix="tmft")) / "trial")
+        (kind,) = [kind for kind in KINDS if kind.name == name]
+        line = tried(lane, kind)
+        lane.folder.parent.rmdir()
+        with out.open("a", encoding="utf-8") as file:
+            file.write(f"{json.dumps(line)}\n")
+        print(json.dumps(line)[:600], flush=True)
+    finally:
+        lanes.put(number)
+
+
+if __name__ == "__main__":
+    main()
