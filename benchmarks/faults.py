@@ -22,7 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from multiprocessing import Manager
 from pathlib import Path
 from statistics import median
@@ -35,7 +35,6 @@ sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "scripts")]
 
 from clusters import SCRIPT, Cluster, call  # noqa: E402
 from fakes import CARD, SUITE, Silent  # noqa: E402
-
 from trainmark.campaign import Order, run_campaign  # noqa: E402
 from trainmark.node import hosts_of  # noqa: E402
 from trainmark.suite import load_hosts, load_suite  # noqa: E402
@@ -65,7 +64,11 @@ class Lane:
     def ranks(self, host: str) -> list[int]:
         """Return the ranks that run on a host, by their numbers here."""
         lines = self.cluster.processes(host).items()
-        return [number for number, line in lines if "stepping.py" in line and "stub.py" not in line and "ranks.py" not in line]
+        return [
+            number
+            for number, line in lines
+            if "stepping.py" in line and "stub.py" not in line and "ranks.py" not in line
+        ]
 
     def rank(self, host: str) -> int:
         return self.ranks(host)[0]
@@ -177,7 +180,9 @@ def by_campaign(lane: Lane, kind: Kind) -> Trial:
     try:
         there = hosts_of(chosen)
         loaded = load_suite(path)
-        order = Order(loaded, loaded.cases, lane.folder / "out", False, lane.folder / "home", ("trainmark",), there)
+        order = Order(
+            loaded, loaded.cases, lane.folder / "out", False, lane.folder / "home", ("trainmark",), there
+        )
         try:
             first, second = run_campaign(order, watcher).results.cases
         finally:
@@ -195,7 +200,9 @@ def judged(lane: Lane, kind: Kind, first: CaseResult, second: CaseResult, second
     named = first.outcome is kind.outcome and all(
         re.search(part.format(bad=lane.bad, good=lane.hosts[0]), reason) for part in kind.named
     )
-    return Trial(first.outcome.value, first.reason, named, seconds, second.outcome is Outcome.OK, second.reason)
+    return Trial(
+        first.outcome.value, first.reason, named, seconds, second.outcome is Outcome.OK, second.reason
+    )
 
 
 def went_wrong_at(out: Path) -> float | None:
@@ -259,7 +266,7 @@ def hide_trainmark(lane: Lane) -> None:
 
 
 def show_trainmark(lane: Lane) -> None:
-    lane.cluster.ssh(lane.bad, f"mv /opt/trainmark/away $(dirname {TRAINMARK.rpartition('/')[0]}/x)/trainmark.pth")
+    lane.cluster.ssh(lane.bad, f"mv /opt/trainmark/away $(echo {TRAINMARK.rpartition('/')[0]})/trainmark.pth")
 
 
 def take_port(lane: Lane) -> None:
@@ -281,11 +288,12 @@ SQUATTER = "import socket, sys, time; s = socket.create_server(('', int(sys.argv
 SQUATTERS: list["subprocess.Popen[str]"] = []
 
 
-def leave_port(_lane: Lane) -> None:
+def leave_port(lane: Lane) -> None:
+    for number, line in lane.cluster.processes(lane.hosts[0]).items():
+        if "create_server" in line:
+            os.kill(number, signal.SIGKILL)
     while SQUATTERS:
-        squatter = SQUATTERS.pop()
-        squatter.kill()
-        squatter.wait()
+        SQUATTERS.pop().wait()
 
 
 def bound_memory(lane: Lane) -> None:
@@ -380,7 +388,7 @@ KINDS = [
     Kind("killed", "its rank is killed by signal 9 (gloo)", named=(*RANK, "SIGKILL"), behaviour="lasts-60", gloo=True, strike=kill(signal.SIGKILL)),
     Kind(
         "memory", "its rank is killed by the kernel for memory (gloo)", Outcome.OOM, (*RANK, "want of memory"),
-        behaviour="grows-1-100", gloo=True, strike=bound_memory, after=unbound_memory,
+        behaviour="grows-1-200", gloo=True, strike=bound_memory, after=unbound_memory,
     ),
     Kind(
         "hangs", "its rank never joins the all-reduce of step 7 (gloo)", Outcome.TIMEOUT, RANK,
@@ -409,7 +417,12 @@ def tried(lane: Lane, kind: Kind) -> dict[str, Any]:
         said = found.__dict__
     except Exception as error:
         heals(lane)
-        said = {"outcome": "none", "reason": f"{type(error).__name__}: {error}", "named": False, "seconds": None}
+        said = {
+            "outcome": "none",
+            "reason": f"{type(error).__name__}: {error}",
+            "named": False,
+            "seconds": None,
+        }
     left: list[str] = []
     end = time.monotonic() + PATIENCE_S
     while (left := sorted(standing(lane) - before)) and time.monotonic() < end:
@@ -434,7 +447,9 @@ def standing(lane: Lane) -> set[str]:
 
 def table(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of docs/clusters.md."""
-    rows = ["| what happens to the second host | times | outcome | culprit named | seconds to outcome: median, most | other case measured | left behind |"]
+    rows = [
+        "| what happens to the second host | times | outcome | culprit named | seconds to outcome: median, most | other case measured | left behind |"
+    ]
     rows.append("| --- | ---: | --- | ---: | ---: | ---: | ---: |")
     for kind in KINDS:
         of = [line for line in lines if line["kind"] == kind.name]

@@ -1,8 +1,8 @@
 """Ranks that exchange a number at every step, as training does, and of which one goes wrong as it is told.
 
-They meet by sockets, or with ``--torch=FOLDER``, where PyTorch is, by torch.distributed. Rank 0 then writes the events of the fake training
-program. ``--behaviour`` is ``well``, ``lasts-SECONDS``, ``late-SECONDS`` (before they meet), or what rank R does at
-step S: ``raises-R-S``, ``exits-R-S``, ``hangs-R-S``, ``grows-R-S``.
+They meet by sockets, or with ``--torch=FOLDER``, where PyTorch is, by torch.distributed. Rank 0 then writes the events
+of the fake training program. ``--behaviour`` is ``well``, ``lasts-SECONDS``, ``late-SECONDS`` (before they meet), or
+what rank R does at step S: ``raises-R-S``, ``exits-R-S``, ``hangs-R-S``, ``grows-R-S``.
 """
 
 import os
@@ -104,7 +104,7 @@ def main() -> None:
     if how == "late":
         time.sleep(float(behaviour[1]))
     meeting = Gloo() if said("torch", "") and WORLD > 1 else Sockets()
-    steps = int(float(behaviour[1]) / STEP_S) if how == "lasts" else STEPS
+    steps = int(float(behaviour[1]) / STEP_S) if how == "lasts" else max(STEPS, at[1] if at else 0)
     for step in range(1, steps + 1):
         time.sleep(STEP_S)
         if at == (RANK, step):

@@ -33,6 +33,7 @@ from trainmark.node.host import (
     with_place,
 )
 from trainmark.node.local import LocalHost
+from trainmark.node.stacks import Stack
 from trainmark.node.together import on_each
 from trainmark.words.hosts import EngineName, HostEntry, HostSet, SshSettings
 from trainmark.words.manifest import FrameworkVersions, Node
@@ -50,6 +51,7 @@ PATIENT_S = 24 * 3600.0
 """How long it may take over much data, or wait for another's lock; that it lives is known by its beats."""
 
 _MOST_CHATTER = 64 * 1024
+_STACKS = TypeAdapter(dict[int, Stack])
 _JOB, _MACHINE, _NODE = TypeAdapter(Job), TypeAdapter(NodeResources), TypeAdapter(Node)
 
 
@@ -398,6 +400,14 @@ class RemoteHost:
     def stopped(self, mark: str, pid: int) -> tuple[int, ...]:
         """Return the ranks of a job that somebody has stopped and not continued there."""
         return tuple(self._ask("stopped", mark=mark, pid=pid))
+
+    def stop_ranks(self, mark: str, pid: int) -> None:
+        """Stop the ranks of a job there."""
+        self._ask("stop_ranks", mark=mark, pid=pid)
+
+    def stacks(self, mark: str, pid: int) -> dict[int, Stack]:
+        """End the ranks of a job there, and return where each of them was that says so."""
+        return _STACKS.validate_python(self._ask("stacks", mark=mark, pid=pid))
 
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process there that carries the mark; through a new agent where the old one is lost."""
