@@ -3,10 +3,9 @@
     python benchmarks/faults.py --out FILE.jsonl [--times 20] [--only KIND,KIND] [--lanes 3]
     python benchmarks/faults.py --out FILE.jsonl --table
 
-As root, on a cluster of its own as `scripts/cluster` makes it, two hosts a lane. A trial is one call of `trainmark run` with
-two cases: one on two hosts of which the second (or the controller) goes wrong, and one that is to be measured all the
-same. The program trains nothing: two ranks exchange a number at every step, by sockets, or by torch.distributed over gloo
-where the kind says so. FILE gains a line a trial, and what stands in it is not done again.
+As root, on a cluster of its own as `scripts/cluster` makes it, two hosts a lane. A trial is two cases of a campaign: one on
+two hosts of which the second (or the controller) goes wrong, and one that is to be measured all the same. The program
+trains nothing: two ranks exchange a number at every step, by sockets, or by torch.distributed over gloo where it says so. FILE gains a line a trial, and what stands in it is not done again.
 """
 
 import argparse
@@ -33,13 +32,13 @@ import yaml
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "scripts")]
 
-from clusters import SCRIPT, Cluster, call  # noqa: E402
+from clusters import SCRIPT, Cluster  # noqa: E402
 from fakes import CARD, SUITE, Silent  # noqa: E402
 from trainmark.campaign import Order, run_campaign  # noqa: E402
 from trainmark.node import hosts_of  # noqa: E402
 from trainmark.suite import load_hosts, load_suite  # noqa: E402
 from trainmark.words.outcome import Outcome  # noqa: E402
-from trainmark.words.results import CaseResult, Results, RunResult  # noqa: E402
+from trainmark.words.results import CaseResult, RunResult  # noqa: E402
 
 PROGRAMS = REPOSITORY / "tests" / "programs"
 ENVIRONMENT = Path.home() / ".local/share/trainmark/envs/pytorch"
@@ -76,41 +75,37 @@ class Lane:
 
 @dataclass(frozen=True)
 class Kind:
-    """One thing that goes wrong: what the program does, who does what when, and what is to be said of it."""
+    """One thing that goes wrong: what the program does, who does what when, and what is to be said of it.
+
+    ``named`` is what the reason holds; ``{bad}`` in it is the host's name. ``before`` and ``after`` are done around a
+    campaign; with ``fresh`` that is one of a single trial, because it goes wrong when hosts are reached. ``strike`` is
+    done in each trial once the ranks step (``early``: as soon as they are there), ``mend`` when it has its outcome.
+    ``trial`` is how it is tried where not by a campaign in this process.
+    """
 
     name: str
     says: str
     outcome: Outcome = Outcome.FAILED
     named: tuple[str, ...] = ()
-    """What the reason holds; ``{bad}`` is the host's name."""
     behaviour: str = "well"
     gloo: bool = False
-    """Its ranks meet by torch.distributed."""
     limits: Mapping[str, Any] = field(default_factory=dict)
     before: Callable[[Lane], object] | None = None
     strike: Callable[[Lane], object] | None = None
-    """Done once the ranks step."""
     early: bool = False
-    """Done as soon as the ranks are there."""
+    mend: Callable[[Lane], object] | None = None
     after: Callable[[Lane], object] | None = None
-    trial: "Callable[[Lane, Kind], Trial] | None" = None
-    """How it is tried, where not by a campaign in this process."""
+    fresh: bool = False
+    trial: "Callable[[Lane, Kind], dict[str, Any]] | None" = None
+
+    @property
+    def at_once(self) -> int:
+        """How many trials one campaign has."""
+        return 1 if self.fresh or self.trial else 5
 
 
-@dataclass(frozen=True)
-class Trial:
-    """What became of one."""
-
-    outcome: str
-    reason: str | None
-    named: bool
-    seconds: float
-    other_measured: bool
-    other: str | None
-
-
-def suite(lane: Lane, kind: Kind) -> Path:
-    """Write the two cases and their program's card."""
+def suite(lane: Lane, kind: Kind, count: int = 1) -> Path:
+    """Write so many times the two cases and their program's card."""
     words = ["{source}/stepping.py", *CARD["command"][1:], *([f"--torch={TORCH}"] if kind.gloo else [])]
     card = {
         **CARD,
@@ -120,10 +115,11 @@ def suite(lane: Lane, kind: Kind) -> Path:
     }
     (lane.folder / "card.yaml").write_text(yaml.safe_dump(card, sort_keys=False))
     plain = {"workload": "fake", "framework": "fake", "model": "good", "batch_per_device": 4, "device": "cpu"}
-    cases = [
-        {**plain, "nodes": 2, "devices_per_node": 1, "options": {"behaviour": kind.behaviour}},
-        {**plain, "nodes": 1, "devices_per_node": 1},
-    ]
+    cases: list[Any] = []
+    for number in range(count):
+        wrong = {"options": {"behaviour": kind.behaviour, "word": f"good{number}"}}
+        cases += [{**plain, "nodes": 2, "devices_per_node": 1, **wrong}]
+        cases += [{**plain, "nodes": 1, "devices_per_node": 1, "options": {"word": f"good{number}"}}]
     made = {
         **SUITE,
         "protocol": {"order_seed": None, **SUITE["protocol"]},
@@ -147,70 +143,79 @@ def hosts_file(lane: Lane) -> Path:
 
 
 class Watcher(Silent):
-    """Strikes when it is time, and remembers when runs ended."""
+    """Strikes in each trial when it is time, and looks after it at what is left."""
 
-    def __init__(self, lane: Lane, kind: Kind) -> None:
-        self._lane, self._kind, self._done = lane, kind, kind.strike is None
-        self.struck_at: float | None = None
-        self.ended_at: list[float] = []
-        self.begun_at: list[float] = []
+    def __init__(self, lane: Lane, kind: Kind, before: set[str]) -> None:
+        self._lane, self._kind, self._before = lane, kind, before
+        self._struck_at: float | None = None
+        self._begun_at = 0.0
+        self.took: list[tuple[float, float, list[str]]] = []
+        """Of each trial: since when it went wrong, when it had its outcome, and what was left."""
 
     def run_begins(self, *_words: Any) -> None:
-        self.begun_at.append(time.time())
+        self._begun_at, self._struck_at = time.time(), None
 
     def pulse(self, pulse: Any) -> None:
-        if self._done or not self._lane.ranks(self._lane.bad):
+        if self._struck_at or not self._kind.strike or not self._lane.ranks(self._lane.bad):
             return
         if self._kind.early or pulse.step is not None:
-            self._done = True
-            assert self._kind.strike is not None
             self._kind.strike(self._lane)
-            self.struck_at = time.time()
+            self._struck_at = time.time()
 
     def run_ended(self, result: RunResult, *_words: Any) -> None:
-        self.ended_at.append(time.time())
+        if "-2n1g-" not in result.directory:
+            return
+        now = time.time()
+        if self._kind.mend:
+            self._kind.mend(self._lane)
+        left = wait_for_nothing(self._lane, self._before, but=("trainmark.node.agent", "'sshd: root@notty'"))
+        self.took.append((self._struck_at or self._begun_at, now, left))
 
 
-def by_campaign(lane: Lane, kind: Kind) -> Trial:
-    """Run both cases from this process."""
-    path, chosen = suite(lane, kind), load_hosts(str(hosts_file(lane)), os.environ)
-    watcher = Watcher(lane, kind)
+def by_campaign(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
+    """Run trials from this process, each with a case that is to be measured all the same."""
+    path, chosen = suite(lane, kind, count), load_hosts(str(hosts_file(lane)), os.environ)
+    watcher = Watcher(lane, kind, standing(lane))
     if kind.before:
         kind.before(lane)
     try:
         there = hosts_of(chosen)
-        loaded = load_suite(path)
-        order = Order(
-            loaded, loaded.cases, lane.folder / "out", False, lane.folder / "home", ("trainmark",), there
-        )
+        loaded, out = load_suite(path), lane.folder / "out"
+        order = Order(loaded, loaded.cases, out, False, lane.folder / "home", ("trainmark",), there)
         try:
-            first, second = run_campaign(order, watcher).results.cases
+            cases = run_campaign(order, watcher).results.cases
         finally:
             for host in there:
                 host.close()  # type: ignore[attr-defined]
     finally:
         if kind.after:
             kind.after(lane)
-    wrong = went_wrong_at(lane.folder / "out") or watcher.struck_at or watcher.begun_at[0]
-    return judged(lane, kind, first, second, watcher.ended_at[0] - wrong)
+    found = []
+    for wrong, other, (began, ended, left) in zip(cases[::2], cases[1::2], watcher.took, strict=True):
+        at = max([began, *(went_wrong_at(out / run.directory) for run in wrong.runs)])
+        found.append(
+            {
+                **judged(lane, kind, wrong),
+                "seconds": ended - at,
+                "other_measured": other.outcome is OK,
+                "left": left,
+            }
+        )
+    return found
 
 
-def judged(lane: Lane, kind: Kind, first: CaseResult, second: CaseResult, seconds: float) -> Trial:
-    reason = first.reason or ""
-    named = first.outcome is kind.outcome and all(
-        re.search(part.format(bad=lane.bad, good=lane.hosts[0]), reason) for part in kind.named
-    )
-    return Trial(
-        first.outcome.value, first.reason, named, seconds, second.outcome is Outcome.OK, second.reason
-    )
+def judged(lane: Lane, kind: Kind, case: CaseResult) -> dict[str, Any]:
+    """Return what is said of a case, and whether that is what is to be said."""
+    reason = case.reason or ""
+    parts = [part.format(bad=lane.bad, good=lane.hosts[0]) for part in kind.named]
+    named = case.outcome is kind.outcome and all(re.search(part, reason) for part in parts)
+    return {"outcome": case.outcome.value, "reason": case.reason, "named": named}
 
 
-def went_wrong_at(out: Path) -> float | None:
-    """Return when the program said that it goes wrong now."""
-    for log in out.rglob("train*.log"):
-        if found := re.search(r"goes wrong at ([\d.]+)", log.read_text(errors="replace")):
-            return float(found[1])
-    return None
+def went_wrong_at(folder: Path) -> float:
+    """Return when the program said that it goes wrong now; 0 where it did not."""
+    logs = [log.read_text(errors="replace") for log in folder.glob("train*.log")]
+    return max([0.0, *(float(at) for log in logs for at in re.findall(r"goes wrong at ([\d.]+)", log))])
 
 
 # What goes wrong.
@@ -335,34 +340,56 @@ def command(lane: Lane, engine: str, *more: str) -> list[str]:
     ]
 
 
-def controller_ends(number: int) -> Callable[[Lane, Kind], Trial]:
-    """Return how the controller is ended by a signal, and goes on by ``--resume``."""
+def controller_ends(number: int) -> Callable[[Lane, Kind], dict[str, Any]]:
+    """Return how the controller is ended by a signal; from this process the suite then goes on as by ``--resume``."""
 
-    def tried(lane: Lane, kind: Kind) -> Trial:
-        suite(lane, kind)
-        hosts_file(lane)
+    def ended(lane: Lane, kind: Kind) -> dict[str, Any]:
+        path, chosen, before = (
+            suite(lane, kind),
+            load_hosts(str(hosts_file(lane)), os.environ),
+            standing(lane),
+        )
         words = [sys.executable, str(SCRIPT), "--state", str(lane.cluster.state), "run", "control"]
-        quiet = {"stdin": subprocess.DEVNULL, "stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        controller = subprocess.Popen([*words, *command(lane, "ssh")], **quiet)  # type: ignore[call-overload]
+        # A shell that starts us in the background has SIGINT ignored, and that is inherited.
+        controller = subprocess.Popen(
+            [*words, *command(lane, "ssh")],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+        )
         wait_for(lambda: lane.ranks(lane.bad))
-        time.sleep(0.5)
-        mine = str(lane.folder)
         for pid, line in lane.cluster.processes("control").items():
-            if "trainmark.cli.main" in line and mine in line and not line.startswith("env"):
+            if "-m trainmark.cli.main" in line and str(lane.folder) in line and not line.startswith("env"):
                 os.kill(pid, number)
         struck = time.time()
         controller.wait()
-        wait_for(lambda: not any(lane.cluster.processes(host) for host in lane.hosts))
+        left = wait_for_nothing(lane, before, but=files_of(number, lane))
         seconds = time.time() - struck
-        call(*words, *command(lane, "ssh", "--resume"), check=False)
-        results = Results.model_validate_json((lane.folder / "out" / "results.json").read_text())
-        first, second = results.cases
-        return judged(lane, kind, first, second, seconds)
+        there = hosts_of(chosen)
+        loaded = load_suite(path)
+        order = Order(
+            loaded, loaded.cases, lane.folder / "out", True, lane.folder / "home", ("trainmark",), there
+        )
+        try:
+            first, second = run_campaign(order, Silent()).results.cases
+        finally:
+            for host in there:
+                host.close()  # type: ignore[attr-defined]
+        left += wait_for_nothing(lane, before)
+        said = {"seconds": seconds, "other_measured": second.outcome is OK, "left": left}
+        return {**judged(lane, kind, first), **said}
 
-    return tried
+    return ended
+
+
+def files_of(number: int, lane: Lane) -> tuple[str, ...]:
+    """Return what may lie on the hosts until ``--resume``: nobody was there to fetch the run's files."""
+    return (str(lane.folder).lstrip("/"),) if number == signal.SIGKILL else ()
 
 
 def wait_for(holds: Callable[[], object]) -> None:
+    """Wait until something holds."""
     end = time.monotonic() + PATIENCE_S
     while not holds():
         if time.monotonic() > end:
@@ -370,25 +397,35 @@ def wait_for(holds: Callable[[], object]) -> None:
         time.sleep(0.05)
 
 
+def wait_for_nothing(lane: Lane, before: set[str], but: tuple[str, ...] = ()) -> list[str]:
+    """Wait until a lane's hosts have nothing more than before; return what they have at the end of patience."""
+    end = time.monotonic() + 60
+    while True:
+        left = sorted(one for one in standing(lane) - before if not any(part in one for part in but))
+        if not left or time.monotonic() > end:
+            return left
+        time.sleep(0.2)
+
+
 OK = Outcome.OK
 RANK = (r"rank 1\b", "{bad}")
 HOST = ("^{bad}: ",)
 KINDS = [
-    Kind("refuses", "it refuses connections", named=(*HOST, "refused"), before=breaks("refuse"), after=heals),
-    Kind("late-answer", "its sshd answers 8 s late", OK, before=sshd_late),
-    Kind("host-key", "it has another host key", named=(*HOST, "Host key"), before=breaks("key"), after=heals),
-    Kind("no-trainmark", "trainmark is not there", named=HOST, before=hide_trainmark, after=show_trainmark),
-    Kind("disk-full", "its disk is full", named=(*HOST, "disk full"), before=breaks("full"), after=heals),
+    Kind("refuses", "it refuses connections", named=(*HOST, "refused"), before=breaks("refuse"), after=heals, fresh=True),
+    Kind("late-answer", "its sshd answers 8 s late", OK, before=sshd_late, fresh=True),
+    Kind("host-key", "it has another host key", named=(*HOST, "Host key"), before=breaks("key"), after=heals, fresh=True),
+    Kind("no-trainmark", "trainmark is not there", named=HOST, before=hide_trainmark, after=show_trainmark, fresh=True),
+    Kind("disk-full", "its disk is full", named=(*HOST, "disk full"), before=breaks("full"), after=heals, fresh=True),
     Kind(
         "port-taken", "the port where ranks meet is taken", named=("rank 0", "{good}", "Address already in use"),
-        behaviour="late-5", early=True, strike=take_port, after=leave_port,
+        behaviour="late-5", early=True, strike=take_port, mend=leave_port,
     ),
     Kind("raises", "its rank raises at step 7 (gloo)", named=(*RANK, "this is why"), behaviour="raises-1-7", gloo=True),
     Kind("exits", "its rank ends at step 7 without a word (gloo)", named=(*RANK, "exit code 3"), behaviour="exits-1-7", gloo=True),
     Kind("killed", "its rank is killed by signal 9 (gloo)", named=(*RANK, "SIGKILL"), behaviour="lasts-60", gloo=True, strike=kill(signal.SIGKILL)),
     Kind(
         "memory", "its rank is killed by the kernel for memory (gloo)", Outcome.OOM, (*RANK, "want of memory"),
-        behaviour="grows-1-200", gloo=True, strike=bound_memory, after=unbound_memory,
+        behaviour="grows-1-200", gloo=True, strike=bound_memory, mend=unbound_memory,
     ),
     Kind(
         "hangs", "its rank never joins the all-reduce of step 7 (gloo)", Outcome.TIMEOUT, RANK,
@@ -398,8 +435,8 @@ KINDS = [
     Kind("stopped-3s", "its rank is stopped for 3 s", OK, behaviour="lasts-5", strike=stop_for(3)),
     Kind("slow-1.3", "it is 1.3 times slower", OK, before=breaks("slow", "1.3"), after=heals),
     Kind("slow-3", "it is 3 times slower", OK, before=breaks("slow", "3"), after=heals),
-    Kind("cut-5s", "its cable is out for 5 s", OK, behaviour="lasts-5", strike=cut_for(5), after=heals),
-    Kind("cut", "its cable stays out", named=HOST, behaviour="lasts-300", strike=breaks("cut"), after=heals_folder),
+    Kind("cut-5s", "its cable is out for 5 s", OK, behaviour="lasts-5", strike=cut_for(5), mend=heals),
+    Kind("cut", "its cable stays out", named=HOST, behaviour="lasts-300", strike=breaks("cut"), mend=heals_folder),
     Kind("delay", "50 ms of delay", OK, before=breaks("delay", "50"), after=heals),
     Kind("loss", "1 % of loss", OK, before=breaks("loss", "1"), after=heals),
     Kind("clock", "its clock is 90 s off", OK, before=breaks("clock", "90"), after=heals),
@@ -408,27 +445,26 @@ KINDS = [
 ]  # fmt: skip
 
 
-def tried(lane: Lane, kind: Kind) -> dict[str, Any]:
-    """Have one thing go wrong once; return what is written of it."""
-    before = standing(lane)
+def tried(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
+    """Have one thing go wrong so many times; return what is written of each."""
     lane.folder.mkdir(parents=True)
+    before = standing(lane)
     try:
-        found = (kind.trial or by_campaign)(lane, kind)
-        said = found.__dict__
+        found = [kind.trial(lane, kind)] if kind.trial else by_campaign(lane, kind, count)
     except Exception as error:
+        if kind.after:
+            kind.after(lane)
         heals(lane)
-        said = {
+        why = {
             "outcome": "none",
             "reason": f"{type(error).__name__}: {error}",
             "named": False,
             "seconds": None,
         }
-    left: list[str] = []
-    end = time.monotonic() + PATIENCE_S
-    while (left := sorted(standing(lane) - before)) and time.monotonic() < end:
-        time.sleep(0.2)
+        found = [{**why, "other_measured": False, "left": []}] * count
+    found[-1]["left"] += wait_for_nothing(lane, before)
     shutil.rmtree(lane.folder)
-    return {"kind": kind.name, **said, "left": left, "at": time.time()}
+    return [{"kind": kind.name, **one, "at": time.time()} for one in found]
 
 
 def standing(lane: Lane) -> set[str]:
@@ -455,7 +491,7 @@ def table(lines: Sequence[Mapping[str, Any]]) -> str:
         of = [line for line in lines if line["kind"] == kind.name]
         if not of:
             continue
-        times = [line["seconds"] for line in of if line["seconds"] is not None] or [0.0]
+        times = [line["seconds"] for line in of if line["seconds"] is not None] or [float("nan")]
         outcomes = ", ".join(sorted({line["outcome"] for line in of}))
         named = f"{sum(line['named'] for line in of)}" if kind.named else "nobody to name"
         others = sum(bool(line.get("other_measured")) for line in of)
@@ -479,12 +515,15 @@ def main() -> None:
         print(table(done))
         return
     only = words.only.split(",") if words.only else [kind.name for kind in KINDS]
-    wanted = [
-        name
-        for number in range(words.times)
-        for name in only
-        if number >= sum(line["kind"] == name for line in done)
-    ]
+    wanted = []
+    for name in only:
+        (kind,) = [kind for kind in KINDS if kind.name == name]
+        missing = words.times - sum(line["kind"] == name for line in done)
+        wanted += [
+            (number, name, min(kind.at_once, missing - number)) for number in range(0, missing, kind.at_once)
+        ]
+    # All kinds as often as each other, however soon this is ended.
+    wanted.sort(key=lambda one: one[0])
     state = words.state or Path(tempfile.mkdtemp(prefix="tmf"))
     if words.state is None:
         shares = [f"{PROGRAMS}:/opt/programs", f"{ENVIRONMENT}:{ENVIRONMENT}"]
@@ -497,14 +536,14 @@ def main() -> None:
             lanes = manager.Queue()
             for number in range(words.lanes):
                 lanes.put(number)
-            for made in [pool.submit(one, state, lanes, name, words.out) for name in wanted]:
+            for made in [pool.submit(one, state, lanes, name, count, words.out) for _, name, count in wanted]:
                 made.result()
     finally:
         if words.state is None:
             Cluster(state).do("down")
 
 
-def one(state: Path, lanes: Any, name: str, out: Path) -> None:
+def one(state: Path, lanes: Any, name: str, count: int, out: Path) -> None:
     """Try one kind on a lane that is free, and keep what became of it."""
     number = lanes.get()
     try:
@@ -512,11 +551,12 @@ def one(state: Path, lanes: Any, name: str, out: Path) -> None:
         hosts = (f"node{2 * number + 1:02d}", f"node{2 * number + 2:02d}")
         lane = Lane(cluster, hosts, Path(tempfile.mkdtemp(prefix="tmft")) / "trial")
         (kind,) = [kind for kind in KINDS if kind.name == name]
-        line = tried(lane, kind)
+        lines = tried(lane, kind, count)
         lane.folder.parent.rmdir()
         with out.open("a", encoding="utf-8") as file:
-            file.write(f"{json.dumps(line)}\n")
-        print(json.dumps(line)[:600], flush=True)
+            file.writelines(f"{json.dumps(line)}\n" for line in lines)
+        for line in lines:
+            print(json.dumps(line)[:600], flush=True)
     finally:
         lanes.put(number)
 
