@@ -175,8 +175,10 @@ class Watcher(Silent):
 def by_campaign(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
     """Run trials from this process, each with a case that is to be measured all the same."""
     path, chosen = suite(lane, kind, count), load_hosts(str(hosts_file(lane)), os.environ)
+    if kind.before and not kind.fresh:
+        kind.before(lane)
     watcher = Watcher(lane, kind, standing(lane))
-    if kind.before:
+    if kind.before and kind.fresh:
         kind.before(lane)
     try:
         there = hosts_of(chosen)
@@ -411,14 +413,14 @@ OK = Outcome.OK
 RANK = (r"rank 1\b", "{bad}")
 HOST = ("^{bad}: ",)
 KINDS = [
-    Kind("refuses", "it refuses connections", named=(*HOST, "refused"), before=breaks("refuse"), after=heals, fresh=True),
+    Kind("refuses", "it refuses connections", named=(*HOST, "refused"), before=breaks("refuse"), mend=heals, fresh=True),
     Kind("late-answer", "its sshd answers 8 s late", OK, before=sshd_late, fresh=True),
-    Kind("host-key", "it has another host key", named=(*HOST, "Host key"), before=breaks("key"), after=heals, fresh=True),
-    Kind("no-trainmark", "trainmark is not there", named=HOST, before=hide_trainmark, after=show_trainmark, fresh=True),
-    Kind("disk-full", "its disk is full", named=(*HOST, "disk full"), before=breaks("full"), after=heals, fresh=True),
+    Kind("host-key", "it has another host key", named=(*HOST, "Host key"), before=breaks("key"), mend=heals, fresh=True),
+    Kind("no-trainmark", "trainmark is not there", named=HOST, before=hide_trainmark, mend=show_trainmark, fresh=True),
+    Kind("disk-full", "its disk is full", named=(*HOST, "disk full"), before=breaks("full"), mend=heals, fresh=True),
     Kind(
         "port-taken", "the port where ranks meet is taken", named=("rank 0", "{good}", "Address already in use"),
-        behaviour="late-5", early=True, strike=take_port, mend=leave_port,
+        behaviour="late-15", early=True, strike=take_port, mend=leave_port,
     ),
     Kind("raises", "its rank raises at step 7 (gloo)", named=(*RANK, "this is why"), behaviour="raises-1-7", gloo=True),
     Kind("exits", "its rank ends at step 7 without a word (gloo)", named=(*RANK, "exit code 3"), behaviour="exits-1-7", gloo=True),

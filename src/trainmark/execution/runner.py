@@ -58,9 +58,10 @@ def carry_out(
     clocks = dict(zip(nodes, on_each(jobs, lambda one: _clock(one.host)), strict=True))
     try:
         carried = run_jobs(jobs, limits, watch)
-    except BaseException:
-        # What there is of an interrupted run lies here then, and nowhere else; whoever cannot wait interrupts again.
-        _bring_all(list(zip(nodes, jobs, strict=True)), plan, directory)
+    except KeyboardInterrupt:
+        # What there is of the run lies here then, and nowhere else; whoever cannot wait interrupts again.
+        with suppress(OSError):
+            _bring_all(list(zip(nodes, jobs, strict=True)), plan, directory)
         raise
     finally:
         # Ranks that mpirun started on other nodes are no job of ours.

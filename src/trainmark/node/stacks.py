@@ -1,8 +1,8 @@
 """Where each rank's Python is when a limit has passed: its own fatal-error handler says so, as its last word.
 
 Every job is started with ``PYTHONFAULTHANDLER``, so that Python answers SIGABRT with its stack. All ranks of a run are
-stopped first: one that lost its peers in the meantime would no longer be where it was. Ranks that are no Python, that handle SIGABRT
-in a way of their own, or run in a container say nothing.
+stopped first: one that lost its peers in the meantime would no longer be where it was. Ranks that are no Python, that
+handle SIGABRT in a way of their own, or run in a container say nothing.
 """
 
 import os
@@ -20,7 +20,7 @@ import psutil
 from trainmark.node.processes import rank_processes
 
 ASKED = {"PYTHONFAULTHANDLER": "1"}
-ANSWER_S = 2.0
+ANSWER_S = 10.0
 """How long a rank may take to write its stack and end, seconds."""
 
 _MOST_FRAMES = 40
@@ -103,7 +103,7 @@ def _ask(process: psutil.Process, file: Path) -> Stack:
 
 def read_stack(text: str) -> Stack:
     """Return the main thread's calls in what Python's handler of fatal errors has written."""
-    threads = dict(_THREAD.findall(text))
+    threads: dict[str, str] = dict(_THREAD.findall(text))
     calls = threads.get("Current thread", threads.get("Thread", ""))
     frames = [Frame(file, int(line), function) for file, line, function in _FRAME.findall(calls)]
     return tuple(frames[:_MOST_FRAMES])
