@@ -3,9 +3,11 @@
     python benchmarks/faults.py --out FILE.jsonl [--times 20] [--only KIND,KIND] [--lanes 3]
     python benchmarks/faults.py --out FILE.jsonl --table
 
-As root, on a cluster of its own as `scripts/cluster` makes it, two hosts a lane. A trial is two cases of a campaign: one on
-two hosts of which the second (or the controller) goes wrong, and one that is to be measured all the same. The program
-trains nothing: two ranks exchange a number at every step, by sockets, or by torch.distributed over gloo where it says so. FILE gains a line a trial, and what stands in it is not done again.
+As root, on a cluster of its own as `scripts/cluster` makes it, two hosts a lane. A trial is two cases of a campaign:
+one on two hosts of which the second (or the controller) goes wrong, and one that is to be measured all the same. The
+program trains nothing: two ranks exchange a number at every step, by sockets, or by torch.distributed over gloo where
+it says so. FILE gains a line a trial, and what stands in it is not done again. The kernel counts what it ends for want
+of memory for all hosts of this machine together: `memory` is to be tried by itself.
 """
 
 import argparse
@@ -21,6 +23,7 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass, field
 from multiprocessing import Manager
 from pathlib import Path
@@ -35,8 +38,10 @@ sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "scripts")]
 from clusters import SCRIPT, Cluster  # noqa: E402
 from fakes import CARD, SUITE, Silent  # noqa: E402
 from trainmark.campaign import Order, run_campaign  # noqa: E402
+from trainmark.check import CheckOrder, check_hosts  # noqa: E402
 from trainmark.node import hosts_of  # noqa: E402
 from trainmark.suite import load_hosts, load_suite  # noqa: E402
+from trainmark.words.check import Level  # noqa: E402
 from trainmark.words.outcome import Outcome  # noqa: E402
 from trainmark.words.results import CaseResult, RunResult  # noqa: E402
 
@@ -291,7 +296,12 @@ def take_port(lane: Lane) -> None:
     SQUATTERS.append(squatter)
 
 
-SQUATTER = "import socket, sys, time; s = socket.create_server(('', int(sys.argv[1]))); print('listening', flush=True); time.sleep(600)"
+SQUATTER = """\
+import socket, sys, time
+s = socket.create_server(("", int(sys.argv[1])))
+print("listening", flush=True)
+time.sleep(600)
+"""
 SQUATTERS: list["subprocess.Popen[str]"] = []
 
 
@@ -390,6 +400,37 @@ def files_of(number: int, lane: Lane) -> tuple[str, ...]:
     return (str(lane.folder).lstrip("/"),) if number == signal.SIGKILL else ()
 
 
+def checked(slow: bool) -> Callable[[Lane, Kind], dict[str, Any]]:
+    """Return how `trainmark check` measures two hosts, of which the second is 1.3 times slower or well."""
+
+    def found(lane: Lane, _kind: Kind) -> dict[str, Any]:
+        chosen, began = load_hosts(str(hosts_file(lane)), os.environ), time.time()
+        if slow:
+            lane.cluster.break_("slow", lane.bad, "1.3")
+        there = hosts_of(chosen)
+        try:
+            report = check_hosts(CheckOrder(there, lane.folder / "home", lane.folder / "out"))
+        finally:
+            for host in there:
+                host.close()  # type: ignore[attr-defined]
+            heals(lane)
+        speeds = ("matrix-product", "memory-copy", "link")
+        named = {
+            host
+            for finding in report.findings
+            if finding.check in speeds and finding.level is Level.WARNING
+            for host in finding.hosts
+        }
+        said = ", ".join(sorted(named)) or "nobody named"
+        right = lane.bad in named if slow else not named
+        return {
+            "outcome": said, "reason": None, "named": right, "seconds": time.time() - began,
+            "other_measured": lane.hosts[0] not in named, "left": [],
+        }  # fmt: skip
+
+    return found
+
+
 def wait_for(holds: Callable[[], object]) -> None:
     """Wait until something holds."""
     end = time.monotonic() + PATIENCE_S
@@ -413,38 +454,124 @@ OK = Outcome.OK
 RANK = (r"rank 1\b", "{bad}")
 HOST = ("^{bad}: ",)
 KINDS = [
-    Kind("refuses", "it refuses connections", named=(*HOST, "refused"), before=breaks("refuse"), mend=heals, fresh=True),
+    Kind(
+        "refuses",
+        "it refuses connections",
+        named=(*HOST, "refused"),
+        before=breaks("refuse"),
+        mend=heals,
+        fresh=True,
+    ),
     Kind("late-answer", "its sshd answers 8 s late", OK, before=sshd_late, fresh=True),
-    Kind("host-key", "it has another host key", named=(*HOST, "Host key"), before=breaks("key"), mend=heals, fresh=True),
-    Kind("no-trainmark", "trainmark is not there", named=HOST, before=hide_trainmark, mend=show_trainmark, fresh=True),
-    Kind("disk-full", "its disk is full", named=(*HOST, "disk full"), before=breaks("full"), mend=heals, fresh=True),
     Kind(
-        "port-taken", "the port where ranks meet is taken", named=("rank 0", "{good}", "Address already in use"),
-        behaviour="late-15", early=True, strike=take_port, mend=leave_port,
-    ),
-    Kind("raises", "its rank raises at step 7 (gloo)", named=(*RANK, "this is why"), behaviour="raises-1-7", gloo=True),
-    Kind("exits", "its rank ends at step 7 without a word (gloo)", named=(*RANK, "exit code 3"), behaviour="exits-1-7", gloo=True),
-    Kind("killed", "its rank is killed by signal 9 (gloo)", named=(*RANK, "SIGKILL"), behaviour="lasts-60", gloo=True, strike=kill(signal.SIGKILL)),
-    Kind(
-        "memory", "its rank is killed by the kernel for memory (gloo)", Outcome.OOM, (*RANK, "want of memory"),
-        behaviour="grows-1-200", gloo=True, strike=bound_memory, mend=unbound_memory,
+        "host-key",
+        "it has another host key",
+        named=(*HOST, "Host key"),
+        before=breaks("key"),
+        mend=heals,
+        fresh=True,
     ),
     Kind(
-        "hangs", "its rank never joins the all-reduce of step 7 (gloo)", Outcome.TIMEOUT, RANK,
-        behaviour="hangs-1-7", gloo=True, limits={"stall_timeout_s": 20},
+        "no-trainmark",
+        "trainmark is not there",
+        named=HOST,
+        before=hide_trainmark,
+        mend=show_trainmark,
+        fresh=True,
     ),
-    Kind("stopped", "its rank is stopped", Outcome.TIMEOUT, (*RANK, "stopped"), behaviour="lasts-300", strike=kill(signal.SIGSTOP), limits={"stall_timeout_s": 20}),
+    Kind(
+        "disk-full",
+        "its disk is full",
+        named=(*HOST, "disk full"),
+        before=breaks("full"),
+        mend=heals,
+        fresh=True,
+    ),
+    Kind(
+        "port-taken",
+        "the port where ranks meet is taken",
+        named=("rank 0", "{good}", "Address already in use"),
+        behaviour="late-15",
+        early=True,
+        strike=take_port,
+        mend=leave_port,
+    ),
+    Kind(
+        "raises",
+        "its rank raises at step 7 (gloo)",
+        named=(*RANK, "this is why"),
+        behaviour="raises-1-7",
+        gloo=True,
+    ),
+    Kind(
+        "exits",
+        "its rank ends at step 7 without a word (gloo)",
+        named=(*RANK, "exit code 3"),
+        behaviour="exits-1-7",
+        gloo=True,
+    ),
+    Kind(
+        "killed",
+        "its rank is killed by signal 9 (gloo)",
+        named=(*RANK, "SIGKILL"),
+        behaviour="lasts-60",
+        gloo=True,
+        strike=kill(signal.SIGKILL),
+    ),
+    Kind(
+        "memory",
+        "its rank is killed by the kernel for memory (gloo)",
+        Outcome.OOM,
+        (*RANK, "want of memory"),
+        behaviour="grows-1-200",
+        gloo=True,
+        strike=bound_memory,
+        mend=unbound_memory,
+    ),
+    Kind(
+        "hangs",
+        "its rank never joins the all-reduce of step 7 (gloo)",
+        Outcome.TIMEOUT,
+        RANK,
+        behaviour="hangs-1-7",
+        gloo=True,
+        limits={"stall_timeout_s": 20},
+    ),
+    Kind(
+        "stopped",
+        "its rank is stopped",
+        Outcome.TIMEOUT,
+        (*RANK, "stopped"),
+        behaviour="lasts-300",
+        strike=kill(signal.SIGSTOP),
+        limits={"stall_timeout_s": 20},
+    ),
     Kind("stopped-3s", "its rank is stopped for 3 s", OK, behaviour="lasts-5", strike=stop_for(3)),
     Kind("slow-1.3", "it is 1.3 times slower", OK, before=breaks("slow", "1.3"), after=heals),
     Kind("slow-3", "it is 3 times slower", OK, before=breaks("slow", "3"), after=heals),
     Kind("cut-5s", "its cable is out for 5 s", OK, behaviour="lasts-5", strike=cut_for(5), mend=heals),
-    Kind("cut", "its cable stays out", named=HOST, behaviour="lasts-300", strike=breaks("cut"), mend=heals_folder),
+    Kind(
+        "cut",
+        "its cable stays out",
+        named=HOST,
+        behaviour="lasts-300",
+        strike=breaks("cut"),
+        mend=heals_folder,
+    ),
     Kind("delay", "50 ms of delay", OK, before=breaks("delay", "50"), after=heals),
     Kind("loss", "1 % of loss", OK, before=breaks("loss", "1"), after=heals),
     Kind("clock", "its clock is 90 s off", OK, before=breaks("clock", "90"), after=heals),
-    Kind("controller-killed", "the controller is killed by signal 9", OK, behaviour="lasts-8", trial=controller_ends(signal.SIGKILL)),
+    Kind(
+        "controller-killed",
+        "the controller is killed by signal 9",
+        OK,
+        behaviour="lasts-8",
+        trial=controller_ends(signal.SIGKILL),
+    ),
     Kind("ctrl-c", "Ctrl-C", OK, behaviour="lasts-8", trial=controller_ends(signal.SIGINT)),
-]  # fmt: skip
+    Kind("check-slow", "`check`, one 1.3 times slower", OK, trial=checked(slow=True)),
+    Kind("check-well", "`check`, all well", OK, trial=checked(slow=False)),
+]
 
 
 def tried(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
@@ -454,9 +581,10 @@ def tried(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
     try:
         found = [kind.trial(lane, kind)] if kind.trial else by_campaign(lane, kind, count)
     except Exception as error:
-        if kind.after:
-            kind.after(lane)
-        heals(lane)
+        for undo in (kind.after, kind.mend, heals):
+            with suppress(Exception):
+                if undo:
+                    undo(lane)
         why = {
             "outcome": "none",
             "reason": f"{type(error).__name__}: {error}",
@@ -486,7 +614,8 @@ def standing(lane: Lane) -> set[str]:
 def table(lines: Sequence[Mapping[str, Any]]) -> str:
     """Return the table of docs/clusters.md."""
     rows = [
-        "| what happens to the second host | times | outcome | culprit named | seconds to outcome: median, most | other case measured | left behind |"
+        "| what happens to the second host | times | outcome | culprit named | seconds to outcome: median, most "
+        "| other case measured | left behind |"
     ]
     rows.append("| --- | ---: | --- | ---: | ---: | ---: | ---: |")
     for kind in KINDS:
