@@ -48,7 +48,7 @@ from trainmark.words.results import CaseResult, RunResult  # noqa: E402
 PROGRAMS = REPOSITORY / "tests" / "programs"
 ENVIRONMENT = Path.home() / ".local/share/trainmark/envs/pytorch"
 TORCH = ENVIRONMENT / f"lib/python{sys.version_info[0]}.{sys.version_info[1]}/site-packages"
-PATIENCE_S = 120.0
+PATIENCE_S = 300.0
 STEP = Callable[[], object]
 MEMORY_CONTROL = Path("/sys/fs/cgroup/memory")
 
@@ -102,6 +102,11 @@ class Kind:
     after: Callable[[Lane], object] | None = None
     fresh: bool = False
     trial: "Callable[[Lane, Kind], dict[str, Any]] | None" = None
+
+    @property
+    def own_doing(self) -> bool:
+        """Whether a rank goes wrong by itself, at a step."""
+        return self.behaviour.count("-") == 2
 
     @property
     def at_once(self) -> int:
@@ -199,15 +204,12 @@ def by_campaign(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
             kind.after(lane)
     found = []
     for wrong, other, (began, ended, left) in zip(cases[::2], cases[1::2], watcher.took, strict=True):
-        at = max([began, *(went_wrong_at(out / run.directory) for run in wrong.runs)])
-        found.append(
-            {
-                **judged(lane, kind, wrong),
-                "seconds": ended - at,
-                "other_measured": other.outcome is OK,
-                "left": left,
-            }
-        )
+        at = max([0.0, *(went_wrong_at(out / run.directory) for run in wrong.runs)])
+        if kind.own_doing and not at:
+            # A limit passed before the program came so far: this was no trial.
+            continue
+        said = {"seconds": ended - (at or began), "other_measured": other.outcome is OK, "left": left}
+        found.append({**judged(lane, kind, wrong), **said})
     return found
 
 
@@ -363,14 +365,18 @@ def controller_ends(number: int) -> Callable[[Lane, Kind], dict[str, Any]]:
         )
         words = [sys.executable, str(SCRIPT), "--state", str(lane.cluster.state), "run", "control"]
         # A shell that starts us in the background has SIGINT ignored, and that is inherited.
-        controller = subprocess.Popen(
-            [*words, *command(lane, "ssh")],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=subprocess.DEVNULL,
-            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
-        )
-        wait_for(lambda: lane.ranks(lane.bad))
+        said = lane.folder / "said.txt"
+        with said.open("w") as file:
+            controller = subprocess.Popen(
+                [*words, *command(lane, "ssh")],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=file,
+                preexec_fn=lambda: signal.signal(signal.SIGINT, signal.default_int_handler),  # noqa: PLW1509
+            )
+        wait_for(lambda: lane.ranks(lane.bad) or controller.poll() is not None)
+        if controller.poll() is not None:
+            raise RuntimeError(said.read_text()[-600:])
         for pid, line in lane.cluster.processes("control").items():
             if "-m trainmark.cli.main" in line and str(lane.folder) in line and not line.startswith("env"):
                 os.kill(pid, number)
@@ -592,7 +598,8 @@ def tried(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
             "seconds": None,
         }
         found = [{**why, "other_measured": False, "left": []}] * count
-    found[-1]["left"] += wait_for_nothing(lane, before)
+    for last in found[-1:]:
+        last["left"] += wait_for_nothing(lane, before)
     shutil.rmtree(lane.folder)
     return [{"kind": kind.name, **one, "at": time.time()} for one in found]
 

@@ -64,6 +64,7 @@ def test_a_rank_that_ends_without_a_word_is_named_and_not_the_one_that_lost_it(
     assert (wrong.reason or "").startswith("rank 1 on node02 ended with exit code 3: "), wrong.reason
 
 
+@pytest.mark.rare
 def test_a_rank_that_never_comes_to_the_others_is_named_at_the_limit(hosts: Cluster, bench: Bench) -> None:
     wrong = measured(hosts, bench, "hangs-1-7", limits={"stall_timeout_s": 30})
     assert wrong.outcome is Outcome.TIMEOUT
@@ -159,9 +160,9 @@ def test_ctrl_c_leaves_nothing_on_any_host_and_resume_goes_on(hosts: Cluster, be
     assert not [path for host in HOSTS for path in hosts.files(host) if str(bench.folder) in f"/{path}"]
     # What the run had written lies here.
     assert [path for path in bench.out.rglob("train.node1.log") if "2n1g" in str(path)]
-    ended = hosts.run("control", *by_command(hosts, bench, "ssh", "--resume"), check=False)
-    results = Results.model_validate_json((bench.out / "results.json").read_text())
-    assert [case.outcome for case in results.cases] == [Outcome.OK, Outcome.OK], ended.stderr
+    with connected(hosts) as chosen:
+        results = run_campaign(replace(bench.order(resume=True), hosts=chosen), Silent()).results
+    assert [case.outcome for case in results.cases] == [Outcome.OK, Outcome.OK]
 
 
 @pytest.mark.rare
@@ -185,8 +186,8 @@ def test_a_slurm_job_that_is_ended_leaves_nothing_and_goes_on_where_it_was(how: 
         hosts.run("node01", "sh", "-c", f'mkdir -p {folder}; printf %s "$1" > {folder}/{name}', "sh", text)
 
     def submitted(minutes: int) -> str:
-        words = ("sbatch", "--parsable", f"--time={minutes}", f"--output={folder}/said.txt", f"{folder}/job")
-        return hosts.run("node01", *words).stdout.strip()
+        words = f"sbatch --parsable --time={minutes} --output={folder}/said.txt {folder}/job"
+        return hosts.ssh("node01", f"cd {folder} && {words}").stdout.strip()
 
     try:
         number = submitted(1 if how == "out-of-time" else 10)

@@ -64,7 +64,7 @@ def test_of_the_threads_the_one_that_was_asked_counts() -> None:
     text = (
         "step 6/12\nFatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n"
         '  File "/usr/lib/threading.py", line 1 in wait\n\nCurrent thread 0x00008f (most recent call first):\n'
-        '  File "/a/torch/distributed/distributed_c10d.py", line 3252 in barrier\n  File "/a/train.py", line 7 in main\n'
+        '  File "/torch/distributed/distributed_c10d.py", line 3252 in barrier\n  File "/a/train.py", line 7 in main\n'
     )
     stack = read_stack(text)
     assert stack[0].text() == "barrier (distributed_c10d.py:3252)"
