@@ -179,7 +179,7 @@ IDIOMS: Mapping[str, Idiom] = {
         compiles_operations=True,
         precisions=(
             (flags(precision="amp-bf16"), "bfloat16", "float32"),
-            # The scale fits: its batches of few, small images have gradients for which it would be sought for ten steps.
+            # The scale fits: its batches of few, small images have gradients that overflow for ten steps.
             (flags(precision="amp-fp16", loss_scale="8"), "float16", "float32"),
             (flags(precision="bf16"), "bfloat16", "bfloat16"),
         ),

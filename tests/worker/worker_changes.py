@@ -36,6 +36,8 @@ def change(*seen: str, **more: Any) -> Change:
 STATIC = {"tensorflow": "failed"}
 """Its network is built for one size of pictures."""
 
+HIDDEN = "made in PyTorch alone, whose eager layers are looked at by operation"
+
 CHANGES: Mapping[str, Change] = {
     "steps-left-out": change("step-without-update", "steps-not-taken", STANDS),
     "batch-norm-evaluates": change(STANDS, "batch-norm-not-training"),
@@ -45,6 +47,11 @@ CHANGES: Mapping[str, Change] = {
         "layer-type-differs", cannot={"paddle": "this build computes in FP32 on a CPU, whatever AMP is told"}
     ),
     "one-layer": change("layer-type-differs", flags={"pytorch": {"precision": "amp-fp16", "layout": "nhwc"}}),
+    "one-layer-within": change(
+        "layer-type-differs",
+        cannot={name: HIDDEN for name in IDIOMS if name != "pytorch"},
+        flags={"pytorch": {"precision": "amp-fp16", "layout": "nhwc"}},
+    ),
     "momentum": change(UPDATE),
     "decay": change(UPDATE),
     "half-size": change("image-size-differs", ends=STATIC),

@@ -47,6 +47,14 @@ def one_layer(training: Any) -> None:
     layers[9].forward = rounded
 
 
+def one_layer_within(training: Any) -> None:
+    """The same, with its output turned back into the type of all others."""
+    one_layer(training)
+    layers = [module for module in training.model.modules() if isinstance(module, nn.Conv2d)]
+    forward = layers[9].forward
+    layers[9].forward = lambda inputs: forward(inputs).to(inputs.dtype)
+
+
 def gradients_summed(training: Any) -> None:
     """The all-reduce's sum, which nobody divided."""
     average, ranks = training.exchange.average, training.ranks.place.world_size
@@ -88,6 +96,7 @@ LATER = {
     "frozen-scale": frozen_scale,
     "another-type": sixteen_bits,
     "one-layer": one_layer,
+    "one-layer-within": one_layer_within,
     "gradients-summed": gradients_summed,
     "no-all-reduce": no_all_reduce,
     "momentum": momentum,

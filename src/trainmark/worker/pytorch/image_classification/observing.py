@@ -15,6 +15,7 @@ from ...tasks.image_classification.observing import (
     convolution_seen,
 )
 from ...tasks.image_classification.witness import LayerSeen, LayersSeen
+from ..operands import OperandTypes
 from ..weights import read
 
 
@@ -65,13 +66,13 @@ def batches_counted(model: nn.Module) -> List[Any]:
 
 def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> LayersSeen:
     """Do ``step``, in which ``model`` is called, and return what its layers computed in, and on what."""
-    layers: Dict[str, LayerSeen] = {}
+    outputs: Dict[str, str] = {}
     inputs: List[Any] = []
     norms: Dict[str, bool] = {}
 
     def note(layer: str) -> Callable[[Any, Any, Any], None]:
         def seen(_module: Any, _given: Any, output: Any) -> None:
-            layers[layer] = LayerSeen(layer, _type_of(output))
+            outputs[layer] = _type_of(output)
 
         return seen
 
@@ -96,8 +97,10 @@ def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> LayersSeen:
         classifier.register_forward_hook(note("classifier")),
         convolutions[0].register_forward_pre_hook(note_input),
     ]
+    operands = OperandTypes([*zip(described, convolutions), ("classifier", classifier)])
     try:
-        step()
+        with operands.watching():
+            step()
     finally:
         for hook in hooks:
             hook.remove()
@@ -105,7 +108,7 @@ def watched(model: nn.Module, name: str, step: Callable[[], Any]) -> LayersSeen:
         return LayersSeen()
     images = inputs[0].float()
     return LayersSeen(
-        layers=list(layers.values()),
+        layers=[LayerSeen(layer, operands.types.get(layer, kind)) for layer, kind in outputs.items()],
         image_size=(images.shape[2], images.shape[3]),
         input_mean=float(images.mean()),
         input_deviation=float(images.std()),
