@@ -395,8 +395,8 @@ def controller_ends(number: int) -> Callable[[Lane, Kind], dict[str, Any]]:
             for host in there:
                 host.close()  # type: ignore[attr-defined]
         left += wait_for_nothing(lane, before)
-        said = {"seconds": seconds, "other_measured": second.outcome is OK, "left": left}
-        return {**judged(lane, kind, first), **said}
+        found = {"seconds": seconds, "other_measured": second.outcome is OK, "left": left}
+        return {**judged(lane, kind, first), **found}
 
     return ended
 

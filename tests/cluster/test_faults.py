@@ -187,7 +187,7 @@ def test_a_slurm_job_that_is_ended_leaves_nothing_and_goes_on_where_it_was(how: 
 
     def submitted(minutes: int) -> str:
         words = f"sbatch --parsable --time={minutes} --output={folder}/said.txt {folder}/job"
-        return hosts.ssh("node01", f"cd {folder} && {words}").stdout.strip()
+        return hosts.run("node01", "sh", "-c", f"cd {folder} && {words}").stdout.strip()
 
     try:
         number = submitted(1 if how == "out-of-time" else 10)
