@@ -411,13 +411,13 @@ class RemoteHost:
 
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process there that carries the mark; through a new agent where the old one is lost."""
-        if self._connection is None or self._lost():
-            why = self.unreachable()
-            if why is not None:
-                raise HostGoneError(why)
-            # The new agent never knew the job, whose session may by now be another's.
-            pid = None
-        return int(self._ask("kill", mark=mark, pid=pid))
+        if self._connection is not None and not self._lost():
+            with suppress(HostGoneError):
+                return int(self._ask("kill", mark=mark, pid=pid))
+        if (why := self.unreachable()) is not None:
+            raise HostGoneError(why)
+        # The new agent never knew the job, whose session may by now be another's.
+        return int(self._ask("kill", mark=mark, pid=None))
 
     def reap(self, pid: int) -> JobEnd:
         """Return how a job ended."""
