@@ -130,6 +130,18 @@ def test_single_precision_contradicts_mixed_precision_and_neither_fp32_nor_tf32(
         assert doubts_of(inner, log, case={**case, "precision": precision}, **NGC) == told
 
 
+def test_a_batch_that_a_program_cuts_is_held_whole_against_its_case(bench: Bench) -> None:
+    # The log has 16 sequences a part and 4 parts.
+    log = synthetic_log("ngc-pytorch-bert", SampleRun([0.5] * 60, gpus=1, batch_per_device=64))
+    axes = {**AXES, "accumulation": {}, "optimizer": {}}
+    settings = {"log_format": "ngc-pytorch-bert", "task": "masked-lm", "axes": axes}
+    for batch, told in ((64, {}), (16, {"batch-per-device-differs"})):
+        inner = Bench(bench.folder / str(batch))
+        inner.folder.mkdir()
+        case = {"model": "bert_base", "accumulation": 4, "optimizer": "lamb"}
+        assert set(doubts_of(inner, log, batch=batch, case=case, **settings)) == set(told)
+
+
 def test_what_a_log_does_not_say_contradicts_nothing(bench: Bench, timm_log: str) -> None:
     lines = "\n".join(line for line in timm_log.splitlines() if line.startswith("Train"))
     assert doubts_of(bench, lines, log_format="timm", rule="median") == {}

@@ -3,14 +3,19 @@
 import json
 import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from fakes import PROGRAMS, Bench
+from fakes import CARD, PROGRAMS, Bench, Silent
 from repositories import Repository, card, program
+from trainmark.campaign import run_campaign
+from trainmark.node import LocalHost
+from trainmark.words.hosts import Traffic
 from trainmark.words.outcome import Outcome
+from trainmark.words.plan import NodeResources
 from trainmark.words.results import RunResult
 
 CASE = {"workload": "linear", "framework": "python"}
@@ -78,6 +83,32 @@ def test_a_container_gets_the_runs_folder_its_variables_and_no_others(
     assert f"HOME={folder}" in given
     assert not any("SECRET_TOKEN" in word for word in started)
     assert any(word.startswith("linear-image:") for word in started)
+
+
+def test_each_rank_on_each_host_has_a_container_of_its_own_which_is_cleared_up_there(
+    bench: Bench, docker: Path
+) -> None:
+    meeting = {
+        "launcher": "ranks",
+        "environment": "docker",
+        "image": {"reference": f"python@sha256:{'0a' * 32}", "python": sys.executable},
+        "command": ["{source}/rendezvous.py", *CARD["command"][1:]],
+        "axes": {**CARD["axes"], "devices_per_node": {}},
+    }
+    bench.write({"nodes": 2, "devices_per_node": 2}, card=meeting, environment="auto")
+    hosts = (
+        LocalHost("first", machine=NodeResources(4, 0), traffic=Traffic(rdma=True)),
+        LocalHost("second", folder=bench.folder / "disk-of-the-second", machine=NodeResources(4, 0)),
+    )
+    (ran,) = run_campaign(replace(bench.order(), hosts=hosts), Silent()).results.cases[0].runs
+    assert ran.outcome is Outcome.OK, ran.reason
+    started = [words for words in calls(docker) if words[0] == "run"]
+    names = [words[words.index("--name") + 1] for words in started]
+    assert sorted(name.rpartition("-n")[2] for name in names) == ["0-r0", "0-r1", "1-r2", "1-r3"]
+    assert all(f"python@sha256:{'0a' * 32}" in words for words in started)
+    assert sum("/dev/infiniband" in words for words in started) == 2, "the first host's alone has RDMA"
+    ended = [words[2] for words in calls(docker) if words[0] == "rm"]
+    assert set(ended[-4:]) == set(names)
 
 
 def test_the_manifest_says_which_engine_and_image_it_was(bench: Bench, docker: Path) -> None:

@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.campaign.data_sets import DataSets
+from trainmark.errors import InputError
 from trainmark.words.suite import Dataset
 
 
@@ -27,3 +28,32 @@ def test_a_data_set_of_one_form_is_made(
     sets.prepare("words", form, lambda *_: None)
     folder = sets.given("words", form)
     assert len([*folder.glob("*.bin"), *folder.glob("*.tfrecord")]) >= files
+
+
+@pytest.mark.parametrize(
+    ("task", "form"),
+    [
+        ("masked-lm", "hdf5"),
+        ("masked-lm", "ofrecord"),
+        ("causal-lm", "megatron"),
+        ("recommendation", "ofrecord"),
+        ("recommendation", "nvtabular"),
+    ],
+)
+def test_a_form_that_only_other_programs_read_is_given_or_missing(
+    task: str, form: str, tmp_path: Path
+) -> None:
+    folder = tmp_path / "theirs"
+    given = DataSets({"words": Dataset(task=task, formats={form: str(folder)})}, tmp_path, 1)
+    with pytest.raises(InputError, match="theirs: cannot be read"):
+        given.prepare("words", form, lambda *_: None)
+    folder.mkdir()
+    with pytest.raises(InputError, match="theirs: is empty"):
+        given.prepare("words", form, lambda *_: None)
+    (folder / "training-0").touch()
+    given.prepare("words", form, lambda *_: None)
+    assert given.given("words", form) == folder
+
+    missing = DataSets({"words": Dataset(task=task, path=str(tmp_path / "ours"))}, tmp_path, 1)
+    with pytest.raises(InputError, match="nothing converts to it"):
+        missing.prepare("words", form, lambda *_: None)

@@ -1,11 +1,14 @@
 """The exchange formats: the database row of document 004 and the result of document 002, field by field."""
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from trainmark.cli.main import main
 from trainmark.errors import InputError
 from trainmark.reference import Statistic, load_references
 from trainmark.report.exchange import (
@@ -18,6 +21,7 @@ from trainmark.report.exchange import (
     mission_for,
     paddle_row,
 )
+from trainmark.tasks import TASKS, published_name
 
 ROW = SpeedRow(
     log="train.log",
@@ -200,6 +204,61 @@ def test_a_row_of_the_direction_of_recommendation_has_the_same_fields() -> None:
         "JOB_FAIL_FLAG": 0,
         "UNIT": "samples/s",
     }
+
+
+SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
+DIRECTIONS = {"image-classification": 0, "masked-lm": 1, "causal-lm": 1, "recommendation": 2}
+"""The template's direction_id of each task: 0:CV|1:NLP|2:Rec."""
+
+
+def template() -> dict[str, type]:
+    """Return the fields of the template's row in their order, and what each of its values is."""
+    (document,) = SEEDS.glob("004_*.txt")
+    _, _, text = document.read_text(encoding="utf-8").partition("待入库数据json文件")
+    pairs = re.findall(r'^"(\w+)": (".*?"|[\d.]+), ?|^"(UNIT)": (".*?")', text, re.MULTILINE)
+    found = {(one or other): json.loads(value or unit) for one, value, other, unit in pairs}
+    return {name: type(value) for name, value in found.items()}
+
+
+@pytest.mark.skipif(not SEEDS.is_dir(), reason="the seed documents are not beside this checkout")
+@pytest.mark.parametrize("devices", [1, 8])
+@pytest.mark.parametrize("task", sorted(TASKS))
+def test_the_rows_of_every_direction_are_the_templates(task: str, devices: int) -> None:
+    fields = template()
+    for model in TASKS[task].models:
+        measured = row(1234.5, model=published_name(model), unit=TASKS[task].unit, devices=devices)
+        written = json.loads(json.dumps(paddle_row(measured, mission_for(measured.model))))
+
+        assert {name: type(value) for name, value in written.items()} == fields
+        assert list(written) == list(fields)
+        assert written["direction_id"] == DIRECTIONS[task]
+        assert written["run_mode"] == ("sp" if devices == 1 else "mp")
+        assert written["UNIT"] == {0: "images/s", 2: "samples/s"}.get(
+            written["direction_id"], TASKS[task].unit
+        )
+        assert written["model_name"].endswith("_bs128_fp32")
+
+
+NLP_REC = Path(__file__).parents[2] / "docs" / "results" / "nlp-rec"
+
+
+@pytest.mark.skipif(not SEEDS.is_dir(), reason="the seed documents are not beside this checkout")
+def test_the_rows_of_the_kept_result_are_the_templates(capsys: pytest.CaptureFixture[str]) -> None:
+    chosen = "framework=jax,data=synthetic"
+    assert main(["report", str(NLP_REC), "--to", "paddle-json", "--only", chosen]) == 0
+    rows = json.loads(capsys.readouterr().out)
+
+    found = {(one["mission_name"], one["direction_id"], one["UNIT"], one["run_mode"]) for one in rows}
+    assert found == {
+        (mission, direction, unit, mode)
+        for mission, direction, unit in (
+            ("语义表示", 1, "sequences/s"),
+            ("语言模型", 1, "tokens/s"),
+            ("推荐模型", 2, "samples/s"),
+        )
+        for mode in ("sp", "mp")
+    }
+    assert all({name: type(value) for name, value in one.items()} == template() for one in rows)
 
 
 def test_one_device_is_a_single_run() -> None:

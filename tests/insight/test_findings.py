@@ -155,6 +155,24 @@ def test_results_of_an_earlier_trainmark_have_their_findings_when_they_are_read(
     assert {work.framework for work in equality.works} == {"pytorch", "jax"}
 
 
+def test_frameworks_that_add_up_in_another_type_under_one_precision_do_other_work(old: Results) -> None:
+    def seen(case: CaseResult, kind: str) -> CaseResult:
+        runs = tuple(
+            run.model_copy(
+                update={"parameters": run.parameters.model_copy(update={"actual": {"residual_dtype": kind}})}
+            )
+            for run in case.runs
+        )
+        return case.model_copy(update={"runs": runs})
+
+    one, other = old.cases
+    cases = (seen(one, "float32"), seen(other, "bfloat16"))
+    (equality,) = find(old.model_copy(update={"cases": cases})).equality
+    ways = {work.framework: work.way for work in equality.works}
+    assert "residual bfloat16" in ways[other.case.framework]
+    assert not any(word.startswith("residual") for word in ways[one.case.framework])
+
+
 def test_findings_are_kept_and_not_judged_again(old: Results, tmp_path: Path) -> None:
     kept = judged(on_devices(old, doubted=4))
     write_results(tmp_path / "results.json", kept)

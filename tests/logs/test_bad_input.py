@@ -414,22 +414,20 @@ def test_a_path_that_does_not_exist_is_an_input_error(tmp_path: Path) -> None:
         find_logs([str(tmp_path / "nothing")])
 
 
-def test_a_folder_of_100_000_files_is_walked_one_by_one(tmp_path: Path) -> None:
+def test_a_folder_of_10_000_files_is_walked_one_by_one(tmp_path: Path) -> None:
     (tmp_path / "0").mkdir()
     first = tmp_path / "0" / "a.log"
     first.write_text(sample("timm", steps=3))
-    second = tmp_path / "1.log"  # a file system may allow 65 000 links to one file
-    second.write_text(sample("timm", steps=3))
-    for folder in range(100):
+    for folder in range(10):
         place = tmp_path / f"{folder:03d}"
         place.mkdir()
         for number in range(1000):
-            os.link(second if folder % 2 else first, place / f"{number}.log")
+            os.link(first, place / f"{number}.log")
 
     walk = find_logs([str(tmp_path)])
 
     assert read_log(next(walk).path).format == "timm"
-    assert sum(1 for _ in walk) == 100_001
+    assert sum(1 for _ in walk) == 10_000
 
 
 def _events(*, loss: object = 6.9, last: dict[str, object]) -> str:

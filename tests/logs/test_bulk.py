@@ -10,10 +10,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.logs import Status
-from trainmark.logs.bulk import _VARYING, regular_fields
+from trainmark.logs.bulk import VARYING, regular_fields
 from trainmark.logs.fields import _searched, extract
 from trainmark.logs.synthetic import SampleRun
 from trainmark.logs.transport import clean, uncoloured
+from trainmark.logs.trouble import loss_is_lost
 from trainmark.programs import formats, synthetic_log
 
 _LINE = re.compile(rb"step (?P<step>\d+), rate: (?P<rate>\S+) img")
@@ -109,7 +110,7 @@ def test_noise_anywhere_changes_no_more_than_it_does_for_the_expression(
 
     found, wanted = extract(pattern, text).columns, _searched(pattern, uncoloured(text))
 
-    if not set(b"".join(insert for _, insert in noise)) & set(_VARYING):
+    if not set(b"".join(insert for _, insert in noise)) & set(VARYING):
         assert _same(found, wanted)
     else:  # "Iter ation": the expression loses the line, reading in bulk may keep it
         assert len(next(iter(found.values()))) >= len(next(iter(wanted.values())))
@@ -140,3 +141,47 @@ def test_a_loss_that_is_lost_anywhere_in_a_long_log_is_found(read: Reader, word:
     assert "loss-not-finite" not in {
         p.code for p in read(sample("ngc-pytorch-convnets", steps=2000)).problems
     }
+
+
+@pytest.mark.parametrize("name", ["keras", "lightning", "nanogpt", "timm", "hf-trainer"])
+def test_other_lines_between_the_records_change_nothing(name: str) -> None:
+    pattern = (*next(f for f in formats() if f.name == name).records, _LINE)[0]
+    lines = (
+        _records(name, pattern) or b"".join(b"step %d, rate: %d.5 img\n" % (i, i) for i in range(400))
+    ) * 4
+    text = b"".join(
+        b"Epoch %d\n" % number * (number % 3) + line
+        for number, line in enumerate(lines.splitlines(keepends=True))
+    )
+    assert len(text) > 1 << 15
+
+    found = extract(pattern, text)
+
+    assert _same(found.columns, _searched(pattern, text))
+    assert sum(map(len, found.seen)) < len(text) / 2 or name == "lightning"
+
+
+def test_a_pattern_that_looks_at_the_next_lines_is_given_them() -> None:
+    pattern = re.compile(rb"step (?P<step>\d+) of many\n(?!not this\n)")
+    text = b"".join(b"step %d of many\nnot this\n" % i for i in range(3000))
+
+    # A piece's last line has none after it.
+    assert len(extract(pattern, text).columns.get("step", ())) < 10
+
+
+def test_the_blank_and_dash_before_a_number_must_be_in_every_line() -> None:
+    pattern = re.compile(rb"\] - (?P<step>\d+)s ")
+    lines = [b"[===] - %ds \n" % i for i in range(40)]
+
+    assert regular_fields(pattern, b"".join(lines)) is not None
+    assert regular_fields(pattern, b"".join([*lines, b"[===] -  -7s \n"])) is None
+    assert regular_fields(pattern, b"".join([*lines, b"[===]  - 7s \n"])) is None
+
+
+@pytest.mark.parametrize(
+    "line", [b"loss: NaN", b"Loss -inf", b'{"loss_finite": false}', b"INFO loss: Infinity"]
+)
+@pytest.mark.parametrize("beside", [b"", b"INFO one\nINFO two\n"])
+def test_a_lost_loss_is_seen_beside_words_that_look_like_it(line: bytes, beside: bytes) -> None:
+    assert loss_is_lost(beside + line + b"\n" + beside)
+    assert not loss_is_lost(beside + b"loss: 0.5 banana\n")

@@ -28,12 +28,18 @@ _INTERVALS = {
     "lightning": 50,
     "diffusers": 10,
     "nvidia-gnmt": 20,
+    "hugectr": 20,
+    "oneflow-bert": 20,
+    "oneflow-gpt": 10,
+    "oneflow-wide-deep": 20,
     "nvidia-ncf": 10,
     "maskrcnn-benchmark": 20,
 }
 # What these programs print does not say devices and batch: their users give them by flag.
 _SILENT = {"pytorch-imagenet", "timm", "keras", "lightning"}
 _NO_PRECISION = {
+    "hugectr",
+    "oneflow-wide-deep",
     "build-nanogpt",
     "modded-nanogpt",
     "keras",
@@ -146,6 +152,16 @@ def test_precision_is_read(name: str, amp: bool) -> None:
             "[rank:0] [train], epoch: 0/50, iter: 100/625, loss: 0.86, top1: 0.05, throughput: 1390.19 | 2021-10-10",
             "oneflow",
             1390.19,
+        ),
+        (
+            "step: 19, total_loss: 11.162, mlm_loss: 10.474, nsp_loss: 0.688, throughput: 149.842 1606801234.5678",
+            "oneflow-bert",
+            149.842,
+        ),
+        (
+            "| 10       | 10              | 20              | 4.91978    | 0.40652    | 10.97391   |",
+            "oneflow-gpt",
+            4.91978,
         ),
         (
             "2020-11-03 10:11:12 | INFO | train_inner | epoch 001:    100 / 1500 loss=9.1, nll_loss=8.8, ppl=440, "

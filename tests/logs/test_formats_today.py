@@ -47,6 +47,13 @@ def test_sampled_steps_that_differ_are_a_doubt(read: Reader) -> None:
         ("hf-trainer-5.23.log", Facts(), 592.008, 0),
         ("keras-3.15.log", Facts(gpus=1, batch_per_device=64), 2 * 64 / (0.092 + 0.293), 3),
         ("keras-3.15-verbose-2.log", Facts(gpus=1, batch_per_device=64), 2 * 64 / (0.219 + 0.171), 3),
+        # By the averages of steps: 19 after the warm-up of the first epoch, and of the second all but the first.
+        (
+            "timm-1.0.31.log",
+            Facts(),
+            16 * (19 + 39) / (40 * 3.979 - 21 * 4.125 + 40 * 2.097 - 5.001),
+            22,
+        ),
         ("lightning-2.6-tqdm.log", Facts(gpus=1, batch_per_device=64), 2000, 20),
     ],
 )
@@ -59,6 +66,14 @@ def test_a_run_of_our_own_reads_as_the_program_timed_it(
     assert result.value == pytest.approx(value, rel=0.02)
     assert log.records.count == records
     assert _doubts(log, result) <= {"few-records"}  # two epochs of the busy machine differ
+
+
+def test_deepspeeds_timer_that_leaves_waiting_out_is_a_doubt_by_its_own_stamps() -> None:
+    log = read_log(_OWN_RUNS / "deepspeed-0.19.8.log")
+    facts = log.facts
+
+    assert (facts.gpus, facts.batch_per_device, facts.accumulation, facts.global_batch) == (1, 16, 2, 32)
+    assert "rates-contradict-clock" in _doubts(log, measure_log(log))
 
 
 def test_a_namespace_alone_is_no_programs_mark(read: Reader) -> None:

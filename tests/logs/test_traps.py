@@ -371,6 +371,13 @@ _LAUNCH = "+ python -m paddle.distributed.launch {} --gpus 0,1,2,3 tools/train.p
         (_LAUNCH.format("") + "ips: 10.0.0.1,10.0.0.2\nnproc_per_node: None\n", 8),
         (_LAUNCH.format("") + "|          PADDLE_TRAINERS_NUM                8          |\n", 8),
         (_LAUNCH.format("") + "ips: None\n", 4),
+        (
+            _LAUNCH.format("")
+            + "LAUNCH INFO x Job: default, mode collective, replicas 2[2:2], elastic False\n",
+            8,
+        ),
+        ("LAUNCH INFO x nnodes: 2\nLAUNCH INFO x devices: None\nLAUNCH INFO x nproc_per_node: 4\n", 8),
+        ("LAUNCH INFO x nnodes: 1\nLAUNCH INFO x Run Pod: abcdef, replicas 4, status ready\n", 4),
     ],
 )
 def test_paddles_launcher_tells_nodes_in_many_ways(read: Reader, head: str, devices: int) -> None:
@@ -385,7 +392,10 @@ def test_paddles_launcher_tells_nodes_in_many_ways(read: Reader, head: str, devi
 def test_a_comma_does_not_end_a_number(read: Reader, shown: str) -> None:
     line = f"2023-07-27 12:00:00 [INFO]\t[TRAIN] epoch: 1, iter: 10/400, loss: 1.5, ips: {shown} samples/sec | ETA\n"
 
-    assert measure_log(read(line * 30, given=Facts(gpus=1))).value is None
+    log = read(line * 30, given=Facts(gpus=1))
+
+    assert measure_log(log).value is None
+    assert "commas" in log.problems[0].message
 
 
 def _nemo_bar(n: int, consumed: int) -> str:
@@ -503,3 +513,25 @@ def test_paddledetections_stamps_are_held_against_its_times(
 
     assert _doubts(log) == doubts
     assert measure_log(log).value == pytest.approx(4 * 27.844)
+
+
+@pytest.mark.parametrize(("said", "devices"), [("False", 1), ("True", None)])
+def test_paddleocr_says_whether_there_is_more_than_one_process(
+    read: Reader, said: str, devices: int | None
+) -> None:
+    head = f"[2024/08/06 18:03:30] ppocr INFO: Global : \n[2024/08/06 18:03:30] ppocr INFO:     distributed : {said}\n"
+    line = "[2024/08/06 18:03:31] ppocr INFO: epoch: [1/2], global_step: 100, ips: 355.1 samples/s\n"
+
+    log = read(head + line)
+
+    assert (log.facts.nodes, log.facts.gpus) == (devices, devices)
+
+
+def test_a_log_without_either_end_has_one_problem_for_both(read: Reader) -> None:
+    line = "[2023-04-18 03:36:{:02},683] [INFO] [timer.py:199:stop] 0/{}, SamplesPerSec=265.3, MemAllocated=4.34GB\n"
+
+    log = read("".join(line.format(i, 20 + i) for i in range(30)))
+
+    found = [problem for problem in log.problems if problem.code == "incomplete"]
+    assert len(found) == 1
+    assert "neither" in found[0].message

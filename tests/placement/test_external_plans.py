@@ -176,6 +176,150 @@ RECIPE = (
 )
 CHECKOUT = "fetch --quiet --depth 1 --no-tags https://github.com/NVIDIA/DeepLearningExamples "
 
+PT_BERT, TF_BERT, MEGATRON, OF_GPT = (
+    "external-ngc-pytorch-bert",
+    "external-ngc-tensorflow-bert",
+    "external-megatron-lm-gpt",
+    "external-oneflow-gpt",
+)
+WIDE, HUGECTR = "external-oneflow-wide-deep", "external-hugectr-wide-deep"
+BERT = ("=128 ", "max_predictions_per_seq=20 ")
+"""128 tokens, of which 20 are predicted."""
+
+PUBLISHED: list[Command] = [
+    *(
+        Command(
+            f"DLPerf, NGC PyTorch BERT: run_single_node.sh, batch {batch}, {precision}, {gpus}",
+            *(PT_BERT, f"nodes=1,devices_per_node={gpus},batch_per_device={batch},precision={precision}", 1),
+            words=(
+                *BERT,
+                f"--train_batch_size={batch} ",
+                "--max_steps=150 ",
+                "--learning_rate=0.006 --warmup_proportion=1 ",
+                *(("--fp16 ",) if precision == "amp-fp16" else ()),
+                *(
+                    ("-mtorch.distributed.launch --master_addr ", f"--nproc_per_node {gpus} ")
+                    if gpus > 1
+                    else ()
+                ),
+            ),
+            absent=() if precision == "amp-fp16" else ("--fp16",),
+            before=(
+                f"{CHECKOUT}5cc03caa153faab7a2c3b1b5b5d63663f06ce1b4",
+                "nvcr.io/nvidia/pytorch:20.03-py3",
+            ),
+        )
+        for gpus in (1, 8)
+        for batch, precision in ((32, "fp32"), (96, "amp-fp16"))
+    ),
+    *(
+        Command(
+            f"DLPerf, NGC TensorFlow BERT: {script} {precision} {compiler}",
+            *(TF_BERT, f"{cases},batch_per_device=64,compiler={compiler}", 1),
+            words=(
+                *BERT,
+                "--train_batch_size=64 --num_train_steps=120 ",
+                "--num_accumulation_steps=1 ",
+                "--optimizer_type=adam ",
+                "--use_fp16 ",
+                *(("--use_xla ",) if compiler == "xla" else ()),
+                *ranks,
+            ),
+            absent=(*(() if compiler == "xla" else ("xla ",)), *(() if ranks else ("--horovod", "mpirun"))),
+            before=(f"{CHECKOUT}fed7ba99cde958fda12c9e81d12b3d7e738e0590",),
+        )
+        for precision, compiler in (("fp16", "none"), ("fp16", "xla"))
+        for script, cases, ranks in (
+            ("run_single_node.sh (1)", "nodes=1,devices_per_node=1", ()),
+            ("run_single_node.sh (8)", "nodes=1,devices_per_node=8", ("mpirun ", " -np 8 ", "--horovod ")),
+            ("run_multi_node.sh", "nodes=4", (" -np 32 ", "NODE0:8,NODE1:8,NODE2:8,NODE3:8 ", "--horovod ")),
+        )
+    ),
+    Command(
+        "PaddlePaddle/Perf, PaddleNLP BERT: 32 devices",
+        *("external-paddlenlp-bert", "nodes=4,precision=amp-fp16", 4),
+        words=(
+            "-m paddle.distributed.launch --ips=NODE0,NODE1,NODE2,NODE3 --gpus=0,1,2,3,4,5,6,7 ",
+            "--max_steps=500 --logging_steps=10 ",
+            "--use_amp=True --batch_size=96 --max_predictions_per_seq=80 ",
+            "--learning_rate=5e-05 --weight_decay=0.0 --adam_epsilon=1e-08 ",
+            "--scale_loss=32768 --gradient_merge_steps=88 --fuse_transformer=True ",
+        ),
+        before=("b429aa8a936709f4a831a7aa855daba4b1fd6666",),
+    ),
+    Command(
+        "DLPerf, OneFlow BERT: bert_base_pretrain.sh 4 8 96",
+        *("external-oneflow-bert", "nodes=4,batch_per_device=96,precision=fp32", 4),
+        words=(
+            "--num_nodes=4 --gpu_num_per_node=8 --node_ips=NODE0,NODE1,NODE2,NODE3 ",
+            "--iter_num=140 --loss_print_every_n_iter=20 ",
+            "--num_hidden_layers=12 --num_attention_heads=12 --batch_size_per_device=96 --seq_length=128 ",
+        ),
+        absent=("use_fp16",),
+    ),
+    *(
+        Command(
+            f"DLPerf, {program} GPT: {case}",
+            *(suite, cases, nodes),
+            words=(f" {batch} ", *words, f"{start}{steps} ", "--checkpoint-activations"),
+        )
+        for program, suite, start, steps in (
+            ("Megatron-LM", MEGATRON, "--train-iters ", 130),
+            ("OneFlow", OF_GPT, "--train-iters ", 100),
+        )
+        for case, cases, nodes, batch, words in (
+            (
+                "DP_32x1x1_64_1536x16",
+                "nodes=4,model=gpt_1536x16",
+                4,
+                "--global-batch-size 64",
+                ("--micro-batch-size 2 ", "--num-layers 16 --hidden-size 1536 "),
+            ),
+            (
+                "MP_1x1x1_8_768x12",
+                "model=gpt2_124m",
+                1,
+                "--global-batch-size 8",
+                ("--micro-batch-size 8 ", "--num-layers 12 --hidden-size 768 "),
+            ),
+            (
+                "2D_4x8x1_32_2304x24",
+                "nodes=4,model=gpt_2304x24",
+                4,
+                "--global-batch-size 32",
+                ("--tensor-model-parallel-size 8 ", "--micro-batch-size 8 ", "--num-layers 24 "),
+            ),
+        )
+    ),
+    *(
+        Command(
+            f"DLPerf, OneFlow Wide & Deep: fix_bsz.sh, {batch} on {nodes} x 8",
+            *(WIDE, f"nodes={nodes},devices_per_node=8,batch_per_device={batch // nodes // 8}", nodes),
+            words=(
+                "--max_iter=1100 ",
+                "--hidden_units_num=7 --hidden_size=1024 ",
+                f"--batch_size={batch} --wide_vocab_size=2322444 --deep_vocab_size=2322444 ",
+                "--deep_embedding_vec_size=32 --dataset_format=ofrecord ",
+            ),
+            before=("42c55158c5119f45601a3f2957c4a5bd69321ad0", "oneflow_cu102==0.2.0"),
+        )
+        for nodes in (1, 4)
+        for batch in (16384, 16384 * 8 * nodes)
+    ),
+    *(
+        Command(
+            f"DLPerf, HugeCTR Wide & Deep: fix_bsz, {batch} on 8",
+            *(HUGECTR, f"devices_per_node=8,batch_per_device={batch // 8}", 1),
+            words=(
+                "--gpu_num_per_node=8 ",
+                "--wide_workspace_size_per_gpu_in_mb=9 --deep_workspace_size_per_gpu_in_mb=284 ",
+                f"--batch_size={batch} --deep_embedding_vec_size=32 ",
+            ),
+        )
+        for batch in (16384, 131072)
+    ),
+]
+
 COMMANDS: list[Command] = [
     Command(
         "000 git clone, docker build, nvidia-docker run",
@@ -385,7 +529,9 @@ COMMANDS: list[Command] = [
 ]
 
 
-@pytest.mark.parametrize("command", COMMANDS, ids=[command.document for command in COMMANDS])
+@pytest.mark.parametrize(
+    "command", [*COMMANDS, *PUBLISHED], ids=[command.document for command in (*COMMANDS, *PUBLISHED)]
+)
 def test_a_documents_command_is_planned(capsys: pytest.CaptureFixture[str], command: Command) -> None:
     suite = SUITES / f"{command.suite}.yaml"
     assert main(["plan", str(suite), "--out", "/results", "--only", command.cases]) == 0
@@ -400,6 +546,16 @@ def test_a_documents_command_is_planned(capsys: pytest.CaptureFixture[str], comm
         assert not [word for word in command.words if word not in f"{line} "]
         assert not [word for word in command.absent if word in f"{line} "]
     assert not [word for word in command.before if word not in text]
+
+
+def test_a_batch_that_does_not_divide_into_its_parts_has_no_command(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    suite = tmp_path / "suite.yaml"
+    text = (SUITES / f"{TF_BERT}.yaml").read_text(encoding="utf-8")
+    suite.write_text(text.replace("  device: cuda", "  device: cuda\n  accumulation: 5"), encoding="utf-8")
+    text = planned(capsys, suite)
+    assert "# cannot run here: a batch of 32 does not divide into 5 equal parts (accumulation)" in text
 
 
 def test_oneflows_real_images_are_a_folder_of_ofrecord(capsys: pytest.CaptureFixture[str]) -> None:

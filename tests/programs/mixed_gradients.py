@@ -33,6 +33,7 @@ def main() -> None:
 
     bert = part("tasks.masked_lm.architectures").ARCHITECTURES["bert_tiny"]
     gpt = part("tasks.causal_lm.architectures").ARCHITECTURES["gpt2_tiny"]
+    llama = part("tasks.causal_lm.architectures").ARCHITECTURES["llama_tiny"]
     clicks = part("tasks.recommendation.architectures").ARCHITECTURES["wide_deep_tiny"].with_tables(1000, 16)
     masked, causal, rows = (
         part(f"jax.{name}.model") for name in ("masked_lm", "causal_lm", "recommendation")
@@ -69,6 +70,13 @@ def main() -> None:
             lambda p: causal.make_loss(gpt, p, "xla", ignored),
             {},
             (whole(gpt.vocabulary, BATCH, length + 1),),
+        ),
+        "llama": (
+            causal,
+            llama,
+            lambda p: causal.make_loss(llama, p, "xla", ignored),
+            {},
+            (whole(llama.vocabulary, BATCH, length + 1),),
         ),
         "wide_deep": (rows, clicks, lambda p: rows.make_loss(clicks, p, 0.0, ignored), key(), clicked),
     }

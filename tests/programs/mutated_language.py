@@ -293,6 +293,50 @@ def bert_no_trust_ratio() -> None:
     optimizer.Lamb.step = step
 
 
+def _llama() -> Any:
+    return importlib.import_module("trainmark_worker.pytorch.causal_lm.llama")
+
+
+def llama_neighbours() -> None:
+    """As Meta's own program pairs the columns, with weights that are not in its order."""
+    llama = _llama()
+
+    def turned(x: Any, angles: Any) -> Any:
+        cosines, sines = (table.chunk(2, dim=-1)[0] for table in angles)
+        first, second = x[..., ::2], x[..., 1::2]
+        pairs = (first * cosines - second * sines, second * cosines + first * sines)
+        return llama.torch.stack(pairs, dim=-1).flatten(-2)
+
+    llama.turned = turned
+
+
+def llama_unscaled() -> None:
+    """The rotation of Llama 3.0, before its context was made longer."""
+    rotation: Any = importlib.import_module("trainmark_worker.tasks.causal_lm.architectures").Rotation
+    rotation.frequencies = lambda self, pairs: [self.base ** (-pair / pairs) for pair in range(pairs)]
+
+
+def llama_heads_in_turn() -> None:
+    """Keys and values are repeated as a whole, and not each of their heads."""
+    llama = _llama()
+    torch = llama.torch
+    torch.Tensor.repeat_interleave = lambda self, group, dim: torch.cat([self] * group, dim=dim)
+
+
+def llama_gelu() -> None:
+    """GEGLU."""
+    functional = _llama().functional
+    functional.silu = functional.gelu
+
+
+def llama_layer_norm() -> None:
+    """Layer norms, which take the mean away."""
+    functional = _llama().functional
+    functional.rms_norm = lambda x, shape, weight, epsilon: functional.layer_norm(
+        x, shape, weight, None, epsilon
+    )
+
+
 def own_losses() -> None:
     """No mistake: each rank prints the losses of its own batches."""
     training: Any = importlib.import_module("trainmark_worker.core.training").Training
@@ -338,6 +382,11 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "bert-untied": bert_untied,
     "bert-eighty": bert_eighty,
     "bert-no-mask": bert_no_mask,
+    "llama-neighbours": llama_neighbours,
+    "llama-unscaled": llama_unscaled,
+    "llama-heads-in-turn": llama_heads_in_turn,
+    "llama-gelu": llama_gelu,
+    "llama-layer-norm": llama_layer_norm,
     "own-losses": own_losses,
     "bert-unclipped": bert_unclipped,
     "bert-no-trust-ratio": bert_no_trust_ratio,

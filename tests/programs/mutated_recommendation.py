@@ -77,7 +77,9 @@ def dropout() -> None:
     """That of the recipe, whatever the flag says."""
     model: Any = _model()
     whole = model.WideDeepModel.__init__
-    model.WideDeepModel.__init__ = lambda self, description, _share: whole(self, description, 0.5)
+    model.WideDeepModel.__init__ = lambda self, description, _share, *more: whole(
+        self, description, 0.5, *more
+    )
 
 
 def batch_norm() -> None:
@@ -86,13 +88,13 @@ def batch_norm() -> None:
     whole, relu = model.WideDeepModel.__init__, model.functional.relu
     norms: list[Any] = []
 
-    def init(self: Any, description: Any, share: float) -> None:
+    def init(self: Any, description: Any, share: float, *more: Any) -> None:
         counted = type(description).parameters
         added = 2 * description.layers * description.width
         # The worker asserts the number when it builds the model; here the check itself must find it.
         type(description).parameters = lambda one: counted(one) + added
         model.count_parameters = lambda built: sum(leaf.numel() for leaf in built.parameters()) + added
-        whole(self, description, share)
+        whole(self, description, share, *more)
         norms.extend(model.nn.BatchNorm1d(description.width) for _ in range(description.layers))
         self.norms = model.nn.ModuleList(norms)
 
@@ -203,6 +205,69 @@ def own_losses() -> None:
     training.losses = losses
 
 
+def _interaction(change: Callable[..., Any]) -> None:
+    """Let DLRM's interaction be another function of the bottom's vectors and the rows."""
+    _model().DlrmModel._interaction = lambda _self, bottom, rows: change(_model().torch, bottom, rows)
+
+
+def _pairs(torch: Any, *vectors: Any, transposed: bool = False) -> Any:
+    together = torch.cat(vectors, dim=1)
+    products = together @ together.transpose(1, 2)
+    if transposed:
+        first, second = torch.triu_indices(27, 27, 1)
+    else:
+        first, second = torch.tril_indices(27, 27, -1)
+    return products[:, first, second]
+
+
+def pairs_first() -> None:
+    """As in programs that put the dense vector behind the interaction."""
+    _interaction(lambda torch, bottom, rows: torch.cat([_pairs(torch, bottom[:, None], rows), bottom], dim=1))
+
+
+def transposed() -> None:
+    """The upper half of the products, and not the lower one."""
+    _interaction(
+        lambda torch, bottom, rows: torch.cat(
+            [bottom, _pairs(torch, bottom[:, None], rows, transposed=True)], dim=1
+        )
+    )
+
+
+def bottom_last() -> None:
+    """The rows first."""
+    _interaction(lambda torch, bottom, rows: torch.cat([bottom, _pairs(torch, rows, bottom[:, None])], dim=1))
+
+
+def straight() -> None:
+    """No activation behind the bottom's last layer."""
+    model: Any = _model()
+
+    def logits(self: Any, dense: Any, categories: Any, _crossed: Any) -> Any:
+        x, relu = dense, model.functional.relu
+        for name, product in self.products.items():
+            if name == "top1":
+                x = self._interaction(x, self.table(categories))
+            x = product(x)
+            if name not in ("bottom3", "top3"):
+                x = relu(x)
+        return x.squeeze(1)
+
+    model.DlrmModel.logits = logits
+
+
+def swapped_tables() -> None:
+    """Two columns of the log in the other order."""
+    model: Any = _model().DlrmModel
+    whole = model._interaction
+
+    def interaction(self: Any, bottom: Any, rows: Any) -> Any:
+        order = [0, 1, 2, 3, 5, 4, *range(6, rows.shape[1])]
+        return whole(self, bottom, rows[:, order])
+
+    model._interaction = interaction
+
+
 MISTAKES: dict[str, Callable[[], None]] = {
     "gelu": gelu,
     "without-wide": without_wide,
@@ -219,6 +284,11 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "summed": summed,
     "own-losses": own_losses,
     "ranks-summed": ranks_are_summed,
+    "pairs-first": pairs_first,
+    "transposed": transposed,
+    "bottom-last": bottom_last,
+    "straight": straight,
+    "swapped-tables": swapped_tables,
 }
 
 if __name__ == "__main__":

@@ -20,6 +20,8 @@ from trainmark.reference import (
     select,
 )
 from trainmark.words.recipe import RecipeAxis
+from trainmark.workload.cards import shipped
+from trainmark.workload.source import GitSource
 
 SEEDS = Path(__file__).parents[3] / "shared" / "seeds"
 
@@ -89,6 +91,17 @@ def test_every_figure_says_where_it_was_published_and_every_recipe_where_it_was_
         assert reference.source.document, reference.id
         assert reference.source.section, reference.id
         assert not reference.recipe or reference.source.recipe_from, reference.id
+
+
+def test_figures_of_programs_that_have_a_card_are_of_the_cards_commit() -> None:
+    programs = ("pytorch-bert", "tensorflow-bert", "oneflow-gpt", "oneflow-wide-deep", "hugectr-wide-deep")
+    prefixes = ("perf-paddle-bert", *(f"dlperf-{program}" for program in programs))
+    sources = [workload.card.source for workload in shipped()]
+    commits = {source.commit for source in sources if isinstance(source, GitSource)}
+    figures = [reference for reference in load_references() if reference.id.startswith(prefixes)]
+
+    assert len(figures) == 26 + 25 + 13 + 6 + 12 + 8
+    assert {figure.software.program_commit for figure in figures} <= commits
 
 
 def test_figures_of_the_vendor_name_the_file_that_was_read() -> None:

@@ -73,6 +73,7 @@ def test_a_run_says_what_it_really_computed_with(whole: Ran) -> None:
     actual = whole.parameters["actual"]
     assert actual["parameters"] == PARAMETERS
     assert (actual["compute_dtype"], actual["weight_dtype"]) == ("float32", "float32")
+    assert actual["residual_dtype"] == "float32"
     seen = (actual["batch_per_device"], actual["sequence_length"], actual["accumulation"])
     assert seen == (BATCH, LENGTH, 2)
     optimizer = whole.parameters["optimizer"]
@@ -253,6 +254,27 @@ def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, t
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     (doubt,) = [found["sentence"] for found in first.last["suspect"] if found["code"] == "update-differs"]
     assert "the gradients of the 2 ranks are summed and not averaged" in doubt
+
+
+@pytest.mark.parametrize(
+    ("framework", "model", "added_in"),
+    [
+        pytest.param("pytorch", "gpt2_tiny", "float32", marks=marks_of("pytorch")),
+        pytest.param("pytorch", "llama_tiny", "float32", marks=marks_of("pytorch")),
+        pytest.param("pytorch", "bert_tiny", "float32", marks=marks_of("pytorch")),
+        pytest.param("tensorflow", "gpt2_tiny", "bfloat16", marks=marks_of("tensorflow")),
+        pytest.param("jax", "llama_tiny", "bfloat16", marks=[*marks_of("jax"), pytest.mark.rare]),
+    ],
+)
+def test_the_type_that_blocks_are_added_in_is_told_where_no_precision_says_it(
+    framework: str, model: str, added_in: str, tmp_path: Path
+) -> None:
+    """Autocast adds in FP32, TensorFlow and JAX in the type of the products: another step under one name."""
+    given = {**RUN, "model": model, "precision": "amp-bf16", "compiler": COMPILERS[framework], "steps": 3}
+    ran = start(framework, tmp_path, {**given, "warmup-steps": 1})[0]
+    assert ran.code == 0, ran.stderr
+    assert ran.parameters["actual"]["compute_dtype"] == "bfloat16"
+    assert ran.parameters["actual"]["residual_dtype"] == added_in
 
 
 @in_pytorch

@@ -1,11 +1,14 @@
 """What the descriptions of language models say, and where they go in the database of others."""
 
+import numpy as np
 import pytest
 
 from trainmark.report.exchange import mission_for
 from trainmark.tasks import TASKS, case_of, published_name
+from trainmark.tasks.causal_lm.llama_reference import inverse_frequencies
 from trainmark.words.case import Device
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES as CAUSAL
+from trainmark.worker.tasks.causal_lm.architectures import Llama
 from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES as IMAGES
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES as MASKED
 from trainmark.workload import find_gap, load_workloads
@@ -13,6 +16,7 @@ from trainmark.workload import find_gap, load_workloads
 
 def test_models_have_the_parameters_of_those_that_they_are_called_after() -> None:
     assert CAUSAL["gpt2_124m"].parameters() == 124_373_760
+    assert CAUSAL["llama3.2_1b"].parameters() == 1_235_814_400
     assert MASKED["bert_base"].parameters() == 110_106_428
 
 
@@ -22,6 +26,25 @@ def test_operations_are_counted_by_two_conventions_that_differ_by_the_norms_alon
     assert told == {"counted": 854_654_976, "6N+12LHQT": 854_770_176}
     norms = (2 * model.layers + 1) * model.width
     assert told["6N+12LHQT"] - told["counted"] == 6 * norms
+
+
+def test_operations_of_heads_that_share_keys_and_of_gated_products_are_counted_as_they_are_done() -> None:
+    """By hand: 60 817 408 weights a block and a classifier of 262 668 288; scores of 32 heads of 64 columns."""
+    model = CAUSAL["llama3.2_1b"]
+    attention = 12 * 16 * 32 * 64 * 4096
+    assert model.operations_per_token(4096) == {
+        "counted": 6 * (16 * 60_817_408 + 262_668_288) + attention,
+        "6N+12LHQT": 6 * 1_235_814_400 + attention,
+    }
+
+
+@pytest.mark.parametrize("name", ["llama3.2_1b", "llama_tiny"])
+def test_the_angles_of_llama_are_those_of_the_published_program(name: str) -> None:
+    model = CAUSAL[name]
+    assert isinstance(model, Llama)
+    found = np.array(model.rotation.frequencies(model.head // 2))
+    assert np.allclose(found, inverse_frequencies(model), rtol=1e-12, atol=0)
+    assert not np.allclose(found, inverse_frequencies(model, stretched=False), rtol=1e-3, atol=0)
 
 
 def test_operations_of_bert_leave_out_words_that_are_not_classified_or_count_them_all() -> None:
@@ -35,7 +58,9 @@ def test_images_are_counted_by_the_multiply_adds_of_their_networks() -> None:
     assert IMAGES["mobilenet_v1"].multiply_adds(224, 1000) == 568_740_352
 
 
-@pytest.mark.parametrize(("model", "mission"), [("gpt2_124m", "语言模型"), ("bert_base", "语义表示")])
+@pytest.mark.parametrize(
+    ("model", "mission"), [("gpt2_124m", "语言模型"), ("llama3.2_1b", "语言模型"), ("bert_base", "语义表示")]
+)
 def test_language_models_go_to_the_missions_of_nlp(model: str, mission: str) -> None:
     found = mission_for(published_name(model))
     assert (found.name, found.direction) == (mission, 1)

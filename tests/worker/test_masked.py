@@ -73,6 +73,7 @@ def test_a_run_counts_sequences_and_tokens_and_classifies_the_hidden_words_alone
         "accumulation": 2,
         "parameters": ARCHITECTURES[MODEL].parameters(),
     }
+    assert actual["residual_dtype"] == "float32"
     assert (whole.last["outcome"], whole.last["suspect"]) == ("ok", [])
 
 
@@ -110,7 +111,14 @@ def test_two_ranks_stay_alike_with_either_optimizer(framework: str, optimizer: s
 def test_with_dropout_what_cannot_be_solved_is_null_and_no_doubt(framework: str, tmp_path: Path) -> None:
     ran = start(framework, tmp_path, {**RUN, "dropout": 0.1, "compiler": COMPILERS[framework]})[0]
     assert (ran.code, ran.last["suspect"]) == (0, []), ran.stderr
-    assert ran.last["after_window"]["learning_rate"] is None
+    looked = ran.last["after_window"]
+    if framework == "pytorch":
+        # Its generators can be set back: its own pass drops what the step drops.
+        assert looked["gradient_factor"] == pytest.approx(1, rel=1e-3)
+        assert looked["learning_rate"] == pytest.approx(0.001, rel=1e-3)
+        assert looked["residual"] < 1e-3
+    else:
+        assert looked["learning_rate"] is None
     assert ran.parameters["optimizer"]["dropout"] == 0.1
 
 

@@ -30,7 +30,50 @@ def test_recommenders_go_to_the_mission_of_recommendation() -> None:
 def test_the_models_and_defaults_of_worker_and_house_are_the_same() -> None:
     task = TASKS["recommendation"]
     assert list(task.models) == list(ARCHITECTURES)
-    assert task.axes().model_dump() == {"vocabulary": VOCABULARY, "embedding_width": EMBEDDING_WIDTH}
+    defaults = {"vocabulary": VOCABULARY, "embedding_width": EMBEDDING_WIDTH, "table_gradients": "dense"}
+    assert task.axes().model_dump() == defaults
+    for model in task.models:
+        own = parse(("--framework=pytorch", f"--model={model}"), 1)
+        said = case_of(model=model).task_axes.model_dump()
+        assert {axis: getattr(own, axis) for axis in said} == said
+
+
+def test_dlrm_has_the_layers_and_the_width_of_mlperf() -> None:
+    case = case_of(model="dlrm")
+    assert case.value("embedding_width") == 128
+    assert "emb128" in case.id
+    assert case_of(model="dlrm", embedding_width=64).value("embedding_width") == 64
+    whole = ARCHITECTURES["dlrm"].with_tables(VOCABULARY, 128)
+    bottom = 13 * 512 + 512 * 256 + 256 * 128
+    top = (128 + 351) * 1024 + 1024 * 1024 + 1024 * 512 + 512 * 256 + 256
+    biases = 512 + 256 + 128 + 1024 + 1024 + 512 + 256 + 1
+    assert whole.parameters() == VOCABULARY * 128 + bottom + top + biases == 299_641_729
+    assert whole.multiply_adds() == bottom + top + 351 * 128
+
+
+def test_a_case_id_says_sparse_gradients_and_is_as_it_was_without() -> None:
+    dense, sparse = (case_of(model="wide_deep", table_gradients=kind) for kind in ("dense", "sparse"))
+    assert dense.id == "pytorch-wide_deep-fp32-b32-1n1g-synthetic-none-2322444rows-emb16"
+    assert sparse.id == f"{dense.id}-sparse"
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--model=wide_deep",), ", with gradients and moments, need 2.7 GB"),
+        (("--model=wide_deep", "--table-gradients=sparse"), ", with moments, need 2.0 GB"),
+        (("--model=dlrm", "--embedding-width=17"), ", with gradients, need 1.4 GB"),
+        (("--model=dlrm", "--embedding-width=17", "--table-gradients=sparse"), " need 0.7 GB"),
+    ],
+)
+def test_a_table_is_refused_with_all_that_lies_beside_it(
+    words: tuple[str, ...], said: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(described, "memory_bytes", lambda: 500_000_000)
+    settings = parse(("--framework=pytorch", "--device=cpu", "--vocabulary=10000000", *words), 1)
+    with pytest.raises(RunError) as refused:
+        described.Recommendation().refuse(settings)
+    assert refused.value.reason.startswith(f"tables of 10000000 rows{said}, and there are 0.5 GB of memory")
 
 
 @pytest.mark.parametrize("framework", ["mxnet", "mindspore", "oneflow"])

@@ -118,6 +118,32 @@ print(json.dumps([float(feed.next()[0].sum().asscalar()) for _ in range(6)]))
     assert len(set(sums)) >= 5
 
 
+def test_bytes_that_a_gpu_normalises_become_what_a_cpu_gets(tmp_path: Path) -> None:
+    """No GPU is here: a CPU normalises the bytes in its place."""
+    data = write_colours(tmp_path / "data", [10, 90, 200])
+
+    plain, of_bytes = in_mxnet(f"""
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.mxnet.image_classification.feed import ToDevice
+from trainmark_worker.mxnet.image_classification.loaders.records import open_records
+from trainmark_worker.core.place import place_from
+flags = "--framework mxnet --batch-per-device 3 --image-size 32 --classes 7 --data {data}".split()
+batches = []
+for on_gpu in (False, True):
+    ready = ToDevice(parse(flags, 1), mx.cpu())
+    ready.on_gpu = on_gpu
+    images, labels = open_records(parse(flags, 1), place_from({{}}), ready).next()
+    means = images.mean(axis=(2, 3)).asnumpy().tolist()
+    batches.append([str(images.dtype), sorted(zip(labels.asnumpy().tolist(), means))])
+print(json.dumps(batches))
+""")
+
+    assert plain[0] == of_bytes[0] == "<class 'numpy.float32'>"
+    for (label, wanted), (same, given) in zip(plain[1], of_bytes[1], strict=True):
+        assert label == same
+        assert given == pytest.approx(wanted, abs=0.02)
+
+
 def _cut(folder: Path) -> None:
     whole = (folder / "train.rec").read_bytes()
     (folder / "train.rec").write_bytes(whole[: len(whole) * 2 // 3])

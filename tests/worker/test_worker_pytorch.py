@@ -116,6 +116,47 @@ print(json.dumps([bool(torch.isfinite(model.weight).all()), moved]))
     assert finite[1] == pytest.approx(0.064, rel=0.01)
 
 
+def test_lamb_under_a_scaled_loss_reads_nothing_back_and_leaves_a_step_that_overflows_out() -> None:
+    read, still, counts, apart = in_pytorch("""
+from torch.utils._python_dispatch import TorchDispatchMode
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.pytorch.optimizer import Lamb, steps_taken
+class Watch(TorchDispatchMode):
+    read = 0
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        self.read += "_local_scalar_dense" in str(function)
+        return function(*args, **(kwargs or {}))
+flags = "--framework pytorch --task masked-lm --optimizer lamb --precision amp-fp16"
+recipe = parse(flags.split(), 1).recipe
+def made():
+    torch.manual_seed(1)
+    model = torch.nn.Linear(16, 16)
+    return model, Lamb([([model.weight], 0.1), ([model.bias], 0.0)], recipe)
+(scaled, lamb), (plain, other) = made(), made()
+scaler, watch = torch.amp.GradScaler("cpu", init_scale=4.0), Watch()
+given, start = torch.randn(8, 16), [p.detach().clone() for p in scaled.parameters()]
+still, counts = [], []
+for factor in (float("inf"), 1.0, float("nan"), 2.0):
+    scaler.scale((scaled(given) * factor).square().mean()).backward()
+    with watch:
+        scaler.step(lamb)
+    scaler.update(4.0); lamb.zero_grad()
+    if factor in (1.0, 2.0):
+        (plain(given) * factor).square().mean().backward()
+        other.step(); other.zero_grad()
+    still.append(all(torch.equal(a, b) for a, b in zip(start, scaled.parameters())))
+    start = [p.detach().clone() for p in scaled.parameters()]
+    counts.append(steps_taken(lamb))
+apart = max((a - b).abs().max().item() for a, b in zip(scaled.parameters(), plain.parameters()))
+print(json.dumps([watch.read, still, counts, apart]))
+""")
+
+    assert read == 0
+    assert still == [True, False, True, False]
+    assert counts == [0, 1, 1, 2]
+    assert apart < 1e-6
+
+
 def test_label_smoothing_changes_the_loss_by_its_formula() -> None:
     loss, expected = in_pytorch("""
 from trainmark_worker.core.arguments import parse

@@ -164,7 +164,11 @@ def canonical_commands(spec: RunSpec) -> dict[str, str]:
 
 def _unnamed(host: PlacementHost, number: int) -> PlacementHost:
     return PlacementHost(
-        replace(host.machine, visible=()), f"node{number}", f"10.0.0.{number + 1}", interface=host.interface
+        replace(host.machine, visible=()),
+        f"node{number}",
+        f"10.0.0.{number + 1}",
+        interface=host.interface,
+        traffic=host.traffic.model_copy(update={"user": None, "port": None}),
     )
 
 

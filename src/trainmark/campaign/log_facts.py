@@ -44,7 +44,7 @@ def contradictions(
         for name, said_value, asked in (
             ("model", said.model if _is_named(case, card) else None, case.model),
             ("precision", said.precision or _single(alone), case.precision),
-            ("batch_per_device", said.batch_per_device, case.batch_per_device),
+            ("batch_per_device", _whole_batch(said), case.batch_per_device),
             ("nodes", said.nodes, case.nodes),
             ("world_size", read.facts.gpus if said.gpus or said.gpus_per_node else None, case.world_size),
             *_recipe(log, case),
@@ -59,6 +59,11 @@ def contradictions(
         )
         for name, value, asked in {pair[0]: pair for pair in reversed(told)}.values()
     )
+
+
+def _whole_batch(said: Facts) -> int | None:
+    """Return the batch of a device and a step: logs say that of one of the parts into which it is cut."""
+    return None if said.batch_per_device is None else said.batch_per_device * (said.accumulation or 1)
 
 
 def _is_named(case: Case, card: Card) -> bool:
@@ -94,6 +99,8 @@ def _agrees(name: str, said: object, asked: object, commands: Iterable[str]) -> 
         return any({said, asked} <= one for one in HALF)
     if name != "model":
         return False
+    if str(said).isalpha() and str(asked).startswith(f"{said}_"):
+        return True  # the family alone ("bert"): its size is among the program's arguments
     word = model_word(str(said))
     if same_model(word, model_word(str(asked))):
         return True

@@ -180,7 +180,15 @@ class Site:
     def placement_hosts(self) -> tuple[PlacementHost, ...]:
         """What placement must know of the hosts, as they are now: what is sent to one has a path of its own there."""
         return tuple(
-            PlacementHost(host.machine(), host.name, host.address, host.folder, host.paths, host.interface)
+            PlacementHost(
+                host.machine(),
+                host.name,
+                host.address,
+                host.folder,
+                host.paths,
+                host.interface,
+                traffic=host.traffic,
+            )
             for host in self.hosts
         )
 

@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from trainmark.errors import InputError, nearest
+
 if TYPE_CHECKING:
     from trainmark.campaign import CannotStart
     from trainmark.words.case import Case
@@ -31,9 +33,25 @@ def plan(
     engine: Annotated[
         str | None, typer.Option("--engine", help="What reaches the hosts; see trainmark run.")
     ] = None,
+    as_job: Annotated[
+        str | None,
+        typer.Option(
+            "--as",
+            help="In place of the commands the job that measures the suite: sbatch (a script for Slurm), trainjob or "
+            "mpijob (manifests for Kubeflow on Kubernetes), by what --hosts FILE says under 'job'.",
+        ),
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="One JSON object a case, a line each.")] = False,
 ) -> None:
-    """Print the cases of a suite and the exact commands of each one's first run, and run nothing."""
+    """Print the cases of a suite and the exact commands of each one's first run, and run nothing.
+
+    With --as: print the job of a cluster's queue that measures the suite; pipe it into sbatch or kubectl apply -f -.
+    """
+    if as_job is not None:
+        if out is not None or engine is not None or as_json:
+            raise InputError("--as: a job has its 'out' and its engine by the hosts file, and is no JSON")
+        sys.stdout.write(_job(suite, only, hosts, as_job))
+        return
     from trainmark.campaign import plan_campaign
     from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.suites import read_suite
@@ -50,6 +68,22 @@ def plan(
     said: set[str] = set()
     for case, found in zip(cases, plans, strict=True):
         sys.stdout.write(_as_json(case, found) if as_json else _as_text(case, found, said))
+
+
+def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
+    from trainmark.cli.suites import read_suite
+    from trainmark.submission import job_of, render
+    from trainmark.suite import load_job, select
+    from trainmark.words.job import JobKind
+
+    if kind not in set(JobKind):
+        raise InputError(f"--as {kind}: not a kind of job{nearest(kind, JobKind)} ({', '.join(JobKind)})")
+    if hosts is None:
+        raise InputError(f"--as {kind}: give --hosts FILE, which says under 'job' where the results go")
+    settings, names = load_job(hosts)
+    resolved = read_suite(suite)
+    cases = resolved.cases if only is None else select(resolved.cases, only)
+    return render(job_of(suite, resolved.name, cases, only, settings, names, hosts), JobKind(kind))
 
 
 def _heading(name: str, cases: int, protocol: "Protocol") -> str:

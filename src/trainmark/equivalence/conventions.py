@@ -152,7 +152,9 @@ def _coefficients(moments: Mapping[str, float]) -> dict[str, float]:
     # Columns of very different length: scaled to one, so that what is dropped as zero is so by direction.
     scale = np.sqrt(np.maximum(np.diag(matrix), np.finfo(float).tiny))
     solution, _, rank, _ = np.linalg.lstsq(matrix / np.outer(scale, scale), right / scale, rcond=1e-12)
-    if names == ["a", "w"] and rank == 1 and matrix.diagonal().all():
+    if rank == 1 and matrix.diagonal().all():
         # Of one element, as the bias of a single output: what is taken for a decay could as well be the rate.
-        return {"a": float(right[0] / matrix[0, 0]), "w": 0.0}
+        along = "a" if "a" in names else "g"
+        whole = product(along, "u") / product(along, along)
+        return dict.fromkeys(names, 0.0) | {along: whole}
     return dict(zip(names, (solution / scale).tolist(), strict=True))

@@ -16,7 +16,7 @@ def equal_work_of(model: str) -> EqualWork:
     task = find_task(task_of_model(model))
     if task.equal_work is None:
         raise InputError(f"nothing shows equal work for the task '{task.name}'")
-    return task.equal_work()
+    return task.equal_work().of(model)
 
 
 def worker_flags(model: str, inputs: Path, compiler: str = OBSERVED) -> tuple[str, ...]:

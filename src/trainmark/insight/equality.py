@@ -8,13 +8,15 @@ from trainmark.words.case import BUILT_IN, Case, Device, Precision
 from trainmark.words.certificate import Certificate, Check, Party
 from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
 from trainmark.words.results import CaseResult
+from trainmark.worker.tasks.causal_lm.facts import STREAM
 
 
 @dataclass(frozen=True, slots=True)
 class _Work:
     """A program's training step in one of its ways, whatever the cases that did it.
 
-    ``beyond`` is what it computes otherwise than any step that a certificate looks at: precision, optimizer.
+    ``beyond`` is what it computes otherwise than any step that a certificate looks at: precision, optimizer, and the
+    type in which a language model's blocks are added up, where that is not FP32.
     """
 
     workload: str
@@ -31,7 +33,7 @@ class _Work:
             case.framework,
             _device(result),
             (*(str(case.value(axis)) for axis in task_of(case).ways), case.compiler),
-            _beyond(case) if case.workload == BUILT_IN else (),
+            (*_beyond(case), *_added_in(result)) if case.workload == BUILT_IN else (),
         )
 
     @property
@@ -184,3 +186,10 @@ def _beyond(case: Case) -> tuple[str, ...]:
     fields = task.axes.model_fields
     rules = (str(case.value(axis)) for axis in task.rules if case.value(axis) != fields[axis].default)
     return (*rules, *([] if case.precision is Precision.FP32 else [case.precision.value]))
+
+
+def _added_in(result: CaseResult) -> tuple[str, ...]:
+    """Return the type that the workers saw blocks being added up in; under one precision frameworks differ in it."""
+    seen = (run.parameters.actual or {} for run in result.runs if run.measurement)
+    kind = next((actual[STREAM] for actual in seen if STREAM in actual), None)
+    return () if kind in (None, "float32") else (f"residual {kind}",)

@@ -14,9 +14,11 @@ from numpy.typing import NDArray
 from trainmark.logs.columns import Floats
 from trainmark.logs.transport import uncoloured
 
-_VARYING = b"0123456789.+- "
+VARYING = b"0123456789.+- "
 """What is left out when two lines are compared: the characters of numbers, and the blanks that pad them."""
 _FEWEST_LINES = 16
+_LONGEST_BETWEEN = 7
+"""Characters that vary elsewhere between one that never does and a number: they are compared as one word."""
 _NEWLINE, _BLANK, _POINT, _COLON = b"\n .:"
 _POWERS = 10 ** np.arange(19, dtype=np.int64)
 _POWERS_FLOAT = 10.0 ** np.arange(19)
@@ -45,13 +47,13 @@ def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]
     """
     end = text.find(b"\n") + 1
     first, second = text[:end], text[end : text.find(b"\n", end) + 1]
-    skeleton = first.translate(None, _VARYING)
-    if not second or second.translate(None, _VARYING) != skeleton:
+    skeleton = first.translate(None, VARYING)
+    if not second or second.translate(None, VARYING) != skeleton:
         return None
     match = pattern.search(first)
     if match is None or pattern.search(first, match.end()):
         return None
-    skeletons = text.translate(None, _VARYING)
+    skeletons = text.translate(None, VARYING)
     count = len(skeletons) // len(skeleton)
     if count < _FEWEST_LINES or skeletons != skeleton * count:
         return None
@@ -104,6 +106,8 @@ class _Lines:
         """Return the numbers in the group called ``name``."""
         before, after = self._anchor_of[name]
         starts, ends = self._place(before) + 1, self._place(after)
+        if between := self._first[before + 1 : self._match.start(name)].rstrip(b" "):
+            starts = self._behind(starts, between)
         while (blank := self._characters[starts] == _BLANK).any():
             starts = starts + blank
             if (starts >= ends).any():
@@ -152,14 +156,22 @@ class _Lines:
         if start < 0:
             raise _IrregularError
         before, after = start - 1, end
-        while before >= 0 and self._first[before] in _VARYING:
+        while before >= 0 and self._first[before] in VARYING:
             before -= 1
-        while self._first[after] in _VARYING:
+        while self._first[after] in VARYING:
             after += 1
-        alone = not self._first[before + 1 : start].strip(b" ") and not self._first[end:after].strip(b" ")
-        if not alone and not date:
+        between, behind = self._first[before + 1 : start].rstrip(b" "), self._first[end:after].strip(b" ")
+        if (len(between) > _LONGEST_BETWEEN or behind) and not date:
             raise _IrregularError
         return before, after
+
+    def _behind(self, starts: _Ints, between: bytes) -> _Ints:
+        """Return where ``between``, which every line must have at ``starts``, ends (the `` -`` of `` - 12s``)."""
+        same = np.uint64(int.from_bytes(between, "little"))
+        mask = np.uint64((1 << 8 * len(between)) - 1)
+        if ((self._words[starts] & mask) != same).any():
+            raise _IrregularError
+        return starts + len(between)
 
     def _place(self, place: int) -> _Ints:
         """Return where each line has the character that the first line has at ``place``."""

@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.bulk import ANY_YEAR, SHORT_STAMP_BYTES, regular_fields
+from trainmark.logs.bulk import ANY_YEAR, SHORT_STAMP_BYTES, VARYING, regular_fields
 from trainmark.logs.columns import Floats
+from trainmark.logs.literals import required
 from trainmark.logs.transport import uncoloured
 
 STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
@@ -35,6 +36,9 @@ _PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h")
 
 _SEARCHED_BYTES = 1 << 15
 """Irregular text is halved down to this size, so that one odd line costs its neighbours only."""
+_LOOKS_AT_OTHER_LINES = re.compile(rb"\(\?[=!](?:[^()]|\([^()]*\))*\\n")
+_MOSTLY = 0.95
+_NEWLINE = ord("\n")
 _STAMP_BYTES = 29
 _DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0])
 
@@ -63,15 +67,49 @@ def extract(pattern: re.Pattern[bytes], text: bytes) -> Extract:
     Groups are named as in ``FIELDS``, or ``stamp`` (seconds since 1970 come out as ``clock_s``). What is no
     number becomes NaN. No column means no match.
     """
+    lines, others = text, b""
+    if len(text) > _SEARCHED_BYTES and not _is_regular_at_start(text):
+        lines, others = _of_interest(pattern, text)
+    found = _in_parts(pattern, lines)
+    if not others:
+        return found
+    return Extract(found.columns, [*found.seen, others] if found.columns else [text])
+
+
+def _is_regular_at_start(text: bytes) -> bool:
+    first, second = (line.translate(None, VARYING) for line in text[:_SEARCHED_BYTES].split(b"\n", 2)[:2])
+    return first == second
+
+
+def _of_interest(pattern: re.Pattern[bytes], text: bytes) -> tuple[bytes, bytes]:
+    """Return the lines of ``text`` that ``pattern`` may match, which are regular by themselves, and the others."""
+    word, *more = required(pattern)
+    if more or not word or _LOOKS_AT_OTHER_LINES.search(pattern.pattern):
+        return text, b""
+    between = text.split(word)
+    if len(between) == 1:
+        return text, b""
+    characters = np.frombuffer(text if text.endswith(b"\n") else text + b"\n", np.uint8)
+    ends = np.flatnonzero(characters == _NEWLINE)
+    places = np.cumsum(np.fromiter(map(len, between[:-1]), np.int64) + len(word)) - 1
+    wanted = np.zeros(len(ends), np.bool_)
+    wanted[np.searchsorted(ends, places)] = True
+    if wanted.mean() > _MOSTLY:
+        return text, b""
+    kept = np.repeat(wanted, np.diff(ends, prepend=-1))
+    return characters[kept].tobytes(), characters[~kept].tobytes()
+
+
+def _in_parts(pattern: re.Pattern[bytes], text: bytes) -> Extract:
     found = regular_fields(pattern, text)
     if found is not None:
         return Extract(found, [uncoloured(text[: text.find(b"\n")])])
     if len(plain := uncoloured(text)) < len(text):
-        return extract(pattern, plain)
+        return _in_parts(pattern, plain)
     middle = text.find(b"\n", len(text) // 2) + 1
     if len(text) <= _SEARCHED_BYTES or not 0 < middle < len(text):
         return Extract(_searched(pattern, text), [text])
-    left, right = extract(pattern, text[:middle]), extract(pattern, text[middle:])
+    left, right = _in_parts(pattern, text[:middle]), _in_parts(pattern, text[middle:])
     seen = left.seen + right.seen
     if not left.columns or not right.columns:
         return Extract(left.columns or right.columns, seen)

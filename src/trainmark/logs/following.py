@@ -44,7 +44,7 @@ def follow_log(
                 continue
             count = max(gathering.counts.values(), default=0)
             if (cut and count != shown) or not data:
-                log = conclude(gathering, name, given)
+                log = conclude(gathering, name, given, in_progress=True)
                 if log.ending is Ending.SEEN or log.status in _OVER:
                     break
                 if count != shown and count:
@@ -58,11 +58,7 @@ def follow_log(
 
 
 def _so_far(log: ParsedLog) -> ParsedLog:
-    """Return ``log`` without the problem that a run in progress always has: its end is not there yet."""
+    """Return ``log`` with the word that it is not over."""
     from dataclasses import replace
 
-    def lacks_end(problem: Problem) -> bool:
-        return problem.code == "incomplete" and "beginning" not in problem.message
-
-    kept = tuple(problem for problem in log.problems if not lacks_end(problem))
-    return replace(log, problems=(*kept, Problem("in-progress", "the run goes on", Severity.NOTE)))
+    return replace(log, problems=(*log.problems, Problem("in-progress", "the run goes on", Severity.NOTE)))

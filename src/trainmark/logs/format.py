@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 from trainmark.logs import dllogger
 from trainmark.logs.columns import Floats
+from trainmark.logs.fields import Extract
 from trainmark.logs.model import Ending, Facts, Meaning, Problem, RunWords, Scope
 from trainmark.words.case import Precision
 
@@ -82,7 +83,7 @@ class Format:
     scope_said: Callable[[LogContext], Scope] | None = None
     figures: Mapping[str, re.Pattern[bytes]] = field(default_factory=dict)
     parameters: Callable[[LogContext], dict[str, str]] | None = None
-    extract: Callable[[bytes], dict[str, Floats]] | None = None
+    extract: Callable[[bytes], Extract] | None = None
     assemble: Callable[[dict[str, Floats]], dict[str, Floats]] | None = None
     thinned: Callable[[Iterator[dict[str, Floats]]], Iterator[dict[str, Floats]]] | None = None
     doubts: Callable[[LogContext], tuple[Problem, ...]] | None = None

@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
+from trainmark.logs.bulk import VARYING
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import Extract, derived, extract
 from trainmark.logs.format import Format
@@ -17,6 +18,7 @@ HEAD_BYTES = 1 << 19
 TAIL_BYTES = 1 << 17
 NOTES_BYTES = 1 << 20
 _RECOGNISED_BYTES = 1 << 15
+_MOST_KINDS = 4096
 _OVERALL = 1 << 15
 """By how much a line outweighs others beside which it is the one to read."""
 
@@ -42,6 +44,7 @@ class Gathering:
     columns: dict[Rank, dict[str, Column]] = field(default_factory=dict)
     counts: Counter[Rank] = field(default_factory=Counter)
     streams: Demultiplexer = field(default_factory=Demultiplexer)
+    _kinds: set[bytes] = field(default_factory=set)
 
     def take(self, piece: bytes) -> None:
         """Take in the next piece of the log."""
@@ -82,13 +85,12 @@ class Gathering:
         cut = text.rfind(b"\n", 0, _RECOGNISED_BYTES) + 1 or _RECOGNISED_BYTES
         samples = [text[:cut], text[cut:]]
         if self.format is not None and not self.format.records and self.format.extract is None:
-            samples = samples[
-                :1
-            ]  # it has no records: every piece comes here, and its start shows whose it is
+            # It has no records: every piece comes here. Its start shows whose it is, if it says anything new.
+            samples = samples[:1] if self._is_new(samples[0]) else []
         for sample in samples:
             most = 0
             for known in self.formats:
-                if known.extract and known.mark.search(sample) and known.extract(sample):
+                if known.extract and known.mark.search(sample) and known.extract(sample).columns:
                     self.format = known
                     return
                 for index, pattern in enumerate(known.records):
@@ -104,6 +106,13 @@ class Gathering:
                 known for known in self.formats if can_match(known.mark, text) and known.mark.search(text)
             )
             self.format = next(marks, None)
+
+    def _is_new(self, text: bytes) -> bool:
+        """Say whether ``text`` has a line that differs from all that came here before by more than its numbers."""
+        lines = set(text.translate(None, VARYING).split(b"\n")) - self._kinds
+        if len(self._kinds) < _MOST_KINDS:
+            self._kinds |= lines
+        return bool(lines)
 
     def _append(self, rank: Rank, found: dict[str, Floats]) -> None:
         columns = self.columns.setdefault(rank, {})
@@ -131,8 +140,7 @@ def _another_beginning(known: Format, seen: list[bytes]) -> bytes:
 
 def _fields(known: Format, pattern: int, text: bytes) -> Extract:
     if known.extract:
-        text = uncoloured(text)
-        found = Extract(known.extract(text), [text])
+        found = known.extract(uncoloured(text))
     elif known.records:
         found = extract(known.records[pattern], text)
     else:

@@ -5,6 +5,8 @@ import re
 _NAMES = re.compile(
     rb"\b((?:Tesla|NVIDIA|GeForce|Quadro) [A-Z][\w-]*(?: \d[\w-]*)?(?:-\w+)*|[VAHP]\d{2,3}-(?:SXM|PCIE)\w*(?:-\w+)*)"
 )
+_WORDS = (b"Tesla", b"NVIDIA", b"GeForce", b"Quadro", b"-SXM", b"-PCIE")
+"""Of which each name has one: to look for them is twenty times faster than for the names."""
 _CAPABILITY = re.compile(rb"Compute Capability: (\d+)\.\d")
 _AMPERE_OR_LATER = re.compile(
     r"\b(?:A\d{1,3}|H\d{2,3}|B\d{2,3}|GB\d{3}|L\d{1,2}S?|RTX [3-6]0|RTX A\d)|capability ([89]|\d\d)"
@@ -14,7 +16,8 @@ _BEFORE_AMPERE = re.compile(r"\b(?:V100|P\d{1,3}|K\d{2}|T4|M\d{2}|GTX|TITAN|RTX 
 
 def read_hardware(text: bytes) -> str | None:
     """Return the device's name as printed in ``text``, or its compute capability, or ``None``."""
-    for name in _NAMES.findall(text):
+    named = any(word in text for word in _WORDS)
+    for name in _NAMES.findall(text) if named else []:
         word = name.decode("ascii", "replace")
         if _AMPERE_OR_LATER.search(word) or _BEFORE_AMPERE.search(word):
             return str(word)

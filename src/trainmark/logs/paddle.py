@@ -15,21 +15,28 @@ class PaddleDevices:
 
 
 def paddle_devices(text: bytes) -> PaddleDevices:
-    """Return what ``paddle.distributed.launch`` tells by its lines, its command or its variables."""
+    """Return what ``paddle.distributed.launch`` tells by its lines, its command or its variables.
+
+    Of the job its replicas are nodes, of a node's pod they are its processes (``launch/controllers/controller.py``).
+    """
     trainers = search_integer(
         rb"PADDLE_TRAINERS_NUM(?:['\"]?\s*[:=]\s*['\"]?| +)(\d+)", text
     ) or search_integer(rb"init nccl context nranks: (\d+)", text)
-    devices = search_word(rb"LAUNCH INFO [^\n]*devices: ([\d,]+)\s", text) or search_word(
+    devices = search_word(_LAUNCH_INFO + rb"devices: ([\d,]+)\s", text) or search_word(
         _LAUNCH + rb"--(?:gpus|selected_gpus|devices)[= ]['\"]?([\d,]+)", text
     )
+    replicas = search_integer(_LAUNCH_INFO + rb"Run Pod: [^\n]*replicas (\d+)", text)
     nodes = (
-        search_integer(rb"LAUNCH INFO [^\n]*nnodes: (\d+)\n", text)
+        search_integer(_LAUNCH_INFO + rb"nnodes: (\d+)\n", text)
+        or search_integer(_LAUNCH_INFO + rb"mode collective, replicas (\d+)\[", text)
         or search_integer(_LAUNCH + rb"--nnodes[= ]['\"]?(\d+)['\"\s]", text)
         or listed(search_word(_LAUNCH + rb"--(?:ips|cluster_node_ips)[= ]['\"]?([\w.,-]+)", text))
         # As older launchers print their arguments, one a line.
         or listed(search_word(rb"\n(?:ips|cluster_node_ips)[:=] ?(?!None)([\w.,-]+)\n", text))
     )
-    return PaddleDevices(nodes=nodes, gpus=trainers, gpus_per_node=listed(devices))
+    own = replicas or listed(devices) or search_integer(_LAUNCH_INFO + rb"nproc_per_node: (\d+)\n", text)
+    return PaddleDevices(nodes=nodes, gpus=trainers, gpus_per_node=own)
 
 
+_LAUNCH_INFO = rb"LAUNCH INFO [^\n]*"
 _LAUNCH = rb"paddle\.distributed\.(?:fleet\.)?launch [^\n]*"

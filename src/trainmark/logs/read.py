@@ -3,6 +3,7 @@
 import gzip
 import re
 import zlib
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from trainmark.logs.bulk import VARYING
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
@@ -27,7 +29,10 @@ from trainmark.logs.trouble import Death, Trouble, find_trouble
 
 _LARGEST_BLOCK_BYTES = 30 << 20
 _FEWEST_OTHERS = 2
+_FEW = 4
 _LONGEST_NUMBER = 10
+_NO_END = "the log is incomplete: the end of the run is not in it"
+_COMMA = re.compile(rb"(?<=\d),(?=\d)")
 
 
 def read_log(path: str | Path, formats: Sequence[Format], given: Facts | None = None) -> ParsedLog:
@@ -70,11 +75,18 @@ def read_stream(
     return conclude(seen, name, given, damage)
 
 
-def conclude(seen: Gathering, name: str, given: Facts | None = None, damage: str | None = None) -> ParsedLog:
+def conclude(
+    seen: Gathering,
+    name: str,
+    given: Facts | None = None,
+    damage: str | None = None,
+    *,
+    in_progress: bool = False,
+) -> ParsedLog:
     """Return what ``seen`` amounts to; never raises for what a log says.
 
-    Of a log in progress more can be taken in afterwards; of a whole one the lines that never ended are taken in by
-    ``Gathering.finish`` before.
+    Of a log in progress more can be taken in afterwards, and that its end is not there is no problem; of a whole one
+    the lines that never ended are taken in by ``Gathering.finish`` before.
     """
     if not seen.total_bytes:
         if damage:
@@ -82,7 +94,8 @@ def conclude(seen: Gathering, name: str, given: Facts | None = None, damage: str
         return ParsedLog(log=name, status=Status.EMPTY, problems=(Problem("empty", "the file is empty"),))
     try:
         with np.errstate(all="ignore"):
-            return checked(_conclude(seen, name, read_hints(name), given or Facts(), damage))
+            log = _conclude(seen, name, read_hints(name), given or Facts(), damage, in_progress=in_progress)
+            return checked(log)
     except Exception as error:
         return _beyond(seen, name, error)
 
@@ -107,7 +120,9 @@ def _unreadable(name: str, why: str) -> ParsedLog:
     return ParsedLog(log=name, status=Status.UNREADABLE, problems=(Problem("unreadable", f"the file {why}"),))
 
 
-def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: str | None) -> ParsedLog:
+def _conclude(
+    seen: Gathering, name: str, hints: Hints, given: Facts, damage: str | None, *, in_progress: bool
+) -> ParsedLog:
     known = seen.format
     if known is None:
         return _of_no_format(seen, name, settle(Facts(), hints, given).facts)
@@ -141,12 +156,12 @@ def _conclude(seen: Gathering, name: str, hints: Hints, given: Facts, damage: st
     figures = _figures(known, seen.tail)
     ending = known.ending(context)
     trouble = find_trouble(_after_last_record(known, seen))
-    status, verdict = _status(known, records, counters, ending, trouble, figures)
+    status, verdict = _status(seen, known, records, counters, ending, trouble, figures)
     problems += verdict
     problems += _about_other_formats(seen, seen.formats)
-    problems += _about_the_end(ending, trouble, seen, damage, status)
+    end = [] if in_progress else _about_the_end(ending, trouble, seen, damage, status)
     start = _about_the_start(known, context, records)
-    problems += start if status is Status.OK else []
+    problems += _what_is_missing(start, end) if status is Status.OK else end
     # The warm-up of a run is not in an excerpt from its middle.
     warmup_steps = 0 if start and _first(records.step) > known.warmup_steps else known.warmup_steps
     if seen.loss_not_finite:
@@ -266,7 +281,15 @@ def _gathered(blocks: Iterator[dict[str, Floats]]) -> tuple[dict[str, Column], i
     return kept, size
 
 
+def _because_of_commas(known: Format, seen: Gathering) -> str:
+    """Say so where the lines would be records but for the commas in their numbers (``14,8861``)."""
+    if any(pattern.search(_COMMA.sub(b".", bytes(seen.head))) for pattern in known.records):
+        return ": its numbers are written with commas, which the program does not print; write them with a point alone"
+    return ""
+
+
 def _status(
+    seen: Gathering,
     known: Format,
     records: Records,
     counters: Counters,
@@ -286,7 +309,9 @@ def _status(
         )
         return Status.INVALID, [Problem("several-runs", sentence)]
     if not records.count and not figures:
-        return Status.INCOMPLETE, [Problem("no-records", known.without_records)]
+        return Status.INCOMPLETE, [
+            Problem("no-records", known.without_records + _because_of_commas(known, seen))
+        ]
     problems = []
     if counters.copies == 1 and counters.repeated:
         sentence = f"{counters.repeated} records repeat a counter (a skipped update did its work): they count"
@@ -302,7 +327,7 @@ def _about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Pro
     """Tell another program's records at either end of the log: the file then holds more than the run that is read."""
     known = seen.format
     assert known is not None
-    for place, text in (("beginning", bytes(seen.head)), ("end", seen.tail)):
+    for place, text in (("beginning", _few_of_each(bytes(seen.head))), ("end", _few_of_each(seen.tail))):
         others = [other for other in formats if other is not known and _may_be_in(other, text)]
         rest = _without(known, text) if others else b""
         for other in others:
@@ -310,6 +335,17 @@ def _about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Pro
                 sentence = f"the {place} of the file has records of another format, {other.name}: split it"
                 return [Problem("several-formats", sentence)]
     return []
+
+
+def _few_of_each(text: bytes) -> bytes:
+    """Return the lines of ``text``, of those that differ in their numbers only the first few."""
+    met: Counter[bytes] = Counter()
+    kept = []
+    for line, kind in zip(text.split(b"\n"), text.translate(None, VARYING).split(b"\n"), strict=True):
+        met[kind] += 1
+        if met[kind] <= _FEW:
+            kept.append(line)
+    return b"\n".join(kept)
 
 
 def _without(known: Format, text: bytes) -> bytes:
@@ -329,7 +365,7 @@ def _may_be_in(other: Format, text: bytes) -> bool:
 def _is_in(other: Format, text: bytes) -> bool:
     """Say whether ``text`` holds two records of ``other``, or a result as it prints it."""
     if other.extract is not None:
-        return other.mark.search(text) is not None and bool(other.extract(text))
+        return other.mark.search(text) is not None and bool(other.extract(text).columns)
     results = (figure.search(text) for figure in other.figures.values() if can_match(figure, text))
     return any(results) or any(
         can_match(pattern, text) and len(pattern.findall(text)) >= _FEWEST_OTHERS for pattern in other.records
@@ -345,7 +381,7 @@ def _about_the_end(
     elif ending is Ending.MISSING and trouble is not None and trouble.death is Death.STOPPED:
         ending = Ending.STOPPED
     if ending is Ending.MISSING and status is Status.OK:
-        problems.append(Problem("incomplete", "the log is incomplete: the end of the run is not in it"))
+        problems.append(Problem("incomplete", _NO_END))
     elif ending is Ending.STOPPED:
         sentence = "the log is incomplete: the run was stopped from outside before its end"
         problems.append(Problem("incomplete", sentence, Severity.NOTE))
@@ -370,6 +406,17 @@ def _about_the_start(known: Format, context: LogContext, records: Records) -> li
         missing = bool(first[0] > 2 * context.step_interval)
     sentence = "the log is incomplete: its beginning, where the program prints its settings, is not in it"
     return [Problem("incomplete", sentence, severity)] if missing else []
+
+
+def _what_is_missing(start: list[Problem], end: list[Problem]) -> list[Problem]:
+    """Return both problems, or one that says both where neither end of the log is there."""
+    if not start or not any(problem.message == _NO_END for problem in end):
+        return [*end, *start]
+    sentence = (
+        "the log is incomplete: neither its beginning, where the program prints its settings, nor the end of the run "
+        "is in it"
+    )
+    return [Problem("incomplete", sentence), *(problem for problem in end if problem.message != _NO_END)]
 
 
 def _death(trouble: Trouble) -> Problem:

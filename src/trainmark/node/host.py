@@ -8,6 +8,7 @@ from typing import IO, Protocol
 
 from trainmark.errors import TrainmarkError
 from trainmark.node.stacks import Stack
+from trainmark.words.hosts import Traffic
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import Command, NodeResources
 
@@ -117,6 +118,10 @@ class Host(Protocol):
     @property
     def interface(self) -> str | None:
         """The network interface of the ranks' own traffic; None where they find it themselves."""
+
+    @property
+    def traffic(self) -> Traffic:
+        """How its ranks reach those of other hosts."""
 
     def unreachable(self) -> str | None:
         """Return why it cannot be reached now, None where it can; a lost connection is made anew.

@@ -28,6 +28,7 @@ from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_by
 from trainmark.node.stacks import ASKED, Stack, stacks, stop_ranks
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
+from trainmark.words.hosts import PLAIN, Traffic
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import Command, NodeResources
 
@@ -68,7 +69,9 @@ class LocalHost:
         machine: NodeResources | None = None,
         paths: Paths = (),
         interface: str | None = None,
+        traffic: Traffic = PLAIN,
     ) -> None:
+        self.traffic = traffic
         self.interface = interface
         self.name, self.address, self.folder, self.paths = name, address, folder, paths
         self._machine = machine

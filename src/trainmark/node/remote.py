@@ -256,6 +256,7 @@ class RemoteHost:
         self._sent: dict[Path, Path] = {}
         self._absent: str | None = None
         self.name, self.address, self.folder = entry.name, entry.reached_at, entry.folder
+        self.traffic = entry.traffic
         self.paths: Paths = tuple((here, there) for here, there in entry.paths.items())
 
     @property
@@ -479,7 +480,8 @@ def _host(entry: HostEntry, chosen: HostSet) -> Host:
     here = LocalHost()
     machine = replace(here.machine(), slots=entry.slots)
     paths = tuple(entry.paths.items())
-    return LocalHost(LOCALHOST, entry.address or here.address, entry.folder, machine, paths, entry.interface)
+    address = entry.address or here.address
+    return LocalHost(LOCALHOST, address, entry.folder, machine, paths, entry.interface, traffic=entry.traffic)
 
 
 def _paths(entry: HostEntry, hello: Mapping[str, Any]) -> Paths:

@@ -15,6 +15,8 @@ from trainmark.placement.spec import Container
 from trainmark.words.plan import Command
 from trainmark.workload import Mount, Sharing, UnsupportedByCard
 
+RDMA_DEVICES = "/dev/infiniband"
+
 _SEPARATORS = ":,\"'\n"
 """What the engines' own syntax of mounts takes for something else."""
 
@@ -23,12 +25,16 @@ _SEPARATORS = ":,\"'\n"
 class ContainerContext:
     """What a command in a container needs of the host: its folders, its GPUs, and where it is started.
 
-    ``devices`` are the GPUs by the host's names; none for a program that computes on the CPU.
+    ``devices`` are the GPUs by the host's names; none for a program that computes on the CPU. With ``rdma`` the
+    container gets the host's RDMA devices. What is ``placed_from_outside`` is told its rank by variables of an mpirun
+    on the host, so that the host's variables reach in.
     """
 
     directory: Path
     mounts: tuple[Mount, ...] = ()
     devices: tuple[str, ...] = ()
+    rdma: bool = False
+    placed_from_outside: bool = False
 
 
 def wrapped(command: Command, container: Container, context: ContainerContext) -> Command:
@@ -50,8 +56,9 @@ def wrapped(command: Command, container: Container, context: ContainerContext) -
 
 
 def container_name(command: Command, directory: Path) -> str:
-    """Return the name of a run's container on one node, by which it is found when it must be ended."""
-    return f"trainmark-{hashlib.sha256(str(directory).encode()).hexdigest()[:12]}-n{command.node}"
+    """Return the name of a run's container, which may be one rank's, by which it is found when it must be ended."""
+    rank = "" if command.rank is None else f"-r{command.rank}"
+    return f"trainmark-{hashlib.sha256(str(directory).encode()).hexdigest()[:12]}-n{command.node}{rank}"
 
 
 def removal(command: Command) -> tuple[str, ...] | None:
@@ -75,7 +82,11 @@ def _docker(
         words += ["--gpus", f'"device={",".join(context.devices)}"']
     words += ["--ipc=host"] if image.ipc is Sharing.HOST else []
     words += [f"--shm-size={image.shm_size}"] if image.shm_size else []
-    words += [word for name, limit in image.ulimits.items() for word in ("--ulimit", f"{name}={limit}")]
+    if context.rdma:
+        words += ["--device", RDMA_DEVICES, "--cap-add", "IPC_LOCK"]
+    # What RDMA reads and writes cannot be swapped out.
+    ulimits = {**({"memlock": "-1"} if context.rdma else {}), **image.ulimits}
+    words += [word for name, limit in ulimits.items() for word in ("--ulimit", f"{name}={limit}")]
     words += ["--network", "host"] if image.network is Sharing.HOST else []
     for mount in mounts:
         words += ["--volume", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]
@@ -90,7 +101,9 @@ def _apptainer(
     command: Command, container: Container, context: ContainerContext, mounts: Sequence[Mount]
 ) -> Command:
     # --home mounts the run's folder, and is the only way to say where HOME is.
-    words = ["apptainer", "exec", "--cleanenv", "--home", str(context.directory)]
+    # Of the host it has the network, the shared memory, the limits and the RDMA devices anyway.
+    words = ["apptainer", "exec", *(() if context.placed_from_outside else ("--cleanenv",))]
+    words += ["--home", str(context.directory)]
     words += ["--nv"] if context.devices else []
     for mount in mounts[1:]:
         words += ["--bind", f"{mount.source}:{mount.target}{':ro' if mount.read_only else ''}"]

@@ -1,8 +1,10 @@
 """How each launcher starts the ranks of a run: the words before the program's, and who is started where."""
 
+import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from trainmark.environment.engine import Engine
 from trainmark.node.processes import MARK
 from trainmark.placement.spec import RunSpec
 from trainmark.words.case import Case
@@ -44,7 +46,7 @@ def launched(
             starter = filled(spec.card.starter or "", texts)
             return (*python, starter, *_multiproc(case, node, rendezvous))
         case Launcher.MPIRUN:
-            return (*_mpirun(spec, rendezvous, tuple(variables)), *python)
+            return (*mpirun(spec, rendezvous, tuple(variables)), *python)
         case Launcher.PADDLE:
             return (*python, *_paddle(case, rendezvous, texts["run"]))
         case Launcher.PROCESS | Launcher.RANKS | Launcher.SPAWN:
@@ -65,7 +67,7 @@ def by_hand(spec: RunSpec) -> tuple[str, ...]:
         return (everywhere,)
     first, others = spec.addresses[0], ", ".join(spec.addresses[1:])
     container = spec.interpreter.container
-    if container is None:
+    if container is None or launches_containers(spec):
         return (
             everywhere,
             f"mpirun on {first} starts the ranks of {others} by ssh, which must let it in without a password",
@@ -75,13 +77,23 @@ def by_hand(spec: RunSpec) -> tuple[str, ...]:
         f"{container.engine} starts a container on {first} only, so this cannot be typed as it stands: on {others} a "
         f"container of {container.image} with the same folders must be running, and an sshd in it that lets in the "
         f"one on {first} without a password; where it listens on a port P of its own, mpirun needs "
-        "'-mca plm_rsh_args \"-p P\"'",
+        "'-mca plm_rsh_args \"-p P\"' (mpirun: {mca: {plm_rsh_args: -p P}} in the hosts file)",
     )
+
+
+def launches_containers(spec: RunSpec) -> bool:
+    """Whether mpirun stands outside and starts each rank in a container, as Apptainer's can be on every host.
+
+    Docker's are a daemon's children, which know nothing of their mpirun.
+    """
+    container = spec.interpreter.container
+    on_several = spec.launcher is Launcher.MPIRUN and spec.case.nodes > 1
+    return on_several and container is not None and container.engine is Engine.APPTAINER
 
 
 def missing(spec: RunSpec) -> str | None:
     """Return why the ranks of a run cannot be started on its hosts, or None; containers have launchers of their own."""
-    inside = spec.interpreter.container is not None
+    inside = spec.interpreter.container is not None and not launches_containers(spec)
     if spec.launcher is Launcher.TORCHRUN is not spec.card.launcher:
         return f"torchrun comes with PyTorch, and {spec.card.name} is another framework's (launcher)"
     if spec.launcher is not Launcher.MPIRUN or spec.case.world_size == 1 or inside:
@@ -90,6 +102,12 @@ def missing(spec: RunSpec) -> str | None:
     if len(interfaces) > 1:
         named = ", ".join(sorted(str(interface) for interface in interfaces))
         return f"mpirun gives all ranks one network interface, and the hosts have different ones ({named})"
+    told = {host.traffic.model_dump_json(exclude={"rdma"}) for host in spec.hosts[: spec.case.nodes]}
+    if len(told) > 1:
+        return (
+            "mpirun is told one thing for all hosts, and theirs differ "
+            "(user, port, variables or mpirun of the hosts file)"
+        )
     if len({(host.folder, host.paths) for host in spec.hosts[: spec.case.nodes]}) > 1:
         return (
             "mpirun starts the same words on every node, and what they name has another path on some of them"
@@ -176,28 +194,47 @@ def _multiproc(case: Case, node: int, rendezvous: Rendezvous) -> tuple[str, ...]
     )
 
 
-def _mpirun(spec: RunSpec, rendezvous: Rendezvous, variables: tuple[str, ...]) -> tuple[str, ...]:
+def mpirun(spec: RunSpec, rendezvous: Rendezvous, variables: tuple[str, ...]) -> tuple[str, ...]:
     """Return OpenMPI's words as horovodrun calls it (horovod.readthedocs.io, "Horovod with MPI").
 
-    Without ``--bind-to none`` OpenMPI binds each rank, its loader's threads with it, to one core or socket. Without
-    ``--tag-output`` the ranks' lines run into one another. Without ``-H`` it starts no more ranks than there are
-    physical cores.
+    ``variables`` are the names of those that the ranks are to find. Without ``--tag-output`` the ranks' lines run into
+    one another. Without ``-H`` it starts no more ranks than there are physical cores.
     """
     case = spec.case
     hosts = rendezvous.hosts if case.nodes > 1 else ("localhost",)
     slots = ",".join(f"{host}:{case.devices_per_node}" for host in hosts)
     count = ("--tag-output", "-np", str(case.world_size), "-H", slots)
-    words = ("mpirun", "--allow-run-as-root", *count, "--bind-to", "none", "--map-by", "slot")
+    traffic = spec.host(0).traffic
+    options = traffic.mpirun
+    words = (
+        "mpirun",
+        "--allow-run-as-root",
+        *count,
+        "--bind-to",
+        options.bind_to,
+        "--map-by",
+        options.map_by,
+    )
     if case.nodes == 1:
-        return words
+        return (*words, *_mca(options.mca))
     # Only these variables reach the other nodes; by the mark the ranks there are found when they must be ended.
     mark = (MARK,) if case.nodes <= len(spec.hosts) else ()
     names = ("PATH", "LD_LIBRARY_PATH", *mark, *variables)
     interfaces = {spec.host(node).interface for node in range(case.nodes)}
     common = interfaces.pop() if len(interfaces) == 1 else None
-    through = ("oob_tcp_if_include", "btl_tcp_if_include") if common is not None else ()
-    network = (word for name in through for word in ("-mca", name, str(common)))
-    return (*words, *network, *(word for name in names for word in ("-x", name)))
+    own = {} if common is None else {"oob_tcp_if_include": common, "btl_tcp_if_include": common}
+    ssh = (() if traffic.port is None else ("-p", str(traffic.port))) + (
+        () if traffic.user is None else ("-l", traffic.user)
+    )
+    # An sshd inside a container is none of the host's.
+    if ssh and (spec.interpreter.container is None or launches_containers(spec)):
+        own["plm_rsh_args"] = shlex.join(ssh)
+    parameters = {**own, **options.mca}
+    return (*words, *_mca(parameters), *(word for name in names for word in ("-x", name)))
+
+
+def _mca(parameters: Mapping[str, str]) -> tuple[str, ...]:
+    return tuple(word for name, value in parameters.items() for word in ("-mca", name, value))
 
 
 def _paddle(case: Case, rendezvous: Rendezvous, log_folder: str) -> tuple[str, ...]:

@@ -10,8 +10,10 @@ from trainmark.placement.launching import (
     by_hand,
     interface_variables,
     launched,
+    launches_containers,
     meeting_variables,
     missing,
+    mpirun,
     rank_variables,
     starting_nodes,
 )
@@ -68,6 +70,7 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
     values = values_of(spec, node)
     texts = values.placeholders(spec.case, spec.workload)
     variables = {
+        **spec.host(node).traffic.variables,
         "OMP_NUM_THREADS": str(_threads(spec, node)),
         "PYTHONUNBUFFERED": "1",
         **interface_variables(spec, node),
@@ -75,11 +78,14 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
         **spec.interpreter.variables,
         **program_variables(spec.case, spec.card, values, texts),
     }
-    words = (
-        *launched(spec, node, rendezvous, texts, variables),
-        *program_words(spec.case, spec.workload, values, texts),
-        *spec.more_words,
-    )
+    program = (*program_words(spec.case, spec.workload, values, texts), *spec.more_words)
+    if launches_containers(spec):
+        alone = Command(node, (str(spec.interpreter.python), *program), variables)
+        contained = inside(spec.interpreter, alone, context)
+        started = (*mpirun(spec, rendezvous, tuple(contained.variables)), *contained.words)
+        yield Command(node, started, contained.variables)
+        return
+    words = (*launched(spec, node, rendezvous, texts, variables), *program)
     for rank, of_rank in rank_variables(spec, node, rendezvous):
         command = Command(node, words, {**variables, **of_rank}, rank=rank)
         yield inside(spec.interpreter, command, context)
@@ -136,7 +142,13 @@ def container_context(spec: RunSpec, node: int) -> ContainerContext:
     own = spec.card.image.mounts if spec.card.image is not None else ()
     on_gpus = spec.device is Device.CUDA
     devices = spec.machine(node).devices(spec.case.devices_per_node) if on_gpus else ()
-    return ContainerContext(spec.directory_on(node), (*mounts, *own), devices)
+    return ContainerContext(
+        directory=spec.directory_on(node),
+        mounts=(*mounts, *own),
+        devices=devices,
+        rdma=spec.case.nodes > 1 and spec.host(node).traffic.rdma,
+        placed_from_outside=launches_containers(spec),
+    )
 
 
 def _rendezvous(spec: RunSpec, node: int) -> Rendezvous:

@@ -7,6 +7,7 @@ from pathlib import Path
 from trainmark.environment.engine import Engine
 from trainmark.node import Paths, path_there
 from trainmark.words.case import SYNTHETIC, Case, Device
+from trainmark.words.hosts import PLAIN, Traffic
 from trainmark.words.launcher import Launcher
 from trainmark.words.plan import NodeResources
 from trainmark.words.suite import Protocol
@@ -57,6 +58,7 @@ class PlacementHost:
     folder: Path | None = None
     paths: Paths = ()
     interface: str | None = None
+    traffic: Traffic = PLAIN
 
     def directory(self, run: Path) -> Path:
         """Return the folder of a run on this host; ``run`` is its folder here."""

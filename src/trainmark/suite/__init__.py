@@ -1,7 +1,7 @@
 """What to measure: suites, their cases and protocols, read from YAML and checked to the line."""
 
 from trainmark.suite.document import Document, read_document
-from trainmark.suite.hosts import load_hosts
+from trainmark.suite.hosts import load_hosts, load_job
 from trainmark.suite.loading import MAX_CASES, dump_suite, load_suite, parse_suite
 from trainmark.suite.naming import log_name
 from trainmark.suite.selection import select
@@ -11,6 +11,7 @@ __all__ = [
     "Document",
     "dump_suite",
     "load_hosts",
+    "load_job",
     "load_suite",
     "log_name",
     "parse_suite",

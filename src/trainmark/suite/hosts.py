@@ -12,6 +12,7 @@ from trainmark.errors import InputError, nearest
 from trainmark.suite.document import Document, read_document
 from trainmark.suite.loading import explained
 from trainmark.words.hosts import EngineName, HostEntry, HostSet
+from trainmark.words.job import JobSettings
 
 FROM_SLURM = "slurm"
 """In the place of a file: the nodes of the allocation."""
@@ -31,9 +32,12 @@ _OWN_KEYS = (
     "interface",
     "paths",
     "variables",
+    "rdma",
+    "mpirun",
     "groups",
+    "job",
 )
-_FOR_ALL = ("python", "user", "port", "folder", "interface", "paths", "variables")
+_FOR_ALL = ("python", "user", "port", "folder", "interface", "paths", "variables", "rdma", "mpirun")
 
 
 def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None = None) -> HostSet:
@@ -58,6 +62,27 @@ def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None
                 )
             found = found.model_copy(update={"hosts": here})
     return found
+
+
+def load_job(given: str) -> tuple[JobSettings, tuple[str, ...]]:
+    """Return what a hosts file says under ``job``, and the names of its hosts (of ``FILE:GROUP`` those of the group).
+
+    A file that is for jobs alone need not list hosts. Raises ``InputError`` that names file and line.
+    """
+    path, group = _file_and_group(given)
+    document = read_document(path)
+    values = document.values if isinstance(document.values, dict) else {}
+    if "job" not in values:
+        raise InputError(
+            f"{path}:1: 'job' is missing: where does the job keep its results (job: {{out: /…}})?"
+        )
+    try:
+        settings = JobSettings.model_validate(values["job"])
+    except ValidationError as error:
+        raise explained(document, ("job",), error, JobSettings) from None
+    if "hosts" not in values and group is None:
+        return settings, ()
+    return settings, tuple(entry.name for entry in _from_yaml(path, group).hosts)
 
 
 def expanded(name: str) -> Iterator[str]:

@@ -38,7 +38,8 @@ def _find() -> dict[str, Task]:
     names = sorted(path.parent.name for room in __path__ for path in Path(room).glob("*/__init__.py"))
     found: list[Task] = [import_module(f"{__name__}.{name}").TASK for name in names]
     for task in found:
-        declare_axes(task.name, task.axes, task.models, task.unnamed)
+        models = {name: model.axes for name, model in task.models.items()}
+        declare_axes(task.name, task.axes, models, task.unnamed)
     return {task.name: task for task in found}
 
 

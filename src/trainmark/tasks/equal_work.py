@@ -26,6 +26,10 @@ class EqualWork:
     recipe: Recipe
     observation: type[Observation] = Observation
 
+    def of(self, _model: str) -> "EqualWork":
+        """Return the part for a model, where not all of the task's are trained by one recipe."""
+        return self
+
     def inputs(self, model: str, seed: int) -> dict[str, NDArray[np.generic]]:
         """Return weights by the names that all frameworks share, and the arrays of the batch."""
         raise NotImplementedError

@@ -15,11 +15,13 @@ if TYPE_CHECKING:
 class Model:
     """A model under the names that others publish it by; trainmark's own name is its key in the task.
 
-    ``short`` is DLPerf's word in the names of logs, ``published`` that of the framework-benchmark template.
+    ``short`` is DLPerf's word in the names of logs, ``published`` that of the framework-benchmark template. ``axes``
+    are the values that the model has on axes of its task where the task's own default is not its own.
     """
 
     short: str
     published: str
+    axes: Mapping[str, object] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

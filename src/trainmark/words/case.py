@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
 from typing import Annotated, Any, ClassVar, Literal, Self, get_args
 
@@ -87,11 +87,16 @@ class TaskAxes(Frozen):
 _AXES: dict[str, type[TaskAxes]] = {}
 _MODELS: dict[str, tuple[str, ...]] = {}
 _TASK_OF_MODEL: dict[str, str] = {}
+_OF_MODEL: dict[str, Mapping[str, object]] = {}
 _UNNAMED: list[str] = []
 
 
-def declare_axes(task: str, axes: type[TaskAxes], models: Iterable[str], unnamed: bool = False) -> None:
+def declare_axes(
+    task: str, axes: type[TaskAxes], models: Mapping[str, Mapping[str, object]], unnamed: bool = False
+) -> None:
     """Make a task known by its axes and the models that mean it; ``trainmark.tasks`` does so for every task.
+
+    Of each model the values on the task's axes that are its own defaults, where they are not the task's.
 
     A document names the task of a case, and so the type of its axes. Where it names none, the task is the one that
     has the model, or else the ``unnamed`` one: the only one that there was when cases named none. Where it names no
@@ -99,6 +104,7 @@ def declare_axes(task: str, axes: type[TaskAxes], models: Iterable[str], unnamed
     """
     _AXES[task], _MODELS[task] = axes, tuple(models)
     _TASK_OF_MODEL.update(dict.fromkeys(_MODELS[task], task))
+    _OF_MODEL.update(models)
     if unnamed:
         _UNNAMED[:] = [task]
 
@@ -184,7 +190,10 @@ class Case(Frozen):
     def _typed(cls, axes: Any, _handler: Any, info: ValidationInfo) -> TaskAxes:
         """Read the axes as those of the case's task; a mistake in the task itself is told by its own check."""
         declared = _AXES.get(info.data.get("task", ""))
-        return TaskAxes() if declared is None else declared.model_validate(axes)
+        if declared is None:
+            return TaskAxes()
+        own = _OF_MODEL.get(info.data.get("model", ""), {})
+        return declared.model_validate({**own, **axes} if isinstance(axes, Mapping) else axes)
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -13,7 +13,13 @@ Word = Annotated[str, StringConstraints(pattern=r"^[^\s-]\S*$")]
 """What is one word of a command line and no option of it: a host's name is never read as a flag."""
 
 
+Value = Annotated[str, Field(coerce_numbers_to_str=True, pattern=r"^[^\n]+$")]
+
 VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$")]
+
+
+OF_THE_HOST = ("PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "TRAINMARK_HOME")
+"""Variables that name the host's own folders: none of a container's."""
 
 
 class EngineName(StrEnum):
@@ -27,6 +33,34 @@ class EngineName(StrEnum):
     """OpenMPI's ``mpirun``, by the way that it reaches hosts itself."""
 
 
+class MpirunOptions(Frozen):
+    """What ``mpirun`` is told when it starts ranks: OpenMPI's MCA parameters, what ranks are bound to and mapped by.
+
+    Unbound by default: OpenMPI would give each rank, its loader's threads with it, one core or socket.
+    """
+
+    mca: Mapping[Word, Value] = Field(default_factory=dict)
+    bind_to: Word = "none"
+    map_by: Word = "slot"
+
+
+class Traffic(Frozen):
+    """How the ranks of several hosts reach each other: over RDMA too, and as ``mpirun`` is told.
+
+    ``user`` and ``port`` are those of ``ssh``, by which ``mpirun`` itself goes from host to host. ``variables`` are
+    what ranks find in their environment wherever they are started, in a container too.
+    """
+
+    rdma: bool = False
+    mpirun: MpirunOptions = MpirunOptions()
+    user: Word | None = None
+    port: int | None = None
+    variables: Mapping[VariableName, str] = Field(default_factory=dict)
+
+
+PLAIN = Traffic()
+
+
 class HostEntry(Frozen):
     """One host.
 
@@ -34,7 +68,8 @@ class HostEntry(Frozen):
     network interface of the ranks' own traffic; without it that which has ``address``. ``python`` is the interpreter
     that trainmark is installed in there. Runs lie in ``folder``, or without it under the path that they have here;
     ``paths`` are folders that have another path there (here: there), ``variables`` what its processes are to find in
-    their environment.
+    their environment. With ``rdma`` the containers of runs on several hosts are given the host's RDMA devices;
+    ``mpirun`` is what that is told besides.
     """
 
     name: Word
@@ -48,11 +83,21 @@ class HostEntry(Frozen):
     paths: Mapping[Path, Path] = Field(default_factory=dict)
     variables: Mapping[VariableName, str] = Field(default_factory=dict)
     labels: Mapping[str, str] = Field(default_factory=dict)
+    rdma: bool = False
+    mpirun: MpirunOptions = MpirunOptions()
 
     @property
     def reached_at(self) -> str:
         """Its address, or its name."""
         return self.address or self.name
+
+    @property
+    def traffic(self) -> Traffic:
+        """How its ranks reach those of others."""
+        variables = {name: value for name, value in self.variables.items() if name not in OF_THE_HOST}
+        return Traffic(
+            rdma=self.rdma, mpirun=self.mpirun, user=self.user, port=self.port, variables=variables
+        )
 
 
 class SshSettings(Frozen):

@@ -17,6 +17,9 @@ from trainmark.workload.source import GitSource, is_commit
 COMMIT = "commit"
 """The option by which a case names the commit of a program from a repository."""
 
+PARTS = "accumulation"
+"""The axis of the tasks that cut a device's batch into parts."""
+
 _OWN = (
     *("steps", "warmup_steps", "threads", "loader_workers", "seed", "events", "data", "dataset"),
     *("prepared", "python", "port", "node"),
@@ -76,10 +79,16 @@ class Values:
 def _batches(batch: int, case: Case, card: Card, steps: int) -> dict[str, str]:
     total = batch * case.world_size
     known = {"batch": batch, "node_batch": batch * case.devices_per_node, "global_batch": total}
+    known["micro_batch"] = batch // _parts(case)
     texts = {name: str(number) for name, number in known.items()} | {"samples": str(steps * total)}
     if card.scaling is not None:
         texts["learning_rate"] = f"{card.scaling.learning_rate * total / card.scaling.batch:.6g}"
     return texts
+
+
+def _parts(case: Case) -> int:
+    """Return into how many parts a device's batch is cut; 1 where the task cuts none."""
+    return case.value(PARTS) if PARTS in case.axes else 1
 
 
 def program_words(
@@ -92,6 +101,9 @@ def program_words(
     """
     card = workload.card
     known = values.placeholders(case, workload) if texts is None else texts
+    batch, parts = case.batch_per_device, _parts(case)
+    if isinstance(batch, int) and batch % parts and any("{micro_batch}" in word for word in card.command):
+        raise UnsupportedByCard(f"a batch of {batch} does not divide into {parts} equal parts ({PARTS})")
     words = [filled(word, known) for word in card.command]
     for axis in case.axes:
         if axis not in _NOT_FLAGS:

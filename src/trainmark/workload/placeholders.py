@@ -24,6 +24,7 @@ PLACEHOLDERS: Mapping[str, str] = {
     "batch": "the batch of one device",
     "node_batch": "the batch of a node's devices together",
     "global_batch": "the batch of all devices together",
+    "micro_batch": "one of the parts into which a device's batch is cut (axis accumulation); without one the batch",
     "learning_rate": "the learning rate that the card's scaling gives for the global batch",
     "world_size": "the number of ranks",
     "nodes": "the number of nodes",

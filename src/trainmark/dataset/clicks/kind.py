@@ -6,9 +6,10 @@ from pathlib import Path
 from trainmark.dataset.clicks.conversion import convert
 from trainmark.dataset.clicks.made import describe, spec_from
 from trainmark.dataset.clicks.make import make_clicks
+from trainmark.dataset.given import require_given
 from trainmark.dataset.processes import ProgressListener
 from trainmark.errors import InputError
-from trainmark.tasks.recommendation.data import Form
+from trainmark.tasks.recommendation.data import GIVEN, Form
 
 
 class ClickSets:
@@ -28,6 +29,9 @@ class ClickSets:
 
     def look_at(self, location: Path, form: str) -> None:
         """Look at names and sizes."""
+        if form in GIVEN:
+            require_given(location)
+            return
         found = describe(location)
         if found is not None and found.form != form:
             raise InputError(f"{location}: holds {found.form}, and {form} is needed")

@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainmark.dataset.given import require_given
 from trainmark.dataset.masked.made import describe, spec_from
 from trainmark.dataset.masked.make import make_masked
 from trainmark.dataset.processes import ProgressListener
 from trainmark.errors import InputError
-from trainmark.tasks.masked_lm.data import Form
+from trainmark.tasks.masked_lm.data import GIVEN, Form
 
 
 class MaskedSets:
@@ -25,9 +26,12 @@ class MaskedSets:
         """Make sequences."""
         make_masked(location, spec_from(values, key), progress)
 
-    def look_at(self, location: Path, _form: str) -> None:
+    def look_at(self, location: Path, form: str) -> None:
         """Look at names."""
-        describe(location)
+        if form in GIVEN:
+            require_given(location)
+        else:
+            describe(location)
 
     def is_convertible(self, _form: str) -> bool:
         """Tell that there is nothing to convert to."""

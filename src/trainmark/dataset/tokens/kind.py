@@ -3,11 +3,12 @@
 from collections.abc import Mapping
 from pathlib import Path
 
+from trainmark.dataset.given import require_given
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tokens.made import describe, spec_from
 from trainmark.dataset.tokens.make import make_tokens
 from trainmark.errors import InputError
-from trainmark.tasks.causal_lm.data import Form
+from trainmark.tasks.causal_lm.data import GIVEN, Form
 
 
 class TokenSets:
@@ -25,9 +26,12 @@ class TokenSets:
         """Make tokens."""
         make_tokens(location, spec_from(dict(values), key), progress)
 
-    def look_at(self, location: Path, _form: str) -> None:
+    def look_at(self, location: Path, form: str) -> None:
         """Look at names and sizes."""
-        describe(location)
+        if form in GIVEN:
+            require_given(location)
+        else:
+            describe(location)
 
     def is_convertible(self, _form: str) -> bool:
         """Tell that there is nothing to convert to."""

@@ -14,18 +14,21 @@ is the pipeline engine's, the mean of the steps since the line before.
 
 import re
 
-from trainmark.logs.format import Format, LogContext, config_lines, ends_with, integer, search_integer
+from trainmark.logs.format import Format, LogContext, ends_with, integer, search_integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Problem, Scope, Severity
 from trainmark.words.case import Precision
 
-_CONFIG = re.compile(rb"\] +(\w+) \.{3,} ?([^\n]+)")
+_CONFIG = re.compile(rb"\] +(\w+) \.{2,} ?([^\n]+)|print\] +(\w+)  ([^\n]+)")
 _STAMP = rb"\[(?P<stamp>\d{4}-\d\d-\d\d [\d:,]+)\] \[INFO\] \[timer\.py:\d+:stop\] "
 
 
 def parameters(context: LogContext) -> dict[str, str]:
     """Return the configuration, as printed between dots."""
-    return config_lines(context, _CONFIG)
+    # Dots fill the line up to a column: behind a long name there are none.
+    lines = reversed(_CONFIG.findall(context.text))  # of equal names the first stays
+    found = {key or long: value or last for key, value, long, last in lines}
+    return {key.decode(): value.decode("utf-8", "replace").strip() for key, value in found.items()}
 
 
 def facts(context: LogContext) -> Facts:

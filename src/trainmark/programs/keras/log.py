@@ -16,7 +16,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.fields import derived
+from trainmark.logs.fields import derived, extract
 from trainmark.logs.format import Format, LogContext, unknowable
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
@@ -67,16 +67,11 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
 
 def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
     """Yield doubts about what the bars of whole epochs say, the first epoch left out where there are others."""
-    bars = [found for pattern in FORMAT.records for found in pattern.finditer(text)]
-    bars = bars[1:] or bars
-    times = [
-        derived({key: np.array([float(word)]) for key, word in bar.groupdict().items() if word})
-        for bar in bars
-    ]
-    table = np.array(
-        [[float(time[key][0]) for key in ("bar_steps", "bar_s", "step_time_s")] for time in times]
-    )
-    table = table.reshape(-1, 3)
+    found = [derived(extract(pattern, text).columns) for pattern in FORMAT.records]
+    names = ("bar_steps", "bar_s", "step_time_s")
+    tables = [np.stack([columns[name] for name in names], axis=1) for columns in found if columns]
+    table = np.concatenate([*tables, np.empty((0, 3))])
+    table = table[1:] if len(table) > 1 else table
     table = table[(table[:, 0] > 0) & (table[:, 2] > 0)]
     if not len(table):
         return

@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from trainmark.logs.columns import Floats
+from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, integer, search_word
 from trainmark.logs.model import Ending, Facts, Problem, Scope
 
@@ -82,8 +83,12 @@ def parameters(context: LogContext) -> dict[str, str]:
     return {str(event["key"]): str(event.get("value")) for event in _events(context.text) if "key" in event}
 
 
-def extract(text: bytes) -> dict[str, Floats]:
+def extract(text: bytes) -> Extract:
     """Return the events in ``text`` that time or count something, a row each."""
+    return Extract(_rows(text), [text])
+
+
+def _rows(text: bytes) -> dict[str, Floats]:
     rows: list[tuple[float, ...]] = []
     for event in _events(text):
         key, now_ms, value = event.get("key"), event.get("time_ms"), event.get("value")
@@ -263,7 +268,7 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         told = ", ".join(sorted(name.decode("utf-8", "replace") for name in names))
         sentence = f"the file holds the results of {len(names)} benchmarks ({told}): split it"
         return (Problem("several-runs", sentence),)
-    events = extract(context.text)
+    events = _rows(context.text)
     if not events:
         return ()
     rows = _in_time(events)

@@ -15,6 +15,7 @@ from collections.abc import Iterator
 import numpy as np
 
 from trainmark.logs.columns import Floats
+from trainmark.logs.fields import Extract
 from trainmark.logs.fields import extract as extract_fields
 from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknowable
 from trainmark.logs.hardware import read_hardware
@@ -38,12 +39,14 @@ def facts(context: LogContext) -> Facts:
     )
 
 
-def extract(text: bytes) -> dict[str, Floats]:
+def extract(text: bytes) -> Extract:
     """Return step, step time and whether it began with an evaluation, of the iterations in ``text``."""
-    found = extract_fields(_ITERATION, text).columns
-    if found:
+    found = extract_fields(_ITERATION, text)
+    if columns := found.columns:
         evaluated = _EVALUATION.findall(text) if b", val loss " in text else []
-        found["evaluated"] = np.isin(found["step"], [float(step) for step in evaluated]).astype(np.float64)
+        columns["evaluated"] = np.isin(columns["step"], [float(step) for step in evaluated]).astype(
+            np.float64
+        )
     return found
 
 

@@ -20,7 +20,7 @@ from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import says_mixed
 from trainmark.words.case import Precision
 
-_CONFIG = re.compile(rb"\w+ INFO: +(\w[\w.]*) *: ([^\n]*)\n")
+_CONFIG = re.compile(rb" INFO: +(\w[\w.]*) *: ([^\n]*)\n")
 
 
 def parameters(context: LogContext) -> dict[str, str]:

@@ -6,6 +6,8 @@
 
 ``ips`` is of one device (rank 0 prints) and covers the steps since the line before, waiting for data included,
 evaluation left out. The batch of the configuration, ``batch_size_per_card``, is of one device.
+The program sets the
+configuration's ``distributed`` to whether there is more than one process.
 """
 
 import re
@@ -13,7 +15,7 @@ import re
 from trainmark.logs.format import Format, LogContext, config_lines, ends_with, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
-from trainmark.logs.paddle import paddle_devices
+from trainmark.logs.paddle import PaddleDevices, paddle_devices
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
@@ -33,6 +35,8 @@ def facts(context: LogContext) -> Facts:
     """Read the configuration dump and the launcher's lines; silence about AMP is not FP32."""
     text, words = context.text, parameters(context)
     devices = paddle_devices(text)
+    if words.get("distributed") == "False":  # set from the world size before it is printed
+        devices = PaddleDevices(nodes=1, gpus=1, gpus_per_node=1)
     loader = re.search(
         rb"INFO: Train : *\n((?:[^\n]*\n){1,120}?)[^\n]*INFO: Eval|INFO: Train : *\n([\s\S]{1,9000})", text
     )

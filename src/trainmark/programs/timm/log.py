@@ -16,7 +16,7 @@ from trainmark.words.case import Precision
 
 
 def facts(context: LogContext) -> Facts:
-    """Read the lines that the program starts with; the batch is not among them."""
+    """Read the lines that the program starts with; the batch is where the learning rate is made of it."""
     text = context.text
     single = 1 if re.search(rb"Training with a single process", text) else None
     dtype = search_word(rb"AMP[^\n]*\(dtype=(?:torch\.)?(\w+)\)", text)
@@ -30,6 +30,7 @@ def facts(context: LogContext) -> Facts:
         precision=precision,
         gpus=single or search_integer(rb"Process \d+, total (\d+)", text),
         batch_per_device=search_integer(rb"batch_size[=: ]+(\d+)", text),
+        global_batch=search_integer(rb"effective global batch size \((\d+)\)", text),
         hardware=read_hardware(text),
     )
 

@@ -9,8 +9,8 @@ is not made of the records.
 
 import re
 
-from trainmark.logs.columns import Floats
 from trainmark.logs.events import UNSAID_UNIT, RunEvents, parse_events
+from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, integer
 from trainmark.logs.model import Facts, Problem, RunWords, Scope
 from trainmark.words.case import Precision
@@ -30,13 +30,14 @@ def facts(context: LogContext) -> Facts:
     )
 
 
-def extract(text: bytes) -> dict[str, Floats]:
+def extract(text: bytes) -> Extract:
     """Return epoch, step and step time of the measured steps in ``text``."""
     events = _events(text)
     if not events.measured.any():
-        return {}
+        return Extract({}, [text])
     epoch, step = events.steps[events.measured].T
-    return {"epoch": epoch, "step": step, "step_time_s": events.step_times_s[events.measured]}
+    times = events.step_times_s[events.measured]
+    return Extract({"epoch": epoch, "step": step, "step_time_s": times}, [text])
 
 
 def run_words(context: LogContext) -> RunWords:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainmark.tasks.causal_lm.axes import LanguageAxes
-from trainmark.tasks.causal_lm.data import Form, MakeTokens
+from trainmark.tasks.causal_lm.data import GIVEN, Form, MakeTokens
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
@@ -27,6 +27,8 @@ TASK = Task(
     models={
         "gpt2_124m": Model(short="gpt2", published="GPT2-124M"),
         "gpt2_tiny": Model(short="gpt2tiny", published="GPT2-tiny"),
+        "llama3.2_1b": Model(short="llama1b", published="Llama-3.2-1B"),
+        "llama_tiny": Model(short="llamatiny", published="Llama-tiny"),
     },
     labels={
         "sequence_length": AxisLabel("sequence length", "序列长度", value="{} tokens", short="{}tok"),
@@ -34,6 +36,6 @@ TASK = Task(
     },
     data_kind="tokens",
     make=MakeTokens,
-    forms=tuple(Form),
+    forms=(*Form, *GIVEN),
     equal_work=_equal_work,
 )

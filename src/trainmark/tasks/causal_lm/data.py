@@ -15,6 +15,10 @@ class Form(StrEnum):
     TOKENS = "tokens"
 
 
+GIVEN = ("megatron",)
+"""Forms that can only be given: Megatron-LM's ``.bin`` and ``.idx``, with the vocabulary beside them."""
+
+
 class MakeTokens(Frozen):
     """A data set that trainmark makes itself when it is not there: see ``trainmark data make-tokens``.
 

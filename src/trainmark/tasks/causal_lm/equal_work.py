@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.tasks.causal_lm.reference import DESCRIBED, OTHERS, Form, Forward, forward
+from trainmark.tasks.causal_lm import llama_reference, reference
+from trainmark.tasks.causal_lm.reference import Forward
 from trainmark.tasks.equal_work import TOLERANCES, Deviation, EqualWork, apart, check, relative, worst
 from trainmark.words.certificate import Check, Subject
 from trainmark.words.observation import Followed, Observation, ObservedStep, Sketch, Told
 from trainmark.worker.core.settings import AdamRecipe
-from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES, is_norm
+from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama, is_norm
 
 BATCH, LENGTH, PARTS = 4, 48, 2
 
@@ -84,11 +85,14 @@ class LanguageEqualWork(EqualWork):
             "accumulation": PARTS,
             "second-momentum": self.recipe.second_momentum,
             "epsilon": self.recipe.epsilon,
+            # As the gradients are, from the first step: Llama's own recipe clips them, and lets the rate rise.
+            "clip-norm": 0,
+            "warmup-updates": self.recipe.warmup_updates,
             "epoch-sequences": self.epoch,
         }
 
     def inputs(self, model: str, seed: int = SEED) -> dict[str, NDArray[np.generic]]:
-        """Return weights by the names of ``Gpt.shapes``, and ``tokens`` (4, 49).
+        """Return weights by the names of ``Decoder.shapes``, and ``tokens`` (4, 49).
 
         Products are normal with variance 2 / inputs: what goes into GELU is then of a size at which its forms differ.
         The weights of the norms are near 1 and not 1. The embeddings have a deviation of 0.3: logits of a few units.
@@ -114,7 +118,9 @@ class LanguageEqualWork(EqualWork):
         own, model = _own(seen), ARCHITECTURES[seen.model]
         products = sum(product.output[1] * product.inputs * product.outputs for product in own.products)
         length = own.sequence_length
-        return products + length * (model.vocabulary * model.width + 2 * model.layers * length * model.width)
+        return products + length * (
+            model.vocabulary * model.width + 2 * model.layers * length * model.attended_width
+        )
 
     def decay(self, name: str) -> float:
         """Return the recipe's decay; none for a norm's weight."""
@@ -126,7 +132,8 @@ class LanguageEqualWork(EqualWork):
         yield _layers(own)
         off = abs(self.multiply_adds(seen) - model.multiply_adds(own.sequence_length))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
-        yield from as_described(own, lambda form: _forward(seen.model, form), DESCRIBED, OTHERS)
+        forms: Any = llama_reference if isinstance(model, Llama) else reference
+        yield from as_described(own, lambda form: _forward(seen.model, form), forms.DESCRIBED, forms.OTHERS)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Return what the products gave, and the logits."""
@@ -139,8 +146,12 @@ def _own(seen: Followed) -> LanguageObservation:
 
 
 @cache
-def _forward(model: str, form: Form) -> Forward:
-    return forward(ARCHITECTURES[model], LanguageEqualWork().inputs(model), form)
+def _forward(model: str, form: Any) -> Forward:
+    described, weights = ARCHITECTURES[model], LanguageEqualWork().inputs(model)
+    if isinstance(described, Llama):
+        return llama_reference.forward(described, weights, form)
+    assert isinstance(described, Gpt)
+    return reference.forward(described, weights, form)
 
 
 def _layers(seen: LanguageObservation) -> Check:

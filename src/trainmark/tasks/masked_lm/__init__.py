@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainmark.tasks.masked_lm.axes import MaskedAxes, Optimizer
-from trainmark.tasks.masked_lm.data import Form, MakeMasked
+from trainmark.tasks.masked_lm.data import GIVEN, Form, MakeMasked
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ TASK = Task(
     loose_units=frozenset({"sentence", "sample", "example", "seq"}),
     data_kind="masked",
     make=MakeMasked,
-    forms=tuple(Form),
+    forms=(*Form, *GIVEN),
     rules=("optimizer",),
     equal_work=_equal_work,
 )

@@ -15,6 +15,10 @@ class Form(StrEnum):
     MASKED = "masked-tfrecord"
 
 
+GIVEN = ("hdf5", "ofrecord")
+"""Forms that can only be given: HDF5 as NVIDIA's pre-processing writes it, and OneFlow's OFRecord."""
+
+
 class MakeMasked(Frozen):
     """A data set that trainmark makes itself when it is not there: see ``trainmark data make-masked``."""
 

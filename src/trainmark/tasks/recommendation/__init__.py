@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING
 
 from trainmark.tasks.recommendation.axes import ClickAxes
-from trainmark.tasks.recommendation.data import Form, MakeClicks
+from trainmark.tasks.recommendation.data import GIVEN, Form, MakeClicks
 from trainmark.tasks.task import AxisLabel, Model, Task
 
 if TYPE_CHECKING:
@@ -27,13 +27,18 @@ TASK = Task(
     models={
         "wide_deep": Model(short="wdl", published="wide_deep"),
         "wide_deep_tiny": Model(short="wdltiny", published="wide_deep_tiny"),
+        "dlrm": Model(short="dlrm", published="dlrm", axes={"embedding_width": 128}),
+        "dlrm_tiny": Model(short="dlrmtiny", published="dlrm_tiny"),
     },
     labels={
         "vocabulary": AxisLabel("vocabulary", "词表大小", value="{} rows", short="{}rows"),
         "embedding_width": AxisLabel("embedding width", "嵌入宽度", short="emb{}"),
+        "table_gradients": AxisLabel("table gradients", "表梯度", short="{} gradients"),
     },
+    # Of SGD both are one update; a certificate has looked at dense ones.
+    rules=("table_gradients",),
     data_kind="clicks",
     make=MakeClicks,
-    forms=tuple(Form),
+    forms=(*Form, *GIVEN),
     equal_work=_equal_work,
 )

@@ -17,6 +17,10 @@ class Form(StrEnum):
     PARQUET = "parquet"
 
 
+GIVEN = ("ofrecord", "nvtabular")
+"""Forms that can only be given: OneFlow's OFRecord, and NVTabular's Parquet with its lists of files."""
+
+
 class MakeClicks(Frozen):
     """A data set that trainmark makes itself when it is not there: see ``trainmark data make-clicks``."""
 

@@ -8,13 +8,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.tasks.equal_work import TOLERANCES, Deviation, EqualWork, apart, check, relative, worst
-from trainmark.tasks.recommendation.reference import DESCRIBED, OTHERS, Form, Forward, forward
+from trainmark.tasks.recommendation.reference import DESCRIBED, OTHER_DLRMS, OTHERS, Form, Forward, forward
 from trainmark.words.certificate import Check, Subject
 from trainmark.words.observation import Followed, Observation, ObservedStep, Sketch, Told
-from trainmark.worker.core.settings import ADAM
-from trainmark.worker.tasks.recommendation.architectures import ARCHITECTURES, DENSE, WideDeep
+from trainmark.worker.core.settings import ADAM, Recipe
+from trainmark.worker.tasks.recommendation.architectures import (
+    ARCHITECTURES,
+    DENSE,
+    PAIRS,
+    Interaction,
+    Recommender,
+)
 from trainmark.worker.tasks.recommendation.clicks import made_up
-from trainmark.worker.tasks.recommendation.settings import ClickRecipe
+from trainmark.worker.tasks.recommendation.settings import ClickRecipe, DescentRecipe
 
 BATCH, VOCABULARY, EMBEDDING_WIDTH = 32, 1000, 16
 
@@ -52,18 +58,19 @@ class ClickObservation(Observation):
 
 
 class ClickEqualWork(EqualWork):
-    """Inputs and checks of two tables and a row of layers; without dropout, which nobody can hold equal.
+    """Inputs and checks of tables and rows of layers; without dropout, which nobody can hold equal.
 
     The tables are small ones: what is done with a row is the same in a large one.
     """
 
+    table = 1.0
     batch = BATCH
     shape: Mapping[str, int] = {"vocabulary": VOCABULARY, "embedding_width": EMBEDDING_WIDTH}
     # A step and a half: two steps of warm-up, then the first step of the cosine (rates 1/2, 1 and 3/4).
     epoch = BATCH * 3 // 2
     # The rate is large, so that gradients change from step to step and both moments show; epsilon is not small beside
     # the gradients, so that an element that is only rounding does not move by the whole rate in a direction of its own.
-    recipe = ClickRecipe(
+    recipe: Recipe = ClickRecipe(
         learning_rate=0.01,
         momentum=0.9,
         weight_decay=0.0,
@@ -80,27 +87,33 @@ class ClickEqualWork(EqualWork):
     )
     observation = ClickObservation
 
+    def of(self, model: str) -> "ClickEqualWork":
+        """Return the part of DLRM's models, or this one."""
+        return DlrmEqualWork() if isinstance(ARCHITECTURES[model], Interaction) else self
+
     def flags(self) -> Mapping[str, object]:
         """Return the sizes of the tables, the optimizer's constants, and the length of an epoch."""
+        own = vars(self.recipe)
         return {
             "vocabulary": VOCABULARY,
             "embedding-width": EMBEDDING_WIDTH,
-            "second-momentum": self.recipe.second_momentum,
-            "epsilon": self.recipe.epsilon,
-            "dropout": self.recipe.dropout,
+            **{name.replace("_", "-"): own[name] for name in ("second_momentum", "epsilon") if name in own},
+            "dropout": own["dropout"],
             "epoch-samples": self.epoch,
         }
 
     def inputs(self, model: str, seed: int = 0) -> dict[str, NDArray[np.generic]]:
         """Return weights by the names of ``WideDeep.shapes``, and the arrays of a ``Batch``.
 
-        Products are normal with variance 2 / inputs, tables with one of 1; biases are near 0 and not 0. Half of the
-        dense fields are negative: an activation shows there too.
+        Products are normal with variance 2 / inputs, tables with deviation ``table``; biases are near 0
+        and not 0. Half of the dense fields are negative: an activation shows there too.
         """
         random = np.random.default_rng([seed, *model.encode()])
         arrays: dict[str, NDArray[np.generic]] = {}
         for name, shape in _model(model).shapes().items():
-            size = 1.0 if name.endswith("table") else 0.1 if len(shape) == 1 else math.sqrt(2 / shape[1])
+            size = (
+                0.1 if len(shape) == 1 else self.table if shape[0] == VOCABULARY else math.sqrt(2 / shape[1])
+            )
             arrays[name] = random.standard_normal(shape, np.float32) * np.float32(size)
         batch = made_up(random, BATCH, VOCABULARY)
         dense = random.standard_normal((BATCH, DENSE), np.float32)
@@ -113,6 +126,10 @@ class ClickEqualWork(EqualWork):
     def multiply_adds(self, seen: Observation) -> int:
         """Return those of the products, for one sample."""
         return sum(product.inputs * product.outputs for product in _own(seen).products)
+
+    def others(self) -> Mapping[str, Form]:
+        """Return by which other forward passes a deviation is told."""
+        return OTHERS
 
     def decay(self, _name: str) -> float:
         """Return none."""
@@ -129,7 +146,7 @@ class ClickEqualWork(EqualWork):
             remark = next(
                 (
                     words
-                    for words, form in OTHERS.items()
+                    for words, form in self.others().items()
                     if all(found.holds for found in _against(own, _forward(seen.model, form)))
                 ),
                 None,
@@ -145,7 +162,33 @@ class ClickEqualWork(EqualWork):
         yield check(Subject.LOGITS, worst((apart(a.logits, b.logits), f"step {i}") for i, (a, b) in steps))
 
 
-def _model(name: str) -> WideDeep:
+class DlrmEqualWork(ClickEqualWork):
+    """DLRM's: plain SGD, and an interaction that has no weights, whose pairs count as multiply-adds.
+
+    Rows are shorter: a pair's product is a sum of 16 products of two of them.
+    """
+
+    table = 0.5
+    recipe = DescentRecipe(
+        learning_rate=0.05,
+        momentum=0.0,
+        weight_decay=0.0,
+        schedule="cosine",
+        epochs=2,
+        warmup_epochs=1,
+        loss_scale=None,
+    )
+
+    def multiply_adds(self, seen: Observation) -> int:
+        """Return those of the products and of the pairs, for one sample."""
+        return super().multiply_adds(seen) + PAIRS * _own(seen).embedding_width
+
+    def others(self) -> Mapping[str, Form]:
+        """Return what differs in DLRMs."""
+        return OTHER_DLRMS
+
+
+def _model(name: str) -> Recommender:
     return ARCHITECTURES[name].with_tables(VOCABULARY, EMBEDDING_WIDTH)
 
 
@@ -156,10 +199,10 @@ def _own(seen: Followed) -> ClickObservation:
 
 @cache
 def _forward(model: str, form: Form) -> Forward:
-    return forward(_model(model), ClickEqualWork().inputs(model), form)
+    return forward(_model(model), ClickEqualWork().of(model).inputs(model), form)
 
 
-def _layers(seen: ClickObservation, model: WideDeep) -> Check:
+def _layers(seen: ClickObservation, model: Recommender) -> Check:
     described = model.products()
     if [product.name for product in seen.products] != list(described):
         return check(Subject.LAYERS, (1, None), "the products are not those of the description")

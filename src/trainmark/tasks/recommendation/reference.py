@@ -9,7 +9,16 @@ from scipy.special import erf
 
 from trainmark.words.observation import Sketch
 from trainmark.worker.core.equivalence import sketch
-from trainmark.worker.tasks.recommendation.architectures import CATEGORIES, DEEP, WIDE, WideDeep
+from trainmark.worker.tasks.recommendation.architectures import (
+    CATEGORIES,
+    DEEP,
+    TABLES,
+    WIDE,
+    Dlrm,
+    Recommender,
+    WideDeep,
+    pairs,
+)
 
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "relu": lambda x: np.maximum(x, 0),
@@ -25,7 +34,8 @@ class Form:
     """What a model can do otherwise without another shape; the defaults are the described ones.
 
     ``columns`` are the categorical fields, from 0, in the order in which the layers get them; one less than there are
-    is the number of a field whose values are zeros.
+    is the number of a field whose values are zeros. The last four are DLRM's: ``transposed`` pairs go 0-1, 0-2, ...,
+    0-26, 1-2, ..., and ``straight`` is a bottom without an activation behind its last layer.
     """
 
     activation: str = "relu"
@@ -34,9 +44,16 @@ class Form:
     columns: tuple[int, ...] = tuple(range(CATEGORIES))
     without: int | None = None
     mean_of_crosses: bool = False
+    pairs_first: bool = False
+    transposed: bool = False
+    straight: bool = False
+    bottom_last: bool = False
 
 
 DESCRIBED = Form()
+
+Product = Callable[[str, Any], Any]
+"""From the name of a product and what it is given: what comes out."""
 
 
 def _swapped(one: int) -> tuple[int, ...]:
@@ -45,21 +62,35 @@ def _swapped(one: int) -> tuple[int, ...]:
     return tuple(order)
 
 
-OTHERS: Mapping[str, Form] = {
+_COMMON: Mapping[str, Form] = {
     "the activation is GELU, and not ReLU": replace(DESCRIBED, activation="gelu"),
     "the activation is tanh, and not ReLU": replace(DESCRIBED, activation="tanh"),
     "the activation is a sigmoid, and not ReLU": replace(DESCRIBED, activation="sigmoid"),
     "the activation is a leaky ReLU": replace(DESCRIBED, activation="leaky"),
-    "the wide side is left out": replace(DESCRIBED, wide=False),
-    "the crosses are averaged, and not added": replace(DESCRIBED, mean_of_crosses=True),
-    "the dense fields come before the categorical ones": replace(DESCRIBED, dense_first=True),
     **{
         f"C{i + 1} and C{i + 2} are swapped": replace(DESCRIBED, columns=_swapped(i))
         for i in range(CATEGORIES - 1)
     },
     **{f"C{i + 1} is left out": replace(DESCRIBED, without=i) for i in range(CATEGORIES)},
 }
+OTHERS: Mapping[str, Form] = {
+    **_COMMON,
+    "the wide side is left out": replace(DESCRIBED, wide=False),
+    "the crosses are averaged, and not added": replace(DESCRIBED, mean_of_crosses=True),
+    "the dense fields come before the categorical ones": replace(DESCRIBED, dense_first=True),
+}
 """Mistakes, and conventions of other models, in words."""
+
+OTHER_DLRMS: Mapping[str, Form] = {
+    **_COMMON,
+    "the pairs come before the bottom's vector": replace(DESCRIBED, pairs_first=True),
+    "the pairs are in the order 0-1, 0-2, and not 1-0, 2-0, 2-1": replace(DESCRIBED, transposed=True),
+    "nothing is behind the bottom's last layer, and not ReLU": replace(DESCRIBED, straight=True),
+    "the bottom's vector is the last of the interaction, and not the first": replace(
+        DESCRIBED, bottom_last=True
+    ),
+}
+"""The same of DLRM."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +102,7 @@ class Forward:
     loss: float
 
 
-def forward(model: WideDeep, arrays: Mapping[str, Any], form: Form = DESCRIBED) -> Forward:
+def forward(model: Recommender, arrays: Mapping[str, Any], form: Form = DESCRIBED) -> Forward:
     """Pass the batch in ``arrays`` through the model with the weights in it."""
     products: dict[str, Sketch] = {}
 
@@ -81,10 +112,23 @@ def forward(model: WideDeep, arrays: Mapping[str, Any], form: Form = DESCRIBED) 
         products[name] = Sketch(**sketch(name, result))
         return result
 
-    embedded = np.asarray(arrays[DEEP], np.float64)[arrays["categories"][:, form.columns]]
+    table = TABLES if isinstance(model, Dlrm) else DEEP
+    embedded = np.asarray(arrays[table], np.float64)[arrays["categories"][:, form.columns]]
     if form.without is not None:
         embedded[:, form.without] = 0
-    fields = [embedded.reshape(len(embedded), -1), np.asarray(arrays["dense"], np.float64)]
+    dense = np.asarray(arrays["dense"], np.float64)
+    if isinstance(model, Dlrm):
+        logits = _interacting(model, product, dense, embedded, form)
+    else:
+        logits = _both(model, product, dense, embedded, arrays, form)
+    losses = np.logaddexp(0, logits) - arrays["labels"] * logits
+    return Forward(products, Sketch(**sketch("logits", logits)), float(losses.mean()))
+
+
+def _both(
+    model: WideDeep, product: Product, dense: Any, embedded: Any, arrays: Mapping[str, Any], form: Form
+) -> Any:
+    fields = [embedded.reshape(len(embedded), -1), dense]
     x = np.concatenate(fields[::-1] if form.dense_first else fields, axis=1)
     *hidden, last = model.products()
     for name in hidden:
@@ -93,5 +137,22 @@ def forward(model: WideDeep, arrays: Mapping[str, Any], form: Form = DESCRIBED) 
     if form.wide:
         crosses = np.asarray(arrays[WIDE], np.float64)[arrays["crossed"], 0]
         logits = logits + (crosses.mean(1) if form.mean_of_crosses else crosses.sum(1))
-    losses = np.logaddexp(0, logits) - arrays["labels"] * logits
-    return Forward(products, Sketch(**sketch("logits", logits)), float(losses.mean()))
+    return logits
+
+
+def _interacting(model: Dlrm, product: Product, dense: Any, embedded: Any, form: Form) -> Any:
+    x, names, last_of_bottom = dense, list(model.products()), f"bottom{len(model.bottom) + 1}"
+    for name in names:
+        x = product(name, x)
+        if name != names[-1] and not (name == last_of_bottom and form.straight):
+            x = ACTIVATIONS[form.activation](x)
+        if name == last_of_bottom:
+            rows = [x[:, None], embedded]
+            vectors = np.concatenate(rows[::-1] if form.bottom_last else rows, axis=1)
+            first, second = pairs()
+            squares = vectors @ vectors.transpose(0, 2, 1)
+            found = squares[:, first, second]
+            if form.transposed:
+                found = squares[:, *np.triu_indices(vectors.shape[1], 1)]
+            x = np.concatenate([found, x] if form.pairs_first else [x, found], axis=1)
+    return x[:, 0]

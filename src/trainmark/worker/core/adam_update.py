@@ -73,12 +73,17 @@ class AdamUpdate:
             _differs(trusted, doubts)
             return unseen
         terms, updates, added, expected = [], [], [], []
+        # What a lazy optimizer leaves alone has a gradient of 0.
+        asked_of = {
+            name: mean[name] != 0 if task.is_lazy(settings, name) else np.ones_like(mean[name], bool)
+            for name in names
+        }
         for name in names:
-            size = float(np.sqrt(np.mean(mean[name] ** 2)))
+            own, size = asked_of[name], float(np.sqrt(np.mean(mean[name] ** 2)))
             if size:
                 gained = drawn(later.first, name) - recipe.momentum * drawn(moments.first, name)
-                added.append(gained / (1 - recipe.momentum) / size)
-                expected.append(mean[name] / size)
+                added.append(gained[own] / (1 - recipe.momentum) / size)
+                expected.append(mean[name][own] / size)
         if not added:
             return unseen
         given, real = np.concatenate(added), np.concatenate(expected)
@@ -93,8 +98,8 @@ class AdamUpdate:
             )
             decay, moved = task.decay(settings, name), weights - drawn(after, name)
             term = direction + decay * weights
-            terms.append(term * ratios.get(name, 1.0))
-            updates.append(moved)
+            terms.append((term * ratios.get(name, 1.0))[asked_of[name]])
+            updates.append(moved[asked_of[name]])
         term, update = np.concatenate(terms), np.concatenate(updates)
         if not term.any() or not update.any():
             return unseen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from typing import List, Sequence
+from typing import List, Sequence, Tuple
 
 from .flags import count, loss_scale, positive
 from .folders import default_task, find_task, framework_names, task_names, task_of_model
@@ -23,8 +23,7 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
 
     They are of the task's own type. ``world_size`` gives the recipe's learning rate its global batch.
     """
-    task = _task_of(list(arguments))
-    parser = _parser(task)
+    parser, task = _parser(list(arguments))
     given = parser.parse_args(list(arguments))
     if given.warmup_steps < 1:
         parser.error("--warmup-steps must be at least 1: the first step is never part of the measured window")
@@ -73,18 +72,21 @@ def parse(arguments: Sequence[str], world_size: int) -> Settings:
     return task.settings(given, common)
 
 
-def _task_of(words: List[str]) -> Task:
-    """Return the task that the words ask for, by its name or by its model, so that its flags can be read."""
+def _task_of(words: List[str]) -> Tuple[Task, str]:
+    """Return the task that the words ask for, by its name or by its model, and the model: flags and defaults follow."""
     early = argparse.ArgumentParser(prog="trainmark-worker", add_help=False, allow_abbrev=False)
     early.add_argument("--task", choices=task_names())
     early.add_argument("--model")
     given, _ = early.parse_known_args(words)
     if given.task is not None:
-        return find_task(given.task)
-    return (task_of_model(given.model) if given.model is not None else None) or default_task()
+        task = find_task(given.task)
+    else:
+        task = (task_of_model(given.model) if given.model is not None else None) or default_task()
+    return task, given.model or task.models[0]
 
 
-def _parser(task: Task) -> argparse.ArgumentParser:
+def _parser(words: List[str]) -> Tuple[argparse.ArgumentParser, Task]:
+    task, model = _task_of(words)
     parser = argparse.ArgumentParser(
         prog="trainmark-worker",
         description="Train a model for some steps and write what each of them took.",
@@ -130,4 +132,5 @@ def _parser(task: Task) -> argparse.ArgumentParser:
     recipe.add_argument("--warmup-epochs", type=count, default=0, metavar="N", help="of the learning rate")
     recipe.add_argument("--loss-scale", type=loss_scale, default="dynamic", help="dynamic, or a number")
     task.add_flags(parser)
-    return parser
+    parser.set_defaults(**task.defaults(model))
+    return parser, task

@@ -14,7 +14,7 @@ velocity does not follow from the weights: there its own moments are read before
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .adam_update import AdamUpdate
 from .drawing import averaged, drawn
@@ -87,7 +87,9 @@ def _look(training: Training, settings: Settings) -> Looked:
     training.synchronize()
     between = training.read_weights()
     # After the batch of the step that is looked into was fetched, in which its pictures are seen too.
-    changed = _changed(batch, training.read_batch())
+    last_batch = training.read_batch()
+    changed = _changed(batch, last_batch)
+    last_batch = _turned(training, settings, batch) or last_batch
     alone, reason = _own_pass(training)
     if alone is not None or reason is not None:
         training.load_weights(between)
@@ -121,19 +123,41 @@ def _look(training: Training, settings: Settings) -> Looked:
     else:
         update = _Update(training, settings, rate, before, between, after)
         said.update(update.solved(mean, doubts))
-    if training.ranks.place.world_size > 1:
-        digests = {values[0] for values in training.gather([training.digest()])}
-        said["ranks_agree"] = len(digests) == 1
-        if not said["ranks_agree"]:
-            doubts.append(
-                ("ranks-disagree-later", "After one more step the ranks hold different parameters.")
-            )
+    if moves and batch is not None and last_batch is not None:
+        _told(said, doubts, training.task.rows(settings, (batch, last_batch), (before, between, after)))
+    _told(said, doubts, _agreement(training))
     seen = seen or getattr(alone, "layers", None)
-    layers = training.task.looked(settings, training.expected(), seen, alone)
+    _told(said, doubts, training.task.looked(settings, training.expected(), seen, alone))
     path = _loader_path(training, settings)
-    known = {code for code, _ in (*doubts, *layers[1])}
-    more = [doubt for doubt in path.doubts if doubt[0] not in known]
-    return Looked({**said, **layers[0], **path.said}, [*doubts, *layers[1], *more])
+    known = {code for code, _ in doubts}
+    _told(said, doubts, (path.said, [doubt for doubt in path.doubts if doubt[0] not in known]))
+    return Looked(said, doubts)
+
+
+def _agreement(training: Training) -> Tuple[Dict[str, Any], Doubts]:
+    """Return whether several ranks hold the same parameters now."""
+    if training.ranks.place.world_size == 1:
+        return {}, []
+    agree = len({values[0] for values in training.gather([training.digest()])}) == 1
+    sentence = "After one more step the ranks hold different parameters."
+    return {"ranks_agree": agree}, [] if agree else [("ranks-disagree-later", sentence)]
+
+
+def _told(said: Dict[str, Any], doubts: Doubts, more: Tuple[Dict[str, Any], Doubts]) -> None:
+    said.update(more[0])
+    doubts += more[1]
+
+
+def _turned(
+    training: Training, settings: Settings, batch: Optional[Sequence[Any]]
+) -> Optional[Tuple[Any, ...]]:
+    """Train on another batch from now on where one batch is made up for all steps and the task has another."""
+    if batch is None or not settings.synthetic:
+        return None
+    other = training.task.another(settings, batch)
+    if other is not None:
+        training.set_batch(*other)
+    return None if other is None else tuple(other)
 
 
 def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict[str, Any]:

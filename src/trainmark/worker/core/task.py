@@ -67,6 +67,10 @@ class Task:
         """
         raise NotImplementedError
 
+    def defaults(self, _model: str) -> Mapping[str, Any]:
+        """Return what the recipe of a model has otherwise than the task's, by the names of the flags' values."""
+        return {}
+
     def learning_rate(self, global_batch: int) -> float:
         """Return the recipe's learning rate for the samples of one step of all ranks."""
         raise NotImplementedError
@@ -117,6 +121,29 @@ class Task:
         self, _settings: Settings, _expected: Expected, _seen: Any, _alone: Any
     ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
         """Return what the events say of what ``Training.watched_step`` and ``own_pass`` saw (or None), and doubts."""
+        return {}, []
+
+    turns_batches = False
+    """Whether ``another`` gives a batch: then a step must not be made for one batch alone."""
+
+    def another(self, _settings: Settings, _batch: Sequence[Any]) -> Optional[Sequence[Any]]:
+        """Return from a made-up batch (numpy) that of the last step after the window; None: the same one.
+
+        What a step does to a row of a table that only an earlier one has looked up shows in no other way.
+        """
+        return None
+
+    def is_lazy(self, _settings: Settings, _name: str) -> bool:
+        """Return whether an adaptive optimizer was asked to leave elements without a gradient of a parameter alone."""
+        return False
+
+    def rows(
+        self, _settings: Settings, _batches: Sequence[Sequence[Any]], _weights: Sequence[Mapping[str, Any]]
+    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+        """Return what the last step did to rows that only the step before it has looked up, and what is wrong with it.
+
+        There are two ``batches`` and three sets of ``weights``: before, between and after the steps.
+        """
         return {}, []
 
     def check(self, settings: Settings) -> Check:

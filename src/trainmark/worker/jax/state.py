@@ -37,6 +37,9 @@ def optimizer(recipe: Recipe, decays: Optional[Callable[[Any], Any]] = None) -> 
     that is another optimizer than one that keeps ``rate * gradient``. ``decays`` maps a tree of parameters to one of
     truths; without it all of them decay.
     """
+    if not recipe.momentum and not recipe.weight_decay:
+        # Without a velocity beside each weight, which would be the gradient of the last step.
+        return optax.identity()
     return optax.chain(optax.add_decayed_weights(recipe.weight_decay, decays), optax.trace(recipe.momentum))
 
 

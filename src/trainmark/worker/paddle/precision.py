@@ -35,6 +35,11 @@ PRECISIONS: Dict[str, Precision] = {
 }
 
 
+MIXED_ON_A_GPU = {"FLAGS_cudnn_batchnorm_spatial_persistent": True, "FLAGS_max_inplace_grad_add": 8}
+"""What PaddleClas sets for AMP (``ppcls/engine/engine.py``): cuDNN's batch norm that reads its input once, and gradients
+that are summed in place."""
+
+
 def choose_precision(name: str, device: str) -> Precision:
     """Return the precision and set Paddle's TF32 switches for it; raise ``RunError`` if the device lacks it.
 
@@ -51,6 +56,8 @@ def choose_precision(name: str, device: str) -> Precision:
         raise RunError(UNSUPPORTED, f"{name} needs compute capability {need} or later; this GPU has {have}")
     paddle.base.core.set_cublas_switch(precision.tf32)
     paddle.base.core.set_cudnn_switch(precision.tf32)
+    if precision.autocast:
+        paddle.set_flags(MIXED_ON_A_GPU)
     return precision
 
 

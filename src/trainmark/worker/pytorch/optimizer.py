@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -11,10 +11,15 @@ from ..core.settings import ADAM, LAMB, AdamRecipe, Recipe
 from . import weights
 
 
-def sgd(decays: Sequence[Tuple[List[Any], float]], recipe: Recipe) -> torch.optim.Optimizer:
-    """Return the fused SGD of groups of parameters, each with its weight decay."""
+def sgd(
+    decays: Sequence[Tuple[List[Any], float]], recipe: Recipe, fused: bool = True
+) -> torch.optim.Optimizer:
+    """Return the SGD of groups of parameters, each with its weight decay; a sparse gradient has no fused one."""
     groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
-    optimizer = torch.optim.SGD(groups, lr=recipe.learning_rate, momentum=recipe.momentum, fused=True)
+    momentum, rate = recipe.momentum, recipe.learning_rate
+    optimizer = torch.optim.SGD(groups, lr=rate, momentum=momentum, fused=fused, foreach=not fused)
+    if not recipe.momentum:
+        return optimizer
     # From the start and zero, which gives the same first update: torch would make the buffers in the first
     # step and leave them unset when loss scaling skips it.
     for parameter in (parameter for parameters, _ in decays for parameter in parameters):
@@ -37,12 +42,39 @@ def adaptive(decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> t
     return adamw(decays, recipe)
 
 
+class LazyAdam(torch.optim.Optimizer):
+    """Adam of the layers, fused, and torch's SparseAdam of tables: it leaves rows alone that have no gradient.
+
+    Epsilon is added to the root before its correction there, which is another number by what a gradient of 1e-8 is.
+    """
+
+    def __init__(self, tables: Sequence[Any], others: Sequence[Any], recipe: AdamRecipe) -> None:
+        """Take the tables, whose gradients are sparse, and all other parameters."""
+        rate, betas = recipe.learning_rate, (recipe.momentum, recipe.second_momentum)
+        self._parts = (
+            torch.optim.SparseAdam(list(tables), lr=rate, betas=betas, eps=recipe.epsilon),
+            adamw([(list(others), 0.0)], recipe),
+        )
+        super().__init__([group for part in self._parts for group in part.param_groups], {"lr": rate})
+        for part in self._parts:
+            part.state = self.state
+
+    def step(self, closure: Any = None) -> None:
+        """Let each move its own parameters."""
+        assert closure is None
+        for part in self._parts:
+            part.step()
+
+
 class Lamb(torch.optim.Optimizer):
     """LAMB of You et al. (https://arxiv.org/abs/1904.00962), by torch's operations over all tensors at once.
 
     A parameter that decays moves by the rate times ``norm(w) / norm(r)`` times r, with r Adam's direction and the
     decayed weight; one that does not decay moves as by Adam, as in the authors' program and NVIDIA's.
     """
+
+    # The scaler of the loss hands over what it found as ``found_inf`` and ``grad_scale``, and reads nothing back.
+    _step_supports_amp_scaling = True
 
     def __init__(self, decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> None:
         """Take groups of parameters, each with its weight decay."""
@@ -52,34 +84,52 @@ class Lamb(torch.optim.Optimizer):
 
     @torch.no_grad()
     def step(self, closure: Any = None) -> None:
-        """Update the parameters; nothing of it is read back to the host."""
+        """Update the parameters; nothing of it is read back to the host.
+
+        Under a scaled loss everything is computed for a step that overflowed too, and changes nothing.
+        """
         assert closure is None
-        recipe, (beta1, beta2) = self._recipe, (self._recipe.momentum, self._recipe.second_momentum)
+        found, scale = getattr(self, "found_inf", None), getattr(self, "grad_scale", None)
+        kept: Any = 1 if found is None else 1 - found
         for group in self.param_groups:
-            weights = group["params"]
-            gradients = [weight.grad for weight in weights]
-            for weight in weights:
-                if not self.state[weight]:
-                    zeros = torch.zeros_like(weight)
-                    self.state[weight].update(step=0, exp_avg=zeros, exp_avg_sq=zeros.clone())
-                self.state[weight]["step"] += 1
-            steps = self.state[weights[0]]["step"]
-            firsts = [self.state[weight]["exp_avg"] for weight in weights]
-            seconds = [self.state[weight]["exp_avg_sq"] for weight in weights]
-            torch._foreach_lerp_(firsts, gradients, 1 - beta1)
-            torch._foreach_mul_(seconds, beta2)
-            torch._foreach_addcmul_(seconds, gradients, gradients, 1 - beta2)
-            roots = torch._foreach_div(seconds, 1 - beta2**steps)
-            torch._foreach_sqrt_(roots)
-            torch._foreach_add_(roots, recipe.epsilon)
-            directions = torch._foreach_div(firsts, 1 - beta1**steps)
-            torch._foreach_div_(directions, roots)
-            if group["weight_decay"]:
-                torch._foreach_add_(directions, weights, alpha=group["weight_decay"])
-                own, theirs = torch._foreach_norm(weights), torch._foreach_norm(directions)
-                ratios = [torch.where((a > 0) & (b > 0), a / b, 1.0) for a, b in zip(own, theirs)]
-                torch._foreach_mul_(directions, ratios)
-            torch._foreach_add_(weights, directions, alpha=-group["lr"])
+            self._update(group, kept, 1 if scale is None else 1 / scale, scaled=found is not None)
+
+    def _update(self, group: Dict[str, Any], kept: Any, unscaled: Any, *, scaled: bool) -> None:
+        """Update a group: ``kept`` is 1, or 0 of a step that overflowed; gradients count ``unscaled`` times."""
+        recipe, weights = self._recipe, group["params"]
+        beta1, beta2 = recipe.momentum, recipe.second_momentum
+        gradients = [weight.grad for weight in weights]
+        for weight in weights:
+            if not self.state[weight]:
+                zeros = torch.zeros_like(weight)
+                self.state[weight].update(step=0, exp_avg=zeros, exp_avg_sq=zeros.clone())
+        steps = self.state[weights[0]]["step"] + kept
+        for weight in weights:
+            self.state[weight]["step"] = steps
+        firsts = [self.state[weight]["exp_avg"] for weight in weights]
+        seconds = [self.state[weight]["exp_avg_sq"] for weight in weights]
+        if scaled:
+            for gradient in gradients:
+                gradient.nan_to_num_(0.0, 0.0, 0.0)
+            torch._foreach_mul_(gradients, kept * unscaled)
+            # Before the first step that is kept there is nothing to correct.
+            steps = steps.clamp(min=1)
+        torch._foreach_mul_(firsts, 1 - (1 - beta1) * kept)
+        torch._foreach_add_(firsts, gradients, alpha=1 - beta1)
+        torch._foreach_mul_(seconds, 1 - (1 - beta2) * kept)
+        torch._foreach_addcmul_(seconds, gradients, gradients, 1 - beta2)
+        roots = torch._foreach_mul(seconds, 1 / (1 - beta2**steps))
+        torch._foreach_sqrt_(roots)
+        torch._foreach_add_(roots, recipe.epsilon)
+        directions = torch._foreach_mul(firsts, 1 / (1 - beta1**steps))
+        torch._foreach_div_(directions, roots)
+        if group["weight_decay"]:
+            torch._foreach_add_(directions, weights, alpha=group["weight_decay"])
+            own, theirs = (torch.stack(tuple(torch._foreach_norm(of))) for of in (weights, directions))
+            ratios = torch.where((own > 0) & (theirs > 0), own / theirs, 1.0)
+            torch._foreach_mul_(directions, list(ratios.unbind()))
+        torch._foreach_mul_(directions, group["lr"] * kept)
+        torch._foreach_sub_(weights, directions)
 
 
 def moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Any]) -> Optional[Moments]:

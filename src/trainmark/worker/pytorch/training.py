@@ -21,7 +21,6 @@ from .compilers import MODES, NONE, captures, check_compiler, compilations, comp
 from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
 from .gradients import check_gradients, choose_exchange
-from .optimizer import Lamb
 from .precision import Precision, autocast, choose_precision, loss_scaler
 
 
@@ -95,7 +94,8 @@ class PyTorchTraining(Training):
         self.model, self.optimizer = model, optimizer
         self._captured: Optional[CapturedStep] = None
         if captures(settings.compiler):
-            other_batches = self.feed.ahead is not None or settings.equivalence is not None
+            turns = self.task.turns_batches or settings.equivalence is not None
+            other_batches = turns or self.feed.ahead is not None
             self._captured = CapturedStep(self._whole_step, self._device, keep_batch=other_batches)
             for parameters in optimizer.param_groups:
                 parameters["lr"] = torch.zeros((), device=self._device)
@@ -169,7 +169,7 @@ class PyTorchTraining(Training):
             device_name=device_name(self._device),
             parameters=weights_of.count_parameters(self.model),
             threads=torch.get_num_threads(),
-            implementation="foreach" if isinstance(self.optimizer, Lamb) else "fused",
+            implementation="fused" if self.optimizer.defaults.get("fused") else "foreach",
             optimizer=type(self.optimizer).__name__,
             loss_scaled=self.scaler.is_enabled(),
             compiler_mode=MODES[self.settings.compiler],
@@ -202,10 +202,15 @@ class PyTorchTraining(Training):
         return [float(loss) for loss in self._losses.tolist()]
 
     def own_pass(self) -> Alone:
-        """Pass this rank's batch through the model itself, neither wrapped nor compiled."""
+        """Pass this rank's batch through the model itself, neither wrapped nor compiled.
+
+        It drops what the next step drops: the generators of random numbers are as they were when it is over.
+        """
         network, self.network = self.network, self.model
+        devices = [self._device] if self._device.type == "cuda" else []
         try:
-            loss = self._pass()
+            with torch.random.fork_rng(devices):
+                loss = self._pass()
             gradients = self._unscaled_gradients()
         finally:
             self.network = network

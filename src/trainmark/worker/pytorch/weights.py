@@ -17,10 +17,11 @@ def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
 
 
 def read(tensors: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the tensors as numpy arrays in FP32, copied."""
-    return {
-        name: tensor.detach().float().cpu().contiguous().numpy().copy() for name, tensor in tensors.items()
+    """Return the tensors as numpy arrays in FP32, copied; sparse ones with all of their rows."""
+    whole = {
+        name: (tensor.to_dense() if tensor.is_sparse else tensor).detach() for name, tensor in tensors.items()
     }
+    return {name: tensor.float().cpu().contiguous().numpy().copy() for name, tensor in whole.items()}
 
 
 def count_parameters(model: nn.Module) -> int:

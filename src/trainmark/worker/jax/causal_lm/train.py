@@ -11,7 +11,7 @@ from ...core.feed import Feed
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...tasks.causal_lm.architectures import ARCHITECTURES, is_norm
-from ...tasks.causal_lm.facts import Seen
+from ...tasks.causal_lm.facts import STREAM, Seen
 from ...tasks.causal_lm.observing import Observation, product_seen
 from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
@@ -99,7 +99,7 @@ class JaxLanguageTraining(JaxTraining, LanguageTraining):
             tf32_convolution=tf32,
             sequence_length=length,
             accumulation=rows // part,
-            others={"compile_cache_hits": self._clock.cache_hits},
+            others={STREAM: self.traced[STREAM][0], "compile_cache_hits": self._clock.cache_hits},
         )
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
@@ -146,6 +146,7 @@ class JaxLanguageTraining(JaxTraining, LanguageTraining):
         state = self.state
         (loss, (logits, results)), gradients = passes(state.params, state.batch_stats, self.batch)
         products = []
+        results.pop(STREAM)
         for name, result in results.items():
             outputs, inputs = state.params[f"{name}.weight"].shape
             biased = f"{name}.bias" in state.params

@@ -11,8 +11,9 @@ import jax
 import jax.numpy as jnp
 import optax
 
+from ...tasks.causal_lm.facts import STREAM
 from ...tasks.masked_lm.architectures import DEVIATION, NORM_EPSILON, Bert
-from ..causal_lm.model import Params, Tap
+from ..causal_lm.layers import Params, Tap
 from ..precision import Precision, biased
 
 KEY = "dropout"
@@ -81,6 +82,8 @@ def heads_of(
         name = f"block{block}.mlp"
         inner = jax.nn.gelu(product(f"{name}.up", x), approximate=False)
         x = norm(f"{name}.norm", x + drop(product(f"{name}.down", inner)))
+        if block == 0:
+            tap(STREAM, x, x)
     hidden = jnp.take_along_axis(x, places[..., None], axis=1)
     hidden = norm("words.norm", jax.nn.gelu(product("words.transform", hidden), approximate=False))
     words = jnp.einsum("bti,oi->bto", hidden, embedding.astype(compute))

@@ -10,14 +10,14 @@ import numpy as np
 from ...core.feed import Feed
 from ...core.optimizers import Moments
 from ...core.place import Place
-from ...tasks.recommendation.architectures import DEEP
+from ...core.settings import AdamRecipe
 from ...tasks.recommendation.facts import DENSE_GRADIENTS, Seen
 from ...tasks.recommendation.observing import Observation, layer_seen
 from ...tasks.recommendation.records import open_feed
 from ...tasks.recommendation.settings import ClickSettings
 from ...tasks.recommendation.training import ClickTraining
 from ..ranks import Group
-from ..state import adaptive
+from ..state import adaptive, optimizer
 from ..training import JaxTraining, Machine, choose_machine, meet_ranks
 from .model import KEY, init, make_loss
 
@@ -55,11 +55,13 @@ class JaxClickTraining(JaxTraining, ClickTraining):
         """Make the state on the device, and fetch the first batch."""
         super().__init__(settings, group, machine.precision, to_batch, feed)
         self._traced_products: Dict[str, Tuple[str, Tuple[int, ...]]] = {}
-        decays = settings.recipe.weight_decay > 0
+        recipe, decays = settings.recipe, settings.recipe.weight_decay > 0
         self.take_over(
             self._fresh,
             make_loss(settings.description, machine.precision, settings.recipe.dropout, self._trace),
-            adaptive(settings.recipe, lambda params: dict.fromkeys(params, decays)),
+            adaptive(recipe, lambda params: dict.fromkeys(params, decays))
+            if isinstance(recipe, AdamRecipe)
+            else optimizer(recipe),
         )
 
     def _fresh(self) -> Tuple[Any, Any]:
@@ -78,7 +80,7 @@ class JaxClickTraining(JaxTraining, ClickTraining):
     def seen(self) -> Seen:
         """Return what was traced of the first product; for a compiled step, that is what the program says."""
         compute, (rows, _) = next(iter(self._traced_products.values()))
-        table = self.state.params[DEEP]
+        table = self.state.params[self.settings.description.tables[0]]
         tf32 = jax.config.jax_default_matmul_precision == "tensorfloat32"
         return Seen(
             compute_dtype=compute,
@@ -107,8 +109,10 @@ class JaxClickTraining(JaxTraining, ClickTraining):
         own = self.ranks.own_whole(tree)
         return {name: np.asarray(own[name], np.float32) for name in self.settings.description.shapes()}
 
-    def read_moments(self) -> Moments:
-        """Return what the optimizer keeps."""
+    def read_moments(self) -> Optional[Moments]:
+        """Return what the optimizer keeps; SGD keeps nothing."""
+        if not isinstance(self.settings.recipe, AdamRecipe):
+            return None
         adam = self.state.opt_state[0]
         return Moments(int(self.ranks.own_whole(adam.count)), self._read(adam.mu), self._read(adam.nu))
 

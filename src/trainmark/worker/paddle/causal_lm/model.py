@@ -95,6 +95,7 @@ class GptModel(LanguageModel):
         """Draw the weights from Paddle's generator; their number is asserted."""
         super().__init__()
         model = ARCHITECTURES[name]
+        assert isinstance(model, Gpt)
         self.tokens = nn.Embedding(model.vocabulary, model.width, weight_attr=drawn(DEVIATION))
         self.positions = nn.Embedding(model.positions, model.width, weight_attr=drawn(DEVIATION))
         self.blocks = nn.LayerList([Block(model) for _ in range(model.layers)])

@@ -12,7 +12,7 @@ from ...core.feed import Feed
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...tasks.causal_lm.architectures import is_norm
-from ...tasks.causal_lm.facts import Seen
+from ...tasks.causal_lm.facts import STREAM, Seen
 from ...tasks.causal_lm.observing import Observation, ProductSeen, product_seen
 from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
@@ -58,7 +58,12 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
         self.language_model = self.build()
         self._first: Optional[Tuple[Any, Tuple[int, ...]]] = None
         self._passed: List[int] = []
-        self._hook = self.language_model.blocks[0].attention.qkv.register_forward_post_hook(self._see)
+        block = self.language_model.blocks[0]
+        self._stream: Any = None
+        self._hooks = [
+            block.attention.qkv.register_forward_post_hook(self._see),
+            block.register_forward_post_hook(self._see_stream),
+        ]
         shapes = [[settings.part, *array.shape[1:]] for array in self.batch]
         specification = [InputSpec(shape, array.dtype) for shape, array in zip(shapes, self.batch)]
         self.take_over(self.language_model, list(self.language_model.parameters()), specification)
@@ -79,6 +84,9 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
 
     def _see(self, _layer: Any, _given: Any, output: Any) -> None:
         self._first = (output.dtype, tuple(output.shape))
+
+    def _see_stream(self, _block: Any, _given: Any, output: Any) -> None:
+        self._stream = output.dtype
 
     def passed_at_once(self) -> Tuple[Any, ...]:
         """Return the first part of the batch."""
@@ -108,7 +116,8 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
 
     def seen(self) -> Seen:
         """Return what the first product's hook saw; a compiled program called it once, while it was made."""
-        self._hook.remove()
+        for hook in self._hooks:
+            hook.remove()
         assert self._first is not None
         dtype, shape = self._first
         cuda, core = paddle.device.is_compiled_with_cuda(), paddle.base.core
@@ -120,7 +129,7 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
             tf32_convolution=bool(core.get_cudnn_switch()) if cuda else None,
             sequence_length=shape[1],
             accumulation=len(self._passed),
-            others={"compiled_programs": self.compiled_programs()},
+            others={STREAM: _name(self._stream), "compiled_programs": self.compiled_programs()},
         )
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:

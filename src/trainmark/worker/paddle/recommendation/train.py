@@ -7,9 +7,12 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 import paddle
 from paddle.static import InputSpec
 
+from ...core.arguments import NATIVE
 from ...core.feed import Feed
 from ...core.optimizers import Moments
 from ...core.place import Place
+from ...core.settings import AdamRecipe
+from ...tasks.recommendation.architectures import WideDeep
 from ...tasks.recommendation.facts import DENSE_GRADIENTS, Seen
 from ...tasks.recommendation.observing import LayerSeen, Observation, layer_seen
 from ...tasks.recommendation.records import open_feed
@@ -20,6 +23,7 @@ from ..distributed import Group
 from ..optimizer import adaptive, steps_taken
 from ..precision import Precision, auto_cast
 from ..training import PaddleTraining, choose_machine
+from .loading import DataLoaderFeed
 from .model import WideDeepModel, load, read
 
 
@@ -29,7 +33,10 @@ def open_training(settings: ClickSettings, place: Place) -> PaddleClickTraining:
     group = Group(place, device)
     if settings.threads:
         limit_threads(settings.threads, device)
-    feed = open_feed(settings, place, to_batch)
+    if settings.synthetic or settings.loader != NATIVE:
+        feed: Optional[Feed] = open_feed(settings, place, to_batch)
+    else:
+        feed = DataLoaderFeed(settings, place)
     return PaddleClickTraining(settings, group, device, precision, feed)
 
 
@@ -53,6 +60,7 @@ class PaddleClickTraining(PaddleTraining, ClickTraining):
     ) -> None:
         """Build model and optimizer, and fetch the first batch."""
         super().__init__(settings, group, device, precision, to_batch, feed)
+        assert isinstance(settings.description, WideDeep)
         self.recommender = WideDeepModel(settings.description, settings.recipe.dropout)
         # Ranks drop different places: what is drawn from here on is dropout's alone.
         paddle.seed(settings.seed + 1 + group.place.rank)
@@ -67,6 +75,7 @@ class PaddleClickTraining(PaddleTraining, ClickTraining):
 
     def make_optimizer(self, parameters: List[Any], schedule: Any) -> Any:
         """Return the recipe's optimizer."""
+        assert isinstance(self.settings.recipe, AdamRecipe)
         return adaptive(parameters, schedule, self.settings.recipe, ())
 
     def _see(self, _layer: Any, _given: Any, output: Any) -> None:
@@ -119,6 +128,7 @@ class PaddleClickTraining(PaddleTraining, ClickTraining):
         """Return how many steps the optimizer has counted: those that overflowed are not among them."""
         if not self._losses:
             return 0
+        assert isinstance(self.settings.recipe, AdamRecipe)
         parameter = next(iter(self.recommender.named_tensors().values()))
         return steps_taken(self.optimizer, parameter, self.settings.recipe)
 

@@ -11,7 +11,7 @@ from ...core.feed import Feed
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...tasks.causal_lm.architectures import is_norm
-from ...tasks.causal_lm.facts import Seen
+from ...tasks.causal_lm.facts import STREAM, Seen
 from ...tasks.causal_lm.observing import LayersSeen, Observation
 from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
@@ -20,7 +20,8 @@ from ..compilers import NONE, cache_hits
 from ..optimizer import adaptive, moments, steps_taken
 from ..training import Machine, PyTorchTraining, choose_machine
 from . import observing
-from .model import LanguageModel, build_model
+from .building import build_model
+from .model import LanguageModel
 
 
 def open_training(settings: LanguageSettings, place: Place) -> PyTorchLanguageTraining:
@@ -68,7 +69,11 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         self.parts = settings.accumulation
         self._watching, self._passed = True, cast("List[Tuple[int, ...]]", [])
         self._seen_output: Any = None
-        self._hook = model.blocks[0].attention.qkv.register_forward_hook(self._see)
+        self._hooks = [
+            model.blocks[0].attention.qkv.register_forward_hook(self._see),
+            model.blocks[0].register_forward_hook(self._see_stream),
+        ]
+        self._stream: Any = None
         named = model.named_tensors()
         decaying = [tensor for name, tensor in named.items() if self.decays(name)]
         others = [tensor for name, tensor in named.items() if not self.decays(name)]
@@ -77,7 +82,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
 
     def build(self) -> LanguageModel:
         """Return the model with fresh weights in FP32."""
-        return build_model(self.settings.model)
+        return build_model(self.settings.model, self.settings.sequence_length)
 
     def decays(self, name: str) -> bool:
         """Return whether a parameter decays, by its shared name."""
@@ -85,6 +90,9 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
 
     def _see(self, _product: Any, _given: Any, output: Any) -> None:
         self._seen_output = (output.dtype, output.shape)
+
+    def _see_stream(self, _block: Any, _given: Any, output: Any) -> None:
+        self._stream = output.dtype
 
     def _forward(self) -> Tuple[Any, Any]:
         """Return nothing and the loss of the whole batch at hand."""
@@ -121,7 +129,8 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         compiler, (dtype, shape) = self.settings.compiler, self._seen_output
         self._watching = False
         if compiler == NONE:
-            self._hook.remove()
+            for hook in self._hooks:
+                hook.remove()
         return Seen(
             compute_dtype=str(dtype).replace("torch.", ""),
             weight_dtype=str(self.model.tokens.weight.dtype).replace("torch.", ""),
@@ -130,7 +139,10 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
             sequence_length=shape[1],
             accumulation=len(self._passed),
-            others={"compile_cache_hits": cache_hits(compiler)},
+            others={
+                STREAM: str(self._stream).replace("torch.", ""),
+                "compile_cache_hits": cache_hits(compiler),
+            },
         )
 
     def steps_taken(self) -> int:

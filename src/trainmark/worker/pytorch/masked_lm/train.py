@@ -14,6 +14,7 @@ from ...tasks.masked_lm.settings import MaskedSettings
 from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
 from ..causal_lm.train import PyTorchLanguageTraining, ToDevice
+from ..compilers import NONE
 from ..training import choose_machine
 from .model import BertModel, build_model
 
@@ -59,5 +60,6 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
         return Seen(**{**vars(found), "predictions": self._predicted})
 
     def own_pass(self) -> Any:
-        """Return nothing with dropout: another pass drops other values."""
-        return None if self.settings.recipe.dropout else super().own_pass()
+        """Return nothing of a compiled step with dropout: what a compiler draws, another pass cannot draw again."""
+        dropping = bool(self.settings.recipe.dropout) and self.settings.compiler != NONE
+        return None if dropping else super().own_pass()

@@ -1,44 +1,50 @@
-"""Wide & Deep as a torch module; what its layers are stands in ``architectures.py``."""
+"""Wide & Deep and DLRM as torch modules; what their layers are stands in ``architectures.py``."""
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict
 
 import torch
 from torch import nn
 from torch.nn import functional
 
-from ...tasks.recommendation.architectures import TABLE_LIMIT, WideDeep
+from ...tasks.recommendation.architectures import (
+    DEEP,
+    TABLE_LIMIT,
+    TABLES,
+    WIDE,
+    Dlrm,
+    Recommender,
+    WideDeep,
+    pairs,
+)
+from ...tasks.recommendation.clicks import column_sizes
 from ..weights import count_parameters
 
 
-class WideDeepModel(nn.Module):
-    """Both sides with the loss behind them: what a compiler should see in one piece."""
+def build(model: Recommender, dropout: float, sparse: bool) -> ClickModel:
+    """Return the module of a description; ``sparse``: its tables' gradients are lists of rows."""
+    if isinstance(model, Dlrm):
+        return DlrmModel(model, sparse)
+    return WideDeepModel(model, dropout, sparse)
 
-    def __init__(self, model: WideDeep, dropout: float) -> None:
-        """Draw the weights from torch's generator; their number is asserted."""
-        super().__init__()
-        self.wide = nn.Embedding(model.vocabulary, 1)
-        self.deep = nn.Embedding(model.vocabulary, model.embedding_width)
-        for table in (self.wide, self.deep):
-            nn.init.uniform_(table.weight, -TABLE_LIMIT, TABLE_LIMIT)
-        self.products = nn.ModuleDict(
-            {name: nn.Linear(inputs, outputs) for name, (outputs, inputs) in model.products().items()}
-        )
-        for product in self.products.values():
-            nn.init.xavier_uniform_(product.weight)
-            nn.init.zeros_(product.bias)
-        self._dropout = dropout
-        found, expected = count_parameters(self), model.parameters()
-        assert found == expected, f"the model has {found} parameters instead of {expected}"
+
+class ClickModel(nn.Module):
+    """A recommender with the loss behind it: what a compiler should see in one piece."""
+
+    table: nn.Embedding
+    """The deep one, or all of them."""
+
+    products: nn.ModuleDict
+
+    def tables(self) -> Dict[str, Any]:
+        """Return the tables' weights by the shared names."""
+        raise NotImplementedError
 
     def logits(self, dense: Any, categories: Any, crossed: Any) -> Any:
         """Return the logits (batch,) of fields (batch, 13), (batch, 26) and (batch, 2)."""
-        x = torch.cat([self.deep(categories).flatten(1), dense], dim=1)
-        *hidden, last = self.products.values()
-        for product in hidden:
-            x = functional.dropout(functional.relu(product(x)), self._dropout, self.training)
-        return (last(x) + self.wide(crossed).sum(1)).squeeze(1)
+        raise NotImplementedError
 
     def forward(self, dense: Any, categories: Any, crossed: Any, labels: Any) -> Any:
         """Return the mean binary cross entropy."""
@@ -48,5 +54,85 @@ class WideDeepModel(nn.Module):
 
     def named_tensors(self) -> Dict[str, Any]:
         """Return the parameters by the shared names."""
-        tables = {"wide.table": self.wide.weight, "deep.table": self.deep.weight}
-        return {**tables, **dict(self.products.named_parameters())}
+        return {**self.tables(), **dict(self.products.named_parameters())}
+
+    def _count(self, model: Recommender) -> None:
+        found, expected = count_parameters(self), model.parameters()
+        assert found == expected, f"the model has {found} parameters instead of {expected}"
+
+
+def _products(model: Recommender) -> nn.ModuleDict:
+    return nn.ModuleDict(
+        {name: nn.Linear(inputs, outputs) for name, (outputs, inputs) in model.products().items()}
+    )
+
+
+class WideDeepModel(ClickModel):
+    """Both sides."""
+
+    def __init__(self, model: WideDeep, dropout: float, sparse: bool = False) -> None:
+        """Draw the weights from torch's generator; their number is asserted."""
+        super().__init__()
+        self.wide = nn.Embedding(model.vocabulary, 1, sparse=sparse)
+        self.deep = self.table = nn.Embedding(model.vocabulary, model.embedding_width, sparse=sparse)
+        for table in (self.wide, self.deep):
+            nn.init.uniform_(table.weight, -TABLE_LIMIT, TABLE_LIMIT)
+        self.products = _products(model)
+        for product in self.products.values():
+            nn.init.xavier_uniform_(product.weight)
+            nn.init.zeros_(product.bias)
+        self._dropout = dropout
+        self._count(model)
+
+    def tables(self) -> Dict[str, Any]:
+        """Return both."""
+        return {WIDE: self.wide.weight, DEEP: self.deep.weight}
+
+    def logits(self, dense: Any, categories: Any, crossed: Any) -> Any:
+        """Return the sum of both sides."""
+        x = torch.cat([self.deep(categories).flatten(1), dense], dim=1)
+        *hidden, last = self.products.values()
+        for product in hidden:
+            x = functional.dropout(functional.relu(product(x)), self._dropout, self.training)
+        return (last(x) + self.wide(crossed).sum(1)).squeeze(1)
+
+
+class DlrmModel(ClickModel):
+    """The 26 tables in one array, the interaction as one batched product, of which half is looked at."""
+
+    def __init__(self, model: Dlrm, sparse: bool) -> None:
+        """Draw the weights from torch's generator as the authors' program does; their number is asserted."""
+        super().__init__()
+        self.table = nn.Embedding(model.vocabulary, model.embedding_width, sparse=sparse)
+        with torch.no_grad():
+            for rows in self.table.weight.split(column_sizes(model.vocabulary)):
+                rows.uniform_(-math.sqrt(1 / len(rows)), math.sqrt(1 / len(rows)))
+        self.products = _products(model)
+        for product in self.products.values():
+            outputs, inputs = product.weight.shape
+            nn.init.normal_(product.weight, std=math.sqrt(2 / (outputs + inputs)))
+            nn.init.normal_(product.bias, std=math.sqrt(1 / outputs))
+        for name, vectors in zip(("first", "second"), pairs()):
+            self.register_buffer(name, torch.tensor(vectors), persistent=False)
+        self._count(model)
+
+    def tables(self) -> Dict[str, Any]:
+        """Return all of them as one."""
+        return {TABLES: self.table.weight}
+
+    def logits(self, dense: Any, categories: Any, _crossed: Any) -> Any:
+        """Return those of the last layer; no field is crossed."""
+        x = dense.to(self.table.weight.dtype)
+        for name, product in self.products.items():
+            if name == "top1":
+                x = self._interaction(x, self.table(categories))
+            x = product(x)
+            if product.out_features > 1:
+                x = functional.relu(x)
+        return x.squeeze(1)
+
+    def _interaction(self, bottom: Any, rows: Any) -> Any:
+        """Return the bottom's vectors (batch, width) and, behind them, the products of all pairs with ``rows``."""
+        vectors = torch.cat([bottom[:, None], rows.to(bottom.dtype)], dim=1)
+        products = torch.bmm(vectors, vectors.transpose(1, 2))
+        return torch.cat([bottom, products[:, self.first, self.second].to(bottom.dtype)], dim=1)

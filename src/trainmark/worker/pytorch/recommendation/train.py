@@ -7,28 +7,54 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import torch
 
+from ...core.arguments import NATIVE
 from ...core.feed import Feed
 from ...core.optimizers import Moments
+from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
-from ...tasks.recommendation.facts import DENSE_GRADIENTS, Seen
+from ...core.settings import AdamRecipe
+from ...tasks.recommendation.facts import DENSE_GRADIENTS, SPARSE_GRADIENTS, Seen
 from ...tasks.recommendation.observing import LayerSeen, Observation, layer_seen
 from ...tasks.recommendation.records import open_feed
 from ...tasks.recommendation.settings import ClickSettings
 from ...tasks.recommendation.training import ClickTraining
 from ..compilers import NONE, cache_hits
-from ..optimizer import adaptive, moments, steps_taken
+from ..gradients import DDP
+from ..optimizer import LazyAdam, adaptive, moments, sgd, steps_taken
 from ..training import Machine, PyTorchTraining, choose_machine
 from ..weights import read
-from .model import WideDeepModel
-
-FIRST = "fc1"
+from .loading import open_native
+from .model import ClickModel, build
 
 
 def open_training(settings: ClickSettings, place: Place) -> PyTorchClickTraining:
     """Return the training, ready for its first step."""
+    if settings.table_gradients == SPARSE_GRADIENTS and settings.gradients not in (NATIVE, DDP):
+        reason = f"gradients {settings.gradients} has no sparse ones; take {DDP}"
+        raise RunError(UNSUPPORTED, reason)
     machine = choose_machine(settings, place)
-    to_batch = batches_of(machine.device)
-    return PyTorchClickTraining(settings, place, machine, to_batch, open_feed(settings, place, to_batch))
+    device = machine.device
+    to_batch = batches_of(device)
+    if settings.synthetic or settings.loader != NATIVE:
+        feed: Optional[Feed] = open_feed(settings, place, to_batch)
+    else:
+        feed = open_native(settings, place, device, lambda tensors: _moved(tensors, device))
+    return PyTorchClickTraining(settings, place, machine, to_batch, feed)
+
+
+def _moved(tensors: Tuple[Any, ...], device: Any) -> Tuple[Any, ...]:
+    return tuple(tensor.to(device, non_blocking=True) for tensor in tensors)
+
+
+def _optimizer(model: ClickModel, settings: ClickSettings) -> torch.optim.Optimizer:
+    """Return the recipe's."""
+    recipe, tensors = settings.recipe, list(model.named_tensors().values())
+    sparse = settings.table_gradients == SPARSE_GRADIENTS
+    if isinstance(recipe, AdamRecipe):
+        if sparse:
+            return LazyAdam(list(model.tables().values()), list(model.products.parameters()), recipe)
+        return adaptive([(tensors, recipe.weight_decay)], recipe)
+    return sgd([(tensors, recipe.weight_decay)], recipe, fused=not sparse)
 
 
 def batches_of(device: Any) -> Callable[..., Tuple[Any, ...]]:
@@ -37,7 +63,7 @@ def batches_of(device: Any) -> Callable[..., Tuple[Any, ...]]:
     def to_batch(*arrays: Any) -> Tuple[Any, ...]:
         tensors = tuple(map(torch.from_numpy, arrays))
         if device.type == "cuda":
-            return tuple(tensor.pin_memory().to(device, non_blocking=True) for tensor in tensors)
+            return _moved(tuple(tensor.pin_memory() for tensor in tensors), device)
         return tensors
 
     return to_batch
@@ -47,7 +73,7 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
     """A recommender, which gives its own loss, and the witnesses in it."""
 
     settings: ClickSettings
-    model: WideDeepModel
+    model: ClickModel
 
     def __init__(
         self,
@@ -61,18 +87,18 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
         device, precision = machine
         super().__init__(settings, place, machine, to_batch, feed)
         with device:
-            model = WideDeepModel(settings.description, settings.recipe.dropout)
+            sparse = settings.table_gradients == SPARSE_GRADIENTS
+            model = build(settings.description, settings.recipe.dropout, sparse)
         model.to(precision.weights)
         # Ranks drop different places: what is drawn from here on is dropout's alone.
         torch.manual_seed(settings.seed + 1 + place.rank)
         self._first: Any = None
         self._gradient: Any = None
         self._hooks = [
-            model.products[FIRST].register_forward_hook(self._see),
-            model.deep.weight.register_hook(self._see_gradient),
+            next(iter(model.products.values())).register_forward_hook(self._see),
+            model.table.weight.register_hook(self._see_gradient),
         ]
-        tensors = list(model.named_tensors().values())
-        self.take_over(model, adaptive([(tensors, settings.recipe.weight_decay)], settings.recipe), {})
+        self.take_over(model, _optimizer(model, settings), {})
 
     def _see(self, _product: Any, _given: Any, output: Any) -> None:
         self._first = (output.dtype, output.shape)
@@ -91,7 +117,7 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
         if compiler == NONE:
             for hook in self._hooks:
                 hook.remove()
-        table = self.model.deep.weight
+        table = self.model.table.weight
         return Seen(
             compute_dtype=str(dtype).replace("torch.", ""),
             weight_dtype=str(table.dtype).replace("torch.", ""),
@@ -100,21 +126,26 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
             tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
             vocabulary=table.shape[0],
             embedding_width=table.shape[1],
-            table_gradients="sparse" if self._gradient else DENSE_GRADIENTS,
+            table_gradients=SPARSE_GRADIENTS if self._gradient else DENSE_GRADIENTS,
             others={"compile_cache_hits": cache_hits(compiler)},
         )
 
-    def steps_taken(self) -> int:
-        """Return how many steps the optimizer has counted."""
-        return steps_taken(self.optimizer)
+    def steps_taken(self) -> Optional[int]:
+        """Return how many steps the optimizer has counted; SGD counts none."""
+        return steps_taken(self.optimizer) if isinstance(self.settings.recipe, AdamRecipe) else None
 
     def read_moments(self) -> Optional[Moments]:
         """Return what the optimizer keeps."""
         return moments(self.optimizer, self.named_tensors())
 
+    def read_batch(self) -> Tuple[Any, ...]:
+        """Return the batch at hand in its own types: FP32 has no room for the numbers of all rows."""
+        return tuple(tensor.cpu().numpy().copy() for tensor in self.batch)
+
     def own_pass(self) -> Any:
-        """Return nothing with dropout: another pass drops other values."""
-        return None if self.settings.recipe.dropout else super().own_pass()
+        """Return nothing of a compiled step with dropout: what a compiler draws, another pass cannot draw again."""
+        dropping = bool(self.settings.recipe.dropout) and self.settings.compiler != NONE
+        return None if dropping else super().own_pass()
 
     def watched_step(self, index: int) -> Dict[str, str]:
         """Do the step; return the products' types: in it, or of a compiled one in a pass without the compiler."""

@@ -3,15 +3,18 @@
 The one description that all workers are held to. The number of parameters is asserted when a model is built; the rest
 by the check of equal work, which loads weights by these names and compares what each layer did.
 
-Source: GPT-2 of Radford et al., as nanoGPT's benchmark trains it (https://github.com/karpathy/nanoGPT, model.py and
+Sources: GPT-2 of Radford et al., as nanoGPT's benchmark trains it (https://github.com/karpathy/nanoGPT, model.py and
 bench.py): norms before each part of a block, no biases, no dropout, GELU in its exact form, the embedding of the tokens
-used again as the classifier, and a vocabulary of 50 257 filled up to 50 304.
+used again as the classifier, and a vocabulary of 50 257 filled up to 50 304. Llama 3.2 of Meta (the configuration of
+its checkpoint of 1B; https://arxiv.org/abs/2407.21783 for the family): RMSNorm before each part, queries and keys
+turned by their positions, several heads of queries to one of keys and values, SwiGLU, no biases, tied embeddings.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Dict, Mapping, NamedTuple, Tuple
+from dataclasses import dataclass
+from typing import Dict, Mapping, Tuple
 
 NORM_EPSILON = 1e-5
 
@@ -19,8 +22,9 @@ DEVIATION = 0.02
 """Of the weights at the start; those of the two products that a block adds to its input are smaller."""
 
 
-class Gpt(NamedTuple):
-    """A row of equal blocks; ``heads`` share the ``width``."""
+@dataclass(frozen=True)
+class Decoder:
+    """A row of equal blocks, each of attention and a perceptron, between an embedding and itself as the classifier."""
 
     layers: int
     heads: int
@@ -29,37 +33,40 @@ class Gpt(NamedTuple):
     positions: int
 
     @property
-    def inner(self) -> int:
-        """Return the width inside a block's perceptron."""
-        return 4 * self.width
+    def attended_width(self) -> int:
+        """Return the width of all heads of queries together, which is that of what attention gives."""
+        return self.width
 
     @property
     def added_deviation(self) -> float:
         """Return the deviation of the products whose results are added up along the blocks."""
         return DEVIATION / math.sqrt(2 * self.layers)
 
+    def block(self) -> Dict[str, Tuple[int, int]]:
+        """Return (outputs, inputs) of a block's products by name, in forward order."""
+        raise NotImplementedError
+
+    def embeddings(self) -> Dict[str, Tuple[int, int]]:
+        """Return the shapes of the tables that are looked up, by name."""
+        return {"embedding.tokens": (self.vocabulary, self.width)}
+
     def products(self) -> Dict[str, Tuple[int, int]]:
         """Return (outputs, inputs) of every product with weights, by name, in forward order, less the classifier.
 
         The outputs of ``qkv`` are all queries, then all keys, then all values; each has its heads one after another.
         """
-        shapes: Dict[str, Tuple[int, int]] = {}
-        for block in range(self.layers):
-            shapes[f"block{block}.attention.qkv"] = (3 * self.width, self.width)
-            shapes[f"block{block}.attention.output"] = (self.width, self.width)
-            shapes[f"block{block}.mlp.up"] = (self.inner, self.width)
-            shapes[f"block{block}.mlp.down"] = (self.width, self.inner)
-        return shapes
+        return {
+            f"block{block}.{name}": shape
+            for block in range(self.layers)
+            for name, shape in self.block().items()
+        }
 
     def shapes(self) -> Dict[str, Tuple[int, ...]]:
         """Return the shape of every parameter by name; products are (outputs, inputs), as the classifier is."""
-        shapes: Dict[str, Tuple[int, ...]] = {
-            "embedding.tokens": (self.vocabulary, self.width),
-            "embedding.positions": (self.positions, self.width),
-        }
+        shapes: Dict[str, Tuple[int, ...]] = dict(self.embeddings())
         for name, shape in self.products().items():
-            if name.endswith(("qkv", "up")):
-                shapes[f"{name.rpartition('.')[0]}.norm.weight"] = (self.width,)
+            # Before the first product of each part of a block.
+            shapes.setdefault(f"{name.rpartition('.')[0]}.norm.weight", (self.width,))
             shapes[f"{name}.weight"] = shape
         return {**shapes, "norm.weight": (self.width,)}
 
@@ -68,31 +75,141 @@ class Gpt(NamedTuple):
         return sum(math.prod(shape) for shape in self.shapes().values())
 
     def multiply_adds(self, length: int) -> int:
-        """Return those of the forward pass of one sequence: all products, and attention as if nothing were masked."""
+        """Return those of the forward pass of one sequence: all products, and attention as if nothing were masked.
+
+        Heads that share keys and values have as many of them as if each had its own.
+        """
         weights = sum(math.prod(shape) for shape in self.products().values()) + self.vocabulary * self.width
-        return length * (weights + 2 * self.layers * length * self.width)
+        return length * (weights + 2 * self.layers * length * self.attended_width)
 
     def operations_per_token(self, length: int) -> Dict[str, int]:
         """Return the floating-point operations of training on a token of a sequence of ``length``, by two conventions.
 
         ``counted``: two for each multiply-add of the forward pass, and twice as many backward. ``6N+12LHQT``: that of
         Chowdhery et al. (https://arxiv.org/abs/2204.02311, appendix B), as nanoGPT has it, with N the parameters less
-        the positions, L layers, H heads of the width Q and T tokens. Both count attention as if nothing were masked.
+        the positions, L layers, H heads of queries of the width Q and T tokens. Both count attention as if nothing were
+        masked.
         """
-        parameters = self.parameters() - self.positions * self.width
+        positions = math.prod(self.embeddings().get("embedding.positions", (0,)))
         return {
             "counted": 6 * self.multiply_adds(length) // length,
-            "6N+12LHQT": 6 * parameters + 12 * self.layers * self.width * length,
+            "6N+12LHQT": 6 * (self.parameters() - positions)
+            + 12 * self.layers * self.attended_width * length,
+        }
+
+
+@dataclass(frozen=True)
+class Gpt(Decoder):
+    """GPT-2: positions are a second table, ``heads`` share the ``width``, the perceptron is four times as wide."""
+
+    @property
+    def inner(self) -> int:
+        """Return the width inside a block's perceptron."""
+        return 4 * self.width
+
+    def embeddings(self) -> Dict[str, Tuple[int, int]]:
+        """Return the shapes of both tables."""
+        return {**super().embeddings(), "embedding.positions": (self.positions, self.width)}
+
+    def block(self) -> Dict[str, Tuple[int, int]]:
+        """Return the four products."""
+        return {
+            "attention.qkv": (3 * self.width, self.width),
+            "attention.output": (self.width, self.width),
+            "mlp.up": (self.inner, self.width),
+            "mlp.down": (self.width, self.inner),
+        }
+
+
+@dataclass(frozen=True)
+class Rotation:
+    """By which angles queries and keys are turned: position p turns pair i by ``p * base ** (-i / pairs)``.
+
+    Waves that are longer than ``positions / slow`` are ``factor`` times longer, those shorter than ``positions / fast``
+    stay, and between them frequencies go over evenly: that of Llama 3.1 and later.
+    """
+
+    base: float
+    factor: float
+    slow: float
+    fast: float
+    positions: int
+
+    def frequencies(self, pairs: int) -> Tuple[float, ...]:
+        """Return the angle by which one position turns each pair, in radians."""
+        found = []
+        for pair in range(pairs):
+            frequency = self.base ** (-pair / pairs)
+            waves = self.positions * frequency / (2 * math.pi)
+            kept = min(max((waves - self.slow) / (self.fast - self.slow), 0.0), 1.0)
+            found.append(frequency * (kept + (1 - kept) / self.factor))
+        return tuple(found)
+
+
+@dataclass(frozen=True)
+class Llama(Decoder):
+    """Llama 3: ``heads`` of queries of ``head`` columns each, ``shared_heads`` of keys and values.
+
+    Head h of the queries attends to head ``h // (heads / shared_heads)`` of keys and values. A pair that is turned is
+    column i of a head and column ``i + head / 2``, as in the published checkpoints of transformers.
+    """
+
+    shared_heads: int
+    head: int
+    inner: int
+    rotation: Rotation
+
+    @property
+    def attended_width(self) -> int:
+        """Return the width of all heads of queries together."""
+        return self.heads * self.head
+
+    @property
+    def shared_width(self) -> int:
+        """Return the width of all keys, which is that of all values."""
+        return self.shared_heads * self.head
+
+    def block(self) -> Dict[str, Tuple[int, int]]:
+        """Return the five products."""
+        return {
+            "attention.qkv": (self.attended_width + 2 * self.shared_width, self.width),
+            "attention.output": (self.width, self.attended_width),
+            "mlp.gate": (self.inner, self.width),
+            "mlp.up": (self.inner, self.width),
+            "mlp.down": (self.width, self.inner),
         }
 
 
 def is_norm(name: str) -> bool:
-    """Return whether a name of ``Gpt.shapes`` is that of a norm's weight: those do not decay."""
+    """Return whether a name of ``Decoder.shapes`` is that of a norm's weight: those do not decay."""
     return name.endswith("norm.weight")
 
 
-# 124 373 760 and 139 584 parameters.
-ARCHITECTURES: Mapping[str, Gpt] = {
+# 124 373 760, 139 584, 1 235 814 400 and 125 248 parameters.
+ARCHITECTURES: Mapping[str, Decoder] = {
     "gpt2_124m": Gpt(layers=12, heads=12, width=768, vocabulary=50304, positions=1024),
     "gpt2_tiny": Gpt(layers=2, heads=4, width=64, vocabulary=512, positions=128),
+    "llama3.2_1b": Llama(
+        layers=16,
+        heads=32,
+        width=2048,
+        vocabulary=128256,
+        positions=131072,
+        shared_heads=8,
+        head=64,
+        inner=8192,
+        rotation=Rotation(base=500000.0, factor=32.0, slow=1.0, fast=4.0, positions=8192),
+    ),
+    "llama_tiny": Llama(
+        layers=2,
+        heads=4,
+        width=64,
+        vocabulary=512,
+        positions=128,
+        shared_heads=2,
+        head=16,
+        inner=176,
+        # As short as it is, so that all three ranges of its waves are there.
+        rotation=Rotation(base=10000.0, factor=32.0, slow=1.0, fast=4.0, positions=128),
+    ),
 }

@@ -7,6 +7,13 @@ from typing import Optional
 
 from ...core import facts
 
+STREAM = "residual_dtype"
+"""Among what was seen: the type in which a block's result is handed to the next one, and added to.
+
+No precision that is asked for decides it: autocast adds in FP32, other frameworks in the type of the products. It is
+told and held against nothing.
+"""
+
 
 @dataclass(frozen=True)
 class Seen(facts.Seen):

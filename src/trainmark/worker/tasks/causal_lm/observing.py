@@ -28,7 +28,7 @@ class ProductSeen(NamedTuple):
 class Observation(NamedTuple):
     """One forward and backward pass of the whole batch, without an update; arrays are numpy's, float32.
 
-    ``logits`` is (batch, length, vocabulary); ``gradients`` are by the names and in the shapes of ``Gpt.shapes``.
+    ``logits`` is (batch, length, vocabulary); ``gradients`` are by the names and in the shapes of ``Decoder.shapes``.
     """
 
     logits: Any

@@ -1,15 +1,24 @@
-"""What a run on text has beside what every run has: the flags, and the recipe of nanoGPT's benchmark."""
+"""What a run on text has beside what every run has: the flags, and the recipes of GPT-2 and of Llama."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from typing import Mapping
 
 from ...core.flags import count, norm, positive
 from ...core.settings import ADAMW, AdamRecipe, Settings
 
 EPOCH_SEQUENCES = 8_823_000
 """An epoch of made-up data is as long as OpenWebText's nine billion tokens in sequences of 1024."""
+
+LLAMA_RECIPE: Mapping[str, float] = {
+    "learning_rate": 3e-4,
+    "weight_decay": 0.1,
+    "clip_norm": 1.0,
+    "warmup_updates": 200,
+}
+"""Where it is another than GPT-2's: that of torchtitan's configurations of Llama 3 (``llama3_8b.toml``)."""
 
 
 @dataclass(frozen=True)

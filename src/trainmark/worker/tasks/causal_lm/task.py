@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import argparse
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Tuple
 
 from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import Settings
 from ...core.task import Check, Task
-from .architectures import ARCHITECTURES, is_norm
+from .architectures import ARCHITECTURES, Llama, is_norm
 from .observing import logits_told, looked, products_told
-from .settings import LanguageSettings, add_flags, language_settings
+from .settings import LLAMA_RECIPE, LanguageSettings, add_flags, language_settings
 
 
 class CausalLM(Task):
@@ -24,6 +24,10 @@ class CausalLM(Task):
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
         """Add what only text has, and the recipe of GPT-2."""
         add_flags(parser)
+
+    def defaults(self, model: str) -> Mapping[str, Any]:
+        """Return the recipe of Llama where that is trained."""
+        return LLAMA_RECIPE if isinstance(ARCHITECTURES.get(model), Llama) else {}
 
     def learning_rate(self, _global_batch: int) -> float:
         """Return that of nanoGPT's benchmark."""

@@ -13,7 +13,7 @@ class LanguageTraining(Training):
 
     Its batch is tokens (batch, length + 1) in int64; ``seen`` returns the ``Seen`` of ``facts.py``, ``observe`` the
     ``Observation`` of ``observing.py`` and ``watched_step`` its ``LayersSeen``. Names and shapes of weights are those
-    of ``Gpt.shapes``.
+    of ``Decoder.shapes``.
     """
 
     task: Task = TASK

@@ -19,7 +19,8 @@ class MaskedTraining(LanguageTraining):
     parts and ranks give is that quotient. A model that gets weights so divided adds ``weights * losses`` up.
 
     ``seen`` returns the ``Seen`` of ``facts.py``; the logits of an ``Observation`` are the words', (batch, predictions,
-    vocabulary). With dropout two passes of a batch differ, so ``own_pass`` has nothing to show.
+    vocabulary). With dropout two passes of a batch differ:
+    ``own_pass`` is None where the framework cannot draw the same places again.
     """
 
     task = TASK

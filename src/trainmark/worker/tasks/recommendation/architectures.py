@@ -7,12 +7,18 @@ Source: Wide & Deep of Cheng et al. (https://arxiv.org/abs/1606.07792), as DLPer
 ClickThroughRate/WideDeepLearning/wdl_train_eval.py at 06ecaa199a56e03a84f2931598446f6ae16e8bd7. One table for all 26
 categorical fields and one, of width 1, for two crosses of them; hidden layers with ReLU; weights drawn uniformly, those
 of the tables within 0.05 of zero and those of the layers by Glorot's rule; the sum of both sides is the logit.
+
+DLRM of Naumov et al. (https://arxiv.org/abs/1906.00091), with the layers of MLPerf's benchmark: the dense fields go
+through the bottom layers to a vector as wide as a table's row, ReLU behind each of them. Of that vector and the 26 rows
+that a sample looks up all pairs are multiplied (dot products, in the order 1-0, 2-0, 2-1, 3-0, ...); behind the
+bottom's vector they go through the top layers. The 26 tables lie one behind the other in one array: a field's rows
+follow those of the field before.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Dict, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, List, Mapping, NamedTuple, Tuple, Union
 
 DENSE, CATEGORIES = 13, 26
 """The fields of Criteo's click logs."""
@@ -24,6 +30,14 @@ TABLE_LIMIT = 0.05
 """Of the tables' weights at the start."""
 
 WIDE, DEEP = "wide.table", "deep.table"
+
+TABLES = "tables"
+"""DLRM's 26, in one array."""
+
+VECTORS = CATEGORIES + 1
+"""What DLRM's interaction takes pairs of: the bottom's vector, and a row for each field."""
+
+PAIRS = VECTORS * (VECTORS - 1) // 2
 
 
 class WideDeep(NamedTuple):
@@ -52,11 +66,79 @@ class WideDeep(NamedTuple):
 
     def parameters(self) -> int:
         """Return the number of parameters, those of the tables included."""
-        return sum(math.prod(shape) for shape in self.shapes().values())
+        return _count(self.shapes())
 
     def multiply_adds(self) -> int:
         """Return those of the forward pass of one sample: the products; a look into a table is none."""
-        return sum(math.prod(shape) for shape in self.products().values())
+        return _count(self.products())
+
+    @property
+    def tables(self) -> Tuple[str, ...]:
+        """The names of what is looked up, the deep one first."""
+        return DEEP, WIDE
+
+    def looked_up(self, batch: Any) -> Dict[str, Any]:
+        """Return for each table the rows that a ``Batch`` looks up."""
+        return {DEEP: batch.categories, WIDE: batch.crossed}
+
+
+class Dlrm(NamedTuple):
+    """The tables have ``vocabulary`` rows together, ``embedding_width`` wide; the last layers are not among the widths.
+
+    The bottom's last layer is as wide as a row, the top's last one gives the logit.
+    """
+
+    vocabulary: int
+    embedding_width: int
+    bottom: Tuple[int, ...]
+    top: Tuple[int, ...]
+
+    def products(self) -> Dict[str, Tuple[int, int]]:
+        """Return (outputs, inputs) of every product, all with biases, by name, in forward order."""
+        bottom = [DENSE, *self.bottom, self.embedding_width]
+        top = [self.embedding_width + PAIRS, *self.top, 1]
+        return {
+            f"{name}{i}": (outputs, inputs)
+            for name, widths in (("bottom", bottom), ("top", top))
+            for i, inputs, outputs in zip(range(1, len(widths)), widths, widths[1:])
+        }
+
+    def shapes(self) -> Dict[str, Tuple[int, ...]]:
+        """Return the shape of every parameter by name; products are (outputs, inputs)."""
+        shapes: Dict[str, Tuple[int, ...]] = {TABLES: (self.vocabulary, self.embedding_width)}
+        for name, shape in self.products().items():
+            shapes[f"{name}.weight"], shapes[f"{name}.bias"] = shape, shape[:1]
+        return shapes
+
+    def parameters(self) -> int:
+        """Return the number of parameters, those of the tables included."""
+        return _count(self.shapes())
+
+    def multiply_adds(self) -> int:
+        """Return those of the forward pass of one sample: the products, and each pair of vectors once."""
+        return _count(self.products()) + PAIRS * self.embedding_width
+
+    @property
+    def tables(self) -> Tuple[str, ...]:
+        """The name of what is looked up."""
+        return (TABLES,)
+
+    def looked_up(self, batch: Any) -> Dict[str, Any]:
+        """Return the rows that a ``Batch`` looks up."""
+        return {TABLES: batch.categories}
+
+
+Recommender = Union[WideDeep, Dlrm]
+
+
+def _count(shapes: Mapping[str, Tuple[int, ...]]) -> int:
+    return sum(math.prod(shape) for shape in shapes.values())
+
+
+def pairs() -> Tuple[List[int], List[int]]:
+    """Return the first and the second vector of each pair; the bottom's is number 0."""
+    both = [(i, j) for i in range(VECTORS) for j in range(i)]
+    return [i for i, _ in both], [j for _, j in both]
 
 
 class Tower(NamedTuple):
@@ -70,10 +152,23 @@ class Tower(NamedTuple):
         return WideDeep(vocabulary, embedding_width, *self)
 
 
-# With DLPerf's 2 322 444 rows of 16: 46 220 493 and 39 517 453 parameters.
-ARCHITECTURES: Mapping[str, Tower] = {
+class Interaction(NamedTuple):
+    """The layers of a DLRM, without those whose widths follow from the others."""
+
+    bottom: Tuple[int, ...]
+    top: Tuple[int, ...]
+
+    def with_tables(self, vocabulary: int, embedding_width: int) -> Dlrm:
+        """Return the whole model."""
+        return Dlrm(vocabulary, embedding_width, *self)
+
+
+# With DLPerf's 2 322 444 rows, wide_deep has 46 220 493 parameters at a width of 16, dlrm 299 641 729 at 128.
+ARCHITECTURES: Mapping[str, Union[Tower, Interaction]] = {
     "wide_deep": Tower(layers=7, width=1024),
     "wide_deep_tiny": Tower(layers=3, width=64),
+    "dlrm": Interaction(bottom=(512, 256), top=(1024, 1024, 512, 256)),
+    "dlrm_tiny": Interaction(bottom=(64, 32), top=(64, 32)),
 }
 
 

@@ -10,6 +10,9 @@ from ...core import facts
 DENSE_GRADIENTS = "dense"
 """A gradient of a table has all of its rows, those that no sample of the batch looked up as zeros."""
 
+SPARSE_GRADIENTS = "sparse"
+"""A gradient of a table is a list of the rows that were looked up."""
+
 
 @dataclass(frozen=True)
 class Seen(facts.Seen):

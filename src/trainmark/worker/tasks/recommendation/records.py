@@ -41,6 +41,7 @@ class ClickFile:
         """
         import numpy as np
 
+        self._given = source, vocabulary
         path = Path(source)
         self._path = path / TRAIN if path.is_dir() else path
         made = _manifest(self._path.with_name(MANIFEST))
@@ -60,6 +61,10 @@ class ClickFile:
             raise RunError(FAILED, f"{self._path} is empty")
         self._words = np.memmap(self._path, "<u4", "r").reshape(-1, len(COLUMNS))
         self.samples = len(self._words)
+
+    def __reduce__(self) -> Tuple[Any, Tuple[str, int]]:
+        """Let another process map the file itself: what is pickled of a map is the whole file."""
+        return ClickFile, self._given
 
     def batch(self, numbers: Any) -> Batch:
         """Return the samples of these numbers; raises ``RunError`` for a category that its field does not have."""

@@ -1,19 +1,27 @@
-"""What a run of recommendation has beside what every run has: the flags, and DLPerf's recipe."""
+"""What a run of recommendation has beside what every run has: the flags, and the recipe of each model."""
 
 from __future__ import annotations
 
 import argparse
 from dataclasses import dataclass
+from typing import Any, Dict, Union
 
 from ...core.flags import positive
-from ...core.settings import ADAM, AdamRecipe, Settings
-from .architectures import ARCHITECTURES, WideDeep
+from ...core.settings import ADAM, AdamRecipe, Recipe, Settings
+from .architectures import ARCHITECTURES, Interaction, Recommender
+from .facts import DENSE_GRADIENTS, SPARSE_GRADIENTS
 
 EPOCH_SAMPLES = 36_672_493
 """An epoch of made-up data is as long as the training part that the published pre-processing makes of Criteo's log."""
 
 VOCABULARY, EMBEDDING_WIDTH = 2_322_444, 16
 """DLPerf's ``deep_vocab_size``, and the default ``deep_embedding_vec_size`` of the program that it measures."""
+
+WIDER = {"dlrm": 128}
+"""Embeddings as wide as MLPerf has them."""
+
+DLRM_RATE = 0.1
+"""The learning rate of the authors' script for Criteo's terabyte (facebookresearch/dlrm), whose batch is 2 048."""
 
 
 @dataclass(frozen=True)
@@ -24,53 +32,83 @@ class ClickRecipe(AdamRecipe):
 
 
 @dataclass(frozen=True)
+class DescentRecipe(Recipe):
+    """Plain SGD, as MLPerf trains DLRM: nothing is dropped, and no table has moments beside it."""
+
+    dropout: float = 0.0
+
+
+@dataclass(frozen=True)
 class ClickSettings(Settings):
-    """``vocabulary``: rows of both tables; ``embedding_width``: of the deep one's rows."""
+    """``vocabulary``: rows of each of Wide & Deep's tables, or of all of DLRM's; ``embedding_width``: of the deep rows.
+
+    ``table_gradients``: whether a table's gradient has all of its rows or those that were looked up.
+    """
 
     vocabulary: int
     embedding_width: int
-    recipe: ClickRecipe
+    table_gradients: str
+    recipe: Union[ClickRecipe, DescentRecipe]
 
     @property
-    def description(self) -> WideDeep:
+    def description(self) -> Recommender:
         """Return what is trained."""
         return ARCHITECTURES[self.model].with_tables(self.vocabulary, self.embedding_width)
 
 
 def add_flags(parser: argparse.ArgumentParser) -> None:
-    """Add the flags, and make the recipe that of DLPerf's scripts."""
+    """Add the flags, and make the recipe that of DLPerf's scripts; of DLRM, that of MLPerf's reference."""
     clicks = parser.add_argument_group("clicks")
     clicks.add_argument(
-        "--vocabulary", type=positive, default=VOCABULARY, metavar="N", help="rows of each of both tables"
-    )
+        "--vocabulary", type=positive, default=VOCABULARY, metavar="N", help="rows of each of Wide & Deep's "
+        "tables, or of all of DLRM's together",
+    )  # fmt: skip
     clicks.add_argument(
-        "--embedding-width", type=positive, default=EMBEDDING_WIDTH, metavar="N", help="of the deep table"
-    )
+        "--embedding-width", type=positive, metavar="N",
+        help=f"of the deep tables; if not given: {EMBEDDING_WIDTH}, and {WIDER['dlrm']} for dlrm",
+    )  # fmt: skip
+    clicks.add_argument(
+        "--table-gradients", choices=(DENSE_GRADIENTS, SPARSE_GRADIENTS), default=DENSE_GRADIENTS,
+        help="of all rows, or of those that were looked up: then Adam leaves the others alone",
+    )  # fmt: skip
     clicks.add_argument("--second-momentum", type=float, default=0.999, help="of Adam (beta 2)")
     clicks.add_argument("--epsilon", type=float, default=1e-8, help="of Adam")
     clicks.add_argument(
-        "--dropout", type=float, default=0.5, help="share of values dropped behind a hidden layer"
-    )
+        "--dropout", type=float, help="share of values dropped behind a hidden layer; if not given: 0.5 of "
+        "Wide & Deep, none of DLRM",
+    )  # fmt: skip
     clicks.add_argument(
         "--epoch-samples", type=positive, default=EPOCH_SAMPLES, metavar="N",
         help="length of an epoch of synthetic data",
     )  # fmt: skip
-    parser.set_defaults(momentum=0.9, weight_decay=0.0, schedule="constant", epochs=1, warmup_epochs=0)
+    parser.set_defaults(momentum=None, weight_decay=0.0, schedule="constant", epochs=1, warmup_epochs=0)
 
 
 def click_settings(given: argparse.Namespace, common: Settings) -> ClickSettings:
     """Return the settings with those of the flags of ``add_flags``."""
-    recipe = ClickRecipe(
-        **vars(common.recipe),
+    descends = isinstance(ARCHITECTURES[common.model], Interaction)
+    return ClickSettings(
+        **{**vars(common), "recipe": (_descent if descends else _adam)(given, vars(common.recipe))},
+        vocabulary=given.vocabulary,
+        embedding_width=given.embedding_width or WIDER.get(common.model, EMBEDDING_WIDTH),
+        table_gradients=given.table_gradients,
+    )
+
+
+def _adam(given: argparse.Namespace, common: Dict[str, Any]) -> ClickRecipe:
+    own = {"momentum": 0.9 if given.momentum is None else given.momentum}
+    return ClickRecipe(
+        **{**common, **own},
         optimizer=ADAM,
         second_momentum=given.second_momentum,
         epsilon=given.epsilon,
         clip_norm=None,
         warmup_updates=0,
-        dropout=given.dropout,
+        dropout=0.5 if given.dropout is None else given.dropout,
     )
-    return ClickSettings(
-        **{**vars(common), "recipe": recipe},
-        vocabulary=given.vocabulary,
-        embedding_width=given.embedding_width,
-    )
+
+
+def _descent(given: argparse.Namespace, common: Dict[str, Any]) -> DescentRecipe:
+    rate = DLRM_RATE if given.learning_rate is None else given.learning_rate
+    own = {"learning_rate": rate, "momentum": given.momentum or 0.0}
+    return DescentRecipe(**{**common, **own}, dropout=given.dropout or 0.0)

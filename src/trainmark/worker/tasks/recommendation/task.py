@@ -4,22 +4,19 @@ from __future__ import annotations
 
 import argparse
 import math
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from ...core.facts import Expected
 from ...core.host import memory_bytes
 from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
-from ...core.settings import Settings
+from ...core.settings import AdamRecipe, Settings
 from ...core.task import Check, Task
-from .architectures import ARCHITECTURES, CATEGORIES, DEEP, WIDE
+from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
 from .clicks import Batch, made_up, mirrored
-from .facts import DENSE_GRADIENTS
-from .observing import layers_told, logits_told, looked
+from .facts import SPARSE_GRADIENTS
+from .observing import layers_told, logits_told, looked, rows_told
 from .settings import ClickSettings, add_flags, click_settings
-
-KEPT = 4
-"""FP32 numbers for each weight of a table: itself, its gradient, and both moments of Adam."""
 
 
 class Recommendation(Task):
@@ -30,7 +27,7 @@ class Recommendation(Task):
     headline = "samples"
 
     def add_flags(self, parser: argparse.ArgumentParser) -> None:
-        """Add what only clicks have, and the recipe of DLPerf."""
+        """Add what only clicks have, and the recipe of each model."""
         add_flags(parser)
 
     def learning_rate(self, _global_batch: int) -> float:
@@ -42,23 +39,29 @@ class Recommendation(Task):
         return click_settings(given, common)
 
     def refuse(self, settings: Settings) -> None:
-        """Refuse tables without a row for each field, a decay, and tables that this host cannot hold."""
+        """Refuse tables without a row for each field, what no model has, and tables that this host cannot hold."""
         own = _own(settings)
+        recipe = own.recipe
         if own.vocabulary < CATEGORIES:
             raise RunError(
                 UNSUPPORTED,
                 f"a vocabulary of {own.vocabulary} has no row for each of the {CATEGORIES} categorical fields",
             )
-        if own.recipe.weight_decay:
+        if isinstance(own.description, Dlrm):
+            if recipe.momentum or recipe.weight_decay or recipe.dropout:
+                raise RunError(
+                    UNSUPPORTED,
+                    f"{own.model} is trained by SGD without momentum, weight decay or dropout here",
+                )
+        elif recipe.weight_decay:
             raise RunError(UNSUPPORTED, f"{own.model} is trained by Adam, which has no weight decay here")
-        shapes = own.description.shapes()
-        wanted = 4 * KEPT * sum(math.prod(shapes[name]) for name in (WIDE, DEEP))
+        wanted, kept = _table_bytes(own)
         ranks = place_from().local_world_size
         there = min(own.memory_limit or memory_bytes(), memory_bytes() // ranks)
         if own.device != "cuda" and wanted > there:
             raise RunError(
                 OOM,
-                f"tables of {own.vocabulary} rows, with gradients and moments, need {wanted / 1e9:.1f} GB, "
+                f"tables of {own.vocabulary} rows{kept} need {wanted / 1e9:.1f} GB, "
                 f"and there are {there / 1e9:.1f} GB of memory{f' for each of {ranks} ranks' if ranks > 1 else ''}",
             )
 
@@ -77,6 +80,8 @@ class Recommendation(Task):
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
+        if not isinstance(recipe, AdamRecipe):
+            return {"dropout": recipe.dropout}
         return {
             "second_momentum": recipe.second_momentum,
             "epsilon": recipe.epsilon,
@@ -89,7 +94,7 @@ class Recommendation(Task):
         return {
             "vocabulary": own.vocabulary,
             "embedding_width": own.embedding_width,
-            "table_gradients": DENSE_GRADIENTS,
+            "table_gradients": own.table_gradients,
         }
 
     def synthetic(self, settings: Settings, rank: int) -> Tuple[Any, ...]:
@@ -105,6 +110,34 @@ class Recommendation(Task):
         """Return what was seen of the products in the step after the window, and what is wrong with it."""
         return looked(expected, seen)
 
+    turns_batches = True
+
+    def another(self, settings: Settings, batch: Sequence[Any]) -> Sequence[Any]:
+        """Return a batch that looks up mostly other rows."""
+        import numpy as np
+
+        dense, categories, crosses, labels = batch
+        whole = Batch(dense, categories.astype(np.int64), crosses.astype(np.int64), labels)
+        return mirrored(whole, _own(settings).vocabulary)
+
+    def is_lazy(self, settings: Settings, name: str) -> bool:
+        """Return whether it is a table with sparse gradients."""
+        own = _own(settings)
+        return own.table_gradients == SPARSE_GRADIENTS and name in own.description.tables
+
+    def rows(
+        self, settings: Settings, batches: Sequence[Sequence[Any]], weights: Sequence[Mapping[str, Any]]
+    ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+        """Return which part of the rows that moved in the step before, and that this one does not look up, stood still.
+
+        Of this rank's batches. SGD has no moments, and moves no such row.
+        """
+        own = _own(settings)
+        if not isinstance(own.recipe, AdamRecipe):
+            return {}, []
+        first, second = (own.description.looked_up(Batch(*batch)) for batch in batches)
+        return rows_told(own, first, second, weights)
+
     def check(self, settings: Settings) -> Check:
         """Return the model's weights by name, and how products and logits are told."""
         own = _own(settings)
@@ -117,6 +150,20 @@ class Recommendation(Task):
             outputs=logits_told,
             other=lambda batch: mirrored(Batch(*batch), own.vocabulary),
         )
+
+
+def _table_bytes(own: ClickSettings) -> Tuple[int, str]:
+    """Return the bytes of tables and of all that lies beside each of their weights (FP32), and what that is."""
+    beside = []
+    if own.table_gradients != SPARSE_GRADIENTS:
+        beside.append("gradients")
+    copies = 1 + len(beside)
+    if isinstance(own.recipe, AdamRecipe):
+        beside.append("moments")
+        copies += 2
+    shapes, tables = own.description.shapes(), own.description.tables
+    words = f", with {' and '.join(beside)}," if beside else ""
+    return 4 * copies * sum(math.prod(shapes[name]) for name in tables), words
 
 
 def _own(settings: Settings) -> ClickSettings:

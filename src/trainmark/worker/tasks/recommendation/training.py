@@ -13,7 +13,8 @@ class ClickTraining(Training):
 
     Its batch is the ``Batch`` of ``clicks.py``; ``seen`` returns the ``Seen`` of ``facts.py``, ``observe`` the
     ``Observation`` of ``observing.py``, and ``watched_step`` the types of the products by name. Names and shapes of
-    weights are those of ``WideDeep.shapes``. With dropout two passes of a batch differ: ``own_pass`` is None.
+    weights are those of ``WideDeep.shapes``. With dropout two passes of a batch differ: ``own_pass``
+    is None where the framework cannot draw the same places again.
     """
 
     task: Task = TASK

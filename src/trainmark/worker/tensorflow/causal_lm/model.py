@@ -8,10 +8,11 @@ import keras
 import tensorflow as tf
 
 from ...tasks.causal_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON
+from ...tasks.causal_lm.facts import STREAM
 from ..weights import NamedVariable
 
 Tap = Callable[[str, Any], None]
-"""Gets the name and the result of each product."""
+"""Gets the name and the result of each product, and of ``STREAM`` what the first block gave."""
 
 
 class LanguageModel:
@@ -106,6 +107,8 @@ class GptModel(LanguageModel):
             name = f"block{block}.mlp"
             inner = tf.nn.gelu(product(f"{name}.up", norm(f"{name}.norm", x)), approximate=False)
             x = x + product(f"{name}.down", inner)
+            if block == 0:
+                tap(STREAM, x)
         return tf.tensordot(norm("norm", x), tf.transpose(tf.cast(embedding, self._compute)), 1)
 
 

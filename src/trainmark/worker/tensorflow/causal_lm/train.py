@@ -12,7 +12,7 @@ from ...core.feed import Feed
 from ...core.optimizers import Moments
 from ...core.place import Place
 from ...tasks.causal_lm.architectures import is_norm
-from ...tasks.causal_lm.facts import Seen
+from ...tasks.causal_lm.facts import STREAM, Seen
 from ...tasks.causal_lm.observing import Observation, product_seen
 from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
@@ -118,6 +118,7 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
             tf32_convolution=tf32,
             sequence_length=length,
             accumulation=rows // part,
+            others={STREAM: self.first[STREAM][0]},
         )
 
     def steps_taken(self) -> int:
@@ -141,6 +142,7 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         results: Dict[str, Any] = {}
         logits = self.language_model.look(self.batch, results.setdefault)
         products = []
+        results.pop(STREAM)
         for name, result in results.items():
             variables = self.language_model.variables
             inputs, outputs = variables[f"{name}.weight"].shape

@@ -6,6 +6,7 @@ from typing import Any, Tuple
 
 import tensorflow as tf
 
+from ...tasks.causal_lm.facts import STREAM
 from ...tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS
 from ..causal_lm.model import LanguageModel, Tap, cross_entropy
 
@@ -57,6 +58,8 @@ class BertModel(LanguageModel):
             name = f"block{block}.mlp"
             inner = tf.nn.gelu(product(f"{name}.up", x), approximate=False)
             x = norm(f"{name}.norm", x + self._drop(product(f"{name}.down", inner)))
+            if block == 0:
+                tap(STREAM, x)
         hidden = tf.gather(x, places, batch_dims=1)
         hidden = norm("words.norm", tf.nn.gelu(product("words.transform", hidden), approximate=False))
         words = tf.tensordot(hidden, tf.transpose(tf.cast(embedding, self._compute)), 1)

@@ -11,7 +11,7 @@ import tensorflow as tf
 from ...core.feed import Feed
 from ...core.optimizers import Moments
 from ...core.place import Place
-from ...tasks.recommendation.architectures import DEEP
+from ...tasks.recommendation.architectures import DEEP, WideDeep
 from ...tasks.recommendation.facts import DENSE_GRADIENTS, Seen
 from ...tasks.recommendation.observing import Observation, layer_seen
 from ...tasks.recommendation.records import open_feed
@@ -68,6 +68,7 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         self._gradient: Any = None
         with group.scope():
             description, dropout = settings.description, settings.recipe.dropout
+            assert isinstance(description, WideDeep)
             self.recommender = WideDeepModel(description, machine.precision.compute, dropout)
             # Ranks drop different places: what is drawn from here on is dropout's alone.
             tf.random.set_seed(settings.seed + 1 + group.place.rank)

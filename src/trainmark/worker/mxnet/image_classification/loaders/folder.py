@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Callable, List
+from typing import Any, List
 
 import mxnet as mx
 import numpy as np
@@ -29,7 +29,7 @@ from ....tasks.image_classification.images import (
 from ....tasks.image_classification.normalisation import DEVIATION, MEAN
 from ....tasks.image_classification.settings import ImageSettings
 from ...failures import last_line
-from ..feed import Batch
+from ..feed import ToDevice
 
 DECODER = "opencv (mx.image)"
 
@@ -71,7 +71,7 @@ class Images(Dataset):
         return len(self._images.paths)
 
 
-def open_folder(settings: ImageSettings, place: Place, ready: Callable[[Batch], Batch]) -> LoadedFeed:
+def open_folder(settings: ImageSettings, place: Place, ready: ToDevice) -> LoadedFeed:
     """Start the loader processes of this rank; images and crops depend on the seed alone."""
     images = read_images(settings.data, settings.classes)
     data = Images(images, settings.image_size, settings.seed)
@@ -85,7 +85,7 @@ def open_folder(settings: ImageSettings, place: Place, ready: Callable[[Batch], 
         prefetch=share.workers * share.tasks,
     )
     batches = joined(iter(loader), share.in_batch, _join)
-    feed = LoadedFeed(batches, ready, len(images.paths), DECODER, share.ahead, data.produced)
+    feed = LoadedFeed(batches, ready.loaded, len(images.paths), DECODER, share.ahead, data.produced)
     feed.workers = share.workers
     return feed
 

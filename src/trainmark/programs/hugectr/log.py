@@ -1,0 +1,66 @@
+"""HugeCTR (``Model.fit``), with the arguments that DLPerf's ``wdl.py`` prints before it.
+
+    [HUGECTR][02:51:59][INFO][RANK0]: Iter: 200 Time(100 iters): 0.213347s Loss: 0.106469 lr:0.001000
+
+The seconds are of the steps since the line before, and of an evaluation between the two. The batch of all devices is
+DLPerf's ``batch_size = 16384``; a script that prints none leaves it unsaid. Source: ``pybind/model.cpp`` of
+NVIDIA-Merlin/HugeCTR at v3.3, ``HugeCTR/wdl`` of Oneflow-Inc/DLPerf at c89430ba.
+"""
+
+import re
+
+import numpy as np
+
+from trainmark.logs.columns import Floats
+from trainmark.logs.format import Format, LogContext, config_lines, integer, unknowable
+from trainmark.logs.model import Facts, Scope
+
+_ARGUMENT = re.compile(rb"^([a-z_]\w*) = ([^\n]+)$", re.MULTILINE)
+
+_RECORD = re.compile(rb"Iter: (\d+) Time\((\d+) iters\): ([\d.]+)s Loss: [\d.]+\s")
+
+
+def extract(text: bytes) -> dict[str, Floats]:
+    """Return each record's step and the mean seconds of one of its steps."""
+    rows = [
+        (int(step), float(seconds) / int(steps))
+        for step, steps, seconds in _RECORD.findall(text)
+        if int(steps)
+    ]
+    if not rows:
+        return {}
+    columns = np.array(rows, dtype=np.float64).T
+    return {"step": columns[0], "step_time_s": columns[1]}
+
+
+def parameters(context: LogContext) -> dict[str, str]:
+    """Return the printed arguments (``gpu_num_per_node = 8``)."""
+    return config_lines(context, _ARGUMENT)
+
+
+def facts(context: LogContext) -> Facts:
+    """Read the arguments, where a script prints them."""
+    words = parameters(context)
+    nodes, devices = integer(words, "num_nodes"), integer(words, "gpu_num_per_node")
+    return Facts(
+        model="wide_deep" if b"HugeCTR-WDL" in context.head else None,
+        nodes=nodes,
+        gpus=devices * (nodes or 1) if devices else None,
+        global_batch=integer(words, "batch_size"),
+    )
+
+
+FORMAT = Format(
+    name="hugectr",
+    title="HugeCTR",
+    framework="hugectr",
+    unit="samples/s",
+    scope=Scope.GLOBAL,
+    records=(),
+    extract=extract,
+    mark=re.compile(rb"Iter: \d+ Time\(\d+ iters\): |Running HugeCTR-WDL"),
+    parameters=parameters,
+    facts=facts,
+    ending=unknowable,
+    header=re.compile(rb"gpu_num_per_node = "),
+)

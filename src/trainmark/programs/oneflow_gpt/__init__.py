@@ -1,0 +1,1 @@
+"""OneFlow-Benchmark's GPT pre-training."""

@@ -1,0 +1,1 @@
+"""OneFlow-Benchmark's Wide & Deep."""

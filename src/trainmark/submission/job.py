@@ -1,0 +1,70 @@
+"""From a suite's file and its hosts to one job: how many hosts, how many devices, and which files it needs."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+from trainmark.errors import InputError
+from trainmark.suite import read_document
+from trainmark.words.case import Case, Device
+from trainmark.words.job import Job, JobSettings
+
+MOST_BYTES = 900_000
+"""A ConfigMap holds 1 MiB with all that belongs to it."""
+
+
+def job_of(
+    suite: Path,
+    name: str,
+    cases: Sequence[Case],
+    only: str | None,
+    settings: JobSettings,
+    hosts: Sequence[str],
+    hosts_file: str,
+) -> Job:
+    """Return the job that measures ``cases`` of the suite in a file; ``name`` is the suite's, ``hosts`` may be none.
+
+    Raises ``InputError`` for a card that does not lie beside the suite, for no case, and for fewer hosts than nodes.
+    """
+    if not cases:
+        raise InputError(f"{suite}: no case is selected, so there is nothing to submit")
+    nodes = max(case.nodes for case in cases)
+    if hosts and len(hosts) < nodes:
+        raise InputError(f"{suite}: {nodes} nodes are asked for, and the hosts file has {len(hosts)} hosts")
+    on_gpus = [case.devices_per_node for case in cases if case.device is not Device.CPU]
+    return Job(
+        name=settings.name or _job_name(name),
+        suite=suite.read_text(encoding="utf-8"),
+        suite_path=str(suite.absolute()),
+        files=_beside(suite),
+        only=only,
+        nodes=nodes,
+        devices_per_node=max(case.devices_per_node for case in cases),
+        gpus=max(on_gpus, default=0),
+        hosts=tuple(hosts),
+        hosts_file=str(Path(hosts_file).absolute()),
+        settings=settings,
+    )
+
+
+def _job_name(name: str) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-")
+    return (words if words[:1].isalpha() else f"suite-{words}")[:50].rstrip("-")
+
+
+def _beside(suite: Path) -> dict[str, str]:
+    values = read_document(suite).values
+    cards = [str(card) for card in values.get("cards") or ()]
+    for card in cards:
+        path = PurePosixPath(card)
+        if path.is_absolute() or ".." in path.parts:
+            raise InputError(
+                f"{suite}: cards: {card}: a card goes to a job with its suite, and must lie beside it"
+            )
+    found = {card: (suite.parent / card).read_text(encoding="utf-8") for card in cards}
+    size = sum(len(text.encode()) for text in found.values()) + suite.stat().st_size
+    if size > MOST_BYTES:
+        raise InputError(
+            f"{suite}: with its cards it has {size} bytes, and a job is given at most {MOST_BYTES}"
+        )
+    return found

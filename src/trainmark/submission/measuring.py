@@ -1,0 +1,11 @@
+"""The words that measure a job's suite, wherever the job runs."""
+
+from trainmark.words.job import Job
+
+
+def measuring(job: Job, suite: str, hosts: tuple[str, ...]) -> tuple[str, ...]:
+    """Return ``trainmark run`` of the suite at a path, which goes on where an earlier start of the job was ended."""
+    python = job.settings.python
+    words = ("trainmark",) if python is None else (str(python), "-m", "trainmark.cli.main")
+    only = () if job.only is None else ("--only", job.only)
+    return (*words, "run", suite, *hosts, "--out", str(job.settings.out), "--resume", *only)

@@ -1,0 +1,29 @@
+"""A job as the text that its queue takes."""
+
+import yaml
+
+from trainmark.submission.kubernetes import manifests
+from trainmark.submission.slurm import script
+from trainmark.words.job import Job, JobKind
+
+
+def render(job: Job, kind: JobKind) -> str:
+    """Return what ``sbatch``, or ``kubectl apply -f -``, reads of a job."""
+    if kind is JobKind.SBATCH:
+        return script(job)
+    documents = manifests(job, kind)
+    return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as they are, and nothing by reference."""
+
+    def ignore_aliases(self, _data: object) -> bool:
+        return True
+
+
+def _text(dumper: yaml.SafeDumper, value: str) -> yaml.ScalarNode:
+    return dumper.represent_scalar("tag:yaml.org,2002:str", value, style="|" if "\n" in value else None)
+
+
+_Dumper.add_representer(str, _text)

@@ -1,0 +1,61 @@
+"""Slurm's batch script of a job: it measures the suite in its own allocation, requeues and resumes.
+
+The options are those of Slurm's manual page sbatch(1).
+"""
+
+import shlex
+from collections.abc import Iterator
+
+from trainmark.submission.measuring import measuring
+from trainmark.words.job import Job
+
+NOTICE_S = 300
+"""How long before its time is out the job is told, seconds: the run in hand is ended, and its files brought home."""
+
+
+def script(job: Job) -> str:
+    """Return the script for ``sbatch``.
+
+    Cores and memory of a host are given whole: of a shared one no figure would be believed. With a time limit the
+    script is sent a signal before it is reached, ends the run in hand and asks Slurm to queue the job again.
+    """
+    named = ("--hosts", job.hosts_file, "--engine", "slurm") if job.hosts else ("--hosts", "slurm")
+    words = shlex.join(measuring(job, job.suite_path, named))
+    options = "".join(f"#SBATCH {option}\n" for option in _options(job))
+    if job.settings.time_limit_s is None:
+        return f"#!/bin/bash\n{options}exec {words}\n"
+    return (
+        f"#!/bin/bash\n{options}"
+        "measured() {\n"
+        '  kill -TERM "$measuring"; wait "$measuring"\n'
+        f'  if [ "${{SLURM_RESTART_COUNT:-0}}" -lt {job.settings.restarts} ]; then\n'
+        '    scontrol requeue "$SLURM_JOB_ID"\n'
+        "  fi\n"
+        "  exit 130\n"
+        "}\n"
+        f"{words} &\n"
+        "measuring=$!\n"
+        "trap measured USR1\n"
+        'wait "$measuring"\n'
+    )
+
+
+def _options(job: Job) -> Iterator[str]:
+    settings = job.settings
+    yield f"--job-name={job.name}"
+    yield f"--nodes={job.nodes}"
+    yield "--ntasks-per-node=1"
+    yield "--exclusive"
+    yield "--mem=0"
+    if job.gpus:
+        yield f"--gpus-per-node={job.gpus}"
+    if job.hosts:
+        # The first, as nodes of a case are: of a longer list Slurm would choose.
+        yield f"--nodelist={','.join(job.hosts[: job.nodes])}"
+    yield "--requeue"
+    yield "--open-mode=append"
+    yield f"--output={settings.out}.slurm-%j.out"
+    if settings.time_limit_s is not None:
+        yield f"--time={-(-settings.time_limit_s // 60)}"
+        yield f"--signal=B:USR1@{NOTICE_S}"
+    yield from settings.slurm.options

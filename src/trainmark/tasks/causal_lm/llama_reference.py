@@ -1,0 +1,140 @@
+"""Llama's described forward pass in numpy and float64, and how others are known to differ from it.
+
+Written by itself, from the published programs, and not from the workers' description: a mistake in that would else be
+in both. Sources: ``modeling_llama.py`` and ``_compute_llama3_parameters`` of transformers, and the configuration of
+the checkpoint ``meta-llama/Llama-3.2-1B``.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+from scipy.special import expit, log_softmax, softmax
+
+from trainmark.tasks.causal_lm.reference import Arrays, Forward, gelu
+from trainmark.words.observation import Sketch
+from trainmark.worker.core.equivalence import sketch
+from trainmark.worker.tasks.causal_lm.architectures import Llama
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """What a model can do otherwise without another shape; the defaults are the described ones."""
+
+    activation: str = "silu"
+    gated_by: str = "gate"
+    causal: bool = True
+    turned: str = "halves"
+    stretched: bool = True
+    shared_by: str = "neighbours"
+    norm_epsilon: float = 1e-5
+    centred: bool = False
+    scaled: bool = True
+
+
+DESCRIBED = Form()
+OTHERS: Mapping[str, Form] = {
+    "the gate goes through GELU, and not through SiLU": replace(DESCRIBED, activation="gelu"),
+    "the gate and the product beside it are exchanged": replace(DESCRIBED, gated_by="up"),
+    "each position attends to all, also to those after it": replace(DESCRIBED, causal=False),
+    "queries and keys are not turned by their positions": replace(DESCRIBED, turned="none"),
+    "neighbouring columns are turned together, and not those of a head's halves": replace(
+        DESCRIBED, turned="neighbours"
+    ),
+    "the frequencies of the rotation are not scaled": replace(DESCRIBED, stretched=False),
+    "heads of queries share keys and values in turn, and not neighbours the same": replace(
+        DESCRIBED, shared_by="turns"
+    ),
+    "the norms add another epsilon: 1e-6": replace(DESCRIBED, norm_epsilon=1e-6),
+    "the norms take the mean away, as layer norms do": replace(DESCRIBED, centred=True),
+    "attention is not divided by the root of a head's width": replace(DESCRIBED, scaled=False),
+}
+"""Mistakes, and conventions of other models, in words."""
+
+
+def forward(model: Llama, weights: Arrays, form: Form = DESCRIBED) -> Forward:
+    """Pass ``weights["tokens"]`` (batch, length + 1) through the model with these weights."""
+    tokens = weights["tokens"]
+    products: dict[str, Sketch] = {}
+
+    def product(name: str, given: Any) -> Any:
+        result = given @ np.asarray(weights[f"{name}.weight"], np.float64).T
+        products[name] = Sketch(**sketch(name, result))
+        return result
+
+    def norm(name: str, given: Any) -> Any:
+        if form.centred:
+            given = given - given.mean(-1, keepdims=True)
+        root = np.sqrt((given**2).mean(-1, keepdims=True) + form.norm_epsilon)
+        return given / root * weights[f"{name}.weight"]
+
+    embedding = np.asarray(weights["embedding.tokens"], np.float64)
+    x = embedding[tokens[:, :-1]]
+    for block in range(model.layers):
+        name = f"block{block}.attention"
+        qkv = product(f"{name}.qkv", norm(f"{name}.norm", x))
+        x = x + product(f"{name}.output", _attention(qkv, model, form))
+        name = f"block{block}.mlp"
+        given = norm(f"{name}.norm", x)
+        both = {part: product(f"{name}.{part}", given) for part in ("gate", "up")}
+        gate = both.pop(form.gated_by)
+        (other,) = both.values()
+        opened = gate * expit(gate) if form.activation == "silu" else gelu(gate, "erf")
+        x = x + product(f"{name}.down", opened * other)
+    logits = norm("norm", x) @ embedding.T
+    told = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
+    return Forward(products, Sketch(**sketch("logits", logits)), float(-told.mean()))
+
+
+def inverse_frequencies(model: Llama, stretched: bool = True) -> Any:
+    """Return the angle of each pair of a head for one position, as transformers' ``rope_type: llama3`` has it."""
+    rule = model.rotation
+    plain = 1.0 / rule.base ** (np.arange(0, model.head, 2) / model.head)
+    if not stretched:
+        return plain
+    wavelength = 2 * np.pi / plain
+    longest, shortest = rule.positions / rule.slow, rule.positions / rule.fast
+    smooth = (rule.positions / wavelength - rule.slow) / (rule.fast - rule.slow)
+    between = (1 - smooth) * plain / rule.factor + smooth * plain
+    long = np.where(wavelength > longest, plain / rule.factor, plain)
+    return np.where((wavelength <= longest) & (wavelength >= shortest), between, long)
+
+
+def _turn(heads: Any, model: Llama, form: Form) -> Any:
+    """Turn (batch, heads, length, head): as complex numbers, whose real and imaginary parts are a pair's columns."""
+    if form.turned == "none":
+        return heads
+    angles = np.outer(np.arange(heads.shape[2]), inverse_frequencies(model, form.stretched))
+    half = model.head // 2
+    real, imaginary = (
+        (heads[..., :half], heads[..., half:])
+        if form.turned == "halves"
+        else (heads[..., ::2], heads[..., 1::2])
+    )
+    found = (real + 1j * imaginary) * np.exp(1j * angles)
+    if form.turned == "halves":
+        return np.concatenate((found.real, found.imag), axis=-1)
+    return np.stack((found.real, found.imag), axis=-1).reshape(heads.shape)
+
+
+def _attention(qkv: Any, model: Llama, form: Form) -> Any:
+    batch, length, _ = qkv.shape
+    counts = (model.heads, model.shared_heads, model.shared_heads)
+    cuts = np.cumsum(counts)[:-1] * model.head
+    queries, keys, values = (
+        part.reshape(batch, length, count, model.head).transpose(0, 2, 1, 3)
+        for part, count in zip(np.split(qkv, cuts, axis=-1), counts, strict=True)
+    )
+    queries, keys = _turn(queries, model, form), _turn(keys, model, form)
+    own = np.arange(model.heads)
+    shared = own // (model.heads // model.shared_heads)
+    if form.shared_by == "turns":
+        shared = own % model.shared_heads
+    keys, values = keys[:, shared], values[:, shared]
+    scores = queries @ keys.transpose(0, 1, 3, 2)
+    if form.scaled:
+        scores = scores / np.sqrt(model.head)
+    if form.causal:
+        scores = np.where(np.tri(length, dtype=bool), scores, -np.inf)
+    return (softmax(scores, axis=-1) @ values).transpose(0, 2, 1, 3).reshape(batch, length, -1)

@@ -1,0 +1,74 @@
+"""``native``: torch's DataLoader, whose processes look clicks up in the file of raw records."""
+
+from __future__ import annotations
+
+from typing import Any, Callable, Iterator, Tuple
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from ...core.feed import LoadedFeed
+from ...core.outcomes import RunError
+from ...core.place import Place
+from ...core.produced import Produced
+from ...core.queues import AHEAD
+from ...tasks.causal_lm.tokens import dealt
+from ...tasks.recommendation.records import ClickFile
+from ...tasks.recommendation.settings import ClickSettings
+
+
+class Batches(Dataset):
+    """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
+
+    def __init__(self, file: ClickFile) -> None:
+        """Keep what every loader process needs."""
+        self._file, self.produced = file, Produced()
+
+    def __getitem__(self, numbers: Any) -> Any:
+        """Return the batch as tensors, or the ``RunError`` that tells what went wrong."""
+        try:
+            batch = self._file.batch(numbers)
+        except RunError as stopped:
+            return stopped
+        self.produced.add(len(numbers))
+        return tuple(map(torch.from_numpy, batch))
+
+
+class Dealt:
+    """The numbers of a rank's batches, without end, in the order of the seed; it can be pickled."""
+
+    def __init__(self, *given: Any) -> None:
+        """Take what ``dealt`` takes."""
+        self._given = given
+
+    def __iter__(self) -> Iterator[Any]:
+        """Yield them from the first batch on."""
+        return dealt(*self._given)
+
+
+def open_native(
+    settings: ClickSettings, place: Place, device: Any, ready: Callable[[Tuple[Any, ...]], Any]
+) -> LoadedFeed:
+    """Start the loader processes of this rank and return the feed that they fill; ``ready`` gets tensors.
+
+    They are at most ``AHEAD``: each has a batch in hand.
+    """
+    file = ClickFile(settings.data, settings.vocabulary)
+    batches, workers = Batches(file), min(settings.loader_workers, AHEAD)
+    loader = DataLoader(
+        batches,
+        batch_size=None,
+        sampler=Dealt(file.samples, settings.batch_per_device, place, settings.seed),
+        num_workers=workers,
+        collate_fn=_as_it_is,
+        pin_memory=device.type == "cuda",
+        prefetch_factor=AHEAD // workers if workers else None,
+    )
+    ahead = AHEAD // workers * workers if workers else 0
+    feed = LoadedFeed(iter(loader), ready, file.samples, None, ahead, batches.produced)
+    feed.workers = workers
+    return feed
+
+
+def _as_it_is(batch: Any) -> Any:
+    return batch

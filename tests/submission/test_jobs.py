@@ -1,0 +1,394 @@
+"""Jobs for clusters' queues: their texts, held by golden files, and by the schemas that Kubeflow has published.
+
+``TRAINMARK_UPDATE_GOLDEN=1 pytest`` writes the texts anew. No Kubernetes was at hand: they were never applied. What the
+schemas cannot say is not looked at here: the operators' own rules, and whether the image has what it must have.
+"""
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from trainmark.cli.main import main
+from trainmark.submission import job_of, render
+from trainmark.suite import load_hosts
+from trainmark.tasks import case_of
+from trainmark.words.job import JobKind, JobSettings
+
+HERE = Path(__file__).parent
+GOLDEN = HERE / "golden"
+SCHEMAS = json.loads((HERE / "kubeflow.json").read_text())
+IMAGE = f"registry.example.org/trainmark-pytorch@sha256:{'0a' * 32}"
+
+SUITE = """\
+name: Scaling_of.ResNet
+cards: [cards/mine.yaml]
+defaults: {framework: pytorch}
+zip:
+  - nodes: [1, 1, 4]
+    devices_per_node: [1, 8, 8]
+"""
+CARD = """\
+name: mine
+description: ""
+framework: pytorch
+environment: system
+source: {kind: folder, path: .}
+launcher: process
+log_format: trainmark
+command: ["{source}/train.py"]
+axes: {}
+"""
+LITTLE: dict[str, Any] = {
+    "out": "/results/scaling",
+    "kubernetes": {"image": IMAGE, "claims": {"results": "/results"}},
+}
+MUCH: dict[str, Any] = {
+    "name": "resnet-scaling",
+    "out": "/results/scaling",
+    "python": "/opt/trainmark/bin/python",
+    "time_limit_s": 43200,
+    "restarts": 5,
+    "slurm": {"options": ["--partition=gpu", "--account=bench"]},
+    "kubernetes": {
+        "image": IMAGE,
+        "namespace": "benchmarks",
+        "claims": {"results": "/results", "datasets": "/datasets"},
+        "shared_memory": "16Gi",
+        "host_network": True,
+        "rdma": {"rdma/hca": 1},
+        "cpus": "90",
+        "memory": "900Gi",
+        "node_labels": {"gpu.example.org/model": "V100"},
+        "tolerations": ["nvidia.com/gpu"],
+        "user": 1000,
+        "sshd": ["/usr/sbin/sshd", "-De", "-f", "/home/mpiuser/.sshd_config"],
+        "ssh_folder": "/home/mpiuser/.ssh",
+        "ssh_port": 2222,
+    },
+}
+
+
+@pytest.fixture
+def suite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "cards").mkdir()
+    (tmp_path / "cards" / "mine.yaml").write_text(CARD)
+    (tmp_path / "suite.yaml").write_text(SUITE)
+    return tmp_path / "suite.yaml"
+
+
+def hosts_file(folder: Path, job: Any, **more: Any) -> Path:
+    path = folder / "hosts.yaml"
+    path.write_text(yaml.safe_dump({"job": job, **more}))
+    return path
+
+
+def planned(
+    capsys: pytest.CaptureFixture[str], suite: Path, kind: str, job: Any, *words: str, **more: Any
+) -> str:
+    hosts = hosts_file(suite.parent, job, **more)
+    assert main(["plan", str(suite), "--hosts", str(hosts), "--as", kind, *words]) == 0
+    return capsys.readouterr().out
+
+
+def refusal(
+    capsys: pytest.CaptureFixture[str], suite: Path, kind: str, job: Any, *words: str, **more: Any
+) -> str:
+    hosts = hosts_file(suite.parent, job, **more)
+    assert main(["plan", str(suite), "--hosts", str(hosts), "--as", kind, *words]) == 2
+    return capsys.readouterr().err.removeprefix("trainmark plan: ").replace(f"{suite.parent}/", "")
+
+
+def documents(text: str) -> list[dict[str, Any]]:
+    return list(yaml.safe_load_all(text))
+
+
+def complaints(manifest: dict[str, Any]) -> list[str]:
+    schema = SCHEMAS[f"{manifest['apiVersion']}/{manifest['kind']}"]
+    against = jsonschema.Draft202012Validator({"$ref": "#/job", "job": schema, "$defs": SCHEMAS["$defs"]})
+    return [error.message for error in against.iter_errors(manifest)]
+
+
+@pytest.mark.parametrize("kind", JobKind)
+@pytest.mark.parametrize(("asked", "hosts"), [("little", None), ("much", ["gpu[01-04]"])])
+def test_a_job_reads_as_its_golden_file(
+    capsys: pytest.CaptureFixture[str], suite: Path, kind: JobKind, asked: str, hosts: list[str] | None
+) -> None:
+    more = {} if hosts is None else {"hosts": hosts}
+    text = planned(capsys, suite, kind, {"little": LITTLE, "much": MUCH}[asked], **more)
+    text = text.replace(f"{suite.parent}/", "/home/me/")
+    golden = GOLDEN / f"{kind}-{asked}.{'sh' if kind is JobKind.SBATCH else 'yaml'}"
+    if os.environ.get("TRAINMARK_UPDATE_GOLDEN"):
+        golden.write_text(text, encoding="utf-8")
+    assert text == golden.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("name", ["mpijob-little", "mpijob-much", "trainjob-little", "trainjob-much"])
+def test_a_manifest_is_one_by_the_operators_own_schema(name: str) -> None:
+    first, *jobs = documents((GOLDEN / f"{name}.yaml").read_text())
+    assert (first["apiVersion"], first["kind"], sorted(first)) == (
+        "v1",
+        "ConfigMap",
+        ["apiVersion", "data", "kind", "metadata"],
+    )
+    assert {job["kind"] for job in jobs} in ({"MPIJob"}, {"TrainJob", "TrainingRuntime"})
+    assert [(job["kind"], complaint) for job in jobs for complaint in complaints(job)] == []
+
+
+@pytest.mark.parametrize(
+    ("where", "value"),
+    [
+        (("spec", "slotsPerWorker"), "eight"),
+        (("spec", "mpiImplementation"), "LAM"),
+        (("spec", "slots"), 8),
+        (("spec", "mpiReplicaSpecs"), None),
+        (("spec", "mpiReplicaSpecs", "Worker", "template", "spec", "hostnetwork"), True),
+        (("spec", "mpiReplicaSpecs", "Worker", "template", "spec", "containers"), None),
+        (("spec", "mpiReplicaSpecs", "Worker", "template", "spec", "volumes", 0, "name"), 7),
+    ],
+)
+def test_the_schemas_refuse_what_is_no_job(where: tuple[str | int, ...], value: object) -> None:
+    _, job = documents((GOLDEN / "mpijob-little.yaml").read_text())
+    inner: Any = job
+    for part in where[:-1]:
+        inner = inner[part]
+    if value is None:
+        del inner[where[-1]]
+    else:
+        inner[where[-1]] = value
+    assert complaints(job)
+
+
+def test_the_pods_find_the_suite_and_its_card_where_the_suite_says(
+    capsys: pytest.CaptureFixture[str], suite: Path
+) -> None:
+    config, job = documents(planned(capsys, suite, "mpijob", LITTLE))
+    (volume,) = (
+        volume
+        for volume in job["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["volumes"]
+        if "configMap" in volume
+    )
+    assert volume["configMap"]["name"] == config["metadata"]["name"]
+    lying = {item["path"]: config["data"][item["key"]] for item in volume["configMap"]["items"]}
+    assert lying == {"suite.yaml": SUITE, "cards/mine.yaml": CARD}
+
+
+def test_only_the_selected_cases_are_measured_and_asked_for(
+    capsys: pytest.CaptureFixture[str], suite: Path
+) -> None:
+    script = planned(capsys, suite, "sbatch", LITTLE, "--only", "nodes=1,devices_per_node=1")
+    assert "--nodes=1\n" in script
+    assert "--gpus-per-node=1\n" in script
+    assert script.endswith("--resume --only nodes=1,devices_per_node=1\n")
+
+
+def test_of_more_hosts_than_are_needed_slurm_is_asked_for_the_first(
+    capsys: pytest.CaptureFixture[str], suite: Path
+) -> None:
+    script = planned(capsys, suite, "sbatch", LITTLE, hosts=["gpu[01-08]"])
+    assert "--nodes=4\n" in script
+    assert "--nodelist=gpu01,gpu02,gpu03,gpu04\n" in script
+
+
+def test_a_suite_for_cpus_asks_for_no_gpu(capsys: pytest.CaptureFixture[str], suite: Path) -> None:
+    suite.write_text(SUITE.replace("framework: pytorch", "framework: pytorch, device: cpu"))
+    assert "gpu" not in planned(capsys, suite, "sbatch", LITTLE)
+    assert "nvidia" not in planned(capsys, suite, "trainjob", LITTLE)
+
+
+def test_the_operators_list_of_pods_is_a_hosts_file(tmp_path: Path) -> None:
+    # As mpi_job_controller.go of kubeflow/mpi-operator writes it: "%s slots=%d\n" of "%s.%s.%s.svc".
+    path = tmp_path / "hostfile"
+    path.write_text("".join(f"scaling-worker-{n}.scaling.default.svc slots=8\n" for n in range(4)))
+    found = load_hosts(str(path), {})
+    assert [(host.name, host.slots) for host in found.hosts] == [
+        (f"scaling-worker-{n}.scaling.default.svc", 8) for n in range(4)
+    ]
+
+
+lines = st.text(st.characters(codec="utf-8", exclude_categories=["C"]), max_size=40)
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.lists(lines, min_size=1, max_size=6), st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._+-]{0,80}\Z"))
+def test_whatever_a_suite_says_reaches_the_pods_as_it_was_written(said: list[str], name: str) -> None:
+    text = "\n".join(said) + "\n"
+    with TemporaryDirectory() as folder:
+        suite = Path(folder) / "suite.yaml"
+        suite.write_bytes(yaml.safe_dump({"name": name, "description": text}, allow_unicode=True).encode())
+        settings_ = JobSettings.model_validate(LITTLE)
+        job = job_of(suite, name, (case_of(),), None, settings_, (), "hosts.yaml")
+        config, manifest = documents(render(job, JobKind.MPIJOB))
+        assert config["data"]["suite.yaml"] == suite.read_text(encoding="utf-8")
+    assert complaints(manifest) == []
+
+
+REFUSED: list[tuple[str, dict[str, Any], str]] = [
+    ("sbatch", {}, "hosts.yaml:1: job.out: is missing\n"),
+    (
+        "sbatch",
+        {"out": "results"},
+        "hosts.yaml:1: job: out (results) must be an absolute path: the job's hosts have no folder of yours\n",
+    ),
+    (
+        "sbatch",
+        {"out": "/results\n#SBATCH --uid=root"},
+        "hosts.yaml:1: job: out has a space or a line break in it, which a job's options cannot have\n",
+    ),
+    (
+        "mpijob",
+        {"out": "/tmp/results", "kubernetes": LITTLE["kubernetes"]},
+        "hosts.yaml:1: job: out (/tmp/results) lies in none of kubernetes.claims: results would be gone with the pod\n",
+    ),
+    (
+        "trainjob",
+        {"out": "/results"},
+        "job.kubernetes: is missing in the hosts file: which 'image' do the pods have?\n",
+    ),
+    ("pbs", LITTLE, "--as pbs: not a kind of job (sbatch, trainjob, mpijob)\n"),
+    ("mpjob", LITTLE, "--as mpjob: not a kind of job; did you mean 'mpijob'? (sbatch, trainjob, mpijob)\n"),
+]
+
+
+@pytest.mark.parametrize(("kind", "job", "why"), REFUSED)
+def test_what_cannot_be_a_job_is_said_in_one_line(
+    capsys: pytest.CaptureFixture[str], suite: Path, kind: str, job: dict[str, Any], why: str
+) -> None:
+    assert refusal(capsys, suite, kind, job) == why
+
+
+def test_fewer_hosts_than_nodes_are_said(capsys: pytest.CaptureFixture[str], suite: Path) -> None:
+    said = refusal(capsys, suite, "sbatch", LITTLE, hosts=["gpu[01-02]"])
+    assert said == "suite.yaml: 4 nodes are asked for, and the hosts file has 2 hosts\n"
+
+
+def test_a_card_that_lies_elsewhere_cannot_go_with_the_suite(
+    capsys: pytest.CaptureFixture[str], suite: Path
+) -> None:
+    elsewhere = suite.parent / "cards" / "mine.yaml"
+    suite.write_text(SUITE.replace("cards/mine.yaml", str(elsewhere)))
+    assert "a card goes to a job with its suite, and must lie beside it" in refusal(
+        capsys, suite, "mpijob", LITTLE
+    )
+
+
+@pytest.fixture
+def queued(capsys: pytest.CaptureFixture[str], suite: Path) -> Path:
+    """Return a job's script whose suite is measured by a process that waits to be ended, and ends well."""
+    folder = suite.parent / "bin"
+    folder.mkdir()
+    (folder / "python").write_text(
+        '#!/bin/bash\ntrap "echo ended >> said; exit 0" TERM\necho "$@" >> said\necho ready\n'
+        "for i in $(seq 3000); do sleep 0.1; done\n"
+    )
+    (folder / "scontrol").write_text('#!/bin/bash\necho scontrol "$@" >> said\n')
+    for program in folder.iterdir():
+        program.chmod(0o755)
+    path = suite.parent / "job.sh"
+    path.write_text(planned(capsys, suite, "sbatch", {**MUCH, "python": str(folder / "python")}))
+    return path
+
+
+ALONE = """\
+ClusterName=alone
+SlurmctldHost=localhost(127.0.0.1)
+SlurmctldPort=1
+MessageTimeout=2
+GresTypes=gpu
+NodeName=gpu[01-04] CPUs=8 Gres=gpu:8
+PartitionName=gpu Nodes=ALL Default=YES
+"""
+"""A cluster whose controller is nowhere: a script's options are read before one is looked for."""
+
+
+def read_by_sbatch(script: str, folder: Path) -> str:
+    (folder / "slurm.conf").write_text(ALONE)
+    (folder / "job.sh").write_text(script)
+    asked = subprocess.run(
+        ["sbatch", "--test-only", "job.sh"],
+        cwd=folder,
+        env={**os.environ, "SLURM_CONF": str(folder / "slurm.conf")},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return asked.stderr
+
+
+@pytest.mark.skipif(shutil.which("sbatch") is None, reason="needs Slurm's sbatch")
+@pytest.mark.parametrize("name", ["sbatch-little", "sbatch-much"])
+def test_sbatch_itself_knows_every_option_of_the_script(name: str, tmp_path: Path) -> None:
+    script = (GOLDEN / f"{name}.sh").read_text()
+    assert read_by_sbatch(script, tmp_path).startswith(
+        "allocation failure: Unable to contact slurm controller"
+    )
+    wrong = script.replace("--exclusive", "--exclusively")
+    assert read_by_sbatch(wrong, tmp_path).startswith("sbatch: unrecognized option")
+
+
+@pytest.mark.skipif(shutil.which("kubectl") is None, reason="needs kubectl")
+@pytest.mark.parametrize(
+    ("name", "kinds"),
+    [
+        ("mpijob-much", ["configmap", "mpijob.kubeflow.org"]),
+        (
+            "trainjob-much",
+            ["configmap", "trainingruntime.trainer.kubeflow.org", "trainjob.trainer.kubeflow.org"],
+        ),
+    ],
+)
+def test_kubectl_itself_reads_the_manifests(name: str, kinds: list[str]) -> None:
+    words = ("kubectl", "label", "--local", "--dry-run=client", "--output=name", "a=b", "--filename")
+    read = subprocess.run(
+        [*words, str(GOLDEN / f"{name}.yaml")], capture_output=True, text=True, timeout=60, check=True
+    )
+    assert [line.partition("/")[0] for line in read.stdout.splitlines()] == kinds
+
+
+def until_it_catches(number: signal.Signals, pid: int) -> None:
+    status = Path(f"/proc/{pid}/status")
+    while True:
+        (caught,) = (line for line in status.read_text().splitlines() if line.startswith("SigCgt"))
+        if int(caught.split()[1], 16) >> (number - 1) & 1:
+            return
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize(("restarts", "asked"), [(None, True), ("4", True), ("5", False)])
+def test_a_job_whose_time_is_out_ends_its_run_and_is_queued_again_so_many_times(
+    queued: Path, restarts: str | None, asked: bool
+) -> None:
+    environment = {"PATH": f"{queued.parent}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
+    environment |= {} if restarts is None else {"SLURM_RESTART_COUNT": restarts}
+    with subprocess.Popen(
+        ["bash", str(queued)], cwd=queued.parent, env=environment, stdout=subprocess.PIPE, text=True
+    ) as job:
+        assert job.stdout is not None
+        assert job.stdout.readline() == "ready\n"
+        until_it_catches(signal.SIGUSR1, job.pid)
+        job.send_signal(signal.SIGUSR1)
+        assert job.wait(60) == 130
+    said = (queued.parent / "said").read_text().splitlines()
+    assert said[0].startswith("-m trainmark.cli.main run ")
+    assert said[1:] == ["ended", *(["scontrol requeue 17"] if asked else [])]
+
+
+def test_a_job_that_is_done_ends_as_the_suite_does(queued: Path) -> None:
+    (queued.parent / "bin" / "python").write_text("#!/bin/bash\nexit 1\n")
+    environment = {"PATH": f"{queued.parent}/bin:{os.environ['PATH']}", "SLURM_JOB_ID": "17"}
+    done = subprocess.run(["bash", str(queued)], cwd=queued.parent, env=environment, timeout=60, check=False)
+    assert done.returncode == 1
+    assert not (queued.parent / "said").exists()

@@ -1,0 +1,147 @@
+"""DLRM: what the frameworks that train it promise, sparse gradients of its tables, and steps that differ."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from language_process import Observe, failing, observer, start
+
+from frameworks import needs_framework
+from trainmark.equivalence import compare, follows, party
+from trainmark.tasks.recommendation.equal_work import ClickObservation
+from trainmark.words.certificate import Subject
+from trainmark.words.observation import Followed
+
+pytestmark = pytest.mark.training
+
+MUTATED = Path(__file__).parents[1] / "programs" / "mutated_recommendation.py"
+MODEL = "dlrm_tiny"
+COMPILERS = {"pytorch": "none", "jax": "xla"}
+"""The frameworks that train it, each with a compiler of its users on a CPU."""
+
+BATCH, STEPS, WARMUP, VOCABULARY = 64, 8, 2, 500
+RUN: dict[str, Any] = {
+    "model": MODEL,
+    "batch-per-device": BATCH,
+    "vocabulary": VOCABULARY,
+    "steps": STEPS,
+    "warmup-steps": WARMUP,
+    "learning-rate": 0.01,
+}
+
+
+def marks_of(framework: str) -> list[pytest.MarkDecorator]:
+    return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
+
+
+in_every_framework = pytest.mark.parametrize(
+    "framework", [pytest.param(name, marks=marks_of(name)) for name in COMPILERS]
+)
+in_pytorch = pytest.mark.parametrize("framework", [pytest.param("pytorch", marks=marks_of("pytorch"))])
+
+
+@in_every_framework
+def test_a_run_says_what_it_really_computed_with_and_its_update_is_plain_sgd(
+    framework: str, tmp_path: Path
+) -> None:
+    (ran,) = start(framework, tmp_path, {**RUN, "compiler": COMPILERS[framework]})
+    assert ran.code == 0, ran.stderr
+    actual, optimizer, looked = (
+        ran.parameters["actual"],
+        ran.parameters["optimizer"],
+        ran.last["after_window"],
+    )
+    # Tables, bottom (13-64-32-16) and top (16 + 351 pairs, 64-32-1).
+    layers = 13 * 64 + 64 + 64 * 32 + 32 + 32 * 16 + 16 + 367 * 64 + 64 + 64 * 32 + 32 + 32 + 1
+    assert actual["parameters"] == 16 * VOCABULARY + layers
+    assert (actual["vocabulary"], actual["embedding_width"]) == (VOCABULARY, 16)
+    assert actual["table_gradients"] == "dense"
+    assert (optimizer["name"], optimizer["momentum"], optimizer["dropout"]) == ("SGD", 0, 0)
+    losses = [step["loss"] for step in ran.steps]
+    assert losses == sorted(losses, reverse=True)
+    if looked["learning_rate"] is not None:
+        assert looked["learning_rate"] == pytest.approx(0.01, rel=0.01)
+        assert looked["momentum"] == pytest.approx(0, abs=0.01)
+    assert ran.last["suspect"] == []
+
+
+@in_pytorch
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_sparse_gradients_of_the_tables_are_said(framework: str, ranks: int, tmp_path: Path) -> None:
+    ran = start(framework, tmp_path, {**RUN, "table-gradients": "sparse"}, ranks=ranks)
+    assert [one.code for one in ran] == [0] * ranks, ran[0].stderr
+    assert ran[0].parameters["actual"]["table_gradients"] == "sparse"
+    assert ran[0].last["after_window"]["learning_rate"] == pytest.approx(0.01, rel=0.01)
+    assert ran[0].last["suspect"] == []
+
+
+BAD: dict[str, tuple[dict[str, Any], str]] = {
+    "jax": ({"table-gradients": "sparse"}, "JAX has no sparse gradients"),
+    "pytorch": ({"momentum": 0.9}, "dlrm_tiny is trained by SGD without momentum"),
+}
+
+
+@in_every_framework
+def test_what_cannot_be_trained_is_unsupported(framework: str, tmp_path: Path) -> None:
+    flags, said = BAD[framework]
+    (ran,) = start(framework, tmp_path, {**RUN, **flags})
+    assert (ran.code, ran.last["outcome"]) == (3, "unsupported")
+    assert ran.last["reason"].startswith(said)
+
+
+# Equal work.
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observe:
+    return observer(MODEL, tmp_path_factory, MUTATED)
+
+
+def alone(told: dict[str, Any]) -> dict[Subject, str]:
+    return failing(party(ClickObservation.model_validate(told), {}, None, None))
+
+
+@in_every_framework
+def test_a_framework_trains_the_described_step(framework: str, observed: Observe) -> None:
+    assert alone(observed(framework)) == {}
+
+
+@in_pytorch
+def test_sparse_gradients_are_the_same_step(framework: str, observed: Observe) -> None:
+    dense, sparse = (
+        ClickObservation.model_validate(observed(framework, **flags))
+        for flags in ({}, {"table_gradients": "sparse"})
+    )
+    assert alone(sparse.model_dump()) == {}
+    assert failing(compare(dense, sparse).checks) == {}
+
+
+@pytest.mark.parametrize(
+    "framework", [pytest.param("jax", marks=[needs_framework("pytorch"), *marks_of("jax")])]
+)
+@pytest.mark.parametrize("ranks", [1, 2])
+def test_jax_does_pytorchs_step_compiled_and_on_two_ranks(
+    framework: str, ranks: int, observed: Observe
+) -> None:
+    base = ClickObservation.model_validate(observed("pytorch"))
+    assert failing(compare(base, ClickObservation.model_validate(observed(framework))).checks) == {}
+    told = observed(framework, compiler="xla", ranks=ranks)
+    assert failing(follows(base, Followed.model_validate(told), {}, "xla").checks) == {}
+
+
+MISTAKES = [
+    ("pairs-first", "the pairs come before the bottom's vector"),
+    ("transposed", "the pairs are in the order 0-1, 0-2"),
+    ("straight", "nothing is behind the bottom's last layer"),
+    ("bottom-last", "the bottom's vector is the last of the interaction"),
+    ("swapped-tables", "C5 and C6 are swapped"),
+]
+
+
+@in_pytorch
+@pytest.mark.parametrize(("mistake", "said"), MISTAKES, ids=[name for name, _ in MISTAKES])
+def test_another_interaction_is_found_and_named(
+    framework: str, observed: Observe, mistake: str, said: str
+) -> None:
+    found = alone(observed(framework, mistake))
+    assert said in found[Subject.ACTIVATIONS]
