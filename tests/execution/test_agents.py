@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -322,6 +323,22 @@ def test_an_agent_that_reads_no_more_is_given_up_in_the_middle_of_a_message(
     os.kill(int(agent), signal.SIGSTOP)
     with pytest.raises(HostGoneError, match="faraway: nothing was heard from it for"):
         host.put(tmp_path / "large", bytes(50 * PART_BYTES))
+
+
+def test_a_connection_that_is_lost_while_processes_are_to_be_ended_is_made_anew(
+    host: RemoteHost, tmp_path: Path
+) -> None:
+    folder = tmp_path / "job"
+    pid = host.start(job(folder, "sleep", "600"))
+    (agent,) = _agents_of(os.getpid())
+    # It gives no answer, so that it is ended while one is waited for.
+    os.kill(int(agent), signal.SIGSTOP)
+    ending = threading.Timer(0.5, os.kill, (int(agent), signal.SIGKILL))
+    ending.start()
+    assert host.kill(str(folder), pid) in (0, 1)
+    ending.join()
+    assert gone_within(60, str(folder))
+    assert _agents_of(os.getpid()) != [agent]
 
 
 def test_an_older_copy_of_a_program_under_the_same_path_is_not_taken_for_it(

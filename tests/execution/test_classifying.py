@@ -186,3 +186,30 @@ def test_the_only_program_of_a_node_is_its_rank(tmp_path: Path) -> None:
     events = tmp_path / "events.jsonl"
     assert classify(ended, events, ranks=2)[1] == "rank 1 was killed by signal 9 (SIGKILL)"
     assert classify(ended, events, ranks=8)[1] == "the program on node 1 was killed by signal 9 (SIGKILL)"
+
+
+@pytest.mark.parametrize("alone", [True, False])
+@pytest.mark.parametrize(
+    ("code", "oom_kills", "reason"),
+    [
+        (3, 0, (Outcome.FAILED, "rank 1 ended with exit code 3")),
+        (-9, 0, (Outcome.FAILED, "rank 1 was killed by signal 9 (SIGKILL)")),
+        (-9, 1, (Outcome.OOM, "rank 1 was killed by the kernel for want of memory")),
+    ],
+)
+def test_of_two_nodes_the_rank_that_ended_without_a_word_is_the_cause_and_not_the_one_that_lost_it(
+    code: int, oom_kills: int, reason: tuple[Outcome, str], alone: bool, tmp_path: Path
+) -> None:
+    """``alone``: each rank is its node's only program, and no launcher of ours reports it."""
+    logs = tmp_path / "train.log", tmp_path / "train.node1.log"
+    lost = "RuntimeError: [pair.cc:537] Read error [10.0.0.2]:44694: Connection reset by peer."
+    said = [f"{lost}\n", "\n"]
+    if not alone:
+        (tmp_path / "stderr.rank0").write_text(said[0])
+        report = "\ntrainmark-ranks: rank {} ended with exit code {}\n"
+        said = [said[0] + report.format(0, 1), said[1] + report.format(1, code)]
+    for log, one in zip(logs, said, strict=True):
+        log.write_text(one)
+    # The one that lost its peer was the first whose end was seen.
+    ended = [Exit(1, 0, logs[0], 0), Exit(code if alone else 1, oom_kills, logs[1], 1)]
+    assert classify(ended, tmp_path / "events.jsonl", ranks=2) == reason

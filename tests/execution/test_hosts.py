@@ -1,6 +1,8 @@
 """Runs over several hosts: a second host here is this machine under another name, with folders of its own."""
 
 import json
+import socket
+from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,7 +13,8 @@ from fakes import CARD, Bench, Silent, alive
 from trainmark.campaign import run_campaign
 from trainmark.cli.main import main
 from trainmark.execution import carry_out
-from trainmark.node import Host, LocalHost
+from trainmark.node import Host, LocalHost, free_ports
+from trainmark.node.host import HostError
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Command, NodeResources, Plan, PlannedNode
 from trainmark.words.results import RunResult
@@ -146,3 +149,12 @@ def test_a_plan_names_host_and_rank_of_each_command_and_hosts_that_nobody_knows_
         (1, "NODE1", 3),
     ]
     assert {command["variables"]["MASTER_ADDR"] for command in commands} == {"NODE0"}
+
+
+def test_a_host_on_which_no_port_is_free_is_named() -> None:
+    with ExitStack() as taken:
+        for port in range(20_399, 32_000, 400):
+            with suppress(OSError):  # Somebody else has it: that will do.
+                taken.enter_context(socket.socket()).bind(("", port))
+        with pytest.raises(HostError, match=r"^second: no 400 free ports in a row between 20000 and 32000$"):
+            free_ports(400, [LocalHost("second")])

@@ -133,6 +133,9 @@ class Site:
                 where = f"{host.name}: " if len(self.hosts_of(case)) > 1 else ""
                 return CannotStart(node.outcome, f"{where}{node.reason}")
             nodes.append(node)
+        names = [host.name for host in self.hosts_of(case)]
+        if (other := other_environment(names, nodes)) is not None:
+            return CannotStart(Outcome.UNSUPPORTED, other)
         return Setting(interpreter, Manifest(nodes=tuple(nodes)))
 
     def _node(self, host: Host, case: Case, interpreter: FrameworkPython) -> Node | CannotStart:
@@ -323,6 +326,36 @@ def plan_run(
 def has_labels(host: Host, case: Case) -> bool:
     """Tell whether a host has all the labels that a case asks for; its name is one, called ``host``."""
     return case.labels.items() <= {**host.labels, "host": host.name}.items()
+
+
+def other_environment(hosts: Sequence[str], nodes: Sequence[Node]) -> str | None:
+    """Return which host has another framework, Python or lock than most have, in a sentence; None where all are alike.
+
+    What was measured of unlike ranks would be a figure of neither. What a host does not say is not compared.
+    """
+    for said in (_version, _python, _lock):
+        found = [said(node) for node in nodes]
+        known = [value for value in found if value is not None]
+        # Of as many, what the first host has.
+        usual = max(known, key=known.count, default=None)
+        for host, value in zip(hosts, found, strict=True):
+            if value is not None and value != usual:
+                what = f"{value}, and {hosts[found.index(usual)]} has {usual}"
+                return f"{host}: has {what}; make the same environment on all hosts (trainmark env create)"
+    return None
+
+
+def _version(node: Node) -> str | None:
+    one = node.framework
+    return f"{one.framework} {one.version}" if one is not None and one.version is not None else None
+
+
+def _python(node: Node) -> str | None:
+    return f"Python {node.framework.python}" if node.framework is not None else None
+
+
+def _lock(node: Node) -> str | None:
+    return f"the environment of lock {node.environment_lock}" if node.environment_lock is not None else None
 
 
 def load_programs(suite: Suite) -> Workloads:

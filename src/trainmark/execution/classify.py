@@ -70,20 +70,24 @@ def classify(ended: Sequence[Exit], events: Path, ranks: int = 1) -> tuple[Outco
         return Outcome.OK, None
     tails = [read_tail(node.log) for node in ended]
     printed = streams(events.parent, tails)
+    # A node's only program is its only rank, and its log that rank's.
+    alone = ranks == len(ended) > 1
+    if alone and all(stream.rank is None for stream in printed):
+        printed = [Stream(node.node, tail) for node, tail in zip(ended, tails, strict=True)]
     everything = [*printed, *(Stream(None, tail) for tail in tails)]
     # The last one: a program may have said so before, gone on with less, and ended for another reason.
     if (found := _last(_OOM, everything)) is not None:
         return Outcome.OOM, f"out of memory{_on(found)}: {_readable(found.line)}"
     if (found := _last(_NO_SPACE, everything)) is not None:
         return Outcome.FAILED, f"a disk is full: {_readable(found.line)}"
-    # A node's only program is its only rank.
     among = f"rank {bad.node}" if ranks == len(ended) else f"the program on node {bad.node}"
     program = "the program" if len(ended) == 1 else among
     run = _Run(bad.code, sum(node.oom_kills for node in ended), ranks, program)
     reported = [report for tail in tails for report in reports(tail)]
     if (report := _first_cause(reported, lost)) is not None:
-        return _by_report(report, run, printed)
-    return _by_words(run, printed, next(filter(None, map(openmpi_message, tails)), b""))
+        return _by_report(report, run, printed, reported)
+    ranks_ended = [FailedRank(node.node, node.code) for node in ended if node.code] if alone else []
+    return _by_words(run, printed, next(filter(None, map(openmpi_message, tails)), b""), ranks_ended)
 
 
 def rank_outcomes(
@@ -145,8 +149,13 @@ def _summaries(events: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:
         yield rank if isinstance(rank, int) else 0, word
 
 
-def _by_report(report: FailedRank, run: _Run, printed: list[Stream]) -> tuple[Outcome, str]:
-    """Return the outcome of a run of which a launcher says which rank failed, and how."""
+def _by_report(
+    report: FailedRank, run: _Run, printed: list[Stream], reported: list[FailedRank]
+) -> tuple[Outcome, str]:
+    """Return the outcome of a run of which a launcher says which rank failed, and how.
+
+    ``reported`` are all that launchers speak of.
+    """
     rank = report.rank
     said = words(printed)
     own = next((word for word in reversed(said) if word.rank == rank), None)
@@ -155,7 +164,8 @@ def _by_report(report: FailedRank, run: _Run, printed: list[Stream]) -> tuple[Ou
         own = Word(rank, b"", lost=True)
     # A rank that another one has left raises or aborts, and may be the first that the launcher sees.
     if own is not None and own.lost and (report.code > 0 or report.code == -signal.SIGABRT):
-        return _of_the_lost(own, said, run)
+        silent = _silent(reported, own, said)
+        return _by_report(silent, run, printed, []) if silent else _of_the_lost(own, said, run)
     if report.code < 0:
         return _killed(f"rank {rank}", -report.code, run)
     # Where nobody keeps the ranks apart, what has no rank is likely to be its own.
@@ -164,17 +174,31 @@ def _by_report(report: FailedRank, run: _Run, printed: list[Stream]) -> tuple[Ou
     return Outcome.FAILED, f"rank {rank} ended with exit code {report.code}{_quoted(last)}"
 
 
-def _by_words(run: _Run, printed: list[Stream], launchers: bytes) -> tuple[Outcome, str]:
+def _silent(reported: list[FailedRank], loser: Word, said: list[Word]) -> FailedRank | None:
+    """Return the rank that ended without a word of why, and that ``loser`` lost by it; None where one has said why."""
+    if any(not word.lost and word.rank not in (None, loser.rank) for word in said):
+        return None
+    lost = {word.rank for word in said if word.lost}
+    causes = (one for one in reported if one.rank not in {*lost, loser.rank} and one.code != -signal.SIGTERM)
+    return next(causes, None)
+
+
+def _by_words(
+    run: _Run, printed: list[Stream], launchers: bytes, ended: list[FailedRank]
+) -> tuple[Outcome, str]:
     """Return the outcome of a run of which nobody but the program, or nobody, says which rank failed.
 
-    ``launchers`` is what the launcher says of itself.
+    ``launchers`` is what the launcher says of itself, ``ended`` the ranks of which each is its node's only program.
     """
     if run.code < 0:
         return _killed(run.program, -run.code, run)
     said = words(printed)
     last = said[-1] if said else None
     if last is not None and last.rank is not None:
-        return _of_the_lost(last, said, run) if last.lost else _failed(last)
+        if not last.lost:
+            return _failed(last)
+        silent = _silent(ended, last, said)
+        return _by_report(silent, run, printed, []) if silent else _of_the_lost(last, said, run)
     line = launchers or _last_line(printed) if last is None else last.line
     return Outcome.FAILED, f"{run.program} ended with exit code {run.code}{_quoted(line)}"
 

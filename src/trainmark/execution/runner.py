@@ -68,9 +68,15 @@ def carry_out(
     started_at = datetime.now(UTC)
     clocks = dict(zip(nodes, on_each(jobs, lambda one: _clock(one.host)), strict=True))
     try:
-        carried = run_jobs(jobs, limits, watch)
-    finally:
-        on_each(places[len(nodes) :], lambda place: _end(place[1], str(directory.resolve())))
+        try:
+            carried = run_jobs(jobs, limits, watch)
+        finally:
+            on_each(places[len(nodes) :], lambda place: _end(place[1], str(directory.resolve())))
+    except KeyboardInterrupt:
+        # What there is of the run lies here then, and nowhere else; whoever cannot wait interrupts again.
+        with suppress(OSError):
+            _bring_all(places, plan, directory)
+        raise
     lost = _bring_all(places, plan, directory)
     ends = {nodes[end.place]: end for end in carried.ended}
     exits = [

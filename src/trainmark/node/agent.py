@@ -32,6 +32,7 @@ from trainmark.node.channel import BEAT_S, HELLO, PATIENCE_S, NoMessageError, Se
 from trainmark.node.host import Job
 from trainmark.node.local import LocalHost
 from trainmark.node.network import interface_of
+from trainmark.node.stacks import Stack
 from trainmark.words.manifest import FrameworkVersions
 from trainmark.words.plan import NodeResources
 
@@ -41,6 +42,7 @@ TICK_S = 0.25
 _WITH_BODY = ("put", "put_folder")
 _Inbox = queue.SimpleQueue[tuple[dict[str, Any], IO[bytes]] | None]
 _JOB = TypeAdapter(Job)
+_STACKS = TypeAdapter(dict[int, Stack])
 _MACHINE = TypeAdapter(NodeResources)
 
 
@@ -185,6 +187,12 @@ class _Agent:
 
     def do_stopped(self, mark: str, pid: int) -> list[int]:
         return list(self._host.stopped(mark, pid))
+
+    def do_stop_ranks(self, mark: str, pid: int) -> None:
+        self._host.stop_ranks(mark, pid)
+
+    def do_stacks(self, mark: str, pid: int) -> object:
+        return _STACKS.dump_python(self._host.stacks(mark, pid), mode="json")
 
     def do_kill(self, mark: str, pid: int | None) -> int:
         return self._host.kill(mark, pid)

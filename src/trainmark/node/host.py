@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import IO, Protocol
 
 from trainmark.errors import TrainmarkError
+from trainmark.node.stacks import Stack
 from trainmark.words.hosts import LOCALHOST, Traffic
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.plan import Command, NodeResources
@@ -199,6 +200,12 @@ class Host(Protocol):
 
     def stopped(self, mark: str, pid: int) -> tuple[int, ...]:
         """Return the ranks of a job that somebody has stopped and not continued."""
+
+    def stop_ranks(self, mark: str, pid: int) -> None:
+        """Stop the ranks of a job where they are, for ``stacks``."""
+
+    def stacks(self, mark: str, pid: int) -> Mapping[int, Stack]:
+        """End the ranks of a job, and return where each of them was that says so."""
 
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process that carries the mark, and the whole tree of a job; return how many there were."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from trainmark.node.host import Host, HostError, Job, JobEnd, Look, spoken
 from trainmark.node.processes import MARK, held
+from trainmark.node.stacks import Stack, who_is_missing
 from trainmark.node.together import on_each
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Command
@@ -173,7 +174,8 @@ def _wait(
         step = next((look.step for look in looks if look.step is not None), None)
         watch(Pulse(now - began, step))
         if (over := _beyond(limits, now - began, now - grown, step, looks)) is not None:
-            return over[0], over[1] + _stopped(jobs, running)
+            late = over[0] is Outcome.TIMEOUT
+            return over[0], over[1] + (_stopped(jobs, running) or (late and _where(jobs, running)) or "")
 
 
 def _stopped(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
@@ -186,6 +188,24 @@ def _stopped(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
                 f"rank {rank} on {host.name} is stopped" for rank in host.stopped(jobs[place].job.mark, pid)
             ]
     return f"; {', '.join(found)}" if found else ""
+
+
+def _where(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
+    """Return, as the end of a sentence, where the ranks were that got nowhere, and which kept the others waiting."""
+
+    def stop(place: int) -> None:
+        with suppress(HostError, OSError):
+            jobs[place].host.stop_ranks(jobs[place].job.mark, running[place])
+
+    def ask(place: int) -> Mapping[int, Stack]:
+        with suppress(HostError, OSError):
+            return jobs[place].host.stacks(jobs[place].job.mark, running[place])
+        return {}
+
+    on_each(running, stop)
+    told = dict(zip(running, on_each(running, ask), strict=True))
+    hosts = {rank: spoken(jobs[place].host) for place, found in told.items() for rank in found}
+    return who_is_missing({rank: stack for found in told.values() for rank, stack in found.items()}, hosts)
 
 
 def _beyond(

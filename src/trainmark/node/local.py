@@ -28,6 +28,7 @@ from trainmark.node.host import Job, JobEnd, Look, Paths, with_place
 from trainmark.node.machine import ports_are_free, this_machine
 from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes, stopped_ranks
 from trainmark.node.reserving import reserve
+from trainmark.node.stacks import ASKED, Stack, stacks, stop_ranks
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
 from trainmark.words.hosts import LOCALHOST, PLAIN, Traffic
@@ -206,7 +207,7 @@ class LocalHost:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=errors,
-                env=environment | {MARK: job.mark},
+                env=ASKED | environment | {MARK: job.mark},
                 cwd=job.directory,
                 start_new_session=True,
             )
@@ -242,6 +243,14 @@ class LocalHost:
     def stopped(self, mark: str, pid: int) -> tuple[int, ...]:
         """Return the ranks of a job that somebody has stopped and not continued."""
         return stopped_ranks(mark, pid)
+
+    def stop_ranks(self, mark: str, pid: int) -> None:
+        """Stop the ranks of a job where they are."""
+        stop_ranks(mark, pid)
+
+    def stacks(self, mark: str, pid: int) -> dict[int, Stack]:
+        """End the ranks of a job, and return where each of them was that says so."""
+        return stacks(mark, pid, self._jobs[pid].job.directory)
 
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process that carries the mark, and the whole tree of a job; return how many there were."""

@@ -7,9 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
 
-from trainmark.errors import TrainmarkError
 from trainmark.node.facts import read_cpu
-from trainmark.node.host import Host, spoken
+from trainmark.node.host import Host, HostError, spoken
 from trainmark.node.jobs import NOT_FOUND, prober
 from trainmark.words.plan import Command, NodeResources
 
@@ -33,18 +32,19 @@ def free_ports(count: int, hosts: Sequence[Host] = ()) -> int:
     """Return the first of ``count`` ports in a row that are free here, or on all of ``hosts``.
 
     They are below those that kernels hand out. Another program may take one of them before the ranks do; the run then
-    fails and says so.
+    fails and says so. Raises ``HostError`` with the host that has none.
     """
+    where = ""
     for _ in range(100):
         first = random.randrange(20_000, 32_000 - count)  # noqa: S311 (no secret)
-        if (
-            all(host.has_free_ports(first, count) for host in hosts)
-            if hosts
-            else ports_are_free(first, count)
-        ):
+        if hosts:
+            busy = next((host for host in hosts if not host.has_free_ports(first, count)), None)
+            where = "" if busy is None else spoken(busy)
+        else:
+            where = "" if ports_are_free(first, count) else "this machine"
+        if not where:
             return first
-    names = ", ".join(host.name for host in hosts) or "this machine"
-    raise TrainmarkError(f"no {count} free ports in a row between 20000 and 32000 on {names}")
+    raise HostError(f"{where}: no {count} free ports in a row between 20000 and 32000")
 
 
 def ports_are_free(first: int, count: int) -> bool:

@@ -64,6 +64,20 @@ def stopped_ranks(mark: str, leader: int) -> tuple[int, ...]:
     return tuple(sorted(found))
 
 
+def rank_processes(mark: str, leader: int) -> dict[int, psutil.Process]:
+    """Return the first process of each rank of a job, by rank; what it has started finds the same rank about itself."""
+    ranks: dict[int, int] = {}
+    parents: dict[int, int] = {}
+    for process in _members(mark, leader):
+        with contextlib.suppress(psutil.Error, OSError, ValueError, KeyError):
+            said = process.environ()
+            ranks[process.pid] = int(said.get("RANK") or said["OMPI_COMM_WORLD_RANK"])
+            parents[process.pid] = process.ppid()
+    return {
+        rank: psutil.Process(pid) for pid, rank in ranks.items() if ranks.get(parents.get(pid, 0)) != rank
+    }
+
+
 def private_bytes(pid: int) -> int:
     """Return the memory of a process and its descendants, less the pages that files or shared memory back."""
     total = 0

@@ -32,6 +32,7 @@ from trainmark.node.host import (
     with_place,
 )
 from trainmark.node.local import LocalHost
+from trainmark.node.stacks import Stack
 from trainmark.node.together import on_each
 from trainmark.words.hosts import LOCALHOST, EngineName, HostEntry, HostSet, SshSettings
 from trainmark.words.manifest import FrameworkVersions, Node
@@ -49,6 +50,7 @@ PATIENT_S = 24 * 3600.0
 """How long it may take over much data, or wait for another's lock; that it lives is known by its beats."""
 
 _MOST_CHATTER = 64 * 1024
+_STACKS = TypeAdapter(dict[int, Stack])
 _JOB, _MACHINE, _NODE = TypeAdapter(Job), TypeAdapter(NodeResources), TypeAdapter(Node)
 
 
@@ -414,15 +416,23 @@ class RemoteHost:
         """Return the ranks of a job that somebody has stopped and not continued there."""
         return tuple(self._ask("stopped", mark=mark, pid=pid))
 
+    def stop_ranks(self, mark: str, pid: int) -> None:
+        """Stop the ranks of a job there."""
+        self._ask("stop_ranks", mark=mark, pid=pid)
+
+    def stacks(self, mark: str, pid: int) -> dict[int, Stack]:
+        """End the ranks of a job there, and return where each of them was that says so."""
+        return _STACKS.validate_python(self._ask("stacks", mark=mark, pid=pid))
+
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process there that carries the mark; through a new agent where the old one is lost."""
-        if self._connection is None or self._lost():
-            why = self.unreachable()
-            if why is not None:
-                raise HostGoneError(why)
-            # The new agent never knew the job, whose session may by now be another's.
-            pid = None
-        return int(self._ask("kill", mark=mark, pid=pid))
+        if self._connection is not None and not self._lost():
+            with suppress(HostGoneError):
+                return int(self._ask("kill", mark=mark, pid=pid))
+        if (why := self.unreachable()) is not None:
+            raise HostGoneError(why)
+        # The new agent never knew the job, whose session may by now be another's.
+        return int(self._ask("kill", mark=mark, pid=None))
 
     def reap(self, pid: int) -> JobEnd:
         """Return how a job ended."""

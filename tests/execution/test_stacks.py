@@ -1,0 +1,90 @@
+"""Where ranks are that get nowhere: each rank's Python says it, and who is not where the others wait is named."""
+
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+
+from trainmark.node import Job, LocalHost
+from trainmark.node.processes import rank_processes
+from trainmark.node.stacks import Frame, read_stack, who_is_missing
+from trainmark.words.plan import Command
+
+PROGRAM = """\
+import os, threading, time
+
+def all_reduce():
+    threading.Event().wait(600)
+
+def next_batch():
+    time.sleep(600)
+
+open("there.rank" + os.environ["RANK"], "w").close()
+all_reduce() if os.environ["RANK"] != "3" else next_batch()
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_the_rank_that_never_came_to_the_others_is_known_by_what_its_python_says(
+    count: int, tmp_path: Path
+) -> None:
+    """``count`` is how many ranks the node has: one is a program, several are started by a launcher of ours."""
+    (tmp_path / "program.py").write_text(PROGRAM)
+    words = (sys.executable, str(tmp_path / "program.py"))
+    ranks = range(4 - count, 4)
+    commands = tuple(Command(0, words, {"RANK": str(rank)}, rank=rank) for rank in ranks)
+    host, mark = LocalHost(), str(tmp_path / "mark")
+    pid = host.start(Job(commands, tmp_path, tmp_path / "train.log", mark))
+    try:
+        end = time.monotonic() + 60
+        while not all((tmp_path / f"there.rank{rank}").exists() for rank in ranks):
+            assert time.monotonic() < end
+            time.sleep(0.02)
+        # What they do next is to wait.
+        while any(rank.status() != psutil.STATUS_SLEEPING for rank in rank_processes(mark, pid).values()):
+            time.sleep(0.02)
+        host.stop_ranks(mark, pid)
+        found = host.stacks(mark, pid)
+    finally:
+        host.kill(mark, pid)
+        host.reap(pid)
+    assert found[3][0].function == "next_batch"
+    if count == 2:
+        assert "all_reduce" in [frame.function for frame in found[2]]
+        said = who_is_missing(found, dict.fromkeys(ranks, "node02"))
+        first, _, second = said.partition(", while ")
+        assert first == "; rank 3 on node02 was in next_batch (program.py:7)"
+        assert second == "rank 2 on node02 waited in all_reduce (program.py:4)"
+    assert not list(tmp_path.glob("core*"))
+
+
+def test_of_the_threads_the_one_that_was_asked_counts() -> None:
+    text = (
+        "step 6/12\nFatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n"
+        '  File "/usr/lib/threading.py", line 1 in wait\n\nCurrent thread 0x00008f (most recent call first):\n'
+        '  File "/torch/distributed/distributed_c10d.py", line 3252 in barrier\n  File "/a/train.py", line 7 in main\n'
+    )
+    stack = read_stack(text)
+    assert stack[0].text() == "barrier (distributed_c10d.py:3252)"
+    assert len(stack) == 2
+    assert read_stack("Killed") == ()
+
+
+def test_where_all_wait_or_none_does_each_place_is_said_and_nobody_is_accused() -> None:
+    waits, works = (Frame("/a/train.py", 3, "all_reduce"),), (Frame("/a/train.py", 9, "next"),)
+    hosts = {0: "a", 1: "b"}
+    assert who_is_missing({0: works, 1: works}, hosts) == (
+        "; rank 0 on a was in next (train.py:9), rank 1 on b was in next (train.py:9)"
+    )
+    assert who_is_missing({0: waits, 1: waits}, hosts) == (
+        "; rank 0 on a waited in all_reduce (train.py:3), rank 1 on b waited in all_reduce (train.py:3)"
+    )
+    assert who_is_missing({}, {}) == ""
+
+
+def test_of_many_ranks_a_few_are_named() -> None:
+    hosts = {rank: f"host{rank // 8}" for rank in range(64)}
+    stacks = {rank: (Frame("/a/train.py", 9, "next"),) for rank in hosts}
+    assert who_is_missing(stacks, hosts).endswith("rank 3 on host0 was in next (train.py:9) and 60 more")
