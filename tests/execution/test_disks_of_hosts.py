@@ -114,11 +114,12 @@ esac
 """
 
 
-def interpreter(disk: Path, version: str) -> Path:
-    """Put a Python on a disk that says it has a version of PyTorch, and return its path on both."""
+def interpreter(disk: Path, version: str, cudnn: str = "9.1") -> Path:
+    """Put a Python on a disk that says it has a version of PyTorch and of cuDNN, and return its path on both."""
     path = disk / "python"
     path.parent.mkdir(parents=True, exist_ok=True)
-    answer = {"python": "3.11.7", "failures": {}, "versions": {"version": version}, "packages": {}}
+    versions = {"version": version, "cudnn": cudnn}
+    answer = {"python": "3.11.7", "failures": {}, "versions": versions, "packages": {}}
     path.write_text(FRAMEWORK.format(answer=json.dumps(answer), python=sys.executable))
     path.chmod(0o755)
     return path
@@ -126,11 +127,19 @@ def interpreter(disk: Path, version: str) -> Path:
 
 def test_each_nodes_manifest_says_what_its_own_host_has(ours: Bench, theirs: Path) -> None:
     python = interpreter(ours.folder, "1.0")
-    interpreter(theirs, "2.0")
+    interpreter(theirs, "1.0", "9.2")
     ran = run(ours, theirs, {"framework": "pytorch"}, str(python))
     assert ran.outcome is Outcome.OK, ran.reason
     nodes = json.loads((ours.out / ran.directory / "manifest.json").read_text())["nodes"]
-    assert [node["framework"]["version"] for node in nodes] == ["1.0", "2.0"]
+    assert [node["framework"]["cudnn"] for node in nodes] == ["9.1", "9.2"]
+
+
+def test_hosts_with_two_versions_of_a_framework_do_not_train_together(ours: Bench, theirs: Path) -> None:
+    python = interpreter(ours.folder, "1.0")
+    interpreter(theirs, "2.0")
+    ran = run(ours, theirs, {"framework": "pytorch"}, str(python))
+    assert ran.outcome is Outcome.UNSUPPORTED
+    assert (ran.reason or "").startswith("second: has pytorch 2.0, and first has pytorch 1.0; ")
 
 
 def test_a_host_without_the_environment_is_named(ours: Bench, theirs: Path) -> None:
