@@ -1,5 +1,7 @@
 """Where ranks are that get nowhere: each rank's Python says it, and who is not where the others wait is named."""
 
+import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -8,8 +10,8 @@ import psutil
 import pytest
 
 from trainmark.node import Job, LocalHost
-from trainmark.node.processes import rank_processes
-from trainmark.node.stacks import Frame, read_stack, who_is_missing
+from trainmark.node.processes import belongs, rank_processes
+from trainmark.node.stacks import ANSWER_S, Frame, read_stack, who_is_missing
 from trainmark.words.plan import Command
 
 PROGRAM = """\
@@ -36,7 +38,7 @@ def test_the_rank_that_never_came_to_the_others_is_known_by_what_its_python_says
     ranks = range(4 - count, 4)
     commands = tuple(Command(0, words, {"RANK": str(rank)}, rank=rank) for rank in ranks)
     host, mark = LocalHost(), str(tmp_path / "mark")
-    pid = host.start(Job(commands, tmp_path, tmp_path / "train.log", mark))
+    pid = host.start(Job(commands, tmp_path, tmp_path / "train.log", mark, ranks=4))
     try:
         end = time.monotonic() + 60
         while not all((tmp_path / f"there.rank{rank}").exists() for rank in ranks):
@@ -58,6 +60,60 @@ def test_the_rank_that_never_came_to_the_others_is_known_by_what_its_python_says
         assert first == "; rank 3 on node02 was in next_batch (program.py:7)"
         assert second == "rank 2 on node02 waited in all_reduce (program.py:4)"
     assert not list(tmp_path.glob("core*"))
+
+
+HANDLES = """\
+import os, signal, time
+
+signal.signal(signal.SIGABRT, signal.SIG_DFL if os.environ["RANK"] == "0" else lambda *_: os._exit(6))
+print(os.environ.get("PYTHONFAULTHANDLER"), flush=True)
+open("there.rank" + os.environ["RANK"], "w").close()
+time.sleep(600)
+"""
+
+
+def started(folder: Path, count: int, parent: str = "exec") -> tuple[LocalHost, str, int]:
+    """Start ranks that say nothing when they are asked, each behind a shell that becomes it or waits for it."""
+    (folder / "program.py").write_text(HANDLES)
+    words = ("sh", "-c", f"{parent} {sys.executable} {folder}/program.py")
+    commands = tuple(Command(0, words, {"RANK": str(rank)}, rank=rank) for rank in range(count))
+    host, mark = LocalHost(), str(folder / "mark")
+    pid = host.start(Job(commands, folder, folder / "train.log", mark, ranks=count))
+    end = time.monotonic() + 60
+    while not all((folder / f"there.rank{rank}").exists() for rank in range(count)):
+        assert time.monotonic() < end
+        time.sleep(0.02)
+    return host, mark, pid
+
+
+def test_a_rank_that_ends_without_a_word_is_not_waited_for(tmp_path: Path) -> None:
+    host, mark, pid = started(tmp_path, 2)
+    try:
+        host.stop_ranks(mark, pid)
+        asked = time.monotonic()
+        assert host.stacks(mark, pid) == {}
+        assert time.monotonic() - asked < ANSWER_S
+    finally:
+        host.kill(mark, pid)
+        host.reap(pid)
+
+
+def test_a_program_on_its_own_is_started_as_its_user_would(tmp_path: Path) -> None:
+    """The handler of fatal errors would have a helper's crash look like the program's own."""
+    host, mark, pid = started(tmp_path, 1)
+    host.kill(mark, pid)
+    host.reap(pid)
+    assert (tmp_path / "train.log").read_text() == "None\n"
+
+
+def test_who_started_a_rank_and_is_not_of_the_run_goes_on(tmp_path: Path) -> None:
+    stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
+    try:
+        assert not belongs(psutil.Process(stranger.pid), str(tmp_path), os.getpid())
+        assert belongs(psutil.Process(stranger.pid), str(tmp_path), stranger.pid)
+    finally:
+        stranger.kill()
+        stranger.wait()
 
 
 def test_of_the_threads_the_one_that_was_asked_counts() -> None:

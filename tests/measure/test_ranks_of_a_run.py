@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from trainmark.measure.ranks import rank_times
+from trainmark.words.hosts import LOCALHOST
 from trainmark.words.outcome import NodeOutcome
 
 SUMMARY: dict[str, Any] = {
@@ -18,7 +19,7 @@ SUMMARY: dict[str, Any] = {
     },
 }
 NODES = (
-    NodeOutcome(node=0, host="a"),
+    NodeOutcome(node=0, host=LOCALHOST),
     NodeOutcome(node=1, host="b", clock_offset_s=3600.0, clock_error_s=0.0005),
 )
 
@@ -53,6 +54,12 @@ def test_what_a_framework_does_not_show_is_null_and_the_windows_stay() -> None:
     assert found is not None
     assert (found.slowest, found.slower_by, found.waits, found.all_reduce) == (None, None, None, None)
     assert [rank.window_s for rank in found.ranks] == SUMMARY["rank_windows_s"]
+
+
+def test_a_host_whose_clock_could_not_be_asked_for_is_not_taken_for_the_controllers_own() -> None:
+    found = rank_times(SUMMARY, 100, 2, (NODES[0], NodeOutcome(node=1, host="b")))
+    assert found is not None
+    assert [rank.error_s for rank in found.ranks] == [0.0, 0.0, None, None]
 
 
 def test_a_clock_that_nobody_compared_has_no_error() -> None:

@@ -145,12 +145,12 @@ def test_mpirun_is_told_one_thing_for_all_hosts_or_nothing_is_started(tmp_path: 
 def test_what_a_hosts_file_tells_mpirun_takes_the_place_of_our_own(tmp_path: Path) -> None:
     apptainer = LINES["002-mpirun-apptainer"]
     told = apptainer.hosts.replace(
-        "{mca: {", "{bind_to: socket, map_by: node, mca: {btl_tcp_if_include: ib1, verbose: 1, "
+        "{mca: {", "{bind_to: socket, map_by: numa, mca: {btl_tcp_if_include: ib1, verbose: 1, "
     )
     (plan,) = planned(apptainer._replace(hosts=told), tmp_path)
     assert isinstance(plan, Plan)
     (command,) = plan.commands
-    assert "--bind-to socket --map-by node -mca oob_tcp_if_include ib0 -mca btl_tcp_if_include ib1 -mca" in (
+    assert "--bind-to socket --map-by numa -mca oob_tcp_if_include ib0 -mca btl_tcp_if_include ib1 -mca" in (
         command.text()
     )
     assert " -mca verbose 1 " in command.text()

@@ -86,6 +86,10 @@ def test_slurm_says_which_nodes_are_ours_and_without_an_allocation_nobody_does()
         ("hosts: []", r"hosts\.yaml:1: hosts: "),
         ("hosts: [localhost, b]", r"hosts\.yaml:1: hosts: localhost beside other hosts needs the 'address'"),
         ("hosts:\n  - {name: a, variables: {-u: b}}", r"hosts\.yaml:2: hosts\[0\]\.variables"),
+        (
+            "hosts:\n  - {name: a, mpirun: {map_by: node}}",
+            r"hosts\.yaml:2: hosts\[0\]\.mpirun\.map_by: .*one host after the other",
+        ),
         ("nodes: [a]", r"hosts\.yaml:1: a hosts file is a mapping with a list 'hosts'"),
         ("hosts: [a]\ngroups: {g: [b]}", r"no group 'x'"),
     ],

@@ -151,6 +151,7 @@ def _job(plan: Plan, node: int, directory: Path, limits: Limits) -> Job:
         memory=limits.memory,
         signs=(there / plan.events.name,),
         telemetry=there / name_on(TELEMETRY, node),
+        ranks=plan.case.world_size,
     )
 
 

@@ -4,6 +4,7 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
+from trainmark.words.hosts import LOCALHOST
 from trainmark.words.outcome import NodeOutcome
 from trainmark.words.ranks import AllReduce, RankTime, RankTimes
 
@@ -68,8 +69,9 @@ def _clock(node: NodeOutcome | None, number: int) -> tuple[float | None, float |
     """Return how far a node's clock is ahead of the controller's, and how wrong that may be; None: nobody asked."""
     if node is not None and node.clock_offset_s is not None:
         return node.clock_offset_s, node.clock_error_s
-    # Nobody asks the controller's own machine.
-    return (0.0, 0.0) if node is not None or number == 0 else (None, None)
+    # Nobody asks the controller's own machine. A host that did not answer is not that.
+    here = number == 0 if node is None else node.host in (None, LOCALHOST)
+    return (0.0, 0.0) if here else (None, None)
 
 
 def _error(one: float | None, other: float | None, same_node: bool) -> float | None:

@@ -23,7 +23,8 @@ class Job:
     Several ``commands`` are ranks, which are started and ended together. Every process carries ``mark``, by which it
     is found when it must be ended. What they print goes to ``log``, after ``heading``; their standard error goes to
     ``errors`` where that is given. ``memory`` bounds the private bytes. ``signs`` are further files whose growth shows
-    that something goes on. Where ``telemetry`` is given the host writes it while they run.
+    that something goes on. Where ``telemetry`` is given the host writes it while they run. ``ranks`` are those of the
+    whole run, on all hosts: of several, each can be asked where it is.
     """
 
     commands: tuple[Command, ...]
@@ -35,6 +36,7 @@ class Job:
     errors: Path | None = None
     heading: bytes = b""
     telemetry: Path | None = None
+    ranks: int = 1
 
 
 @dataclass(frozen=True, slots=True)

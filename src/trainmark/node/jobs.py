@@ -10,6 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+import psutil
+
 from trainmark.node.host import Host, HostError, Job, JobEnd, Look, spoken
 from trainmark.node.processes import MARK, held
 from trainmark.node.stacks import Stack, who_is_missing
@@ -194,11 +196,11 @@ def _where(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
     """Return, as the end of a sentence, where the ranks were that got nowhere, and which kept the others waiting."""
 
     def stop(place: int) -> None:
-        with suppress(HostError, OSError):
+        with suppress(HostError, OSError, psutil.Error):
             jobs[place].host.stop_ranks(jobs[place].job.mark, running[place])
 
     def ask(place: int) -> Mapping[int, Stack]:
-        with suppress(HostError, OSError):
+        with suppress(HostError, OSError, psutil.Error):
             return jobs[place].host.stacks(jobs[place].job.mark, running[place])
         return {}
 

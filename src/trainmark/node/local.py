@@ -207,7 +207,7 @@ class LocalHost:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=errors,
-                env=ASKED | environment | {MARK: job.mark},
+                env=(ASKED if job.ranks > 1 else {}) | environment | {MARK: job.mark},
                 cwd=job.directory,
                 start_new_session=True,
             )

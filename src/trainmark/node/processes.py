@@ -67,15 +67,24 @@ def stopped_ranks(mark: str, leader: int) -> tuple[int, ...]:
 def rank_processes(mark: str, leader: int) -> dict[int, psutil.Process]:
     """Return the first process of each rank of a job, by rank; what it has started finds the same rank about itself."""
     ranks: dict[int, int] = {}
-    parents: dict[int, int] = {}
+    found: list[tuple[psutil.Process, int]] = []
     for process in _members(mark, leader):
         with contextlib.suppress(psutil.Error, OSError, ValueError, KeyError):
             said = process.environ()
             ranks[process.pid] = int(said.get("RANK") or said["OMPI_COMM_WORLD_RANK"])
-            parents[process.pid] = process.ppid()
+            found.append((process, process.ppid()))
     return {
-        rank: psutil.Process(pid) for pid, rank in ranks.items() if ranks.get(parents.get(pid, 0)) != rank
+        ranks[process.pid]: process
+        for process, parent in found
+        if process.pid in ranks and ranks.get(parent) != ranks[process.pid]
     }
+
+
+def belongs(process: psutil.Process, mark: str, leader: int) -> bool:
+    """Tell whether a process is of a run by its session or its mark."""
+    with contextlib.suppress(psutil.Error, OSError):
+        return _in_session(process.pid, leader) or _carries(process, mark)
+    return False
 
 
 def private_bytes(pid: int) -> int:

@@ -1,8 +1,8 @@
 """Where each rank's Python is when a limit has passed: its own fatal-error handler says so, as its last word.
 
-Every job is started with ``PYTHONFAULTHANDLER``, so that Python answers SIGABRT with its stack. All ranks of a run are
-stopped first: one that lost its peers in the meantime would no longer be where it was. Ranks that are no Python, that
-handle SIGABRT in a way of their own, or run in a container say nothing.
+The jobs of a run of several ranks are started with ``PYTHONFAULTHANDLER``, so that Python answers SIGABRT with its
+stack. All ranks of a run are stopped first: one that lost its peers in the meantime would no longer be where it was.
+Ranks that are no Python, that handle SIGABRT in a way of their own, or run in a container say nothing.
 """
 
 import os
@@ -17,11 +17,14 @@ from pathlib import Path
 
 import psutil
 
-from trainmark.node.processes import rank_processes
+from trainmark.node.processes import belongs, rank_processes
 
 ASKED = {"PYTHONFAULTHANDLER": "1"}
 ANSWER_S = 10.0
 """How long a rank may take to write its stack and end, seconds."""
+
+LAST_WORDS_S = 0.3
+"""How long what an ended rank wrote may be on its way, seconds."""
 
 _MOST_FRAMES = 40
 _THREAD = re.compile(
@@ -66,7 +69,8 @@ def stop_ranks(mark: str, leader: int) -> None:
         with suppress(psutil.Error, OSError):
             parent = process.parent()
             # Who reads a rank's words from a pipe must go on reading.
-            if parent is not None and parent.pid != os.getpid() and _own_errors(process.pid).exists():
+            ours = parent is not None and parent.pid != os.getpid() and belongs(parent, mark, leader)
+            if parent is not None and ours and _own_errors(process.pid).exists():
                 parent.suspend()
             process.suspend()
 
@@ -89,12 +93,16 @@ def stacks(mark: str, leader: int, kept: Path) -> dict[int, Stack]:
 def _ask(process: psutil.Process, file: Path) -> Stack:
     before = file.stat().st_size if file.exists() else 0
     _limit, most = process.rlimit(resource.RLIMIT_CORE)
-    process.rlimit(resource.RLIMIT_CORE, (0, most))
+    # 1: no image in a file, and none to a program that collects them, which 0 would not keep from it.
+    process.rlimit(resource.RLIMIT_CORE, (1 if most < 0 else min(1, most), most))
     process.send_signal(signal.SIGABRT)
     process.resume()
     deadline = time.monotonic() + ANSWER_S
     while True:
         ended = not process.is_running() or process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
+        if ended:
+            # What it wrote may still be on its way through a pipe.
+            deadline = min(deadline, time.monotonic() + LAST_WORDS_S)
         stack = read_stack(_since(file, before))
         if (ended and stack) or time.monotonic() > deadline:
             return stack

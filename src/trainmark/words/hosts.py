@@ -1,11 +1,12 @@
 """The hosts of a campaign: where each is reached, what it is given, and by which engine."""
 
+import re
 from collections.abc import Mapping
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field, StringConstraints
+from pydantic import AfterValidator, Field, StringConstraints
 
 from trainmark.words.frozen import Frozen
 
@@ -36,6 +37,21 @@ class EngineName(StrEnum):
     """OpenMPI's ``mpirun``, by the way that it reaches hosts itself."""
 
 
+_FILLS_A_HOST = (
+    r"^(slot|hwthread|core|l[123]cache|numa|socket|package|board|ppr:[0-9]+:[a-z0-9]+)(:(PE|pe)=[0-9]+)?$"
+)
+
+
+def _node_by_node(words: str) -> str:
+    if not re.match(_FILLS_A_HOST, words):
+        raise ValueError("ranks must fill one host after the other (slot, core, socket, numa, ppr:N:…)")
+    return words
+
+
+NodeByNode = Annotated[Word, AfterValidator(_node_by_node)]
+"""A way of mapping ranks that fills one host after the other: a rank's host is known by its number everywhere."""
+
+
 class MpirunOptions(Frozen):
     """What ``mpirun`` is told when it starts ranks: OpenMPI's MCA parameters, what ranks are bound to and mapped by.
 
@@ -44,7 +60,7 @@ class MpirunOptions(Frozen):
 
     mca: Mapping[Word, Value] = Field(default_factory=dict)
     bind_to: Word = "none"
-    map_by: Word = "slot"
+    map_by: NodeByNode = "slot"
 
 
 class Traffic(Frozen):

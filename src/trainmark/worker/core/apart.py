@@ -65,6 +65,16 @@ def _on_all(
         return None
     assert call is not None
     training.barrier()
+    try:
+        own = max(1, round(median(_blocks(training, call, times, count)) / times))
+    except Exception:
+        own = 0
+    found = [values[0] / 1e9 for values in training.gather([own])]
+    return found if all(found) else None
+
+
+def _blocks(training: Training, call: Callable[[], None], times: int, count: int) -> List[int]:
+    """Return the nanoseconds of blocks of calls."""
     blocks = []
     for _ in range(count):
         started = time.perf_counter_ns()
@@ -72,5 +82,4 @@ def _on_all(
             call()
         training.synchronize()
         blocks.append(time.perf_counter_ns() - started)
-    own = max(1, round(median(blocks) / times))
-    return [values[0] / 1e9 for values in training.gather([own])]
+    return blocks
