@@ -6,6 +6,7 @@ import pytest
 import sample_results as sample
 
 from trainmark.report import Language, render_markdown
+from trainmark.words.measurement import About, Suspicion
 from trainmark.words.results import Results
 
 
@@ -44,6 +45,16 @@ def test_tokens_stand_with_padding_and_without_and_the_share_by_its_convention(t
     assert [word.strip() for word in row.strip("|").split("|")][1:] == [
         "100.0", "12800", "9600", "25.0 %", "31.0 %",
     ]  # fmt: skip
+
+
+def test_what_is_in_doubt_is_marked_here_too(tmp_path: Path) -> None:
+    work = {"sequences": 1000, "tokens": 128_000}
+    results = counting(sample.one_case(), work=work, window_s=10.0, mfu={"counted": 0.25})
+    (case,) = results.cases
+    doubt = Suspicion(code="cpu-shared", sentence="others took the cores", about=About.MACHINE)
+    runs = tuple(run.model_copy(update={"suspicions": (doubt,)}) for run in case.runs)
+    text = told(results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)}), tmp_path)
+    assert "100.0† | 12800† | 25.0 %† |" in text
 
 
 @pytest.mark.parametrize("work", [{}, {"images": 1000}])

@@ -8,7 +8,7 @@ from trainmark.tasks import TASKS, case_of, published_name
 from trainmark.tasks.causal_lm.llama_reference import inverse_frequencies
 from trainmark.words.case import Device
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES as CAUSAL
-from trainmark.worker.tasks.causal_lm.architectures import Llama
+from trainmark.worker.tasks.causal_lm.architectures import Llama, Rotation
 from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES as IMAGES
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES as MASKED
 from trainmark.workload import find_gap, load_workloads
@@ -45,6 +45,15 @@ def test_the_angles_of_llama_are_those_of_the_published_program(name: str) -> No
     found = np.array(model.rotation.frequencies(model.head // 2))
     assert np.allclose(found, inverse_frequencies(model), rtol=1e-12, atol=0)
     assert not np.allclose(found, inverse_frequencies(model, stretched=False), rtol=1e-3, atol=0)
+
+
+def test_llama_3_2_turns_by_the_published_constants() -> None:
+    """Meta's ``params.json`` and ``apply_scaling``: by hand, the first, a middle and the last of 32 frequencies."""
+    model = CAUSAL["llama3.2_1b"]
+    assert isinstance(model, Llama)
+    assert model.rotation == Rotation(base=500_000.0, factor=32.0, slow=1.0, fast=4.0, positions=8192)
+    found = model.rotation.frequencies(32)
+    assert (found[0], found[16], found[31]) == pytest.approx((1.0, 4.2956e-4, 9.4184e-8), rel=1e-3)
 
 
 def test_operations_of_bert_leave_out_words_that_are_not_classified_or_count_them_all() -> None:

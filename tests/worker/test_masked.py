@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 from language_process import Observe, Told, failing, observer, start
-from worker_process import Ran
+from worker_process import Ran, beside
 
 from frameworks import needs_framework
 from trainmark.dataset.masked import MaskedSpec, make_masked
@@ -303,3 +303,34 @@ def test_padding_that_is_counted_as_tokens_is_no_valid_run(mistake: str, tmp_pat
     ran = start("pytorch", tmp_path, {**RUN, "padding": PADDING}, mistake)[0]
     assert (ran.code, ran.last["outcome"]) == (3, "invalid")
     assert ran.last["reason"] == "128 tokens of a batch are counted as no padding, but 96 are none"
+
+
+@needs_framework("pytorch")
+@pytest.mark.xdist_group("worker-pytorch")
+def test_a_pass_on_its_own_exchanges_nothing_with_other_ranks_and_no_hook_stays() -> None:
+    """Else each rank's own time would be that of the slowest."""
+    flags = [
+        "--framework=pytorch",
+        f"--model={MODEL}",
+        "--sequence-length=32",
+        "--predictions=5",
+        "--padding=25",
+    ]
+    asked = beside(
+        "pytorch",
+        f"""
+from trainmark_worker.pytorch.masked_lm.train import open_training
+training = open_training(parse({flags!r}, 1), ALONE)
+asked = []
+mean = training.ranks.mean
+training.ranks.mean = lambda value: asked.append("mean") or mean(value)
+training.step(0)
+stepped = len(asked)
+training.alone()()
+training.seen()
+training.read_batch()
+hooks = sum(len(module._forward_hooks) for module in training.model.modules())
+print(json.dumps([stepped, len(asked), hooks]))
+""",
+    )
+    assert asked == [1, 1, 0]

@@ -331,6 +331,13 @@ def test_with_sparse_gradients_adam_leaves_rows_alone(ranks: int, tmp_path: Path
 
 
 @in_pytorch
+def test_a_large_epsilon_is_the_same_one_for_rows_that_a_lazy_adam_moves(tmp_path: Path) -> None:
+    (ran,) = start("pytorch", tmp_path, {**RUN, "table-gradients": "sparse", "epsilon": "1e-4"})
+    assert ran.last["suspect"] == []
+    assert ran.last["after_window"]["learning_rate"] == pytest.approx(0.001, rel=0.01)
+
+
+@in_pytorch
 def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, tmp_path: Path) -> None:
     """In the check, where epsilon is not small, and in a run, where the optimizer's own moments show it."""
     base = ClickObservation.model_validate(observed("pytorch"))

@@ -144,12 +144,19 @@ def footnotes(
     say, notes = context.say, []
     numbers = [result for result in results if result.estimate is not None]
     notes += _intervals(context, numbers)
-    signs = {mark for result in numbers for mark in marks(context, result)}
-    signs |= {mark for found in ratios for mark in marks_of_ratio(found)}
-    notes += [f"{mark.value} {say(f'mark_{mark.name.lower()}')}" for mark in Mark if mark in signs]
+    notes += of_marks(context, numbers, ratios)
     if blanks or any(not result.runs for result in results):
         notes.append(say("blank_cell"))
     return notes
+
+
+def of_marks(
+    context: Context, numbers: Iterable[CaseResult], ratios: Iterable[RatioFinding] = ()
+) -> list[str]:
+    """Return the footnotes of the signs behind these numbers."""
+    signs = {mark for result in numbers for mark in marks(context, result)}
+    signs |= {mark for found in ratios for mark in marks_of_ratio(found)}
+    return [f"{mark.value} {context.say(f'mark_{mark.name.lower()}')}" for mark in Mark if mark in signs]
 
 
 def _intervals(context: Context, numbers: list[CaseResult]) -> list[str]:

@@ -5,7 +5,7 @@ from statistics import median
 
 from trainmark.report.axes import by_unit
 from trainmark.report.blocks import Block, Column, Paragraph, Section, Table, cell, plain
-from trainmark.report.context import Context
+from trainmark.report.context import Context, marks, of_marks
 from trainmark.report.numbers import decimals, number, percent
 from trainmark.words.measurement import Measurement
 from trainmark.words.results import CaseResult, pooled
@@ -48,11 +48,15 @@ def _table(context: Context, cases: Sequence[CaseResult]) -> Table:
             for name in conventions
         )
         of_counters = ((rates[name][index], places[name]) for name in counters)
+        signs = "".join(marks(context, case))
         rows.append(
             (
                 cell(context.axes.label(case.case)),
-                *(cell("-" if rate is None else number(rate, digits)) for rate, digits in of_counters),
-                *(cell("-" if share is None else percent(share)) for share in shares),
+                *(
+                    cell("-" if rate is None else number(rate, digits) + signs)
+                    for rate, digits in of_counters
+                ),
+                *(cell("-" if share is None else percent(share) + signs) for share in shares),
             )
         )
     columns = (
@@ -61,7 +65,8 @@ def _table(context: Context, cases: Sequence[CaseResult]) -> Table:
         *(Column(say("column_mfu", convention=name)) for name in conventions),
     )
     above = [case for case in cases if any(_is_above_its_peak(found) for found in _measured(case))]
-    notes = [say("above_the_peak", case=context.axes.label(case.case)) for case in above]
+    notes = of_marks(context, cases)
+    notes += [say("above_the_peak", case=context.axes.label(case.case)) for case in above]
     return Table("", columns, tuple(rows), tuple(notes))
 
 

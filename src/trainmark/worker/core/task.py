@@ -123,9 +123,6 @@ class Task:
         """Return what the events say of what ``Training.watched_step`` and ``own_pass`` saw (or None), and doubts."""
         return {}, []
 
-    turns_batches = False
-    """Whether ``another`` gives a batch: then a step must not be made for one batch alone."""
-
     def another(self, _settings: Settings, _batch: Sequence[Any]) -> Optional[Sequence[Any]]:
         """Return from a made-up batch (numpy) that of the last step after the window; None: the same one.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
@@ -45,12 +46,14 @@ def adaptive(decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> t
 class LazyAdam(torch.optim.Optimizer):
     """Adam of the layers, fused, and torch's SparseAdam of tables: it leaves rows alone that have no gradient.
 
-    Epsilon is added to the root before its correction there, which is another number by what a gradient of 1e-8 is.
+    SparseAdam adds epsilon to the root before that is corrected: it is given one that is corrected likewise, so that
+    both are Adam with the recipe's.
     """
 
     def __init__(self, tables: Sequence[Any], others: Sequence[Any], recipe: AdamRecipe) -> None:
         """Take the tables, whose gradients are sparse, and all other parameters."""
         rate, betas = recipe.learning_rate, (recipe.momentum, recipe.second_momentum)
+        self._recipe, self._steps = recipe, 0
         self._parts = (
             torch.optim.SparseAdam(list(tables), lr=rate, betas=betas, eps=recipe.epsilon),
             adamw([(list(others), 0.0)], recipe),
@@ -62,6 +65,9 @@ class LazyAdam(torch.optim.Optimizer):
     def step(self, closure: Any = None) -> None:
         """Let each move its own parameters."""
         assert closure is None
+        self._steps += 1
+        for group in self._parts[0].param_groups:
+            group["eps"] = self._recipe.epsilon * math.sqrt(1 - self._recipe.second_momentum**self._steps)
         for part in self._parts:
             part.step()
 

@@ -67,6 +67,9 @@ class PyTorchTraining(Training):
     parts = 1
     """How often the model is passed in one step."""
 
+    by_itself = False
+    """Whether a pass exchanges nothing with other ranks, as when each rank's own is timed."""
+
     def __init__(
         self,
         settings: Settings,
@@ -94,8 +97,7 @@ class PyTorchTraining(Training):
         self.model, self.optimizer = model, optimizer
         self._captured: Optional[CapturedStep] = None
         if captures(settings.compiler):
-            turns = self.task.turns_batches or settings.equivalence is not None
-            other_batches = turns or self.feed.ahead is not None
+            other_batches = settings.equivalence is not None or self.feed.ahead is not None
             self._captured = CapturedStep(self._whole_step, self._device, keep_batch=other_batches)
             for parameters in optimizer.param_groups:
                 parameters["lr"] = torch.zeros((), device=self._device)
@@ -253,11 +255,11 @@ class PyTorchTraining(Training):
         network = self.network if compiled else self.model
 
         def once() -> None:
-            timed, self.network = self.network, network
+            timed, self.network, self.by_itself = self.network, network, True
             try:
                 self._pass()
             finally:
-                self.network = timed
+                self.network, self.by_itself = timed, False
                 self.model.zero_grad(set_to_none=True)
 
         return once

@@ -48,7 +48,10 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
         """Return the batch with its weights as ``MaskedTraining`` says."""
         batch = list(self.batch)
         weights = batch[WEIGHTS]
-        batch[WEIGHTS] = weights / self.ranks.mean(weights.sum() / parts)
+        own = weights.sum() / parts
+        # Without padding all weights are 1, on every rank.
+        mean = self.ranks.mean(own) if self.settings.padded and not self.by_itself else own
+        batch[WEIGHTS] = weights / mean
         return tuple(batch)
 
     def _see_words(self, _product: Any, _given: Any, output: Any) -> None:
@@ -56,6 +59,8 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
 
     def seen(self) -> Seen:
         """Return what the hooks saw; they stay in a compiled model."""
+        if self.settings.compiler == NONE:
+            self._words_hook.remove()
         found = super().seen()
         return Seen(**{**vars(found), "predictions": self._predicted})
 

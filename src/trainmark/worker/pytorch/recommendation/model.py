@@ -13,6 +13,7 @@ from ...tasks.recommendation.architectures import (
     DEEP,
     TABLE_LIMIT,
     TABLES,
+    VECTORS,
     WIDE,
     Dlrm,
     Recommender,
@@ -112,8 +113,9 @@ class DlrmModel(ClickModel):
             outputs, inputs = product.weight.shape
             nn.init.normal_(product.weight, std=math.sqrt(2 / (outputs + inputs)))
             nn.init.normal_(product.bias, std=math.sqrt(1 / outputs))
-        for name, vectors in zip(("first", "second"), pairs()):
-            self.register_buffer(name, torch.tensor(vectors), persistent=False)
+        first, second = map(torch.tensor, pairs())
+        # As places in the flat products: selecting by one index adds nothing up on the way back.
+        self.register_buffer("places", first * VECTORS + second, persistent=False)
         self._count(model)
 
     def tables(self) -> Dict[str, Any]:
@@ -135,4 +137,4 @@ class DlrmModel(ClickModel):
         """Return the bottom's vectors (batch, width) and, behind them, the products of all pairs with ``rows``."""
         vectors = torch.cat([bottom[:, None], rows.to(bottom.dtype)], dim=1)
         products = torch.bmm(vectors, vectors.transpose(1, 2))
-        return torch.cat([bottom, products[:, self.first, self.second].to(bottom.dtype)], dim=1)
+        return torch.cat([bottom, products.flatten(1).index_select(1, self.places).to(bottom.dtype)], dim=1)

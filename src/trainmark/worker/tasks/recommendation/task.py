@@ -110,8 +110,6 @@ class Recommendation(Task):
         """Return what was seen of the products in the step after the window, and what is wrong with it."""
         return looked(expected, seen)
 
-    turns_batches = True
-
     def another(self, settings: Settings, batch: Sequence[Any]) -> Sequence[Any]:
         """Return a batch that looks up mostly other rows."""
         import numpy as np
