@@ -202,6 +202,26 @@ def test_a_worker_refuses_files_that_are_empty_or_cut(tmp_path: Path, spoil: obj
     assert said in stopped.value.reason
 
 
+@pytest.mark.parametrize(
+    ("columns", "kind", "said"),
+    [
+        (slice(0, 1), "<f4", "a label of its first records"),
+        (slice(1, 14), "<u4", "a dense field of its first"),
+    ],
+)
+def test_a_worker_refuses_records_of_other_types(
+    tmp_path: Path, columns: slice, kind: str, said: str
+) -> None:
+    """As other programs have them in the same places: labels as floats, dense fields as integers."""
+    folder = made(tmp_path / "clicks")
+    records = words(folder)
+    values = records[:, columns].copy().view("<u4" if kind == "<f4" else "<f4")
+    records[:, columns] = np.ceil(values).astype(kind).view("<u4")
+    records.tofile(folder / "train.bin")
+    with pytest.raises(RunError, match=said):
+        ClickFile(str(folder), 1000)
+
+
 def test_a_worker_holds_categories_against_fields_and_tables(tmp_path: Path) -> None:
     folder = made(tmp_path / "clicks")
     with pytest.raises(RunError, match="has 1000 categories, the model's tables have 999 rows"):

@@ -1,7 +1,8 @@
 """Click logs without a framework: the file of raw records, which rank gets which of them, and reading them ahead.
 
-A record is 40 words of 4 bytes, little end first, as HugeCTR's raw format and MLPerf's DLRM have them: the label, 13
-dense fields (float) and 26 categories, each counted from 0 in its own field.
+A record is 40 words of 4 bytes, little end first, in the order of HugeCTR's raw format and of MLPerf's DLRM: the label
+(an integer), 13 dense fields (float) and 26 categories, each counted from 0 in its own field. Files of these programs
+may have other types in the same places; the first records tell.
 """
 
 from __future__ import annotations
@@ -29,6 +30,9 @@ COLUMNS = ("label", *(f"I{i + 1}" for i in range(DENSE)), *(f"C{i + 1}" for i in
 """Criteo's fields, in their order; what has names has these."""
 
 FLOATS = COLUMNS[1 : 1 + DENSE]
+
+FIRST, SMALLEST = 1024, 1e-30
+"""So many records are looked at for their types; a float that is nearer to 0 is an integer."""
 
 
 class ClickFile:
@@ -60,6 +64,7 @@ class ClickFile:
         if not size:
             raise RunError(FAILED, f"{self._path} is empty")
         self._words = np.memmap(self._path, "<u4", "r").reshape(-1, len(COLUMNS))
+        _check_types(self._path, self._words[:FIRST])
         self.samples = len(self._words)
 
     def __reduce__(self) -> Tuple[Any, Tuple[str, int]]:
@@ -74,6 +79,18 @@ class ClickFile:
         """Yield a rank's batches without end; all ranks together use each sample once an epoch."""
         for numbers in dealt(self.samples, size, place, seed):
             yield self.batch(numbers)
+
+
+def _check_types(path: Path, rows: Any) -> None:
+    """Raise ``RunError`` where labels or dense fields are of another type than they are read as."""
+    import numpy as np
+
+    if not np.isin(rows[:, 0], (0, 1)).all():
+        raise RunError(FAILED, f"{path}: a label of its first records is no 0 or 1 as an integer of 4 bytes")
+    dense = rows[:, 1 : 1 + DENSE].view("<f4")
+    # Small integers, read as floats, are smaller than any number that a field has.
+    if not np.isfinite(dense).all() or ((dense != 0) & (np.abs(dense) < SMALLEST)).any():
+        raise RunError(FAILED, f"{path}: a dense field of its first records is no float of 4 bytes")
 
 
 class Columns:
