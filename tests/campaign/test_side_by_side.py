@@ -13,11 +13,13 @@ from fakes import Bench, Listener
 from trainmark.campaign import plan_campaign, run_campaign
 from trainmark.campaign.planning import CannotStart
 from trainmark.campaign.schedule import Attempt, Schedule
-from trainmark.campaign.side_by_side import Hosting
+from trainmark.campaign.side_by_side import Hosting, hosting
 from trainmark.errors import InputError
 from trainmark.node import LocalHost, RemoteHost
 from trainmark.suite import load_suite
 from trainmark.tasks import case_of
+from trainmark.words.hosts import Traffic
+from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import Results, RunResult
 from trainmark.words.suite import Protocol
@@ -138,6 +140,30 @@ def test_a_case_stays_on_hosts_that_are_alike_and_goes_round_among_them() -> Non
     hosts.take(case_of(batch_per_device=8), ("c",))
     assert hosts.free(case) == ("a",)
     assert hosts.free(case_of(nodes=2)) is None
+
+
+def test_hosts_whose_ranks_are_given_other_variables_are_not_alike() -> None:
+    eager, plain = Traffic(variables={"NCCL_PROTO": "LL"}), Traffic(user="me", port=22)
+    first, *others = (LocalHost("a", traffic=eager), LocalHost("b"), LocalHost("c", traffic=plain))
+    assert hosting([first, *others]).allowed(case_of()) == ("a",)
+    assert hosting(others).allowed(case_of()) == ("b", "c")
+
+
+class Installed(LocalHost):
+    """This machine under another name, with an environment of its own lock."""
+
+    def facts(self, framework: FrameworkVersions | None, lock: str | None, git_dir: Path | None) -> Node:
+        found = super().facts(framework, lock, None)
+        # What it has installed shows once a program's environment is looked into.
+        return found.model_copy(update={"environment_lock": self.name}) if git_dir is not None else found
+
+
+def test_the_runs_of_a_case_stay_on_hosts_with_the_environment_of_its_first(bench: Bench) -> None:
+    protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
+    bench.write(side_by_side=True, protocol=protocol)
+    order = replace(bench.order(), hosts=(Installed("a"), Installed("b")))
+    (case,) = run_campaign(order, Listener()).results.cases
+    assert [(run.outcome, run.hosts) for run in case.runs] == [(Outcome.OK, ("a",))] * 2
 
 
 def test_a_case_that_needs_many_hosts_is_not_passed_by_for_ever() -> None:

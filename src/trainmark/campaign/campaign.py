@@ -32,6 +32,7 @@ from trainmark.campaign.persist import (
 from trainmark.campaign.planning import CannotStart, Setting, Site, load_programs, plan_run, probe_protocol
 from trainmark.campaign.resume import as_attempts, collect, measured, read_manifests
 from trainmark.campaign.same_program import (
+    UnlikeRunsError,
     changed_meanwhile,
     identity_of,
     keep_entries,
@@ -281,7 +282,7 @@ class _Campaign:
                     if not going:
                         return
                     for future in wait(going, return_when=FIRST_COMPLETED).done:
-                        self._ended(going.pop(future), future.result(), schedule, hosts)
+                        self._ended(going.pop(future), future, schedule, hosts)
             except BaseException:
                 over.set()
                 raise
@@ -314,9 +315,22 @@ class _Campaign:
             return None
         return self._measured(one.case, one.repeat)
 
-    def _ended(self, one: "_Going", record: OutcomeRecord | None, schedule: Schedule, hosts: Hosting) -> None:
+    def _ended(
+        self, one: "_Going", future: Future[OutcomeRecord | None], schedule: Schedule, hosts: Hosting
+    ) -> None:
+        """Keep what a run gave; where its hosts were away, or unlike those of its case, it waits for others."""
         names = [host.name for host in one.hosts]
         hosts.give_back(names)
+        try:
+            record = future.result()
+        except UnlikeRunsError as error:
+            before = {name for run in self.runs[one.index] if run.started_at for name in run.hosts}
+            unlike = sorted(set(names) - before)
+            if not unlike or not hosts.refuse(one.case, unlike):
+                raise
+            self._audience.readying(f"{one.case.id} is not run on {', '.join(unlike)}: {error}")
+            schedule.put_back(one.index)
+            return
         if record is None:
             away = [host.name for host in one.hosts if _away(host) is not None]
             hosts.lost |= set(away)
