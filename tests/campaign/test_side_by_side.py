@@ -109,6 +109,14 @@ def test_a_case_with_labels_runs_on_such_a_host_and_its_id_says_so(bench: Bench)
     assert (nowhere.outcome, nowhere.reason) == (Outcome.UNSUPPORTED, "no host has the labels gpu=H100")
 
 
+def test_a_case_whose_labels_no_host_has_is_told_and_the_others_go_on(bench: Bench) -> None:
+    bench.write({"where": {"gpu": "H100"}}, {}, side_by_side=True)
+    hosts = (LocalHost("a"), LocalHost("b"))
+    nowhere, other = run_campaign(replace(bench.order(), hosts=hosts), Listener()).results.cases
+    assert (nowhere.outcome, nowhere.reason) == (Outcome.UNSUPPORTED, "no host has the labels gpu=H100")
+    assert other.outcome is Outcome.OK
+
+
 def test_a_case_without_labels_is_called_and_written_as_before() -> None:
     assert "where" not in case_of().model_dump()
     assert "on." not in case_of().id

@@ -259,7 +259,7 @@ class _Campaign:
             case, runs = self._order.cases[index], self.runs[index]
             repeat = 1 + max((run.repeat for run in runs), default=0)
             self._audience.run_begins(case, repeat, schedule.progress)
-            runs.append(self._run(case, repeat))
+            runs.append(self._kept(case, self._recorded(case, repeat)))
             schedule.add(*as_attempts(runs[-1:]))
             self._audience.run_ended(runs[-1], schedule.progress)
 
@@ -310,10 +310,10 @@ class _Campaign:
         return other
 
     def measured_there(self, one: "_Going") -> OutcomeRecord | None:
-        """Run a case, as ``_measured``; None, and nothing is done, where a host is away that others may stand for."""
+        """Run a case, as ``_recorded``; None, and nothing is done, where a host is away that others may stand for."""
         if not one.last_chance and any(why is not None for why in on_each(one.hosts, _away)):
             return None
-        return self._measured(one.case, one.repeat)
+        return self._recorded(one.case, one.repeat)
 
     def _ended(
         self, one: "_Going", future: Future[OutcomeRecord | None], schedule: Schedule, hosts: Hosting
@@ -339,7 +339,7 @@ class _Campaign:
             return
         self.runs[one.index].append(self._kept(one.case, record))
         schedule.done(one.index, *as_attempts(self.runs[one.index][-1:]))
-        self._audience.readying(f"{one.case.id} run {one.repeat} on {', '.join(names)}:")
+        self._audience.readying(f"{one.case.id} run {one.repeat} on {', '.join(names) or 'no host'}:")
         self._audience.run_ended(self.runs[one.index][-1], schedule.progress)
 
     def _require_same_programs(self) -> None:
@@ -349,12 +349,12 @@ class _Campaign:
                 with suppress(UnsupportedByCard):
                     require_same_identity(self._directory, case, self._identifier.program(case))
 
-    def _run(self, case: Case, repeat: int) -> RunResult:
+    def _recorded(self, case: Case, repeat: int) -> OutcomeRecord:
         there = self._site.of(case)
         if isinstance(there, CannotStart):
             self._directory.begin(self._directory.run(case, repeat))
-            return self._kept(case, _not_started(case, repeat, there))
-        return self._kept(case, self._on(there)._measured(case, repeat))
+            return _not_started(case, repeat, there)
+        return self._on(there)._measured(case, repeat)
 
     def _measured(self, case: Case, repeat: int) -> OutcomeRecord:
         folder = self._directory.run(case, repeat)
