@@ -1,5 +1,6 @@
 """Cases side by side on different hosts, hosts chosen by their labels, and the hosts of each run in its result."""
 
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -86,6 +87,23 @@ def test_an_error_of_one_run_ends_the_others_and_the_campaign(
     bench.write(of_bench("fp32"), of_bench("bf16", "hangs"), side_by_side=True, limits={"timeout_s": 600})
     with pytest.raises(InputError, match="no more"):
         run_on(bench, agents(tmp_path, "first", "second"), Breaks())
+
+
+def test_a_run_that_ended_well_beside_is_kept_when_the_campaign_is_stopped(bench: Bench) -> None:
+    class Stops(Listener):
+        def run_ended(self, result: RunResult, standing: object) -> None:
+            # Once the other one has ended and been asked how, of which this thread was not told yet.
+            deadline = time.monotonic() + 300
+            while len(bench.pids()) < 2 or any(Path(f"/proc/{pid}").exists() for pid in bench.pids()):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    bench.write(of_bench("fp32"), of_bench("bf16", "lasts-1"), side_by_side=True)
+    ending = run_campaign(replace(bench.order(), hosts=(LocalHost("a"), LocalHost("b"))), Stops())
+    assert ending.interrupted
+    assert [case.outcome for case in ending.results.cases] == [Outcome.OK] * 2
+    assert len(list(bench.out.glob("runs/*/*/outcome.json"))) == 2
 
 
 def test_labels_choose_the_hosts_of_a_case(bench: Bench) -> None:

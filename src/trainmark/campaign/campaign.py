@@ -119,6 +119,10 @@ class _Going:
     last_chance: bool
 
 
+_Recording = Future[OutcomeRecord | None]
+_AllGoing = dict[_Recording, _Going]
+
+
 class _Beside:
     """What a run beside others tells: all but its pulse, which would not be told apart; it ends when all is over."""
 
@@ -269,7 +273,7 @@ class _Campaign:
         for case, runs in zip(self._order.cases, self.runs, strict=True):
             for run in runs:
                 hosts.ran(case, run.hosts)
-        going: dict[Future[OutcomeRecord | None], _Going] = {}
+        going: _AllGoing = {}
         over = threading.Event()
         with ThreadPoolExecutor(len(self._order.hosts)) as pool:
             try:
@@ -278,13 +282,15 @@ class _Campaign:
                         one = self._placed(index, hosts)
                         self._audience.run_begins(one.case, one.repeat, schedule.progress)
                         beside = self._beside(one.hosts, over)
-                        going[pool.submit(beside.measured_there, one)] = one
+                        with held():
+                            going[pool.submit(beside.measured_there, one)] = one
                     if not going:
                         return
                     for future in wait(going, return_when=FIRST_COMPLETED).done:
-                        self._ended(going.pop(future), future, schedule, hosts)
+                        self._ended(going, future, schedule, hosts)
             except BaseException:
                 over.set()
+                self._keep_finished(going)
                 raise
 
     def _next_placed(self, schedule: Schedule, hosts: Hosting) -> int | None:
@@ -315,14 +321,39 @@ class _Campaign:
             return None
         return self._recorded(one.case, one.repeat)
 
-    def _ended(
-        self, one: "_Going", future: Future[OutcomeRecord | None], schedule: Schedule, hosts: Hosting
-    ) -> None:
+    def _keep_finished(self, going: _AllGoing) -> None:
+        """Wait for all that goes on, now that it is over, and keep what has finished.
+
+        What failed only now may have failed because all was ended: it is not kept, and is run again.
+        """
+        with held():
+            before = {future for future in going if future.done()}
+            wait(going)
+            for future in list(going):
+                record = future.result() if future.exception() is None else None
+                if record is not None and (future in before or record.outcome is Outcome.OK):
+                    # What ends the campaign is told, not that a run of it finds the disk full too.
+                    with suppress(OSError):
+                        self._keep_one(going, future)
+
+    def _keep_one(self, going: _AllGoing, future: _Recording) -> RunResult | None:
+        """Keep what a run gave, once; None where it was not run. Raises what the run raised."""
+        with held():
+            one = going.pop(future)
+            record = future.result()
+            if record is None:
+                return None
+            result = self._kept(one.case, record)
+            self.runs[one.index].append(result)
+            return result
+
+    def _ended(self, going: _AllGoing, future: _Recording, schedule: Schedule, hosts: Hosting) -> None:
         """Keep what a run gave; where its hosts were away, or unlike those of its case, it waits for others."""
+        one = going[future]
         names = [host.name for host in one.hosts]
         hosts.give_back(names)
         try:
-            record = future.result()
+            result = self._keep_one(going, future)
         except UnlikeRunsError as error:
             before = {name for run in self.runs[one.index] if run.started_at for name in run.hosts}
             unlike = sorted(set(names) - before)
@@ -331,16 +362,15 @@ class _Campaign:
             self._audience.readying(f"{one.case.id} is not run on {', '.join(unlike)}: {error}")
             schedule.put_back(one.index)
             return
-        if record is None:
+        if result is None:
             away = [host.name for host in one.hosts if _away(host) is not None]
             hosts.lost |= set(away)
             self._audience.readying(f"{', '.join(away)} cannot be reached: {one.case.id} is run on others")
             schedule.put_back(one.index)
             return
-        self.runs[one.index].append(self._kept(one.case, record))
-        schedule.done(one.index, *as_attempts(self.runs[one.index][-1:]))
+        schedule.done(one.index, *as_attempts([result]))
         self._audience.readying(f"{one.case.id} run {one.repeat} on {', '.join(names) or 'no host'}:")
-        self._audience.run_ended(self.runs[one.index][-1], schedule.progress)
+        self._audience.run_ended(result, schedule.progress)
 
     def _require_same_programs(self) -> None:
         """Refuse before anything runs to add to the runs of a program that was changed."""
