@@ -1,5 +1,6 @@
 """Cases side by side on different hosts, hosts chosen by their labels, and the hosts of each run in its result."""
 
+import sys
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -11,7 +12,7 @@ import pytest
 
 from agents import agent_host, stand_in
 from fakes import Bench, Listener
-from trainmark.campaign import plan_campaign, run_campaign
+from trainmark.campaign import Progress, plan_campaign, run_campaign
 from trainmark.campaign.planning import CannotStart
 from trainmark.campaign.schedule import Attempt, Schedule
 from trainmark.campaign.side_by_side import Hosting, hosting
@@ -19,6 +20,7 @@ from trainmark.errors import InputError
 from trainmark.node import LocalHost, RemoteHost
 from trainmark.suite import load_suite
 from trainmark.tasks import case_of
+from trainmark.words.case import Case
 from trainmark.words.hosts import Traffic
 from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.outcome import Outcome
@@ -104,6 +106,28 @@ def test_a_run_that_ended_well_beside_is_kept_when_the_campaign_is_stopped(bench
     assert ending.interrupted
     assert [case.outcome for case in ending.results.cases] == [Outcome.OK] * 2
     assert len(list(bench.out.glob("runs/*/*/outcome.json"))) == 2
+
+
+def test_a_prepare_step_beside_is_ended_when_the_campaign_is_stopped(bench: Bench) -> None:
+    begun, limit_s = bench.folder / "begun", 60
+    program = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)"
+    step = {"description": "waiting", "where": "host", "words": [sys.executable, "-c", program]}
+
+    class Stops(Listener):
+        def run_begins(self, case: Case, repeat: int, standing: Progress) -> None:
+            super().run_begins(case, repeat, standing)
+            while len(self.begun) == 2 and not begun.exists():
+                assert time.monotonic() < began + limit_s
+                time.sleep(0.01)
+            if len(self.begun) == 2:
+                raise KeyboardInterrupt
+
+    cases = (of_bench("fp32"), of_bench("bf16"))
+    bench.write(*cases, card={"prepare": [step]}, side_by_side=True, limits={"timeout_s": limit_s})
+    order, began = replace(bench.order(), hosts=(LocalHost("a"), LocalHost("b"))), time.monotonic()
+    assert run_campaign(order, Stops()).interrupted
+    # Not by the limit, which would have ended it too.
+    assert time.monotonic() < began + limit_s
 
 
 def test_labels_choose_the_hosts_of_a_case(bench: Bench) -> None:

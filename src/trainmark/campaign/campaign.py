@@ -124,16 +124,35 @@ _AllGoing = dict[_Recording, _Going]
 
 
 class _Beside:
-    """What a run beside others tells: all but its pulse, which would not be told apart; it ends when all is over."""
+    """What a run beside others tells: all but its pulse, which would not be told apart.
+
+    Whatever it tells, and while it runs or is prepared, it ends once all is over.
+    """
 
     def __init__(self, audience: Audience, over: threading.Event) -> None:
         self._audience, self._over = audience, over
-        self.preparing, self.readying = audience.preparing, audience.readying
-        self.probing, self.trying = audience.probing, audience.trying
         self.run_begins, self.run_ended = audience.run_begins, audience.run_ended
 
+    def preparing(self, what: str, done: int, total: int) -> None:
+        self._require_wanted()
+        self._audience.preparing(what, done, total)
+
+    def readying(self, what: str) -> None:
+        self._require_wanted()
+        self._audience.readying(what)
+
+    def probing(self, batch: int) -> None:
+        self._require_wanted()
+        self._audience.probing(batch)
+
+    def trying(self, candidate: Case, axes: Mapping[str, str]) -> None:
+        self._require_wanted()
+        self._audience.trying(candidate, axes)
+
     def pulse(self, _pulse: Pulse) -> None:
-        """End the run once nobody wants it."""
+        self._require_wanted()
+
+    def _require_wanted(self) -> None:
         if self._over.is_set():
             raise KeyboardInterrupt
 
@@ -311,8 +330,9 @@ class _Campaign:
 
     def _beside(self, hosts: Sequence[Host], over: threading.Event) -> "_Campaign":
         """Return this campaign on these hosts alone, for another thread; ``over`` ends what it runs."""
-        other = self._on(self._site.on(hosts))
-        other._audience = _Beside(self._audience, over)
+        audience = _Beside(self._audience, over)
+        other = self._on(self._site.on(hosts).watched(audience.pulse))
+        other._audience, other._preparer = audience, self._preparer.told_to(audience.readying, audience.pulse)
         return other
 
     def measured_there(self, one: "_Going") -> OutcomeRecord | None:
