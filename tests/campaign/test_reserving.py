@@ -89,6 +89,22 @@ def test_a_host_that_is_lost_and_reached_again_is_still_held(
         late.close()
 
 
+def test_a_host_of_a_long_name_that_is_reached_again_is_not_anothers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+    name = f"node-1.{'rack-' * 14}.org"
+    old, new = (agent_host(name, variables={VARIABLE: str(tmp_path)}) for _ in range(2))
+    try:
+        reserve_hosts([old], "first", print)
+        assert old._reserved_by is not None
+        # Both agents are the campaign's: the old one is lost, and has not ended yet.
+        assert new.reserve(old._reserved_by) is None
+    finally:
+        old.close()
+        new.close()
+
+
 def test_a_suite_on_two_names_of_one_machine_does_not_begin(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
