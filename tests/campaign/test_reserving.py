@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -87,6 +88,42 @@ def test_a_host_that_is_lost_and_reached_again_is_still_held(
             reserve_hosts([late], "second", print, patience_s=0)
     finally:
         late.close()
+
+
+def test_a_host_of_a_long_name_that_is_reached_again_is_not_anothers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+    name = f"node-1.{'rack-' * 14}.org"
+    old, new = (agent_host(name, variables={VARIABLE: str(tmp_path)}) for _ in range(2))
+    try:
+        reserve_hosts([old], "first", print)
+        assert old._reserved_by is not None
+        # Both agents are the campaign's: the old one is lost, and has not ended yet.
+        assert new.reserve(old._reserved_by) is None
+    finally:
+        old.close()
+        new.close()
+
+
+def test_a_new_agent_holds_the_host_once_the_lost_one_has_ended(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stand_in(tmp_path, monkeypatch)
+    old, new, late = (agent_host("a", variables={VARIABLE: str(tmp_path)}) for _ in range(3))
+    try:
+        reserve_hosts([old], "first", print)
+        by = str(old._reserved_by)
+        assert new.reserve(by) is None
+        old.close()
+        deadline = time.monotonic() + 60
+        while by.partition(" ")[0] not in Path("/proc/net/unix").read_text():
+            assert time.monotonic() < deadline, "nobody holds it"
+            time.sleep(0.02)
+        assert (late.reserve("another suite") or "").startswith(by.partition(" ")[0])
+    finally:
+        for host in (old, new, late):
+            host.close()
 
 
 def test_a_suite_on_two_names_of_one_machine_does_not_begin(

@@ -1,5 +1,7 @@
 """Cases side by side on different hosts, hosts chosen by their labels, and the hosts of each run in its result."""
 
+import sys
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import timedelta
@@ -10,14 +12,17 @@ import pytest
 
 from agents import agent_host, stand_in
 from fakes import Bench, Listener
-from trainmark.campaign import plan_campaign, run_campaign
+from trainmark.campaign import Progress, plan_campaign, run_campaign
 from trainmark.campaign.planning import CannotStart
 from trainmark.campaign.schedule import Attempt, Schedule
-from trainmark.campaign.side_by_side import Hosting
+from trainmark.campaign.side_by_side import Hosting, hosting
 from trainmark.errors import InputError
 from trainmark.node import LocalHost, RemoteHost
 from trainmark.suite import load_suite
 from trainmark.tasks import case_of
+from trainmark.words.case import Case
+from trainmark.words.hosts import Traffic
+from trainmark.words.manifest import FrameworkVersions, Node
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import Results, RunResult
 from trainmark.words.suite import Protocol
@@ -86,6 +91,45 @@ def test_an_error_of_one_run_ends_the_others_and_the_campaign(
         run_on(bench, agents(tmp_path, "first", "second"), Breaks())
 
 
+def test_a_run_that_ended_well_beside_is_kept_when_the_campaign_is_stopped(bench: Bench) -> None:
+    class Stops(Listener):
+        def run_ended(self, result: RunResult, standing: object) -> None:
+            # Once the other one has ended and been asked how, of which this thread was not told yet.
+            deadline = time.monotonic() + 300
+            while len(bench.pids()) < 2 or any(Path(f"/proc/{pid}").exists() for pid in bench.pids()):
+                assert time.monotonic() < deadline
+                time.sleep(0.01)
+            raise KeyboardInterrupt
+
+    bench.write(of_bench("fp32"), of_bench("bf16", "lasts-1"), side_by_side=True)
+    ending = run_campaign(replace(bench.order(), hosts=(LocalHost("a"), LocalHost("b"))), Stops())
+    assert ending.interrupted
+    assert [case.outcome for case in ending.results.cases] == [Outcome.OK] * 2
+    assert len(list(bench.out.glob("runs/*/*/outcome.json"))) == 2
+
+
+def test_a_prepare_step_beside_is_ended_when_the_campaign_is_stopped(bench: Bench) -> None:
+    begun, limit_s = bench.folder / "begun", 60
+    program = f"import pathlib, time; pathlib.Path({str(begun)!r}).touch(); time.sleep(600)"
+    step = {"description": "waiting", "where": "host", "words": [sys.executable, "-c", program]}
+
+    class Stops(Listener):
+        def run_begins(self, case: Case, repeat: int, standing: Progress) -> None:
+            super().run_begins(case, repeat, standing)
+            while len(self.begun) == 2 and not begun.exists():
+                assert time.monotonic() < began + limit_s
+                time.sleep(0.01)
+            if len(self.begun) == 2:
+                raise KeyboardInterrupt
+
+    cases = (of_bench("fp32"), of_bench("bf16"))
+    bench.write(*cases, card={"prepare": [step]}, side_by_side=True, limits={"timeout_s": limit_s})
+    order, began = replace(bench.order(), hosts=(LocalHost("a"), LocalHost("b"))), time.monotonic()
+    assert run_campaign(order, Stops()).interrupted
+    # Not by the limit, which would have ended it too.
+    assert time.monotonic() < began + limit_s
+
+
 def test_labels_choose_the_hosts_of_a_case(bench: Bench) -> None:
     suite = bench.write({"where": {"gpu": "A100"}}, {"where": "gpu=H100"}, {"where": "host=a"}, {})
     hosts = (LocalHost("v", labels={"gpu": "V100"}), LocalHost("a", labels={"gpu": "A100", "rack": "2"}))
@@ -105,6 +149,14 @@ def test_a_case_with_labels_runs_on_such_a_host_and_its_id_says_so(bench: Bench)
     assert found.id.endswith("-on.gpu.A100")
     assert [run.hosts for run in found.runs] == [("a",)]
     assert (nowhere.outcome, nowhere.reason) == (Outcome.UNSUPPORTED, "no host has the labels gpu=H100")
+
+
+def test_a_case_whose_labels_no_host_has_is_told_and_the_others_go_on(bench: Bench) -> None:
+    bench.write({"where": {"gpu": "H100"}}, {}, side_by_side=True)
+    hosts = (LocalHost("a"), LocalHost("b"))
+    nowhere, other = run_campaign(replace(bench.order(), hosts=hosts), Listener()).results.cases
+    assert (nowhere.outcome, nowhere.reason) == (Outcome.UNSUPPORTED, "no host has the labels gpu=H100")
+    assert other.outcome is Outcome.OK
 
 
 def test_a_case_without_labels_is_called_and_written_as_before() -> None:
@@ -138,6 +190,30 @@ def test_a_case_stays_on_hosts_that_are_alike_and_goes_round_among_them() -> Non
     hosts.take(case_of(batch_per_device=8), ("c",))
     assert hosts.free(case) == ("a",)
     assert hosts.free(case_of(nodes=2)) is None
+
+
+def test_hosts_whose_ranks_are_given_other_variables_are_not_alike() -> None:
+    eager, plain = Traffic(variables={"NCCL_PROTO": "LL"}), Traffic(user="me", port=22)
+    first, *others = (LocalHost("a", traffic=eager), LocalHost("b"), LocalHost("c", traffic=plain))
+    assert hosting([first, *others]).allowed(case_of()) == ("a",)
+    assert hosting(others).allowed(case_of()) == ("b", "c")
+
+
+class Installed(LocalHost):
+    """This machine under another name, with an environment of its own lock."""
+
+    def facts(self, framework: FrameworkVersions | None, lock: str | None, git_dir: Path | None) -> Node:
+        found = super().facts(framework, lock, None)
+        # What it has installed shows once a program's environment is looked into.
+        return found.model_copy(update={"environment_lock": self.name}) if git_dir is not None else found
+
+
+def test_the_runs_of_a_case_stay_on_hosts_with_the_environment_of_its_first(bench: Bench) -> None:
+    protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
+    bench.write(side_by_side=True, protocol=protocol)
+    order = replace(bench.order(), hosts=(Installed("a"), Installed("b")))
+    (case,) = run_campaign(order, Listener()).results.cases
+    assert [(run.outcome, run.hosts) for run in case.runs] == [(Outcome.OK, ("a",))] * 2
 
 
 def test_a_case_that_needs_many_hosts_is_not_passed_by_for_ever() -> None:

@@ -32,6 +32,7 @@ from trainmark.campaign.persist import (
 from trainmark.campaign.planning import CannotStart, Setting, Site, load_programs, plan_run, probe_protocol
 from trainmark.campaign.resume import as_attempts, collect, measured, read_manifests
 from trainmark.campaign.same_program import (
+    UnlikeRunsError,
     changed_meanwhile,
     identity_of,
     keep_entries,
@@ -118,17 +119,40 @@ class _Going:
     last_chance: bool
 
 
+_Recording = Future[OutcomeRecord | None]
+_AllGoing = dict[_Recording, _Going]
+
+
 class _Beside:
-    """What a run beside others tells: all but its pulse, which would not be told apart; it ends when all is over."""
+    """What a run beside others tells: all but its pulse, which would not be told apart.
+
+    Whatever it tells, and while it runs or is prepared, it ends once all is over.
+    """
 
     def __init__(self, audience: Audience, over: threading.Event) -> None:
         self._audience, self._over = audience, over
-        self.preparing, self.readying = audience.preparing, audience.readying
-        self.probing, self.trying = audience.probing, audience.trying
         self.run_begins, self.run_ended = audience.run_begins, audience.run_ended
 
+    def preparing(self, what: str, done: int, total: int) -> None:
+        self._require_wanted()
+        self._audience.preparing(what, done, total)
+
+    def readying(self, what: str) -> None:
+        self._require_wanted()
+        self._audience.readying(what)
+
+    def probing(self, batch: int) -> None:
+        self._require_wanted()
+        self._audience.probing(batch)
+
+    def trying(self, candidate: Case, axes: Mapping[str, str]) -> None:
+        self._require_wanted()
+        self._audience.trying(candidate, axes)
+
     def pulse(self, _pulse: Pulse) -> None:
-        """End the run once nobody wants it."""
+        self._require_wanted()
+
+    def _require_wanted(self) -> None:
         if self._over.is_set():
             raise KeyboardInterrupt
 
@@ -258,7 +282,7 @@ class _Campaign:
             case, runs = self._order.cases[index], self.runs[index]
             repeat = 1 + max((run.repeat for run in runs), default=0)
             self._audience.run_begins(case, repeat, schedule.progress)
-            runs.append(self._run(case, repeat))
+            runs.append(self._kept(case, self._recorded(case, repeat)))
             schedule.add(*as_attempts(runs[-1:]))
             self._audience.run_ended(runs[-1], schedule.progress)
 
@@ -268,7 +292,7 @@ class _Campaign:
         for case, runs in zip(self._order.cases, self.runs, strict=True):
             for run in runs:
                 hosts.ran(case, run.hosts)
-        going: dict[Future[OutcomeRecord | None], _Going] = {}
+        going: _AllGoing = {}
         over = threading.Event()
         with ThreadPoolExecutor(len(self._order.hosts)) as pool:
             try:
@@ -277,13 +301,15 @@ class _Campaign:
                         one = self._placed(index, hosts)
                         self._audience.run_begins(one.case, one.repeat, schedule.progress)
                         beside = self._beside(one.hosts, over)
-                        going[pool.submit(beside.measured_there, one)] = one
+                        with held():
+                            going[pool.submit(beside.measured_there, one)] = one
                     if not going:
                         return
                     for future in wait(going, return_when=FIRST_COMPLETED).done:
-                        self._ended(going.pop(future), future.result(), schedule, hosts)
+                        self._ended(going, future, schedule, hosts)
             except BaseException:
                 over.set()
+                self._keep_finished(going)
                 raise
 
     def _next_placed(self, schedule: Schedule, hosts: Hosting) -> int | None:
@@ -304,29 +330,67 @@ class _Campaign:
 
     def _beside(self, hosts: Sequence[Host], over: threading.Event) -> "_Campaign":
         """Return this campaign on these hosts alone, for another thread; ``over`` ends what it runs."""
-        other = self._on(self._site.on(hosts))
-        other._audience = _Beside(self._audience, over)
+        audience = _Beside(self._audience, over)
+        other = self._on(self._site.on(hosts).watched(audience.pulse))
+        other._audience, other._preparer = audience, self._preparer.told_to(audience.readying, audience.pulse)
         return other
 
     def measured_there(self, one: "_Going") -> OutcomeRecord | None:
-        """Run a case, as ``_measured``; None, and nothing is done, where a host is away that others may stand for."""
+        """Run a case, as ``_recorded``; None, and nothing is done, where a host is away that others may stand for."""
         if not one.last_chance and any(why is not None for why in on_each(one.hosts, _away)):
             return None
-        return self._measured(one.case, one.repeat)
+        return self._recorded(one.case, one.repeat)
 
-    def _ended(self, one: "_Going", record: OutcomeRecord | None, schedule: Schedule, hosts: Hosting) -> None:
+    def _keep_finished(self, going: _AllGoing) -> None:
+        """Wait for all that goes on, now that it is over, and keep what has finished.
+
+        What failed only now may have failed because all was ended: it is not kept, and is run again.
+        """
+        with held():
+            before = {future for future in going if future.done()}
+            wait(going)
+            for future in list(going):
+                record = future.result() if future.exception() is None else None
+                if record is not None and (future in before or record.outcome is Outcome.OK):
+                    # What ends the campaign is told, not that a run of it finds the disk full too.
+                    with suppress(OSError):
+                        self._keep_one(going, future)
+
+    def _keep_one(self, going: _AllGoing, future: _Recording) -> RunResult | None:
+        """Keep what a run gave, once; None where it was not run. Raises what the run raised."""
+        with held():
+            one = going.pop(future)
+            record = future.result()
+            if record is None:
+                return None
+            result = self._kept(one.case, record)
+            self.runs[one.index].append(result)
+            return result
+
+    def _ended(self, going: _AllGoing, future: _Recording, schedule: Schedule, hosts: Hosting) -> None:
+        """Keep what a run gave; where its hosts were away, or unlike those of its case, it waits for others."""
+        one = going[future]
         names = [host.name for host in one.hosts]
         hosts.give_back(names)
-        if record is None:
+        try:
+            result = self._keep_one(going, future)
+        except UnlikeRunsError as error:
+            before = {name for run in self.runs[one.index] if run.started_at for name in run.hosts}
+            unlike = sorted(set(names) - before)
+            if not unlike or not hosts.refuse(one.case, unlike):
+                raise
+            self._audience.readying(f"{one.case.id} is not run on {', '.join(unlike)}: {error}")
+            schedule.put_back(one.index)
+            return
+        if result is None:
             away = [host.name for host in one.hosts if _away(host) is not None]
             hosts.lost |= set(away)
             self._audience.readying(f"{', '.join(away)} cannot be reached: {one.case.id} is run on others")
             schedule.put_back(one.index)
             return
-        self.runs[one.index].append(self._kept(one.case, record))
-        schedule.done(one.index, *as_attempts(self.runs[one.index][-1:]))
-        self._audience.readying(f"{one.case.id} run {one.repeat} on {', '.join(names)}:")
-        self._audience.run_ended(self.runs[one.index][-1], schedule.progress)
+        schedule.done(one.index, *as_attempts([result]))
+        self._audience.readying(f"{one.case.id} run {one.repeat} on {', '.join(names) or 'no host'}:")
+        self._audience.run_ended(result, schedule.progress)
 
     def _require_same_programs(self) -> None:
         """Refuse before anything runs to add to the runs of a program that was changed."""
@@ -335,12 +399,12 @@ class _Campaign:
                 with suppress(UnsupportedByCard):
                     require_same_identity(self._directory, case, self._identifier.program(case))
 
-    def _run(self, case: Case, repeat: int) -> RunResult:
+    def _recorded(self, case: Case, repeat: int) -> OutcomeRecord:
         there = self._site.of(case)
         if isinstance(there, CannotStart):
             self._directory.begin(self._directory.run(case, repeat))
-            return self._kept(case, _not_started(case, repeat, there))
-        return self._kept(case, self._on(there)._measured(case, repeat))
+            return _not_started(case, repeat, there)
+        return self._on(there)._measured(case, repeat)
 
     def _measured(self, case: Case, repeat: int) -> OutcomeRecord:
         folder = self._directory.run(case, repeat)

@@ -15,8 +15,9 @@ from trainmark.extensions import folders
 from trainmark.node.trees import Trees, listing
 from trainmark.placement import PlacementHost, RunSpec, place
 from trainmark.words.case import SYNTHETIC, Case
+from trainmark.words.hosts import Traffic
 from trainmark.words.identity import Entries, PartName
-from trainmark.words.manifest import Manifest
+from trainmark.words.manifest import Manifest, Node
 from trainmark.words.plan import Plan
 from trainmark.workload import BuiltinSource, Card, FolderSource, GitSource, Workload, commit_of
 
@@ -70,8 +71,8 @@ class Identifier:
         variables = {
             f"node {number} {name}": value
             for number, node in enumerate(manifest.nodes)
-            for name, value in node.variables.items()
-            if not name.startswith(_OF_THE_CALL) and f"node {number} variable {name}" not in commands
+            for name, value in variables_of(node).items()
+            if f"node {number} variable {name}" not in commands
         }
         held.append(Entries(name=PartName.VARIABLES, word="of the caller", entries=variables))
         if made := dict(self._made(plan)):
@@ -169,13 +170,23 @@ def canonical_commands(spec: RunSpec) -> dict[str, str]:
     return found
 
 
+def variables_of(node: Node) -> dict[str, str]:
+    """Return those of a node's variables that say what a run there does, not where it is."""
+    return {name: value for name, value in node.variables.items() if not name.startswith(_OF_THE_CALL)}
+
+
+def traffic_of(traffic: Traffic) -> Traffic:
+    """Return what a run does of how ranks reach each other, without how a host itself is reached."""
+    return traffic.model_copy(update={"user": None, "port": None})
+
+
 def _unnamed(host: PlacementHost, number: int) -> PlacementHost:
     return PlacementHost(
         replace(host.machine, visible=()),
         f"node{number}",
         f"10.0.0.{number + 1}",
         interface=host.interface,
-        traffic=host.traffic.model_copy(update={"user": None, "port": None}),
+        traffic=traffic_of(host.traffic),
     )
 
 

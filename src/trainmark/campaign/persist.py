@@ -12,8 +12,9 @@ from pathlib import Path
 
 import trainmark
 from trainmark.campaign.resume import Finished, collect_run, manifest_in
+from trainmark.campaign.same_program import UnlikeRunsError
 from trainmark.environment import fingerprint, pooling_differences
-from trainmark.errors import InputError, TrainmarkError
+from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.files import write_atomically
 from trainmark.store import Store, sqlite_url
@@ -111,7 +112,7 @@ def _link(name: Path, log: Path) -> None:
 
 
 def require_same_environment(directory: ResultDirectory, case: Case, manifest: Manifest) -> None:
-    """Raise ``InputError`` naming what differs when an earlier run of the case had another environment.
+    """Raise ``UnlikeRunsError`` naming what differs when an earlier run of the case had another environment.
 
     The manifests' fingerprints decide: hardware, limits, driver and versions, not names and times.
     """
@@ -124,7 +125,7 @@ def require_same_environment(directory: ResultDirectory, case: Case, manifest: M
             for path, before, now in pooling_differences(earlier, manifest)
         ]
         more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
-        raise InputError(
+        raise UnlikeRunsError(
             f"{directory.path}: run {record.repeat} of {case.id} was measured in another environment "
             f"({'; '.join(told[:_SHOWN])}{more}), and runs of both cannot be pooled; give another --out"
         )

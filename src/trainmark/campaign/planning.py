@@ -25,7 +25,7 @@ from trainmark.environment.probing import probe_environment
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.extensions import carried
-from trainmark.node import Host, LocalHost, Runner, path_there
+from trainmark.node import Host, LocalHost, Pulse, Runner, path_there, unwatched
 from trainmark.placement import (
     FrameworkPython,
     PlacementHost,
@@ -89,12 +89,19 @@ class Site:
         self._workloads = workloads
         self._home = home
         self._mark = mark
+        self._watch: Callable[[Pulse], None] = unwatched
         self._expected: dict[str, FrameworkPython] = {}
         self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
         self._data: dict[tuple[str, str], CannotStart | None] = {}
         self._one_at_a_time = threading.Lock()
         # Data is made here, whatever hosts there are.
         self._datasets = DataSets(suite.datasets, home, len(os.sched_getaffinity(0)))
+
+    def watched(self, watch: Callable[[Pulse], None]) -> "Site":
+        """Return this site, whose looks into environments ``watch`` can end by raising; what was found is shared."""
+        other = copy(self)
+        other._watch = watch
+        return other
 
     def on(self, hosts: Sequence[Host]) -> "Site":
         """Return this site with these of its hosts alone, in this order; what was found out is kept in common."""
@@ -146,7 +153,7 @@ class Site:
         if key not in self._nodes:
             try:
                 if container is None:
-                    runner = Runner(host, _PROBE, self._mark)
+                    runner = Runner(host, _PROBE, self._mark, self._watch)
                     probed = probe_environment(environment, about, self._home, runner)
                     versions, lock = probed.versions, probed.lock_digest
                 else:

@@ -5,6 +5,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Sequence
+from hashlib import sha256
 
 from trainmark.errors import InputError
 from trainmark.node import Host, HostError, on_each
@@ -24,23 +25,24 @@ def reserve_hosts(
     and does not end soon, and where two names are one machine.
     """
     token = secrets.token_hex(4)
+    holders = {host.name: f"{token}{sha256(host.name.encode()).hexdigest()[:8]}" for host in hosts}
+    names = {holder: name for name, holder in holders.items()}
     whose = f"suite {suite}, process {os.getpid()} on {socket.gethostname()}"
     deadline, told = time.monotonic() + patience_s, False
     wanted = list(hosts)
     while wanted:
-        answers = on_each(wanted, lambda host: _reserve(host, f"{token} {host.name} {whose}"))
+        answers = on_each(wanted, lambda host: _reserve(host, f"{holders[host.name]} {whose}"))
         held = {host.name: by for host, by in zip(wanted, answers, strict=True) if by is not None}
         for name, by in held.items():
-            owner, _, rest = by.partition(" ")
-            other = rest.partition(" ")[0]
-            if owner == token and other != name:
+            other = names.get(by.partition(" ")[0], name)
+            if other != name:
                 raise InputError(
                     f"{other} and {name} are one machine under two names: leave one of them out of the hosts"
                 )
         if not held:
             return
         name, by = next(iter(held.items()))
-        by = by.split(" ", 2)[-1] or "somebody"
+        by = by.partition(" ")[2] or "somebody"
         if time.monotonic() > deadline:
             raise InputError(
                 f"{name}: another campaign measures there ({by}); wait for its end, or leave the host out"

@@ -24,6 +24,10 @@ _SHOWN = 3
 _LONGEST = 60
 
 
+class UnlikeRunsError(InputError):
+    """A run would not be what earlier runs of its case were, and cannot be pooled with them."""
+
+
 def keep_entries(directory: ResultDirectory, parts: Iterable[Entries]) -> None:
     """Write the entries of parts that the directory does not hold yet."""
     folder = directory.path / FOLDER
@@ -40,7 +44,7 @@ def identity_of(parts: Iterable[Entries]) -> Identity:
 
 
 def require_same_identity(directory: ResultDirectory, case: Case, parts: tuple[Entries, ...]) -> None:
-    """Raise ``InputError`` saying what differs when an earlier run of the case ran something else.
+    """Raise ``UnlikeRunsError`` saying what differs when an earlier run of the case ran something else.
 
     Of the earlier runs' identities those parts are compared that ``parts`` has; a run of before there were
     identities has none.
@@ -51,7 +55,7 @@ def require_same_identity(directory: ResultDirectory, case: Case, parts: tuple[E
         asked = {entries.name for entries in parts}
         earlier = Identity.of(tuple(part for part in record.identity.parts if part.name in asked))
         if told := earlier.told(identity_of(parts)):
-            raise InputError(
+            raise UnlikeRunsError(
                 f"{directory.path}: run {record.repeat} of {case.id} ran something else: "
                 f"{told}{_how(directory, earlier, parts)}; start a new --out, or delete those runs"
                 f"{_way_out(parts, earlier)}"
@@ -74,7 +78,7 @@ def changed_meanwhile(before: Iterable[Entries], after: Iterable[Entries]) -> tu
 
 
 def require_same_commands(directory: ResultDirectory, case: Case, record: OutcomeRecord, plan: Plan) -> None:
-    """Raise ``InputError`` when a run of before there were identities was started by other commands than ``plan``.
+    """Raise ``UnlikeRunsError`` when a run of before there were identities was started by other commands than ``plan``.
 
     ``plan`` is that of the same repeat in the same folder. Ports are not compared.
     """
@@ -85,7 +89,7 @@ def require_same_commands(directory: ResultDirectory, case: Case, record: Outcom
         pairs = (pair for pair in zip(was, now, strict=False) if pair[0] != pair[1])
         before, after = next(pairs, (f"{len(was)} commands", f"{len(now)} commands"))
         told = _apart(before, after)
-        raise InputError(
+        raise UnlikeRunsError(
             f"{directory.path}: run {record.repeat} of {case.id} was started by another command ({told}); "
             "start a new --out, or delete those runs"
         )

@@ -5,10 +5,12 @@ first host of the list that has the case's labels, as long as there are enough o
 so that an effect of a host is spread, and can be seen.
 """
 
+import json
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from trainmark.campaign.identity import traffic_of, variables_of
 from trainmark.campaign.planning import has_labels
 from trainmark.environment import fingerprint
 from trainmark.node import Host, HostError, on_each
@@ -25,10 +27,14 @@ class Hosting:
     lost: set[str] = field(default_factory=set)
     _busy: set[str] = field(default_factory=set)
     _used: dict[str, Counter[str]] = field(default_factory=dict)
+    _unlike: dict[str, set[str]] = field(default_factory=dict)
 
     def allowed(self, case: Case) -> tuple[str, ...]:
         """Return the hosts that a case may run on; as many as there are where there are too few."""
-        labelled = [name for name, host in self.hosts.items() if has_labels(host, case)]
+        unlike = self._unlike.get(case.id, set())
+        labelled = [
+            name for name, host in self.hosts.items() if has_labels(host, case) and name not in unlike
+        ]
         there = [name for name in labelled if name not in self.lost]
         if len(there) < case.nodes:
             # The run says who cannot be reached, or how many hosts there are.
@@ -58,13 +64,21 @@ class Hosting:
         """Count a run of a case on these hosts."""
         self._used.setdefault(case.id, Counter()).update(names)
 
+    def refuse(self, case: Case, names: Collection[str]) -> bool:
+        """Let a case have these hosts no more, which are unlike those of its runs; tell whether enough are left."""
+        self._unlike.setdefault(case.id, set()).update(names)
+        return len(self.allowed(case)) >= case.nodes
+
     def give_back(self, names: Sequence[str]) -> None:
         """Let others have these hosts."""
         self._busy -= set(names)
 
 
 def hosting(hosts: Sequence[Host]) -> Hosting:
-    """Ask each host what it is: hardware and limits, slots, and the interface of its ranks."""
+    """Ask each host what it is: hardware and limits, slots, and what else runs there would not have in common.
+
+    Which environments it has shows only when one is needed: see ``Hosting.refuse``.
+    """
     kinds = on_each(hosts, _kind)
     by_name = {host.name: host for host in hosts}
     found = Hosting(by_name, {host.name: kind for host, kind in zip(hosts, kinds, strict=True)})
@@ -75,6 +89,8 @@ def hosting(hosts: Sequence[Host]) -> Hosting:
 def _kind(host: Host) -> Hashable:
     try:
         node = host.facts(None, None, None)
-        return fingerprint(Manifest(nodes=(node,))), host.machine(), host.interface
+        traffic = json.dumps(traffic_of(host.traffic).model_dump(mode="json"), sort_keys=True)
+        variables = tuple(sorted(variables_of(node).items()))
+        return fingerprint(Manifest(nodes=(node,))), host.machine(), host.interface, traffic, variables
     except HostError:
         return None

@@ -4,13 +4,14 @@ import hashlib
 import json
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from pathlib import Path
 
 from trainmark.errors import TrainmarkError
 from trainmark.execution.runner import is_shared
 from trainmark.execution.sources import Git, SourceError, check_out, discard, fetch, is_cached
 from trainmark.files import to_json, write_atomically
-from trainmark.node import NOT_FOUND, Host, Job, JobOnHost, Runner, run_jobs
+from trainmark.node import NOT_FOUND, Host, Job, JobOnHost, Pulse, Runner, run_jobs, unwatched
 from trainmark.placement import removal
 from trainmark.words.names import name_on
 from trainmark.words.outcome import Outcome, OutcomeRecord
@@ -38,14 +39,27 @@ class NotReady(TrainmarkError):  # noqa: N818 (it becomes the outcome of a run, 
 class Preparer:
     """Makes runs ready; what went wrong once is told again, and not tried again, for the next run that needs it.
 
-    Its commands are bounded, marked and ended as those of the runs are, whose mark they carry.
+    Its commands are bounded, marked and ended as those of the runs are, whose mark they carry. ``watch`` is called
+    while they run, and ends them by raising.
     """
 
-    def __init__(self, say: Callable[[str], None], hosts: Sequence[Host], limits: Limits) -> None:
-        self._say = say
+    def __init__(
+        self,
+        say: Callable[[str], None],
+        hosts: Sequence[Host],
+        limits: Limits,
+        watch: Callable[[Pulse], None] = unwatched,
+    ) -> None:
+        self._say, self._watch = say, watch
         self._hosts = {host.name: host for host in hosts}
         self._limits = limits
         self._failed: dict[str, NotReady] = {}
+
+    def told_to(self, say: Callable[[str], None], watch: Callable[[Pulse], None]) -> "Preparer":
+        """Return this one for somebody else to hear and watch; what went wrong is known in common."""
+        other = copy(self)
+        other._say, other._watch = say, watch
+        return other
 
     def make_ready(self, plan: Plan, directory: Path) -> None:
         """Make what the plan's run in ``directory`` needs on its nodes, working trees included; raise ``NotReady``."""
@@ -74,7 +88,8 @@ class Preparer:
                 discard(preparation.source, Git(self._runner(plan, preparation.node, directory)))
 
     def _runner(self, plan: Plan, node: int, directory: Path) -> Runner:
-        return Runner(self._hosts[plan.nodes[node].host], self._limits, str(directory.resolve()))
+        host, mark = self._hosts[plan.nodes[node].host], str(directory.resolve())
+        return Runner(host, self._limits, mark, self._watch)
 
     def _end_containers(self, plan: Plan, directory: Path) -> None:
         for command in plan.commands:
@@ -199,7 +214,7 @@ def _do(task: PrepareStep, folder: Path, log: Path, runner: Runner) -> None:
     heading = f"# {task.description}\n# {task.command.text()}\n".encode()
     job = Job((task.command,), folder, log, runner.mark, runner.limits.memory, heading=heading)
     try:
-        carried = run_jobs([JobOnHost(runner.host, job)], runner.limits)
+        carried = run_jobs([JobOnHost(runner.host, job)], runner.limits, runner.watch)
     except BaseException:
         _end_container(runner, task.command)
         raise

@@ -9,11 +9,11 @@ import hashlib
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmark.errors import TrainmarkError
-from trainmark.node import Runner, Said, spoken
+from trainmark.node import Runner, Said, spoken, unwatched
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Checkout, Command
 
@@ -141,7 +141,8 @@ def check_out(checkout: Checkout, folder: str, git: Git) -> str:
 
 
 def discard(checkout: Checkout, git: Git) -> None:
-    """Remove a working tree, whatever is left of it."""
+    """Remove a working tree, whatever is left of it, and whoever wants to stop meanwhile."""
+    git = Git(replace(git.runner, watch=unwatched))
     with suppress(OSError):
         git.runner.host.remove(checkout.tree)
     if git.runner.host.has(checkout.cache):

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
         path_there,
         spoken,
     )
-    from trainmark.node.jobs import NOT_FOUND, JobOnHost, Pulse, Runner, Said, prober, run_jobs
+    from trainmark.node.jobs import NOT_FOUND, JobOnHost, Pulse, Runner, Said, prober, run_jobs, unwatched
     from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
     from trainmark.node.machine import free_ports
     from trainmark.node.processes import held
@@ -57,6 +57,7 @@ __all__ = [
     "read_tail",
     "run_jobs",
     "spoken",
+    "unwatched",
 ]
 
 __getattr__ = lazy(__name__)

@@ -32,12 +32,16 @@ from trainmark.node.channel import BEAT_S, HELLO, PATIENCE_S, NoMessageError, Se
 from trainmark.node.host import Job
 from trainmark.node.local import LocalHost
 from trainmark.node.network import interface_of
+from trainmark.node.reserving import same_holder
 from trainmark.node.stacks import Stack
 from trainmark.words.manifest import FrameworkVersions
 from trainmark.words.plan import NodeResources
 
 TICK_S = 0.25
 """How often the state of the jobs is told, seconds."""
+
+TAKE_OVER_S = 0.1
+"""How often it is tried to hold what an agent before us holds, seconds: sooner than another campaign would."""
 
 _WITH_BODY = ("put", "put_folder")
 _Inbox = queue.SimpleQueue[tuple[dict[str, Any], IO[bytes]] | None]
@@ -56,6 +60,7 @@ class _Agent:
         self._marks: dict[int, str] = {}
         self._told: dict[int, object] = {}
         self._kept = ExitStack()
+        self._holds = False
         self._locks: dict[str, ExitStack] = {}
         self._pool = ThreadPoolExecutor(8)
 
@@ -117,7 +122,17 @@ class _Agent:
         return _MACHINE.dump_python(self._host.machine(), mode="json")
 
     def do_reserve(self, by: str) -> str | None:
-        return self._host.reserve(by)
+        holder = self._host.reserve(by)
+        self._holds = self._holds or holder is None
+        if holder is not None and same_holder(holder, by) and not self._holds:
+            # The agent before us was lost and has not ended yet: nobody would hold it from then on.
+            threading.Thread(target=self._take_over, args=(by,), daemon=True).start()
+        return holder
+
+    def _take_over(self, by: str) -> None:
+        while self._host.reserve(by) is not None:
+            time.sleep(TAKE_OVER_S)
+        self._holds = True
 
     def do_time(self) -> float:
         return time.time()

@@ -38,6 +38,10 @@ class Pulse:
     step: int | None
 
 
+def unwatched(_pulse: Pulse) -> None:
+    """Let what runs go on."""
+
+
 @dataclass(frozen=True, slots=True)
 class JobOnHost:
     """A job and the host that it runs on."""
@@ -72,7 +76,7 @@ class Carried:
 
 
 def run_jobs(
-    jobs: Sequence[JobOnHost], limits: Limits, watch: Callable[[Pulse], None] = lambda _pulse: None
+    jobs: Sequence[JobOnHost], limits: Limits, watch: Callable[[Pulse], None] = unwatched
 ) -> Carried:
     """Run jobs together, and return how they ended.
 
@@ -249,11 +253,15 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Where short commands run that print their answer, such as git's: on which host, within which limits and mark."""
+    """Where short commands run that print their answer, such as git's: on which host, within which limits and mark.
+
+    ``watch`` is called while one runs, as that of ``run_jobs``, and ends it by raising.
+    """
 
     host: Host
     limits: Limits
     mark: str
+    watch: Callable[[Pulse], None] = unwatched
 
     def ask(self, command: Command) -> Said:
         """Run a command to its end; it may be silent, and not take longer than the limits say."""
@@ -261,7 +269,7 @@ class Runner:
         with self.host.scratch() as folder:
             out, errors = folder / "out", folder / "errors"
             job = Job((command,), folder, out, self.mark, self.limits.memory, errors=errors)
-            carried = run_jobs([JobOnHost(self.host, job)], patient)
+            carried = run_jobs([JobOnHost(self.host, job)], patient, self.watch)
             (ended,) = carried.ended
             code = ended.code if carried.stopped is None else None
             return Said(code, self.host.read(out) or b"", self.host.read(errors) or b"", carried.stopped)

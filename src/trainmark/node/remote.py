@@ -32,6 +32,7 @@ from trainmark.node.host import (
     with_place,
 )
 from trainmark.node.local import LocalHost
+from trainmark.node.reserving import same_holder
 from trainmark.node.stacks import Stack
 from trainmark.node.together import on_each
 from trainmark.words.hosts import LOCALHOST, EngineName, HostEntry, HostSet, SshSettings
@@ -455,7 +456,7 @@ class RemoteHost:
         other = None if by is None else _held_by_another(connection.call("reserve", by=by)[0], by)
         if other is not None:
             self.close()
-            raise HostGoneError(f"{self.name}: another campaign measures there ({other.split(' ', 2)[-1]})")
+            raise HostGoneError(f"{self.name}: another campaign measures there ({other.partition(' ')[2]})")
 
     def _ask(self, call: str, **message: Any) -> Any:
         return self._connected().call(call, **message)[0]
@@ -486,7 +487,7 @@ class RemoteHost:
 
 def _held_by_another(said: Any, by: str) -> str | None:
     """Return who holds a host; an agent of ours that was lost lives on for a while, and is no other."""
-    return None if said is None or said.split(" ")[:2] == by.split(" ")[:2] else str(said)
+    return None if said is None or same_holder(said, by) else str(said)
 
 
 def hosts_of(chosen: HostSet) -> tuple[Host, ...]:

@@ -18,7 +18,10 @@ _LONGEST = 100
 
 
 def reserve(by: str) -> tuple[socket.socket, ...] | str:
-    """Return what holds this machine as long as it is open, or by whom it is held already."""
+    """Return what holds this machine as long as it is open, or by whom it is held already.
+
+    The first word of ``by`` says who that is, see ``same_holder``; what is too long for the kernel is cut off.
+    """
     if sys.platform != "linux":
         return ()
     machine = os.environ.get(VARIABLE, "")
@@ -32,6 +35,11 @@ def reserve(by: str) -> tuple[socket.socket, ...] | str:
     said = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     said.bind(f"\0{name} by {by}".encode()[:_LONGEST])
     return held, said
+
+
+def same_holder(one: str, other: str) -> bool:
+    """Tell whether two that hold a machine, or want to, are one: their first words are the same."""
+    return one.partition(" ")[0] == other.partition(" ")[0]
 
 
 def _holder(name: str) -> str:
