@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import ctypes
+import time
 from typing import Any, List, Sequence
 
 import torch
@@ -9,6 +11,9 @@ import torch.distributed as dist
 
 from ..core.place import Place
 from ..core.ranks import Ranks
+
+LET_GO_S = 5.0
+"""How long gloo's threads may take to let go of what was exchanged, on a machine whose cores others have."""
 
 
 class Group(Ranks):
@@ -46,6 +51,8 @@ class Group(Ranks):
         own = torch.tensor(values, dtype=torch.int64, device=self._device)
         parts = [torch.empty_like(own) for _ in range(self.place.world_size)]
         dist.all_gather(parts, own)
+        if self.backend == "gloo":
+            _let_go([own, *parts])
         return [part.tolist() for part in parts]
 
     def mean(self, value: Any) -> Any:
@@ -59,4 +66,16 @@ class Group(Ranks):
         """End the group together: without the barrier, a rank that leaves first can abort the others."""
         if self.backend is not None:
             self.barrier()
+            if self.backend == "gloo":
+                # Never taken apart: that would wait, with the interpreter's lock held, for threads of gloo, and one
+                # that still lets go of a tensor of Python's waits for that lock.
+                ctypes.pythonapi.Py_IncRef(ctypes.py_object(dist.group.WORLD))
+                self.gather([0])
             dist.destroy_process_group()
+
+
+def _let_go(tensors: Sequence[Any]) -> None:
+    """Wait until gloo's threads hold these tensors no more, which they let go of a moment after the exchange."""
+    until = time.monotonic() + LET_GO_S
+    while any(tensor._use_count() > 1 for tensor in tensors) and time.monotonic() < until:
+        time.sleep(0.0005)
