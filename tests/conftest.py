@@ -18,6 +18,7 @@ settings.load_profile("trainmark")
 
 
 LONGEST_FIRST = (
+    "cluster",
     "worker-jax",
     "worker-pytorch",
     "worker-tensorflow",
