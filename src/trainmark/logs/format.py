@@ -148,6 +148,11 @@ def integer(words: Mapping[str, str], key: str) -> int | None:
     return counted(words.get(key, ""))
 
 
+def all_devices(nodes: int | None, per_node: int | None) -> int | None:
+    """Return the devices of all nodes, of one where nothing is said of them; ``None`` where those of a node are not."""
+    return per_node * (nodes or 1) if per_node else None
+
+
 def counted(word: str) -> int | None:
     """Return a positive integer, its thousands with commas or not; None for what no log counts, however long it is."""
     digits = word.replace(",", "")

@@ -12,7 +12,7 @@ import re
 import numpy as np
 
 from trainmark.logs.fields import Extract
-from trainmark.logs.format import Format, LogContext, config_lines, integer, unknowable
+from trainmark.logs.format import Format, LogContext, all_devices, config_lines, integer, unknowable
 from trainmark.logs.model import Facts, Scope
 
 _ARGUMENT = re.compile(rb"^([a-z_]\w*) = ([^\n]+)$", re.MULTILINE)
@@ -45,7 +45,7 @@ def facts(context: LogContext) -> Facts:
     return Facts(
         model="wide_deep" if b"HugeCTR-WDL" in context.head else None,
         nodes=nodes,
-        gpus=devices * (nodes or 1) if devices else None,
+        gpus=all_devices(nodes, devices),
         global_batch=integer(words, "batch_size"),
     )
 

@@ -9,7 +9,15 @@ The rate is global and covers the steps since the record before; what may follow
 
 import re
 
-from trainmark.logs.format import Format, LogContext, Published, config_lines, integer, unknowable
+from trainmark.logs.format import (
+    Format,
+    LogContext,
+    Published,
+    all_devices,
+    config_lines,
+    integer,
+    unknowable,
+)
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
@@ -32,7 +40,7 @@ def facts(context: LogContext) -> Facts:
         model=words.get("model"),
         precision=by_switch(words.get("use_fp16"), Precision.AMP_FP16),
         nodes=nodes,
-        gpus=devices * (nodes or 1) if devices else None,
+        gpus=all_devices(nodes, devices),
         batch_per_device=integer(words, "batch_size_per_device") or integer(words, "train_batch_size"),
         hardware=read_hardware(context.text),
     )

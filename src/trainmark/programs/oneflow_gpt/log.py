@@ -10,7 +10,7 @@ the line before; a step is one of the optimizer, of all its micro-batches. There
 
 import re
 
-from trainmark.logs.format import Format, LogContext, config_lines, integer, unknowable
+from trainmark.logs.format import Format, LogContext, all_devices, config_lines, integer, unknowable
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
@@ -30,7 +30,7 @@ def facts(context: LogContext) -> Facts:
     return Facts(
         precision=by_switch(words.get("fp16"), Precision.AMP_FP16),
         nodes=nodes,
-        gpus=devices * (nodes or 1) if devices else None,
+        gpus=all_devices(nodes, devices),
         global_batch=integer(words, "global_batch_size"),
     )
 

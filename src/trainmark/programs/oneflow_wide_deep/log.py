@@ -9,7 +9,7 @@ after them. Source: ``wdl_train_eval.py`` of the repository at 42c55158.
 
 import re
 
-from trainmark.logs.format import Format, LogContext, integer, unknowable
+from trainmark.logs.format import Format, LogContext, all_devices, integer, unknowable
 from trainmark.logs.model import Facts, Scope
 from trainmark.programs.oneflow_benchmark.log import parameters
 
@@ -21,7 +21,7 @@ def facts(context: LogContext) -> Facts:
     return Facts(
         model="wide_deep",
         nodes=nodes,
-        gpus=devices * (nodes or 1) if devices else None,
+        gpus=all_devices(nodes, devices),
         global_batch=integer(words, "batch_size"),
     )
 
