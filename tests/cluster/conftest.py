@@ -26,10 +26,6 @@ def hosts(repositories: Path) -> Iterator[Cluster]:
         yield made
 
 
-TENSORFLOWS = (".keras/keras.json", "__autograph_generated_file")
-"""What TensorFlow leaves in a home and in /tmp, whoever starts it."""
-
-
 @pytest.fixture
 def tidy(hosts: Cluster) -> Iterator[None]:
     """Refuse a process or a file that a test has left on a host."""
@@ -38,5 +34,4 @@ def tidy(hosts: Cluster) -> Iterator[None]:
     hosts.wait_until_quiet()
     for name, (daemons, files) in before.items():
         assert hosts.daemons(name) == daemons, name
-        left = [path for path in hosts.files(name) - files if not any(own in path for own in TENSORFLOWS)]
-        assert sorted(left) == [], name
+        assert sorted(hosts.files(name) - files) == [], name
