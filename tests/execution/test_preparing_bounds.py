@@ -59,7 +59,7 @@ def test_a_prepare_step_beyond_the_time_limit_is_ended_and_is_a_timeout(bench: B
     step, child, mark = said(bench)
     assert not alive(step)
     assert not alive(child), "its child has a session of its own, and is found by the mark"
-    assert mark == str((bench.out / ran.directory).resolve())
+    assert Path(mark).parent == (bench.out / ran.directory).resolve()
 
 
 def test_a_silent_prepare_step_is_ended_for_its_silence(bench: Bench) -> None:
@@ -116,4 +116,4 @@ def test_a_fetch_that_hangs_is_ended_and_is_a_timeout(bench: Bench, tmp_path: Pa
     assert (ran.reason or "").startswith("git ")
     pid, mark = (bench.folder / "git-pid").read_text().split()
     assert not alive(int(pid))
-    assert mark == str((bench.out / ran.directory).resolve())
+    assert Path(mark).parent == (bench.out / ran.directory).resolve()

@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -14,10 +15,11 @@ import pytest
 
 from fakes import alive
 from preloading import usual_signals
-from trainmark.node import LocalHost, held
+from trainmark.node import LocalHost, Runner, held
 from trainmark.node.host import Job
 from trainmark.node.processes import MARK, end_all, private_bytes
 from trainmark.words.plan import Command
+from trainmark.words.suite import Limits
 
 HYDRA = """
 import os, signal, sys, time
@@ -71,6 +73,23 @@ def test_the_mark_of_a_folder_with_a_longer_name_is_another_one(tmp_path: Path) 
     assert alive(process.pid)
     process.kill()
     process.communicate()
+
+
+@pytest.mark.parametrize("above", ["of-one-campaign", "of-all"])
+def test_with_the_end_of_a_command_that_is_asked_no_other_ends(tmp_path: Path, above: str) -> None:
+    """Every probe of every trainmark on a machine was ended with one whose mark lay above theirs."""
+    mark = str(tmp_path / above)
+    slow = Runner(LocalHost(), Limits(timeout_s=60), f"{mark}/one" if above == "of-all" else mark)
+    quick = Runner(LocalHost(), Limits(timeout_s=60), mark)
+    began = tmp_path / "began"
+    with ThreadPoolExecutor(1) as pool:
+        answer = pool.submit(slow.ask, Command(0, ("sh", "-c", f"touch {began}; sleep 1; echo told"), {}))
+        while not began.exists():
+            time.sleep(0.01)
+        assert quick.ask(Command(0, ("true",), {})).code == 0
+        said = answer.result()
+    assert (said.code, said.out) == (0, b"told\n")
+    assert end_all(mark) == 0
 
 
 def test_the_number_of_a_job_that_has_ended_is_given_to_nobody_before_its_processes_are_ended(

@@ -1,7 +1,6 @@
 """Short questions to several hosts at once: each is bounded, and whatever happens nothing of it is left there."""
 
 import json
-import secrets
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
@@ -11,7 +10,7 @@ from typing import Any
 
 from trainmark.environment.describing import last_answer
 from trainmark.errors import TrainmarkError
-from trainmark.node import NOT_FOUND, Host, Job, held, prober
+from trainmark.node import NOT_FOUND, Host, Job, held, mark_below, probes_mark
 from trainmark.words.plan import Command
 
 INSIDE = Path(__file__).parent / "inside"
@@ -107,7 +106,7 @@ def _start(asked: Asked) -> None:
     try:
         folder = asked.folders.enter_context(host.scratch())
         asked.out, asked.errors = folder / "out", folder / "errors"
-        asked.mark = f"{prober(host, 1).mark}-{secrets.token_hex(4)}"
+        asked.mark = mark_below(probes_mark())
         asked.pid = host.start(
             Job(asked.question.commands, folder, asked.out, asked.mark, errors=asked.errors)
         )

@@ -11,7 +11,7 @@ from trainmark.errors import TrainmarkError
 from trainmark.execution.runner import is_shared
 from trainmark.execution.sources import Git, SourceError, check_out, discard, fetch, is_cached
 from trainmark.files import to_json, write_atomically
-from trainmark.node import NOT_FOUND, Host, Job, JobOnHost, Pulse, Runner, run_jobs, unwatched
+from trainmark.node import NOT_FOUND, Host, Job, JobOnHost, Pulse, Runner, mark_below, run_jobs, unwatched
 from trainmark.placement import removal
 from trainmark.words.names import name_on
 from trainmark.words.outcome import Outcome, OutcomeRecord
@@ -212,7 +212,7 @@ def _is_done(task: PrepareStep, done: set[str], runner: Runner) -> bool:
 def _do(task: PrepareStep, folder: Path, log: Path, runner: Runner) -> None:
     """Run a task to its end; raise ``NotReady`` when it fails or does not leave what it should."""
     heading = f"# {task.description}\n# {task.command.text()}\n".encode()
-    job = Job((task.command,), folder, log, runner.mark, runner.limits.memory, heading=heading)
+    job = Job((task.command,), folder, log, mark_below(runner.mark), runner.limits.memory, heading=heading)
     try:
         carried = run_jobs([JobOnHost(runner.host, job)], runner.limits, runner.watch)
     except BaseException:

@@ -19,7 +19,18 @@ if TYPE_CHECKING:
         path_there,
         spoken,
     )
-    from trainmark.node.jobs import NOT_FOUND, JobOnHost, Pulse, Runner, Said, prober, run_jobs, unwatched
+    from trainmark.node.jobs import (
+        NOT_FOUND,
+        JobOnHost,
+        Pulse,
+        Runner,
+        Said,
+        mark_below,
+        prober,
+        probes_mark,
+        run_jobs,
+        unwatched,
+    )
     from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
     from trainmark.node.machine import free_ports
     from trainmark.node.processes import held
@@ -49,10 +60,12 @@ __all__ = [
     "held",
     "hosts_of",
     "last_step",
+    "mark_below",
     "on_each",
     "packed",
     "path_there",
     "prober",
+    "probes_mark",
     "rank_codes",
     "read_tail",
     "run_jobs",

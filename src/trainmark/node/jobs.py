@@ -253,9 +253,10 @@ class Said:
 
 @dataclass(frozen=True, slots=True)
 class Runner:
-    """Where short commands run that print their answer, such as git's: on which host, within which limits and mark.
+    """Where short commands run that print their answer, such as git's: on which host and within which limits.
 
-    ``watch`` is called while one runs, as that of ``run_jobs``, and ends it by raising.
+    Each carries a mark of its own below ``mark``: with the end of one no other ends. ``watch`` is called while one
+    runs, as that of ``run_jobs``, and ends it by raising.
     """
 
     host: Host
@@ -268,7 +269,7 @@ class Runner:
         patient = self.limits.model_copy(update={"stall_timeout_s": float("inf")})
         with self.host.scratch() as folder:
             out, errors = folder / "out", folder / "errors"
-            job = Job((command,), folder, out, self.mark, self.limits.memory, errors=errors)
+            job = Job((command,), folder, out, mark_below(self.mark), self.limits.memory, errors=errors)
             carried = run_jobs([JobOnHost(self.host, job)], patient, self.watch)
             (ended,) = carried.ended
             code = ended.code if carried.stopped is None else None
@@ -277,5 +278,14 @@ class Runner:
 
 def prober(host: Host, timeout_s: float) -> Runner:
     """Return what runs a host's probes: commands that belong to no run, or to the one whose mark this process has."""
-    mark = f"{os.environ.get(MARK, 'trainmark')}{os.sep}probe-{secrets.token_hex(8)}"
-    return Runner(host, Limits(timeout_s=timeout_s), mark)
+    return Runner(host, Limits(timeout_s=timeout_s), probes_mark())
+
+
+def probes_mark() -> str:
+    """Return the mark that lies above those of all probes of this process."""
+    return os.environ.get(MARK, "trainmark")
+
+
+def mark_below(mark: str) -> str:
+    """Return a mark that nothing else carries, and that whoever ends all of ``mark`` finds."""
+    return f"{mark}{os.sep}{secrets.token_hex(8)}"

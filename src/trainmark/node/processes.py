@@ -18,7 +18,7 @@ import psutil
 from trainmark.errors import TrainmarkError
 
 MARK = "TRAINMARK_RUN"
-"""The variable that every process of a run carries; its value is the run's folder."""
+"""The variable that every process of a run carries; its value is the run's folder, or lies below it."""
 
 GRACE_S = 5.0
 """How long processes may take to end by themselves after SIGTERM."""
