@@ -11,7 +11,8 @@ device together. In each round each of them trains one block of steps while the 
 ``--seed``. Printed are each one's median rate and the median of its ratios to the reference round by round, with 95 %
 intervals by order statistics (see ``overhead.py``). The networks have the same number of parameters, or the
 contestant is left out. torchvision and timm train as their own documentation and scripts write it: SGD with momentum,
-label smoothing as the worker's recipe, ``channels_last``, autocast with a gradient scaler in FP16.
+label smoothing as the worker's recipe, ``channels_last``, autocast with a gradient scaler in FP16; beside that with
+torch's fused SGD, and with the whole step as one CUDA graph.
 """
 
 import argparse
@@ -19,6 +20,7 @@ import importlib
 import importlib.metadata
 import importlib.util
 import json
+import os
 import random
 import runpy
 import statistics
@@ -35,14 +37,17 @@ PARAMETERS = 25_557_032
 """Of ResNet-50 v1.5 with 1000 classes."""
 
 WARM_UP_BLOCKS = 2
+LEAST_ROUNDS = 6
+"""For an interval of a median with 95 % confidence."""
 
 
 class Step(NamedTuple):
-    """One step of a contestant, and how to wait for the device; ``parameters`` are the network's."""
+    """A contestant's steps in blocks; ``parameters`` are the network's, ``memory`` tells the most bytes in use."""
 
     block: Callable[[int], float]
     parameters: int
     versions: Mapping[str, str]
+    memory: Callable[[], int]
 
 
 class Contestant(NamedTuple):
@@ -73,13 +78,19 @@ def ours(framework: str, compiler: str) -> Callable[[argparse.Namespace], Step]:
             lambda steps: measured_block(training, steps),
             told["parameters"],
             {framework: told["framework_version"], "device": told["device_name"]},
+            training.peak_memory_bytes,
         )
 
     return opened
 
 
-def theirs(package: str, compiled: str | None) -> Callable[[argparse.Namespace], Step]:
-    """Return what opens the network of torchvision or timm in the loop that a user would write."""
+def theirs(
+    package: str, compiled: str | None, fused: bool = False, recorded: bool = False
+) -> Callable[[argparse.Namespace], Step]:
+    """Return what opens the network of torchvision or timm in the loop that a user would write.
+
+    ``fused``: with torch's fused SGD; ``recorded``: the whole step as one CUDA graph, as an expert would have it.
+    """
 
     def opened(own: argparse.Namespace) -> Step:
         import torch
@@ -99,29 +110,50 @@ def theirs(package: str, compiled: str | None) -> Callable[[argparse.Namespace],
         images = images.contiguous(memory_format=torch.channels_last)
         labels = torch.randint(0, 1000, (own.batch,), device=device)
         loss_of = torch.nn.CrossEntropyLoss(label_smoothing=0.1)
-        optimizer = torch.optim.SGD(model.parameters(), lr=1e-3, momentum=0.875, weight_decay=1e-4)
+        rate = torch.tensor(1e-3, device=device) if recorded else 1e-3
+        optimizer = torch.optim.SGD(
+            model.parameters(), lr=rate, momentum=0.875, weight_decay=1e-4, fused=fused or None
+        )
         scaler = torch.amp.GradScaler(device.type, enabled=own.precision == "amp-fp16")
 
         def wait() -> None:
             if device.type == "cuda":
                 torch.cuda.synchronize()
 
+        def step() -> None:
+            with torch.autocast(device.type, dtype=kind, enabled=kind is not None):
+                loss = loss_of(network(images), labels)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad(set_to_none=True)
+
+        if recorded:
+            aside = torch.cuda.Stream()
+            with torch.cuda.stream(aside):
+                for _ in range(3):
+                    step()
+            wait()
+            graph = torch.cuda.CUDAGraph()
+            with torch.cuda.graph(graph, stream=aside):
+                step()
+        once = graph.replay if recorded else step
+
         def block(steps: int) -> float:
             wait()
             started = time.perf_counter()
             for _ in range(steps):
-                with torch.autocast(device.type, dtype=kind, enabled=kind is not None):
-                    loss = loss_of(network(images), labels)
-                scaler.scale(loss).backward()
-                scaler.step(optimizer)
-                scaler.update()
-                optimizer.zero_grad(set_to_none=True)
+                once()
             wait()
             return time.perf_counter() - started
 
         parameters = sum(parameter.numel() for parameter in model.parameters())
+        versions = {package: importlib.metadata.version(package), "torch": torch.__version__}
         return Step(
-            block, parameters, {package: importlib.metadata.version(package), "torch": torch.__version__}
+            block,
+            parameters,
+            versions,
+            lambda: torch.cuda.max_memory_allocated() if device.type == "cuda" else 0,
         )
 
     return opened
@@ -140,6 +172,10 @@ CONTESTANTS: dict[str, Contestant] = {
     "torchvision-reduce-overhead": Contestant(
         theirs("torchvision", "reduce-overhead"), ("torchvision",), "cuda"
     ),
+    "torchvision-fused-sgd": Contestant(theirs("torchvision", "default", fused=True), ("torchvision",)),
+    "torchvision-graph": Contestant(
+        theirs("torchvision", "default", fused=True, recorded=True), ("torchvision",), "cuda"
+    ),
     "timm-compile": Contestant(theirs("timm", "default"), ("timm",)),
 }
 
@@ -148,6 +184,7 @@ def main() -> int:
     own = _arguments()
     if own.contestant:
         return _contend(own)
+    ends = time.monotonic() + 60 * own.minutes
     running: dict[str, Running] = {}
     for name in own.only or CONTESTANTS:
         absent = _cannot(CONTESTANTS[name], own)
@@ -165,7 +202,7 @@ def main() -> int:
             continue
         running[name] = contestant
         print(f"{name}: ready, {contestant.told['versions']}", flush=True)
-    seconds = _rounds(running, own)
+    seconds = _rounds(running, own, ends)
     for contestant in running.values():
         contestant.end()
     return _tell(seconds, {name: one.told for name, one in running.items()}, own)
@@ -181,6 +218,7 @@ def _arguments() -> argparse.Namespace:
     parser.add_argument("--image-size", type=int, default=224)
     parser.add_argument("--rounds", type=int, default=10)
     parser.add_argument("--steps", type=int, default=40, help="of one block")
+    parser.add_argument("--minutes", type=float, default=60.0, help="after which no further round begins")
     parser.add_argument("--seed", type=int, default=1, help="of the order")
     parser.add_argument("--only", nargs="+", choices=CONTESTANTS, metavar="NAME", help=", ".join(CONTESTANTS))
     parser.add_argument("--reference", help="what the ratios are to; the fastest that is not trainmark's")
@@ -208,7 +246,11 @@ class Running:
         words = [sys.executable, __file__, f"--contestant={name}"]
         words += [f"--{key}={vars(own)[key.replace('-', '_')]}" for key in ("device", "precision", "batch")]
         words += [f"--image-size={own.image_size}", f"--steps={own.steps}"]
-        self._process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        # All are on the device together, and JAX would take three quarters of it.
+        share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.2"}
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=share | os.environ
+        )
         self.told: dict[str, Any] = self._line()
 
     def _line(self) -> dict[str, Any]:
@@ -240,17 +282,21 @@ def _contend(own: argparse.Namespace) -> int:
     step = CONTESTANTS[own.contestant].opened_by(own)
     for _ in range(WARM_UP_BLOCKS):
         step.block(own.steps)
-    print(json.dumps({"parameters": step.parameters, "versions": dict(step.versions)}), flush=True)
+    told = {"parameters": step.parameters, "versions": dict(step.versions), "memory_bytes": step.memory()}
+    print(json.dumps(told), flush=True)
     for _ in sys.stdin:
         print(json.dumps({"seconds": step.block(own.steps)}), flush=True)
     return 0
 
 
-def _rounds(running: dict[str, Running], own: argparse.Namespace) -> dict[str, list[float]]:
+def _rounds(running: dict[str, Running], own: argparse.Namespace, ends: float) -> dict[str, list[float]]:
     """Return the seconds of each one's blocks, a block a round."""
     order = random.Random(own.seed)
     seconds: dict[str, list[float]] = {name: [] for name in running}
-    for _ in range(own.rounds):
+    for number in range(own.rounds):
+        if number and time.monotonic() > ends:
+            print(f"{number} of {own.rounds} rounds: the time is over", flush=True)
+            break
         for name in order.sample(list(running), len(running)):
             seconds[name].append(running[name].block())
     return seconds
@@ -271,30 +317,40 @@ def _tell(seconds: dict[str, list[float]], told: dict[str, dict[str, Any]], own:
             {
                 "name": name,
                 "images_per_s": statistics.median(rates),
-                "interval_95": median_interval(rates),
+                "interval_95": _interval(rates),
                 "ratio": statistics.median(ratios),
-                "ratio_interval_95": median_interval(ratios),
+                "ratio_interval_95": _interval(ratios),
+                "memory_bytes": told[name]["memory_bytes"],
                 "versions": told[name]["versions"],
             }
         )
     result = {
         "reference": reference,
-        **{key: getattr(own, key) for key in ("precision", "batch", "image_size", "rounds", "steps", "seed")},
+        **{key: getattr(own, key) for key in ("precision", "batch", "image_size", "steps", "seed")},
+        "rounds": len(seconds[reference]),
         "rows": rows,
     }
     if own.json:
         own.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
     print(
-        f"{own.precision}, batch {own.batch}, {own.rounds} rounds of {own.steps} steps; ratio to {reference}"
+        f"{own.precision}, batch {own.batch}, {result['rounds']} rounds of {own.steps} steps; ratio to {reference}"
     )
     for row in rows:
-        low, high = row["interval_95"]
-        less, more = row["ratio_interval_95"]
         print(
-            f"{row['name']:<28} {row['images_per_s']:9.1f} [{low:.1f}, {high:.1f}] images/s   "
-            f"{row['ratio']:.3f} [{less:.3f}, {more:.3f}]"
+            f"{row['name']:<28} {row['images_per_s']:9.1f} {_spoken(row['interval_95'], 1)} images/s   "
+            f"{row['ratio']:.3f} {_spoken(row['ratio_interval_95'], 3)}   {row['memory_bytes'] / 2**30:6.2f} GiB"
         )
     return 0
+
+
+def _interval(values: list[float]) -> tuple[float, float] | None:
+    return median_interval(values) if len(values) >= LEAST_ROUNDS else None
+
+
+def _spoken(interval: tuple[float, float] | None, digits: int) -> str:
+    if interval is None:
+        return "[too few rounds for an interval]"
+    return f"[{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"
 
 
 if __name__ == "__main__":

@@ -52,10 +52,14 @@ def finished(counter, programs):
 
 @triton.jit
 def tile_of(channels, ROWS: tl.constexpr, CHANNELS: tl.constexpr):
-    """Return the columns and rows of this program: neighbours are beside each other in memory."""
+    """Return the block of columns, the columns and the rows of this program: neighbours lie together in memory.
+
+    The first programs have the last rows: of those that the pass before touched last, many are in the cache.
+    """
     blocks = tl.cdiv(channels, CHANNELS)
-    tile = tl.program_id(0)
-    return tile % blocks * CHANNELS + tl.arange(0, CHANNELS), tile // blocks * ROWS + tl.arange(0, ROWS)
+    tile = tl.num_programs(0) - 1 - tl.program_id(0)
+    block = tile % blocks
+    return block, block * CHANNELS + tl.arange(0, CHANNELS), tile // blocks * ROWS + tl.arange(0, ROWS)
 
 
 @triton.jit
@@ -160,7 +164,7 @@ def apply_kernel(
     Where there was another branch, ``kept`` (rows, channels / 8) gets a bit for each value that was not cut: to
     find out anew, the backward pass would have to read the output or the branch.
     """
-    columns, index = tile_of(channels, ROWS, CHANNELS)
+    block, columns, index = tile_of(channels, ROWS, CHANNELS)
     inside = columns < channels
     there = (index < rows)[:, None] & inside[None, :]
     at = index.to(tl.int64)[:, None] * channels + columns[None, :]
@@ -176,9 +180,7 @@ def apply_kernel(
         bits = (
             tl.reshape((value > 0).to(tl.int32), (ROWS, CHANNELS // 8, 8)) << tl.arange(0, 8)[None, None, :]
         )
-        bytes_at, bytes_there = _bytes(
-            index, rows, channels, tl.program_id(0) % tl.cdiv(channels, CHANNELS), CHANNELS
-        )
+        bytes_at, bytes_there = _bytes(index, rows, channels, block, CHANNELS)
         tl.store(kept + bytes_at, tl.sum(bits, 2).to(tl.uint8), mask=bytes_there)
     # What is not a number stays that, so that the loss shows it.
     cut = tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL)
@@ -279,7 +281,7 @@ def gradient_kernel(
     CUT: tl.constexpr, NORMED: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """dx = a * dz + b * x + c; ``CUT``: dz is still what came from above, and is cut here where ReLU cut."""
-    columns, index = tile_of(channels, ROWS, CHANNELS)
+    _, columns, index = tile_of(channels, ROWS, CHANNELS)
     inside = columns < channels
     there = (index < rows)[:, None] & inside[None, :]
     at = index.to(tl.int64)[:, None] * channels + columns[None, :]

@@ -49,7 +49,7 @@ def _pool_kernel(
     x, scale, shift, y, taken, rows, channels, height, width, out_height, out_width,
     ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
-    columns, index = tile_of(channels, ROWS, CHANNELS)
+    _, columns, index = tile_of(channels, ROWS, CHANNELS)
     inside = columns < channels
     there = index < rows
     across, rest = index % out_width, index // out_width

@@ -102,7 +102,7 @@ class StemConv(NarrowConv):
     def forward(self, x: Any) -> Any:
         """Map (batch, 3, h, w) as ``Conv2d`` does."""
         weight = self.weight if self.narrow is None else self.narrow
-        return self._conv_forward(padded(x), padded_weight(weight), None)
+        return _Stem.apply(x, weight, self.stride, self.padding)
 
 
 class Later(NamedTuple):
@@ -201,6 +201,26 @@ def _cast(tensors: Any, dtype: Any) -> Any:
     cast = tuple(torch.empty_like(tensor, dtype=dtype) for tensor in tensors)
     torch._foreach_copy_(cast, tensors)
     return cast
+
+
+class _Stem(Function):
+    """The images with their fourth channel are made anew in the backward pass, so that they need not be kept."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any, stride: Any, padding: Any) -> Any:
+        ctx.save_for_backward(x, weight)
+        ctx.geometry = (stride, padding)
+        return functional.conv2d(padded(x), padded_weight(weight), None, stride, padding)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        x, weight = ctx.saved_tensors
+        inputs = (dy, padded(x).to(dy.dtype), padded_weight(weight).to(dy.dtype))
+        _, dw, _ = torch.ops.aten.convolution_backward(
+            *inputs, None, *ctx.geometry, [1, 1], False, [0, 0], 1, [False, True, False]
+        )
+        own = dw[:, : weight.shape[1]].to(weight.dtype).contiguous(memory_format=torch.channels_last)
+        return None, own, None, None
 
 
 class _Cut(Function):
