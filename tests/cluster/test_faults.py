@@ -166,27 +166,37 @@ def test_ctrl_c_leaves_nothing_on_any_host_and_resume_goes_on(hosts: Cluster, be
 
 
 @pytest.mark.rare
-@pytest.mark.parametrize("how", ["cancelled", "requeued", "out-of-time"])
+@pytest.mark.parametrize("how", ["cancelled", "told", "out-of-time"])
 def test_a_slurm_job_that_is_ended_leaves_nothing_and_goes_on_where_it_was(how: str, hosts: Cluster) -> None:
-    """The whole suite runs in a batch job, on hosts that share no disk."""
-    folder = f"/root/slurm-{how}"
-    lasts = {"cancelled": 20, "requeued": 20, "out-of-time": 90}[how]
+    """The script of ``plan --as sbatch`` measures the suite, on hosts that share no disk.
+
+    ``told``: it is sent the signal that announces the end of its time, ends the run in hand and has itself queued
+    again.
+    """
+    folder, python = f"/root/slurm-{how}", "/opt/trainmark/bin/python"
+    lasts = {"cancelled": 20, "told": 20, "out-of-time": 90}[how]
     card = {**CARD, **STEPPING, "source": {"kind": "folder", "path": "/opt/programs"}}
     plain = {"workload": "fake", "framework": "fake", "model": "good", "batch_per_device": 4, "device": "cpu"}
     cases = [plain | ONE, plain | two_that(f"lasts-{lasts}")]
     suite = {**SUITE, "protocol": {"order_seed": None, **SUITE["protocol"]}, "cases": cases}
-    words = f"run {folder}/suite.yaml --hosts slurm --out {folder}/out --resume"
-    run = f"/opt/trainmark/bin/python -m trainmark.cli.main {words}"
-    job = f"#!/bin/bash\n#SBATCH --nodelist=node01,node02 --nodes=2 --ntasks-per-node=1 --exclusive --requeue\n{run}\n"
+    limit = {"time_limit_s": 600} if how == "told" else {}
+    job = {
+        "out": f"{folder}/out",
+        "python": python,
+        "slurm": {"options": ["--nodelist=node01,node02"]},
+        **limit,
+    }
     for name, text in (
         ("card.yaml", yaml.safe_dump(card)),
         ("suite.yaml", yaml.safe_dump(suite)),
-        ("job", job),
+        ("hosts.yaml", yaml.safe_dump({"job": job})),
     ):
         hosts.run("node01", "sh", "-c", f'mkdir -p {folder}; printf %s "$1" > {folder}/{name}', "sh", text)
+    plan = f"{python} -m trainmark.cli.main plan suite.yaml --hosts hosts.yaml --as sbatch > job"
+    hosts.run("node01", "sh", "-c", f"cd {folder} && {plan}")
 
     def submitted(minutes: int) -> str:
-        words = f"sbatch --parsable --time={minutes} --output={folder}/said.txt {folder}/job"
+        words = f"sbatch --parsable --time={minutes} {folder}/job"
         return hosts.run("node01", "sh", "-c", f"cd {folder} && {words}").stdout.strip()
 
     try:
@@ -194,11 +204,11 @@ def test_a_slurm_job_that_is_ended_leaves_nothing_and_goes_on_where_it_was(how: 
         wait_for(lambda: "stepping.py" in str(hosts.processes("node02")))
         if how == "cancelled":
             hosts.run("control", "scancel", number)
-        elif how == "requeued":
-            hosts.run("control", "scontrol", "requeue", number)
+        elif how == "told":
+            hosts.run("control", "scancel", "--batch", "--signal=USR1", number)
         hosts.wait_until_quiet()
         first = hosts.run("node01", "sh", "-c", f"ls -d {folder}/out/runs/*1n2g*/*").stdout.split()
-        if how != "requeued":
+        if how != "told":
             number = submitted(10)
         finished = f"test -f {folder}/out/report.html && cat {folder}/out/results.json"
         wait_for(

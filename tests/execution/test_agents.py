@@ -181,6 +181,23 @@ def test_a_host_that_is_not_there_is_tried_once_a_case_and_not_with_every_questi
     assert tries.read_text() == "one\none\n"
 
 
+def test_of_openmpis_causes_in_general_the_first_line_is_told_beside_the_one_of_this_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    rule = "-" * 74
+    (tmp_path / "ssh").write_text(
+        "#!/bin/sh\ncat >&2 <<END\nHost key verification failed.\n"
+        f"{rule}\nORTE was unable to reliably start one or more daemons.\nThis usually is caused by:\n\n"
+        f"* lack of authority to execute on one or more specified nodes.\n{rule}\nEND\nexit 255\n"
+    )
+    (tmp_path / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    assert agent_host("other").unreachable() == (
+        "other: no agent could be started on it (ssh ended with code 255: Host key verification failed.; "
+        "ORTE was unable to reliably start one or more daemons.)"
+    )
+
+
 def test_what_is_no_agent_is_said_to_be_none(tmp_path: Path) -> None:
     host = agent_host("other", address="silent")
     assert host.unreachable() == "other: no agent could be started on it (ssh ended with code 0)"

@@ -1,6 +1,7 @@
 """A host that is reached through an agent: each call becomes a message, and what its jobs do is told unasked."""
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -53,6 +54,9 @@ PATIENT_S = 24 * 3600.0
 _MOST_CHATTER = 64 * 1024
 _STACKS = TypeAdapter(dict[int, Stack])
 _JOB, _MACHINE, _NODE = TypeAdapter(Job), TypeAdapter(NodeResources), TypeAdapter(Node)
+
+
+_RULE = re.compile("-{20,}")
 
 
 class _Connection:
@@ -228,21 +232,31 @@ class _Connection:
 
 
 class _Tail:
-    """The last lines that a process wrote to its standard error, read as it goes: a full pipe would stop it."""
+    """The last lines that a process wrote to its standard error, read as it goes: a full pipe would stop it.
+
+    Of what OpenMPI writes between two rules, its causes of such an error in general, the first line is one of them.
+    """
 
     def __init__(self, file: Any) -> None:
-        self._file, self._lines = file, [""]
+        self._file = file
+        self._lines: list[str] = []
         self.thread = threading.Thread(target=self._read, daemon=True)
         self.thread.start()
 
     def last(self, count: int) -> str:
         """Return the last lines that say something: what went wrong, and what an engine adds to it."""
-        return "; ".join([line for line in self._lines if line][-count:])
+        return "; ".join(self._lines[-count:])
 
     def _read(self) -> None:
+        between, told = False, False
         with self._file:
-            for line in self._file:
-                self._lines = [*self._lines[-9:], line.decode(errors="replace").strip()]
+            for raw in self._file:
+                line = raw.decode(errors="replace").strip()
+                if _RULE.fullmatch(line):
+                    between, told = not between, False
+                elif line and not (between and told):
+                    told = between
+                    self._lines = [*self._lines[-9:], line]
 
 
 class RemoteHost:
