@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog, Records, Scope
@@ -31,6 +32,11 @@ class Intervals:
     slack: Floats
     clock_s: Floats
     absolute: bool
+
+    @property
+    def records(self) -> NDArray[np.int64]:
+        """The records at which the intervals end, counted from 1."""
+        return np.arange(self.first + 1, self.first + 1 + len(self.steps))
 
 
 def intervals(log: ParsedLog) -> Iterator[Intervals]:
