@@ -136,21 +136,17 @@ def _group(name: str, characters: Characters, shapes: Shapes, matches: list[_Mat
         raise IrregularError
     if matches[0][name] is None:
         return np.full(len(shapes.starts), np.nan)
-    if len(matches) == 1:
-        return _values(characters, shapes.starts + matches[0].start(name), name, matches[0][name])
     alike: dict[bytes, list[int]] = {}
     for number, match in enumerate(matches):
         alike.setdefault(match[name].translate(DIGITS_ALIKE), []).append(number)
-    places = np.empty(len(shapes.starts), np.int64)
-    for rows, match in zip(shapes.rows, matches, strict=True):
-        places[rows] = match.start(name)
-    starts = shapes.starts + places
-    if len(alike) == 1:
-        return _values(characters, starts, name, matches[0][name])
-    values = np.empty(len(starts))
+    places = {match.start(name) for match in matches}
+    if len(alike) == len(places) == 1:
+        return _values(characters, shapes.starts + places.pop(), name, matches[0][name])
+    values = np.empty(len(shapes.starts))
     for numbers in alike.values():
-        rows = np.concatenate([shapes.rows[number] for number in numbers])
-        values[rows] = _values(characters, starts[rows], name, matches[numbers[0]][name])
+        rows, lines = shapes.together(tuple(numbers))
+        before = np.repeat([matches[n].start(name) for n in numbers], [len(shapes.rows[n]) for n in numbers])
+        values[rows] = _values(characters, lines + before, name, matches[numbers[0]][name])
     return values
 
 

@@ -5,7 +5,7 @@ log have few shapes, so each is looked at once, and what holds for it holds for 
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -30,6 +30,15 @@ class Shapes:
     starts: Ints
     examples: list[bytes]
     rows: list[Ints]
+    _together: dict[tuple[int, ...], tuple[Ints, Ints]] = field(default_factory=dict)
+
+    def together(self, numbers: tuple[int, ...]) -> tuple[Ints, Ints]:
+        """Return the numbers of the lines of several shapes, one shape after the other, and where they start."""
+        found = self._together.get(numbers)
+        if found is None:
+            rows = np.concatenate([self.rows[number] for number in numbers])
+            found = self._together[numbers] = rows, self.starts[rows]
+        return found
 
 
 def shapes_of(text: bytes, characters: Bytes) -> Shapes | None:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 
 import numpy as np
 
-from trainmark.logs.digits import Characters, Ints
+from trainmark.logs.digits import Characters
 
 PIECE_BYTES = 1 << 20
 """Large enough that the work for a piece does not count, small enough for a core's cache."""
@@ -73,23 +73,17 @@ class Demultiplexer:
         if match is None or match[1] is not None or not piece.endswith(b"\n"):
             return None
         tag, stamp_bytes = match[0], match.start()
-        characters = Characters(piece)
-        single = characters.single[: len(piece)]
-        ends = np.flatnonzero(single == _NEWLINE) + 1
-        starts = np.concatenate(([0], ends[:-1]))
-        if stamp_bytes not in (0, _MPI_STAMP_BYTES) or np.count_nonzero(single == _ANGLE) != len(starts):
+        lines = _Lines(piece)
+        if stamp_bytes not in (0, _MPI_STAMP_BYTES) or lines.count_of(_ANGLE) != len(lines.starts):
             return None
-        if not all(_all_have(characters, starts + (stamp_bytes + at), tag[at:]) for at in (0, len(tag) - 8)):
+        if not lines.all_have(tag, stamp_bytes):
             return None
-        if stamp_bytes and not all(map(_MPI_STAMP.fullmatch, _stamps(characters, starts))):
+        if stamp_bytes and not all(map(_MPI_STAMP.fullmatch, lines.changing(stamp_bytes))):
             return None
         key = (int(match[2]), b"e" if b"<stderr" in tag else b"o")
         self.ranks.add(key[0])
         self._current = key
-        cut = stamp_bytes + len(tag)
-        runs = np.stack((np.full(len(starts), cut), ends - starts - cut), axis=1).reshape(-1)
-        kept = np.repeat(np.arange(len(runs)) % 2 == 1, runs)
-        return self._flush_into([(key, single[kept].tobytes())])
+        return self._flush_into([(key, lines.without(stamp_bytes + len(tag)))])
 
     def _by_one_mpi_tag(self, piece: bytes) -> list[tuple[Rank, bytes]] | None:
         """Return the text of a piece in which one rank speaks alone, much faster; ``None`` where several do."""
@@ -135,13 +129,13 @@ class Demultiplexer:
         match = tag.match(piece)
         if match is None or not piece.endswith(b"\n") or self._unfinished:
             return None
-        between = b"\n" + match[0]
-        if piece.count(between) + 1 != piece.count(b"\n"):
+        lines = _Lines(piece)
+        if not lines.all_have(match[0], 0):
             return None
         rank = int(match[1])
         self.ranks.add(rank)
         self._current = (rank, b"o")
-        return [(rank, piece[match.end() :].replace(between, b"\n"))]
+        return [(rank, lines.without(len(match[0])))]
 
     def _by_line_tag(self, tag: re.Pattern[bytes], piece: bytes) -> list[tuple[Rank, bytes]]:
         segments: list[tuple[tuple[Rank, bytes], bytes]] = []
@@ -173,17 +167,42 @@ class Demultiplexer:
         return whole
 
 
-def _all_have(characters: Characters, places: Ints, text: bytes) -> bool:
-    """Say whether the eight characters that ``text`` begins with stand at all ``places``."""
-    return bool((characters.words(places) == np.frombuffer(text, "<u8", 1)[0]).all())
+class _Lines:
+    """Whole lines, and what stands at their beginnings."""
 
+    def __init__(self, piece: bytes) -> None:
+        self._characters = Characters(piece)
+        self._single = self._characters.single[: len(piece)]
+        self._ends = np.flatnonzero(self._single == _NEWLINE) + 1
+        self.starts = np.concatenate(([0], self._ends[:-1]))
 
-def _stamps(characters: Characters, starts: Ints) -> Iterator[bytes]:
-    """Yield what stands in the place of a stamp, wherever it is not as in the line before."""
-    words = [characters.words(starts + at) for at in range(0, _MPI_STAMP_BYTES, 8)]
-    anew = np.logical_or.reduce([word[1:] != word[:-1] for word in words])
-    for start in (0, *starts[1:][anew].tolist()):
-        yield characters.text[start : start + _MPI_STAMP_BYTES]
+    def count_of(self, character: int) -> int:
+        """Return how often ``character`` occurs."""
+        return int(np.count_nonzero(self._single == character))
+
+    def all_have(self, word: bytes, place: int) -> bool:
+        """Say whether ``word`` stands ``place`` characters behind the beginning of each line."""
+        for at in range(0, len(word), 8):
+            part = word[at : at + 8]
+            wanted = np.uint64(int.from_bytes(part, "little"))
+            mask = np.uint64((1 << 8 * len(part)) - 1)
+            if ((self._characters.words(self.starts + (place + at)) & mask) != wanted).any():
+                return False
+        return True
+
+    def changing(self, size: int) -> Iterator[bytes]:
+        """Yield the first ``size`` characters, a multiple of eight, of each line that begins unlike the one before."""
+        words = [self._characters.words(self.starts + at) for at in range(0, size, 8)]
+        anew = np.logical_or.reduce([word[1:] != word[:-1] for word in words])
+        for start in (0, *self.starts[1:][anew].tolist()):
+            yield self._characters.text[start : start + size]
+
+    def without(self, size: int) -> bytes:
+        """Return the lines without their first ``size`` characters, which all of them have."""
+        runs = np.stack((np.full(len(self.starts), size), self._ends - self.starts - size), axis=1)
+        kept = np.repeat(np.arange(runs.size) % 2 == 1, runs.reshape(-1))
+        rest: bytes = self._single[kept].tobytes()
+        return rest
 
 
 def clean(piece: bytes) -> bytes:
