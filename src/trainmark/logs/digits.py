@@ -86,12 +86,14 @@ class Characters:
         if whole + places < len(str(_LARGEST_EXACT)):
             return values
         # Above 2**53 the division would round twice: extended precision has the bits, but for exact halves.
-        large = np.flatnonzero(mantissa >= _LARGEST_EXACT)
-        if len(large) and _EXTENDED:
-            extended = mantissa[large].astype(np.longdouble) / np.longdouble(_POWERS[places])
-            values[large] = extended.astype(np.float64)
-            large = large[(extended.view(np.uint64)[::2] & np.uint64(0x7FF)) == 0x400]
-        for index in large.tolist():
+        doubtful = mantissa >= _LARGEST_EXACT
+        if not doubtful.any():
+            return values
+        if _EXTENDED:
+            extended = mantissa.astype(np.longdouble) / np.longdouble(_POWERS[places])
+            values = extended.astype(np.float64)
+            doubtful = (extended.view(np.uint64)[::2] & np.uint64(0x7FF)) == 0x400
+        for index in np.flatnonzero(doubtful).tolist():
             start = int(starts[index])
             values[index] = float(self.text[start : start + whole + 1 + places])
         return values
