@@ -1,17 +1,19 @@
 """Fields of many lines at once where the lines differ in their numbers only: decoded as arrays, without a loop.
 
-A training log is one line said a million times. Once a regular expression has matched the first line, lines that are
-the same but for digits, signs, points and blanks match at the same places. Those places are found by counting
-characters (the third ``:``, the second ``,``), and the numbers between them are decoded eight digits at a time. What
-is not so regular is left to the expression: the answer is the same, only slower.
+A training log is one line said a million times. Once a regular expression has matched one line, lines that are the
+same but for digits, signs, points and blanks match at the same places. Where lines have few shapes (``shapes``), the
+expression looks at one line of each; else those places are found by counting characters (the third ``:``, the second
+``,``). What is not so regular is left to the expression: the answer is the same, only slower.
 """
 
 import re
 
 import numpy as np
-from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats
+from trainmark.logs.digits import Characters, Ints, IrregularError
+from trainmark.logs.literals import can_match, demanded
+from trainmark.logs.shapes import DIGITS_ALIKE, Shapes, shapes_of
 from trainmark.logs.transport import uncoloured
 
 VARYING = b"0123456789.+- "
@@ -19,24 +21,11 @@ VARYING = b"0123456789.+- "
 _FEWEST_LINES = 16
 _LONGEST_BETWEEN = 7
 """Characters that vary elsewhere between one that never does and a number: they are compared as one word."""
-_NEWLINE, _BLANK, _POINT, _COLON = b"\n .:"
-_POWERS = 10 ** np.arange(19, dtype=np.int64)
-_POWERS_FLOAT = 10.0 ** np.arange(19)
-ANY_YEAR = b"2000/"
-"""Of a stamp without a year: this one has all days."""
-SHORT_STAMP_BYTES = 14
-_LARGEST_EXACT = 1 << 53
-_DATE = np.uint64(0xFFFFFFFFFF)
-"""The first five bytes of a word: ``07/28``."""
-_EXTENDED = np.finfo(np.longdouble).nmant == 63
+_NEWLINE, _BLANK, _POINT = b"\n ."
+_LOOKS_AT_OTHER_LINES = re.compile(rb"\(\?[=!](?:[^()]|\([^()]*\))*\\n")
+_NUMBER = re.compile(rb"(\d+)(?:\.(\d*))?")
 
-_Ints = NDArray[np.int64]
-_Words = NDArray[np.uint64]
-"""Eight characters of a text in one number, the first in its lowest byte."""
-
-
-class _IrregularError(Exception):
-    """The lines are not alike enough: the regular expression has to read them."""
+_Match = re.Match[bytes]
 
 
 def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats] | None:
@@ -48,113 +37,218 @@ def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]
     end = text.find(b"\n") + 1
     first, second = text[:end], text[end : text.find(b"\n", end) + 1]
     skeleton = first.translate(None, VARYING)
-    if not second or second.translate(None, VARYING) != skeleton:
+    if not second or second.translate(None, VARYING) != skeleton or not text.endswith(b"\n"):
         return None
-    match = pattern.search(first)
-    if match is None or pattern.search(first, match.end()):
+    match = _lone_match(pattern, first)
+    if match is None:
         return None
-    skeletons = text.translate(None, VARYING)
-    count = len(skeletons) // len(skeleton)
-    if count < _FEWEST_LINES or skeletons != skeleton * count:
+    characters = Characters(text)
+    try:
+        shapes = shapes_of(text, characters.single)
+        if shapes is None:
+            return _Counted(characters, match, skeleton).columns()
+        return _by_shape(pattern, characters, shapes) if len(shapes.starts) >= _FEWEST_LINES else None
+    except IrregularError:
         return None
-    if b"\x1b" in first:
-        plain = pattern.search(uncoloured(first))
+
+
+def looks_at_other_lines(pattern: re.Pattern[bytes]) -> bool:
+    """Say whether what ``pattern`` matches depends on lines before or after."""
+    return _LOOKS_AT_OTHER_LINES.search(pattern.pattern) is not None
+
+
+def _lone_match(pattern: re.Pattern[bytes], line: bytes) -> _Match | None:
+    """Return the match of ``pattern`` in ``line``; ``None`` where there are several, or a colour stands in it."""
+    match = pattern.search(line)
+    if match is None or pattern.search(line, match.end()):
+        return None
+    if b"\x1b" in line:
+        plain = pattern.search(uncoloured(line))
         if plain is None or plain.groups() != match.groups():
             return None
+    return match
+
+
+def _names(pattern: re.Pattern[bytes]) -> list[str]:
+    return [name for name in pattern.groupindex if not name.startswith("_")]
+
+
+def fields_among_others(
+    pattern: re.Pattern[bytes], text: bytes, header: re.Pattern[bytes] | None
+) -> tuple[dict[str, Floats], bytes] | None:
+    """Return the columns of the lines that ``pattern`` matches, and one line of each shape that ``text`` has.
+
+    There is no column where no line matches. ``None`` is for a text that is irregular, or where a log may begin, as
+    ``header`` matches it.
+    """
+    words = demanded(pattern)
+    if not words or not text.endswith(b"\n") or looks_at_other_lines(pattern):
+        return None
+    characters = Characters(text)
+    shapes = shapes_of(text, characters.single)
+    if shapes is None:
+        return None
+    said = [uncoloured(line) for line in shapes.examples]
+    seen = b"".join(said)
+    if header is not None and can_match(header, seen) and header.search(b"\n" + seen):
+        return None
+    ours = [number for number, line in enumerate(said) if all(word in line for word in words)]
+    if not ours:
+        return {}, seen
     try:
-        lines = _Lines(text, match, count)
-        return {
-            "clock_s" if name == "stamp" else name: lines.values(name)
-            for name in pattern.groupindex
-            if not name.startswith("_")
-        }
-    except _IrregularError:
+        return _by_shape(pattern, characters, _some(shapes, ours)), seen
+    except IrregularError:
         return None
 
 
-class _Lines:
-    """Lines that are alike, and where in each of them the groups of the first one's match are."""
+def _some(shapes: Shapes, numbers: list[int]) -> Shapes:
+    """Return the lines of the shapes with these ``numbers`` alone."""
+    if len(numbers) == len(shapes.rows):
+        return shapes
+    kept = np.zeros(len(shapes.starts), np.bool_)
+    for number in numbers:
+        kept[shapes.rows[number]] = True
+    place = np.cumsum(kept) - 1
+    return Shapes(
+        shapes.starts[kept],
+        [shapes.examples[number] for number in numbers],
+        [place[shapes.rows[number]] for number in numbers],
+    )
 
-    def __init__(self, text: bytes, match: re.Match[bytes], count: int) -> None:
-        self._text, self._match, self._first = text, match, match.string
-        # Room at the end, so that eight bytes can be loaded at any place.
-        self._characters = np.frombuffer(text + bytes(32), np.uint8)
-        self._words: _Words = np.ndarray((len(text) + 24,), np.dtype("<u8"), self._characters, strides=(1,))
-        anchors = {
+
+def _by_shape(pattern: re.Pattern[bytes], characters: Characters, shapes: Shapes) -> dict[str, Floats]:
+    matches = []
+    skeleton = shapes.examples[0].translate(None, VARYING)
+    for line in shapes.examples:
+        match = _lone_match(pattern, line)
+        if match is None or line.translate(None, VARYING) != skeleton:
+            raise IrregularError
+        matches.append(match)
+    return {
+        "clock_s" if name == "stamp" else name: _group(name, characters, shapes, matches)
+        for name in _names(pattern)
+    }
+
+
+def _group(name: str, characters: Characters, shapes: Shapes, matches: list[_Match]) -> Floats:
+    """Return the values of one group: decoded together where they have as many digits."""
+    if len({match[name] is None for match in matches}) > 1:
+        raise IrregularError
+    if matches[0][name] is None:
+        return np.full(len(shapes.starts), np.nan)
+    alike: dict[bytes, list[int]] = {}
+    for number, match in enumerate(matches):
+        alike.setdefault(match[name].translate(DIGITS_ALIKE), []).append(number)
+    places = {match.start(name) for match in matches}
+    if len(alike) == len(places) == 1:
+        return _values(characters, shapes.starts + places.pop(), name, matches[0][name])
+    values = np.empty(len(shapes.starts))
+    for numbers in alike.values():
+        rows, lines = shapes.together(tuple(numbers))
+        before = np.repeat([matches[n].start(name) for n in numbers], [len(shapes.rows[n]) for n in numbers])
+        values[rows] = _values(characters, lines + before, name, matches[numbers[0]][name])
+    return values
+
+
+def _values(characters: Characters, starts: Ints, name: str, first: bytes) -> Floats:
+    """Return the numbers or the stamps at ``starts``, which are all written as ``first``, the first of them, is."""
+    if name == "stamp":
+        return characters.stamps(starts, first)
+    number = _NUMBER.fullmatch(first)
+    if number is None:
+        raise IrregularError
+    return characters.decimals(starts, len(number[1]), len(number[2] or b""))
+
+
+class _Counted:
+    """Lines of many shapes that are alike, and where in each of them the groups of the first one's match are."""
+
+    def __init__(self, characters: Characters, match: _Match, skeleton: bytes) -> None:
+        self._characters, self._match, self._first = characters, match, match.string
+        text = characters.text
+        skeletons = text.translate(None, VARYING)
+        self._count = len(skeletons) // len(skeleton)
+        if self._count < _FEWEST_LINES or skeletons != skeleton * self._count:
+            raise IrregularError
+        self._anchor_of = {
             place: self._anchors(*match.span(place), date=place == "stamp")
-            for place in match.re.groupindex
-            if match[place] is not None and not place.startswith("_")
+            for place in _names(match.re)
+            if match[place] is not None
         }
-        self._count = count
-        self._anchor_of = anchors
-        wanted = bytes({self._first[place] for pair in anchors.values() for place in pair if place >= 0})
+        wanted = bytes(
+            {self._first[place] for pair in self._anchor_of.values() for place in pair if place >= 0}
+        )
         mask = bytes(byte in wanted or byte == _NEWLINE for byte in range(256))
         found = np.flatnonzero(np.frombuffer(text.translate(mask), np.bool_))
-        self._places = found.reshape(count, -1).T
+        self._places = found.reshape(self._count, -1).T
         self._number_of = {
             place: number
             for number, place in enumerate(p for p, byte in enumerate(self._first) if mask[byte])
         }
 
-    def values(self, name: str) -> Floats:
-        """Return what the group called ``name`` says; NaN where the lines do not have it."""
-        if self._match[name] is None:
-            return np.full(self._count, np.nan)
-        return self.stamps() if name == "stamp" else self.numbers(name)
+    def columns(self) -> dict[str, Floats]:
+        """Return the values of all groups; NaN where the lines do not have one."""
+        found = {}
+        for name in _names(self._match.re):
+            if self._match[name] is None:
+                found[name] = np.full(self._count, np.nan)
+            else:
+                found[name] = self._stamps() if name == "stamp" else self._numbers(name)
+        return {"clock_s" if name == "stamp" else name: values for name, values in found.items()}
 
-    def numbers(self, name: str) -> Floats:
+    def _numbers(self, name: str) -> Floats:
         """Return the numbers in the group called ``name``."""
         before, after = self._anchor_of[name]
         starts, ends = self._place(before) + 1, self._place(after)
         if between := self._first[before + 1 : self._match.start(name)].rstrip(b" "):
             starts = self._behind(starts, between)
-        while (blank := self._characters[starts] == _BLANK).any():
+        single = self._characters.single
+        while (blank := single[starts] == _BLANK).any():
             starts = starts + blank
             if (starts >= ends).any():
-                raise _IrregularError
-        while (blank := self._characters[ends - 1] == _BLANK).any():
+                raise IrregularError
+        while (blank := single[ends - 1] == _BLANK).any():
             ends = ends - blank
-        if b"." in self._match[name]:
-            return self._decimals(starts, ends - starts)
-        return _eight_digits(self._words[starts], ends - starts).astype(np.float64)
+        widths = ends - starts
+        if int(widths.min()) < 1 or int(widths.max()) >= 1 << 5:
+            raise IrregularError
+        whole = self._characters.before_point(starts) if b"." in self._match[name] else widths
+        return self._of_each_form(starts, widths, np.minimum(whole, widths))
 
-    def stamps(self) -> Floats:
-        """Return the times in the group ``stamp`` (``2023-08-04 05:47:54.922593``) as seconds since 1970, as UTC."""
-        start = self._match.start("stamp")
+    def _of_each_form(self, starts: Ints, widths: Ints, whole: Ints) -> Floats:
+        forms = widths << 5 | whole
+        values = np.empty(len(starts))
+        for form in np.flatnonzero(np.bincount(forms)).tolist():
+            rows = np.flatnonzero(forms == form)
+            width, before = form >> 5, form & 31
+            behind = max(width - before - 1, 0)
+            if before < width and (self._characters.single[starts[rows] + before] != _POINT).any():
+                raise IrregularError
+            for offset, count in ((0, before), (before + 1, behind)):
+                self._characters.demand_digits(starts[rows] + offset, count)
+            values[rows] = self._characters.decimals(starts[rows], before, behind)
+        return values
+
+    def _stamps(self) -> Floats:
+        """Return the times in the group ``stamp``: after the same day, digits and colons as the first one has them."""
+        start, word = self._match.start("stamp"), self._match["stamp"]
         before, _ = self._anchor_of["stamp"]
         starts = self._place(before) + (start - before)
-        date_and_time = self._match["stamp"].replace(b"/", b"-")
-        if len(date_and_time) == SHORT_STAMP_BYTES:
-            return self._short_stamps(starts, date_and_time)
-        head, tail = self._words[starts], self._words[starts + 3]
-        if (head != head[0]).any() or (tail != tail[0]).any():  # another day: eleven characters are the same
-            raise _IrregularError
-        seconds = _time_of_day(self._words[starts + 11]) + _day(date_and_time[:10]) * 86400
-        digits = len(date_and_time) - 20
-        if digits <= 0:
-            if self._first[start + 19 : start + 20] in b".,":
-                raise _IrregularError
-            return seconds.astype(np.float64)
-        after = self._characters[starts + 20 + digits] - np.uint8(ord("0"))
-        if digits > 8 or date_and_time[19] not in b".," or (after < 10).any():
-            raise _IrregularError
-        count = np.full(len(starts), digits)
-        # Summed apart: beside 1.7e9 seconds each addition would lose a tenth of a microsecond.
-        fraction: Floats = _eight_digits(self._words[starts + 20], count) / _POWERS_FLOAT[digits]
-        return seconds + fraction
-
-    def _short_stamps(self, starts: _Ints, date_and_time: bytes) -> Floats:
-        """Return the times of stamps without a year (``07/28 06:51:13``)."""
-        date = self._words[starts] & _DATE
-        if (date != date[0]).any():
-            raise _IrregularError
-        day = _day(ANY_YEAR.replace(b"/", b"-") + date_and_time[:5])
-        return (_time_of_day(self._words[starts + 6]) + day * 86400).astype(np.float64)
+        single = self._characters.single
+        for place in range(word.index(b":") - 2, len(word)):
+            if word[place : place + 1].isdigit():
+                self._characters.demand_digits(starts + place, 1)
+            elif (single[starts + place] != word[place]).any():
+                raise IrregularError
+        behind = single[starts + len(word)]
+        if np.isin(behind, list(b"0123456789.,")).any():
+            raise IrregularError
+        return self._characters.stamps(starts, word)
 
     def _anchors(self, start: int, end: int, *, date: bool) -> tuple[int, int]:
         """Return the nearest characters that never vary: before ``start`` (-1: the line's start) and from ``end``."""
         if start < 0:
-            raise _IrregularError
+            raise IrregularError
         before, after = start - 1, end
         while before >= 0 and self._first[before] in VARYING:
             before -= 1
@@ -162,118 +256,20 @@ class _Lines:
             after += 1
         between, behind = self._first[before + 1 : start].rstrip(b" "), self._first[end:after].strip(b" ")
         if (len(between) > _LONGEST_BETWEEN or behind) and not date:
-            raise _IrregularError
+            raise IrregularError
         return before, after
 
-    def _behind(self, starts: _Ints, between: bytes) -> _Ints:
+    def _behind(self, starts: Ints, between: bytes) -> Ints:
         """Return where ``between``, which every line must have at ``starts``, ends (the `` -`` of `` - 12s``)."""
         same = np.uint64(int.from_bytes(between, "little"))
         mask = np.uint64((1 << 8 * len(between)) - 1)
-        if ((self._words[starts] & mask) != same).any():
-            raise _IrregularError
+        if ((self._characters.words(starts) & mask) != same).any():
+            raise IrregularError
         return starts + len(between)
 
-    def _place(self, place: int) -> _Ints:
+    def _place(self, place: int) -> Ints:
         """Return where each line has the character that the first line has at ``place``."""
         if place < 0:
             return np.concatenate(([-1], self._places[-1][:-1]))
-        found: _Ints = self._places[self._number_of[place]]
+        found: Ints = self._places[self._number_of[place]]
         return found
-
-    def _decimals(self, starts: _Ints, widths: _Ints) -> Floats:
-        """Return the decimal numbers (no sign, no exponent) of ``widths`` characters at ``starts``."""
-        head = self._words[starts]
-        whole = _before_point(head)
-        places = widths - whole - 1
-        least, most = int(places.min()), int(places.max())
-        if least < 0 or most > 16 or int(whole.min()) < 1 or int((whole + places).max()) > 18:
-            raise _IrregularError
-        mantissa = _eight_digits(head, whole)
-        for done in range(0, most, 8):
-            here = np.clip(places - done, 0, 8) if least < done + 8 else np.full(len(places), 8)
-            digits = _eight_digits(self._words[starts + whole + (1 + done)], here)
-            mantissa = mantissa * _POWERS[here] + digits
-        return self._quotient(mantissa, places, starts, widths)
-
-    def _quotient(self, mantissa: _Ints, places: _Ints, starts: _Ints, widths: _Ints) -> Floats:
-        """Return ``mantissa / 10**places``, rightly rounded."""
-        values: Floats = mantissa / _POWERS_FLOAT[places]
-        # Above 2**53 the division would round twice: extended precision has the bits, but for exact halves.
-        large = np.flatnonzero(mantissa >= _LARGEST_EXACT)
-        if len(large) and _EXTENDED:
-            extended = mantissa[large].astype(np.longdouble) / _POWERS[places[large]].astype(np.longdouble)
-            values[large] = extended.astype(np.float64)
-            large = large[(extended.view(np.uint64)[::2] & np.uint64(0x7FF)) == 0x400]
-        for index in large.tolist():
-            start = int(starts[index])
-            values[index] = float(self._text[start : start + int(widths[index])])
-        return values
-
-
-def _u8(byte: int) -> np.uint64:
-    """Return a word of eight times ``byte``."""
-    return np.uint64(byte * 0x0101010101010101)
-
-
-_ZEROS = _u8(ord("0"))
-
-
-def _before_point(words: _Words) -> _Ints:
-    """Return the number of characters before the first point in each of ``words``; 8 where there is none."""
-    others = words ^ _u8(_POINT)
-    points = (others - _u8(0x01)) & ~others & _u8(0x80)
-    lowest = points & (~points + np.uint64(1))
-    before = ((lowest - np.uint64(1)) & _u8(0x80)) >> np.uint64(7)  # 1 in each byte before the point
-    return ((before * _u8(0x01)) >> np.uint64(56)).astype(np.int64)
-
-
-def _eight_digits(words: _Words, count: _Ints) -> _Ints:
-    """Return the first ``count`` (0 … 8) characters of each of ``words`` as a whole number.
-
-    Source of the last three steps: D. Lemire, "Quickly parsing eight digits", 2018.
-    """
-    low, high = int(count.min()), int(count.max())
-    if low < 0 or high > 8:
-        raise _IrregularError
-    if low == high == 0:
-        return np.zeros(len(words), np.int64)
-    if low != 8:
-        # Move the digits to the upper bytes, so that the lower ones can be zeros in front.
-        bits = ((8 - count) * 8).astype(np.uint64) if low != high else np.uint64((8 - low) * 8)
-        if low == 0:
-            words = np.where(count == 0, _ZEROS, words)
-            bits = np.where(count == 0, np.uint64(0), bits)
-        words = (words << bits) | (_ZEROS & ((np.uint64(1) << bits) - np.uint64(1)))
-    digits = _checked(words) - _ZEROS
-    pairs = (digits * np.uint64(10) + (digits >> np.uint64(8))) & np.uint64(0x00FF00FF00FF00FF)
-    fours = (pairs * np.uint64(100) + (pairs >> np.uint64(16))) & np.uint64(0x0000FFFF0000FFFF)
-    eights = fours * np.uint64(10000) + (fours >> np.uint64(32))
-    return (eights & np.uint64(0xFFFFFFFF)).astype(np.int64)
-
-
-def _time_of_day(words: _Words) -> _Ints:
-    """Return the seconds since midnight of ``05:47:54``."""
-    colons = np.uint64(0x0000FF0000FF0000)
-    if ((words & colons) != (_u8(_COLON) & colons)).any():
-        raise _IrregularError
-    digits = _checked((words & ~colons) | (_ZEROS & colons)) - _ZEROS
-    pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
-    hours, minutes, seconds = ((pairs >> np.uint64(bits)) & np.uint64(0xFF) for bits in (0, 24, 48))
-    whole: _Words = hours * np.uint64(3600) + minutes * np.uint64(60) + seconds
-    return whole.astype(np.int64)
-
-
-def _day(date: bytes) -> int:
-    """Return the days from 1970 to ``2023-08-04``."""
-    try:
-        return int(np.datetime64(date.decode("ascii"), "D").astype(np.int64))
-    except ValueError:
-        raise _IrregularError from None
-
-
-def _checked(words: _Words) -> _Words:
-    """Return ``words``, of digits alone; raise where one is not."""
-    upper = _u8(0xF0)
-    if (((words & upper) | (((words + _u8(0x06)) & upper) >> np.uint64(4))) != _u8(0x33)).any():
-        raise _IrregularError
-    return words

@@ -73,8 +73,17 @@ class Column:
 
     def array(self, start: int = 0, stop: int | None = None) -> Floats:
         """Return the values ``start`` … ``stop`` as one array, in memory."""
-        blocks = list(self.blocks(start, stop))
-        return np.concatenate(blocks) if blocks else np.empty(0)
+        start, stop = max(start, 0), len(self) if stop is None else min(stop, len(self))
+        found = np.empty(max(stop - start, 0))
+        written = max(min(stop, self._written_count) - start, 0)
+        done = 0
+        while done < written and self._file is not None:
+            into = found[done:written].data
+            done += os.preadv(self._file.fileno(), [into], (start + done) * _BYTES) // _BYTES
+        for block in self.blocks(start + done, stop):
+            found[done : done + len(block)] = block
+            done += len(block)
+        return found
 
     def __iter__(self) -> Iterator[float]:
         """Yield the values one by one."""

@@ -112,10 +112,14 @@ def _keys(records: Records) -> Iterator[Floats]:
         stop = min(start + _BLOCK, records.count)
         key = np.zeros(stop - start)
         if records.epoch is not None:
-            key += np.nan_to_num(records.epoch.array(start, stop)) * _EPOCH
+            key += _finite(records.epoch.array(start, stop)) * _EPOCH
         if records.step is not None:
-            key += np.nan_to_num(records.step.array(start, stop))
+            key += _finite(records.step.array(start, stop))
         yield key
+
+
+def _finite(values: Floats) -> Floats:
+    return values if np.isfinite(values).all() else np.nan_to_num(values)
 
 
 def _interval(records: Records) -> int:

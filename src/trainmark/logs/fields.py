@@ -7,8 +7,9 @@ from typing import NamedTuple
 
 import numpy as np
 
-from trainmark.logs.bulk import ANY_YEAR, SHORT_STAMP_BYTES, VARYING, regular_fields
+from trainmark.logs.bulk import VARYING, fields_among_others, looks_at_other_lines, regular_fields
 from trainmark.logs.columns import Floats
+from trainmark.logs.digits import ANY_YEAR, SHORT_STAMP_BYTES
 from trainmark.logs.literals import required
 from trainmark.logs.transport import uncoloured
 
@@ -36,7 +37,6 @@ _PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h")
 
 _SEARCHED_BYTES = 1 << 15
 """Irregular text is halved down to this size, so that one odd line costs its neighbours only."""
-_LOOKS_AT_OTHER_LINES = re.compile(rb"\(\?[=!](?:[^()]|\([^()]*\))*\\n")
 _MOSTLY = 0.95
 _NEWLINE = ord("\n")
 _STAMP_BYTES = 29
@@ -61,12 +61,16 @@ class Extract(NamedTuple):
     seen: list[bytes]
 
 
-def extract(pattern: re.Pattern[bytes], text: bytes) -> Extract:
+def extract(pattern: re.Pattern[bytes], text: bytes, header: re.Pattern[bytes] | None = None) -> Extract:
     """Return the columns of all matches of ``pattern`` in ``text``, by the names of its groups.
+
+    What ``header`` matches, which a log begins with, is seen as a whole.
 
     Groups are named as in ``FIELDS``, or ``stamp`` (seconds since 1970 come out as ``clock_s``). What is no
     number becomes NaN. No column means no match.
     """
+    if len(text) > _SEARCHED_BYTES and (regular := fields_among_others(pattern, text, header)):
+        return Extract(regular[0], [regular[1]])
     lines, others = text, b""
     if len(text) > _SEARCHED_BYTES and not _is_regular_at_start(text):
         lines, others = _of_interest(pattern, text)
@@ -84,7 +88,7 @@ def _is_regular_at_start(text: bytes) -> bool:
 def _of_interest(pattern: re.Pattern[bytes], text: bytes) -> tuple[bytes, bytes]:
     """Return the lines of ``text`` that ``pattern`` may match, which are regular by themselves, and the others."""
     word, *more = required(pattern)
-    if more or not word or _LOOKS_AT_OTHER_LINES.search(pattern.pattern):
+    if more or not word or looks_at_other_lines(pattern):
         return text, b""
     between = text.split(word)
     if len(between) == 1:

@@ -11,6 +11,7 @@ from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import Extract, derived, extract
 from trainmark.logs.format import Format
 from trainmark.logs.literals import can_match
+from trainmark.logs.shapes import one_of_each
 from trainmark.logs.transport import Demultiplexer, Rank, uncoloured
 from trainmark.logs.trouble import loss_is_lost
 
@@ -142,8 +143,8 @@ def _fields(known: Format, pattern: int, text: bytes) -> Extract:
     if known.extract:
         found = known.extract(uncoloured(text))
     elif known.records:
-        found = extract(known.records[pattern], text)
+        found = extract(known.records[pattern], text, known.header)
     else:
-        return Extract({}, [text])
+        return Extract({}, [one_of_each(text)])
     derived(found.columns)
     return found

@@ -22,6 +22,16 @@ def required(pattern: re.Pattern[bytes]) -> tuple[bytes, ...]:
     return _of(parser.parse(pattern.pattern))
 
 
+@cache
+def demanded(pattern: re.Pattern[bytes]) -> tuple[bytes, ...]:
+    """Return words that all stand in whatever ``pattern`` matches; none where nothing is sure."""
+    if pattern.flags & re.IGNORECASE:
+        return ()
+    runs: list[bytearray] = [bytearray()]
+    _collect(parser.parse(pattern.pattern), runs, [])
+    return tuple(bytes(run) for run in runs if run)
+
+
 def _of(tree: Any) -> tuple[bytes, ...]:
     runs: list[bytearray] = [bytearray()]
     branches: list[tuple[bytes, ...]] = []

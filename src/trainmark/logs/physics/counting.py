@@ -75,6 +75,16 @@ def _begins_late(log: ParsedLog, first: float) -> bool:
     return float(log.records.epoch.array(0, 1)[0]) <= 1 and first > 2 * log.step_interval
 
 
+def _doubled(rows: list[Floats]) -> int:
+    """Return how many of neighbouring records are the same in all of ``rows``, of which the last differs most often."""
+    same = np.ones(len(rows[0]) - 1, np.bool_)
+    for row in reversed(rows):
+        same &= np.diff(row) == 0
+        if not same.any():
+            break
+    return int(np.count_nonzero(same))
+
+
 def lost_and_doubled(log: ParsedLog) -> Iterator[Problem]:
     """Yield problems where records are missing between others, or are printed twice."""
     records = log.records
@@ -86,7 +96,7 @@ def lost_and_doubled(log: ParsedLog) -> Iterator[Problem]:
         ]
         # A lone counter says nothing of being the same line: something measured has to be the same too.
         if len(rows) > 2:
-            doubled += int(np.logical_and.reduce([np.diff(row) == 0 for row in rows]).sum())
+            doubled += _doubled(rows)
         if records.step is not None:
             steps = records.step.array(start, stop)
             if start == 0 and _begins_late(log, float(steps[0])):

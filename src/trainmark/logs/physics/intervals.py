@@ -4,12 +4,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog, Records, Scope
 
 _BLOCK = 1 << 15
 _MOST_DECIMALS = 7
+_FEW = 64
 _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "average_rate", "average_time_s")
 
 
@@ -31,6 +33,11 @@ class Intervals:
     slack: Floats
     clock_s: Floats
     absolute: bool
+
+    @property
+    def records(self) -> NDArray[np.int64]:
+        """The records at which the intervals end, counted from 1."""
+        return np.arange(self.first + 1, self.first + 1 + len(self.steps))
 
 
 def intervals(log: ParsedLog) -> Iterator[Intervals]:
@@ -103,7 +110,8 @@ def last_digit(printed: Floats) -> Floats:
     """Return half the last printed digit as a share of each value; infinite where the values have no last digit."""
     known = printed[np.isfinite(printed)]
     for decimals in range(_MOST_DECIMALS):
-        if np.allclose(known, known.round(decimals), rtol=0, atol=1e-9):
+        # Most values that have more digits show it in the first few.
+        if all((np.abs(part - part.round(decimals)) <= 1e-9).all() for part in (known[:_FEW], known)):
             share: Floats = 0.5 * 10.0**-decimals / np.abs(printed)
             return share
     return np.full(len(printed), np.inf)

@@ -2,13 +2,18 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, ParsedLog, Problem, Severity
 from trainmark.logs.physics.changes import Change, Chunk, change_of_pace
 from trainmark.logs.physics.intervals import Intervals, intervals
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
 
 MATTERS = 0.004
 """What moves the number by less is not said."""
@@ -80,49 +85,84 @@ class Pace:
 
     def meet(self, block: Intervals, grain: float) -> None:
         """Take in the intervals of one block; ``grain`` is that of the clock."""
-        clock, own = block.clock_s, block.own
-        for at in np.flatnonzero(clock < -grain)[:1]:
-            self.back.meet(block.first + int(at) + 1, float(clock[at]), 0.0)
+        clock = block.clock_s
+        if (back := clock < -grain).any():
+            at = int(back.argmax())
+            self.back.meet(block.first + at + 1, float(clock[at]), 0.0)
         stamped = self.by_clock and bool(np.isfinite(clock).any())
-        taken = np.where(clock >= 0, clock, np.nan) if stamped else own
+        taken = np.where(clock >= 0, clock, np.nan) if stamped else block.own
         work = block.steps if stamped else block.work
+        slack = np.full(len(work), 2 * grain) if stamped else block.slack
         good = np.isfinite(taken) & np.isfinite(work)
-        if good.any():
-            self.window_s += float(taken[good].sum())
-            self.counted += int(good.sum())
-            paces = taken[good] / work[good]
-            usual = work * float(np.median(paces))
-            for part in np.array_split(np.arange(len(paces)), min(_CHUNKS, len(paces))):
-                where = np.flatnonzero(good)[part]
-                self.chunks.append(
-                    Chunk(
-                        block.first + int(where[0]) + 1, float(taken[where].sum()), float(work[where].sum())
-                    )
-                )
-            at = int(np.where(good, np.abs(taken - usual), 0.0).argmax())
-            self.most.meet(block.first + at + 1, float(taken[at]), float(usual[at]))
-        if np.count_nonzero(good) >= _FEWEST:
-            slack = np.full(len(work), 2 * grain) if stamped else block.slack
-            _meet_outliers(block.first, taken, work, good, slack, self.slow, self.fast)
-            if block.absolute:
-                self._meet_clock(block, grain)
+        if not good.any():
+            return
+        records, taken, work, slack = _where(good, block.records, taken, work, slack)
+        paces = taken / work
+        middle = _median(paces)
+        self.window_s += float(taken.sum())
+        self.counted += len(taken)
+        self._meet_chunks(records, taken, work)
+        off = taken - work * middle
+        at = int(np.abs(off).argmax())
+        self.most.meet(int(records[at]), float(taken[at]), float(work[at] * middle))
+        if len(taken) < _FEWEST:
+            return
+        if middle > 0:
+            spread = _MAD * _median(np.abs(paces - middle))
+            beyond = max(_OUTLIER * spread, _LEAST_OFF * middle) * work + slack
+            for at in np.flatnonzero(np.abs(off) > beyond).tolist():
+                worst = self.slow if off[at] > 0 else self.fast
+                worst.meet(int(records[at]), float(taken[at]), float(work[at] * middle))
+        if block.absolute:
+            self._meet_clock(block, grain)
+
+    def _meet_chunks(self, records: Ints, taken: Floats, work: Floats) -> None:
+        count = min(_CHUNKS, len(taken))
+        size, over = divmod(len(taken), count)
+        # As even as can be: the first ones take what is over, one each.
+        first = np.arange(count) * size + np.minimum(np.arange(count), over)
+        sums = np.add.reduceat(taken, first), np.add.reduceat(work, first)
+        self.chunks += map(Chunk, records[first].tolist(), *(values.tolist() for values in sums))
 
     def _meet_clock(self, block: Intervals, grain: float) -> None:
         clock, own = block.clock_s, block.own
         both = np.isfinite(clock) & np.isfinite(own) & (clock >= 0) & (own > 0)
         if not both.any():
             return
-        self.clock_s, self.own_s = (
-            self.clock_s + float(clock[both].sum()),
-            self.own_s + float(own[both].sum()),
-        )
-        gaps = np.sort((clock - own)[both])
+        records, clock, own, slack = _where(both, block.records, clock, own, block.slack)
+        self.clock_s += float(clock.sum())
+        self.own_s += float(own.sum())
+        gaps = clock - own
+        at = int(np.abs(gaps).argmax())
+        self.jump.meet(int(records[at]), float(clock[at]), float(own[at]))
+        gaps.sort()
         self.between_s += float(gaps[: len(gaps) - max(1, round(_LONGEST * len(gaps)))].sum())
-        at = int(np.abs(np.where(both, clock - own, 0.0)).argmax())
-        self.jump.meet(block.first + at + 1, float(clock[at]), float(own[at]))
-        self.ratios.append(float(np.median(clock[both] / own[both])))
-        slack = 2 * grain + block.slack
-        _meet_false(block.first, clock, own, both, slack, self.false, both_ways=self.by_clock)
+        ratio = _median(clock / own)
+        self.ratios.append(ratio)
+        self._meet_false(records, clock, own * ratio, 2 * grain + slack)
+
+    def _meet_false(self, records: Ints, clock: Floats, expected: Floats, slack: Floats) -> None:
+        """Meet records whose own time is unlike the clock's; time between steps is no sign but by the clock."""
+        off = clock - expected
+        sizes = np.abs(off)
+        spread = _MAD * _median(sizes)
+        odd = sizes > np.maximum(_OUTLIER * spread, _LEAST_OFF * np.abs(expected)) + slack
+        if not self.by_clock:
+            odd &= off < 0
+        for at in np.flatnonzero(odd).tolist():
+            self.false.meet(int(records[at]), float(clock[at]), float(expected[at]))
+
+
+def _where(good: Bools, records: Ints, *columns: Floats) -> tuple[Any, ...]:
+    """Return ``records`` and ``columns`` where they are ``good``: themselves as a rule, which costs nothing."""
+    return (records, *columns) if good.all() else (records[good], *(column[good] for column in columns))
+
+
+def _median(values: Floats) -> float:
+    """Return the median of finite values: sorted, which is faster by far than to look for the middle alone."""
+    ordered, middle = np.sort(values), len(values) // 2
+    upper = float(ordered[middle])
+    return upper if len(values) % 2 else (float(ordered[middle - 1]) + upper) / 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,36 +227,6 @@ def unlikely_pace(log: ParsedLog) -> Iterator[Problem]:
         yield Problem("record-contradicts-clock", f"record {false.record} took {ends}: one of them is wrong")
     if pace.ratios:
         yield from _disagreement(log, pace)
-
-
-def _meet_outliers(
-    first: int, taken: Floats, work: Floats, good: np.ndarray, slack: Floats, slow: _Worst, fast: _Worst
-) -> None:
-    pace = taken[good] / work[good]
-    middle = float(np.median(pace))
-    if middle <= 0:
-        return
-    spread = _MAD * float(np.median(np.abs(pace - middle)))
-    off = taken - work * middle
-    beyond = np.maximum(_OUTLIER * spread, _LEAST_OFF * middle) * work + slack
-    odd = good & (np.abs(off) > beyond)
-    for at in np.flatnonzero(odd):
-        worst = slow if off[at] > 0 else fast
-        worst.meet(first + int(at) + 1, float(taken[at]), float(work[at] * middle))
-
-
-def _meet_false(
-    first: int, clock: Floats, own: Floats, both: np.ndarray, slack: Floats, false: _Worst, *, both_ways: bool
-) -> None:
-    """Meet the record whose own time is most unlike the clock's; time between steps is no sign but by the clock."""
-    expected = own * float(np.median(clock[both] / own[both]))
-    off = np.where(both, clock - expected, 0.0)
-    spread = _MAD * float(np.median(np.abs(off[both])))
-    odd = np.abs(off) > np.maximum(_OUTLIER * spread, _LEAST_OFF * np.abs(expected)) + slack
-    if not both_ways:
-        odd &= off < 0
-    for at in np.flatnonzero(odd):
-        false.meet(first + int(at) + 1, float(clock[at]), float(expected[at]))
 
 
 def _few(most: _Worst, counted: int, window_s: float) -> Iterator[Problem]:

@@ -43,7 +43,7 @@ def extract(text: bytes) -> Extract:
     """Return step, step time and whether it began with an evaluation, of the iterations in ``text``."""
     found = extract_fields(_ITERATION, text)
     if columns := found.columns:
-        evaluated = _EVALUATION.findall(text) if b", val loss " in text else []
+        evaluated = _EVALUATION.findall(text) if any(b", val loss " in part for part in found.seen) else []
         columns["evaluated"] = np.isin(columns["step"], [float(step) for step in evaluated]).astype(
             np.float64
         )

@@ -1,0 +1,32 @@
+"""``benchmarks/parse.py`` writes logs that are read whole, of every format that it measures."""
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+_ROOT = Path(__file__).resolve().parents[2]
+
+
+def _benchmark() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("parse_benchmark", _ROOT / "benchmarks" / "parse.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+_BENCHMARK = _benchmark()
+
+
+@pytest.mark.parametrize("name", _BENCHMARK.FORMATS)
+def test_a_log_of_each_measured_format_is_read_and_makes_a_number(name: str, tmp_path: Path) -> None:
+    path = tmp_path / "a.log"
+    _BENCHMARK.write_log(path, name, 300_000, steps=500)
+
+    found = _BENCHMARK.read_once(str(path), name, "trainmark")
+
+    assert found["records"] >= (0 if name == "hf-trainer" else 1000)
+    assert _BENCHMARK.read_once(str(path), name, "lines")["records"] > 0
