@@ -121,6 +121,18 @@ def test_a_case_says_what_more_runs_and_what_dlperf_would_have_given() -> None:
     )
 
 
+def test_runs_to_expect_are_more_than_there_are_while_those_are_not_enough() -> None:
+    """Three runs look close together by luck more often than the interval says, and are enough only when very close."""
+    attempts = [ok(1000.0), ok(1002.0), ok(1004.0)]
+    protocol = ADAPTIVE.model_copy(update={"target_half_width": 0.01})
+    found = count_repeats(protocol, attempts, estimate([1000.0, 1002.0, 1004.0], Sampling.WAITED))
+    assert found.half_width is not None
+    assert found.half_width < 0.01
+    assert found.ended_by is None
+    assert found.to_target is not None
+    assert found.to_target.runs > 3
+
+
 def test_what_the_machine_spoiled_is_in_no_expectation() -> None:
     runs = [ok(100.0), ok(100.1), ok(100.2), Attempt(Outcome.OK, 10.0, 1.0, spoiled=True)]
     found = count_repeats(ADAPTIVE, runs, estimate([100.0, 100.1, 100.2], Sampling.WAITED))

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from statistics import mean
 
 from trainmark.campaign.schedule import Attempt, ended_by
-from trainmark.measure import expected_half_width, spread_of
+from trainmark.measure import expected_half_width, runs_to_wait_for, spread_of
 from trainmark.words.measurement import Estimate
 from trainmark.words.results import Expected, Repeats
 from trainmark.words.suite import Protocol, ProtocolName
@@ -24,7 +24,8 @@ def count_repeats(protocol: Protocol, attempts: Sequence[Attempt], found: Estima
     to_target = twice = dlperf = None
     if found is not None and spread is not None and run_s is not None:
         twice = _expected(2 * found.n, spread, run_s)
-        needed = None if target is None else _runs_to(target, spread)
+        least = max(protocol.min_repeats, LEAST_RUNS)
+        needed = None if target is None else runs_to_wait_for(spread, target, least, MOST_RUNS_FORESEEN)
         to_target = None if needed is None else _expected(needed, spread, run_s)
         steps_s = [a.step_s for a in attempts if a.step_s is not None]
         other_s = run_s + (DLPERF.steps - protocol.steps) * mean(steps_s) if steps_s else run_s
@@ -46,8 +47,3 @@ def count_repeats(protocol: Protocol, attempts: Sequence[Attempt], found: Estima
 def _expected(runs: int, spread: float, run_s: float) -> Expected:
     half = expected_half_width(spread, runs) if runs >= LEAST_RUNS else None
     return Expected(runs=runs, half_width=half, seconds=runs * run_s)
-
-
-def _runs_to(target: float, spread: float) -> int | None:
-    found = (n for n in range(LEAST_RUNS, MOST_RUNS_FORESEEN) if expected_half_width(spread, n) <= target)
-    return next(found, None)

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
         expected_half_width,
         narrow_enough,
         ratio,
+        runs_to_wait_for,
         scaled,
         spread_of,
     )
@@ -26,6 +27,7 @@ __all__ = [
     "measure_events",
     "narrow_enough",
     "ratio",
+    "runs_to_wait_for",
     "scaled",
     "speedup",
     "spread_of",

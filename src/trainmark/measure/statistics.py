@@ -124,6 +124,19 @@ def expected_half_width(spread: float, n: int) -> float:
     return 1.96 * math.sqrt(math.pi / 2) * spread / math.sqrt(n)
 
 
+def runs_to_wait_for(spread: float, target: float, least: int, most: int) -> int | None:
+    """Return how many runs, ``least`` to ``most``, are to be expected before ``narrow_enough`` says so; None: more.
+
+    ``spread`` is as in ``expected_half_width``.
+    """
+    return next((n for n in range(least, most) if _stopping_half_width(spread, n) <= target), None)
+
+
+def _stopping_half_width(spread: float, n: int) -> float:
+    expected = expected_half_width(spread, n)
+    return expected * student_t(n - 1, STOPPING[n]) / student_t(n - 1) if n in STOPPING else expected
+
+
 def spread_of(found: Estimate) -> float | None:
     """Return the standard deviation of the runs' logarithms that the interval's width stands for, outliers or not."""
     half = found.half_width
