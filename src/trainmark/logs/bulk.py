@@ -124,10 +124,12 @@ def _by_shape(pattern: re.Pattern[bytes], characters: Characters, shapes: Shapes
         if match is None or line.translate(None, VARYING) != skeleton:
             raise IrregularError
         matches.append(match)
-    return {
-        "clock_s" if name == "stamp" else name: _group(name, characters, shapes, matches)
-        for name in _names(pattern)
-    }
+    return _columns({name: _group(name, characters, shapes, matches) for name in _names(pattern)})
+
+
+def _columns(groups: dict[str, Floats]) -> dict[str, Floats]:
+    """Return the values of groups by the names of the columns that they are."""
+    return {"clock_s" if name == "stamp" else name: values for name, values in groups.items()}
 
 
 def _group(name: str, characters: Characters, shapes: Shapes, matches: list[_Match]) -> Floats:
@@ -194,7 +196,7 @@ class _Counted:
                 found[name] = np.full(self._count, np.nan)
             else:
                 found[name] = self._stamps() if name == "stamp" else self._numbers(name)
-        return {"clock_s" if name == "stamp" else name: values for name, values in found.items()}
+        return _columns(found)
 
     def _numbers(self, name: str) -> Floats:
         """Return the numbers in the group called ``name``."""
@@ -261,9 +263,7 @@ class _Counted:
 
     def _behind(self, starts: Ints, between: bytes) -> Ints:
         """Return where ``between``, which every line must have at ``starts``, ends (the `` -`` of `` - 12s``)."""
-        same = np.uint64(int.from_bytes(between, "little"))
-        mask = np.uint64((1 << 8 * len(between)) - 1)
-        if ((self._characters.words(starts) & mask) != same).any():
+        if not self._characters.all_have(between, starts):
             raise IrregularError
         return starts + len(between)
 

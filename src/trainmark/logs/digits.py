@@ -53,6 +53,16 @@ class Characters:
         """Return the eight characters from each of ``starts`` on."""
         return self._words[starts]
 
+    def all_have(self, word: bytes, starts: Ints) -> bool:
+        """Say whether ``word`` stands at each of ``starts``."""
+        for at in range(0, len(word), 8):
+            part = word[at : at + 8]
+            wanted = np.uint64(int.from_bytes(part, "little"))
+            mask = np.uint64((1 << 8 * len(part)) - 1)
+            if ((self.words(starts + at) & mask) != wanted).any():
+                return False
+        return True
+
     def before_point(self, starts: Ints) -> Ints:
         """Return the number of characters before the first point from each of ``starts`` on; 8 where there is none."""
         others = self.words(starts) ^ _u8(_POINT)

@@ -64,10 +64,8 @@ class Extract(NamedTuple):
 def extract(pattern: re.Pattern[bytes], text: bytes, header: re.Pattern[bytes] | None = None) -> Extract:
     """Return the columns of all matches of ``pattern`` in ``text``, by the names of its groups.
 
-    What ``header`` matches, which a log begins with, is seen as a whole.
-
     Groups are named as in ``FIELDS``, or ``stamp`` (seconds since 1970 come out as ``clock_s``). What is no
-    number becomes NaN. No column means no match.
+    number becomes NaN. No column means no match. What ``header`` matches, which a log begins with, is seen as a whole.
     """
     if len(text) > _SEARCHED_BYTES and (regular := fields_among_others(pattern, text, header)):
         return Extract(regular[0], [regular[1]])

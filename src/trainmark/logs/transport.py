@@ -182,13 +182,7 @@ class _Lines:
 
     def all_have(self, word: bytes, place: int) -> bool:
         """Say whether ``word`` stands ``place`` characters behind the beginning of each line."""
-        for at in range(0, len(word), 8):
-            part = word[at : at + 8]
-            wanted = np.uint64(int.from_bytes(part, "little"))
-            mask = np.uint64((1 << 8 * len(part)) - 1)
-            if ((self._characters.words(self.starts + (place + at)) & mask) != wanted).any():
-                return False
-        return True
+        return self._characters.all_have(word, self.starts + place)
 
     def changing(self, size: int) -> Iterator[bytes]:
         """Yield the first ``size`` characters, a multiple of eight, of each line that begins unlike the one before."""
