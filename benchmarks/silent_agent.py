@@ -65,8 +65,9 @@ def main() -> None:
             return
         asked = json.loads(line)
         value: object = None
-        call, body = asked["call"], b""
-        if call == "ping":
+        call, body = asked.get("call"), b""
+        # Of a message that comes in parts the last one asks.
+        if call in ("ping", None):
             tell({"pong": 0})
             continue
         if call == "start":
@@ -82,7 +83,10 @@ def main() -> None:
             value = ".trainmark-" not in asked["path"]
         else:
             value = ANSWERS.get(
-                call, {"has_free_ports": True, "kill": 0, "digests": {}, "stopped": []}.get(call)
+                call,
+                {"time": time.time(), "has_free_ports": True, "kill": 0, "digests": {}, "stopped": []}.get(
+                    call
+                ),
             )
         tell({"id": asked["id"], "value": value}, body)
 

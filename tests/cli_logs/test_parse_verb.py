@@ -293,7 +293,7 @@ def test_an_exchange_that_contradicts_itself_is_a_usage_error(
 
 @pytest.fixture
 def results(tmp_path: Path) -> Path:
-    """Return a result directory with a run of ours, a run of another program, and a probe."""
+    """Return a result directory with a run of ours, one of another program, an interrupted one, and a probe."""
     folder = tmp_path / "out"
     for name in ("ours", "others"):
         (folder / "runs" / name / "1").mkdir(parents=True)
@@ -310,6 +310,10 @@ def results(tmp_path: Path) -> Path:
     probe.mkdir()
     (probe / "outcome.json").write_text("{}")
     (probe / "train.log").write_text("CUDA out of memory\n")
+    interrupted = folder / "runs" / "ours" / "1.interrupted-1"
+    interrupted.mkdir()
+    for name in ("manifest.json", "ranks.json", "train.log", "stderr.rank0"):
+        (interrupted / name).write_text("{}\n")
     for name in ("suite.yaml", "results.json", "report.html", "results.sqlite"):
         (folder / name).write_text("<html>")
     return folder

@@ -181,20 +181,42 @@ def test_a_host_that_is_not_there_is_tried_once_a_case_and_not_with_every_questi
     assert tries.read_text() == "one\none\n"
 
 
+RULE = "-" * 74
+"""Stands above and below what OpenMPI says."""
+
+
+def ssh_that_says(words: str, code: int, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let ssh be a program that writes ``words`` to its standard error and ends."""
+    (folder / "ssh").write_text(f"#!/bin/sh\ncat >&2 <<END\n{words}\nEND\nexit {code}\n")
+    (folder / "ssh").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
 def test_of_openmpis_causes_in_general_the_first_line_is_told_beside_the_one_of_this_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rule = "-" * 74
-    (tmp_path / "ssh").write_text(
-        "#!/bin/sh\ncat >&2 <<END\nHost key verification failed.\n"
-        f"{rule}\nORTE was unable to reliably start one or more daemons.\nThis usually is caused by:\n\n"
-        f"* lack of authority to execute on one or more specified nodes.\n{rule}\nEND\nexit 255\n"
+    words = (
+        f"Host key verification failed.\n{RULE}\nORTE was unable to reliably start one or more daemons.\n"
+        f"This usually is caused by:\n\n* lack of authority to execute on one or more specified nodes.\n{RULE}"
     )
-    (tmp_path / "ssh").chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    ssh_that_says(words, 255, tmp_path, monkeypatch)
     assert agent_host("other").unreachable() == (
         "other: no agent could be started on it (ssh ended with code 255: Host key verification failed.; "
         "ORTE was unable to reliably start one or more daemons.)"
+    )
+
+
+def test_openmpis_sentence_is_told_to_its_end_with_the_file_that_is_not_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = (
+        f"{RULE}\nmpirun was unable to launch the application as it could not access\nor execute an executable:\n\n"
+        f"Executable: /opt/there/python\nNode: other\n\nwhile attempting to start process rank 0.\n{RULE}"
+    )
+    ssh_that_says(words, 132, tmp_path, monkeypatch)
+    assert agent_host("other").unreachable() == (
+        "other: no agent could be started on it (ssh ended with code 132: mpirun was unable to launch the application "
+        "as it could not access or execute an executable: Executable: /opt/there/python Node: other)"
     )
 
 

@@ -132,6 +132,33 @@ def test_when_every_rank_lost_its_peer_the_exit_code_says_more_than_nothing(tmp_
     assert judged(tmp_path, "gone\n", 3) == (Outcome.FAILED, "the program ended with exit code 3: gone")
 
 
+GAVE_UP = "lost contact with another rank: TIMEOUT self_rank = none pair_rank = -1"
+
+
+@pytest.mark.parametrize(
+    ("place", "elsewhere"),
+    [
+        ("next (feed.py:77)", True),
+        ("all_reduce (torch/distributed/distributed_c10d.py:3252)", False),
+        ("quick_execute (tensorflow/python/eager/execute.py:53)", False),
+    ],
+)
+@pytest.mark.parametrize("stopped", [False, True], ids=["lost the other", "was ended"])
+def test_the_rank_that_never_came_to_a_collective_is_named_when_the_others_gave_it_up(
+    stopped: bool, place: str, elsewhere: bool, tmp_path: Path
+) -> None:
+    """Paddle's and MindSpore's collectives give up by themselves; that ends the rank that was waited for."""
+    say(tmp_path / "events.jsonl", outcome="failed", reason=GAVE_UP, rank=0, peer_lost=True)
+    if not stopped:
+        gone = f"lost contact with another rank: rank 0 has gone, while it was in {place}"
+        say(tmp_path / "events.jsonl.rank1", outcome="failed", reason=gone, rank=1, peer_lost=True)
+    end = f"trainmark-worker: rank 1: stopped by SIGTERM, while it was in {place}\n" if stopped else "\n"
+    (tmp_path / "train.log").write_text(end)
+    outcome, reason = classify([Exit(1, 0, tmp_path / "train.log")], tmp_path / "events.jsonl", 2)
+    assert outcome is Outcome.FAILED
+    assert (reason == f"rank 1 was in {place}, when rank 0 {GAVE_UP}") is elsewhere, reason
+
+
 def test_of_several_ranks_the_one_without_memory_is_the_cause(tmp_path: Path) -> None:
     say(tmp_path / "events.jsonl", outcome="failed", reason="the other one is gone", rank=0)
     say(tmp_path / "events.jsonl.rank1", outcome="oom", reason="tried to allocate 8 GiB", rank=1)

@@ -91,7 +91,7 @@ def test_a_rank_that_ends_without_a_word_is_not_waited_for(tmp_path: Path) -> No
     try:
         host.stop_ranks(mark, pid)
         asked = time.monotonic()
-        assert host.stacks(mark, pid) == {}
+        assert host.stacks(mark, pid) == {1: ()}
         assert time.monotonic() - asked < ANSWER_S
     finally:
         host.kill(mark, pid)
@@ -116,10 +116,13 @@ def test_who_started_a_rank_and_is_not_of_the_run_goes_on(tmp_path: Path) -> Non
         stranger.wait()
 
 
-def test_of_the_threads_the_one_that_was_asked_counts() -> None:
+@pytest.mark.parametrize("got_it", [0, 1])
+def test_of_the_threads_the_main_one_counts_whichever_got_the_signal(got_it: int) -> None:
+    heads = ["Thread", "Thread"]
+    heads[got_it] = "Current thread"
     text = (
-        "step 6/12\nFatal Python error: Aborted\n\nThread 0x00007f (most recent call first):\n"
-        '  File "/usr/lib/threading.py", line 1 in wait\n\nCurrent thread 0x00008f (most recent call first):\n'
+        f"step 6/12\nFatal Python error: Aborted\n\n{heads[0]} 0x00007f (most recent call first):\n"
+        f'  File "/usr/lib/threading.py", line 1 in wait\n\n{heads[1]} 0x00008f (most recent call first):\n'
         '  File "/torch/distributed/distributed_c10d.py", line 3252 in barrier\n  File "/a/train.py", line 7 in main\n'
     )
     stack = read_stack(text)
@@ -138,6 +141,24 @@ def test_where_all_wait_or_none_does_each_place_is_said_and_nobody_is_accused() 
         "; rank 0 on a waited in all_reduce (train.py:3), rank 1 on b waited in all_reduce (train.py:3)"
     )
     assert who_is_missing({}, {}) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "function"),
+    [
+        ("/v/site-packages/torch/distributed/distributed_c10d.py", "all_reduce"),
+        ("/v/site-packages/tensorflow/python/eager/execute.py", "quick_execute"),
+        ("/v/trainmark/worker/mxnet/progress.py", "wait_to_read"),
+        ("/v/trainmark/worker/jax/marks.py", "synchronize"),
+        ("/v/site-packages/mindspore/common/api.py", "__call__"),
+    ],
+)
+def test_whoever_waits_in_any_framework_is_told_from_who_does_not_come(file: str, function: str) -> None:
+    """As each framework's ranks were seen when rank 1 never left its input."""
+    found = {0: (Frame(file, 3, function),), 1: (Frame("/v/trainmark/worker/core/feed.py", 77, "next"),)}
+    assert who_is_missing(found, {0: "a", 1: "b"}).startswith(
+        "; rank 1 on b was in next (feed.py:77), while rank 0 "
+    )
 
 
 def test_of_many_ranks_a_few_are_named() -> None:

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from trainmark.logs import Status
 from trainmark.logs.bulk import regular_fields
 from trainmark.logs.fields import _searched, extract
+from trainmark.logs.literals import tells_digits_apart
 from trainmark.logs.synthetic import SampleRun
 from trainmark.logs.transport import clean, uncoloured
 from trainmark.logs.trouble import loss_is_lost
@@ -183,3 +184,28 @@ def test_the_blank_and_dash_before_a_number_must_be_in_every_line() -> None:
 def test_a_lost_loss_is_seen_beside_words_that_look_like_it(line: bytes, beside: bytes) -> None:
     assert loss_is_lost(beside + line + b"\n" + beside)
     assert not loss_is_lost(beside + b"loss: 0.5 banana\n")
+
+
+def test_an_expression_that_tells_digits_apart_reads_each_line() -> None:
+    drawn = "\u2501" * 20
+    epoch = f"Epoch 1/9\n195/195 {drawn} 5s 63ms/step - loss: 1\n195/195 {drawn} 0s 63ms/step - loss: 1\n"
+    text = (epoch * 1000).encode()
+    pattern = re.compile(rb"\d+/\d+ (?:\xe2\x94\x81)+ (?P<bar_s>[1-9]\d*)s ")
+
+    assert extract(pattern, text).columns["bar_s"].tolist() == [5.0] * 1000
+
+
+@pytest.mark.parametrize(
+    ("pattern", "apart"),
+    [
+        (rb"(?P<step>\d+) (?P<rate>[\d.]+)/s[^\n]*?(?P<other>\S+)\s", False),
+        (rb"a(?:b|c[^,}\s]+)*?[,}]", False),
+        (rb"(?P<one>\d+)/(?P=one) ", True),
+        (rb"(?:a|b(?:[1-9]\d*)?)s", True),
+        (rb"x(?!\d+2)", True),
+        (rb"E2E", True),
+        (rb"[^0]x", True),
+    ],
+)
+def test_which_expressions_tell_digits_apart(pattern: bytes, apart: bool) -> None:
+    assert tells_digits_apart(re.compile(pattern)) is apart

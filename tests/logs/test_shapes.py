@@ -2,27 +2,35 @@
 
 import re
 
-import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.logs.bulk import fields_among_others
+from trainmark.logs.digits import Characters
 from trainmark.logs.fields import extract
-from trainmark.logs.shapes import DIGITS_ALIKE, MOST_SHAPES, one_of_each, shapes_of
+from trainmark.logs.shapes import DIGITS_ALIKE, MOST_SHAPES, Shapes, one_of_each, shapes_of
 
 _LINE = re.compile(rb"step (?P<step>\d+), rate: (?P<rate>\S+) img")
+
+
+def _rows(found: Shapes) -> list[list[int]]:
+    """Return the numbers of the lines of each shape."""
+    return [
+        [row for table in found.tables for row in table.lines[table.kinds == number].tolist()]
+        for number in range(len(found.examples))
+    ]
 
 
 @given(st.lists(st.binary(max_size=6), min_size=1, max_size=20))
 def test_lines_of_a_shape_differ_in_their_digits_only(lines: list[bytes]) -> None:
     text = b"".join(line.replace(b"\n", b"") + b"\n" for line in lines)
 
-    found = shapes_of(text, np.frombuffer(text, np.uint8))
+    found = shapes_of(text, Characters.of(text))
 
     assert found is not None
     whole = re.findall(rb"[^\n]*\n", text)
-    assert sorted(row for rows in found.rows for row in rows.tolist()) == list(range(len(whole)))
-    for example, rows in zip(found.examples, found.rows, strict=True):
+    assert sorted(row for rows in _rows(found) for row in rows) == list(range(len(whole)))
+    for example, rows in zip(found.examples, _rows(found), strict=True):
         assert example == whole[rows[0]]
         assert {whole[row].translate(DIGITS_ALIKE) for row in rows} == {example.translate(DIGITS_ALIKE)}
     assert len({example.translate(DIGITS_ALIKE) for example in found.examples}) == len(found.examples)
@@ -31,17 +39,17 @@ def test_lines_of_a_shape_differ_in_their_digits_only(lines: list[bytes]) -> Non
 def test_examples_come_in_the_order_of_the_text() -> None:
     text = b"a longer line\nb 1\nc\nb 2\n"
 
-    found = shapes_of(text, np.frombuffer(text, np.uint8))
+    found = shapes_of(text, Characters.of(text))
 
     assert found is not None
     assert found.examples == [b"a longer line\n", b"b 1\n", b"c\n"]
-    assert [rows.tolist() for rows in found.rows] == [[0], [1, 3], [2]]
+    assert _rows(found) == [[0], [1, 3], [2]]
 
 
 def test_a_text_of_many_shapes_is_none_of_few() -> None:
     text = b"".join(b"x" * length + b"\n" for length in range(MOST_SHAPES + 1))
 
-    assert shapes_of(text, np.frombuffer(text, np.uint8)) is None
+    assert shapes_of(text, Characters.of(text)) is None
     assert one_of_each(text * 100) == text * 100
 
 

@@ -32,6 +32,14 @@ def test_the_windows_of_hosts_whose_clocks_differ_are_told_on_one_clock() -> Non
     assert [rank.error_s for rank in found.ranks] == [0.0, 0.0, 0.0005, 0.0005]
 
 
+def test_a_clock_that_went_elsewhere_during_the_run_was_between_what_was_read_before_and_after_it() -> None:
+    moved = NODES[1].model_copy(update={"clock_offset_after_s": 3600.002, "clock_error_after_s": 0.0007})
+    found = rank_times(SUMMARY, 100, 2, (NODES[0], moved))
+    assert found is not None
+    assert [rank.began_s for rank in found.ranks] == pytest.approx([0.0, 0.002, 0.0, 0.003])
+    assert [rank.error_s for rank in found.ranks] == pytest.approx([0.0, 0.0, 0.0017, 0.0017])
+
+
 def test_the_slowest_rank_is_the_one_whose_own_pass_is_longest_and_the_others_wait_for_it() -> None:
     found = rank_times(SUMMARY, 100, 2, NODES, ("a", "b"))
     assert found is not None

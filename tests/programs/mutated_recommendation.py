@@ -30,6 +30,12 @@ def gelu() -> None:
     functional.relu = functional.gelu
 
 
+def relu6() -> None:
+    """An activation with a bound."""
+    functional = _model().functional
+    functional.relu = functional.relu6
+
+
 def without_wide() -> None:
     """Deep alone: the crosses are looked up, and count nothing."""
     model = _model()
@@ -270,6 +276,7 @@ def swapped_tables() -> None:
 
 MISTAKES: dict[str, Callable[[], None]] = {
     "gelu": gelu,
+    "relu6": relu6,
     "without-wide": without_wide,
     "swapped": swapped,
     "left-out": left_out,

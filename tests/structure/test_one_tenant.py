@@ -1,6 +1,7 @@
-"""What differs by task is the task's: nothing else speaks of pictures, their sizes or their order in memory."""
+"""What differs by task is its own: nothing else speaks of pictures, their size or order in memory, or names models."""
 
 import re
+from importlib import import_module
 from pathlib import Path
 
 import trainmark
@@ -51,3 +52,37 @@ def test_every_exception_is_needed() -> None:
     for name in (*PUBLISHED, *EXCEPTIONS):
         paths = (HOUSE / name).rglob("*") if (HOUSE / name).is_dir() else [HOUSE / name]
         assert any(WORDS.search(path.read_text(encoding="utf-8")) for path in paths if path.is_file()), name
+
+
+MODEL_FOLDERS = re.compile(
+    r"(worker/)?tasks/|worker/\w+/(image_classification|causal_lm|masked_lm|recommendation)/|programs/"
+)
+
+MODEL_EXCEPTIONS = {
+    "reference/data/": "what was published, as it was published",
+    "insight/explanation.py": "the docstring that says when two spellings are one model",
+    "report/exchange/missions.yaml": "the names that a database has for models",
+    "worker/pytorch/gaps.json": "compilers of every task that have kernels for one model",
+}
+
+
+def test_no_file_outside_tasks_and_programs_names_a_model() -> None:
+    names = [model for folder in HOUSE.glob("worker/tasks/*/architectures.py") for model in _models(folder)]
+    assert len(names) > 8
+    word = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
+    said = set()
+    for path in sorted(HOUSE.rglob("*")):
+        name = str(path.relative_to(HOUSE))
+        if path.suffix not in (".py", ".yaml", ".json") or MODEL_FOLDERS.match(name):
+            continue
+        if word.search(path.read_text(encoding="utf-8")):
+            said.add(name)
+    unforeseen = {name for name in said if not name.startswith(tuple(MODEL_EXCEPTIONS))}
+    assert not unforeseen, "\n".join(sorted(unforeseen))
+    for exception in MODEL_EXCEPTIONS:
+        assert any(name.startswith(exception) for name in said), f"{exception} is an exception for nothing"
+
+
+def _models(architectures: Path) -> list[str]:
+    task = import_module(f"trainmark.worker.tasks.{architectures.parent.name}.architectures")
+    return list(task.ARCHITECTURES)

@@ -64,6 +64,18 @@ def test_slurm_says_which_nodes_are_ours_and_without_an_allocation_nobody_does()
         load_hosts("slurm", {})
 
 
+@pytest.mark.parametrize("name", ["OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"])
+def test_mpi_says_which_hosts_are_ours_where_it_has_been_told(name: str, tmp_path: Path) -> None:
+    (tmp_path / "hostfile").write_text("gpu01 slots=8\ngpu02 slots=4\n")
+    found = load_hosts("mpi", {name: str(tmp_path / "hostfile")})
+    assert found.engine is EngineName.MPI
+    assert [(host.name, host.slots) for host in found.hosts] == [("gpu01", 8), ("gpu02", 4)]
+    with pytest.raises(InputError, match="OpenMPI has been told of no hostfile"):
+        load_hosts("mpi", {})
+    with pytest.raises(InputError, match=r"nowhere: cannot be read: No such file"):
+        load_hosts("mpi", {name: "nowhere"})
+
+
 @pytest.mark.parametrize(
     ("text", "said"),
     [

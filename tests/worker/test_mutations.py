@@ -23,6 +23,7 @@ ALWAYS = {
     *(("pytorch", name) for name in ("batch-norm-evaluates", "frozen-stem", "another-type", "half-size")),
     *(("pytorch", name) for name in ("no-normalisation", "centre-crop", "one-batch", "gradients-summed")),
     *((framework, "one-layer") for framework in ("tensorflow", "mxnet", "paddle")),
+    *((framework, "one-layer-within") for framework in ("tensorflow", "paddle", "mindspore")),
 }
 
 

@@ -10,14 +10,18 @@ from frameworks import framework_python, needs_framework
 
 pytestmark = [pytest.mark.training, needs_framework("pytorch"), pytest.mark.xdist_group("worker-pytorch")]
 
-PROGRAM = Path(__file__).parents[1] / "programs" / "pytorch_kernels.py"
+PROGRAMS = Path(__file__).parents[1] / "programs"
 
 # Triton 3.6's interpreter takes a 1-element array for a number, which later numpy refuses.
 PINS = ("triton==3.6.0", "numpy==2.2.6")
 
 
 @pytest.mark.rare
-def test_the_kernels_compute_what_pytorch_does(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("program", "expected"),
+    [("pytorch_kernels", "75 of 75 right"), ("pytorch_cross_entropy", "7 of 7 right")],
+)
+def test_the_kernels_compute_what_pytorch_does(program: str, expected: str, tmp_path: Path) -> None:
     python = framework_python("pytorch")
     installed = subprocess.run(
         [python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", tmp_path, *PINS],
@@ -29,7 +33,7 @@ def test_the_kernels_compute_what_pytorch_does(tmp_path: Path) -> None:
         pytest.skip(f"Triton cannot be had here: {installed.stderr.strip().splitlines()[-1]}")
 
     ran = subprocess.run(
-        [python, PROGRAM],
+        [python, PROGRAMS / f"{program}.py"],
         env={**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": str(tmp_path)},
         capture_output=True,
         text=True,
@@ -37,4 +41,31 @@ def test_the_kernels_compute_what_pytorch_does(tmp_path: Path) -> None:
     )
 
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    assert ran.stdout.count("max") == 36
+    assert expected in ran.stdout.splitlines()[-1]
+
+
+STAGES = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from worker.core.outcomes import RunError
+from worker.pytorch.stages import chosen
+print(*sorted(chosen({})))
+print(*sorted(chosen({"TRAINMARK_FUSED_WITHOUT": "quarter, update"})))
+try:
+    chosen({"TRAINMARK_FUSED_WITHOUT": "quarter,warp"})
+except RunError as error:
+    print(error)
+"""
+
+
+def test_stages_can_be_left_out_by_their_names_alone() -> None:
+    source = Path(__file__).parents[2] / "src" / "trainmark"
+
+    ran = subprocess.run(
+        [framework_python("pytorch"), "-c", STAGES, source], capture_output=True, text=True, check=True
+    )
+
+    all_of_them, some, refused = ran.stdout.splitlines()
+    assert all_of_them == "folded quarter update"
+    assert some == "folded"
+    assert refused.startswith("invalid: TRAINMARK_FUSED_WITHOUT: there is no stage warp; there are folded")

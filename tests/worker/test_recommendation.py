@@ -288,6 +288,7 @@ def in_pytorch(test: Callable[..., None]) -> Callable[..., None]:
 
 MISTAKES = [
     ("gelu", Subject.ACTIVATIONS, "the activation is GELU, and not ReLU"),
+    ("relu6", Subject.ACTIVATIONS, "the activation is bounded (ReLU6)"),
     ("without-wide", Subject.LOGITS, "the wide side is left out"),
     ("swapped", Subject.ACTIVATIONS, "C5 and C6 are swapped"),
     ("left-out", Subject.ACTIVATIONS, "C26 is left out"),

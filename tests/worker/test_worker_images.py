@@ -4,6 +4,7 @@ import io
 import random
 from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -12,7 +13,12 @@ from hypothesis import strategies as st
 from PIL import Image
 
 from trainmark.worker.core.outcomes import RunError
-from trainmark.worker.tasks.image_classification.decoding import choose_decoder, decode_whole, load_image
+from trainmark.worker.tasks.image_classification.decoding import (
+    choose_decoder,
+    decode_whole,
+    frame_of,
+    load_image,
+)
 from trainmark.worker.tasks.image_classification.images import Dealer, Draw, random_resized_crop, read_images
 
 
@@ -153,3 +159,31 @@ def test_stray_bytes_after_the_image_do_not_matter() -> None:
     assert decoder is not None
 
     assert decode_whole(jpeg() + b"\0" * 100, decoder).shape == (40, 60, 3)
+
+
+def test_the_size_of_a_jpeg_is_found_in_its_header_however_it_is_coded() -> None:
+    drawn = Image.effect_noise((37, 53), 60)
+    exif = Image.Exif()
+    exif[0x010E] = "a description that is longer than nothing" * 40
+
+    def saved(image: Image.Image, **options: Any) -> bytes:
+        file = io.BytesIO()
+        image.save(file, **options)
+        return file.getvalue()
+
+    found = [
+        frame_of(saved(drawn.convert(mode), format="JPEG", **options))
+        for mode, options in (
+            ("RGB", {}),
+            ("L", {}),
+            ("CMYK", {}),
+            ("RGB", {"progressive": True, "exif": exif}),
+            ("RGB", {"optimize": True, "icc_profile": bytes(70_000)}),
+        )
+    ]
+
+    assert found == [(37, 53, plain) for plain in (True, True, False, False, True)]
+    assert frame_of(saved(drawn, format="PNG")) is None
+    assert frame_of(b"") is None
+    assert frame_of(saved(drawn, format="JPEG")[:60]) is None
+    assert frame_of(b"\xff\xd8" + b"\xff" * 1000) is None

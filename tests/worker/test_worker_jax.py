@@ -3,6 +3,7 @@
 import os
 import signal
 import subprocess
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,7 @@ from worker_process import (
 )
 
 from frameworks import framework_python, needs_framework
+from trainmark.node.stacks import read_stack
 from trainmark.placement import free_ports
 
 pytestmark = [pytest.mark.training, needs_framework("jax"), pytest.mark.xdist_group("worker-jax")]
@@ -228,33 +230,53 @@ time.sleep(300)
 """
 
 
-@pytest.mark.parametrize("aborts", [False, True], ids=["rank 0 is killed", "rank 1 aborts by itself"])
-def test_jax_own_abort_is_told_as_a_lost_rank_and_another_abort_is_not(aborts: bool) -> None:
+@pytest.mark.parametrize(
+    ("aborts", "strike", "code", "says"),
+    [
+        pytest.param(
+            False,
+            lambda ranks: ranks[0].kill(),
+            3,
+            "failed: lost contact with another rank: JAX's service has ended\n",
+            id="rank 0 is killed",
+        ),
+        pytest.param(True, lambda _ranks: None, -signal.SIGABRT, "", id="rank 1 aborts by itself"),
+        pytest.param(
+            False,
+            lambda ranks: ranks[1].send_signal(signal.SIGABRT),
+            -signal.SIGABRT,
+            "",
+            id="rank 1 is asked where it is",
+        ),
+    ],
+)
+def test_jax_own_abort_is_told_as_a_lost_rank_and_another_abort_is_not(
+    aborts: bool, strike: Callable[[list["subprocess.Popen[str]"]], None], code: int, says: str
+) -> None:
     # In no collective, so that gloo, which often notices a lost rank first, cannot.
     port = free_ports(1)
-    code = f"import sys; sys.path.insert(0, {str(WORKER)!r}); import start\n"
-    code += A_RANK_THAT_ONLY_WAITS.format(aborts=aborts)
+    source = f"import sys; sys.path.insert(0, {str(WORKER)!r}); import start\n"
+    source += A_RANK_THAT_ONLY_WAITS.format(aborts=aborts)
     ranks = [
         subprocess.Popen(
-            [framework_python("jax"), "-c", code],
-            env={**os.environ, **rank_variables(rank, 2, port)},
+            [framework_python("jax"), "-c", source],
+            env={**os.environ, **rank_variables(rank, 2, port), "PYTHONFAULTHANDLER": "1"},
             stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
         )
         for rank in range(2)
     ]
     try:
         assert [rank.stdout.readline() for rank in ranks if rank.stdout] == ["met\n"] * 2
-        if not aborts:
-            ranks[0].kill()
-        said, _ = ranks[1].communicate(timeout=LONG_S)
+        strike(ranks)
+        said, shown = ranks[1].communicate(timeout=LONG_S)
     finally:
         for rank in ranks:
             rank.kill()
             rank.communicate()
 
-    assert (ranks[1].returncode, said) == (
-        (-signal.SIGABRT, "")
-        if aborts
-        else (3, "failed: lost contact with another rank: JAX's service has ended\n")
-    )
+    assert (ranks[1].returncode, said) == (code, says)
+    # Python shows where it was, and nothing of what looked at the abort.
+    stack = read_stack(shown)
+    assert [frame.function for frame in stack] == (["<module>"] if code < 0 else [])

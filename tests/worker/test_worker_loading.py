@@ -9,7 +9,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.worker.core.loading import RankLoading, loading_of, queue_doubts
+from trainmark.worker.core.loading import (
+    RankLoading,
+    loading_of,
+    queue_doubts,
+    unreadable_doubts,
+    unreadable_of,
+)
 from trainmark.worker.core.outcomes import FAILED, RunError
 from trainmark.worker.core.produced import Produced
 from trainmark.worker.core.queues import AHEAD, UNCOUNTED, Cut, in_parts, joined
@@ -129,3 +135,14 @@ def test_the_events_say_what_each_rank_made_and_took() -> None:
     assert said["in_flight_at_begin"] == [2.0, None]
     assert said["in_flight_at_end"] == [-8.0, None]
     assert loading_of([]) is None
+
+
+def test_files_that_nothing_decodes_are_counted_and_make_the_run_doubtful() -> None:
+    assert unreadable_doubts([0, 0], []) == []
+    assert unreadable_of([0], []) == {"files": [0], "first": []}
+
+    ((code, sentence),) = unreadable_doubts([2, 1], ["a.jpg", "a.jpg"])
+
+    assert code == "samples-unreadable"
+    assert sentence.startswith("3 of the samples could not be decoded, a.jpg first: ")
+    assert unreadable_of([2, 1], ["a.jpg", "a.jpg"]) == {"files": [2, 1], "first": ["a.jpg"]}

@@ -145,9 +145,9 @@ from trainmark_worker.core.outcomes import FAILED, RunError
 progress = Progress(2, [mx.nd.ones((4, 4)) * 2])
 for slot in range(2):
     progress.mark(slot)
-    progress.wait(progress.marked)
+    progress.wait_to_read(progress.marked)
 broken = mx.nd.random.normal(0, -1, shape=(2, 2))
-progress.wait(progress.ticket(broken))
+progress.wait_to_read(progress.ticket(broken))
 try:
     broken.wait_to_read()
     error = None
@@ -155,7 +155,7 @@ except mx.base.MXNetError as failure:
     error = str(failure)
 progress.fail(RunError(FAILED, "gone", peer_lost=True))
 try:
-    progress.wait(1 << 40)
+    progress.wait_to_read(1 << 40)
     lost = None
 except RunError as failure:
     lost = failure.reason

@@ -1,11 +1,15 @@
 """What PaddlePaddle's worker alone has: what it lacks on a CPU, its layouts, its threads, its compiled programs."""
 
+import os
+import signal
+import subprocess
 from typing import Any
 
 import pytest
-from worker_process import beside
+from worker_process import LONG_S, WORKER, beside
 
-from frameworks import needs_framework
+from frameworks import framework_python, needs_framework
+from trainmark.node.stacks import read_stack
 from trainmark.tasks import case_of
 from trainmark.workload import load_workloads
 
@@ -200,3 +204,19 @@ print(json.dumps([steps_of(both, recipe) for both in [*powers, [0.0, 0.0]]]))
 """,
     )
     assert told == [1, 120, 2000, None, None]
+
+
+def test_a_rank_that_is_asked_where_it_is_says_it() -> None:
+    code = f"import os, sys; sys.path.insert(0, {str(WORKER)!r}); import start\n"
+    code += "import trainmark_worker.paddle\nos.kill(os.getpid(), 6)\n"
+    # A process of its own: Python reads the variable when it starts.
+    done = subprocess.run(
+        [framework_python(PADDLE), "-c", code],
+        env={**os.environ, "PYTHONFAULTHANDLER": "1"},
+        capture_output=True,
+        text=True,
+        timeout=LONG_S,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGABRT
+    assert [frame.function for frame in read_stack(done.stderr)] == ["<module>"]

@@ -188,45 +188,56 @@ print(json.dumps(counts))
     assert counts == [0, 1, 1, 2]
 
 
-def test_what_nvjpeg_refuses_is_given_to_pillow_and_what_is_cut_off_is_named(tmp_path: Path) -> None:
-    data = make_images(tmp_path / "data", count=3)
+def test_what_nvjpeg_refuses_is_given_to_pillow_and_what_nothing_decodes_is_left_out_and_named(
+    tmp_path: Path,
+) -> None:
+    data = make_images(tmp_path / "data", count=5)
     photos = sorted(data.glob("*/*.jpg"))
     whole = photos[1].read_bytes()
-    Image.open(photos[0]).save(photos[0], format="PNG")
+    with Image.open(photos[0]) as image:
+        image.save(photos[0], format="PNG")
     photos[1].write_bytes(whole[:500])
+    with Image.open(photos[2]) as image:
+        image.convert("CMYK").save(photos[2], format="JPEG")
+    with Image.open(photos[3]) as image:
+        image.save(photos[3], format="JPEG", comment=b"odd")
 
-    shapes, alone, said = in_pytorch(f"""
-# There is no GPU here: in its place stands a decoder that refuses what nvJPEG does, everything but a JPEG.
-from pathlib import Path
+    shapes, asked, unreadable, same = in_pytorch(f"""
+# There is no GPU here: in its place stands a decoder that refuses what nvJPEG may, here by its comment.
+import numpy as np
 from trainmark_worker.tasks.image_classification.decoding import choose_decoder
 from trainmark_worker.tasks.image_classification.images import Draw, ImageList
-from trainmark_worker.core.outcomes import RunError
-from trainmark_worker.pytorch.image_classification.loaders.nvjpeg import NvjpegFeed
+from trainmark_worker.pytorch.image_classification.loaders.nvjpeg import Files, NvjpegFeed, taken_apart
 class OnCpu(NvjpegFeed):
     def __init__(self):
-        self._device, self.batches = torch.device("cpu"), []
-        self._images = ImageList({[str(path) for path in photos]!r}, [0, 0, 1])
-    def _on_gpu(self, files):
-        self.batches.append(len(files))
-        if any(file[:2] != b"\\xff\\xd8" for file in files):
-            raise RuntimeError("Error while decoding JPEG images with nvJPEG. Error code: 3")
-        decode = choose_decoder().decode
-        return [torch.from_numpy(decode(file)).permute(2, 0, 1) for file in files]
+        self._device, self.asked, self.unreadable = torch.device("cpu"), [], []
+        self._images = ImageList({[str(path) for path in photos]!r}, [0, 0, 1, 1, 1])
+    def _on_gpu(self, photos, files):
+        self.asked.append(len(files))
+        data = [file.numpy().tobytes() for file in files]
+        if any(b"odd" in file[:100] for file in data):
+            raise ValueError("nvJPEG: this kind of JPEG is not supported")
+        return [torch.from_numpy(choose_decoder().decode(file)).permute(2, 0, 1) for file in data]
 feed = OnCpu()
-draws = [Draw(0, image) for image in range(3)]
-files = [feed._read(draw) for draw in draws]
-shapes = [list(image.shape) for image in feed._decode([draws[0], draws[2]], [files[0], files[2]])]
-try:
-    feed._decode(draws, files)
-except RunError as error:
-    print(json.dumps([shapes, feed.batches, error.reason]))
+files = Files(feed._images, 0)
+draws = [Draw(0, image) for image in range(5)]
+photos, apart, reasons = taken_apart([files.__getitems__(draws[:2]), files.__getitems__(draws[2:])])
+decoded = feed._decode(photos, apart, reasons)
+shapes = [image if image is None else list(image.shape) for image in decoded]
+alone = feed._decode([photos[0], photos[4]], [apart[0], apart[4]], reasons)
+same = all(bool((one == other).all()) for one, other in zip(alone, [decoded[0], decoded[4]]))
+print(json.dumps([shapes, feed.asked, feed.unreadable, same]))
 """)
 
-    assert shapes == [[3, 90, 120], [3, 90, 121 if photos[2].name == "image 1.jpg" else 122]]
-    # Both together, and then one by one.
-    assert alone[:3] == [2, 1, 1]
-    assert said.startswith(str(photos[1]))
-    assert "cannot be decoded: " in said
+    sizes = []
+    for photo in (photos[0], *photos[2:]):
+        with Image.open(photo) as image:
+            sizes.append([3, image.height, image.width])
+    assert shapes == [sizes[0], None, *sizes[1:]]
+    # Those that JPEG engines read together, and since they are refused one by one; without the odd one at once.
+    assert asked == [2, 1, 1, 1]
+    assert unreadable == [str(photos[1])]
+    assert same
 
 
 # Launchers, and how a run can end.

@@ -228,7 +228,7 @@ def summaries_of(
 
     ``nodes`` say how their clocks stand to each other.
     """
-    ahead = {node.node: node.clock_offset_s or 0.0 for node in nodes}
+    ahead = {node.node: clock[0] for node in nodes if (clock := node.clock()) is not None}
     found = []
     for node in range(case.nodes):
         path = folder / name_on(TELEMETRY, node)

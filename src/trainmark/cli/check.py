@@ -28,7 +28,8 @@ def check(
         str | None,
         typer.Option(
             "--hosts",
-            help="The hosts to check: a hosts file (FILE or FILE:GROUP), or slurm for those of the allocation; "
+            help="The hosts to check: a hosts file (FILE or FILE:GROUP), slurm for those of the allocation, "
+            "or mpi for those that OpenMPI is told of; "
             "this machine alone by default.",
         ),
     ] = None,

@@ -38,7 +38,8 @@ def run(
         str | None,
         typer.Option(
             "--hosts",
-            help="The hosts that may be used: a hosts file (FILE or FILE:GROUP), or slurm for those of the allocation; "
+            help="The hosts that may be used: a hosts file (FILE or FILE:GROUP), slurm for those of the allocation, "
+            "or mpi for those that OpenMPI is told of; "
             "this machine alone by default.",
         ),
     ] = None,

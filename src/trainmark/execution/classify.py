@@ -2,7 +2,7 @@
 
 import re
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -19,6 +19,7 @@ from trainmark.execution.last_words import (
 )
 from trainmark.logs.events import read_events
 from trainmark.node import read_tail
+from trainmark.node.stacks import Frame
 from trainmark.words.outcome import Outcome, RankOutcome
 
 _OOM = re.compile(
@@ -27,7 +28,14 @@ _OOM = re.compile(
     rb"|out of memory",
     re.IGNORECASE,
 )
+_DOING = re.compile(r", while it was in (?P<place>(?P<function>\S+) \((?P<file>.+):(?P<line>\d+)\))$")
+"""Where a built-in worker's rank was that was ended, or that another one has left (``worker/core/signals.py``)."""
+_STOPPED = re.compile(rb"^trainmark-worker: rank (\d+): (stopped by SIGTERM, while .*)$", re.MULTILINE)
 _NO_SPACE = re.compile(rb"No space left on device")
+ASKED = "trainmark ended it, to learn where it was"
+ENDED = "trainmark ended it"
+"""What stands beside the signal that was ours."""
+
 _RANK = {Outcome.OOM: 0, Outcome.UNSUPPORTED: 1, Outcome.INVALID: 2, Outcome.FAILED: 3}
 """Of what several ranks say of their end, the first in this order is the cause; the rest follow from it."""
 
@@ -70,6 +78,8 @@ def classify(ended: Sequence[Exit], events: Path, ranks: int = 1) -> tuple[Outco
         return Outcome.OK, None
     tails = [read_tail(node.log) for node in ended]
     printed = streams(events.parent, tails)
+    if lost and (apart := _apart(events, printed, ranks)) is not None:
+        return Outcome.FAILED, apart
     # A node's only program is its only rank, and its log that rank's.
     alone = ranks == len(ended) > 1
     if alone and all(stream.rank is None for stream in printed):
@@ -91,11 +101,16 @@ def classify(ended: Sequence[Exit], events: Path, ranks: int = 1) -> tuple[Outco
 
 
 def rank_outcomes(
-    ended: Sequence[Exit], events: Path, codes: dict[int, int], per_node: int
+    ended: Sequence[Exit],
+    events: Path,
+    codes: dict[int, int],
+    per_node: int,
+    asked: Collection[int] = (),
 ) -> tuple[RankOutcome, ...]:
     """Return how each rank ended of which that is known: by ``codes``, by a launcher, or by its own events.
 
-    ``codes`` are exit codes that were seen; ``per_node`` is how many ranks a node has.
+    ``codes`` are exit codes that were seen; ``per_node`` is how many ranks a node has. ``asked`` are ranks that were
+    ended by being asked where they are, which is not what they died of.
     """
     told = {report.rank: report.code for node in ended for report in reports(read_tail(node.log))} | codes
     printed = words(streams(events.parent, [read_tail(node.log) for node in ended]))
@@ -105,6 +120,7 @@ def rank_outcomes(
     for rank, summary in _summaries(events):
         if summary.get("reason") is not None:
             reasons[rank] = _readable(str(summary["reason"]).encode(errors="replace"))
+    reasons |= dict.fromkeys(asked, ASKED)
     return tuple(
         RankOutcome(
             node=rank // per_node,
@@ -140,6 +156,33 @@ def _what_the_ranks_say(events: Path) -> tuple[tuple[Outcome, str | None] | None
             reason = _readable(str(word.get("reason", "the program gave no reason")).encode(errors="replace"))
             said.append((outcome, f"rank {rank}: {reason}" if rank else reason))
     return min(said, key=lambda pair: _RANK[pair[0]], default=None), lost
+
+
+def _apart(events: Path, printed: Sequence[Stream], ranks: int) -> str | None:
+    """Return which ranks were not where another one waited for them until it gave up; None where that is not known.
+
+    They were ended by its loss, or with it, and say what they did at that moment. All ranks must have said their end.
+    """
+    said = {
+        int(rank): words.decode(errors="replace")
+        for stream in printed
+        for rank, words in _STOPPED.findall(stream.text)
+    }
+    said |= {rank: str(word.get("reason", "")) for rank, word in _summaries(events) if word.get("peer_lost")}
+    if len(said) < ranks:
+        return None
+    found = {rank: doing for rank, reason in said.items() if (doing := _DOING.search(reason))}
+    gave_up = [rank for rank in said if rank not in found]
+    elsewhere = [
+        f"rank {rank} was in {doing['place']}"
+        for rank, doing in found.items()
+        if not Frame(f"/{doing['file']}", int(doing["line"]), doing["function"]).waits_for_others
+    ]
+    if not elsewhere or not gave_up:
+        return None
+    more = f" and {len(elsewhere) - 1} more elsewhere" if len(elsewhere) > 1 else ""
+    reason = _readable(said[gave_up[0]].encode(errors="replace"))
+    return f"{elsewhere[0]}{more}, when rank {gave_up[0]} {reason}"
 
 
 def _summaries(events: Path) -> Iterator[tuple[int, Mapping[str, Any]]]:

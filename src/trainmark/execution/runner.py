@@ -8,8 +8,9 @@ from datetime import UTC, datetime
 from itertools import islice, takewhile
 from pathlib import Path
 
-from trainmark.execution.classify import Exit, classify, rank_outcomes, signal_name
+from trainmark.execution.classify import ENDED, Exit, classify, rank_outcomes, signal_name
 from trainmark.node import (
+    ClockOffset,
     Host,
     HostError,
     HostOSError,
@@ -31,9 +32,6 @@ from trainmark.words.suite import Limits
 
 _MOST_LEVELS = 3
 """Folders of one case above that of a run: the longest is that of a short run for a choice or a batch."""
-
-_KEPT = ".trainmark-folder"
-"""What makes a folder on a host and is not fetched from it."""
 
 
 def carry_out(
@@ -59,28 +57,33 @@ def carry_out(
     missing = plan.cannot_run or _missing_host(plan, known)
     if missing is not None:
         return record.model_copy(update={"reason": missing})
-    nodes = sorted({command.node for command in plan.commands})
-    jobs = [JobOnHost(known[plan.nodes[node].host], _job(plan, node, directory, limits)) for node in nodes]
-    # Ranks that mpirun starts on other nodes are no job of ours, but what they write is the run's.
-    others = [at for at, node in enumerate(plan.nodes) if at not in nodes and node.host in known]
-    places = [(node, known[plan.nodes[node].host]) for node in (*nodes, *others)]
-    on_each(places[len(nodes) :], lambda place: _make_folder(place[1], plan.nodes[place[0]].directory))
+    launched = sorted({command.node for command in plan.commands})
+    # Ranks that mpirun starts on other nodes are watched there, and what they write is the run's.
+    others = [at for at, node in enumerate(plan.nodes) if at not in launched and node.host in known]
+    nodes = (*launched, *others)
+    # All marks lie in the run's folder, by which the next call finds them. An agent that was lost ends what it
+    # started; what another attempt has started in this folder is not that.
+    marks = {node: f"{directory.resolve()}/{secrets.token_hex(4)}" for node in launched}
+    marks |= dict.fromkeys(others, marks[launched[0]])
+    places = [(node, known[plan.nodes[node].host]) for node in nodes]
+    jobs = [JobOnHost(host, _job(plan, node, limits, marks[node])) for node, host in places]
     started_at = datetime.now(UTC)
-    clocks = dict(zip(nodes, on_each(jobs, lambda one: _clock(one.host)), strict=True))
+    before = on_each(jobs, lambda one: _clock(one.host))
     try:
-        try:
-            carried = run_jobs(jobs, limits, watch)
-        finally:
-            on_each(places[len(nodes) :], lambda place: _end(place[1], str(directory.resolve())))
+        carried = run_jobs(jobs, limits, watch)
     except KeyboardInterrupt:
         # What there is of the run lies here then, and nowhere else; whoever cannot wait interrupts again.
         with suppress(OSError):
             _bring_all(places, plan, directory)
         raise
+    # Of a run that was ended no ranks are compared, and a host that was lost would be waited for.
+    after = [None] * len(jobs) if carried.stopped else on_each(jobs, lambda one: _clock(one.host))
+    clocks = dict(zip(nodes, map(_clocks, before, after), strict=True))
     lost = _bring_all(places, plan, directory)
     ends = {nodes[end.place]: end for end in carried.ended}
+    kills_of_others = sum(ends[node].oom_kills for node in others)
     exits = [
-        Exit(end.code, end.oom_kills, directory / name_on(LOG, node), node)
+        Exit(end.code, end.oom_kills + kills_of_others, directory / name_on(LOG, node), node)
         for node, end in ends.items()
         if end.code is not None
     ]
@@ -106,10 +109,10 @@ def carry_out(
                 signal=signal_name(ends[node].code),
                 oom_kills=ends[node].oom_kills,
                 strays=ends[node].strays,
-                reason=reason if node == cause else None,
+                reason=reason if node == cause else ENDED if ends[node].by_us else None,
                 **clocks[node],
             )
-            for node in nodes
+            for node in sorted(nodes)
         ),
     }
     if not exits:
@@ -117,13 +120,13 @@ def carry_out(
     return record.model_copy(
         update=said
         | {
-            "exit_code": ends[nodes[0]].code,
+            "exit_code": ends[launched[0]].code,
             "started_at": started_at,
             "ended_at": datetime.now(UTC),
             "duration_s": carried.duration_s,
             "last_step": last_step(read_tail(directory / LOG)),
             "strays": sum(end.strays for end in carried.ended),
-            "ranks": rank_outcomes(exits, plan.events, codes, per_node),
+            "ranks": rank_outcomes(exits, plan.events, codes, per_node, carried.asked),
         }
     )
 
@@ -138,15 +141,12 @@ def _missing_host(plan: Plan, known: Mapping[str, Host]) -> str | None:
     return None
 
 
-def _job(plan: Plan, node: int, directory: Path, limits: Limits) -> Job:
+def _job(plan: Plan, node: int, limits: Limits, mark: str) -> Job:
     there = plan.nodes[node].directory
-    # An agent that was lost ends what it started; what another attempt has started in this folder is not that.
-    mark = f"{directory.resolve()}/{secrets.token_hex(4)}"
     return Job(
         commands=tuple(command for command in plan.commands if command.node == node),
         directory=there,
         log=there / name_on(LOG, node),
-        # All marks lie in the run's folder, by which the next call finds them.
         mark=mark,
         memory=limits.memory,
         signs=(there / plan.events.name,),
@@ -192,24 +192,19 @@ def _with_host(reason: str | None, plan: Plan) -> str | None:
     )
 
 
-def _clock(host: Host) -> dict[str, float]:
-    try:
-        clock = host.clock()
-    except HostError:
-        # What follows says so too.
-        clock = None
-    return {} if clock is None else {"clock_offset_s": clock.offset_s, "clock_error_s": clock.error_s}
-
-
-def _make_folder(host: Host, folder: Path) -> None:
-    """Make the folder of a run in which mpirun is to start ranks; without it they would begin in the user's home."""
-    with suppress(HostError, OSError):
-        host.put(folder / _KEPT, b"")
-
-
-def _end(host: Host, mark: str) -> None:
+def _clock(host: Host) -> ClockOffset | None:
+    # What follows says so too, where a host is gone.
     with suppress(HostError):
-        host.kill(mark)
+        return host.clock()
+    return None
+
+
+def _clocks(before: ClockOffset | None, after: ClockOffset | None) -> dict[str, float]:
+    found: dict[str, float] = {}
+    for when, clock in (("", before), ("_after", after)):
+        if clock is not None:
+            found |= {f"clock_offset{when}_s": clock.offset_s, f"clock_error{when}_s": clock.error_s}
+    return found
 
 
 def _bring_all(places: Sequence[tuple[int, Host]], plan: Plan, directory: Path) -> str | None:
@@ -235,11 +230,10 @@ def _bring(host: Host, plan: Plan, directory: Path, node: int) -> None:
     """
     there = plan.nodes[node].directory
     if is_shared(host, there, directory):
-        (directory / _KEPT).unlink(missing_ok=True)
         return
     own = directory / f"node{node}"
     trees = {made.source.tree.name for made in plan.preparations if made.source and made.node == node}
-    host.get(there, own, without={*trees, _KEPT})
+    host.get(there, own, without=trees)
     host.remove(there)
     # The folders of the case, which this run alone uses now; what is above them is other runs' too.
     above = islice(takewhile(lambda folder: folder.name != RUNS, there.parents), _MOST_LEVELS)

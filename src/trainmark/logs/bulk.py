@@ -11,9 +11,9 @@ import re
 import numpy as np
 
 from trainmark.logs.columns import Floats
-from trainmark.logs.digits import Characters, Ints, IrregularError
-from trainmark.logs.literals import can_match, demanded
-from trainmark.logs.shapes import DIGITS_ALIKE, Shapes, shapes_of
+from trainmark.logs.digits import Characters, Ints, IrregularError, Starts
+from trainmark.logs.literals import can_match, demanded, tells_digits_apart
+from trainmark.logs.shapes import DIGITS_ALIKE, Shapes, Table, shapes_of
 from trainmark.logs.transport import uncoloured
 
 VARYING = b"0123456789.+- "
@@ -37,17 +37,22 @@ def regular_fields(pattern: re.Pattern[bytes], text: bytes) -> dict[str, Floats]
     end = text.find(b"\n") + 1
     first, second = text[:end], text[end : text.find(b"\n", end) + 1]
     skeleton = first.translate(None, VARYING)
-    if not second or second.translate(None, VARYING) != skeleton or not text.endswith(b"\n"):
+    if (
+        tells_digits_apart(pattern)
+        or not second
+        or second.translate(None, VARYING) != skeleton
+        or not text.endswith(b"\n")
+    ):
         return None
     match = _lone_match(pattern, first)
     if match is None:
         return None
-    characters = Characters(text)
+    characters = Characters.of(text)
     try:
-        shapes = shapes_of(text, characters.single)
+        shapes = shapes_of(text, characters)
         if shapes is None:
-            return _Counted(characters, match, skeleton).columns()
-        return _by_shape(pattern, characters, shapes) if len(shapes.starts) >= _FEWEST_LINES else None
+            return _Counted(text, characters, match, skeleton).columns()
+        return _by_shape(pattern, shapes) if shapes.count >= _FEWEST_LINES else None
     except IrregularError:
         return None
 
@@ -82,10 +87,10 @@ def fields_among_others(
     ``header`` matches it.
     """
     words = demanded(pattern)
-    if not words or not text.endswith(b"\n") or looks_at_other_lines(pattern):
+    if not words or not text.endswith(b"\n") or looks_at_other_lines(pattern) or tells_digits_apart(pattern):
         return None
-    characters = Characters(text)
-    shapes = shapes_of(text, characters.single)
+    characters = Characters.of(text)
+    shapes = shapes_of(text, characters)
     if shapes is None:
         return None
     said = [uncoloured(line) for line in shapes.examples]
@@ -96,27 +101,12 @@ def fields_among_others(
     if not ours:
         return {}, seen
     try:
-        return _by_shape(pattern, characters, _some(shapes, ours)), seen
+        return _by_shape(pattern, shapes.some(ours)), seen
     except IrregularError:
         return None
 
 
-def _some(shapes: Shapes, numbers: list[int]) -> Shapes:
-    """Return the lines of the shapes with these ``numbers`` alone."""
-    if len(numbers) == len(shapes.rows):
-        return shapes
-    kept = np.zeros(len(shapes.starts), np.bool_)
-    for number in numbers:
-        kept[shapes.rows[number]] = True
-    place = np.cumsum(kept) - 1
-    return Shapes(
-        shapes.starts[kept],
-        [shapes.examples[number] for number in numbers],
-        [place[shapes.rows[number]] for number in numbers],
-    )
-
-
-def _by_shape(pattern: re.Pattern[bytes], characters: Characters, shapes: Shapes) -> dict[str, Floats]:
+def _by_shape(pattern: re.Pattern[bytes], shapes: Shapes) -> dict[str, Floats]:
     matches = []
     skeleton = shapes.examples[0].translate(None, VARYING)
     for line in shapes.examples:
@@ -124,7 +114,12 @@ def _by_shape(pattern: re.Pattern[bytes], characters: Characters, shapes: Shapes
         if match is None or line.translate(None, VARYING) != skeleton:
             raise IrregularError
         matches.append(match)
-    return _columns({name: _group(name, characters, shapes, matches) for name in _names(pattern)})
+    names = _names(pattern)
+    groups = {name: [_group(name, table, matches) for table in shapes.tables] for name in names}
+    if len(shapes.tables) == 1:
+        return _columns({name: values[0] for name, values in groups.items()})
+    order = np.argsort(np.concatenate([table.lines for table in shapes.tables]))
+    return _columns({name: np.concatenate(values)[order] for name, values in groups.items()})
 
 
 def _columns(groups: dict[str, Floats]) -> dict[str, Floats]:
@@ -132,42 +127,42 @@ def _columns(groups: dict[str, Floats]) -> dict[str, Floats]:
     return {"clock_s" if name == "stamp" else name: values for name, values in groups.items()}
 
 
-def _group(name: str, characters: Characters, shapes: Shapes, matches: list[_Match]) -> Floats:
-    """Return the values of one group: decoded together where they have as many digits."""
-    if len({match[name] is None for match in matches}) > 1:
+def _group(name: str, table: Table, matches: list[_Match]) -> Floats:
+    """Return the values of one group in the lines of ``table``; ``matches`` are those of all shapes."""
+    words = [match[name] for match in matches]
+    if all(word is None for word in words):
+        return np.full(len(table.lines), np.nan)
+    if any(word is None for word in words):
         raise IrregularError
-    if matches[0][name] is None:
-        return np.full(len(shapes.starts), np.nan)
-    alike: dict[bytes, list[int]] = {}
-    for number, match in enumerate(matches):
-        alike.setdefault(match[name].translate(DIGITS_ALIKE), []).append(number)
-    places = {match.start(name) for match in matches}
-    if len(alike) == len(places) == 1:
-        return _values(characters, shapes.starts + places.pop(), name, matches[0][name])
-    values = np.empty(len(shapes.starts))
-    for numbers in alike.values():
-        rows, lines = shapes.together(tuple(numbers))
-        before = np.repeat([matches[n].start(name) for n in numbers], [len(shapes.rows[n]) for n in numbers])
-        values[rows] = _values(characters, lines + before, name, matches[numbers[0]][name])
-    return values
-
-
-def _values(characters: Characters, starts: Ints, name: str, first: bytes) -> Floats:
-    """Return the numbers or the stamps at ``starts``, which are all written as ``first``, the first of them, is."""
+    starts = table.starts([match.start(name) for match in matches])
     if name == "stamp":
-        return characters.stamps(starts, first)
-    number = _NUMBER.fullmatch(first)
-    if number is None:
+        return _stamps(table, starts, words)
+    numbers = [number for word in words if (number := _NUMBER.fullmatch(word))]
+    if len(numbers) < len(words):
         raise IrregularError
-    return characters.decimals(starts, len(number[1]), len(number[2] or b""))
+    whole, places = (table.each([len(number[part] or b"") for number in numbers]) for part in (1, 2))
+    return table.characters.decimals(starts, whole, places)
+
+
+def _stamps(table: Table, starts: Starts, words: list[bytes]) -> Floats:
+    """Return the stamps at ``starts``, decoded together where they are written alike."""
+    forms = [word.translate(DIGITS_ALIKE) for word in words]
+    kinds = sorted(set(forms))
+    form = table.each([kinds.index(form) for form in forms])
+    if isinstance(form, int):
+        return table.characters.stamps(starts, words[forms.index(kinds[form])])
+    values, places = np.empty(len(form)), np.array(starts)
+    for number, kind in enumerate(kinds):
+        rows = np.flatnonzero(form == number)
+        values[rows] = table.characters.stamps(places[rows], words[forms.index(kind)])
+    return values
 
 
 class _Counted:
     """Lines of many shapes that are alike, and where in each of them the groups of the first one's match are."""
 
-    def __init__(self, characters: Characters, match: _Match, skeleton: bytes) -> None:
+    def __init__(self, text: bytes, characters: Characters, match: _Match, skeleton: bytes) -> None:
         self._characters, self._match, self._first = characters, match, match.string
-        text = characters.text
         skeletons = text.translate(None, VARYING)
         self._count = len(skeletons) // len(skeleton)
         if self._count < _FEWEST_LINES or skeletons != skeleton * self._count:

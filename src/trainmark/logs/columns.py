@@ -3,7 +3,7 @@
 import os
 import tempfile
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import IO
 
 import numpy as np
@@ -58,10 +58,8 @@ class Column:
         stop = len(self) if stop is None else min(stop, len(self))
         position = max(start, 0)
         while position < min(stop, self._written_count) and self._file is not None:
-            count = min(BLOCK_VALUES, stop - position, self._written_count - position)
-            block = np.frombuffer(
-                os.pread(self._file.fileno(), count * _BYTES, position * _BYTES), np.float64
-            )
+            block = np.empty(min(BLOCK_VALUES, stop - position, self._written_count - position))
+            self._read(position, block)
             yield block
             position += len(block)
         offset = self._written_count
@@ -75,17 +73,29 @@ class Column:
         """Return the values ``start`` … ``stop`` as one array, in memory."""
         start, stop = max(start, 0), len(self) if stop is None else min(stop, len(self))
         found = np.empty(max(stop - start, 0))
-        written = max(min(stop, self._written_count) - start, 0)
-        done = 0
-        while done < written and self._file is not None:
-            into = found[done:written].data
-            done += os.preadv(self._file.fileno(), [into], (start + done) * _BYTES) // _BYTES
+        done = max(min(stop, self._written_count) - start, 0)
+        self._read(start, found[:done])
         for block in self.blocks(start + done, stop):
             found[done : done + len(block)] = block
             done += len(block)
         return found
 
+    def _read(self, start: int, into: Floats) -> None:
+        """Fill ``into`` with the values from ``start`` on, all of which are in the file; raise ``OSError``."""
+        rest, at = into.data.cast("B"), start * _BYTES
+        while len(rest) and self._file is not None:
+            size = os.preadv(self._file.fileno(), [rest], at)
+            if not size:
+                raise OSError("the temporary file of a log's records was cut: is the disk of TMPDIR full?")
+            rest, at = rest[size:], at + size
+
     def __iter__(self) -> Iterator[float]:
         """Yield the values one by one."""
         for block in self.blocks():
             yield from block.tolist()
+
+
+def in_step(columns: Sequence[Column]) -> Iterator[tuple[Floats, ...]]:
+    """Yield columns of one length in blocks of equal places, however each of them came by its values."""
+    for start in range(0, len(columns[0]) if columns else 0, BLOCK_VALUES):
+        yield tuple(column.array(start, start + BLOCK_VALUES) for column in columns)

@@ -94,7 +94,7 @@ def copies_apart(records: Records, copies: int) -> float:
     )
     if column is None:
         return 0.0
-    keys = np.concatenate(list(_keys(records)))[:_SAMPLE]
+    keys = _sample(records)
     order = np.argsort(keys, kind="stable")
     _, first, size = np.unique(keys[order], return_index=True, return_counts=True)
     places = first[size == copies][:, None] + np.arange(copies)
@@ -107,9 +107,14 @@ def _names(records: Records) -> list[str]:
     return [name for name in FIELDS if getattr(records, name) is not None]
 
 
-def _keys(records: Records) -> Iterator[Floats]:
-    for start in range(0, records.count, _BLOCK):
-        stop = min(start + _BLOCK, records.count)
+def _sample(records: Records) -> Floats:
+    return np.concatenate(list(_keys(records, min(_SAMPLE, records.count))))
+
+
+def _keys(records: Records, end: int | None = None) -> Iterator[Floats]:
+    end = records.count if end is None else end
+    for start in range(0, end, _BLOCK):
+        stop = min(start + _BLOCK, end)
         key = np.zeros(stop - start)
         if records.epoch is not None:
             key += _finite(records.epoch.array(start, stop)) * _EPOCH
@@ -135,8 +140,7 @@ def _interval(records: Records) -> int:
 
 
 def _copies(records: Records) -> int:
-    keys = np.concatenate(list(_keys(records)))[:_SAMPLE]
-    _, counts = np.unique(keys, return_counts=True)
+    _, counts = np.unique(_sample(records), return_counts=True)
     values, how_often = np.unique(counts, return_counts=True)
     usual = int(values[np.argmax(how_often)])
     return usual if usual > 1 and how_often.max() >= 0.8 * len(counts) else 1
@@ -144,7 +148,11 @@ def _copies(records: Records) -> int:
 
 def _whole_runs(records: Records, starts: list[int]) -> bool:
     """Say whether the part before the first new start went half as far as any part did."""
-    keys = np.concatenate(list(_keys(records)))
-    first = keys[: starts[0]]
-    reach, all_reach = first.max() - first.min(), keys.max() - keys.min()
+    reach, all_reach = (np.ptp(list(_extremes(records, stop))) for stop in (starts[0], records.count))
     return bool(reach >= 0.5 * all_reach)
+
+
+def _extremes(records: Records, stop: int) -> Iterator[float]:
+    """Yield the lowest and the highest number in each block of the records up to ``stop``."""
+    for keys in _keys(records, stop):
+        yield from (float(keys.min()), float(keys.max()))

@@ -1,6 +1,7 @@
 """Numbers and times of many lines decoded as arrays, eight characters at a time, where each has as many digits."""
 
 import re
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,11 +13,12 @@ ANY_YEAR = b"2000/"
 SHORT_STAMP_BYTES = 14
 _MOST_DIGITS = 18
 _MOST_PLACES = 17
-_ROOM = 32
+ROOM = 32
+"""Characters behind a text, so that eight can be loaded from any place in it, and those of the longest number."""
 _LARGEST_EXACT = 1 << 53
 _EXTENDED = np.finfo(np.longdouble).nmant == 63
 _POWERS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
-_POINT = ord(".")
+_NEWLINE, _POINT = b"\n."
 _DATE = np.uint64(0xFFFFFFFFFF)
 """The first five bytes of a word: ``07/28``."""
 _SHORT_STAMP = re.compile(rb"\d\d/\d\d \d\d:\d\d:\d\d")
@@ -33,6 +35,7 @@ def _u8(byte: int) -> np.uint64:
     return np.uint64(byte * 0x0101010101010101)
 
 
+_ONE = np.uint64(1)
 _ZEROS, _ONES, _TOPS, _UPPER = _u8(ord("0")), _u8(0x01), _u8(0x80), _u8(0xF0)
 
 
@@ -40,36 +43,62 @@ class IrregularError(Exception):
     """The lines are not alike enough: the regular expression has to read them."""
 
 
+Starts = Ints | range
+"""Where numbers begin in a text; a range where they are equally far apart, which is read many times faster."""
+
+
+def moved(starts: Starts, by: Ints | int) -> Starts:
+    """Return ``starts`` so many characters on."""
+    if isinstance(starts, range):
+        if isinstance(by, int):
+            return range(starts.start + by, starts.stop + by, starts.step)
+        starts = np.arange(starts.start, starts.stop, starts.step)
+    return starts + by
+
+
 class Characters:
-    """The characters of a text: one by one, and eight together from any place on."""
+    """The characters of a text, with room behind them: one by one, and eight together from any place on."""
 
-    def __init__(self, text: bytes) -> None:
-        self.text = text
-        # Room at the end, so that eight bytes can be loaded at any place.
-        self.single: Bytes = np.frombuffer(text + bytes(_ROOM), np.uint8)
-        self._words: Words = np.ndarray((len(text) + _ROOM - 7,), np.dtype("<u8"), self.single, strides=(1,))
+    def __init__(self, single: Bytes) -> None:
+        self.single = single
+        self._words: Words = np.ndarray((len(single) - 7,), np.dtype("<u8"), single, strides=(1,))
 
-    def words(self, starts: Ints) -> Words:
+    @classmethod
+    def of(cls, text: bytes) -> "Characters":
+        """Return the characters of ``text``."""
+        return cls(np.frombuffer(text + bytes(ROOM), np.uint8))
+
+    def words(self, starts: Starts) -> Words:
         """Return the eight characters from each of ``starts`` on."""
+        if isinstance(starts, range):
+            return np.ndarray((len(starts),), "<u8", self.single, starts.start, (starts.step,)).copy()
         return self._words[starts]
 
-    def all_have(self, word: bytes, starts: Ints) -> bool:
+    def all_have(self, word: bytes, starts: Starts) -> bool:
         """Say whether ``word`` stands at each of ``starts``."""
         for at in range(0, len(word), 8):
             part = word[at : at + 8]
             wanted = np.uint64(int.from_bytes(part, "little"))
             mask = np.uint64((1 << 8 * len(part)) - 1)
-            if ((self.words(starts + at) & mask) != wanted).any():
+            if ((self.words(moved(starts, at)) & mask) != wanted).any():
                 return False
         return True
+
+    def line_ends(self) -> Ints:
+        """Return where each line ends: behind its ``\\n``."""
+        there = self.single[: len(self.single) // 8 * 8] == _NEWLINE  # none is in the room behind the text
+        words = there.view("<u8")
+        at = np.flatnonzero(words != 0)
+        lines = words[at]
+        if (lines & (lines - _ONE)).any():  # two in eight characters
+            return np.flatnonzero(there) + 1
+        return 8 * at + _bytes_below(lines) + 1
 
     def before_point(self, starts: Ints) -> Ints:
         """Return the number of characters before the first point from each of ``starts`` on; 8 where there is none."""
         others = self.words(starts) ^ _u8(_POINT)
         points = (others - _ONES) & ~others & _TOPS
-        lowest = points & (~points + np.uint64(1))
-        before = ((lowest - np.uint64(1)) & _TOPS) >> np.uint64(7)  # 1 in each byte before the point
-        return ((before * _ONES) >> np.uint64(56)).astype(np.int64)
+        return _bytes_below((points & (~points + _ONE)) >> np.uint64(7))
 
     def demand_digits(self, starts: Ints, count: int) -> None:
         """Raise ``IrregularError`` where not all of the ``count`` characters from ``starts`` on are digits."""
@@ -81,34 +110,36 @@ class Characters:
             if (marks != _u8(0x33)).any():
                 raise IrregularError
 
-    def decimals(self, starts: Ints, whole: int, places: int) -> Floats:
+    def decimals(self, starts: Starts, whole: Ints | int, places: Ints | int) -> Floats:
         """Return the numbers at ``starts``: ``whole`` digits, and ``places`` behind a point where there are any.
 
-        All must be digits. The values are the doubles that ``float`` gives.
+        Both are of each number, or of all. All must be digits. The values are the doubles that ``float`` gives.
         """
-        if not 1 <= whole <= _MOST_DIGITS - places or places > _MOST_PLACES:
+        most = int(np.max(whole + places))
+        if np.min(whole) < 1 or most > _MOST_DIGITS or np.max(places) > _MOST_PLACES:
             raise IrregularError
         mantissa = self._digits(starts, whole)
-        if not places:
+        if not np.any(places):
             return mantissa.astype(np.float64)
-        mantissa = mantissa * _POWERS[places] + self._digits(starts + (whole + 1), places)
-        values: Floats = mantissa / float(_POWERS[places])
-        if whole + places < len(str(_LARGEST_EXACT)):
+        scale = _POWERS[places]
+        mantissa = mantissa * scale + self._digits(moved(starts, whole + 1), places)
+        values: Floats = mantissa / scale.astype(np.float64)
+        if most < len(str(_LARGEST_EXACT)):
             return values
         # Above 2**53 the division would round twice: extended precision has the bits, but for exact halves.
-        doubtful = mantissa >= _LARGEST_EXACT
-        if not doubtful.any():
-            return values
-        if _EXTENDED:
-            extended = mantissa.astype(np.longdouble) / np.longdouble(_POWERS[places])
-            values = extended.astype(np.float64)
-            doubtful = (extended.view(np.uint64)[::2] & np.uint64(0x7FF)) == 0x400
-        for index in np.flatnonzero(doubtful).tolist():
+        large = np.flatnonzero(mantissa >= _LARGEST_EXACT)
+        if len(large) and _EXTENDED:
+            of = np.broadcast_to(scale, mantissa.shape)[large].astype(np.longdouble)
+            extended = mantissa[large].astype(np.longdouble) / of
+            values[large] = extended.astype(np.float64)
+            large = large[(extended.view(np.uint64)[::2] & np.uint64(0x7FF)) == 0x400]
+        for index in large.tolist():
             start = int(starts[index])
-            values[index] = float(self.text[start : start + whole + 1 + places])
+            size, digits = (int(np.broadcast_to(of, len(starts))[index]) for of in (whole, places))
+            values[index] = float(self.single[start : start + size + 1 + digits].tobytes())
         return values
 
-    def stamps(self, starts: Ints, first: bytes) -> Floats:
+    def stamps(self, starts: Starts, first: bytes) -> Floats:
         """Return the times at ``starts`` as seconds since 1970, as UTC.
 
         All are written as ``first``, which is the first of them (``2023-08-04 05:47:54.922593``); raises
@@ -118,26 +149,26 @@ class Characters:
             return self._short_stamps(starts, first)
         if not _STAMP.fullmatch(first):
             raise IrregularError
-        head, tail = self.words(starts), self.words(starts + 3)
+        head, tail = self.words(starts), self.words(moved(starts, 3))
         if (head != head[0]).any() or (tail != tail[0]).any():  # another day: eleven characters are the same
             raise IrregularError
-        seconds = self._time_of_day(starts + 11) + _day(first[:10]) * 86400
+        seconds = self._time_of_day(moved(starts, 11)) + _day(first[:10]) * 86400
         digits = len(first) - 20
         if digits <= 0:
             return seconds.astype(np.float64)
         # Summed apart: beside 1.7e9 seconds each addition would lose a tenth of a microsecond.
-        fraction: Floats = self._digits(starts + 20, digits) / float(_POWERS[digits])
+        fraction: Floats = self._digits(moved(starts, 20), digits) / float(_POWERS[digits])
         return seconds + fraction
 
-    def _short_stamps(self, starts: Ints, first: bytes) -> Floats:
+    def _short_stamps(self, starts: Starts, first: bytes) -> Floats:
         """Return the times of stamps without a year (``07/28 06:51:13``)."""
         date = self.words(starts) & _DATE
         if not _SHORT_STAMP.fullmatch(first) or (date != date[0]).any():
             raise IrregularError
         day = _day(ANY_YEAR.replace(b"/", b"-") + first[:5])
-        return (self._time_of_day(starts + 6) + day * 86400).astype(np.float64)
+        return (self._time_of_day(moved(starts, 6)) + day * 86400).astype(np.float64)
 
-    def _time_of_day(self, starts: Ints) -> Ints:
+    def _time_of_day(self, starts: Starts) -> Ints:
         """Return the seconds since midnight of ``05:47:54``."""
         digits = self.words(starts) - _ZEROS
         pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
@@ -145,38 +176,52 @@ class Characters:
         whole: Words = hours * np.uint64(3600) + minutes * np.uint64(60) + seconds
         return whole.view(np.int64)
 
-    def _digits(self, starts: Ints, count: int) -> Ints:
-        """Return the ``count`` (1 … 18) digits from each of ``starts`` on as a whole number."""
-        first = min(count, 8)
-        found = _whole_number(self.words(starts), first)
-        for done in range(first, count, 8):
-            here = min(count - done, 8)
-            found = found * _POWERS[here] + _whole_number(self.words(starts + done), here)
+    def _digits(self, starts: Starts, count: Ints | int) -> Ints:
+        """Return the ``count`` (0 … 18, of each or of all) digits from each of ``starts`` on as a whole number."""
+        most = int(np.max(count))
+        found = _whole_number(self.words(starts), np.minimum(count, 8), min(most, 8))
+        for done in range(8, most, 8):
+            here = np.minimum(np.maximum(count - done, 0), 8)
+            more = _whole_number(self.words(moved(starts, done)), here, min(most - done, 8))
+            found = found * _POWERS[here] + more
         return found
 
 
-def _whole_number(words: Words, count: int) -> Ints:
-    """Return the first ``count`` (1 … 8) digits of each of ``words``, which are overwritten, as a whole number.
+def _bytes_below(bits: Words) -> Ints:
+    """Return how many bytes are below the only one that is not 0, and 1, in each of ``bits``; 8 where none is."""
+    below = (bits - _ONE) & _ONES
+    below *= _ONES
+    below >>= np.uint64(56)
+    return below.view(np.int64)
 
-    Source of the last three steps: D. Lemire, "Quickly parsing eight digits", 2018.
+
+def _whole_number(words: Words, count: Any, most: int) -> Ints:
+    """Return the first ``count`` (0 … 8, ``most`` of all) digits of each of ``words``, which are overwritten.
+
+    Source of the steps: D. Lemire, "Quickly parsing eight digits", 2018; few digits need but the first ones.
     """
-    over = np.uint64(8 * (8 - count))
+    room = 2 if most <= 2 else 4 if most <= 4 else 8
     # The digits move to the upper bytes, so that the lower ones can be zeros in front.
+    over = np.uint64(8 * (room - count)) if np.ndim(count) == 0 else (8 * (room - count)).astype(np.uint64)
     words <<= over
     words -= _ZEROS >> over << over
-    if words[0] == words[-1] and (words == words[0]).all():
+    if room < 8:
+        words &= np.uint64((1 << 8 * room) - 1)
+    if np.ndim(count) == 0 and words[0] == words[-1] and (words == words[0]).all():
         words, length = words[:1].copy(), len(words)
-        return np.full(length, _whole_number_of_digits(words)[0])
-    return _whole_number_of_digits(words)
+        return np.full(length, _whole_number_of_digits(words, room)[0])
+    return _whole_number_of_digits(words, room)
 
 
-def _whole_number_of_digits(words: Words) -> Ints:
-    for scale, bits, mask in (
-        (10, 8, 0x00FF00FF00FF00FF),
-        (100, 16, 0x0000FFFF0000FFFF),
-        (10_000, 32, 0xFFFFFFFF),
+def _whole_number_of_digits(words: Words, room: int) -> Ints:
+    for size, scale, mask in (
+        (1, 10, 0x00FF00FF00FF00FF),
+        (2, 100, 0x0000FFFF0000FFFF),
+        (4, 10_000, 0xFFFFFFFF),
     ):
-        lower = words >> np.uint64(bits)
+        if size == room:
+            break
+        lower = words >> np.uint64(8 * size)
         words *= np.uint64(scale)
         words += lower
         words &= np.uint64(mask)

@@ -57,6 +57,7 @@ def _walk(paths: list[str]) -> Iterator[Found]:
 
 def _in_folder(path: str) -> Iterator[Found]:
     refused: list[OSError] = []
+    runs: list[Path] = []
     for folder, folders, files in os.walk(path, onerror=refused.append):
         folders[:] = sorted(name for name in folders if not name.startswith("."))
         yield from _refused(refused)
@@ -68,8 +69,12 @@ def _in_folder(path: str) -> Iterator[Found]:
                 yield Found(str(own))
         elif all(name in (*files, *folders) for name in (SUITE, RUNS)):
             folders[:] = [RUNS]
+            runs.append(Path(folder, RUNS))
             note = f"a result directory: of each run its {EVENTS} or {LOG} is read, and nothing else"
             yield Found(folder, note=note)
+        elif any(Path(folder).is_relative_to(place) for place in runs):
+            # A run that was interrupted has no outcome, and its files are no logs of others.
+            continue
         else:
             yield from (Found(str(file)) for name in shown if (file := Path(folder) / name).is_file())
     yield from _refused(refused)

@@ -9,7 +9,7 @@ import numpy as np
 
 from trainmark.logs.bulk import VARYING, fields_among_others, looks_at_other_lines, regular_fields
 from trainmark.logs.columns import Floats
-from trainmark.logs.digits import ANY_YEAR, SHORT_STAMP_BYTES
+from trainmark.logs.digits import ANY_YEAR, SHORT_STAMP_BYTES, Characters
 from trainmark.logs.literals import required
 from trainmark.logs.transport import uncoloured
 
@@ -38,7 +38,6 @@ _PARTS = ("rate_thousands", "rate_millions", "clock_m", "clock_h")
 _SEARCHED_BYTES = 1 << 15
 """Irregular text is halved down to this size, so that one odd line costs its neighbours only."""
 _MOSTLY = 0.95
-_NEWLINE = ord("\n")
 _STAMP_BYTES = 29
 _DAYS_BEFORE_MONTH = np.array([0, 0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334, 0, 0, 0])
 
@@ -91,15 +90,17 @@ def _of_interest(pattern: re.Pattern[bytes], text: bytes) -> tuple[bytes, bytes]
     between = text.split(word)
     if len(between) == 1:
         return text, b""
-    characters = np.frombuffer(text if text.endswith(b"\n") else text + b"\n", np.uint8)
-    ends = np.flatnonzero(characters == _NEWLINE)
+    text += b"" if text.endswith(b"\n") else b"\n"
+    characters = Characters.of(text)
+    ends = characters.line_ends() - 1
     places = np.cumsum(np.fromiter(map(len, between[:-1]), np.int64) + len(word)) - 1
     wanted = np.zeros(len(ends), np.bool_)
     wanted[np.searchsorted(ends, places)] = True
     if wanted.mean() > _MOSTLY:
         return text, b""
     kept = np.repeat(wanted, np.diff(ends, prepend=-1))
-    return characters[kept].tobytes(), characters[~kept].tobytes()
+    single = characters.single[: len(text)]
+    return single[kept].tobytes(), single[~kept].tobytes()
 
 
 def _in_parts(pattern: re.Pattern[bytes], text: bytes) -> Extract:

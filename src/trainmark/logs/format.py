@@ -55,8 +55,8 @@ class Format:
     it occurs: it times as a whole what others time in parts. ``scope_said`` is there where only the log tells whose
     rate a line prints. ``mark`` recognises a log that has no record yet. ``extract`` replaces ``records`` where a line
     needs more than a pattern; ``assemble`` makes the records of what it returned over the whole log, where a line
-    alone says too little (it is given everything at once: few rows); ``thinned`` leaves out some of many, a block at a
-    time. ``figures`` are the tool's own results, looked
+    alone says too little (it is given everything at once: few rows); ``reworked`` makes other records of many, a block
+    at a time. ``figures`` are the tool's own results, looked
     for in the tail. ``header`` is what every whole log begins with. With ``accumulates`` a printed step is one of the
     optimizer, of several micro-batches. ``pattern_units`` are the units of each of ``records`` where they differ. With
     ``counts_samples`` the counter of a record counts samples of all devices, not steps. A running average printed at
@@ -85,7 +85,7 @@ class Format:
     parameters: Callable[[LogContext], dict[str, str]] | None = None
     extract: Callable[[bytes], Extract] | None = None
     assemble: Callable[[dict[str, Floats]], dict[str, Floats]] | None = None
-    thinned: Callable[[Iterator[dict[str, Floats]]], Iterator[dict[str, Floats]]] | None = None
+    reworked: Callable[[Iterator[dict[str, Floats]]], Iterator[dict[str, Floats]]] | None = None
     doubts: Callable[[LogContext], tuple[Problem, ...]] | None = None
     notes: re.Pattern[bytes] | None = None
     run_words: Callable[[LogContext], RunWords] | None = None

@@ -1,6 +1,7 @@
 """The plain characters that every match of an expression has: looking for them first is a hundred times faster."""
 
 import re
+from collections.abc import Iterator
 from functools import cache
 from re import _constants as codes  # type: ignore[attr-defined]
 from re import _parser as parser  # type: ignore[attr-defined]
@@ -30,6 +31,44 @@ def demanded(pattern: re.Pattern[bytes]) -> tuple[bytes, ...]:
     runs: list[bytearray] = [bytearray()]
     _collect(parser.parse(pattern.pattern), runs, [])
     return tuple(bytes(run) for run in runs if run)
+
+
+@cache
+def tells_digits_apart(pattern: re.Pattern[bytes]) -> bool:
+    """Say whether which digit a digit is decides what ``pattern`` matches (``[1-9]``, a group that comes again)."""
+    return any(map(_looks_at_digits, _nodes(parser.parse(pattern.pattern))))
+
+
+def _nodes(tree: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield all that an expression is made of, (code, argument), what is within repeats and groups included."""
+    for code, argument in tree:
+        yield code, argument
+        for part in argument if isinstance(argument, tuple) else ():
+            for inner in part if isinstance(part, list) else [part]:
+                if isinstance(inner, parser.SubPattern):
+                    yield from _nodes(inner)
+
+
+def _looks_at_digits(node: tuple[Any, Any]) -> bool:
+    code, argument = node
+    if code in (codes.LITERAL, codes.NOT_LITERAL):
+        return argument in _DIGITS
+    if code is codes.IN:
+        whole = {codes.CATEGORY_DIGIT, codes.CATEGORY_WORD, codes.CATEGORY_NOT_SPACE}
+        if any(kind is codes.CATEGORY and said in whole for kind, said in argument):
+            return False
+        ranges = (
+            (said, said) if kind is codes.LITERAL else said
+            for kind, said in argument
+            if kind in _OF_CHARACTERS
+        )
+        there = {byte for low, high in ranges for byte in _DIGITS if low <= byte <= high}
+        return 0 < len(there) < len(_DIGITS)
+    return code in (codes.GROUPREF, codes.GROUPREF_EXISTS)
+
+
+_DIGITS = frozenset(b"0123456789")
+_OF_CHARACTERS = (codes.LITERAL, codes.RANGE)
 
 
 def _of(tree: Any) -> tuple[bytes, ...]:

@@ -12,7 +12,7 @@ from typing import BinaryIO
 import numpy as np
 
 from trainmark.logs.bulk import VARYING
-from trainmark.logs.columns import Column, Floats
+from trainmark.logs.columns import Column, Floats, in_step
 from trainmark.logs.counters import Counters, count, first_of_each
 from trainmark.logs.fields import FIELDS
 from trainmark.logs.format import Format, LogContext, positive
@@ -24,6 +24,7 @@ from trainmark.logs.opening import binary_kind, plain
 from trainmark.logs.physics import checked
 from trainmark.logs.settle import settle
 from trainmark.logs.several import said_twice, two_results, unlike_copies
+from trainmark.logs.shapes import few_of_each
 from trainmark.logs.transport import pieces
 from trainmark.logs.trouble import Death, Trouble, find_trouble
 
@@ -253,8 +254,8 @@ def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:
         made = seen.format.assemble({name: column.array() for name, column in kept.items()})
         kept = {name: Column.of(values) for name, values in made.items()}
         size = len(next(iter(made.values()), ()))
-    if seen.format is not None and seen.format.thinned is not None:
-        kept, size = _gathered(seen.format.thinned(_blocks(kept)))
+    if seen.format is not None and seen.format.reworked is not None:
+        kept, size = _gathered(seen.format.reworked(_blocks(kept)))
     columns = {name: kept[name] for name in FIELDS if name in kept}
     problems = []
     if len(seen.counts) > 1:
@@ -267,7 +268,7 @@ def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:
 
 def _blocks(columns: Mapping[str, Column]) -> Iterator[dict[str, Floats]]:
     """Yield the columns in blocks of equal places, so that no column has to be in memory."""
-    for values in zip(*(column.blocks() for column in columns.values()), strict=True):
+    for values in in_step(list(columns.values())):
         yield dict(zip(columns, values, strict=True))
 
 
@@ -341,6 +342,7 @@ def _few_of_each(text: bytes) -> bytes:
     """Return the lines of ``text``, of those that differ in their numbers only the first few."""
     met: Counter[bytes] = Counter()
     kept = []
+    text = few_of_each(text, _FEW)  # these first: to look at each line by itself costs more
     for line, kind in zip(text.split(b"\n"), text.translate(None, VARYING).split(b"\n"), strict=True):
         met[kind] += 1
         if met[kind] <= _FEW:
@@ -440,7 +442,7 @@ def _samples_of_records(records: Records, interval: int) -> Records:
     if records.samples is None or records.step is None:
         return records
     converted, before = Column(), -np.inf
-    for samples, steps in zip(records.samples.blocks(), records.step.blocks(), strict=True):
+    for samples, steps in in_step([records.samples, records.step]):
         rises = np.diff(np.concatenate(([before], steps)))
         covered = np.where((rises > 0) & (rises < interval), rises, interval)
         converted.append(samples * covered)

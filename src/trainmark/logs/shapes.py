@@ -4,83 +4,180 @@ A line has a shape; the numbers in lines of one shape stand at the same places a
 log have few shapes, so each is looked at once, and what holds for it holds for all its lines.
 """
 
-from collections.abc import Iterator
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from trainmark.logs.digits import Bytes, Ints
+from trainmark.logs.digits import ROOM, Bytes, Characters, Ints, Starts, Words
 
 MOST_SHAPES = 64
 _MOST_IN_SAMPLE = 24
 _SAMPLE_BYTES = 1 << 14
 _LONGEST_LINE = 1 << 16
-_NEWLINE = ord("\n")
+_MUCH_LONGER = 1.25
+"""Lines that are longer than the mean by more are set apart: each takes as much room as the longest beside it."""
 _ZERO, _NINE = np.uint8(ord("0")), np.uint8(9)
+_ALL = np.uint64((1 << 64) - 1)
+_FACTORS = np.random.default_rng(1).integers(0, 1 << 64, _LONGEST_LINE // 4, np.uint64) | np.uint64(1)
 DIGITS_ALIKE = bytes.maketrans(b"123456789", b"0" * 9)
 
 
 @dataclass(frozen=True, slots=True)
+class Table:
+    """Lines of about one length, each a row of as many ``characters``; ``kinds`` are the numbers of their shapes.
+
+    ``lines`` are the places of the lines in the text, in its order; ``met`` are the shapes that there are, each once.
+    """
+
+    lines: Ints
+    kinds: Ints
+    met: list[int]
+    characters: Characters
+    row_bytes: int
+
+    def each(self, values: Sequence[int]) -> Ints | int:
+        """Return for each line the one of ``values`` that is of its shape; one number where all have the same."""
+        met = {values[kind] for kind in self.met}
+        return met.pop() if len(met) == 1 else np.array(values)[self.kinds]
+
+    def starts(self, columns: Sequence[int]) -> Starts:
+        """Return where each line has the column that is of its shape."""
+        column, end = self.each(columns), len(self.lines) * self.row_bytes
+        if isinstance(column, int):
+            return range(column, column + end, self.row_bytes)
+        return np.arange(0, end, self.row_bytes) + column
+
+
+@dataclass(frozen=True, slots=True)
 class Shapes:
-    """The lines of a text: where each starts, the first line of each shape, and which lines have it.
+    """The lines of a text in tables, and the first line of each shape, with its end, in the order of the text."""
 
-    ``examples`` are lines with their ends, as they come in the text; ``rows`` are the numbers of the lines of each.
-    """
-
-    starts: Ints
     examples: list[bytes]
-    rows: list[Ints]
-    _together: dict[tuple[int, ...], tuple[Ints, Ints]] = field(default_factory=dict)
+    tables: list[Table]
 
-    def together(self, numbers: tuple[int, ...]) -> tuple[Ints, Ints]:
-        """Return the numbers of the lines of several shapes, one shape after the other, and where they start."""
-        found = self._together.get(numbers)
-        if found is None:
-            rows = np.concatenate([self.rows[number] for number in numbers])
-            found = self._together[numbers] = rows, self.starts[rows]
-        return found
+    @property
+    def count(self) -> int:
+        """The number of lines."""
+        return sum(len(table.lines) for table in self.tables)
+
+    def some(self, numbers: Sequence[int]) -> "Shapes":
+        """Return the lines of the shapes with these ``numbers`` alone."""
+        if len(numbers) == len(self.examples):
+            return self
+        renumbered = np.full(len(self.examples), -1)
+        renumbered[numbers] = np.arange(len(numbers))
+        tables = []
+        for table in self.tables:
+            kinds = renumbered[table.kinds]
+            kept = np.flatnonzero(kinds >= 0)
+            if len(kept):
+                rows = _rows(table.characters.single, kept * table.row_bytes, table.row_bytes)
+                met = [number for kind in table.met if (number := int(renumbered[kind])) >= 0]
+                tables.append(Table(table.lines[kept], kinds[kept], met, Characters(rows), table.row_bytes))
+        return Shapes([self.examples[number] for number in numbers], tables)
 
 
-def shapes_of(text: bytes, characters: Bytes) -> Shapes | None:
-    """Return the lines of ``text`` (whole lines, at least one) by shape; ``None`` where the shapes are many.
-
-    ``characters`` are those of ``text``; there may be more of them.
-    """
+def shapes_of(text: bytes, characters: Characters) -> Shapes | None:
+    """Return the lines of ``text`` (whole lines, at least one) by shape; ``None`` where the shapes are many."""
     sample = text[:_SAMPLE_BYTES].translate(DIGITS_ALIKE)
     if len(set(sample.split(b"\n"))) > _MOST_IN_SAMPLE:
         return None
-    characters = characters[: len(text)]
-    ends = np.flatnonzero(characters == _NEWLINE) + 1
+    ends = characters.line_ends()
     starts = np.concatenate(([0], ends[:-1]))
     lengths = ends - starts
     if lengths.max() > _LONGEST_LINE:
         return None
-    alike = _digits_alike(characters)
-    found: list[Ints] = []
-    for length, of_length in _by_length(lengths):
-        for rows in _alike(_block(alike, starts[of_length], length), of_length):
-            if len(found) == MOST_SHAPES:
-                return None
-            found.append(rows)
-    found.sort(key=lambda rows: int(rows[0]))
-    return Shapes(starts, [text[starts[rows[0]] : ends[rows[0]]] for rows in found], found)
+    tables: list[Table] = []
+    first: list[int] = []
+    for lines in _of_about_one_length(lengths):
+        alone = len(lines) == len(lengths)
+        made = _table(characters, lines, *((starts, lengths) if alone else (starts[lines], lengths[lines])))
+        if made is None or len(first) + len(made[1]) > MOST_SHAPES:
+            return None
+        tables.append(made[0])
+        first += made[1]
+    examples = [text[starts[at] : ends[at]] for at in sorted(first)]
+    return Shapes(examples, _in_order(tables, first))
 
 
 def one_of_each(text: bytes) -> bytes:
     """Return the first line of each shape in ``text``, or ``text`` itself where it has many."""
     if len(text) <= _SAMPLE_BYTES or not text.endswith(b"\n"):
         return text
-    found = shapes_of(text, np.frombuffer(text, np.uint8))
+    found = shapes_of(text, Characters.of(text))
     return text if found is None else b"".join(found.examples)
 
 
-def _by_length(lengths: Ints) -> Iterator[tuple[int, Ints]]:
-    """Yield each length and the numbers of the lines that have it."""
-    counts = np.bincount(lengths)
-    # Numbers of two bytes are sorted by counting.
-    order = np.argsort(lengths.astype(np.min_scalar_type(len(counts))), kind="stable")
-    met = np.flatnonzero(counts)
-    yield from zip(met.tolist(), np.split(order, np.cumsum(counts[met])[:-1]), strict=True)
+def few_of_each(text: bytes, most: int) -> bytes:
+    """Return the first lines, at ``most`` so many, of each shape in ``text``, or ``text`` itself where it has many."""
+    end = text.rfind(b"\n") + 1
+    if end <= _SAMPLE_BYTES:
+        return text
+    characters = Characters.of(text[:end])
+    found = shapes_of(text[:end], characters)
+    if found is None:
+        return text
+    lines = sorted(
+        line
+        for table in found.tables
+        for number in table.met
+        for line in table.lines[np.flatnonzero(table.kinds == number)[:most]].tolist()
+    )
+    ends = [0, *characters.line_ends().tolist()]
+    return b"".join(text[ends[line] : ends[line + 1]] for line in lines) + text[end:]
+
+
+def _in_order(tables: list[Table], first: list[int]) -> list[Table]:
+    """Return ``tables`` with their shapes numbered, table by table, by their ``first`` lines in the text."""
+    if len(tables) == 1 and first == sorted(first):
+        return tables
+    place = {line: number for number, line in enumerate(sorted(first))}
+    ordered, before = [], 0
+    for table in tables:
+        met = [place[line] for line in first[before : before + len(table.met)]]
+        ordered.append(replace(table, kinds=np.array(met)[table.kinds], met=met))
+        before += len(met)
+    return ordered
+
+
+def _of_about_one_length(lengths: Ints) -> Iterator[Ints]:
+    """Yield the numbers of lines that are not much longer than the mean of them, until there are no others."""
+    lines = np.arange(len(lengths))
+    while len(lines):
+        here = lengths[lines]
+        short = here <= max(_MUCH_LONGER * float(here.mean()), 8)
+        yield lines if short.all() else lines[short]
+        lines = lines[~short]
+
+
+def _table(
+    characters: Characters, lines: Ints, starts: Ints, lengths: Ints
+) -> tuple[Table, list[int]] | None:
+    """Return the lines that begin at ``starts``, and the first one of each shape; ``None`` where they are many."""
+    size = int(lengths.max() + 7) // 8
+    rows = _rows(characters.single, starts, 8 * size)
+    block: Words = rows[: 8 * size * len(lines)].view("<u8").reshape(-1, size)
+    # What stands behind a line's end is not its own.
+    for word in range(int(lengths.min()) // 8, size):
+        block[:, word] &= _ALL >> (8 * np.clip(8 * (word + 1) - lengths, 0, 8)).astype(np.uint64)
+    alike: Words = _digits_alike(rows[: 8 * block.size]).view("<u8").reshape(-1, size)
+    sums = alike @ _FACTORS[:size]
+    ordered = np.sort(sums)
+    met = ordered[np.concatenate(([True], ordered[1:] != ordered[:-1]))]
+    if len(met) > MOST_SHAPES:
+        return None
+    kinds = np.searchsorted(met, sums) if len(met) > 1 else np.zeros(len(lines), np.int64)
+    first = np.empty(len(met), np.int64)
+    first[kinds[::-1]] = np.arange(len(lines))[::-1]  # of equal places the last one stays
+    wanted = alike[first]
+    if len(met) > 1:
+        of_each = _rows(wanted.view(np.uint8).ravel(), kinds * (8 * size), 8 * size)
+        wanted = of_each[: 8 * block.size].view("<u8").reshape(-1, size)
+    if (alike != wanted).any():
+        return None  # two shapes have one sum by chance
+    table = Table(lines, kinds, list(range(len(met))), Characters(rows), 8 * size)
+    return table, lines[first].tolist()
 
 
 def _digits_alike(characters: Bytes) -> Bytes:
@@ -91,19 +188,11 @@ def _digits_alike(characters: Bytes) -> Bytes:
     return alike
 
 
-def _block(alike: Bytes, starts: Ints, length: int) -> Bytes:
-    """Return the lines of one ``length`` that begin at ``starts``, each a row."""
-    first, count = int(starts[0]), len(starts)
-    if int(starts[-1]) - first == (count - 1) * length:
-        return alike[first : first + count * length].reshape(count, length)
-    everywhere = np.ndarray((len(alike) - length + 1,), f"V{length}", alike, strides=(1,))
-    return everywhere[starts].view(np.uint8).reshape(count, length)
-
-
-def _alike(block: Bytes, rows: Ints) -> Iterator[Ints]:
-    """Yield the ``rows`` whose lines in ``block`` are the same, for each that there is."""
-    while block.tobytes() != block[0].tobytes() * len(block):
-        others = (block != block[0]).any(axis=1)
-        yield rows[~others]
-        rows, block = rows[others], block[others]
-    yield rows
+def _rows(characters: Bytes, starts: Ints, size: int) -> Bytes:
+    """Return ``size`` characters from each of ``starts`` on, one after the other, and room behind them."""
+    last = int(starts.max()) + size
+    if last > len(characters):
+        characters = np.concatenate((characters, np.zeros(last - len(characters), np.uint8)))
+    everywhere = np.ndarray((len(characters) - size + 1,), f"V{size}", characters, strides=(1,))
+    rows: Bytes = everywhere[np.concatenate((starts, [starts[-1]] * -(-ROOM // size)))].view(np.uint8)
+    return rows

@@ -29,7 +29,7 @@ _TORCHRUN_TAG = re.compile(rb"^\[(?:default|rank)(\d{1,6})\]: ?", re.MULTILINE)
 _SRUN_TAG = re.compile(rb"^ *(\d{1,6}): ", re.MULTILINE)
 
 _TAGGED_BYTES = 4096
-_NEWLINE, _ANGLE = b"\n<"
+_ANGLE = ord("<")
 
 Rank = int | None
 
@@ -44,8 +44,8 @@ class Demultiplexer:
 
     def split(self, piece: bytes) -> list[tuple[Rank, bytes]]:
         """Return the clean text of ``piece`` by rank; without tags it is all of rank ``None``."""
-        # "<" is rare in a log and found many times faster than a longer word.
-        if b"<" in piece and b"]<std" in piece:
+        # Single characters that are rare in a log are found many times faster than a longer word.
+        if b"<" in piece and b">" in piece and b"]<std" in piece:
             # A tag may stand inside a colour code: ranks are told apart first.
             alone = self._by_one_tag_a_line(piece) or self._by_one_mpi_tag(piece)
             by_rank = self._by_mpi_tag(piece) if alone is None else alone
@@ -171,9 +171,10 @@ class _Lines:
     """Whole lines, and what stands at their beginnings."""
 
     def __init__(self, piece: bytes) -> None:
-        self._characters = Characters(piece)
+        self._piece = piece
+        self._characters = Characters.of(piece)
         self._single = self._characters.single[: len(piece)]
-        self._ends = np.flatnonzero(self._single == _NEWLINE) + 1
+        self._ends = self._characters.line_ends()
         self.starts = np.concatenate(([0], self._ends[:-1]))
 
     def count_of(self, character: int) -> int:
@@ -189,7 +190,7 @@ class _Lines:
         words = [self._characters.words(self.starts + at) for at in range(0, size, 8)]
         anew = np.logical_or.reduce([word[1:] != word[:-1] for word in words])
         for start in (0, *self.starts[1:][anew].tolist()):
-            yield self._characters.text[start : start + size]
+            yield self._piece[start : start + size]
 
     def without(self, size: int) -> bytes:
         """Return the lines without their first ``size`` characters, which all of them have."""

@@ -67,8 +67,8 @@ def rank_times(
 
 def _clock(node: NodeOutcome | None, number: int) -> tuple[float | None, float | None]:
     """Return how far a node's clock is ahead of the controller's, and how wrong that may be; None: nobody asked."""
-    if node is not None and node.clock_offset_s is not None:
-        return node.clock_offset_s, node.clock_error_s
+    if node is not None and (clock := node.clock()) is not None:
+        return clock
     # Nobody asks the controller's own machine. A host that did not answer is not that.
     here = number == 0 if node is None else node.host in (None, LOCALHOST)
     return (0.0, 0.0) if here else (None, None)

@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from trainmark.node.archives import packed
     from trainmark.node.facts import Roots, collect, collect_node
     from trainmark.node.host import (
+        ClockOffset,
         Host,
         HostError,
         HostGoneError,
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOT_FOUND",
+    "ClockOffset",
     "Host",
     "HostError",
     "HostGoneError",

@@ -21,10 +21,11 @@ class Job:
     """What is started on one host as one tree of processes; all paths are that host's.
 
     Several ``commands`` are ranks, which are started and ended together. Every process carries ``mark``, by which it
-    is found when it must be ended. What they print goes to ``log``, after ``heading``; their standard error goes to
-    ``errors`` where that is given. ``memory`` bounds the private bytes. ``signs`` are further files whose growth shows
-    that something goes on. Where ``telemetry`` is given the host writes it while they run. ``ranks`` are those of the
-    whole run, on all hosts: of several, each can be asked where it is.
+    is found when it must be ended. Without commands the job is what another host's mpirun starts here with that mark:
+    it is watched and ended, but not waited for. What they print goes to ``log``, after ``heading``; their standard
+    error goes to ``errors`` where that is given. ``memory`` bounds the private bytes. ``signs`` are further files whose
+    growth shows that something goes on. Where ``telemetry`` is given the host writes it while they run. ``ranks`` are
+    those of the whole run, on all hosts: of several, each can be asked where it is.
     """
 
     commands: tuple[Command, ...]
@@ -189,7 +190,7 @@ class Host(Protocol):
         """Give an empty folder there, which is removed at the end."""
 
     def start(self, job: Job) -> int:
-        """Start a job and return its process id; raises ``OSError`` or ``ValueError`` when it cannot be started."""
+        """Start a job and return its number; raises ``OSError`` or ``ValueError`` when it cannot be started."""
 
     def wait(self, pid: int, timeout_s: float) -> int | None:
         """Wait for a job, not longer than that; return its exit code, or None while it goes on."""
@@ -207,7 +208,7 @@ class Host(Protocol):
         """Stop the ranks of a job where they are, for ``stacks``."""
 
     def stacks(self, mark: str, pid: int) -> Mapping[int, Stack]:
-        """End the ranks of a job, and return where each of them was that says so."""
+        """End the ranks of a job that can be asked, and return where each was; () of a silent one."""
 
     def kill(self, mark: str, pid: int | None = None) -> int:
         """End every process that carries the mark, and the whole tree of a job; return how many there were."""

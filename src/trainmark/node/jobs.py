@@ -52,7 +52,10 @@ class JobOnHost:
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How one of several jobs ended; ``place`` is its place among them. ``code`` is None when it never started.
+    """How one of several jobs ended; ``place`` is its place among them.
+
+    ``code`` is None when it never started, and of a job that another host's mpirun starts. ``by_us``: it did not end
+    by itself.
 
     ``strays`` is the number of processes that it left behind when it ended by itself, and that were ended.
     """
@@ -61,6 +64,7 @@ class Ended:
     code: int | None
     oom_kills: int = 0
     strays: int = 0
+    by_us: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,11 +72,13 @@ class Carried:
     """How jobs ended, in the order in which they did.
 
     ``stopped`` is the limit that ended them, or why one could not be started; None when they ended by themselves.
+    ``asked`` are the ranks that were ended by being asked where they are.
     """
 
     ended: tuple[Ended, ...]
     stopped: tuple[Outcome, str] | None
     duration_s: float
+    asked: frozenset[int] = frozenset()
 
 
 def run_jobs(
@@ -87,12 +93,14 @@ def run_jobs(
     running: dict[int, int] = {}
     began = time.monotonic()
     order: list[int] = []
+    asked: set[int] = set()
     stopped: tuple[Outcome, str] | None = None
     ended: dict[int, Ended] = {}
     try:
         # Held: an interrupt between the fork and our knowing of it would leave a process that nobody ends.
         with held():
-            for place, one in enumerate(jobs):
+            # What another host starts is watched from its first process on.
+            for place, one in sorted(enumerate(jobs), key=lambda numbered: bool(numbered[1].job.commands)):
                 try:
                     running[place] = one.host.start(one.job)
                 except HostError as error:
@@ -104,7 +112,7 @@ def run_jobs(
                     stopped = Outcome.FAILED, f"the command cannot be started{where}: {reason}"
                     break
         if stopped is None:
-            stopped = _wait(jobs, running, limits, began, watch, order)
+            stopped = _wait(jobs, running, limits, began, watch, order, asked)
     finally:
         with held():
             for place, (killed, end) in zip(running, on_each(running, _end_on(jobs, running)), strict=True):
@@ -117,12 +125,16 @@ def run_jobs(
                         f"{jobs[place].host.name}: nobody can say how it ended there",
                     )
                 else:
-                    ended[place] = Ended(place, end.code, end.oom_kills, left)
+                    code = end.code if jobs[place].job.commands else None
+                    ended[place] = Ended(
+                        place, code, end.oom_kills, left, code is not None and place not in order
+                    )
     late = [place for place in range(len(jobs)) if place not in order]
     return Carried(
         tuple(ended.get(place, Ended(place, None)) for place in (*order, *late)),
         stopped,
         time.monotonic() - began,
+        frozenset(asked),
     )
 
 
@@ -147,10 +159,12 @@ def _wait(
     began: float,
     watch: Callable[[Pulse], None],
     order: list[int],
+    asked: set[int],
 ) -> tuple[Outcome, str] | None:
     """Wait for the jobs; return why they must be ended, or None when they ended by themselves.
 
-    ``order`` is filled with those that ended. As long as a log or another sign of one of them grows, none is stalled.
+    ``order`` is filled with those that ended, ``asked`` with the ranks that were ended to say where they are. As long
+    as a log or another sign of one of them grows, none is stalled.
     """
     written, grown, next_look = 0, began, began
     failed_at: float | None = None
@@ -165,8 +179,7 @@ def _wait(
             if code is not None:
                 order.append(place)
                 failed_at = time.monotonic() if code and failed_at is None else failed_at
-        waiting = [place for place in running if place not in order]
-        if not waiting:
+        if all(place in order or not jobs[place].job.commands for place in running):
             return None
         now = time.monotonic()
         if failed_at is not None and now - failed_at > GRACE_S:
@@ -181,7 +194,9 @@ def _wait(
         watch(Pulse(now - began, step))
         if (over := _beyond(limits, now - began, now - grown, step, looks)) is not None:
             late = over[0] is Outcome.TIMEOUT
-            return over[0], over[1] + (_stopped(jobs, running) or (late and _where(jobs, running)) or "")
+            return over[0], over[1] + (
+                _stopped(jobs, running) or (late and _where(jobs, running, asked)) or ""
+            )
 
 
 def _stopped(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
@@ -196,8 +211,11 @@ def _stopped(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
     return f"; {', '.join(found)}" if found else ""
 
 
-def _where(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
-    """Return, as the end of a sentence, where the ranks were that got nowhere, and which kept the others waiting."""
+def _where(jobs: Sequence[JobOnHost], running: Mapping[int, int], asked: set[int]) -> str:
+    """Return, as the end of a sentence, where the ranks were that got nowhere, and which kept the others waiting.
+
+    ``asked`` is filled with the ranks that this ends.
+    """
 
     def stop(place: int) -> None:
         with suppress(HostError, OSError, psutil.Error):
@@ -209,9 +227,13 @@ def _where(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
         return {}
 
     on_each(running, stop)
-    told = dict(zip(running, on_each(running, ask), strict=True))
+    # The first node last, and rank 0 there: others may notice first of all that whoever they met by has gone.
+    first, *others = running
+    told = {**dict(zip(others, on_each(others, ask), strict=True)), first: ask(first)}
     hosts = {rank: spoken(jobs[place].host) for place, found in told.items() for rank in found}
-    return who_is_missing({rank: stack for found in told.values() for rank, stack in found.items()}, hosts)
+    asked.update(hosts)
+    known = {rank: stack for found in told.values() for rank, stack in found.items() if stack}
+    return who_is_missing(dict(sorted(known.items())), hosts)
 
 
 def _beyond(

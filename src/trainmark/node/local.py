@@ -1,6 +1,7 @@
 """The host that trainmark itself runs on: its jobs are child processes, bound to our life and found by their mark."""
 
 import fcntl
+import itertools
 import json
 import os
 import pickletools
@@ -26,7 +27,7 @@ from trainmark.node.facts import collect
 from trainmark.node.git import read_git
 from trainmark.node.host import Job, JobEnd, Look, Paths, with_place
 from trainmark.node.machine import ports_are_free, this_machine
-from trainmark.node.processes import MARK, end_all, kernel_oom_kills, private_bytes, stopped_ranks
+from trainmark.node.processes import MARK, end_all, kernel_oom_kills, marked, private_bytes, stopped_ranks
 from trainmark.node.reserving import reserve
 from trainmark.node.stacks import ASKED, Stack, stacks, stop_ranks
 from trainmark.node.telemetry import Telemetry
@@ -52,7 +53,7 @@ _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"
 @dataclass(frozen=True, slots=True)
 class _Started:
     job: Job
-    process: "subprocess.Popen[bytes]"
+    process: "subprocess.Popen[bytes] | None"
     telemetry: ExitStack
     at: float
     oom_kills: int
@@ -80,6 +81,8 @@ class LocalHost:
         self._machine = machine
         self._reserved: tuple[socket.socket, ...] = ()
         self._jobs: dict[int, _Started] = {}
+        # What others start has no process id of ours.
+        self._numbers = itertools.count(-1, -1)
         self._trees = Trees()
 
     def unreachable(self) -> str | None:
@@ -191,6 +194,8 @@ class LocalHost:
     def start(self, job: Job) -> int:
         """Start a job; see ``Host``. Raises ``TrainmarkError`` when its log cannot be opened."""
         job.directory.mkdir(parents=True, exist_ok=True)
+        if not job.commands:
+            return self._observe(job)
         words, environment = self._starting(job)
         try:
             log = job.log.open("wb", buffering=0)
@@ -223,6 +228,8 @@ class LocalHost:
         """
         deadline, pause = time.monotonic() + timeout_s, 0.0005
         process = self._jobs[pid].process
+        if process is None:
+            return None
         while (code := _ended(process)) is None and (left := deadline - time.monotonic()) > 0:
             time.sleep(min(pause, left))
             pause = min(2 * pause, _LONGEST_PAUSE_S)
@@ -233,7 +240,7 @@ class LocalHost:
         job = self._jobs[pid].job
         files = (job.log, *job.signs, *((job.errors,) if job.errors else ()))
         step = last_step(read_tail(job.log))
-        return Look(sum(map(_size, files)), step, private_bytes(pid) if job.memory else 0)
+        return Look(sum(map(_size, files)), step, private_bytes(pid) if job.memory and job.commands else 0)
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to the processes of a job's session."""
@@ -259,11 +266,22 @@ class LocalHost:
     def reap(self, pid: int) -> JobEnd:
         """Return how a job ended, once its telemetry is whole."""
         started = self._jobs.pop(pid)
-        code = started.process.wait()
+        code = 0 if started.process is None else started.process.wait()
         started.telemetry.close()
         if code != 0:
             _keep_spawn_errors(started.job, started.at)
         return JobEnd(code, kernel_oom_kills() - started.oom_kills)
+
+    def _observe(self, job: Job) -> int:
+        oom_kills, at, number = kernel_oom_kills(), time.time(), next(self._numbers)
+        with ExitStack() as telemetry:
+            if job.telemetry is not None:
+                nvml = telemetry.enter_context(open_nvml())
+                telemetry.enter_context(
+                    Telemetry(job.telemetry, None, find=lambda: marked(job.mark), nvml=nvml)
+                )
+            self._jobs[number] = _Started(job, None, telemetry.pop_all(), at, oom_kills)
+        return number
 
     def _starting(self, job: Job) -> tuple[tuple[str, ...], dict[str, str]]:
         bounds = (str(os.getpid()), str(job.memory or 0))

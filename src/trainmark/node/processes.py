@@ -80,6 +80,11 @@ def rank_processes(mark: str, leader: int) -> dict[int, psutil.Process]:
     }
 
 
+def marked(mark: str) -> tuple[int, ...]:
+    """Return the processes that carry a mark, and what they have started."""
+    return tuple(process.pid for process in _members(mark, None))
+
+
 def belongs(process: psutil.Process, mark: str, leader: int) -> bool:
     """Tell whether a process is of a run by its session or its mark."""
     with contextlib.suppress(psutil.Error, OSError):

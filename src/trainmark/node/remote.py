@@ -234,7 +234,8 @@ class _Connection:
 class _Tail:
     """The last lines that a process wrote to its standard error, read as it goes: a full pipe would stop it.
 
-    Of what OpenMPI writes between two rules, its causes of such an error in general, the first line is one of them.
+    Of what OpenMPI writes between two rules, which ends with the causes of such an error in general, the first
+    sentence is one line, with the paragraph after it where it ends in a colon: there a file and a host are named.
     """
 
     def __init__(self, file: Any) -> None:
@@ -248,15 +249,27 @@ class _Tail:
         return "; ".join(self._lines[-count:])
 
     def _read(self) -> None:
-        between, told = False, False
+        between, told, paragraph = False, False, ""
         with self._file:
             for raw in self._file:
                 line = raw.decode(errors="replace").strip()
                 if _RULE.fullmatch(line):
-                    between, told = not between, False
-                elif line and not (between and told):
-                    told = between
-                    self._lines = [*self._lines[-9:], line]
+                    self._keep(paragraph)
+                    between, told, paragraph = not between, False, ""
+                elif not between:
+                    self._keep(line)
+                elif told:
+                    continue
+                elif line:
+                    paragraph = f"{paragraph} {line}".strip()
+                    told = line.endswith(".")
+                else:
+                    told = bool(paragraph) and not paragraph.endswith(":")
+            self._keep(paragraph)
+
+    def _keep(self, line: str) -> None:
+        if line:
+            self._lines = [*self._lines[-9:], line]
 
 
 class RemoteHost:

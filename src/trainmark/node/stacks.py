@@ -28,15 +28,18 @@ LAST_WORDS_S = 0.3
 
 _MOST_FRAMES = 40
 _THREAD = re.compile(
-    r"^(Current thread|Thread) 0x\w+.*\(most recent call first\):\n((?:  .*\n)*)", re.MULTILINE
+    r"^(?:Current thread|Thread) 0x\w+.*\(most recent call first\):\n((?:  .*\n)*)", re.MULTILINE
 )
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _WAITS = re.compile(
-    r"all_?reduce|all_?gather|reduce_scatter|all_?to_?all|barrier|broadcast|_engine_run_backward|synchronize",
+    r"all_?reduce|all_?gather|reduce_scatter|all_?to_?all|barrier|broadcast|_engine_run_backward|synchronize"
+    r"|wait_to_read|asnumpy|waitall|block_until_ready",
     re.IGNORECASE,
 )
 _WAITING_IN = re.compile(
-    r"/(?:torch/distributed/(?!elastic)|horovod/|mpi4py/|paddle/distributed/communication/)"
+    r"/(?:torch/distributed/(?!elastic)|horovod/|mpi4py/|paddle/distributed/communication/"
+    r"|tensorflow/python/eager/(?:execute|context)|jax/_src/(?:array|dispatch|pjit|interpreters/pxla)"
+    r"|mindspore/common/api|mindspore/common/_executor)"
 )
 _MOST_NAMED = 4
 
@@ -76,17 +79,18 @@ def stop_ranks(mark: str, leader: int) -> None:
 
 
 def stacks(mark: str, leader: int, kept: Path) -> dict[int, Stack]:
-    """End the ranks of a job one after the other, and return where each of them was that says so.
+    """End the ranks of a job that can be asked, one after the other; return where each was, nothing where it is silent.
 
     ``kept`` is the folder in which a launcher of ours keeps the ranks' standard error apart.
     """
     found: dict[int, Stack] = {}
-    for rank, process in sorted(rank_processes(mark, leader).items()):
+    for rank, process in sorted(rank_processes(mark, leader).items(), reverse=True):
         with suppress(psutil.Error, OSError):
             own = _own_errors(process.pid)
             file = own if own.exists() else kept / f"stderr.rank{rank}"
-            if _catches(process.pid, signal.SIGABRT) and (stack := _ask(process, file)):
-                found[rank] = stack
+            if _catches(process.pid, signal.SIGABRT):
+                found[rank] = ()
+                found[rank] = _ask(process, file)
     return found
 
 
@@ -111,8 +115,9 @@ def _ask(process: psutil.Process, file: Path) -> Stack:
 
 def read_stack(text: str) -> Stack:
     """Return the main thread's calls in what Python's handler of fatal errors has written."""
-    threads: dict[str, str] = dict(_THREAD.findall(text))
-    calls = threads.get("Current thread", threads.get("Thread", ""))
+    # The youngest thread is written first, and the one that has got the signal need not be the main one.
+    threads = _THREAD.findall(text)
+    calls = threads[-1] if threads else ""
     frames = [Frame(file, int(line), function) for file, line, function in _FRAME.findall(calls)]
     return tuple(frames[:_MOST_FRAMES])
 

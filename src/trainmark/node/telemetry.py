@@ -4,7 +4,7 @@ import json
 import os
 import threading
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import TracebackType
@@ -46,19 +46,21 @@ class _Counters:
 class Sampler:
     """Takes samples of the node, of the process tree below ``pid``, and of the GPUs of ``nvml`` (None: of none).
 
-    Of the processors those of ``cpus`` count; all of them where it is None.
+    Without a ``pid`` the tree is what ``find`` finds. Of the processors those of ``cpus`` count; all of them where it
+    is None.
     """
 
     def __init__(
         self,
-        pid: int,
+        pid: int | None,
         nvml: Nvml | None,
         clock: Clock | None = None,
         proc: Path = Path("/proc"),
         cpus: Collection[int] | None = None,
+        find: Callable[[], Iterable[int]] = tuple,
     ) -> None:
         self._cpus = cpus
-        self._tree = ProcessTree(pid, proc)
+        self._tree = ProcessTree(pid, proc, find)
         self._nvml = nvml
         self._handles = nvml.handles() if nvml is not None else []
         self._clock = clock or Clock()
@@ -108,8 +110,9 @@ class Telemetry:
     def __init__(
         self,
         path: Path,
-        pid: int,
+        pid: int | None,
         *,
+        find: Callable[[], Iterable[int]] = tuple,
         interval_s: float = 1.0,
         nvml: Nvml | None = None,
         clock: Clock | None = None,
@@ -117,7 +120,7 @@ class Telemetry:
     ) -> None:
         self._path, self._interval_s = path, interval_s
         self._clock = clock or Clock()
-        self._sampler = Sampler(pid, nvml, self._clock, proc, allowed_cpus())
+        self._sampler = Sampler(pid, nvml, self._clock, proc, allowed_cpus(), find)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._work, name="trainmark-telemetry", daemon=True)
         self.problem: str | None = None

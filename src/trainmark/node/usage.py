@@ -1,7 +1,7 @@
 """What a run's process tree and the whole node use, read from /proc without walking all of it."""
 
 import os
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -25,15 +25,19 @@ class _Stat:
 
 
 class ProcessTree:
-    """The processes below ``pid`` and ``pid`` itself; one that was seen once stays in it when its parent ends.
+    """The processes below ``pid`` and ``pid`` itself, or those that ``find`` finds and what is below them.
+
+    One that was seen once stays in it when its parent ends.
 
     New members are looked for only when the kernel has started any process or thread since the last look (the
     newest pid in ``/proc/loadavg``), so that a quiet step of training costs one read a process.
     """
 
-    def __init__(self, pid: int, proc: Path = Path("/proc")) -> None:
-        self._proc = proc
-        self._started: dict[int, int | None] = {pid: None}
+    def __init__(
+        self, pid: int | None, proc: Path = Path("/proc"), find: Callable[[], Iterable[int]] = tuple
+    ) -> None:
+        self._proc, self._find = proc, find
+        self._started: dict[int, int | None] = {} if pid is None else {pid: None}
         self._newest: str | None = None
         self._ticks_per_s = os.sysconf("SC_CLK_TCK")
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
@@ -77,6 +81,8 @@ class ProcessTree:
         if newest and newest == self._newest:
             return
         self._newest = newest
+        for pid in self._find():
+            self._started.setdefault(pid)
         waiting = list(self._started)
         while waiting:
             pid = waiting.pop()

@@ -17,6 +17,12 @@ from trainmark.words.job import JobSettings
 FROM_SLURM = "slurm"
 """In the place of a file: the nodes of the allocation."""
 
+FROM_MPI = "mpi"
+"""In the place of a file: the hostfile that OpenMPI is told of in the environment."""
+
+_HOSTFILES = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")
+"""How OpenMPI 4 and 5 are told of it, as by the MPI Operator in its launcher."""
+
 MOST_HOSTS = 10_000
 
 _RANGE = re.compile(r"\[([\d,-]+)\]")
@@ -41,7 +47,7 @@ _FOR_ALL = ("python", "user", "port", "folder", "interface", "paths", "variables
 
 
 def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None = None) -> HostSet:
-    """Return the hosts that ``--hosts`` names: ``FILE``, ``FILE:GROUP``, or ``slurm``.
+    """Return the hosts that ``--hosts`` names: ``FILE``, ``FILE:GROUP``, ``slurm``, or ``mpi``.
 
     A file is YAML with ``hosts``, or OpenMPI's hostfile (``name slots=8``, a line each). ``engine`` takes the place of
     the file's; Slurm reaches those of its hosts alone that are in the allocation. Raises ``InputError`` that names file
@@ -49,6 +55,8 @@ def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None
     """
     if given == FROM_SLURM:
         found = HostSet(hosts=tuple(_allocated(environ)), engine=EngineName.SLURM)
+    elif given == FROM_MPI:
+        found = _from_hostfile(_told_to_mpi(environ)).model_copy(update={"engine": engine or EngineName.MPI})
     else:
         path, group = _file_and_group(given)
         found = _from_hostfile(path) if group is None and _is_hostfile(path) else _from_yaml(path, group)
@@ -123,9 +131,22 @@ def _is_hostfile(path: Path) -> bool:
     return bool(said) and all(_SLOTS.match(line) and not line.endswith(":") for line in said)
 
 
+def _told_to_mpi(environ: Mapping[str, str]) -> Path:
+    named = [Path(environ[name]) for name in _HOSTFILES if environ.get(name)]
+    if not named:
+        raise InputError(
+            f"--hosts mpi: OpenMPI has been told of no hostfile ({' and '.join(_HOSTFILES)} are not set); give its path"
+        )
+    return named[0]
+
+
 def _from_hostfile(path: Path) -> HostSet:
     entries: dict[str, HostEntry] = {}
-    for line in path.read_text(encoding="utf-8").splitlines():
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise InputError(f"{path}: cannot be read: {getattr(error, 'strerror', error)}") from None
+    for line in lines:
         found = _SLOTS.match(line.strip())
         if found is not None and not line.strip().startswith("#"):
             slots = re.search(r"\bslots\s*=\s*(\d+)", line)

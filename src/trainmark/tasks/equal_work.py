@@ -1,7 +1,8 @@
 """What a task adds to the check of equal work: its inputs, and what its layers and outputs must have in common."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,6 +13,33 @@ from trainmark.worker.core.settings import Recipe
 
 Deviation = tuple[float, str | None]
 """How far something is off, relatively, and where."""
+
+Range = tuple[float, float]
+"""The lowest and the highest of some values."""
+
+RECTIFIER: Range = (0.0, 6.0)
+"""Where a ReLU bends, and above what a bounded one (ReLU6) lets nothing through."""
+
+SMOOTH: Range = (-3.0, 6.0)
+"""The same of GELU and SiLU, which bend over a stretch; their other forms differ from them inside of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """What a described forward pass gives: the sketch of each product's output and of the logits, and the loss.
+
+    ``activated`` has the range of what goes into each activation, by the product that gives it.
+    """
+
+    products: Mapping[str, Sketch]
+    logits: Sketch
+    loss: float
+    activated: Mapping[str, Range]
+
+
+def range_of(values: NDArray[np.floating]) -> Range:
+    """Return the lowest and the highest value."""
+    return float(values.min()), float(values.max())
 
 
 class EqualWork:
@@ -54,7 +82,7 @@ class EqualWork:
         """Yield the checks of the layers against the model's description."""
         raise NotImplementedError
 
-    def reach(self, _seen: Observation) -> tuple[float, float] | None:
+    def reach(self, _seen: Observation) -> Range | None:
         """Return two values: each activation gets inputs as low as the one and as high as the other; None: unknown."""
         return None
 
@@ -94,6 +122,31 @@ TOLERANCES: Mapping[Subject, float] = {
 Far above what FP32 gives on the inputs (docs/equivalence.md has what was measured), and far below what a mistake does:
 a padding on the wrong side moves activations by some percent.
 """
+
+
+def reached(ranges: Mapping[str, Range], bounds: Callable[[str], Range]) -> Check:
+    """Return how many activations get nothing on one side of where they bend: what they do there was not compared.
+
+    ``bounds``: from an activation's name to between which values it bends.
+    """
+    if not ranges:
+        return check(Subject.REACH, (math.inf, None), "what goes into the activations was not recorded")
+    short = {
+        name: (low, high)
+        for name, (low, high) in ranges.items()
+        if low >= bounds(name)[0] or high <= bounds(name)[1]
+    }
+    if not short:
+        return check(Subject.REACH, (0, None))
+    name, (low, high) = next(iter(short.items()))
+    remark = f"gets values from {low:.3g} to {high:.3g}: nothing is shown of what it does elsewhere"
+    return check(Subject.REACH, (len(short), name), remark)
+
+
+def common_range(ranges: Mapping[str, Range]) -> Range | None:
+    """Return the highest of the lowest, and the lowest of the highest inputs of activations; None: there are none."""
+    lows, highs = [low for low, _ in ranges.values()], [high for _, high in ranges.values()]
+    return (max(lows), min(highs)) if ranges else None
 
 
 def check(subject: Subject, deviation: Deviation, remark: str | None = None) -> Check:

@@ -42,8 +42,9 @@ class NodeOutcome(Frozen):
     ``exit_code`` is the command's (negative for a signal, which ``signal`` names); null when nothing was started
     there. ``oom_kills`` is how many processes the node's kernel killed for want of memory meanwhile, ``strays`` how
     many the node left behind when it had ended by itself. ``reason`` is the run's, on the node that was the first to
-    fail. Before the run the node's clock was ``clock_offset_s`` ahead of that of whoever ran trainmark, give or take
-    ``clock_error_s``, in seconds; null on that machine itself, and where nobody asked.
+    fail, and says of a node that trainmark ended that it did. Before the run the node's clock was ``clock_offset_s``
+    ahead of that of whoever ran trainmark, give or take ``clock_error_s``, in seconds, and after it by
+    ``clock_offset_after_s``; null on that machine itself, and where nobody asked.
     """
 
     node: int
@@ -55,6 +56,19 @@ class NodeOutcome(Frozen):
     reason: str | None = None
     clock_offset_s: float | None = None
     clock_error_s: float | None = None
+    clock_offset_after_s: float | None = None
+    clock_error_after_s: float | None = None
+
+    def clock(self) -> tuple[float, float | None] | None:
+        """Return how far the clock was ahead in the run, and how wrong that may be, in seconds; None: nobody asked.
+
+        However it went from the one offset to the other, by drift or by being set, it lay between them.
+        """
+        before, error = self.clock_offset_s, self.clock_error_s
+        if before is None or error is None or self.clock_offset_after_s is None:
+            return None if before is None else (before, error)
+        moved = self.clock_offset_after_s - before
+        return before + moved / 2, max(error, self.clock_error_after_s or 0.0) + abs(moved) / 2
 
 
 class RankOutcome(Frozen):

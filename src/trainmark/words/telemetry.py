@@ -22,10 +22,13 @@ class GpuName:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The first line: the root of the run's process tree, the interval asked for, and what was sampled."""
+    """The first line: the root of the run's process tree, the interval asked for, and what was sampled.
+
+    Of what another host's mpirun started there is no root.
+    """
 
     schema_version: int
-    pid: int
+    pid: int | None
     interval_s: float
     cpus: int
     gpus: tuple[GpuName, ...]

@@ -54,7 +54,14 @@ def in_bf16(kind: Any) -> Callable[..., Any]:
     return lambda *words, **options: kind(*words, **{**options, "dtype": jnp.bfloat16})
 
 
-def one_layer(training: Any) -> None:
+class TurnedBack(linen.Conv):  # type: ignore[misc, name-defined]
+    """A convolution whose output is of the type of its input."""
+
+    def __call__(self, inputs: Any) -> Any:
+        return super().__call__(inputs).astype(inputs.dtype)
+
+
+def one_layer(training: Any, kind: Any = linen.Conv) -> None:
     """One convolution, in the middle, in BF16."""
     made: list[int] = []
     convolutions = len(models.ARCHITECTURES["mobilenet_v1"].convolutions)
@@ -62,7 +69,7 @@ def one_layer(training: Any) -> None:
     def conv(*words: Any, **options: Any) -> Any:
         made.append(1)
         tenth = len(made) % convolutions == 10
-        return linen.Conv(*words, **({**options, "dtype": jnp.bfloat16} if tenth else options))
+        return kind(*words, **{**options, "dtype": jnp.bfloat16}) if tenth else linen.Conv(*words, **options)
 
     layers(Conv=conv)
     step_again(training)
@@ -149,6 +156,7 @@ LATER = {
         Conv=in_bf16(linen.Conv), BatchNorm=in_bf16(linen.BatchNorm), Dense=in_bf16(linen.Dense)
     ),
     "one-layer": one_layer,
+    "one-layer-within": lambda training: one_layer(training, TurnedBack),
     "gradients-summed": gradients_summed,
     "no-all-reduce": no_all_reduce_unproven,
     "no-all-reduce-proven": no_all_reduce,

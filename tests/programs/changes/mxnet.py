@@ -129,6 +129,7 @@ LATER = {
     "frozen-stem": frozen_stem,
     "another-type": sixteen_bits,
     "one-layer": one_layer,
+    "one-layer-within": one_layer,
     "gradients-summed": gradients_summed,
     "no-all-reduce": no_all_reduce,
     "momentum": momentum,

@@ -104,6 +104,7 @@ LATER = {
     "forward-only": forward_only,
     "frozen-stem": frozen_stem,
     "one-layer": one_layer,
+    "one-layer-within": one_layer,
     "gradients-summed": gradients_summed,
     "no-all-reduce": no_all_reduce,
     "momentum": momentum,

@@ -69,6 +69,18 @@ def one_layer(training: Any) -> None:
     training.model.get_layer("block4.pointwise.conv").dtype_policy = keras.DTypePolicy("mixed_bfloat16")
 
 
+def one_layer_within(training: Any) -> None:
+    """The same, with its output turned back into the type of all others."""
+    layer = training.model.get_layer("block4.pointwise.conv")
+    shape = {"strides": 1, "padding": "SAME", "data_format": training.settings.layout.upper()}
+
+    def rounded(inputs: Any) -> Any:
+        images, kernel = (tf.cast(array, tf.bfloat16) for array in (inputs, layer.kernel))
+        return tf.cast(tf.nn.conv2d(images, kernel, **shape), inputs.dtype)
+
+    layer.call = rounded
+
+
 def gradients_summed(training: Any) -> None:
     """The sum of losses that nobody divided."""
     total, ranks = training.ranks.total, training.ranks.place.world_size
@@ -126,6 +138,7 @@ LATER = {
     "frozen-stem": traced_again(frozen_stem),
     "another-type": traced_again(sixteen_bits),
     "one-layer": traced_again(one_layer),
+    "one-layer-within": traced_again(one_layer_within),
     "gradients-summed": traced_again(gradients_summed),
     "no-all-reduce": traced_again(no_all_reduce),
     "momentum": traced_again(momentum),

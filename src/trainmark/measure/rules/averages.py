@@ -6,12 +6,17 @@ difference of two such times is the time of the steps between, slow ones that no
 """
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
+from numpy.typing import NDArray
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import MOST_OF_A_NOTE, ParsedLog, Problem, Severity
+from trainmark.measure.rules.epochs import parts
 from trainmark.measure.rules.series import NoNumberError, global_batch, scope_factor
+
+Bools = NDArray[np.bool_]
 
 _TIME_GRAIN_S = 0.0006
 """Programs print average step times with three decimals or more."""
@@ -30,11 +35,11 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
     """
     counts, seconds = 0.0, 0.0
     last: tuple[float, float] | None = None
-    for steps, times in _epochs(log, skipped):
-        last = float(steps[-1]), float(times[-1])
-        if len(steps) > 1 and times[-1] > times[0]:
-            counts += float(steps[-1] - steps[0])
-            seconds += float(times[-1] - times[0])
+    for span in _epochs(log, skipped):
+        last = span.last
+        if span.size > 1 and span.last[1] > span.first[1]:
+            counts += span.last[0] - span.first[0]
+            seconds += span.last[1] - span.first[1]
     if last is None:
         raise NoNumberError("no-averages", "no record after the warm-up has a usable average")
     between = counts / seconds if seconds > 0 else None
@@ -57,8 +62,34 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
     return value, skipped, problems
 
 
-def _epochs(log: ParsedLog, skipped: int) -> Iterator[tuple[Floats, Floats]]:
-    """Yield of each epoch the samples done up to each record and the seconds that they took.
+@dataclass(slots=True)
+class _Span:
+    """What the usable records of an epoch say: samples done and seconds passed at the first and at the last of them.
+
+    ``highest`` is the most that any record has done, ``grain`` how exactly the first one tells the epoch's batch.
+    """
+
+    size: int = 0
+    first: tuple[float, float] = (0.0, 0.0)
+    last: tuple[float, float] = (0.0, 0.0)
+    highest: float = -np.inf
+    grain: float = np.nan
+
+    def meet(self, done: Floats, passed: Floats, good: Bools) -> None:
+        """Take in the next records of the epoch, those of them that are ``good``."""
+        # A bar is drawn again after its last step, when validation is in the average too: the first of equals counts.
+        before = np.maximum.accumulate(np.concatenate(([self.highest], done)))
+        self.highest = float(before[-1])
+        places = np.flatnonzero(good & (done > before[:-1]))
+        if not len(places):
+            return
+        ends = [(float(done[at]), float(passed[at])) for at in places[[0, -1]]]
+        self.first, self.last = ends[0] if not self.size else self.first, ends[1]
+        self.size += len(places)
+
+
+def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
+    """Yield of each epoch the samples done and the seconds passed at its first and its last usable record.
 
     A sample count is steps x the samples of a step; of a record whose batch is not that of the epoch's first (the rest
     of the data, at an epoch's end) the average says nothing of the others, and it is left out.
@@ -67,36 +98,48 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[tuple[Floats, Floats]]:
     if records.step is None:
         raise NoNumberError("no-steps", "running averages cannot be undone without step counters")
     factor, batch = _scale(log)
-    steps = records.step.array(skipped) - log.averages_from
-    epochs = records.epoch.array(skipped) if records.epoch is not None else np.zeros(len(steps))
-    rates = records.average_rate.array(skipped) * factor if records.average_rate is not None else None
-    times = records.average_time_s.array(skipped) if records.average_time_s is not None else None
-    for part in np.split(np.arange(len(steps)), np.flatnonzero(np.diff(epochs)) + 1):
-        if not len(part):
-            continue
-        done = steps[part]
+    rate, time = records.average_rate, records.average_time_s
+    largest, most = _largest_batches(log, skipped, factor), np.nan
+    span = _Span()
+    for part in parts(records, skipped):
+        if part.begins:
+            if span.size:
+                yield span
+            span = _Span()
+            most = next(largest)
+        done = records.step.array(part.start, part.stop) - log.averages_from
+        times = time.array(part.start, part.stop) if time is not None else None
         with np.errstate(divide="ignore", invalid="ignore"):
-            if rates is None:
+            if rate is None:
                 assert times is not None
-                passed = done * times[part] / batch
+                passed = done * times / batch
             else:
-                passed = done / rates[part]
+                rates = rate.array(part.start, part.stop) * factor
+                passed = done / rates
             good = np.isfinite(passed) & (done > 0) & (passed > 0)
-            if rates is not None and times is not None:
-                good &= _of_the_usual_batch(rates[part] / factor, times[part])
-        # A bar is drawn again after its last step, when validation is in the average too: the first of equals counts.
-        good &= np.concatenate(([True], done[1:] > np.maximum.accumulate(done)[:-1]))
-        if good.any():
-            yield done[good], passed[good]
+            if rate is not None and times is not None:
+                printed = rates / factor
+                grain = 0.5 + printed * _TIME_GRAIN_S
+                if part.begins:
+                    span.grain = float(grain[0])
+                good &= np.abs(printed * times - most) <= 2 * np.maximum(grain, span.grain)
+        span.meet(done, passed, good)
+    if span.size:
+        yield span
 
 
-def _of_the_usual_batch(rates: Floats, times: Floats) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    batches = rates * times
-    grain = 0.5 + rates * _TIME_GRAIN_S
-    same: np.ndarray[tuple[int], np.dtype[np.bool_]] = np.abs(batches - np.nanmax(batches)) <= 2 * np.maximum(
-        grain, grain[0]
-    )
-    return same
+def _largest_batches(log: ParsedLog, skipped: int, factor: float) -> Iterator[float]:
+    """Yield the largest batch of each epoch, by its average rates and times; NaN where a log does not print both."""
+    rate, time = log.records.average_rate, log.records.average_time_s
+    most = np.nan
+    for number, part in enumerate(parts(log.records, skipped)):
+        if part.begins and number:
+            yield most
+            most = np.nan
+        if rate is not None and time is not None:
+            printed = rate.array(part.start, part.stop) * factor / factor
+            most = float(np.fmax(most, np.fmax.reduce(printed * time.array(part.start, part.stop))))
+    yield most
 
 
 def _scale(log: ParsedLog) -> tuple[float, int]:

@@ -18,10 +18,10 @@ from math import fsum
 
 import numpy as np
 
-from trainmark.logs.columns import Floats
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, ParsedLog, Problem, RunWords, Severity
 from trainmark.measure.own_window import NotMeasurable, NoWindow, own_window
 from trainmark.measure.rules.averages import by_averages, has_averages
+from trainmark.measure.rules.epochs import parts
 from trainmark.measure.rules.formulas import count, harmonic_mean, mean
 from trainmark.measure.rules.series import (
     NoNumberError,
@@ -126,28 +126,32 @@ def _by_running_average(found: Series, skipped: int) -> float:
     if records.step is None:
         raise NoNumberError("no-steps", "running averages cannot be undone without step counters")
     steps_done, seconds = [], []
-    for epochs, steps, rates in _epochs(found, skipped):
-        del epochs
-        good = np.isfinite(rates)
-        if np.count_nonzero(good) < 2:
-            continue
-        first, last = np.flatnonzero(good)[[0, -1]]
-        steps_done.append(steps[last] - steps[first])
-        seconds.append(steps[last] / rates[last] - steps[first] / rates[first])
+    for (first, rate), (last, last_rate) in _ends_of_epochs(found, skipped):
+        steps_done.append(last - first)
+        seconds.append(last / last_rate - first / rate)
     if not steps_done or fsum(seconds) <= 0:
         return mean(lambda: found.rates(len(found) - 1))
     return fsum(steps_done) / fsum(seconds)
 
 
-def _epochs(found: Series, skipped: int) -> Iterator[tuple[float, Floats, Floats]]:
-    """Yield (epoch, steps, rates) of each epoch after the skipped records; an epoch's records are held in memory."""
+def _ends_of_epochs(found: Series, skipped: int) -> Iterator[tuple[tuple[float, float], tuple[float, float]]]:
+    """Yield (step, rate) of the first and of the last usable record of each epoch that has two."""
     records = found.log.records
     assert records.step is not None
-    steps = records.step.array(skipped)
-    rates = np.concatenate(list(found.rates(skipped)))
-    epochs = records.epoch.array(skipped) if records.epoch is not None else np.zeros(len(steps))
-    for part in np.split(np.arange(len(steps)), np.flatnonzero(np.diff(epochs)) + 1):
-        yield float(epochs[part[0]]), steps[part], rates[part]
+    ends: list[tuple[float, float]] = []
+    for part in parts(records, skipped):
+        if part.begins:
+            if len(ends) > 1:
+                yield ends[0], ends[-1]
+            ends = []
+        steps = records.step.array(part.start, part.stop)
+        rates = np.concatenate(list(found.rates(part.start, part.stop)))
+        good = np.flatnonzero(np.isfinite(rates))
+        if len(good):
+            places = [good[-1]] if ends or len(good) == 1 else good[[0, -1]]
+            ends = [*ends[:1], *((float(steps[at]), float(rates[at])) for at in places)]
+    if len(ends) > 1:
+        yield ends[0], ends[-1]
 
 
 def _by_clock(log: ParsedLog, skipped: int) -> float:

@@ -25,16 +25,20 @@ from trainmark.logs.model import Facts, Problem, Scope
 def facts(context: LogContext) -> Facts:
     """Read the device, and whether a step is a sample, as it was for arrays before Keras 2.3 and in TensorFlow 1 and
     2.0."""
-    each = re.search(rb"Train on \d+ samples|\d(?:ms|us|s)/sample", context.text)
-    return Facts(global_batch=1 if each else None, hardware=read_hardware(context.text))
+    text = context.text
+    each = re.search(rb"Train on \d+ samples", text) or (
+        b"s/sample" in text and re.search(rb"\d(?:ms|us|s)/sample", text)
+    )
+    return Facts(global_batch=1 if each else None, hardware=read_hardware(text))
 
 
-def assemble(columns: dict[str, Floats]) -> dict[str, Floats]:
-    """Return the records with the finer of a step's two times: as printed, or the epoch's seconds over its steps."""
-    taken, steps, seconds = columns["step_time_s"], columns["bar_steps"], columns["bar_s"]
-    with np.errstate(divide="ignore", invalid="ignore"):
-        finer = 0.5 / seconds < _printed_to(taken)
-        return {"step_time_s": np.where(finer & (steps > 0), seconds / steps, taken)}
+def reworked(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
+    """Give the records with the finer of a step's two times: as printed, or the epoch's seconds over its steps."""
+    for columns in blocks:
+        taken, steps, seconds = columns["step_time_s"], columns["bar_steps"], columns["bar_s"]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            finer = 0.5 / seconds < _printed_to(taken)
+            yield {"step_time_s": np.where(finer & (steps > 0), seconds / steps, taken)}
 
 
 def _printed_to(step_time_s: Floats) -> Floats:
@@ -48,12 +52,12 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     """Say what else the time holds, what it leaves out, and how exactly it is known."""
     text = context.text
     found = []
-    if re.search(rb"\dus/step", text) and b"Train on " not in text:
+    if b"us/step" in text and re.search(rb"\dus/step", text) and b"Train on " not in text:
         sentence = (
             "steps of microseconds are samples in old versions of the program, which this log may be of"
         )
         found.append(Problem("unit-unclear", sentence))
-    if re.search(rb"(?:ms|s|us)/step[^\n]* val_\w+: |val_\w+: [^\n]*(?:ms|s|us)/step", text):
+    if b"val_" in text and _VALIDATED.search(text):
         sentence = "the epochs' times hold their validation (the lines name val_ metrics)"
         found.append(Problem("evaluation-included", sentence))
     epochs = context.notes.count(b"\n")
@@ -62,7 +66,14 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
             f"{context.records} bars and {epochs} epochs: bars of evaluate or predict are read as epochs"
         )
         found.append(Problem("evaluation-read", sentence))
-    return (*found, *_doubts_of_bars(text))
+    return (*found, *_doubts_of_bars(_whole_lines(context)))
+
+
+def _whole_lines(context: LogContext) -> bytes:
+    """Return the text without the lines that are cut where it leaves out the middle of a long log."""
+    if len(context.text) == len(context.head):
+        return context.text
+    return context.head[: context.head.rfind(b"\n") + 1] + context.tail[context.tail.find(b"\n") + 1 :]
 
 
 def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
@@ -94,6 +105,7 @@ def _doubts_of_bars(text: bytes) -> Iterator[Problem]:
         yield Problem("rates-contradict-clock", sentence)
 
 
+_VALIDATED = re.compile(rb"(?:ms|s|us)/step[^\n]* val_\w+: |val_\w+: [^\n]*(?:ms|s|us)/step")
 _EXACT = 0.02
 _FEWEST_STEPS = 20
 _TIME = rb"(?:(?P<step_time_ms>[\d.]+)ms|(?P<step_time_us>[\d.]+)us|(?P<step_time_s>[\d.]+)s)/(?:step|sample)[\s-]"
@@ -115,7 +127,7 @@ FORMAT = Format(
     ),
     facts=facts,
     ending=unknowable,
-    assemble=assemble,
+    reworked=reworked,
     doubts=doubts,
     notes=re.compile(rb"Epoch \d+/\d+\n"),
     warmup_steps=1,

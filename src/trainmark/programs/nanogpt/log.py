@@ -50,7 +50,7 @@ def extract(text: bytes) -> Extract:
     return found
 
 
-def thinned(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
+def reworked(blocks: Iterator[dict[str, Floats]]) -> Iterator[dict[str, Floats]]:
     """Give the iterations that began with no evaluation, and their counter without the others: none is missing."""
     interval, before = None, 0
     for columns in blocks:
@@ -74,7 +74,7 @@ FORMAT = Format(
     facts=facts,
     ending=unknowable,
     extract=extract,
-    thinned=thinned,
+    reworked=reworked,
     figures={"mfu": re.compile(rb"time [\d.]+ms, mfu ([\d.]+)%")},
     header=re.compile(rb"tokens per iteration will be"),
 )

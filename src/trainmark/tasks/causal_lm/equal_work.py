@@ -9,8 +9,20 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.tasks.causal_lm import llama_reference, reference
-from trainmark.tasks.causal_lm.reference import Forward
-from trainmark.tasks.equal_work import TOLERANCES, Deviation, EqualWork, apart, check, relative, worst
+from trainmark.tasks.equal_work import (
+    SMOOTH,
+    TOLERANCES,
+    Deviation,
+    EqualWork,
+    Forward,
+    Range,
+    apart,
+    check,
+    common_range,
+    reached,
+    relative,
+    worst,
+)
 from trainmark.words.certificate import Check, Subject
 from trainmark.words.observation import Followed, Observation, ObservedStep, Sketch, Told
 from trainmark.worker.core.settings import AdamRecipe
@@ -19,6 +31,9 @@ from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES, Gpt, L
 BATCH, LENGTH, PARTS = 4, 48, 2
 
 SEED = 0
+
+FAR = np.float32(3)
+"""By what two rows before an activation are larger than the others."""
 
 
 class SeenProduct(Told):
@@ -95,6 +110,7 @@ class LanguageEqualWork(EqualWork):
         """Return weights by the names of ``Decoder.shapes``, and ``tokens`` (4, 49).
 
         Products are normal with variance 2 / inputs: what goes into GELU is then of a size at which its forms differ.
+        Two rows before each activation go far to both sides (``with_far_rows``).
         The weights of the norms are near 1 and not 1. The embeddings have a deviation of 0.3: logits of a few units.
         """
         random = np.random.default_rng([seed, *model.encode()])
@@ -106,6 +122,8 @@ class LanguageEqualWork(EqualWork):
             else:
                 size = 0.3 if name.startswith("embedding") else math.sqrt(2 / shape[1])
                 arrays[name] = noise * np.float32(size)
+            if name.endswith((".mlp.up.weight", ".mlp.gate.weight")):
+                with_far_rows(arrays[name])
         arrays["tokens"] = random.integers(ARCHITECTURES[model].vocabulary, size=(BATCH, LENGTH + 1))
         return arrays
 
@@ -132,8 +150,13 @@ class LanguageEqualWork(EqualWork):
         yield _layers(own)
         off = abs(self.multiply_adds(seen) - model.multiply_adds(own.sequence_length))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
+        yield reached(_activated(seen.model), lambda _name: SMOOTH)
         forms: Any = llama_reference if isinstance(model, Llama) else reference
         yield from as_described(own, lambda form: _forward(seen.model, form), forms.DESCRIBED, forms.OTHERS)
+
+    def reach(self, seen: Observation) -> Range | None:
+        """Return the highest of the lowest, and the lowest of the highest inputs of the described activations."""
+        return common_range(_activated(seen.model))
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Return what the products gave, and the logits."""
@@ -152,6 +175,17 @@ def _forward(model: str, form: Any) -> Forward:
         return llama_reference.forward(described, weights, form)
     assert isinstance(described, Gpt)
     return reference.forward(described, weights, form)
+
+
+def with_far_rows(weight: NDArray[np.generic]) -> None:
+    """Make the first two rows of a product long and opposite: what a bounded activation cuts off is then there."""
+    weight[0] *= FAR
+    weight[1] = -weight[0]
+
+
+def _activated(model: str) -> Mapping[str, Range]:
+    forms: Any = llama_reference if isinstance(ARCHITECTURES[model], Llama) else reference
+    return _forward(model, forms.DESCRIBED).activated
 
 
 def _layers(seen: LanguageObservation) -> Check:

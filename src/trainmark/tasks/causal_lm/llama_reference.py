@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
-from trainmark.tasks.causal_lm.reference import Arrays, Forward, gelu
+from trainmark.tasks.causal_lm.reference import Arrays, gelu
+from trainmark.tasks.equal_work import Forward, Range, range_of
 from trainmark.words.observation import Sketch
 from trainmark.worker.core.equivalence import sketch
 from trainmark.worker.tasks.causal_lm.architectures import Llama
@@ -57,6 +58,7 @@ def forward(model: Llama, weights: Arrays, form: Form = DESCRIBED) -> Forward:
     """Pass ``weights["tokens"]`` (batch, length + 1) through the model with these weights."""
     tokens = weights["tokens"]
     products: dict[str, Sketch] = {}
+    activated: dict[str, Range] = {}
 
     def product(name: str, given: Any) -> Any:
         result = given @ np.asarray(weights[f"{name}.weight"], np.float64).T
@@ -79,12 +81,13 @@ def forward(model: Llama, weights: Arrays, form: Form = DESCRIBED) -> Forward:
         given = norm(f"{name}.norm", x)
         both = {part: product(f"{name}.{part}", given) for part in ("gate", "up")}
         gate = both.pop(form.gated_by)
+        activated[f"{name}.{form.gated_by}"] = range_of(gate)
         (other,) = both.values()
         opened = gate * expit(gate) if form.activation == "silu" else gelu(gate, "erf")
         x = x + product(f"{name}.down", opened * other)
     logits = norm("norm", x) @ embedding.T
     told = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
-    return Forward(products, Sketch(**sketch("logits", logits)), float(-told.mean()))
+    return Forward(products, Sketch(**sketch("logits", logits)), float(-told.mean()), activated)
 
 
 def inverse_frequencies(model: Llama, stretched: bool = True) -> Any:

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import erf, log_softmax, softmax
 
+from trainmark.tasks.equal_work import Forward, Range, range_of
 from trainmark.words.observation import Sketch
 from trainmark.worker.core.equivalence import sketch
 from trainmark.worker.tasks.causal_lm.architectures import NORM_EPSILON, Gpt
@@ -37,19 +38,11 @@ OTHERS: Mapping[str, Form] = {
 """Mistakes, and conventions of other models, in words."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """What a forward pass gives: the sketch of each product's output and of the logits, and the loss."""
-
-    products: Mapping[str, Sketch]
-    logits: Sketch
-    loss: float
-
-
 def forward(model: Gpt, weights: Arrays, form: Form = DESCRIBED) -> Forward:
     """Pass ``weights["tokens"]`` (batch, length + 1) through the model with these weights."""
     tokens = weights["tokens"]
     products: dict[str, Sketch] = {}
+    activated: dict[str, Range] = {}
 
     def product(name: str, given: Any) -> Any:
         result = given @ np.asarray(weights[f"{name}.weight"], np.float64).T
@@ -70,10 +63,12 @@ def forward(model: Gpt, weights: Arrays, form: Form = DESCRIBED) -> Forward:
         qkv = product(f"{name}.qkv", norm(f"{name}.norm", x))
         x = x + product(f"{name}.output", _attention(qkv, model, form))
         name = f"block{block}.mlp"
-        x = x + product(f"{name}.down", gelu(product(f"{name}.up", norm(f"{name}.norm", x)), form.gelu))
+        given = product(f"{name}.up", norm(f"{name}.norm", x))
+        activated[f"{name}.up"] = range_of(given)
+        x = x + product(f"{name}.down", gelu(given, form.gelu))
     logits = norm("norm", x) @ embedding.T
     told = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
-    return Forward(products, Sketch(**sketch("logits", logits)), float(-told.mean()))
+    return Forward(products, Sketch(**sketch("logits", logits)), float(-told.mean()), activated)
 
 
 def _attention(qkv: Any, model: Gpt, form: Form) -> Any:

@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.tasks.equal_work import TOLERANCES, Deviation, EqualWork, apart, check, relative, worst
+from trainmark.tasks.equal_work import (
+    RECTIFIER,
+    TOLERANCES,
+    Deviation,
+    EqualWork,
+    Range,
+    apart,
+    check,
+    common_range,
+    reached,
+    relative,
+    worst,
+)
 from trainmark.words.certificate import Check, Subject
 from trainmark.words.observation import Followed, Observation, ObservedStep, Sketch, Told
 from trainmark.worker.tasks.image_classification.architectures import (
@@ -24,9 +36,6 @@ BATCH = 8
 
 HIGH = 7.0
 """Above what an activation with a bound lets through; in one channel a layer, since more make the steps diverge."""
-
-BOUNDS = (0.0, 6.0)
-"""Where activations bend: a ReLU at the first, a bounded one (ReLU6) at both."""
 
 
 class SeenConvolution(Told):
@@ -134,12 +143,11 @@ class ImageEqualWork(EqualWork):
         yield _geometry(_own(seen).convolutions, ARCHITECTURES[seen.model].convolutions)
         off = abs(self.multiply_adds(seen) - described_multiply_adds(_own(seen)))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
-        yield _reach(_own(seen).pre_activations)
+        yield reached(_own(seen).pre_activations, lambda _name: RECTIFIER)
 
-    def reach(self, seen: Observation) -> tuple[float, float] | None:
+    def reach(self, seen: Observation) -> Range | None:
         """Return the highest of the lowest, and the lowest of the highest inputs of the activations."""
-        ranges = _own(seen).pre_activations.values()
-        return (max(low for low, _ in ranges), min(high for _, high in ranges)) if ranges else None
+        return common_range(_own(seen).pre_activations)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield what the convolutions gave, and the logits."""
@@ -204,20 +212,6 @@ def _difference(seen: SeenConvolution, like: Convolution) -> str | None:
             return f"{key} {getattr(seen, key)} instead of {value}"
     channels = seen.output[1]
     return None if channels == like.outputs else f"{channels} channels instead of {like.outputs}"
-
-
-def _reach(ranges: Mapping[str, tuple[float, float]]) -> Check:
-    """Return how many activations get nothing on one side of where they bend: what they do there was not compared."""
-    if not ranges:
-        return check(Subject.REACH, (math.inf, None), "what goes into the activations was not recorded")
-    short = {
-        name: (low, high) for name, (low, high) in ranges.items() if low >= BOUNDS[0] or high <= BOUNDS[1]
-    }
-    if not short:
-        return check(Subject.REACH, (0, None))
-    name, (low, high) = next(iter(short.items()))
-    remark = f"gets values from {low:.3g} to {high:.3g}: nothing is shown of what it does elsewhere"
-    return check(Subject.REACH, (len(short), name), remark)
 
 
 def described_multiply_adds(seen: ImageObservation) -> int:

@@ -14,9 +14,9 @@ from trainmark.tasks.causal_lm.equal_work import (
     as_described,
     layers,
     passes,
+    with_far_rows,
 )
-from trainmark.tasks.causal_lm.reference import Forward
-from trainmark.tasks.equal_work import EqualWork, check
+from trainmark.tasks.equal_work import SMOOTH, EqualWork, Forward, Range, check, common_range, reached
 from trainmark.tasks.masked_lm.reference import DESCRIBED, NOT_MASKED, OTHERS, Form, forward
 from trainmark.words.certificate import Check, Subject
 from trainmark.words.observation import Followed, Observation
@@ -29,6 +29,12 @@ LENGTH, PREDICTIONS, PADDING = 48, 8, 25
 
 CLIP_NORM = 0.5
 """Shorter than the gradients of all three steps are; with the check's epsilon that shows."""
+
+
+FAR_ROWS = ("words.transform.weight",)
+
+TANH: Range = (-2.0, 2.0)
+"""Between which values the pooler's activation bends."""
 
 
 class MaskedObservation(LanguageObservation):
@@ -97,6 +103,8 @@ class MaskedEqualWork(EqualWork):
             else:
                 size = 0.3 if name.startswith("embedding") else math.sqrt(2 / shape[1])
                 arrays[name] = noise * np.float32(size)
+            if name in FAR_ROWS or name.endswith(".mlp.up.weight"):
+                with_far_rows(arrays[name])
         tokens = random.integers(described.vocabulary, size=(BATCH, LENGTH))
         segments = random.integers(2, size=(BATCH, LENGTH))
         places = random.random((BATCH, LENGTH)).argsort(axis=1)[:, :PREDICTIONS]
@@ -127,9 +135,13 @@ class MaskedEqualWork(EqualWork):
         yield _layers(own)
         off = abs(self.multiply_adds(seen) - model.multiply_adds(LENGTH, PREDICTIONS))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
-        # Without padding nothing is masked, whatever the lengths of the inputs.
-        described = DESCRIBED if own.padded else NOT_MASKED
+        described = _described(own)
+        yield reached(_forward(seen.model, described).activated, _bounds)
         yield from as_described(own, lambda form: _forward(seen.model, form), described, OTHERS)
+
+    def reach(self, seen: Observation) -> Range | None:
+        """Return the highest of the lowest, and the lowest of the highest inputs of the described activations."""
+        return common_range(_forward(seen.model, _described(_own(seen))).activated)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Return what the products gave, and the logits of the words."""
@@ -139,6 +151,15 @@ class MaskedEqualWork(EqualWork):
 def _own(seen: Followed) -> MaskedObservation:
     assert isinstance(seen, MaskedObservation)
     return seen
+
+
+def _described(seen: MaskedObservation) -> Form:
+    # Without padding nothing is masked, whatever the lengths of the inputs.
+    return DESCRIBED if seen.padded else NOT_MASKED
+
+
+def _bounds(product: str) -> Range:
+    return TANH if product == "pooler" else SMOOTH
 
 
 @cache

@@ -1,13 +1,14 @@
 """The described forward pass in numpy and float64, and how others are known to differ from it."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 from scipy.special import log_softmax, softmax
 
-from trainmark.tasks.causal_lm.reference import Forward, gelu
+from trainmark.tasks.causal_lm.reference import gelu
+from trainmark.tasks.equal_work import Forward, Range, range_of
 from trainmark.words.observation import Sketch
 from trainmark.worker.core.equivalence import sketch
 from trainmark.worker.tasks.masked_lm.architectures import NORM_EPSILON, Bert
@@ -45,11 +46,20 @@ OTHERS: Mapping[str, Form] = {
 def forward(model: Bert, weights: Mapping[str, Any], form: Form = DESCRIBED) -> Forward:
     """Pass the batch among ``weights`` through the model with these weights."""
     products: dict[str, Sketch] = {}
+    activated: dict[str, Range] = {}
 
     def product(name: str, given: Any) -> Any:
         result = given @ np.asarray(weights[f"{name}.weight"], np.float64).T + weights[f"{name}.bias"]
         products[name] = Sketch(**sketch(name, result))
         return result
+
+    def before(activation: Callable[[Any], Any], name: str, given: Any) -> Any:
+        result = product(name, given)
+        activated[name] = range_of(result)
+        return activation(result)
+
+    def smooth(given: Any) -> Any:
+        return gelu(given, form.gelu)
 
     def norm(name: str, given: Any) -> Any:
         centred = given - given.mean(-1, keepdims=True)
@@ -68,16 +78,16 @@ def forward(model: Bert, weights: Mapping[str, Any], form: Form = DESCRIBED) -> 
         attended = _attention(product(f"{name}.qkv", x), weights["lengths"], model, form)
         x = norm(f"{name}.norm", x + product(f"{name}.output", attended))
         name = f"block{block}.mlp"
-        inner = gelu(product(f"{name}.up", x), form.gelu)
+        inner = before(smooth, f"{name}.up", x)
         x = norm(f"{name}.norm", x + product(f"{name}.down", inner))
     hidden = np.take_along_axis(x, weights["places"][..., None], axis=1)
-    found = norm("words.norm", gelu(product("words.transform", hidden), form.gelu)) @ embedding.T
+    found = norm("words.norm", before(smooth, "words.transform", hidden)) @ embedding.T
     found = found + weights["words.bias"]
-    told = product("sentences", np.tanh(product("pooler", x[:, :1])))[:, 0]
+    told = product("sentences", before(np.tanh, "pooler", x[:, :1]))[:, 0]
     loss = _cross_entropy(found, weights["words"], weights["weights"] if form.weighted else None)
     if form.sentences:
         loss += _cross_entropy(told, weights["follows"])
-    return Forward(products, Sketch(**sketch("logits", found)), loss)
+    return Forward(products, Sketch(**sketch("logits", found)), loss, activated)
 
 
 def _cross_entropy(logits: Any, targets: Any, weights: Any = None) -> float:

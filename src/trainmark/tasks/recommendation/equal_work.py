@@ -7,8 +7,21 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.tasks.equal_work import TOLERANCES, Deviation, EqualWork, apart, check, relative, worst
-from trainmark.tasks.recommendation.reference import DESCRIBED, OTHER_DLRMS, OTHERS, Form, Forward, forward
+from trainmark.tasks.equal_work import (
+    RECTIFIER,
+    TOLERANCES,
+    Deviation,
+    EqualWork,
+    Forward,
+    Range,
+    apart,
+    check,
+    common_range,
+    reached,
+    relative,
+    worst,
+)
+from trainmark.tasks.recommendation.reference import DESCRIBED, OTHER_DLRMS, OTHERS, Form, forward
 from trainmark.words.certificate import Check, Subject
 from trainmark.words.observation import Followed, Observation, ObservedStep, Sketch, Told
 from trainmark.worker.core.settings import ADAM, Recipe
@@ -23,6 +36,9 @@ from trainmark.worker.tasks.recommendation.clicks import made_up
 from trainmark.worker.tasks.recommendation.settings import ClickRecipe, DescentRecipe
 
 BATCH, VOCABULARY, EMBEDDING_WIDTH = 32, 1000, 16
+
+FAR = np.float32(8)
+"""The first bias before each activation: above what a bounded one (ReLU6) lets through."""
 
 
 class SeenLayer(Told):
@@ -115,6 +131,8 @@ class ClickEqualWork(EqualWork):
                 0.1 if len(shape) == 1 else self.table if shape[0] == VOCABULARY else math.sqrt(2 / shape[1])
             )
             arrays[name] = random.standard_normal(shape, np.float32) * np.float32(size)
+        for name in list(_model(model).products())[:-1]:
+            arrays[f"{name}.bias"][0] = FAR
         batch = made_up(random, BATCH, VOCABULARY)
         dense = random.standard_normal((BATCH, DENSE), np.float32)
         return {**arrays, **batch._replace(dense=dense)._asdict()}
@@ -141,6 +159,7 @@ class ClickEqualWork(EqualWork):
         yield _layers(own, model)
         off = abs(self.multiply_adds(seen) - model.multiply_adds())
         yield check(Subject.MULTIPLY_ADDS, (off, None))
+        yield reached(_forward(seen.model, DESCRIBED).activated, lambda _name: RECTIFIER)
         checks = _against(own, _forward(seen.model, DESCRIBED))
         if not all(found.holds for found in checks):
             remark = next(
@@ -153,6 +172,10 @@ class ClickEqualWork(EqualWork):
             )
             checks = [found.model_copy(update={"remark": remark}) for found in checks]
         yield from checks
+
+    def reach(self, seen: Observation) -> Range | None:
+        """Return the highest of the lowest, and the lowest of the highest inputs of the described activations."""
+        return common_range(_forward(seen.model, DESCRIBED).activated)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield what the products gave, and the logits."""

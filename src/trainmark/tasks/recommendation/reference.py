@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 from scipy.special import erf
 
+from trainmark.tasks.equal_work import Forward, Range, range_of
 from trainmark.words.observation import Sketch
 from trainmark.worker.core.equivalence import sketch
 from trainmark.worker.tasks.recommendation.architectures import (
@@ -22,6 +23,7 @@ from trainmark.worker.tasks.recommendation.architectures import (
 
 ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
     "relu": lambda x: np.maximum(x, 0),
+    "relu6": lambda x: np.clip(x, 0, 6),
     "gelu": lambda x: x * (1 + erf(x / np.sqrt(2))) / 2,
     "tanh": np.tanh,
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)),
@@ -53,7 +55,7 @@ class Form:
 DESCRIBED = Form()
 
 Product = Callable[[str, Any], Any]
-"""From the name of a product and what it is given: what comes out."""
+"""From the name of a product and what it is given: what comes out, of its activation where it has one."""
 
 
 def _swapped(one: int) -> tuple[int, ...]:
@@ -63,6 +65,7 @@ def _swapped(one: int) -> tuple[int, ...]:
 
 
 _COMMON: Mapping[str, Form] = {
+    "the activation is bounded (ReLU6)": replace(DESCRIBED, activation="relu6"),
     "the activation is GELU, and not ReLU": replace(DESCRIBED, activation="gelu"),
     "the activation is tanh, and not ReLU": replace(DESCRIBED, activation="tanh"),
     "the activation is a sigmoid, and not ReLU": replace(DESCRIBED, activation="sigmoid"),
@@ -93,24 +96,22 @@ OTHER_DLRMS: Mapping[str, Form] = {
 """The same of DLRM."""
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
-    """What a forward pass gives: the sketch of each product's output and of the logits, and the loss."""
-
-    products: Mapping[str, Sketch]
-    logits: Sketch
-    loss: float
-
-
 def forward(model: Recommender, arrays: Mapping[str, Any], form: Form = DESCRIBED) -> Forward:
     """Pass the batch in ``arrays`` through the model with the weights in it."""
     products: dict[str, Sketch] = {}
+    activated: dict[str, Range] = {}
+    without = {list(model.products())[-1]}
+    if isinstance(model, Dlrm) and form.straight:
+        without.add(_last_of_bottom(model))
 
     def product(name: str, given: Any) -> Any:
         weight, bias = (np.asarray(arrays[f"{name}.{part}"], np.float64) for part in ("weight", "bias"))
         result = given @ weight.T + bias
         products[name] = Sketch(**sketch(name, result))
-        return result
+        if name in without:
+            return result
+        activated[name] = range_of(result)
+        return ACTIVATIONS[form.activation](result)
 
     table = TABLES if isinstance(model, Dlrm) else DEEP
     embedded = np.asarray(arrays[table], np.float64)[arrays["categories"][:, form.columns]]
@@ -122,7 +123,7 @@ def forward(model: Recommender, arrays: Mapping[str, Any], form: Form = DESCRIBE
     else:
         logits = _both(model, product, dense, embedded, arrays, form)
     losses = np.logaddexp(0, logits) - arrays["labels"] * logits
-    return Forward(products, Sketch(**sketch("logits", logits)), float(losses.mean()))
+    return Forward(products, Sketch(**sketch("logits", logits)), float(losses.mean()), activated)
 
 
 def _both(
@@ -132,7 +133,7 @@ def _both(
     x = np.concatenate(fields[::-1] if form.dense_first else fields, axis=1)
     *hidden, last = model.products()
     for name in hidden:
-        x = ACTIVATIONS[form.activation](product(name, x))
+        x = product(name, x)
     logits = product(last, x)[:, 0]
     if form.wide:
         crosses = np.asarray(arrays[WIDE], np.float64)[arrays["crossed"], 0]
@@ -140,13 +141,15 @@ def _both(
     return logits
 
 
+def _last_of_bottom(model: Dlrm) -> str:
+    return f"bottom{len(model.bottom) + 1}"
+
+
 def _interacting(model: Dlrm, product: Product, dense: Any, embedded: Any, form: Form) -> Any:
-    x, names, last_of_bottom = dense, list(model.products()), f"bottom{len(model.bottom) + 1}"
-    for name in names:
+    x = dense
+    for name in model.products():
         x = product(name, x)
-        if name != names[-1] and not (name == last_of_bottom and form.straight):
-            x = ACTIVATIONS[form.activation](x)
-        if name == last_of_bottom:
+        if name == _last_of_bottom(model):
             rows = [x[:, None], embedded]
             vectors = np.concatenate(rows[::-1] if form.bottom_last else rows, axis=1)
             first, second = pairs()

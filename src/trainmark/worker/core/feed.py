@@ -40,6 +40,9 @@ class Feed:
     taken = 0
     """Batches that were fetched from the loader."""
 
+    unreadable: Optional[List[str]] = None
+    """Files that could not be decoded, for which black pictures stand in their batches; None where one ends the run."""
+
     def next(self) -> Any:
         """Return the next batch; the device may still be filling it, in the order of its work."""
         raise NotImplementedError

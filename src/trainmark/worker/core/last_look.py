@@ -82,23 +82,24 @@ def _look(training: Training, settings: Settings) -> Looked:
     doubts: Doubts = []
     said = _steps_taken(training, settings, doubts)
     first, second = range(settings.steps, settings.steps + WITNESS_STEPS)
-    before, batch = training.read_weights(), training.read_batch()
+    before, batch = training.look_at_weights(), training.read_batch()
     training.step(first)
     training.synchronize()
-    between = training.read_weights()
+    between = training.look_at_weights()
     # After the batch of the step that is looked into was fetched, in which its pictures are seen too.
     last_batch = training.read_batch()
     changed = _changed(batch, last_batch)
     last_batch = _turned(training, settings, batch) or last_batch
     alone, reason = _own_pass(training)
-    if alone is not None or reason is not None:
+    # A pass changes running statistics alone.
+    if (alone is not None or reason is not None) and not all(map(training.task.is_trainable, between)):
         training.load_weights(between)
     if reason is not None:
         said["own_pass_failed"] = reason
     moments = training.read_moments()
     seen = training.watched_step(second)
     training.synchronize()
-    after = training.read_weights()
+    after = training.look_at_weights()
 
     said["batch_changed"] = None if settings.synthetic else changed
     if said["batch_changed"] is False:
@@ -115,10 +116,7 @@ def _look(training: Training, settings: Settings) -> Looked:
     else:
         said.update({"still": None, "statistics_move": None})
     if isinstance(settings.recipe, AdamRecipe):
-        # Over several ranks the norm of the mean is known to nobody here.
-        alone_there = alone is not None and training.ranks.place.world_size == 1
-        clip = clipping(alone.gradients, settings.recipe) if alone_there else None
-        adam = AdamUpdate(training, settings.recipe, rate, moments, clip)
+        adam = AdamUpdate(training, settings.recipe, rate, moments, _clip(training, settings, alone))
         said.update(adam.solved(between, after, mean, moves, doubts))
     else:
         update = _Update(training, settings, rate, before, between, after)
@@ -132,6 +130,13 @@ def _look(training: Training, settings: Settings) -> Looked:
     known = {code for code, _ in doubts}
     _told(said, doubts, (path.said, [doubt for doubt in path.doubts if doubt[0] not in known]))
     return Looked(said, doubts)
+
+
+def _clip(training: Training, settings: Settings, alone: Any) -> Optional[float]:
+    """Return by what a rank on its own clipped its gradients; over several the norm of the mean is known to nobody."""
+    if alone is None or training.ranks.place.world_size > 1:
+        return None
+    return clipping(alone.gradients, settings.recipe, getattr(alone, "norm", None))
 
 
 def _agreement(training: Training) -> Tuple[Dict[str, Any], Doubts]:
@@ -180,7 +185,8 @@ def _steps_taken(training: Training, settings: Settings, doubts: Doubts) -> Dict
     if not may_be:
         sentence = f"{asked} steps were asked for, and {taken} were taken."
         doubts.append(("steps-not-taken", sentence))
-    return {"steps_taken": taken, **skipped}
+    share = training.share_looked_at()
+    return {"steps_taken": taken, **skipped, **({"share_looked_at": share} if share < 1 else {})}
 
 
 def _loader_path(training: Training, settings: Settings) -> Looked:

@@ -10,6 +10,10 @@ TOLERANCE = 0.02
 """The share of what was trained on in the window that may come from before it."""
 
 
+NAMED = 10
+"""Files that could not be decoded, of which each is named."""
+
+
 class RankLoading(NamedTuple):
     """One rank's loader, as whole numbers, so that ranks can exchange it.
 
@@ -104,6 +108,25 @@ def loading_of(ranks: Sequence[RankLoading]) -> Optional[Dict[str, Any]]:
         "in_flight_at_end": [rank.in_flight[2] for rank in ranks],
         "waited_s": [rank.waited_us / 1e6 for rank in ranks],
     }
+
+
+def unreadable_of(counts: Sequence[int], names: Sequence[str]) -> Dict[str, Any]:
+    """Return what ``unreadable`` of the last event says: the files of each rank, and the first names of rank 0."""
+    return {"files": list(counts), "first": list(dict.fromkeys(names))[:NAMED]}
+
+
+def unreadable_doubts(counts: Sequence[int], names: Sequence[str]) -> List[Tuple[str, str]]:
+    """Return a doubt where files could not be decoded: ``counts`` of each rank; ``names`` are those of rank 0."""
+    if not any(counts):
+        return []
+    first = f", {names[0]} first" if names else ""
+    return [
+        (
+            "samples-unreadable",
+            f"{sum(counts)} of the samples could not be decoded{first}: black pictures were trained on in their place. "
+            "Find them by: trainmark data verify.",
+        )
+    ]
 
 
 def queue_doubts(ranks: Sequence[RankLoading]) -> List[Tuple[str, str]]:

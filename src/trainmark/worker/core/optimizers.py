@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, NamedTuple, Tuple
+from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
 
 from .settings import AdamRecipe, Recipe
 
@@ -30,14 +30,18 @@ def adam(gradient: Any, first: Any, second: Any, step: int, recipe: AdamRecipe) 
     return direction, first, second
 
 
-def clipping(gradients: Mapping[str, Any], recipe: Recipe) -> float:
-    """Return by what all gradients are multiplied before the optimizer gets them: 1, or what makes them short."""
+def clipping(gradients: Mapping[str, Any], recipe: Recipe, norm: Optional[float] = None) -> float:
+    """Return by what all gradients are multiplied before the optimizer gets them: 1, or what makes them short.
+
+    ``norm`` is that of all of them together, where it is known already.
+    """
     import numpy as np
 
     if not isinstance(recipe, AdamRecipe) or recipe.clip_norm is None:
         return 1.0
-    squares = (np.asarray(gradient, np.float64).ravel() for gradient in gradients.values())
-    norm = float(np.sqrt(sum(values @ values for values in squares)))
+    if norm is None:
+        squares = (np.asarray(gradient, np.float64).ravel() for gradient in gradients.values())
+        norm = float(np.sqrt(sum(values @ values for values in squares)))
     return min(1.0, recipe.clip_norm / norm) if norm else 1.0
 
 

@@ -16,6 +16,7 @@ from typing import Any, Callable, Dict, List, Optional
 from .outcomes import FAILED, RunError
 from .place import Place
 from .ranks import Ranks
+from .signals import doing
 
 MEET_S = 600.0
 """How long a rank waits for the others to start."""
@@ -165,9 +166,8 @@ class _Link:
                     self._received.put(json.loads(line))
             except (OSError, ValueError):
                 pass
-            problem = RunError(
-                FAILED, f"lost contact with another rank: rank {rank} has gone", peer_lost=True
-            )
+            gone = f"rank {rank} has gone{doing()}"
+            problem = RunError(FAILED, f"lost contact with another rank: {gone}", peer_lost=True)
             self._problem = problem
             self._received.put(problem)
             if self._also is not None:

@@ -22,7 +22,7 @@ from .choices import one_of
 from .events import PARAMETER, EventWriter
 from .folders import find_task, import_framework, import_trainer
 from .last_look import WITNESS_STEPS, look
-from .loading import RankLoading, loading_of, queue_doubts
+from .loading import RankLoading, loading_of, queue_doubts, unreadable_doubts, unreadable_of
 from .outcomes import FAILED, OOM, RunError, first_sentence
 from .peak import share_of_peak
 from .place import Place, place_from
@@ -139,7 +139,7 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         window_ns=timeline.window_ns,
         samples=settings.batch_per_device * (settings.steps - settings.warmup_steps),
         peak_memory_bytes=training.peak_memory_bytes(),
-        digest=training.digest(),
+        digest=training.digest() if place.world_size > 1 else 0,
         compiled_in_window=report.UNSEEN
         if timeline.compiled_in_window is None
         else timeline.compiled_in_window,
@@ -150,6 +150,10 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
     counts = [sum(values) for values in zip(*training.gather(list(counted.values())))] if counted else []
     loader = _own_loading(training, settings, timeline)
     loaders = [] if loader is None else [RankLoading(*values) for values in training.gather(loader)]
+    unreadable = training.feed.unreadable
+    counts_unreadable = (
+        [] if unreadable is None else [count for (count,) in training.gather([len(unreadable)])]
+    )
     if events is not None:
         waits = training.data_waits_s
         events.write_all(
@@ -162,8 +166,14 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
     if events is not None:
         memory_of = str(training.describe()["peak_memory_of"])
         seen = {"loading": loading_of(loaders), "after_window": looked.said, **share, **apart}
+        if unreadable is not None:
+            seen["unreadable"] = unreadable_of(counts_unreadable, unreadable)
         work = dict(zip(counted, counts))
-        doubts = [*queue_doubts(loaders), *looked.doubts]
+        doubts = [
+            *queue_doubts(loaders),
+            *unreadable_doubts(counts_unreadable, unreadable or ()),
+            *looked.doubts,
+        ]
         events.write(
             [],
             report.summary(settings, training.task, timeline, ranks, losses, memory_of, seen, doubts, work),

@@ -38,15 +38,15 @@ class Parts(NamedTuple):
         return self.workers * self.tasks / self.in_batch
 
 
-def in_parts(batch: int, workers: int, tasks: int = 2, least_tasks: int = 1) -> Parts:
-    """Return how ``workers`` processes that work ``tasks`` parts ahead share batches, so that ``AHEAD`` is kept.
+def in_parts(batch: int, workers: int, tasks: int = 2, least_tasks: int = 1, ahead: int = AHEAD) -> Parts:
+    """Return how ``workers`` processes that work ``tasks`` parts ahead share batches, so that ``ahead`` is kept.
 
     The parts of a batch are equal. Where a batch has fewer samples than that would need, processes work less far ahead,
     down to ``least_tasks``, and there are fewer of them.
     """
-    workers = min(workers, max(AHEAD * batch // least_tasks, 1))
+    workers = min(workers, max(ahead * batch // least_tasks, 1))
     while True:
-        least = max(-(-workers * tasks // AHEAD), 1)
+        least = max(-(-workers * tasks // ahead), 1)
         in_batch = next((parts for parts in range(least, batch + 1) if batch % parts == 0), None)
         if in_batch is not None:
             return Parts(workers, tasks, in_batch)

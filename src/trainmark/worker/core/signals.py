@@ -11,8 +11,10 @@ import ctypes
 import multiprocessing
 import os
 import signal
+import sys
 import threading
 import time
+from pathlib import Path
 
 STOPPING = (signal.SIGTERM, signal.SIGINT)
 _PR_SET_PDEATHSIG = 1
@@ -33,7 +35,7 @@ def exit_when_told(rank: int) -> None:
             for number in os.read(reader, 16):
                 if number in STOPPING:
                     name = signal.Signals(number).name
-                    os.write(2, f"trainmark-worker: rank {rank}: stopped by {name}\n".encode())
+                    os.write(2, f"trainmark-worker: rank {rank}: stopped by {name}{doing()}\n".encode())
                     # Loader processes would notice only seconds later that nobody wants their batches.
                     for child in multiprocessing.active_children():
                         child.terminate()
@@ -57,6 +59,20 @@ def exit_when_told(rank: int) -> None:
         after_in_child=lambda: _begin_fork(worker, forking[0]),
     )
     threading.Thread(target=leave, name="exit-when-told", daemon=True).start()
+
+
+def doing() -> str:
+    """Return, as the end of a sentence, where the main thread is: there the others may have waited for this rank."""
+    frame = sys._current_frames().get(threading.main_thread().ident or 0)
+    # In Python's own library everybody waits alike.
+    while frame is not None and Path(frame.f_code.co_filename).parent == Path(os.__file__).parent:
+        frame = frame.f_back
+    if frame is None:
+        return ""
+    file = frame.f_code.co_filename
+    # Of a framework all of its own path, by which its waiting for others is known.
+    file = file.rpartition("site-packages/")[2] if "site-packages/" in file else Path(file).name
+    return f", while it was in {frame.f_code.co_name} ({file}:{frame.f_lineno})"
 
 
 def end_with_parent() -> None:

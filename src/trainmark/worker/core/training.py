@@ -146,6 +146,17 @@ class Training(Steps):
         """Return how many steps the model or the optimizer has counted itself."""
         return None
 
+    def look_at_weights(self) -> Dict[str, Any]:
+        """Return what ``read_weights`` does; of a large model it may be some rows of each parameter, always the same.
+
+        Then ``read_moments`` and ``own_pass`` return those rows too, and ``share_looked_at`` tells their share.
+        """
+        return self.read_weights()
+
+    def share_looked_at(self) -> float:
+        """Return the share of the parameters' elements that ``look_at_weights`` returns."""
+        return 1.0
+
     def read_moments(self) -> Optional[Moments]:
         """Return what an adaptive optimizer keeps of the gradients so far."""
         return None

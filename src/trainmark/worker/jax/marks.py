@@ -28,13 +28,13 @@ class CompletionMarks(HostMarks):
 
     def mark(self, slot: int) -> None:
         """Note the end of what was marked before, and remember this mark; without any work before it, it is now."""
-        self.catch_up()
+        self.synchronize()
         if self._handed is None:
             super().mark(slot)
             return
         self._result, self._slot, self._handed = self._handed, slot, None
 
-    def catch_up(self) -> None:
+    def synchronize(self) -> None:
         """Wait for the last mark that was not reached yet."""
         if self._result is not None:
             self._result.block_until_ready()

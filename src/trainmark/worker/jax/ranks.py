@@ -60,19 +60,26 @@ def _tell_of_a_lost_service(address: str, port: int) -> None:
     """From now on an abort of this process is told as a lost rank 0 where nobody answers at its address any more.
 
     JAX's client aborts the process as soon as the service's connection ends, often before gloo has noticed anything,
-    and takes no other callback from Python (jaxlib 0.10.2 cannot pass it the status).
+    and takes no other callback from Python (jaxlib 0.10.2 cannot pass it the status). Any other abort is left to
+    whoever would have had it, such as Python's handler that shows where the process is.
     """
+    set_handler = ctypes.CDLL(None).signal
+    set_handler.restype, set_handler.argtypes = ctypes.c_void_p, (ctypes.c_int, ctypes.c_void_p)
 
-    def told(_number: int) -> None:
+    def told(number: int) -> None:
         try:
             socket.create_connection((address, port), timeout=1).close()
         except OSError:
             threading.Thread(target=_lost, name="lost-service").start()
             time.sleep(LOST_AFTER_S)
+        else:
+            set_handler(number, before)
+            # It arrives when this has returned, so that nothing of it stands in what is shown.
+            signal.pthread_kill(threading.get_ident(), number)
 
     handler = _HANDLER(told)
     _KEPT.append(handler)
-    ctypes.CDLL(None).signal(signal.SIGABRT, handler)
+    before = set_handler(signal.SIGABRT, ctypes.cast(handler, ctypes.c_void_p))
 
 
 def _lost() -> None:

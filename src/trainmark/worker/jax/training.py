@@ -200,7 +200,7 @@ class JaxTraining(Training):
 
     def synchronize(self) -> None:
         """Wait until all that was handed over is done."""
-        self.marks.catch_up()
+        self.marks.synchronize()
         jax.block_until_ready(self.state)
 
     def facts(self) -> Facts:

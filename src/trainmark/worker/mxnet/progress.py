@@ -56,7 +56,7 @@ class Progress(Marks):
         """Return a ticket to wait with until the weights and ``arrays`` are written, or given up."""
         return self._push(0, [*self._weights, *arrays])
 
-    def wait(self, ticket: int) -> None:
+    def wait_to_read(self, ticket: int) -> None:
         """Wait for a ticket; raise what ``fail`` was called with, if that comes first."""
         with self._changed:
             self._changed.wait_for(lambda: self._over >= ticket or self._problem is not None)

@@ -98,7 +98,7 @@ class MXNetTraining(Training):
         So the engine always has a whole step to do, and never more than two.
         """
         super().step(index)
-        self._progress.wait(self._progress.marked)
+        self._progress.wait_to_read(self._progress.marked)
 
     def train(self, index: int) -> None:
         """Train on the batch at hand."""
@@ -112,7 +112,7 @@ class MXNetTraining(Training):
 
     def synchronize(self) -> None:
         """Wait until the engine has done everything; what failed there is raised here."""
-        self._progress.wait(self._progress.ticket(self._losses))
+        self._progress.wait_to_read(self._progress.ticket(self._losses))
         mx.nd.waitall()
         self._losses.wait_to_read()
 

@@ -1,5 +1,6 @@
 """Trains in PaddlePaddle, 3.0 or later."""
 
+import faulthandler
 import signal
 import warnings
 
@@ -17,6 +18,10 @@ import paddle  # noqa: E402
 paddle.disable_signal_handler()
 for _number, _handler in _handlers.items():
     signal.signal(_number, _handler)
+if faulthandler.is_enabled():
+    # Its handlers are gone too, by which Python says where it is.
+    faulthandler.disable()
+    faulthandler.enable()
 
 from .failures import stopped_by  # noqa: E402
 

@@ -20,9 +20,18 @@ class CapturedStep:
     From its making on everything runs on a stream of its own, because the default stream cannot be recorded.
     """
 
-    def __init__(self, step: Callable[[Tuple[Any, ...]], Any], device: Any, keep_batch: bool) -> None:
-        """Take the step; ``keep_batch`` says that batches come and go, so that the recorded one is a copy."""
-        self._step, self._keep = step, keep_batch
+    def __init__(
+        self,
+        step: Callable[[Tuple[Any, ...]], Any],
+        device: Any,
+        keep_batch: bool,
+        recorded: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Take the step; ``keep_batch`` says that batches come and go, so that the recorded one is a copy.
+
+        ``recorded`` is called when the recording is over.
+        """
+        self._step, self._keep, self._then = step, keep_batch, recorded
         self._graph: Optional[Any] = None
         self._eager = 0
         self._batch: Tuple[Any, ...] = ()
@@ -34,6 +43,12 @@ class CapturedStep:
     def recorded(self) -> bool:
         """Whether steps are replayed by now."""
         return self._graph is not None
+
+    @property
+    def recording(self) -> Tuple[Any, Tuple[Any, ...]]:
+        """Return the graph and the batch that it reads; there is one after the third step."""
+        assert self._graph is not None, "nothing is recorded yet"
+        return self._graph, self._batch
 
     def release(self) -> None:
         """Let go of the graph: ranks cannot leave their group while one holds a collective of it."""
@@ -70,3 +85,4 @@ class CapturedStep:
         with torch.cuda.graph(graph, stream=torch.cuda.current_stream(), capture_error_mode="thread_local"):
             self._loss = self._step(self._batch)
         self._graph = graph
+        self._then()

@@ -14,6 +14,7 @@ from ..core.choices import one_of
 from ..core.outcomes import UNSUPPORTED, RunError
 
 NONE, CUDA_GRAPH, FUSED_CUDNN = "none", "cuda-graph", "fused-cudnn"
+COMPILED_GRAPH, COMPILED_FUSED = "torch.compile-graph", "torch.compile-fused"
 FUSED = ("fused", FUSED_CUDNN)
 MODES: Dict[str, Optional[str]] = {
     NONE: None,
@@ -26,6 +27,10 @@ MODES: Dict[str, Optional[str]] = {
     "torch.compile": "default",
     # Without CUDA graphs: they want every batch at the same address, and copying it there is not free.
     "torch.compile-max": "max-autotune-no-cudagraphs",
+    # Compiled as above, and then the whole step with its optimizer is one graph.
+    COMPILED_GRAPH: "default",
+    # And the loss of a language model is a kernel of our own, in Triton.
+    COMPILED_FUSED: "default",
 }
 
 
@@ -49,7 +54,7 @@ def check_compiler(name: str, device: Any) -> None:
 
 def captures(name: str) -> bool:
     """Return whether the step is recorded as one CUDA graph."""
-    return name == CUDA_GRAPH or name in FUSED
+    return name in (CUDA_GRAPH, COMPILED_GRAPH, COMPILED_FUSED) or name in FUSED
 
 
 def compile_model(model: nn.Module, name: str, inductor: Mapping[str, Any]) -> Any:

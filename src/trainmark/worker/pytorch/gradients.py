@@ -70,7 +70,7 @@ class Exchange:
         """Return the context of a backward pass whose gradients are not exchanged yet: more are added to them."""
         return nullcontext()
 
-    def by_itself(self, model: nn.Module) -> Tuple[int, Callable[[], None]]:
+    def exchange_alone(self, model: nn.Module) -> Tuple[int, Callable[[], None]]:
         """Return how many bytes of dense gradients the ranks exchange, and an all-reduce of as many.
 
         It goes in pieces of at most ``PIECE_BYTES``, so that it needs little memory beside the model's.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 
@@ -85,7 +85,7 @@ class Lamb(torch.optim.Optimizer):
     def __init__(self, decays: Sequence[Tuple[List[Any], float]], recipe: AdamRecipe) -> None:
         """Take groups of parameters, each with its weight decay."""
         groups = [{"params": parameters, "weight_decay": decay} for parameters, decay in decays]
-        super().__init__(groups, {"lr": recipe.learning_rate})
+        super().__init__(groups, {"lr": recipe.learning_rate, "capturable": False, "steps": None})
         self._recipe = recipe
 
     @torch.no_grad()
@@ -109,7 +109,13 @@ class Lamb(torch.optim.Optimizer):
             if not self.state[weight]:
                 zeros = torch.zeros_like(weight)
                 self.state[weight].update(step=0, exp_avg=zeros, exp_avg_sq=zeros.clone())
-        steps = self.state[weights[0]]["step"] + kept
+        if group["capturable"]:
+            # A graph reads and writes where it was recorded.
+            if group["steps"] is None:
+                group["steps"] = torch.zeros((), device=weights[0].device)
+            steps = group["steps"].add_(kept)
+        else:
+            steps = self.state[weights[0]]["step"] + kept
         for weight in weights:
             self.state[weight]["step"] = steps
         firsts = [self.state[weight]["exp_avg"] for weight in weights]
@@ -138,15 +144,19 @@ class Lamb(torch.optim.Optimizer):
         torch._foreach_sub_(weights, directions)
 
 
-def moments(optimizer: torch.optim.Optimizer, tensors: Mapping[str, Any]) -> Optional[Moments]:
-    """Return what AdamW keeps of the parameters ``tensors``; None before its first step."""
+def moments(
+    optimizer: torch.optim.Optimizer,
+    tensors: Mapping[str, Any],
+    read: Callable[[Mapping[str, Any]], Dict[str, Any]] = weights.read,
+) -> Optional[Moments]:
+    """Return what AdamW keeps of the parameters ``tensors``, as ``read`` returns it; None before its first step."""
     states = {name: optimizer.state.get(tensor) for name, tensor in tensors.items()}
     if not all(states.values()):
         return None
     return Moments(
         steps=steps_taken(optimizer),
-        first=weights.read({name: state["exp_avg"] for name, state in states.items() if state}),
-        second=weights.read({name: state["exp_avg_sq"] for name, state in states.items() if state}),
+        first=read({name: state["exp_avg"] for name, state in states.items() if state}),
+        second=read({name: state["exp_avg_sq"] for name, state in states.items() if state}),
     )
 
 

@@ -57,15 +57,13 @@ def autocast(precision: Precision, device: Any) -> "AbstractContextManager[Any]"
     return torch.autocast(device.type, dtype=precision.compute)
 
 
-def loss_scaler(precision: Precision, recipe: Recipe, device: Any) -> Any:
+def loss_scaler(precision: Precision, recipe: Recipe, device: Any, kind: Any = torch.amp.GradScaler) -> Any:
     """Return the gradient scaler; for the precisions that do not scale, one that does nothing.
 
-    With a fixed scale it never grows. Together with the fused SGD it reads nothing back to the host: the kernel
-    takes the scale and the overflow flag from the device.
+    ``kind`` is torch's scaler or one made of it. With a fixed scale it never grows. Together with the fused
+    SGD it reads nothing back to the host: the kernel takes the scale and the overflow flag from the device.
     """
     fixed: Optional[float] = recipe.loss_scale
     if fixed is None:
-        return torch.amp.GradScaler(device.type, enabled=precision.scaled)
-    return torch.amp.GradScaler(
-        device.type, init_scale=fixed, growth_interval=1_000_000_000, enabled=precision.scaled
-    )
+        return kind(device.type, enabled=precision.scaled)
+    return kind(device.type, init_scale=fixed, growth_interval=1_000_000_000, enabled=precision.scaled)

@@ -49,10 +49,14 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
 
 
 class Alone(NamedTuple):
-    """What a rank's batch gives by itself; the gradients by the shared names."""
+    """What a rank's batch gives by itself; the gradients by the shared names, as far as they are looked at.
+
+    ``norm`` is that of all of them together.
+    """
 
     loss: float
     gradients: Mapping[str, Any]
+    norm: float
 
 
 class PyTorchTraining(Training):
@@ -66,6 +70,8 @@ class PyTorchTraining(Training):
 
     parts = 1
     """How often the model is passed in one step."""
+
+    scaler_kind: Any = torch.amp.GradScaler
 
     by_itself = False
     """Whether a pass exchanges nothing with other ranks, as when each rank's own is timed."""
@@ -98,7 +104,7 @@ class PyTorchTraining(Training):
         self._captured: Optional[CapturedStep] = None
         if captures(settings.compiler):
             other_batches = settings.equivalence is not None or self.feed.ahead is not None
-            self._captured = CapturedStep(self._whole_step, self._device, keep_batch=other_batches)
+            self._captured = CapturedStep(self._whole_step, self._device, other_batches, self.recorded)
             for parameters in optimizer.param_groups:
                 parameters["lr"] = torch.zeros((), device=self._device)
                 if "capturable" in parameters:
@@ -112,7 +118,7 @@ class PyTorchTraining(Training):
             captures(settings.compiler),
         )
         self.network = compile_model(self.exchange.wrap(model), settings.compiler, inductor)
-        self.scaler = loss_scaler(self._precision, settings.recipe, self._device)
+        self.scaler = loss_scaler(self._precision, settings.recipe, self._device, self.scaler_kind)
         self.autocast = autocast(self._precision, self._device)
         # The losses stay on the device, one element a step, until the window is over.
         self._losses = torch.full((settings.steps,), float("nan"), device=self._device)
@@ -146,6 +152,9 @@ class PyTorchTraining(Training):
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         return loss
+
+    def recorded(self) -> None:
+        """Do what has to be done once the step is recorded as a CUDA graph."""
 
     def clip(self) -> None:
         """Make the gradients, the mean of all ranks' by now, as short as the recipe wants them."""
@@ -194,10 +203,9 @@ class PyTorchTraining(Training):
         return compile_s(self.settings.compiler)
 
     def compilations(self) -> Optional[int]:
-        """Return how many graphs torch.compile has made so far, or how many steps were recorded."""
-        if self._captured is not None:
-            return int(self._captured.recorded)
-        return compilations(self.settings.compiler)
+        """Return how many graphs torch.compile has made so far, and how many steps were recorded."""
+        recorded = 0 if self._captured is None else int(self._captured.recorded)
+        return recorded + compilations(self.settings.compiler)
 
     def own_losses(self) -> List[float]:
         """Return the losses of this rank."""
@@ -213,21 +221,30 @@ class PyTorchTraining(Training):
         try:
             with torch.random.fork_rng(devices):
                 loss = self._pass()
-            gradients = self._unscaled_gradients()
+            return Alone(float(loss), *self._unscaled_gradients())
         finally:
             self.network = network
             self.model.zero_grad(set_to_none=True)
-        return Alone(float(loss), gradients)
 
-    def _unscaled_gradients(self) -> Dict[str, Any]:
+    def _unscaled_gradients(self) -> Tuple[Dict[str, Any], float]:
+        """Return the gradients of the loss alone, and the norm of all of them together."""
         scale = self.scaler.get_scale() if self.scaler.is_enabled() else 1.0
         tensors = self.named_tensors()
-        read = {
-            name: torch.zeros_like(tensor) if tensor.grad is None else tensor.grad / scale
+        found = {
+            name: torch.zeros_like(tensor) if tensor.grad is None else tensor.grad
             for name, tensor in tensors.items()
             if self.task.is_trainable(name)
         }
-        return weights_of.read(read)
+        read = {name: gradient / scale for name, gradient in self.looked_at(found).items()}
+        norms = [
+            torch.linalg.vector_norm(gradient.coalesce().values() if gradient.is_sparse else gradient).float()
+            for gradient in found.values()
+        ]
+        return read, float(torch.linalg.vector_norm(torch.stack(norms))) / scale
+
+    def looked_at(self, tensors: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return tensors by the shared names as numpy arrays: what is looked into after the window."""
+        return weights_of.read(tensors)
 
     def read_batch(self) -> Tuple[Any, ...]:
         """Return the batch at hand as numpy arrays."""
@@ -266,7 +283,7 @@ class PyTorchTraining(Training):
 
     def all_reduce(self) -> Optional[Tuple[int, Callable[[], None]]]:
         """Return the group's all-reduce of as many elements as the dense gradients have."""
-        return None if self.ranks.backend is None else self.exchange.by_itself(self.model)
+        return None if self.ranks.backend is None else self.exchange.exchange_alone(self.model)
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""

@@ -17,11 +17,15 @@ def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
 
 
 def read(tensors: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the tensors as numpy arrays in FP32, copied; sparse ones with all of their rows."""
+    """Return the tensors as numpy arrays in FP32, copied once; sparse ones with all of their rows."""
     whole = {
         name: (tensor.to_dense() if tensor.is_sparse else tensor).detach() for name, tensor in tensors.items()
     }
-    return {name: tensor.float().cpu().contiguous().numpy().copy() for name, tensor in whole.items()}
+    there = {name: tensor.float().cpu().contiguous() for name, tensor in whole.items()}
+    return {
+        name: (tensor.clone() if tensor.data_ptr() == whole[name].data_ptr() else tensor).numpy()
+        for name, tensor in there.items()
+    }
 
 
 def count_parameters(model: nn.Module) -> int:

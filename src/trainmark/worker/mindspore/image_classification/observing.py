@@ -17,8 +17,7 @@ from ...tasks.image_classification.observing import (
     convolution_seen,
 )
 from ...tasks.image_classification.witness import LayerSeen, LayersSeen, measured
-
-CONVOLUTIONS = ("Conv2D", "DepthwiseConv2dNative")
+from ..operations import CONVOLUTIONS, computed_in
 
 NORM_VECTORS = {
     "weight": "gamma",
@@ -96,25 +95,15 @@ def watched(
     ``compiled`` is the step as a cell where it is compiled: its graph is asked instead of hooks.
     """
     norms = dict(zip((conv.name for conv in ARCHITECTURES[name].convolutions), cells(model, nn.BatchNorm2d)))
-    layers: List[LayerSeen] = []
     described = [conv.name for conv in ARCHITECTURES[name].convolutions]
-    watched_cells = [*zip(described, cells(model, nn.Conv2d)), ("classifier", cells(model, nn.Dense)[0])]
-
-    def note(layer: str) -> Callable[[Any, Any, Any], None]:
-        def seen(_cell: Any, _given: Any, output: Any) -> None:
-            layers.append(LayerSeen(layer, str(output.dtype).lower()))
-
-        return seen
-
-    hooks = [] if compiled else [cell.register_forward_hook(note(layer)) for layer, cell in watched_cells]
-    try:
+    if compiled is None:
+        with computed_in() as (convolutions, products):
+            step()
+        types = [*zip(described, convolutions), *(("classifier", dtype) for dtype in products)]
+    else:
         step()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    if compiled is not None:
-        outputs = convolutions_in_graph(compiled)
-        layers = [LayerSeen(layer, output.dtype) for layer, output in zip(described, outputs)]
+        types = [(layer, seen.dtype) for layer, seen in zip(described, convolutions_in_graph(compiled))]
+    layers = [LayerSeen(layer, dtype) for layer, dtype in types]
     size, mean, deviation = measured(batch[0].asnumpy())
     still = [layer for layer, norm in norms.items() if not norm.training]
     return LayersSeen(layers, size, mean, deviation, still)

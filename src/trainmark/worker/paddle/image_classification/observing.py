@@ -16,6 +16,7 @@ from ...tasks.image_classification.observing import (
     convolution_seen,
 )
 from ...tasks.image_classification.witness import LayerSeen, LayersSeen, measured
+from ..operations import operand_types
 from .networks import ConvNorm, conv_norms
 
 CLASSIFIER = "classifier.weight"
@@ -84,13 +85,9 @@ def watched(learner: nn.Layer, layout: str, step: Callable[[], Any], program: Op
 
     ``program`` is the compiled one, whose layers have no hooks.
     """
-    layers: List[LayerSeen] = []
     images: List[Any] = []
     norms: Dict[str, bool] = {}
     network = learner.network
-
-    def note(name: str) -> Callable[[Any, Any, Any], None]:
-        return lambda _layer, _given, output: layers.append(LayerSeen(name, _type_name(output.dtype)))
 
     def note_norm(name: str) -> Callable[[Any, Any], None]:
         def seen(norm: Any, _given: Any) -> None:
@@ -98,21 +95,22 @@ def watched(learner: nn.Layer, layout: str, step: Callable[[], Any], program: Op
 
         return seen
 
+    units = conv_norms(network)
+    products = [(unit.description.name, unit.conv) for unit in units]
+    products.append(("classifier", network.classifier.linear))
     hooks = [learner.register_forward_pre_hook(lambda _layer, given: images.append(given[0]))]
     if program is None:
-        for unit in conv_norms(network):
-            name = unit.description.name
-            hooks.append(unit.conv.register_forward_post_hook(note(name)))
-            hooks.append(unit.norm.register_forward_pre_hook(note_norm(name)))
-        hooks.append(network.classifier.linear.register_forward_post_hook(note("classifier")))
+        hooks += [unit.norm.register_forward_pre_hook(note_norm(unit.description.name)) for unit in units]
     try:
-        step()
+        with operand_types(products if program is None else ()) as types:
+            step()
     finally:
         for hook in hooks:
             hook.remove()
+    layers = [LayerSeen(name, dtype) for name, dtype in types.items()]
     if program is not None:
         layers = _in_program(program)
-        norms = {unit.description.name: bool(unit.norm.training) for unit in conv_norms(network)}
+        norms = {unit.description.name: bool(unit.norm.training) for unit in units}
     if not images:
         return LayersSeen()
     pictures = images[0].numpy()

@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from ...tasks.causal_lm.architectures import NORM_EPSILON, Llama
+from .attention import Shape, attend
 from .model import Decoder
 
 SHARES_HEADS = torch.__version__ >= "2.5"
@@ -31,6 +32,8 @@ class Norm(nn.Module):
 class Attention(nn.Module):
     """Each position attends to itself and to those before it; several heads of queries to one of keys and values."""
 
+    cudnn = False
+
     def __init__(self, model: Llama) -> None:
         """Take the model's shape."""
         super().__init__()
@@ -49,7 +52,7 @@ class Attention(nn.Module):
             for part in self.qkv(self.norm(x)).split(self._widths, dim=2)
         )
         queries, keys = turned(queries, angles), turned(keys, angles)
-        attended = attend(queries, keys, values, self._group)
+        attended = attend_shared(queries, keys, values, self._group, self.cudnn)
         return self.output(attended.transpose(1, 2).reshape(batch, length, -1))
 
 
@@ -60,16 +63,16 @@ def turned(x: Any, angles: Any) -> Any:
     return (wide * cosines + torch.cat((-second, first), dim=-1) * sines).to(x.dtype)
 
 
-def attend(queries: Any, keys: Any, values: Any, group: int) -> Any:
-    """Return what the heads attend to, by the kernel that torch finds best.
+def attend_shared(queries: Any, keys: Any, values: Any, group: int, cudnn: bool) -> Any:
+    """Return what the heads attend to.
 
     In FP32, and on CPUs, its kernels do not share heads: there keys and values are written out for each.
     """
     shares = SHARES_HEADS and queries.is_cuda and queries.dtype != torch.float32
     if shares:
-        return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True, enable_gqa=True)
+        return attend((queries, keys, values), cudnn, is_causal=True, enable_gqa=True)
     keys, values = (part.repeat_interleave(group, dim=1) for part in (keys, values))
-    return functional.scaled_dot_product_attention(queries, keys, values, is_causal=True)
+    return attend((queries, keys, values), cudnn, is_causal=True)
 
 
 class Mlp(nn.Module):
@@ -118,6 +121,12 @@ class LlamaModel(Decoder):
         angles = torch.outer(torch.arange(length, dtype=torch.float64), turns).repeat(1, 2)
         self.register_buffer("angles", torch.stack((angles.cos(), angles.sin())).float(), persistent=False)
         self.start(model)
+        self._shape = (model.heads, model.shared_heads, model.head)
+
+    def attention(self, batch: int, length: int) -> Shape:
+        """Return what attention is given of a batch."""
+        heads, shared_heads, head = self._shape
+        return Shape(batch, length, heads, shared_heads if SHARES_HEADS else heads, head, causal=True)
 
     def _apply(self, fn: Callable[[Any], Any], recurse: bool = True) -> LlamaModel:
         """Leave the angles in FP32, whatever the weights become: 16 bits cannot tell far positions apart."""
@@ -126,9 +135,9 @@ class LlamaModel(Decoder):
         self.angles = angles.to(self.angles.device)
         return self
 
-    def logits(self, tokens: Any) -> Any:
-        """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
+    def hidden(self, tokens: Any) -> Any:
+        """Map tokens (batch, length) to what is classified (batch, length, width)."""
         x, angles = self.tokens(tokens), self.angles[:, : tokens.shape[1]]
         for block in self.blocks:
             x = block(x, angles)
-        return functional.linear(self.norm(x), self.tokens.weight)
+        return self.norm(x)

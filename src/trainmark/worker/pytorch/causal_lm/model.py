@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict
+from typing import Any, Callable, Dict, Optional
 
 import torch
 from torch import nn
 from torch.nn import functional
 
 from ...tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Gpt
+from .attention import Shape, attend
+
+
+def product_type(x: Any) -> Any:
+    """Return the type in which a product of ``x`` is computed."""
+    device = x.device.type
+    return torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else x.dtype
 
 
 class Norm(nn.Module):
@@ -25,7 +32,9 @@ class Norm(nn.Module):
 
 
 class Attention(nn.Module):
-    """Each position attends to itself and to those before it, by the kernel that torch finds best."""
+    """Each position attends to itself and to those before it."""
+
+    cudnn = False
 
     def __init__(self, model: Gpt) -> None:
         """Take the model's shape."""
@@ -42,7 +51,7 @@ class Attention(nn.Module):
             part.view(batch, length, self._heads, width // self._heads).transpose(1, 2)
             for part in self.qkv(self.norm(x)).split(width, dim=2)
         )
-        attended = functional.scaled_dot_product_attention(*heads, is_causal=True)
+        attended = attend(heads, self.cudnn, is_causal=True)
         return self.output(attended.transpose(1, 2).reshape(batch, length, width))
 
 
@@ -83,10 +92,21 @@ class LanguageModel(nn.Module):
 
     tokens: nn.Embedding
     blocks: nn.ModuleList
+    cross_entropy: Optional[Callable[[Any, Any, Any], Any]] = None
+    """Of classified rows, by a kernel of our own; None: torch's, of their logits."""
 
     def look(self, *batch: Any) -> Any:
         """Return the logits of a batch."""
         raise NotImplementedError
+
+    def attention(self, batch: int, length: int) -> Shape:
+        """Return what attention is given of a batch."""
+        raise NotImplementedError
+
+    def attend_by_cudnn(self) -> None:
+        """Let cuDNN's kernel be the first choice in all blocks."""
+        for block in self.blocks:
+            block.attention.cudnn = True
 
     def named_products(self) -> Dict[str, nn.Linear]:
         """Return the matrix products by the shared names, in forward order."""
@@ -118,9 +138,13 @@ class Decoder(LanguageModel):
                 added = name.endswith(("output.weight", "down.weight"))
                 nn.init.normal_(parameter, std=model.added_deviation if added else DEVIATION)
 
+    def hidden(self, tokens: Any) -> Any:
+        """Map tokens (batch, length) to what is classified (batch, length, width)."""
+        raise NotImplementedError
+
     def logits(self, tokens: Any) -> Any:
         """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
-        raise NotImplementedError
+        return functional.linear(self.hidden(tokens), self.tokens.weight)
 
     def look(self, tokens: Any) -> Any:
         """Return the logits of tokens (batch, length + 1), of which the last is only predicted."""
@@ -128,9 +152,14 @@ class Decoder(LanguageModel):
 
     def forward(self, tokens: Any) -> Any:
         """Return the loss of tokens (batch, length + 1): the mean of the cross entropies of all but the first."""
+        targets = tokens[:, 1:].flatten()
+        if self.cross_entropy is not None:
+            x = self.hidden(tokens[:, :-1]).flatten(0, 1)
+            kind = product_type(x)
+            return self.cross_entropy(x.to(kind), self.tokens.weight.to(kind), targets)
         logits = self.logits(tokens[:, :-1])
         # In FP32: a logarithm of sums of 16 bits is what loss scaling cannot mend.
-        return functional.cross_entropy(logits.flatten(0, 1).float(), tokens[:, 1:].flatten())
+        return functional.cross_entropy(logits.flatten(0, 1).float(), targets)
 
 
 class GptModel(Decoder):
@@ -144,10 +173,15 @@ class GptModel(Decoder):
         self.blocks = nn.ModuleList(Block(model) for _ in range(model.layers))
         self.norm = Norm(model.width)
         self.start(model)
+        self._heads, self._head = model.heads, model.width // model.heads
 
-    def logits(self, tokens: Any) -> Any:
-        """Map tokens (batch, length) to logits (batch, length, vocabulary); the classifier is the embedding."""
+    def attention(self, batch: int, length: int) -> Shape:
+        """Return what attention is given of a batch."""
+        return Shape(batch, length, self._heads, self._heads, self._head, causal=True)
+
+    def hidden(self, tokens: Any) -> Any:
+        """Map tokens (batch, length) to what is classified (batch, length, width)."""
         x = self.tokens(tokens) + self.positions.weight[: tokens.shape[1]]
         for block in self.blocks:
             x = block(x)
-        return functional.linear(self.norm(x), self.tokens.weight)
+        return self.norm(x)

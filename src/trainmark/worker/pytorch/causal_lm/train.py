@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import zlib
 from contextlib import nullcontext
-from typing import Any, Dict, List, Optional, Tuple, cast
+from typing import Any, Dict, List, Mapping, Optional, Tuple, cast
 
+import numpy as np
 import torch
 
 from ...core.feed import Feed
 from ...core.optimizers import Moments
 from ...core.place import Place
+from ...core.settings import LAMB
 from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
 from ...tasks.causal_lm.observing import LayersSeen, Observation
 from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
-from ..compilers import NONE, cache_hits
+from ..compilers import COMPILED_FUSED, NONE, cache_hits
 from ..optimizer import adaptive, moments, steps_taken
 from ..training import Machine, PyTorchTraining, choose_machine
-from . import observing
+from ..weights import count_parameters, read
+from . import attention, observing
 from .building import build_model
 from .model import LanguageModel
 
@@ -46,6 +50,28 @@ class ToDevice:
         return tensors
 
 
+WHOLE, FEW = 1 << 28, 1 << 18
+"""A model of more parameters than the first is looked into by rows: of each parameter about so many elements."""
+
+
+def rows_of(model: LanguageModel) -> Dict[str, Any]:
+    """Return the rows of the large parameters of a large model that are looked at, drawn by their names.
+
+    The look after the window reads weights and moments time and again: of a billion parameters that takes a minute.
+    """
+    named = model.named_tensors()
+    if sum(tensor.numel() for tensor in named.values()) <= WHOLE:
+        return {}
+    rows: Dict[str, Any] = {}
+    for name, tensor in named.items():
+        if tensor.numel() > FEW:
+            random = np.random.RandomState(zlib.crc32(name.encode()))
+            count = max(1, FEW // tensor[0].numel())
+            drawn = np.unique(random.randint(0, len(tensor), count))
+            rows[name] = torch.from_numpy(drawn).to(tensor.device)
+    return rows
+
+
 class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     """A language model, which gives its own loss, and the witness in it."""
 
@@ -67,6 +93,14 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             model = self.build()
         model.to(precision.weights)
         self.parts = settings.accumulation
+        shape = model.attention(settings.part, settings.sequence_length)
+        self._attention_ms = attention.measured(shape, precision.compute, device)
+        if attention.is_faster(self._attention_ms):
+            model.attend_by_cudnn()
+        if settings.compiler == COMPILED_FUSED:
+            from ..kernels.cross_entropy import cross_entropy
+
+            model.cross_entropy = cross_entropy
         self._watching, self._passed = True, cast("List[Tuple[int, ...]]", [])
         self._seen_output: Any = None
         self._hooks = [
@@ -78,6 +112,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         decaying = [tensor for name, tensor in named.items() if self.decays(name)]
         others = [tensor for name, tensor in named.items() if not self.decays(name)]
         recipe = settings.recipe
+        self._rows = {} if recipe.optimizer == LAMB else rows_of(model)
         self.take_over(model, adaptive([(decaying, recipe.weight_decay), (others, 0.0)], recipe), {})
 
     def build(self) -> LanguageModel:
@@ -142,8 +177,18 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             others={
                 STREAM: str(self._stream).replace("torch.", ""),
                 "compile_cache_hits": cache_hits(compiler),
+                "attention": attention.CUDNN if attention.is_faster(self._attention_ms) else "torch's choice",
+                "attention_ms": self._attention_ms,
             },
         )
+
+    def own_pass(self) -> Any:
+        """Pass the batch through plain torch's loss, whatever the step's is."""
+        kernel, self.model.cross_entropy = self.model.cross_entropy, None
+        try:
+            return super().own_pass()
+        finally:
+            self.model.cross_entropy = kernel
 
     def steps_taken(self) -> int:
         """Return how many steps the optimizer has counted."""
@@ -151,7 +196,28 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
 
     def read_moments(self) -> Optional[Moments]:
         """Return what the optimizer keeps."""
-        return moments(self.optimizer, self.named_tensors())
+        return moments(self.optimizer, self.named_tensors(), self.looked_at)
+
+    def look_at_weights(self) -> Dict[str, Any]:
+        """Return the parameters, of a large model some rows of each."""
+        return self.looked_at(self.named_tensors())
+
+    def share_looked_at(self) -> float:
+        """Return the share of the elements that is looked at."""
+        looked_at = 0
+        for name, tensor in self.named_tensors().items():
+            rows = self._rows.get(name)
+            looked_at += tensor.numel() if rows is None else len(rows) * tensor[0].numel()
+        return looked_at / count_parameters(self.model)
+
+    def looked_at(self, tensors: Mapping[str, Any]) -> Dict[str, Any]:
+        """Return numpy arrays of the tensors, or of the drawn rows of large ones."""
+        return read(
+            {
+                name: tensor if self._rows.get(name) is None else tensor.detach()[self._rows[name]]
+                for name, tensor in tensors.items()
+            }
+        )
 
     def watched_step(self, index: int) -> LayersSeen:
         """Do the step, and look at its products: in it, or of a compiled one in the same pass without the compiler."""

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import torch
 from torch import nn
 
+from ...core.facts import Facts
 from ...core.feed import Feed
 from ...core.place import Place
 from ...tasks.image_classification.facts import Seen
@@ -16,8 +17,9 @@ from ...tasks.image_classification.observing import Observation
 from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
 from ...tasks.image_classification.witness import LayersSeen
-from ..compilers import NONE, cache_hits
+from ..compilers import FUSED, FUSED_CUDNN, NONE, cache_hits
 from ..optimizer import sgd
+from ..stages import FOLDED, UPDATE, chosen
 from ..training import Machine, PyTorchTraining, choose_machine
 from . import observing
 from .feed import ToDevice, memory_format
@@ -38,6 +40,9 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     settings: ImageSettings
     forms = MappingProxyType({"dali-cpu-tfrecord": TFRECORD})
 
+    _copying: Any = None
+    """The optimizer, where it keeps the weights' copies in 16 bits."""
+
     def __init__(self, settings: ImageSettings, place: Place, machine: Machine, feed: Optional[Feed]) -> None:
         """Build model and optimizer, and fetch the first batch."""
         device, precision = machine
@@ -50,7 +55,54 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         self.loss = nn.CrossEntropyLoss(label_smoothing=settings.recipe.label_smoothing)
         # By itself the compiler lays convolutions out with the channels last where it expects a gain.
         inductor = {"layout_optimization": settings.layout == "nhwc"}
-        self.take_over(model, make_optimizer(model, settings), inductor)
+        self._stages = chosen() if settings.compiler in FUSED else frozenset()
+        if settings.compiler != FUSED_CUDNN:
+            # Nothing has summed up what a norm is to fold.
+            self._stages -= {FOLDED}
+        optimizer = self._narrow_optimizer(model) or make_optimizer(model, settings)
+        self.take_over(model, optimizer, inductor)
+
+    def _narrow_optimizer(self, model: nn.Module) -> Optional[torch.optim.Optimizer]:
+        """Return SGD with weights' copies in 16 bits, where it can be had: an exchange of gradients has no copies."""
+        recipe, precision = self.settings.recipe, self._precision
+        able = precision.autocast and recipe.momentum and self.ranks.backend is None
+        if UPDATE not in self._stages or not able:
+            self._stages -= {UPDATE}
+            return None
+        from ..narrow_sgd import CheckedTogether, NarrowSGD
+
+        narrow = [module.weight for module in model.narrowed]
+        self.scaler_kind = CheckedTogether
+        self._copying = NarrowSGD(decays(model, self.settings), recipe, narrow, precision.compute)
+        return self._copying
+
+    def _whole_step(self, batch: Tuple[Any, ...]) -> Any:
+        """Do the step; where weights have copies in 16 bits, with those."""
+        if self._copying is None:
+            return super()._whole_step(batch)
+        self.model.copies = self._copying.copies
+        try:
+            return super()._whole_step(batch)
+        finally:
+            self.model.copies = None
+
+    def recorded(self) -> None:
+        """Let the recorded update read the gradients of the recording."""
+        if self._copying is not None:
+            self._copying.recorded()
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Take over parameters and running statistics, and copies of them."""
+        super().load_weights(weights)
+        if self._copying is not None:
+            self._copying.renew()
+
+    def facts(self) -> Facts:
+        """Return what the run is made of, and which stages a fused step has."""
+        facts = super().facts()
+        if not self._stages:
+            return facts
+        return facts._replace(optimizer="SGD", others={**facts.others, "stages": sorted(self._stages)})
 
     def _forward(self) -> Tuple[Any, Any]:
         """Return logits and loss of the batch at hand."""
@@ -108,14 +160,18 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
 
 def make_optimizer(model: nn.Module, settings: ImageSettings) -> torch.optim.Optimizer:
     """Return SGD, with batch-norm weights and biases in a group that does not decay unless asked."""
+    return sgd(decays(model, settings), settings.recipe)
+
+
+def decays(model: nn.Module, settings: ImageSettings) -> List[Tuple[List[Any], float]]:
+    """Return the groups of parameters, each with its weight decay."""
     recipe = settings.recipe
     norm: List[Any] = []
     other: List[Any] = []
     for module in model.modules():
         own = list(module.parameters(recurse=False))
         (norm if isinstance(module, nn.BatchNorm2d) else other).extend(own)
-    decays = [(other, recipe.weight_decay), (norm, recipe.weight_decay if recipe.bn_weight_decay else 0.0)]
-    return sgd(decays, recipe)
+    return [(other, recipe.weight_decay), (norm, recipe.weight_decay if recipe.bn_weight_decay else 0.0)]
 
 
 def _open_feed(settings: ImageSettings, place: Place, machine: Machine) -> Optional[Feed]:

@@ -17,6 +17,8 @@ import torch
 import triton
 import triton.language as tl
 
+from ...core.outcomes import INVALID, RunError
+
 ROWS = 64
 """Rows of a tile."""
 
@@ -37,6 +39,9 @@ FINISH = 32
 
 STAGES = 4
 """Tiles of a reduction on their way at once."""
+
+FOLDED_TILES = 48 * 132
+"""Up to so many tiles each of them finds its moments itself: that costs less than a launch of its own."""
 
 
 @triton.jit
@@ -84,7 +89,7 @@ def total_of(partial, columns, inside, programs, channels, FINISH: tl.constexpr,
 @triton.jit
 def _conclude(
     mean, variance, weight, bias, running_mean, running_var, tracked, mean_to, rstd_to, scale_to, shift_to,
-    columns, inside, rows, epsilon, momentum,
+    columns, inside, rows, epsilon, momentum, counts,
 ):  # fmt: skip
     rstd = 1.0 / tl.sqrt(variance + epsilon)
     scale = tl.load(weight + columns, mask=inside, other=0.0) * rstd
@@ -99,7 +104,7 @@ def _conclude(
     old_var = tl.load(running_var + columns, mask=inside, other=0.0)
     tl.store(running_mean + columns, old_mean + momentum * (mean - old_mean), mask=inside)
     tl.store(running_var + columns, old_var + momentum * (unbiased - old_var), mask=inside)
-    if tl.program_id(0) == 0:
+    if counts:
         tl.store(tracked, tl.load(tracked) + 1)
 
 
@@ -134,48 +139,93 @@ def moments_kernel(
         variance = tl.maximum(square - away * away, 0.0)
         _conclude(
             first + away, variance, weight, bias, running_mean, running_var, tracked,
-            mean_to, rstd_to, scale_to, shift_to, columns, inside, rows, epsilon, momentum,
+            mean_to, rstd_to, scale_to, shift_to, columns, inside, rows, epsilon, momentum, block == 0,
         )  # fmt: skip
 
 
 @triton.jit
+def _of_sums(sums, columns, inside, rows, channels):
+    """Return mean and variance from the sums of the values and, behind them, of their squares."""
+    part = 1.0 / rows
+    mean = tl.load(sums + columns, mask=inside, other=0.0) * part
+    square = tl.load(sums + channels + columns, mask=inside, other=0.0) * part
+    return mean, tl.maximum(square - mean * mean, 0.0, propagate_nan=tl.PropagateNan.ALL)
+
+
+@triton.jit
 def conclude_kernel(
-    sums, squares, weight, bias, running_mean, running_var, tracked, mean_to, rstd_to, scale_to, shift_to,
+    sums, weight, bias, running_mean, running_var, tracked, mean_to, rstd_to, scale_to, shift_to,
     rows, channels, epsilon, momentum, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """What ``moments_kernel`` finds, from sums of the values and of their squares that somebody else has made."""
     columns = tl.program_id(0) * CHANNELS + tl.arange(0, CHANNELS)
     inside = columns < channels
-    mean = tl.load(sums + columns, mask=inside, other=0.0) / rows
-    square = tl.load(squares + columns, mask=inside, other=0.0) / rows
+    mean, variance = _of_sums(sums, columns, inside, rows, channels)
     _conclude(
-        mean, tl.maximum(square - mean * mean, 0.0), weight, bias, running_mean, running_var, tracked,
-        mean_to, rstd_to, scale_to, shift_to, columns, inside, rows, epsilon, momentum,
+        mean, variance, weight, bias, running_mean, running_var, tracked,
+        mean_to, rstd_to, scale_to, shift_to, columns, inside, rows, epsilon, momentum, tl.program_id(0) == 0,
     )  # fmt: skip
 
 
 @triton.jit
+def _concluded(
+    sums, weight, bias, running_mean, running_var, tracked, mean_to, rstd_to, scale_to, shift_to,
+    columns, inside, rows, channels, epsilon, momentum, writes, counts,
+):  # fmt: skip
+    """Return scale and shift from the sums; the programs with ``writes`` store what ``conclude_kernel`` does."""
+    mean, variance = _of_sums(sums, columns, inside, rows, channels)
+    scale = tl.load(weight + columns, mask=inside, other=0.0) * tl.rsqrt(variance + epsilon)
+    shift = tl.load(bias + columns, mask=inside, other=0.0) - mean * scale
+    if writes:
+        _conclude(
+            mean, variance, weight, bias, running_mean, running_var, tracked,
+            mean_to, rstd_to, scale_to, shift_to, columns, inside, rows, epsilon, momentum, counts,
+        )  # fmt: skip
+    return scale, shift
+
+
+@triton.jit
 def apply_kernel(
-    x, scale, shift, other, other_scale, other_shift, y, kept, rows, channels,
-    ADDED: tl.constexpr, NORMED: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
+    x, scale, shift, other, other_scale, other_shift, y, kept,
+    sums, weight, bias, running_mean, running_var, tracked, mean, rstd,
+    other_sums, other_weight, other_bias, other_running_mean, other_running_var, other_tracked, other_mean,
+    other_rstd, rows, channels, epsilon, momentum,
+    ADDED: tl.constexpr, NORMED: tl.constexpr, SUMMED: tl.constexpr, ROWS: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """y = max(0, x * scale + shift), with the other branch added before the cut; ``NORMED``: that has a norm too.
 
     Where there was another branch, ``kept`` (rows, channels / 8) gets a bit for each value that was not cut: to
-    find out anew, the backward pass would have to read the output or the branch.
+    find out anew, the backward pass would have to read the output or the branch. ``SUMMED``: scale and shift follow
+    from sums that a convolution has made, in each program anew; the first of each column keeps what was found.
     """
     block, columns, index = tile_of(channels, ROWS, CHANNELS)
     inside = columns < channels
     there = (index < rows)[:, None] & inside[None, :]
     at = index.to(tl.int64)[:, None] * channels + columns[None, :]
     value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
-    value = value * tl.load(scale + columns, mask=inside, other=0.0)[None, :]
-    value += tl.load(shift + columns, mask=inside, other=0.0)[None, :]
+    writes = tl.num_programs(0) - 1 - tl.program_id(0) == block
+    if SUMMED:
+        factor, addend = _concluded(
+            sums, weight, bias, running_mean, running_var, tracked, mean, rstd, scale, shift,
+            columns, inside, rows, channels, epsilon, momentum, writes, block == 0,
+        )  # fmt: skip
+    else:
+        factor = tl.load(scale + columns, mask=inside, other=0.0)
+        addend = tl.load(shift + columns, mask=inside, other=0.0)
+    value = value * factor[None, :] + addend[None, :]
     if ADDED:
         more = tl.load(other + at, mask=there, other=0.0).to(tl.float32)
         if NORMED:
-            more = more * tl.load(other_scale + columns, mask=inside, other=0.0)[None, :]
-            more += tl.load(other_shift + columns, mask=inside, other=0.0)[None, :]
+            if SUMMED:
+                factor, addend = _concluded(
+                    other_sums, other_weight, other_bias, other_running_mean, other_running_var, other_tracked,
+                    other_mean, other_rstd, other_scale, other_shift,
+                    columns, inside, rows, channels, epsilon, momentum, writes, block == 0,
+                )  # fmt: skip
+            else:
+                factor = tl.load(other_scale + columns, mask=inside, other=0.0)
+                addend = tl.load(other_shift + columns, mask=inside, other=0.0)
+            more = more * factor[None, :] + addend[None, :]
         value += more
         bits = (
             tl.reshape((value > 0).to(tl.int32), (ROWS, CHANNELS // 8, 8)) << tl.arange(0, 8)[None, None, :]
@@ -205,15 +255,29 @@ def coefficients(
 
 
 @triton.jit
-def sums_kernel(
+def _of_quarter(quarter, index, rows, columns, inside, channels, height, width):
+    """Return the values at positions of which every second row and column is stored; zero at the others."""
+    across, line = index % width, index // width
+    down, grid = line % height, line // height
+    stored = (index < rows) & (across % 2 == 0) & (down % 2 == 0)
+    position = (grid * ((height + 1) // 2) + down // 2) * ((width + 1) // 2) + across // 2
+    at = position.to(tl.int64)[:, None] * channels + columns[None, :]
+    return tl.load(quarter + at, mask=stored[:, None] & inside[None, :], other=0.0).to(tl.float32)
+
+
+@triton.jit
+def sums_kernel(  # noqa: PLR0912  (branches of constants, which are no branches)
     dy, dy_more, kept, x, other, dz, partial, counters,
     mean, rstd, weight, scale, shift, out, other_mean, other_rstd, other_weight, other_out, rows, channels,
-    FORKED: tl.constexpr, ADDED: tl.constexpr, NORMED: tl.constexpr,
+    height, width,
+    FORKED: tl.constexpr, QUARTER: tl.constexpr, ADDED: tl.constexpr, NORMED: tl.constexpr,
     ROWS: tl.constexpr, CHANNELS: tl.constexpr, FINISH: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """The backward pass' sums: dz = dy behind the cut, sum(dz) and sum(dz * (x - mean)), and what follows from them.
 
     ``out`` is (5, channels): dw, db, and the a, b, c of dx = a * dz + b * x + c; ``other_out`` the other norm's.
+    ``QUARTER``: of ``dy_more`` there is every second row and column of grids of ``height`` and ``width``; it is zero
+    elsewhere.
     """
     block, program, programs = tl.program_id(0), tl.program_id(1), tl.num_programs(1)
     columns = block * CHANNELS + tl.arange(0, CHANNELS)
@@ -233,6 +297,8 @@ def sums_kernel(
         there = (index < rows)[:, None] & inside[None, :]
         at = index.to(tl.int64)[:, None] * channels + columns[None, :]
         gradient = tl.load(dy + at, mask=there, other=0.0).to(tl.float32)
+        if QUARTER:
+            gradient += _of_quarter(dy_more, index, rows, columns, inside, channels, height, width)
         if FORKED:
             gradient += tl.load(dy_more + at, mask=there, other=0.0).to(tl.float32)
         value = tl.load(x + at, mask=there, other=0.0).to(tl.float32)
@@ -348,6 +414,17 @@ def reduction(
     return (blocks, programs), partial, counters
 
 
+class Unfinished(NamedTuple):
+    """What a norm's moments are to be found from, in the pass that applies it: the sums, and what that changes."""
+
+    sums: Any
+    weight: Any
+    bias: Any
+    running: Tuple[Any, Any, Any]
+    epsilon: float
+    momentum: float
+
+
 def normed(
     x: Any,
     weight: Any,
@@ -361,13 +438,11 @@ def normed(
 
     ``sums`` (2, channels) in FP32 are those of the values and of their squares, if they are known: x is not read then.
     """
-    rows, channels = x.shape
+    rows, channels = _extent(x)
     found = torch.empty((4, channels), dtype=torch.float32, device=x.device)
     common = (weight, bias, *running, *found.unbind(), rows, channels, epsilon, momentum)
     if sums is not None:
-        conclude_kernel[(triton.cdiv(channels, CHANNELS),)](
-            *sums.unbind(), *common, CHANNELS=CHANNELS, num_warps=2
-        )
+        conclude_kernel[(triton.cdiv(channels, CHANNELS),)](sums, *common, CHANNELS=CHANNELS, num_warps=2)
     else:
         grid, partial, counters = reduction(x, 2)
         moments_kernel[grid](
@@ -377,21 +452,57 @@ def normed(
     return Normed(x, weight, *found.unbind())
 
 
-def applied(norm: Normed, other: "Optional[Any | Normed]" = None) -> Tuple[Any, Optional[Any]]:
+def _extent(x: Any) -> Tuple[int, int]:
+    rows, channels = x.shape
+    if rows < 2:
+        raise RunError(
+            INVALID, f"batch norm in training needs more than one value for each of {channels} channels"
+        )
+    return rows, channels
+
+
+def is_small(x: Any) -> bool:
+    """Return whether the moments of ``x`` are better found in each tile of the pass that applies them."""
+    return tiles(*x.shape)[0] <= FOLDED_TILES
+
+
+def to_be_found(x: Any, unfinished: Unfinished) -> Normed:
+    """Return room for what ``applied`` finds of ``x`` (rows, channels), given ``unfinished`` too."""
+    found = torch.empty((4, _extent(x)[1]), dtype=torch.float32, device=x.device)
+    return Normed(x, unfinished.weight, *found.unbind())
+
+
+def applied(
+    norm: Normed,
+    other: "Optional[Any | Normed]" = None,
+    unfinished: Optional[Unfinished] = None,
+    other_unfinished: Optional[Unfinished] = None,
+) -> Tuple[Any, Optional[Any]]:
     """Return max(0, norm of x + the other branch), (rows, channels); the other branch may have a norm of its own.
 
-    With it comes, where there is another branch, which values were not cut: a bit each, (rows, channels / 8).
+    With it comes, where there is another branch, which values were not cut: a bit each, (rows, channels / 8). Norms
+    from ``to_be_found`` are finished here, both or none.
     """
     x = norm.x
     rows, channels = x.shape
     y = torch.empty_like(x)
     kept = None if other is None else torch.empty((rows, channels // 8), dtype=torch.uint8, device=x.device)
-    twice = isinstance(other, Normed)
+    second = other if isinstance(other, Normed) else norm
     more = other.x if isinstance(other, Normed) else x if other is None else other
-    scale, shift = (other.scale, other.shift) if isinstance(other, Normed) else (norm.scale, norm.shift)
+    # A byte of ``kept`` has the bits of eight channels.
+    assert other is None or channels % 8 == 0, channels
+    assert isinstance(other, Normed) is (other_unfinished is not None) or unfinished is None
+    none = (x,) * 6
+    first_from = none if unfinished is None else (*unfinished[:3], *unfinished.running)
+    second_from = (
+        first_from if other_unfinished is None else (*other_unfinished[:3], *other_unfinished.running)
+    )
+    constants = (0.0, 0.0) if unfinished is None else (unfinished.epsilon, unfinished.momentum)
     apply_kernel[tiles(rows, channels)](
-        x, norm.scale, norm.shift, more, scale, shift, y, y if kept is None else kept, rows, channels,
-        ADDED=other is not None, NORMED=twice, ROWS=ROWS, CHANNELS=CHANNELS, num_warps=4,
+        x, norm.scale, norm.shift, more, second.scale, second.shift, y, y if kept is None else kept,
+        *first_from, norm.mean, norm.rstd, *second_from, second.mean, second.rstd, rows, channels, *constants,
+        ADDED=other is not None, NORMED=isinstance(other, Normed), SUMMED=unfinished is not None,
+        ROWS=ROWS, CHANNELS=CHANNELS, num_warps=4,
     )  # fmt: skip
     return y, kept
 
@@ -414,10 +525,12 @@ def back(
     dy_more: Optional[Any] = None,
     kept: Optional[Any] = None,
     other: Optional[Normed] = None,
+    quartered: Optional[Tuple[int, int]] = None,
 ) -> Back:
     """Return the gradients of ``applied``, of which ``dy`` and ``dy_more``, if any, are added up to the output's.
 
     ``kept`` came with the output where another branch was added; ``other`` is that branch's norm if it has one.
+    ``quartered``: height and width of the grids, of which ``dy_more`` has every second row and column.
     """
     x = norm.x
     rows, channels = x.shape
@@ -430,8 +543,9 @@ def back(
     sums_kernel[grid](
         dy, dy if dy_more is None else dy_more, x if kept is None else kept, x, second.x, dz, partial, counters,
         norm.mean, norm.rstd, norm.weight, norm.scale, norm.shift, out,
-        second.mean, second.rstd, second.weight, out[5:], rows, channels,
-        FORKED=dy_more is not None, ADDED=added, NORMED=other is not None,
+        second.mean, second.rstd, second.weight, out[5:], rows, channels, *(quartered or (1, 1)),
+        FORKED=dy_more is not None and quartered is None, QUARTER=quartered is not None,
+        ADDED=added, NORMED=other is not None,
         ROWS=tile_rows, CHANNELS=CHANNELS, FINISH=FINISH,
         STAGES=ADDED_STAGES if added else STAGES, num_warps=4 if added else 8,
     )  # fmt: skip

@@ -9,7 +9,8 @@ from torch import nn
 from torch.nn import functional
 
 from ...tasks.masked_lm.architectures import ARCHITECTURES, DEVIATION, NORM_EPSILON, SEGMENTS, Bert
-from ..causal_lm.model import LanguageModel
+from ..causal_lm.attention import Shape, attend
+from ..causal_lm.model import LanguageModel, product_type
 from ..weights import count_parameters
 
 
@@ -18,7 +19,9 @@ def _norm(width: int) -> nn.LayerNorm:
 
 
 class Attention(nn.Module):
-    """Each position attends to all that are no padding, by torch's best kernel; the norm is behind the sum."""
+    """Each position attends to all that are no padding; the norm is behind the sum."""
+
+    cudnn = False
 
     def __init__(self, model: Bert, dropout: float) -> None:
         """Take the model's shape, and the share of values to drop."""
@@ -36,7 +39,7 @@ class Attention(nn.Module):
             for part in self.qkv(x).split(width, dim=2)
         )
         dropped = self._dropout if self.training else 0.0
-        attended = functional.scaled_dot_product_attention(*heads, attn_mask=mask, dropout_p=dropped)
+        attended = attend(heads, self.cudnn, attn_mask=mask, dropout_p=dropped)
         output = self.output(attended.transpose(1, 2).reshape(batch, length, width))
         return self.norm(x + functional.dropout(output, self._dropout, self.training))
 
@@ -72,7 +75,12 @@ class Block(nn.Module):
 
 
 class Words(nn.Module):
-    """The head that finds hidden words, less its matrix, which is the embedding's."""
+    """The head that finds hidden words, less its matrix, which is the embedding's.
+
+    As many words are classified as are a multiple of ``even``.
+    """
+
+    even = 1
 
     def __init__(self, model: Bert) -> None:
         """Take the model's shape."""
@@ -82,8 +90,17 @@ class Words(nn.Module):
         self.bias = nn.Parameter(torch.zeros(model.vocabulary))
 
     def forward(self, x: Any, embedding: Any) -> Any:
-        """Map (batch, predictions, width) to logits (batch, predictions, vocabulary)."""
-        return functional.linear(self.norm(functional.gelu(self.transform(x))), embedding, self.bias)
+        """Map (batch, predictions, width) to logits (batch, predictions, vocabulary).
+
+        Matrix products are slow where rows are no multiple of 16 bytes: for the product alone words are added, which
+        are no parameters and whose logits are left out.
+        """
+        x, words = self.norm(functional.gelu(self.transform(x))), len(self.bias)
+        more = -words % self.even
+        if not more:
+            return functional.linear(x, embedding, self.bias)
+        embedding = functional.pad(embedding.to(product_type(x)), (0, 0, 0, more))
+        return functional.linear(x, embedding, functional.pad(self.bias, (0, more)))[..., :words]
 
 
 class BertModel(LanguageModel):
@@ -101,11 +118,17 @@ class BertModel(LanguageModel):
         self.pooler = nn.Linear(model.width, model.width)
         self.sentences = nn.Linear(model.width, 2)
         self._dropout, self._padded = dropout, padded
+        self._heads, self._head = model.heads, model.width // model.heads
         for name, parameter in self.named_parameters():
             if parameter.dim() == 2:
                 nn.init.normal_(parameter, std=DEVIATION)
             elif name.endswith("bias"):
                 nn.init.zeros_(parameter)
+
+    def attention(self, batch: int, length: int) -> Shape:
+        """Return what attention is given of a batch."""
+        heads, head = self._heads, self._head
+        return Shape(batch, length, heads, heads, head, False, self._padded, self._dropout)
 
     def heads(self, tokens: Any, segments: Any, lengths: Any, places: Any) -> Tuple[Any, Any]:
         """Return the logits of the words at ``places`` alone, and those of the next sentence (batch, 1, 2)."""

@@ -18,6 +18,9 @@ from ..compilers import NONE
 from ..training import choose_machine
 from .model import BertModel, build_model
 
+EVEN = 8
+"""Words that a GPU's product of 16 bits takes at once: 16 bytes."""
+
 
 def open_training(settings: MaskedSettings, place: Place) -> PyTorchMaskedTraining:
     """Return the training, ready for its first step."""
@@ -34,6 +37,8 @@ class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):
     def build(self) -> BertModel:
         """Return the model with fresh weights in FP32."""
         model = build_model(self.settings.model, self.settings.recipe.dropout, self.settings.padded)
+        if self._device.type == "cuda":
+            model.words.even = EVEN
         # Ranks drop different places: what is drawn from here on is dropout's alone.
         torch.manual_seed(self.settings.seed + 1 + self.ranks.place.rank)
         self._predicted: Optional[int] = None

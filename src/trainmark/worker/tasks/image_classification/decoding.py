@@ -13,6 +13,19 @@ from .images import Box, Draw, random_resized_crop, randomness
 
 START_OF_IMAGE, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
 
+FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
+"""Markers after which the picture's size stands: of all ways to code one (ITU-T T.81, table B.1)."""
+
+BASELINE = 0xC0
+
+
+class Frame(NamedTuple):
+    """A JPEG's size, and whether it is baseline, of 8 bits and one or three colours: what JPEG engines read."""
+
+    width: int
+    height: int
+    plain: bool
+
 
 class Decoder(NamedTuple):
     """A way to get from a JPEG's bytes to pixels; both functions can be pickled.
@@ -86,6 +99,22 @@ def decode_whole(data: bytes, decoder: Decoder) -> Any:
 def is_cut_off(data: bytes) -> bool:
     """Return whether the data begins as a JPEG and does not end as one; ImageNet's PNG is no JPEG."""
     return data[:2] == START_OF_IMAGE and END_OF_IMAGE not in data[-4096:]
+
+
+def frame_of(data: bytes) -> Optional[Frame]:
+    """Return what the first frame header of a JPEG says, or None where there is none."""
+    at = 2 if data[:2] == START_OF_IMAGE else len(data)
+    while at + 10 <= len(data) and data[at] == 0xFF:
+        marker = data[at + 1]
+        if marker in FRAMES:
+            height, width = (int.from_bytes(data[start : start + 2], "big") for start in (at + 5, at + 7))
+            plain = marker == BASELINE and data[at + 4] == 8 and data[at + 9] in (1, 3)
+            return Frame(width, height, plain) if width and height else None
+        if marker == 0xFF:  # a byte that only fills
+            at += 1
+        else:
+            at += 2 + int.from_bytes(data[at + 2 : at + 4], "big")
+    return None
 
 
 def last_word(data: bytes, refused: ValueError) -> Any:

@@ -10,6 +10,7 @@ import tensorflow as tf
 from ...tasks.image_classification.architectures import ARCHITECTURES
 from ...tasks.image_classification.observing import ConvolutionSeen, convolution_seen
 from ...tasks.image_classification.witness import LayerSeen
+from ..operations import PRODUCTS, operand_types
 from ..weights import NamedVariable
 from .network import Network
 
@@ -41,42 +42,22 @@ def see_convolutions(network: Network, name: str, images: Any) -> List[Convoluti
     ]
 
 
-OPERATIONS = ("Conv2D", "DepthwiseConv2dNative", "MatMul", "_FusedConv2D", "_FusedMatMul")
-
-
 def layers_of(graph: Any) -> List[LayerSeen]:
     """Return the convolutions and products of a graph and of the functions that it calls, and their types."""
     nodes = [*graph.node, *(node for function in graph.library.function for node in function.node_def)]
     return [
         LayerSeen(node.name, tf.dtypes.as_dtype(node.attr["T"].type).name)
         for node in nodes
-        if node.op in OPERATIONS
+        if node.op in PRODUCTS
     ]
 
 
 def watched(model: Any, name: str, step: Callable[[], Any]) -> List[LayerSeen]:
-    """Do ``step``, in which the layers of ``model`` are called one by one, and return the types that they gave."""
-    seen: List[LayerSeen] = []
-    layers = [model.get_layer(conv.name + ".conv") for conv in ARCHITECTURES[name].convolutions]
-    layers.append(model.get_layer("classifier"))
-
-    def noting(layer: Any, call: Callable[..., Any]) -> Callable[..., Any]:
-        def noted(*given: Any, **named: Any) -> Any:
-            output = call(*given, **named)
-            seen.append(LayerSeen(layer.name, output.dtype.name))
-            return output
-
-        return noted
-
-    calls = [layer.call for layer in layers]
-    for layer, call in zip(layers, calls):
-        layer.call = noting(layer, call)
-    try:
+    """Do ``step``, in which the layers of ``model`` are called one by one, and return what they computed in."""
+    names = [conv.name + ".conv" for conv in ARCHITECTURES[name].convolutions] + ["classifier"]
+    with operand_types([model.get_layer(layer) for layer in names]) as types:
         step()
-    finally:
-        for layer, call in zip(layers, calls):
-            layer.call = call
-    return seen
+    return [LayerSeen(layer, dtype) for layer, dtype in types.items()]
 
 
 def _seen(name: str, layer: Any, output: Any) -> ConvolutionSeen:

@@ -12,6 +12,10 @@ import cudnn
 import torch
 from torch.autograd import Function
 
+from ....core.failures import OUT_OF_MEMORY
+from ....core.outcomes import UNSUPPORTED, RunError
+from .quarter import quarter_gradients, whole_of
+
 
 class Geometry(NamedTuple):
     """What a plan is made for; sizes are (outer, channels, height, width)."""
@@ -21,6 +25,31 @@ class Geometry(NamedTuple):
     weight: Tuple[int, ...]
     stride: Tuple[int, int]
     padding: Tuple[int, int]
+
+
+MOST_ELEMENTS = (1 << 31) - 1
+"""Of a tensor that cuDNN indexes by 32 bits; of larger ones the convolution goes over parts of the batch."""
+
+REFUSALS = (RuntimeError, getattr(cudnn, "cudnnGraphNotSupportedError", RuntimeError))
+
+
+def _plan(geometry: Geometry) -> _Plan:
+    """Return the plan, made once; raise ``RunError`` (unsupported) where this cuDNN has none for this GPU and shape."""
+    if geometry not in _plans:
+        try:
+            _plans[geometry] = _Plan(geometry)
+        except REFUSALS as error:
+            if OUT_OF_MEMORY.search(str(error)):
+                raise
+            reason = str(error).strip().splitlines()
+            raise RunError(
+                UNSUPPORTED,
+                f"cuDNN {torch.backends.cudnn.version()} (nvidia-cudnn-frontend {cudnn.__version__}) has no FP16"
+                f" convolution with sums behind it on {torch.cuda.get_device_name(geometry.device)}"
+                f" for images {geometry.images} and weight {geometry.weight}, stride {geometry.stride}:"
+                f" {reason[0] if reason else type(error).__name__}; take the compiler fused",
+            ) from error
+    return _plans[geometry]
 
 
 class _Plan:
@@ -82,18 +111,27 @@ class Summed(Function):
     """Maps x (batch, inputs, h, w) and a weight to the convolution's output and its sums (2, outputs) in FP32."""
 
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, stride: Tuple[int, int], padding: Tuple[int, int]) -> Any:
-        """Both tensors are channels last, in FP16."""
+    def forward(
+        ctx: Any, x: Any, weight: Any, stride: Tuple[int, int], padding: Tuple[int, int], quarter: bool
+    ) -> Any:
+        """Both tensors are channels last, in FP16; ``quarter``: x is the positions that the convolution reads."""
+        ctx.save_for_backward(x, weight)
+        ctx.quarter = quarter
+        x = whole_of(x) if quarter else x
+        assert x.dtype == weight.dtype == torch.float16, (x.dtype, weight.dtype)
+        assert x.is_contiguous(memory_format=torch.channels_last), x.stride()
+        assert weight.is_contiguous(memory_format=torch.channels_last), weight.stride()
         geometry = Geometry(x.device, tuple(x.shape), tuple(weight.shape), stride, padding)
-        if geometry not in _plans:
-            _plans[geometry] = _Plan(geometry)
         edges = [(side + 2 * pad - kernel) // step + 1 for side, kernel, step, pad in _sides(geometry)]
         y = torch.empty((x.shape[0], *edges, weight.shape[0]), dtype=x.dtype, device=x.device).permute(
             0, 3, 1, 2
         )
-        sums = torch.empty((2, weight.shape[0]), dtype=torch.float32, device=x.device)
-        _plans[geometry](x, weight, y, sums)
-        ctx.save_for_backward(x, weight)
+        most = MOST_ELEMENTS // max(x[0].numel(), y[0].numel())
+        parts = [(part_x, part_y) for part_x, part_y in zip(x.split(most), y.split(most))]
+        sums = torch.empty((len(parts), 2, weight.shape[0]), dtype=torch.float32, device=x.device)
+        for (part_x, part_y), part_sums in zip(parts, sums):
+            _plan(geometry._replace(images=tuple(part_x.shape)))(part_x, weight, part_y, part_sums)
+        sums = sums[0] if len(parts) == 1 else sums.sum(0)
         ctx.geometry = geometry
         ctx.mark_non_differentiable(sums)
         # Without it backward would be given zeros for the sums, a kernel for each convolution.
@@ -104,11 +142,13 @@ class Summed(Function):
     def backward(ctx: Any, dy: Any, _sums: Any) -> Any:
         """Return the gradients of x and weight."""
         x, weight = ctx.saved_tensors
+        if ctx.quarter:
+            return (*quarter_gradients(x, weight, dy), None, None, None)
         needed = [*ctx.needs_input_grad[:2], False]
         dx, dw, _ = torch.ops.aten.convolution_backward(
             dy, x, weight, None, ctx.geometry.stride, ctx.geometry.padding, [1, 1], False, [0, 0], 1, needed
         )
-        return dx, dw, None, None
+        return dx, dw, None, None, None
 
 
 def _sides(geometry: Geometry) -> "list[tuple[int, int, int, int]]":

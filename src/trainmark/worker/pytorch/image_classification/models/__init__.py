@@ -7,6 +7,7 @@ from typing import Any, Callable, Dict
 from torch import nn
 
 from ....tasks.image_classification.architectures import ARCHITECTURES
+from ... import stages
 from ...compilers import FUSED, FUSED_CUDNN, NONE
 from ...weights import count_parameters
 from .mobilenet import MobileNetV1
@@ -32,7 +33,7 @@ def _fused(name: str, compiler: str) -> Callable[[int], nn.Module]:
     from .fused import FusedResNet50
 
     assert name == "resnet50_v1.5", name
-    return lambda classes: FusedResNet50(classes, summed=compiler == FUSED_CUDNN)
+    return lambda classes: FusedResNet50(classes, compiler == FUSED_CUDNN, stages.chosen())
 
 
 def convert_weights(model: nn.Module, dtype: Any) -> None:

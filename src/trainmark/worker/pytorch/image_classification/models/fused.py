@@ -6,7 +6,7 @@ the two gradients come back apart and are summed where they are read, not in a p
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, NamedTuple, Optional, Tuple
+from typing import Any, Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -15,8 +15,10 @@ from torch.nn import functional
 
 from ....tasks.image_classification.architectures import ARCHITECTURES, Convolution
 from ...kernels import norm as kernels
+from ...stages import FOLDED, QUARTER
 from ..kernels import pool
 from ..kernels.padded import padded, padded_weight
+from ..kernels.quarter import quarter_gradients, quarter_of, whole_of
 from .units import convolution
 
 Twice = Tuple[Any, Any]
@@ -26,7 +28,12 @@ Twice = Tuple[Any, Any]
 class FusedResNet50(nn.Module):
     """The network of ``resnet.py``: the same modules in the same order, on channels-last tensors alone."""
 
-    def __init__(self, classes: int, summed: bool = False) -> None:
+    copies: Optional[Sequence[Any]] = None
+    """Weights of ``narrowed`` in 16 bits that somebody else keeps, while they are to be computed with."""
+
+    def __init__(
+        self, classes: int, summed: bool = False, stages: FrozenSet[str] = frozenset((FOLDED, QUARTER))
+    ) -> None:
         """Draw the weights from torch's generator; ``summed``: see ``SummedConv``."""
         super().__init__()
         architecture = ARCHITECTURES["resnet50_v1.5"]
@@ -36,20 +43,33 @@ class FusedResNet50(nn.Module):
         ]
         self.blocks = nn.Sequential(*units)
         self.pool = nn.AdaptiveAvgPool2d(1)
-        self.classifier = nn.Linear(architecture.features, classes)
-        self._convolutions = [module for module in self.modules() if isinstance(module, NarrowConv)]
+        self.classifier = NarrowLinear(architecture.features, classes)
+        self.narrowed = [
+            module for module in self.modules() if isinstance(module, (NarrowConv, NarrowLinear))
+        ]
+        for module in self.modules():
+            if isinstance(module, (NormCut, NormAdd)):
+                module.folded = FOLDED in stages
+        if QUARTER in stages:
+            for before, block in zip(units, units[1:]):  # noqa: RUF007  (Python 3.8 has no pairwise)
+                if len(block.shortcut):
+                    before.bn3.quartered = block.shortcut[0].quarter = block.shortcut[0].stride == (2, 2)
 
     def forward(self, images: Any) -> Any:
         """Map images (batch, 3, h, w) to logits (batch, classes)."""
-        if torch.is_autocast_enabled("cuda"):
-            weights = [module.weight for module in self._convolutions]
-            narrow = _Narrow.apply(torch.get_autocast_dtype("cuda"), *weights)
-            for module, weight in zip(self._convolutions, narrow):
-                module.narrow = weight
+        if self.copies is not None:
+            self._compute_with(self.copies)
+        elif torch.is_autocast_enabled("cuda"):
+            weights = [module.weight for module in self.narrowed]
+            self._compute_with(_Narrow.apply(torch.get_autocast_dtype("cuda"), *weights))
         y, _ = self.blocks(self.stem(images))
-        for module in self._convolutions:
-            module.narrow = None
-        return self.classifier(self.pool(y).flatten(1))
+        logits = self.classifier(self.pool(y).flatten(1))
+        self._compute_with([None] * len(self.narrowed))
+        return logits
+
+    def _compute_with(self, weights: Sequence[Any]) -> None:
+        for module, weight in zip(self.narrowed, weights):
+            module.narrow = weight
 
 
 class FusedBottleneck(nn.Module):
@@ -77,9 +97,25 @@ class NarrowConv(nn.Conv2d):
 
     narrow: Any = None
 
+    quarter = False
+    """Whether the input is already every second row and column of what the convolution of stride 2 is of."""
+
     def forward(self, x: Any) -> Any:
         """Map (batch, channels, h, w) as ``Conv2d`` does."""
-        return self._conv_forward(x, self.weight if self.narrow is None else self.narrow, None)
+        weight = self.weight if self.narrow is None else self.narrow
+        if self.quarter:
+            return _Quarter.apply(x, weight)
+        return self._conv_forward(x, weight, None)
+
+
+class NarrowLinear(nn.Linear):
+    """The same of a product."""
+
+    narrow: Any = None
+
+    def forward(self, x: Any) -> Any:
+        """Map (batch, features) as ``Linear`` does."""
+        return functional.linear(x, self.weight if self.narrow is None else self.narrow, self.bias)
 
 
 class SummedConv(NarrowConv):
@@ -92,7 +128,7 @@ class SummedConv(NarrowConv):
             return super().forward(x)
         from ..kernels.summed import Summed
 
-        y, y.sums = Summed.apply(x, weight, self.stride, self.padding)
+        y, y.sums = Summed.apply(x, weight, self.stride, self.padding, self.quarter)
         return y
 
 
@@ -115,6 +151,8 @@ class Later(NamedTuple):
 class NormCut(nn.BatchNorm2d):
     """ReLU of the norm. Parameters, statistics and their names are torch's, in all of these."""
 
+    folded = False
+
     def forward(self, x: Any) -> Any:
         """Map (batch, channels, h, w) to the same shape."""
         if not self.training:
@@ -133,11 +171,16 @@ class NormLater(nn.BatchNorm2d):
 class NormAdd(nn.BatchNorm2d):
     """ReLU of the norm plus the shortcut."""
 
+    folded = False
+
+    quartered = False
+    """Whether the second output has every second row and column: what a shortcut of stride 2 reads."""
+
     def forward(self, x: Any, shortcut: Any) -> Twice:
         """Map two times (batch, channels, h, w) to the same shape, twice."""
         if not self.training:
             y = (super().forward(x) + shortcut).relu_()
-            return y, y
+            return y, quarter_of(y) if self.quartered else y
         if isinstance(shortcut, Later):
             beside = shortcut.norm
             return _AddNormed.apply(
@@ -178,10 +221,27 @@ def _gradient(dy: Any) -> Any:
 
 
 def _normed(
-    x: Any, weight: Any, bias: Any, module: nn.BatchNorm2d, sums: Optional[Any] = None
-) -> kernels.Normed:
+    x: Any, weight: Any, bias: Any, module: nn.BatchNorm2d, sums: Optional[Any], folded: bool
+) -> Tuple[kernels.Normed, Optional[kernels.Unfinished]]:
+    """Return the norm; and, where its moments are found in the pass that applies it, from what."""
     running = (module.running_mean, module.running_var, module.num_batches_tracked)
-    return kernels.normed(_rows(x), weight, bias, running, module.eps, module.momentum, sums)
+    if folded and sums is not None and kernels.is_small(_rows(x)):
+        unfinished = kernels.Unfinished(sums, weight, bias, running, module.eps, module.momentum)
+        return kernels.to_be_found(_rows(x), unfinished), unfinished
+    return kernels.normed(_rows(x), weight, bias, running, module.eps, module.momentum, sums), None
+
+
+def _twice(y: Any, like: Any, quartered: bool) -> Twice:
+    images = _images(y, like)
+    return images, quarter_of(images) if quartered else _images(y, like)
+
+
+def _both(dy: Any, more: Any, module: Any) -> Tuple[Any, Any, Optional[Tuple[int, int]]]:
+    """Return a block end's two gradients as rows, and the images' extent if the second is of a quarter of them."""
+    if module.quartered and dy is not None and more is not None:
+        return _gradient(dy), _gradient(more), (dy.shape[2], dy.shape[3])
+    assert not module.quartered or more is None, "nobody reads the block's output but its shortcut"
+    return (*_present(dy, more), None)
 
 
 class _Narrow(Function):
@@ -223,12 +283,27 @@ class _Stem(Function):
         return None, own, None, None
 
 
+class _Quarter(Function):
+    """A convolution of 1x1 and stride 2, given the positions that it reads."""
+
+    @staticmethod
+    def forward(ctx: Any, x: Any, weight: Any) -> Any:
+        ctx.save_for_backward(x, weight)
+        return functional.conv2d(whole_of(x), weight, stride=2)
+
+    @staticmethod
+    def backward(ctx: Any, dy: Any) -> Any:
+        x, weight = ctx.saved_tensors
+        return quarter_gradients(x, weight, dy)
+
+
 class _Cut(Function):
     @staticmethod
-    def forward(ctx: Any, x: Any, weight: Any, bias: Any, module: nn.BatchNorm2d, sums: Any) -> Any:
-        norm = _normed(x, weight, bias, module, sums)
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any, module: NormCut, sums: Any) -> Any:
+        norm, unfinished = _normed(x, weight, bias, module, sums, module.folded)
+        y, _ = kernels.applied(norm, None, unfinished)
         ctx.save_for_backward(*norm)
-        return _images(kernels.applied(norm)[0], x)
+        return _images(y, x)
 
     @staticmethod
     def backward(ctx: Any, dy: Any) -> Any:
@@ -238,20 +313,20 @@ class _Cut(Function):
 
 class _Add(Function):
     @staticmethod
-    def forward(
-        ctx: Any, x: Any, weight: Any, bias: Any, shortcut: Any, module: nn.BatchNorm2d, sums: Any
-    ) -> Twice:
-        norm = _normed(x, weight, bias, module, sums)
-        y, kept = kernels.applied(norm, _rows(shortcut))
+    def forward(ctx: Any, x: Any, weight: Any, bias: Any, shortcut: Any, module: NormAdd, sums: Any) -> Twice:
+        norm, unfinished = _normed(x, weight, bias, module, sums, module.folded)
+        y, kept = kernels.applied(norm, _rows(shortcut), unfinished)
         ctx.save_for_backward(*norm, kept)
         ctx.set_materialize_grads(False)
-        return _images(y, x), _images(y, x)
+        ctx.module = module
+        return _twice(y, x, module.quartered)
 
     @staticmethod
     def backward(ctx: Any, dy: Any, more: Any) -> Any:
         *norm, kept = ctx.saved_tensors
         like = dy if dy is not None else more
-        back = kernels.back(kernels.Normed(*norm), *_present(dy, more), kept)
+        first, second, quartered = _both(dy, more, ctx.module)
+        back = kernels.back(kernels.Normed(*norm), first, second, kept, quartered=quartered)
         return (_images(back.dx, like), *back.vectors, _images(back.d_other, like), None, None)
 
 
@@ -261,12 +336,14 @@ class _AddNormed(Function):
         ctx: Any, x: Any, weight: Any, bias: Any, beside: Any, weight2: Any, bias2: Any,
         module: Any, module2: Any, sums: Any, sums2: Any,
     ) -> Twice:  # fmt: skip
-        norm = _normed(x, weight, bias, module, sums)
-        other = _normed(beside, weight2, bias2, module2, sums2)
-        y, kept = kernels.applied(norm, other)
+        folded = module.folded and sums is not None and sums2 is not None
+        norm, unfinished = _normed(x, weight, bias, module, sums, folded)
+        other, other_unfinished = _normed(beside, weight2, bias2, module2, sums2, folded)
+        y, kept = kernels.applied(norm, other, unfinished, other_unfinished)
         ctx.save_for_backward(*norm, *other, kept)
         ctx.set_materialize_grads(False)
-        return _images(y, x), _images(y, x)
+        ctx.module = module
+        return _twice(y, x, module.quartered)
 
     @staticmethod
     def backward(ctx: Any, dy: Any, more: Any) -> Any:
@@ -274,7 +351,8 @@ class _AddNormed(Function):
         half = len(norms) // 2
         norm, other = kernels.Normed(*norms[:half]), kernels.Normed(*norms[half:])
         like = dy if dy is not None else more
-        back = kernels.back(norm, *_present(dy, more), kept, other)
+        first, second, quartered = _both(dy, more, ctx.module)
+        back = kernels.back(norm, first, second, kept, other, quartered)
         assert back.other_vectors is not None
         return (
             _images(back.dx, like), *back.vectors, _images(back.d_other, like), *back.other_vectors,
@@ -285,7 +363,7 @@ class _AddNormed(Function):
 class _Pool(Function):
     @staticmethod
     def forward(ctx: Any, x: Any, weight: Any, bias: Any, module: nn.BatchNorm2d) -> Twice:
-        norm = _normed(x, weight, bias, module)
+        norm, _ = _normed(x, weight, bias, module, None, False)
         ctx.extent = extent = pool.Extent(*x.shape[2:])
         y, taken = pool.pooled(norm, extent)
         ctx.save_for_backward(*norm, taken)

@@ -1,0 +1,370 @@
+r"""Programs of the same training step in turn on one machine: rounds, order, intervals. What contends stands elsewhere.
+
+Each contestant is a process of its own, which builds its network, compiles, warms up and then waits; all stay on the
+device together. In each round each of them trains one block of steps while the others wait, in an order drawn anew from
+``--seed``. Printed are each one's median rate and the median of its ratios to the reference round by round, with 95 %
+intervals by order statistics (see ``overhead.py``). All networks have the same number of parameters, or the contestant
+is left out.
+"""
+
+import argparse
+import importlib
+import importlib.util
+import json
+import os
+import random
+import runpy
+import signal
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from overhead import START, measured_block, median_interval
+
+WARM_UP_BLOCKS = 2
+LEAST_ROUNDS = 6
+"""For an interval of a median with 95 % confidence."""
+
+
+class Step(NamedTuple):
+    """A contestant's steps in blocks; ``parameters`` are the network's, ``memory`` tells the most bytes in use.
+
+    ``told`` returns what else is worth keeping of it, once it has trained.
+    """
+
+    block: Callable[[int], float]
+    parameters: int
+    versions: Mapping[str, str]
+    memory: Callable[[], int]
+    told: Callable[[], Mapping[str, Any]] = dict
+
+
+class Contestant(NamedTuple):
+    """A program of the step, and what it needs: packages, a device, one of these precisions, one of these models.
+
+    Whoever has ``variables`` of the environment is a variant of another one, and contends where ``--only`` names it.
+    """
+
+    opened_by: Callable[[argparse.Namespace], Step]
+    needs: tuple[str, ...] = ()
+    device: str | None = None
+    precisions: tuple[str, ...] = ()
+    models: tuple[str, ...] = ()
+    variables: Mapping[str, str] = {}
+
+
+class Contest(NamedTuple):
+    """Who contends by name; ``parameters`` of the network, and ``work`` of one step by its unit, headline first.
+
+    ``kept``: which flags the result repeats; they and ``passed`` are handed on to each contestant's process.
+    """
+
+    contestants: Mapping[str, Contestant]
+    parameters: int
+    work: Mapping[str, int]
+    kept: Sequence[str]
+    passed: Sequence[str] = ()
+
+
+def parser_of(description: str | None, contestants: Mapping[str, Contestant]) -> argparse.ArgumentParser:
+    """Return the flags that every contest has."""
+    parser = argparse.ArgumentParser(
+        description=description, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
+    parser.add_argument("--batch", type=int, default=256)
+    parser.add_argument("--rounds", type=int, default=10)
+    parser.add_argument("--steps", type=int, default=40, help="of one block")
+    parser.add_argument(
+        "--minutes", type=float, default=60.0, help="of rounds, after which no further one begins"
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the order")
+    parser.add_argument("--only", nargs="+", choices=contestants, metavar="NAME", help=", ".join(contestants))
+    parser.add_argument("--reference", help="what the ratios are to; the fastest that is not trainmark's")
+    parser.add_argument(
+        "--together", action="store_true",
+        help="let all get ready at the same time: sooner, but compilers measure kernels beside each other. "
+        "All stay on the device in any case: where one has no memory beside the others, take fewer by --only",
+    )  # fmt: skip
+    parser.add_argument("--json", type=Path, metavar="FILE", help="where the result goes too")
+    parser.add_argument("--contestant", choices=contestants, help=argparse.SUPPRESS)
+    return parser
+
+
+def ours(
+    framework: str, task: str, flags: Sequence[str], own: argparse.Namespace, device: str | None = None
+) -> Any:
+    """Return a worker's training and what it says of itself."""
+    runpy.run_path(str(START))
+    arguments = importlib.import_module("trainmark_worker.core.arguments")
+    place = importlib.import_module("trainmark_worker.core.place").place_from({})
+    words = [
+        f"--framework={framework}", f"--batch-per-device={own.batch}", f"--device={device or own.device}",
+        f"--steps={own.steps + 1}", "--warmup-steps=1", "--seed=0", *flags,
+    ]  # fmt: skip
+    room = importlib.import_module(f"trainmark_worker.{framework}.{task}")
+    return room.open_training(arguments.parse(words, 1), place)
+
+
+def ours_in_blocks(training: Any, framework: str) -> Step:
+    """Return a worker's steps, by the very code of its window."""
+    told = training.describe()
+    return Step(
+        lambda steps: measured_block(training, steps),
+        told["parameters"],
+        {framework: told["framework_version"], "device": told["device_name"]},
+        training.peak_memory_bytes,
+        lambda: {name: value for name, value in training.actual().items() if name.startswith("attention")},
+    )
+
+
+def torch_in_blocks(
+    step: Callable[[], Any], recorded: bool, model: Any, versions: Mapping[str, str], device: Any
+) -> Step:
+    """Return a public program's steps in torch; ``recorded``: the whole step as one CUDA graph."""
+    import torch
+
+    def wait() -> None:
+        if device.type == "cuda":
+            torch.cuda.synchronize()
+
+    once = step
+    if recorded:
+        aside = torch.cuda.Stream()
+        with torch.cuda.stream(aside):
+            for _ in range(3):
+                step()
+        wait()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, stream=aside):
+            step()
+        once = graph.replay
+
+    def block(steps: int) -> float:
+        wait()
+        started = time.perf_counter()
+        for _ in range(steps):
+            once()
+        wait()
+        return time.perf_counter() - started
+
+    return Step(
+        block,
+        sum(parameter.numel() for parameter in model.parameters()),
+        {**versions, "torch": torch.__version__},
+        lambda: torch.cuda.max_memory_allocated() if device.type == "cuda" else 0,
+    )
+
+
+def hold(contest: Contest, own: argparse.Namespace, program: str) -> int:
+    """Hold the contest, or be the contestant of it that ``program`` was started as; return the exit code."""
+    if own.contestant:
+        return _contend(contest.contestants[own.contestant], own)
+    begun: dict[str, Running] = {}
+    running: dict[str, Running] = {}
+    for name in own.only or [name for name, one in contest.contestants.items() if not one.variables]:
+        absent = _cannot(contest.contestants[name], own)
+        if absent:
+            print(f"{name}: left out, {absent}", flush=True)
+            continue
+        begun[name] = Running(name, own, contest, program)
+        # One after the other, as nobody should be measured beside others while a compiler chooses kernels.
+        if not own.together:
+            _take_in(begun.pop(name), contest, running)
+    for contestant in begun.values():
+        _take_in(contestant, contest, running)
+    if own.reference not in (None, *running):
+        print(f"{own.reference} is not there: the ratios are to another one", flush=True)
+    # Who ends the contest early gets the rounds that were whole.
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
+    seconds: dict[str, list[float]] = {name: [] for name in running}
+    told = {name: one.told for name, one in running.items()}
+    try:
+        for number in _rounds(running, own, time.monotonic() + 60 * own.minutes, seconds):
+            if own.json:
+                whole = {name: blocks[:number] for name, blocks in seconds.items()}
+                own.json.write_text(
+                    json.dumps(_result(whole, told, own, contest), indent=1) + "\n", encoding="utf-8"
+                )
+    finally:
+        number = min(map(len, seconds.values()), default=0)
+        code = _tell({name: blocks[:number] for name, blocks in seconds.items()}, told, own, contest)
+        for contestant in running.values():
+            contestant.end()
+    return code
+
+
+def _take_in(contestant: "Running", contest: Contest, running: "dict[str, Running]") -> None:
+    told = contestant.ready()
+    if told.get("parameters") != contest.parameters:
+        why = told.get("error") or f"its network is another one, of {told['parameters']} parameters"
+        print(f"{contestant.name}: left out, {why}", flush=True)
+        contestant.end()
+        return
+    running[contestant.name] = contestant
+    print(f"{contestant.name}: ready, {told['versions']}", flush=True)
+
+
+def _cannot(contestant: Contestant, own: argparse.Namespace) -> str | None:
+    missing = [name for name in contestant.needs if importlib.util.find_spec(name) is None]
+    if missing:
+        return f"{', '.join(missing)} is not installed here"
+    if contestant.device not in (None, own.device):
+        return f"it needs {contestant.device}"
+    if contestant.precisions and own.precision not in contestant.precisions:
+        return f"it has no {own.precision}"
+    if contestant.models and own.model not in contestant.models:
+        return f"it does not train {own.model}"
+    return None
+
+
+class Running:
+    """A contestant's process: ready once it is made; ``block`` lets it train."""
+
+    def __init__(self, name: str, own: argparse.Namespace, contest: Contest, program: str) -> None:
+        self.name = name
+        self.told: dict[str, Any] = {}
+        words = [sys.executable, program, f"--contestant={name}"]
+        for key in dict.fromkeys(("device", "batch", "steps", *contest.kept, *contest.passed)):
+            if vars(own)[key] is not None:
+                words.append(f"--{key.replace('_', '-')}={vars(own)[key]}")
+        # All are on the device together, and JAX would take three quarters of it.
+        share = {"XLA_PYTHON_CLIENT_MEM_FRACTION": "0.2"}
+        # A variant's own variables are set for it alone, whatever is exported here.
+        varied = {key for one in contest.contestants.values() for key in one.variables}
+        exported = {key: value for key, value in os.environ.items() if key not in varied}
+        variables = {**share, **exported, **contest.contestants[name].variables}
+        self._process = subprocess.Popen(
+            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
+        )
+
+    def ready(self) -> dict[str, Any]:
+        """Wait until it is; return what it tells of itself, or its ``error``."""
+        self.told = self._line()
+        return self.told
+
+    def _line(self) -> dict[str, Any]:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            # Frameworks print what they like.
+            if line.startswith("{"):
+                told: dict[str, Any] = json.loads(line)
+                return told
+        return {"error": f"it ended with exit code {self._process.wait()}"}
+
+    def block(self) -> float:
+        """Return the seconds of one block."""
+        assert self._process.stdin is not None
+        print("block", file=self._process.stdin, flush=True)
+        told = self._line()
+        if "seconds" not in told:
+            raise SystemExit(f"peers: {self.name}: {told['error']}")
+        return float(told["seconds"])
+
+    def end(self) -> None:
+        """Let the process end."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+
+def _contend(contestant: Contestant, own: argparse.Namespace) -> int:
+    try:
+        step = contestant.opened_by(own)
+        for _ in range(WARM_UP_BLOCKS):
+            step.block(own.steps)
+    except Exception as error:
+        lines = str(error).strip().splitlines() or [""]
+        print(json.dumps({"error": f"{type(error).__name__}: {lines[0][:200]}"}), flush=True)
+        raise
+    told = {"parameters": step.parameters, "versions": dict(step.versions), "memory_bytes": step.memory()}
+    print(json.dumps({**told, "told": dict(step.told())}), flush=True)
+    for _ in sys.stdin:
+        print(json.dumps({"seconds": step.block(own.steps)}), flush=True)
+    return 0
+
+
+def _rounds(
+    running: dict[str, Running], own: argparse.Namespace, ends: float, seconds: dict[str, list[float]]
+) -> Iterator[int]:
+    """Add the seconds of each one's block, a block a round; give the number of rounds that are over."""
+    order = random.Random(own.seed)
+    for number in range(own.rounds if running else 0):
+        if number and time.monotonic() > ends:
+            print(f"{number} of {own.rounds} rounds: the time is over", flush=True)
+            break
+        for name in order.sample(list(running), len(running)):
+            seconds[name].append(running[name].block())
+        yield number + 1
+
+
+def _result(
+    seconds: dict[str, list[float]],
+    told: dict[str, dict[str, Any]],
+    own: argparse.Namespace,
+    contest: Contest,
+) -> dict[str, Any]:
+    others = [name for name in seconds if not name.startswith("trainmark")] or list(seconds)
+    reference = own.reference if own.reference in seconds else None
+    reference = reference or min(others, key=lambda name: statistics.median(seconds[name]))
+    rows = []
+    _, headline = next(iter(contest.work.items()))
+    for name, blocks in sorted(seconds.items(), key=lambda item: statistics.median(item[1])):
+        ratios = [theirs_s / own_s for theirs_s, own_s in zip(seconds[reference], blocks, strict=True)]
+        rates = [headline * own.steps / block for block in blocks]
+        middle = statistics.median(rates)
+        rows.append(
+            {
+                "name": name,
+                **{f"{what}_per_s": middle * count / headline for what, count in contest.work.items()},
+                "interval_95": _interval(rates),
+                "ratio": statistics.median(ratios),
+                "ratio_interval_95": _interval(ratios),
+                "memory_bytes": told[name]["memory_bytes"],
+                "versions": told[name]["versions"],
+                **({"told": told[name]["told"]} if told[name].get("told") else {}),
+            }
+        )
+    return {
+        "reference": reference,
+        **{key: getattr(own, key) for key in contest.kept},
+        **{key: getattr(own, key) for key in ("batch", "steps", "seed", "together")},
+        "rounds": len(seconds[reference]),
+        "rows": rows,
+    }
+
+
+def _tell(
+    seconds: dict[str, list[float]],
+    told: dict[str, dict[str, Any]],
+    own: argparse.Namespace,
+    contest: Contest,
+) -> int:
+    if not any(seconds.values()):
+        print("peers: nobody has trained a round here", file=sys.stderr)
+        return 1
+    result = _result(seconds, told, own, contest)
+    unit = next(iter(contest.work))
+    asked = ", ".join(f"{key.replace('_', ' ')} {getattr(own, key)}" for key in (*contest.kept, "batch"))
+    print(f"{asked}, {result['rounds']} rounds of {own.steps} steps; ratio to {result['reference']}")
+    for row in result["rows"]:
+        print(
+            f"{row['name']:<28} {row[f'{unit}_per_s']:9.1f} {_spoken(row['interval_95'], 1)} {unit}/s   "
+            f"{row['ratio']:.3f} {_spoken(row['ratio_interval_95'], 3)}   {row['memory_bytes'] / 2**30:6.2f} GiB",
+            flush=True,
+        )
+    return 0
+
+
+def _interval(values: list[float]) -> tuple[float, float] | None:
+    return median_interval(values) if len(values) >= LEAST_ROUNDS else None
+
+
+def _spoken(interval: tuple[float, float] | None, digits: int) -> str:
+    if interval is None:
+        return "[too few rounds for an interval]"
+    return f"[{interval[0]:.{digits}f}, {interval[1]:.{digits}f}]"

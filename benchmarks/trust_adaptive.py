@@ -1,0 +1,143 @@
+"""``adaptive`` against ``dlperf``'s 5 x 120 on real cases: what interval each gives, and in how much time.
+
+    python benchmarks/trust_adaptive.py                       four CPU cases, 10 runs of 120 steps each, in random order
+    python benchmarks/trust_adaptive.py --results DIR         of a result directory that is there
+
+Both rules look at the same runs: ``dlperf`` at the first five, ``adaptive`` at as many as it asks for, in their order.
+Nothing but the rule differs. A run's time is the whole of it, start and end too. ``holds``: whether the interval holds
+the median of all the case's runs, in the third line.
+"""
+
+import argparse
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import yaml
+
+from trainmark.measure import estimate, narrow_enough
+from trainmark.words.measurement import Estimate, Sampling
+
+FIVE, LEAST, TARGET = 5, 3, 0.01
+
+WAYS = {
+    "pytorch": {"layout": "nhwc", "compiler": "none"},
+    "tensorflow": {"layout": "nhwc", "compiler": "graph"},
+    "paddle": {"layout": "nchw", "compiler": "to_static"},
+    "jax": {"layout": "nhwc", "compiler": "xla"},
+}
+
+
+class Spent(NamedTuple):
+    """What a rule gave for a case: runs, their seconds, and the estimate."""
+
+    runs: int
+    seconds: float
+    estimate: Estimate
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--results", type=Path, help="a result directory, or its results.json")
+    parser.add_argument("--framework", nargs="+", choices=tuple(WAYS), default=tuple(WAYS))
+    parser.add_argument("--model", default="mobilenet_v1")
+    parser.add_argument("--batch", type=int, default=8)
+    parser.add_argument("--image-size", type=int, default=96)
+    parser.add_argument("--steps", type=int, default=120)
+    parser.add_argument("--runs", type=int, default=10)
+    given = parser.parse_args()
+    if given.results is not None:
+        return tell(given.results)
+    with tempfile.TemporaryDirectory() as folder:
+        measure(given, Path(folder))
+        return tell(Path(folder) / "out")
+
+
+def measure(given: argparse.Namespace, folder: Path) -> None:
+    """Run the cases, all of them as often."""
+    suite = {
+        "name": "adaptive",
+        "protocol": {"name": "dlperf", "steps": given.steps, "repeats": given.runs},
+        # The frameworks are not compared.
+        "equivalence": False,
+        "defaults": {
+            "model": given.model, "precision": "fp32", "batch_per_device": given.batch,
+            "image_size": given.image_size, "device": "cpu",
+        },
+        "zip": [{
+            "framework": [*given.framework],
+            **{key: [WAYS[name][key] for name in given.framework] for key in ("layout", "compiler")},
+        }],
+    }  # fmt: skip
+    path = folder / "suite.yaml"
+    path.write_text(yaml.safe_dump(suite), encoding="utf-8")
+    trainmark = Path(sys.executable).with_name("trainmark")
+    # 1 where some run failed: what is left is told.
+    subprocess.run([trainmark, "run", path, "--out", folder / "out"], stdout=sys.stderr, check=False)
+
+
+def tell(results: Path) -> int:
+    """Print a line a case; return 1 where there is no case that both rules can judge."""
+    path = results / "results.json" if results.is_dir() else results
+    cases = json.loads(path.read_text(encoding="utf-8"))["cases"]
+    print(
+        "| case | rule | runs | s | median | half width | holds |\n| --- | --- | ---: | ---: | ---: | ---: | --- |"
+    )
+    spent = {"dlperf": 0.0, "adaptive": 0.0}
+    for case in cases:
+        runs = [(rate, seconds) for rate, seconds in sound(case["runs"])]
+        whole = estimate([rate for rate, _ in runs])
+        if len(runs) < FIVE or whole is None:
+            continue
+        for rule, found in (("dlperf", by_five(runs)), ("adaptive", by_waiting(runs))):
+            spent[rule] += found.seconds
+            interval, half = found.estimate.interval, found.estimate.half_width
+            held = interval is not None and interval.low <= whole.median <= interval.high
+            holds = "-" if interval is None else "yes" if held else "no"
+            cells = (
+                case["id"], rule, found.runs, f"{found.seconds:.0f}", f"{found.estimate.median:.2f}",
+                "-" if half is None else f"{half:.2%}", holds,
+            )  # fmt: skip
+            print("| " + " | ".join(map(str, cells)) + " |")
+        print(f"| {case['id']} | all | {len(runs)} | | {whole.median:.2f} | "
+              f"{'-' if whole.half_width is None else f'{whole.half_width:.2%}'} | |")  # fmt: skip
+    if not spent["dlperf"]:
+        print("no case has five sound runs", file=sys.stderr)
+        return 1
+    print(f"\nadaptive took {spent['adaptive'] / spent['dlperf']:.2f} of dlperf's time over all cases.")
+    return 0
+
+
+def sound(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
+    """Yield throughput and seconds of the runs that ended well, in the order in which they ran."""
+    for run in sorted(runs, key=lambda run: str(run["started_at"])):
+        measured = run.get("measurement") or {}
+        if run["outcome"] == "ok" and measured.get("throughput"):
+            yield measured["throughput"], run["duration_s"]
+
+
+def by_five(runs: Sequence[tuple[float, float]]) -> Spent:
+    """Return what ``dlperf`` takes and says."""
+    return _spent(runs[:FIVE], Sampling.FIXED)
+
+
+def by_waiting(runs: Sequence[tuple[float, float]]) -> Spent:
+    """Return what ``adaptive`` takes and says; all the runs where they do not suffice."""
+    enough = (n for n in range(LEAST, len(runs) + 1) if narrow_enough([rate for rate, _ in runs[:n]], TARGET))
+    return _spent(runs[: next(enough, len(runs))], Sampling.WAITED)
+
+
+def _spent(runs: Sequence[tuple[float, float]], sampling: Sampling) -> Spent:
+    found = estimate([rate for rate, _ in runs], sampling)
+    assert found is not None
+    return Spent(len(runs), sum(seconds for _, seconds in runs), found)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,84 @@
+"""The classifier and its cross entropy with one copy of the logits: the forward pass leaves their gradient there.
+
+Plain torch reads the logits for the loss, reads them again backward and writes their gradient beside them. Here one
+program a row reads it twice, the second time mostly from the cache, and writes the gradient over it. All arithmetic is
+in FP32, as it is there, and the gradient is rounded to the logits' type, as it is there.
+"""
+
+# No postponed annotations: torch reads an operator's types from them.
+
+from typing import Any, Tuple
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+BLOCK, WARPS = 4096, 8
+"""Columns that a program reads at once."""
+
+
+@triton.jit
+def loss_and_gradient(logits, losses, targets, columns, BLOCK: tl.constexpr):
+    """Write the row's loss, and over the row the gradient of it: its softmax, less 1 at the target."""
+    row = tl.program_id(0).to(tl.int64)
+    start = logits + row * columns
+    target = tl.load(targets + row)
+    at_target = tl.load(start + target).to(tl.float32)
+    offsets = tl.arange(0, BLOCK)
+    # Finite, so that a column without any value is no difference of infinities.
+    highest = tl.full((BLOCK,), -1e30, tl.float32)
+    sums = tl.zeros((BLOCK,), tl.float32)
+    for first in range(0, columns, BLOCK):
+        place = first + offsets
+        x = tl.load(start + place, mask=place < columns, other=float("-inf")).to(tl.float32)
+        higher = tl.maximum(highest, x)
+        sums = sums * tl.exp(highest - higher) + tl.exp(x - higher)
+        highest = higher
+    most = tl.max(highest, 0)
+    total = tl.sum(sums * tl.exp(highest - most), 0)
+    tl.store(losses + row, most + tl.log(total) - at_target)
+    for first in range(0, columns, BLOCK):
+        place = first + offsets
+        x = tl.load(start + place, mask=place < columns, other=float("-inf")).to(tl.float32)
+        found = tl.exp(x - most) / total - tl.where(place == target, 1.0, 0.0)
+        tl.store(start + place, found.to(logits.dtype.element_ty), mask=place < columns)
+
+
+@torch.library.custom_op("trainmark::classified", mutates_args=())
+def classified(x: Tensor, weight: Tensor, targets: Tensor) -> Tuple[Tensor, Tensor]:
+    """Return the mean cross entropy of ``x @ weight.T`` (rows, classes), and the gradient of the rows' sum."""
+    logits = x @ weight.t()
+    losses = torch.empty(len(logits), dtype=torch.float32, device=x.device)
+    loss_and_gradient[(len(logits),)](logits, losses, targets, logits.shape[1], BLOCK=BLOCK, num_warps=WARPS)
+    return losses.mean(), logits
+
+
+@classified.register_fake
+def _(x: Tensor, weight: Tensor, _targets: Tensor) -> Tuple[Tensor, Tensor]:
+    return x.new_empty((), dtype=torch.float32), x.new_empty(x.shape[0], weight.shape[0])
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    x, weight, _ = inputs
+    ctx.save_for_backward(x, weight, output[1])
+    ctx.set_materialize_grads(False)
+
+
+def _backward(ctx: Any, of_loss: Tensor, _: Any) -> Tuple[Any, Any, None]:
+    x, weight, gradient = ctx.saved_tensors
+    factor = of_loss / len(x)
+    return (
+        ((gradient @ weight) * factor).to(x.dtype),
+        ((gradient.t() @ x) * factor).to(weight.dtype),
+        None,
+    )
+
+
+classified.register_autograd(_backward, setup_context=_keep)
+
+
+def cross_entropy(x: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
+    """Return the mean cross entropy of the classes' logits of ``x`` (rows, width); both of one type of 16 bits."""
+    loss, _ = torch.ops.trainmark.classified(x, weight, targets)
+    return loss

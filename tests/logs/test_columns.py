@@ -1,0 +1,34 @@
+"""Columns of a log's records: in memory, in a file, and beside each other."""
+
+import numpy as np
+import pytest
+
+from trainmark.logs.columns import BLOCK_VALUES, HELD_VALUES, Column, in_step
+
+
+@pytest.mark.parametrize("late", [3, HELD_VALUES - 7, 2 * HELD_VALUES + 5])
+def test_a_column_that_begins_late_is_read_beside_the_others(late: int) -> None:
+    early, joins = Column(), Column()
+    count = late + BLOCK_VALUES + 11
+    for start in range(0, count, 1000):
+        early.append(np.arange(start, min(start + 1000, count), dtype=np.float64))
+    joins.append(np.full(late, np.nan))
+    joins.append(np.arange(late, count, dtype=np.float64))
+
+    blocks = list(in_step([early, joins]))
+
+    assert all(len(one) == len(other) <= BLOCK_VALUES for one, other in blocks)
+    assert np.array_equal(np.concatenate([one for one, _ in blocks]), np.arange(count))
+    second = np.concatenate([other for _, other in blocks])
+    assert np.isnan(second[:late]).all()
+    assert np.array_equal(second[late:], np.arange(late, count))
+
+
+def test_a_temporary_file_that_was_cut_is_an_error() -> None:
+    column = Column()
+    column.append(np.arange(2 * HELD_VALUES, dtype=np.float64))
+    assert column._file is not None
+    column._file.truncate(100)
+
+    with pytest.raises(OSError, match="is the disk of TMPDIR full"):
+        column.array()

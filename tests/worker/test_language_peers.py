@@ -1,0 +1,55 @@
+"""``benchmarks/peers_lm.py``: who contends on which work, and that each parameter has its counterpart in the peers."""
+
+import importlib
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from frameworks import framework_python, needs_framework
+
+BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
+
+
+@pytest.fixture(scope="module")
+def peers() -> Iterator[Any]:
+    sys.path.insert(0, str(BENCHMARKS))
+    yield importlib.import_module("peers_lm")
+    sys.path.remove(str(BENCHMARKS))
+
+
+@pytest.mark.parametrize(
+    ("model", "counterparts"),
+    [
+        # The query's, the key's and the value's weights and biases are one each in the worker: 12 blocks.
+        ("gpt2_124m", {"transformer.h.11.attn.c_attn.weight", "transformer.ln_f.weight"}),
+        ("bert_base", {"bert.encoder.layer.0.attention.self.key.bias", "cls.seq_relationship.weight"}),
+    ],
+)
+def test_every_parameter_has_its_own_counterparts(peers: Any, model: str, counterparts: set[str]) -> None:
+    names = [name for own in peers.described(model).shapes() for name in peers.names_in_peer(model, own)]
+    assert len(names) == len(set(names))
+    assert counterparts <= set(names)
+
+
+@pytest.mark.training
+@needs_framework("pytorch")
+@pytest.mark.xdist_group("worker-pytorch")
+def test_a_contest_tells_rates_in_both_units(tmp_path: Path) -> None:
+    told = tmp_path / "peers.json"
+    words = ["--device=cpu", "--model=gpt2_tiny", "--precision=fp32", "--batch=2", "--length=16", "--steps=1"]
+    ran = subprocess.run(
+        [framework_python("pytorch"), BENCHMARKS / "peers_lm.py", *words, "--rounds=2", f"--json={told}",
+         "--only", "trainmark-none", "trainmark-graph"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert ran.returncode == 0, ran.stderr
+    assert "trainmark-graph: left out, it needs cuda" in ran.stdout
+    result = json.loads(told.read_text())
+    (row,) = result["rows"]
+    assert (result["model"], result["length"], result["rounds"], row["ratio"]) == ("gpt2_tiny", 16, 2, 1)
+    assert row["tokens_per_s"] == pytest.approx(16 * row["sequences_per_s"])
