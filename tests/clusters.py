@@ -1,12 +1,13 @@
 """The cluster of `scripts/cluster` as tests use it."""
 
 import os
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -97,10 +98,14 @@ class Cluster:
         return found
 
     def wait_until_quiet(self) -> None:
-        """Wait until nothing but daemons runs on any host."""
+        """Wait until nothing but daemons runs on any host; what stays is ended, so that it fails this test alone."""
         end = time.monotonic() + PATIENCE_S
         while left := {host: found for host in HOSTS if (found := self.processes(host))}:
-            assert time.monotonic() < end, left
+            if time.monotonic() > end:
+                for number in (number for found in left.values() for number in found):
+                    with suppress(ProcessLookupError):
+                        os.kill(number, signal.SIGKILL)
+                raise AssertionError(f"left running: {left}")
             time.sleep(0.1)
 
 

@@ -68,6 +68,13 @@ def pytest_collection_finish(session: pytest.Session) -> None:
             )
 
 
+def pytest_runtest_logreport(report: pytest.TestReport) -> None:
+    """Tell a failure when it happens: a run that is ended from outside never comes to its summary."""
+    if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        last = report.longreprtext.strip().splitlines()[-12:]
+        print(f"\n{report.when} of {report.nodeid} failed:", *last, sep="\n    ", flush=True)
+
+
 def _place_in_line(item: pytest.Item) -> int:
     group = item.get_closest_marker("xdist_group")
     assert group is not None
