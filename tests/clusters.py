@@ -11,6 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
+import psutil
 import pytest
 
 from testcluster.entering import Entrance, entrance
@@ -21,6 +22,8 @@ HOSTS = ("node01", "node02", "node03", "node04")
 DAEMONS = ("munged ", "'sshd: /usr/sbin/sshd ", "/usr/sbin/sshd", "slurmd ")
 PATIENCE_S = 120
 """No command of these tests takes a tenth of it on an idle machine."""
+QUIET_S = 60
+"""How long what runs on the hosts may take to its end after a test."""
 
 ALLOCATED = {"slurm": ("salloc", "--quiet", "--nodes=4", "--exclusive")}
 """What stands before a command whose engine needs something to be held for it."""
@@ -99,7 +102,7 @@ class Cluster:
 
     def wait_until_quiet(self) -> None:
         """Wait until nothing but daemons runs on any host; what stays is ended, so that it fails this test alone."""
-        end = time.monotonic() + PATIENCE_S
+        end = time.monotonic() + QUIET_S
         while left := {host: found for host in HOSTS if (found := self.processes(host))}:
             if time.monotonic() > end:
                 for number in (number for found in left.values() for number in found):
@@ -110,16 +113,31 @@ class Cluster:
 
 
 def call(*words: str, check: bool = True, patience_s: float = PATIENCE_S) -> Done:
-    """Run a command to its end; what it said stands in the error."""
-    done = subprocess.run(
+    """Run a command to its end; what it said stands in the error.
+
+    One that does not end is ended with all that it has started, of which Python's programs say where they were.
+    """
+    process = subprocess.Popen(
         words,
         stdin=subprocess.DEVNULL,
-        capture_output=True,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
         text=True,
-        timeout=patience_s,
-        check=False,
         cwd="/tmp",
+        env={**os.environ, "PYTHONFAULTHANDLER": "1"},
     )
+    try:
+        out, errors = process.communicate(timeout=patience_s)
+    except subprocess.TimeoutExpired:
+        started = psutil.Process(process.pid).children(recursive=True)
+        for number in (signal.SIGABRT, signal.SIGKILL):
+            for one in started:
+                with suppress(psutil.Error):
+                    one.send_signal(number)
+            psutil.wait_procs(started, timeout=2)
+        out, errors = process.communicate()
+        raise AssertionError(f"{words}: not at its end after {patience_s:g} s\n{out}\n{errors}") from None
+    done = subprocess.CompletedProcess(words, process.returncode, out, errors)
     assert not check or done.returncode == 0, f"{words}: {done.returncode}\n{done.stdout}\n{done.stderr}"
     return done
 

@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -72,7 +73,8 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Tell a failure when it happens: a run that is ended from outside never comes to its summary."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
         last = report.longreprtext.strip().splitlines()[-12:]
-        print(f"\n{report.when} of {report.nodeid} failed:", *last, sep="\n    ", flush=True)
+        sys.stdout.write("\n    ".join((f"\n{report.when} of {report.nodeid} failed:", *last, "")))
+        sys.stdout.flush()
 
 
 def _place_in_line(item: pytest.Item) -> int:

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from agents import agent_host, hosts_file, stand_in
 from fakes import CARD, Bench, Silent, alive
@@ -20,7 +21,7 @@ from trainmark.campaign import run_campaign
 from trainmark.campaign.sending import send_data, send_program
 from trainmark.errors import TrainmarkError
 from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost, path_there
-from trainmark.node.channel import PART_BYTES
+from trainmark.node.channel import HELLO, PART_BYTES, Sender, receive
 from trainmark.node.jobs import prober
 from trainmark.node.network import interface_of
 from trainmark.node.processes import MARK
@@ -362,6 +363,31 @@ def test_an_agent_that_reads_no_more_is_given_up_in_the_middle_of_a_message(
     os.kill(int(agent), signal.SIGSTOP)
     with pytest.raises(HostGoneError, match="faraway: nothing was heard from it for"):
         host.put(tmp_path / "large", bytes(50 * PART_BYTES))
+
+
+def test_an_agent_that_waits_for_a_job_without_end_is_gone_some_time_after_it_was_left(
+    tmp_path: Path,
+) -> None:
+    mark = str(tmp_path / "job")
+    program = "from trainmark.node import agent; agent.LAST_RESORT_S = 1.0; agent.main()"
+    words = json.loads(TypeAdapter(Job).dump_json(job(tmp_path / "job", "sleep", "600")))
+    # Asked for the end of what nobody has ended, its main thread waits for the job.
+    asked = [{"call": "start", "id": 1, "job": words}, {"call": "reap", "id": 2, "pid": 0}]
+    with subprocess.Popen(
+        [sys.executable, "-c", program], stdin=subprocess.PIPE, stdout=subprocess.PIPE, start_new_session=True
+    ) as agent:
+        assert agent.stdin is not None
+        assert agent.stdout is not None
+        sender = Sender(agent.stdin)
+        while agent.stdout.readline().rstrip() != HELLO:
+            continue
+        sender.send(asked[0])
+        answers = (message for message, _ in receive(agent.stdout, lambda: None))
+        started = next(message["value"] for message in answers if message.get("id") == 1)
+        sender.send({**asked[1], "pid": started})
+        assert sender.close()
+        assert agent.wait(30) == 1
+    assert gone_within(10, mark)
 
 
 def test_a_connection_that_is_lost_while_processes_are_to_be_ended_is_made_anew(

@@ -12,7 +12,7 @@ Olshen, Venkatraman, Lucito and Wigler (Biostatistics 5, 2004):
 3. the series less the correlated part, ``e(t) = y(t) - r y(t-1)``, is scanned for the stretch (of at least 5 values)
    whose mean differs most from the rest's, in units of its standard error;
 4. a change is found where the largest is above the threshold for that number of values and that correlation. The
-   thresholds were set by simulation for at most 5 % false reports at correlations up to 0.9
+   thresholds were set by simulation for at most 5 % false reports at correlations up to 0.95
    (``benchmarks/trust.py --part warmup`` counts them).
 
 What is found is then said only if it matters: parts that differ by less than 1 % are one, and a window whose mean is
@@ -134,12 +134,12 @@ def look_for_change(logs: Series) -> Scan:
 def _threshold_cautious(correlation: float, n: int) -> float:
     # A few changes leave little correlation behind when they are cut out; a correlated series leaves much.
     small = max(1.0, 100 / n)
-    return float(np.interp(correlation + 1 / np.sqrt(n), [0.10, 0.22], [5.5 * small, 40.0 * small**0.5]))
+    return float(np.interp(correlation + 1 / np.sqrt(n), [0.10, 0.22], [6.0 * small, 44.0 * small**0.5]))
 
 
 def _threshold_robust(correlation: float, n: int) -> float:
     # The correlation is known to about 1.6 / sqrt(n); that matters the more the nearer it is to 1.
-    return 5.5 + 1.5 * float(np.log(n / 30) / np.log(100 / 30) + np.interp(correlation, [0.5, 0.8], [0, 1]))
+    return 6.0 + 1.65 * float(np.log(n / 30) / np.log(100 / 30) + np.interp(correlation, [0.5, 0.8], [0, 1]))
 
 
 def _without_single_outliers(y: Series) -> Series:

@@ -43,6 +43,9 @@ TICK_S = 0.25
 TAKE_OVER_S = 0.1
 """How often it is tried to hold what an agent before us holds, seconds: sooner than another campaign would."""
 
+LAST_RESORT_S = 90.0
+"""How long ending everything may take, seconds, before the agent ends in the middle of it: its jobs end with it."""
+
 _WITH_BODY = ("put", "put_folder")
 _Inbox = queue.SimpleQueue[tuple[dict[str, Any], IO[bytes]] | None]
 _JOB = TypeAdapter(Job)
@@ -57,6 +60,7 @@ class _Agent:
         self._host = LocalHost(name)
         self._sender, self._told_at = Sender(output), time.monotonic()
         self.heard = time.monotonic()
+        self.left = False
         self._marks: dict[int, str] = {}
         self._told: dict[int, object] = {}
         self._kept = ExitStack()
@@ -228,6 +232,7 @@ def serve(name: str, source: IO[bytes], output: IO[bytes]) -> None:
         {"hello": {**where, "home": str(default_home(os.environ)), "pid": os.getpid(), "trouble": _trouble()}}
     )
     inbox: _Inbox = queue.SimpleQueue()
+    threading.Thread(target=_leave_at_last, args=(agent,), daemon=True).start()
     threading.Thread(target=_read_all, args=(source, inbox, agent), daemon=True).start()
     try:
         while time.monotonic() - agent.heard < PATIENCE_S:
@@ -263,7 +268,16 @@ def _read_all(source: IO[bytes], inbox: "_Inbox", agent: _Agent) -> None:
     with suppress(OSError, NoMessageError):
         for told in receive(source, heard):
             inbox.put(told)
+    agent.left = True
     inbox.put(None)
+
+
+def _leave_at_last(agent: _Agent) -> None:
+    """End this process some time after it was left, where its main thread hangs: nobody else would."""
+    while not agent.left and time.monotonic() - agent.heard < PATIENCE_S:
+        time.sleep(TICK_S)
+    time.sleep(LAST_RESORT_S)
+    os._exit(1)
 
 
 def _forget_our_place() -> None:
