@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from trainmark.campaign.campaign import Audience, CampaignEnding, Order, run_campaign
+    from trainmark.campaign.audience import Audience
+    from trainmark.campaign.campaign import CampaignEnding, Order, run_campaign
     from trainmark.campaign.certifying import certify_environments
     from trainmark.campaign.data_sets import DataSets
     from trainmark.campaign.persist import full_disk_is_told
