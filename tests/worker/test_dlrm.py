@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from language_process import Observe, failing, observer, start
 
-from frameworks import needs_framework
+from frameworks import needs_framework, of_each
 from trainmark.equivalence import compare, follows, party
 from trainmark.tasks.recommendation.equal_work import ClickObservation
 from trainmark.words.certificate import Subject
@@ -30,14 +30,7 @@ RUN: dict[str, Any] = {
 }
 
 
-def marks_of(framework: str) -> list[pytest.MarkDecorator]:
-    return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
-
-
-in_every_framework = pytest.mark.parametrize(
-    "framework", [pytest.param(name, marks=marks_of(name)) for name in COMPILERS]
-)
-in_pytorch = pytest.mark.parametrize("framework", [pytest.param("pytorch", marks=marks_of("pytorch"))])
+in_every_framework, in_pytorch = of_each(COMPILERS), of_each(["pytorch"])
 
 
 @in_every_framework
@@ -116,9 +109,8 @@ def test_sparse_gradients_are_the_same_step(framework: str, observed: Observe) -
     assert failing(compare(dense, sparse).checks) == {}
 
 
-@pytest.mark.parametrize(
-    "framework", [pytest.param("jax", marks=[needs_framework("pytorch"), *marks_of("jax")])]
-)
+@needs_framework("pytorch")
+@of_each(["jax"])
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_jax_does_pytorchs_step_compiled_and_on_two_ranks(
     framework: str, ranks: int, observed: Observe

@@ -1,7 +1,6 @@
 """Language models: what every framework that trains them promises, and that a step that differs is found out."""
 
 import math
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -10,7 +9,7 @@ import pytest
 from language_process import Observe, Told, failing, observer, start
 from worker_process import Ran
 
-from frameworks import needs_framework
+from frameworks import in_frameworks, in_pytorch, needs_framework, of_each
 from trainmark.dataset.tokens import TokenSpec, make_tokens
 from trainmark.equivalence import compare, follows, party
 from trainmark.tasks.causal_lm.equal_work import LanguageObservation
@@ -36,13 +35,7 @@ BATCH, LENGTH, STEPS, WARMUP = 4, 32, 8, 2
 PARAMETERS = 139_584
 
 
-def marks_of(framework: str) -> list[pytest.MarkDecorator]:
-    return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
-
-
-every_framework = pytest.mark.parametrize(
-    "framework", [pytest.param(name, marks=marks_of(name)) for name in COMPILERS], scope="module"
-)
+every_framework = of_each(COMPILERS, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -183,7 +176,7 @@ def beside(one: Told, other: Told) -> dict[Subject, str]:
 
 def looked_into(*frameworks: str) -> Any:
     """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
-    marks = [*map(needs_framework, frameworks), pytest.mark.xdist_group(f"worker-{frameworks[-1]}")]
+    marks = in_frameworks(*frameworks)
     # Each operation is a program that XLA compiles: a minute of them.
     if "jax" in frameworks:
         marks.append(pytest.mark.rare)
@@ -210,11 +203,6 @@ def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that
     base, compiler = LanguageObservation.model_validate(observed("pytorch")), COMPILERS[framework]
     told = observed(framework, compiler=compiler, ranks=ranks)
     assert failing(follows(base, Followed.model_validate(told), {}, compiler).checks) == {}
-
-
-def in_pytorch(test: Callable[..., None]) -> Callable[..., None]:
-    marked: Callable[..., None] = needs_framework("pytorch")(pytest.mark.xdist_group("worker-pytorch")(test))
-    return marked
 
 
 MISTAKES = [
@@ -259,11 +247,11 @@ def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, t
 @pytest.mark.parametrize(
     ("framework", "model", "added_in"),
     [
-        pytest.param("pytorch", "gpt2_tiny", "float32", marks=marks_of("pytorch")),
-        pytest.param("pytorch", "llama_tiny", "float32", marks=marks_of("pytorch")),
-        pytest.param("pytorch", "bert_tiny", "float32", marks=marks_of("pytorch")),
-        pytest.param("tensorflow", "gpt2_tiny", "bfloat16", marks=marks_of("tensorflow")),
-        pytest.param("jax", "llama_tiny", "bfloat16", marks=[*marks_of("jax"), pytest.mark.rare]),
+        pytest.param("pytorch", "gpt2_tiny", "float32", marks=in_frameworks("pytorch")),
+        pytest.param("pytorch", "llama_tiny", "float32", marks=in_frameworks("pytorch")),
+        pytest.param("pytorch", "bert_tiny", "float32", marks=in_frameworks("pytorch")),
+        pytest.param("tensorflow", "gpt2_tiny", "bfloat16", marks=in_frameworks("tensorflow")),
+        pytest.param("jax", "llama_tiny", "bfloat16", marks=[*in_frameworks("jax"), pytest.mark.rare]),
     ],
 )
 def test_the_type_that_blocks_are_added_in_is_told_where_no_precision_says_it(

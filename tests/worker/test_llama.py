@@ -5,7 +5,7 @@ import math
 import pytest
 from language_process import Observe, Told, failing, observer, start
 
-from frameworks import needs_framework
+from frameworks import in_frameworks, in_pytorch
 from trainmark.equivalence import compare, follows, party
 from trainmark.tasks import case_of
 from trainmark.tasks.causal_lm.equal_work import LanguageObservation
@@ -19,11 +19,9 @@ COMPILERS = {"pytorch": "none", "jax": "xla"}
 
 
 def in_framework(name: str, *more: pytest.MarkDecorator) -> list[pytest.MarkDecorator]:
-    group = pytest.mark.xdist_group(f"worker-{name}")
-    return [pytest.mark.training, needs_framework("pytorch"), needs_framework(name), group, *more]
+    return [pytest.mark.training, *in_frameworks("pytorch", name), *more]
 
 
-in_pytorch = in_framework("pytorch")
 each = pytest.mark.parametrize(
     "framework", [pytest.param(name, marks=in_framework(name)) for name in COMPILERS]
 )
@@ -42,7 +40,7 @@ def alone(told: Told) -> dict[Subject, str]:
 looked_into = pytest.mark.parametrize(
     "framework",
     [
-        pytest.param("pytorch", marks=in_pytorch),
+        pytest.param("pytorch", marks=in_framework("pytorch")),
         pytest.param("jax", marks=in_framework("jax", pytest.mark.rare)),
     ],
 )
@@ -81,8 +79,7 @@ MISTAKES = [
 
 
 @pytest.mark.training
-@needs_framework("pytorch")
-@pytest.mark.xdist_group("worker-pytorch")
+@in_pytorch
 @pytest.mark.parametrize(("mistake", "said"), MISTAKES, ids=[name for name, _ in MISTAKES])
 def test_a_mistake_is_found_and_named(observed: Observe, mistake: str, said: str) -> None:
     assert said in alone(observed("pytorch", mistake))[Subject.LOGITS]

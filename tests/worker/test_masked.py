@@ -10,7 +10,7 @@ import pytest
 from language_process import Observe, Told, failing, observer, start
 from worker_process import Ran, beside
 
-from frameworks import needs_framework
+from frameworks import in_frameworks, needs_framework, of_each
 from trainmark.dataset.masked import MaskedSpec, make_masked
 from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.tasks.masked_lm.equal_work import MaskedObservation
@@ -39,14 +39,7 @@ RUN: dict[str, Any] = {
 }
 
 training = pytest.mark.training
-every_framework = pytest.mark.parametrize(
-    "framework",
-    [
-        pytest.param(name, marks=[training, needs_framework(name), pytest.mark.xdist_group(f"worker-{name}")])
-        for name in COMPILERS
-    ],
-    scope="module",
-)
+every_framework = of_each(COMPILERS, scope="module", marks=[training])
 
 
 @pytest.fixture(scope="module")
@@ -184,11 +177,10 @@ def alone(told: Told) -> dict[Subject, str]:
 
 def looked_into(*frameworks: str) -> Any:
     """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
-    marks = [training, *map(needs_framework, frameworks)]
     # Each operation is a program that XLA compiles: a minute of them.
     rare = [pytest.mark.rare] if "jax" in frameworks else []
-    group = pytest.mark.xdist_group(f"worker-{frameworks[-1]}")
-    return pytest.param(*frameworks, marks=[*marks, *rare, group], id="=".join(frameworks))
+    marks = [training, *in_frameworks(*frameworks), *rare]
+    return pytest.param(*frameworks, marks=marks, id="=".join(frameworks))
 
 
 @pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
@@ -237,7 +229,7 @@ def test_ranks_drop_different_places_of_the_same_batch(framework: str, tmp_path:
     assert float(first) != float(second)
 
 
-in_pytorch = [training, needs_framework("pytorch"), pytest.mark.xdist_group("worker-pytorch")]
+in_pytorch = [training, *in_frameworks("pytorch")]
 
 MISTAKES: list[tuple[str, dict[str, Any], Subject, str]] = [
     ("none", {"optimizer": "lamb"}, Subject.UPDATE_RULE, "the update is LAMB's, and not AdamW's"),

@@ -3,7 +3,6 @@
 import math
 import re
 import shutil
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
@@ -13,7 +12,7 @@ import pytest
 from language_process import Observe, Told, failing, observer, start
 from worker_process import Ran
 
-from frameworks import needs_framework
+from frameworks import in_frameworks, in_pytorch, needs_framework, of_each
 from trainmark.dataset.clicks import ClickSpec, convert, make_clicks
 from trainmark.dataset.example import encode_lists
 from trainmark.dataset.tfrecord import frame
@@ -41,13 +40,7 @@ RUN: dict[str, Any] = {
 }
 
 
-def marks_of(framework: str) -> list[pytest.MarkDecorator]:
-    return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
-
-
-every_framework = pytest.mark.parametrize(
-    "framework", [pytest.param(name, marks=marks_of(name)) for name in COMPILERS], scope="module"
-)
+every_framework = of_each(COMPILERS, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +135,7 @@ BAD = [
 ]
 
 
-@needs_framework("pytorch")
-@pytest.mark.xdist_group("worker-pytorch")
+@in_pytorch
 @pytest.mark.parametrize(("flags", "outcome", "said"), BAD, ids=["vocabulary", "decay", "memory", "limit"])
 def test_what_cannot_be_trained_is_an_outcome(
     tmp_path: Path, flags: dict[str, Any], outcome: str, said: str
@@ -175,11 +167,7 @@ def test_clicks_of_a_file_are_read_in_the_order_of_the_seed(framework: str, log:
         assert ran.last["after_window"]["learning_rate"] == pytest.approx(0.001, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    "framework",
-    [pytest.param(name, marks=marks_of(name)) for name in ("pytorch", "paddle")],
-    scope="module",
-)
+@of_each(["pytorch", "paddle"], scope="module")
 def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
     framework: str, log: Path, folder: Path
 ) -> None:
@@ -242,7 +230,7 @@ def alone(told: Told) -> dict[Subject, str]:
 
 def looked_into(*frameworks: str) -> Any:
     """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
-    marks = [*map(needs_framework, frameworks), pytest.mark.xdist_group(f"worker-{frameworks[-1]}")]
+    marks = in_frameworks(*frameworks)
     return pytest.param(*frameworks, marks=marks, id="=".join(frameworks))
 
 
@@ -279,11 +267,6 @@ def test_ranks_drop_different_places_of_the_same_batch(framework: str, tmp_path:
     assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
     first, second = (re.findall(r"own losses \[([^,\]]+)", one.stdout)[0] for one in ran)
     assert float(first) != float(second)
-
-
-def in_pytorch(test: Callable[..., None]) -> Callable[..., None]:
-    marked: Callable[..., None] = needs_framework("pytorch")(pytest.mark.xdist_group("worker-pytorch")(test))
-    return marked
 
 
 MISTAKES = [
