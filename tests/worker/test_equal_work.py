@@ -15,7 +15,7 @@ from worker_process import LONG_S, START, ended, rank_variables
 from frameworks import in_frameworks, in_pytorch, needs_framework
 from preloading import preloaded
 from trainmark.campaign.certifying import Question, observed_case
-from trainmark.campaign.planning import Site
+from trainmark.campaign.site import Site
 from trainmark.environment import find_entry
 from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.node import LocalHost, free_ports

@@ -12,12 +12,13 @@ from trainmark.campaign.executor import Executor
 from trainmark.campaign.finished import FinishedRuns
 from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.persist import Persistence, full_disk_is_told
-from trainmark.campaign.planning import Site, load_programs
+from trainmark.campaign.planning import load_programs
 from trainmark.campaign.resume import as_attempts, collect, read_manifests
 from trainmark.campaign.same_program import require_same_identity
 from trainmark.campaign.schedule import Schedule, wants_another
 from trainmark.campaign.settling import run_case
 from trainmark.campaign.side_by_side import SideBySide
+from trainmark.campaign.site import Site
 from trainmark.execution import opened
 from trainmark.node import Host, HostError, LocalHost, held, on_each
 from trainmark.placement import PlacementHost

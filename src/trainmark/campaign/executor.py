@@ -7,7 +7,7 @@ from pathlib import Path
 from trainmark.campaign.audience import Audience
 from trainmark.campaign.identity import Identifier
 from trainmark.campaign.persist import require_same_environment, write_manifest
-from trainmark.campaign.planning import CannotStart, Setting, Site, plan_run
+from trainmark.campaign.planning import plan_run
 from trainmark.campaign.same_program import (
     changed_meanwhile,
     identity_of,
@@ -15,6 +15,7 @@ from trainmark.campaign.same_program import (
     require_same_commands,
     require_same_identity,
 )
+from trainmark.campaign.site import CannotStart, Setting, Site
 from trainmark.execution import NotReady, Preparer, ResultDirectory, carry_out, read_record, with_expected
 from trainmark.node import Host, HostError, HostOSError, free_ports, held, on_each
 from trainmark.words.case import Case

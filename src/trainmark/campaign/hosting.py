@@ -11,7 +11,7 @@ from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from trainmark.campaign.identity import traffic_of, variables_of
-from trainmark.campaign.planning import has_labels
+from trainmark.campaign.site import has_labels
 from trainmark.environment import fingerprint
 from trainmark.node import Host, HostError, on_each
 from trainmark.words.case import Case

@@ -1,6 +1,6 @@
 """A run of a case, after the short runs that settle what the case leaves open: its axes, then its largest batch."""
 
-from trainmark.campaign.batch_search import largest_fitting, next_batch
+from trainmark.campaign.batch_search import largest_fitting, next_batch, probe_protocol
 from trainmark.campaign.best_search import (
     axes_of_trial,
     candidates,
@@ -10,8 +10,8 @@ from trainmark.campaign.best_search import (
 )
 from trainmark.campaign.executor import Executor, Request
 from trainmark.campaign.persist import require_space
-from trainmark.campaign.planning import CannotStart, probe_protocol
 from trainmark.campaign.resume import measured
+from trainmark.campaign.site import CannotStart
 from trainmark.execution import read_record, write_record
 from trainmark.logs.events import read_events
 from trainmark.placement import device_of
