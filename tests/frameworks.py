@@ -2,7 +2,9 @@
 
 import json
 import os
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -32,6 +34,28 @@ def needs_framework(framework: str) -> pytest.MarkDecorator:
         not framework_python(framework),
         reason=f"TRAINMARK_TEST_ENVS has no environment '{framework}' (trainmark env create {framework})",
     )
+
+
+def in_frameworks(*frameworks: str) -> list[pytest.MarkDecorator]:
+    """Return the marks of a test that starts processes of these frameworks, in the group of the last one's tests."""
+    return [*map(needs_framework, frameworks), pytest.mark.xdist_group(f"worker-{frameworks[-1]}")]
+
+
+def of_each(
+    frameworks: Iterable[str],
+    scope: Literal["module"] | None = None,
+    marks: Sequence[pytest.MarkDecorator] = (),
+) -> pytest.MarkDecorator:
+    """Return the mark of a test that is asked of each of these frameworks, its parameter ``framework``."""
+    each = [pytest.param(name, marks=[*in_frameworks(name), *marks]) for name in frameworks]
+    return pytest.mark.parametrize("framework", each, scope=scope)
+
+
+def in_pytorch(test: Callable[..., None]) -> Callable[..., None]:
+    """Mark a test that starts processes of PyTorch alone."""
+    needed, group = in_frameworks("pytorch")
+    marked: Callable[..., None] = needed(group(test))
+    return marked
 
 
 def has_extra(framework: str, extra: str) -> bool:

@@ -12,7 +12,7 @@ import yaml
 
 from frameworks import framework_python
 from trainmark.campaign.certifying import questions
-from trainmark.campaign.planning import Site
+from trainmark.campaign.site import Site
 from trainmark.node import LocalHost
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate

@@ -13,9 +13,9 @@ import pytest
 from agents import agent_host, stand_in
 from fakes import Bench, Listener
 from trainmark.campaign import Progress, plan_campaign, run_campaign
-from trainmark.campaign.planning import CannotStart
+from trainmark.campaign.hosting import Hosting, hosting
 from trainmark.campaign.schedule import Attempt, Schedule
-from trainmark.campaign.side_by_side import Hosting, hosting
+from trainmark.campaign.site import CannotStart
 from trainmark.errors import InputError
 from trainmark.node import LocalHost, RemoteHost
 from trainmark.suite import load_suite

@@ -2,7 +2,7 @@
 
 import pytest
 
-from trainmark.campaign.planning import other_environment
+from trainmark.campaign.site import other_environment
 from trainmark.node import LocalHost
 from trainmark.words.manifest import FrameworkVersions, Node
 

@@ -5,34 +5,36 @@ import re
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import yaml
-from test_suites import ONE, TWO, EarlyStriker, Striker, by_command, connected
+from cluster_campaigns import (
+    ON_CLUSTER,
+    ONE,
+    TWO,
+    EarlyStriker,
+    Striker,
+    by_command,
+    card_of,
+    controller,
+    in_control,
+    rank_on,
+    run_on,
+    wait_for,
+)
 
 from clusters import HOSTS, SCRIPT, Cluster
 from fakes import CARD, SUITE, Bench, Silent
-from trainmark.campaign import run_campaign
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, Results
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.xdist_group("cluster"),
-    pytest.mark.usefixtures("tidy"),
-]
+pytestmark = ON_CLUSTER
 
-STEPPING: dict[str, Any] = {
-    "launcher": "ranks",
-    "command": ["{source}/stepping.py", *CARD["command"][1:]],
-    "axes": {**CARD["axes"], "devices_per_node": {}},
-}
+STEPPING = card_of("stepping.py")
 MEMORY = Path("/sys/fs/cgroup/memory")
 
 
@@ -45,15 +47,9 @@ def measured(
 ) -> CaseResult:
     """Return what becomes of a case on two hosts; the one on one host after it has to be measured."""
     bench.write(two_that(behaviour), ONE, card=STEPPING, **settings)
-    with connected(hosts) as chosen:
-        wrong, other = run_campaign(replace(bench.order(), hosts=chosen), strike or Silent()).results.cases
+    wrong, other = run_on(hosts, bench, strike).cases
     assert other.outcome is Outcome.OK, other.reason
     return wrong
-
-
-def rank_on(hosts: Cluster, host: str) -> int:
-    (number,) = [number for number, line in hosts.processes(host).items() if "stepping.py" in line]
-    return number
 
 
 def test_a_rank_that_ends_without_a_word_is_named_and_not_the_one_that_lost_it(
@@ -129,10 +125,7 @@ def test_a_host_that_is_a_third_slower_is_measured_all_the_same(hosts: Cluster, 
 @contextmanager
 def under_way(hosts: Cluster, *words: str) -> Iterator["subprocess.Popen[bytes]"]:
     """Have a command in the control place whose ranks are under way on node02."""
-    place = [sys.executable, str(SCRIPT), "--state", str(hosts.state), "run", "control"]
-    started = subprocess.Popen(
-        [*place, *words], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    started = in_control(hosts, *words)
     try:
         wait_for(lambda: "stepping.py" in str(hosts.processes("node02")))
         yield started
@@ -140,28 +133,15 @@ def under_way(hosts: Cluster, *words: str) -> Iterator["subprocess.Popen[bytes]"
         started.wait()
 
 
-def wait_for(holds: Callable[[], object]) -> None:
-    end = time.monotonic() + 300
-    while not holds():
-        assert time.monotonic() < end
-        time.sleep(0.1)
-
-
 def test_ctrl_c_leaves_nothing_on_any_host_and_resume_goes_on(hosts: Cluster, bench: Bench) -> None:
     bench.write(ONE, two_that("lasts-10"), card=STEPPING)
     with under_way(hosts, *by_command(hosts, bench, "ssh")):
-        (number,) = [
-            number
-            for number, line in hosts.processes("control").items()
-            if line.startswith(f"{sys.executable} -m trainmark.cli.main")
-        ]
-        os.kill(number, signal.SIGINT)
+        os.kill(controller(hosts), signal.SIGINT)
     hosts.wait_until_quiet()
     assert not [path for host in HOSTS for path in hosts.files(host) if str(bench.folder) in f"/{path}"]
     # What the run had written lies here.
     assert [path for path in bench.out.rglob("train.node1.log") if "2n1g" in str(path)]
-    with connected(hosts) as chosen:
-        results = run_campaign(replace(bench.order(resume=True), hosts=chosen), Silent()).results
+    results = run_on(hosts, bench, resume=True)
     assert [case.outcome for case in results.cases] == [Outcome.OK, Outcome.OK]
 
 

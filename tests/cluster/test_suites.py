@@ -3,76 +3,36 @@
 import json
 import os
 import signal
-import subprocess
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from cluster_campaigns import (
+    ON_CLUSTER,
+    ONE,
+    TWO,
+    EarlyStriker,
+    Striker,
+    by_command,
+    card_of,
+    controller,
+    in_control,
+    rank_on,
+    run_on,
+)
 
-from clusters import ALLOCATED, HOSTS, SCRIPT, Cluster
-from fakes import CARD, Bench, Silent
-from trainmark.campaign import run_campaign
-from trainmark.node import RemoteHost, hosts_of
-from trainmark.suite import load_hosts
+from clusters import HOSTS, Cluster
+from fakes import Bench, Silent
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, Results
 
-pytestmark = [
-    pytest.mark.cluster,
-    pytest.mark.xdist_group("cluster"),
-    pytest.mark.usefixtures("tidy"),
-]
+pytestmark = ON_CLUSTER
 
-MEETING: dict[str, Any] = {
-    "launcher": "ranks",
-    "command": ["{source}/rendezvous.py", *CARD["command"][1:]],
-    "axes": {**CARD["axes"], "devices_per_node": {}},
-}
+MEETING = card_of("rendezvous.py")
 ALL = {"nodes": 4, "devices_per_node": 2}
-TWO = {"nodes": 2, "devices_per_node": 1}
-ONE = {"nodes": 1, "devices_per_node": 2}
 HANGS = {**TWO, "options": {"behaviour": "rank-1-hangs"}}
 """Its rank 1, which is on node02, has met the other and then does nothing."""
-
-
-class Striker(Silent):
-    """Does one thing when a run is under way."""
-
-    def __init__(self, strike: Callable[[], None]) -> None:
-        self._strike: Callable[[], None] | None = strike
-
-    def pulse(self, pulse: Any) -> None:
-        if self._strike is not None and self.is_time(pulse):
-            strike, self._strike = self._strike, None
-            strike()
-
-    def is_time(self, pulse: Any) -> bool:
-        """Say whether the ranks have met, of which the first then tells its steps."""
-        return pulse.step is not None
-
-
-class EarlyStriker(Striker):
-    """Does one thing as soon as a run is known to have begun."""
-
-    def is_time(self, pulse: Any) -> bool:
-        return True
-
-
-@contextmanager
-def connected(hosts: Cluster) -> Iterator[tuple[Any, ...]]:
-    """Have the hosts' agents by ssh, from this process."""
-    made = hosts_of(load_hosts(str(hosts.state / "hosts.yaml"), os.environ))
-    try:
-        yield made
-    finally:
-        for host in made:
-            assert isinstance(host, RemoteHost)
-            host.close()
 
 
 def measured(
@@ -84,26 +44,7 @@ def measured(
 ) -> tuple[CaseResult, ...]:
     """Return what becomes of cases by ssh; ``strike`` is who watches."""
     bench.write(*cases, card=MEETING, **settings)
-    with connected(hosts) as chosen:
-        return run_campaign(replace(bench.order(), hosts=chosen), strike or Silent()).results.cases
-
-
-def by_command(hosts: Cluster, bench: Bench, engine: str, *more: str) -> list[str]:
-    words = bench.words("--hosts", str(hosts.state / "hosts.yaml"), "--engine", engine, *more)
-    return [
-        *ALLOCATED.get(engine, ()),
-        "env",
-        f"TRAINMARK_HOME={bench.folder / 'home'}",
-        sys.executable,
-        "-m",
-        "trainmark.cli.main",
-        *words,
-    ]
-
-
-def rank_on(hosts: Cluster, host: str) -> int:
-    (number,) = [number for number, line in hosts.processes(host).items() if "rendezvous.py" in line]
-    return number
+    return run_on(hosts, bench, strike).cases
 
 
 @pytest.mark.parametrize("engine", ["ssh", "mpi", "slurm"])
@@ -159,7 +100,11 @@ def test_a_host_without_trainmark_is_named_and_costs_no_other_case(hosts: Cluste
 
 def test_a_rank_that_is_killed_is_named_with_its_host(hosts: Cluster, bench: Bench) -> None:
     killed, after = measured(
-        hosts, bench, HANGS, TWO, strike=Striker(lambda: os.kill(rank_on(hosts, "node02"), signal.SIGKILL))
+        hosts,
+        bench,
+        HANGS,
+        TWO,
+        strike=Striker(lambda: os.kill(rank_on(hosts, "node02"), signal.SIGKILL)),
     )
     assert killed.outcome is Outcome.FAILED
     assert "node02" in (killed.reason or "")
@@ -241,25 +186,14 @@ def test_no_process_is_left_on_any_host_when_signal_9_ends_the_controller_and_re
 ) -> None:
     hangs = {**ALL, "options": {"behaviour": "rank-5-hangs"}}
     bench.write(ONE, hangs, card=MEETING, limits={"timeout_s": 30})
-    words = [sys.executable, str(SCRIPT), "--state", str(hosts.state), "run", "control"]
-    controller = subprocess.Popen(
-        [*words, *by_command(hosts, bench, engine)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-    )
+    started = in_control(hosts, *by_command(hosts, bench, engine))
     end = time.monotonic() + 100
     while "rendezvous.py" not in str(hosts.processes("node03")):
         assert time.monotonic() < end
-        assert controller.poll() is None
+        assert started.poll() is None
         time.sleep(0.05)
-    (number,) = [
-        number
-        for number, line in hosts.processes("control").items()
-        if line.startswith(f"{sys.executable} -m trainmark.cli.main")
-    ]
-    os.kill(number, signal.SIGKILL)
-    controller.wait()
+    os.kill(controller(hosts), signal.SIGKILL)
+    started.wait()
     hosts.wait_until_quiet()
     ended = hosts.run("control", *by_command(hosts, bench, engine, "--resume"), check=False)
     results = Results.model_validate_json((bench.out / "results.json").read_text())

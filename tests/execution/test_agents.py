@@ -356,8 +356,8 @@ def test_a_large_file_goes_in_parts_both_ways(host: RemoteHost, tmp_path: Path) 
 def test_an_agent_that_reads_no_more_is_given_up_in_the_middle_of_a_message(
     host: RemoteHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainmark.node.remote.PATIENCE_S", 2.0)
-    monkeypatch.setattr("trainmark.node.remote.BEAT_S", 0.5)
+    monkeypatch.setattr("trainmark.node.connection.PATIENCE_S", 2.0)
+    monkeypatch.setattr("trainmark.node.connection.BEAT_S", 0.5)
     assert host.unreachable() is None
     (agent,) = _agents_of(os.getpid())
     os.kill(int(agent), signal.SIGSTOP)

@@ -1,6 +1,6 @@
 """Starts workers, not of pictures, in copies of preloaded processes, and has their steps looked into."""
 
-from collections.abc import Callable
+import re
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +9,12 @@ from worker_process import LONG_S, START, Ran, ended, rank_variables
 
 from preloading import compiled_before, preloaded
 from trainmark.environment import find_entry
-from trainmark.equivalence import worker_flags, write_inputs
+from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.placement import free_ports
 from trainmark.words.certificate import Check, Party, Subject
+from trainmark.words.observation import Followed, Observation
 
 MUTATED = Path(__file__).parents[1] / "programs" / "mutated_language.py"
-
-Told = dict[str, Any]
-Observe = Callable[..., Told]
 
 
 def start(
@@ -41,29 +39,74 @@ def start(
     return [ended(process, file, LONG_S) for process, file in zip(started, files, strict=True)]
 
 
-def observer(model: str, folders: pytest.TempPathFactory, mutated: Path = MUTATED) -> Observe:
-    """Return a function that has a worker do the three steps, each once; it returns what rank 0 told."""
-    kept: dict[tuple[object, ...], Told] = {}
+class Observer:
+    """Has workers do the three steps of a model, each once, and says what does not hold of them."""
+
+    def __init__(
+        self,
+        model: str,
+        form: type[Observation],
+        folders: pytest.TempPathFactory,
+        mutated: Path = MUTATED,
+    ) -> None:
+        self._model, self._form, self._folders, self._mutated = model, form, folders, mutated
+        self._kept: dict[tuple[object, ...], dict[str, Any]] = {}
 
     def told(
-        framework: str, mistake: str = "", compiler: str = "none", ranks: int = 1, **changed: Any
-    ) -> Told:
+        self, framework: str, mistake: str = "", compiler: str = "none", ranks: int = 1, **changed: Any
+    ) -> dict[str, Any]:
+        """Return what rank 0 told of the steps; ``changed`` are flags."""
         key = (framework, mistake, compiler, ranks, *changed.items())
-        if key not in kept:
-            folder = folders.mktemp("equal")
-            write_inputs(model, folder / "inputs.npz")
-            words = worker_flags(model, folder / "inputs.npz", compiler)
-            flags = dict(word.removeprefix("--").split("=", 1) for word in words)
+        if key not in self._kept:
+            folder = self._folders.mktemp("equal")
+            flags = looking_in(self._model, folder, compiler)
             # The schedule counts samples: with as many more of them the rates of the steps stay as they are.
             (epoch,) = (name for name in flags if name.startswith("epoch-"))
             flags[epoch] = str(int(flags[epoch]) * ranks)
             flags |= {name.replace("_", "-"): value for name, value in changed.items()}
-            ran = start(framework, folder, flags, mistake, ranks, mutated)
+            ran = start(framework, folder, flags, mistake, ranks, self._mutated)
             assert [one.code for one in ran] == [0] * ranks, ran[0].stderr + ran[-1].stderr
-            kept[key] = ran[0].last["equivalence"]
-        return kept[key]
+            self._kept[key] = ran[0].last["equivalence"]
+        return self._kept[key]
 
-    return told
+    def seen(self, framework: str, mistake: str = "", **changed: Any) -> Observation:
+        """Return a step that was looked into, without a compiler."""
+        return self._form.model_validate(self.told(framework, mistake, **changed))
+
+    def alone(self, framework: str, mistake: str = "", **changed: Any) -> dict[Subject, str]:
+        """Return what does not hold of a framework's step by itself."""
+        return failing(party(self.seen(framework, mistake, **changed), {}, None, None))
+
+    def between(self, first: str, second: str) -> dict[Subject, str]:
+        """Return in what the steps of two frameworks differ."""
+        return failing(compare(self.seen(first), self.seen(second)).checks)
+
+    def following(
+        self, framework: str, mistake: str = "", compiler: str = "none", ranks: int = 1, **changed: Any
+    ) -> dict[Subject, str]:
+        """Return in what a step that nobody looked into differs from PyTorch's that was looked into.
+
+        What a step does to the weights can be held against another framework's.
+        """
+        told = Followed.model_validate(self.told(framework, mistake, compiler, ranks, **changed))
+        return failing(follows(self.seen("pytorch"), told, {}, compiler).checks)
+
+
+def looking_in(model: str, folder: Path, compiler: str) -> dict[str, Any]:
+    """Return the flags of a worker that does the three steps, their inputs being in ``folder``."""
+    write_inputs(model, folder / "inputs.npz")
+    words = worker_flags(model, folder / "inputs.npz", compiler)
+    return dict(word.removeprefix("--").split("=", 1) for word in words)
+
+
+def own_losses(
+    model: str, framework: str, folder: Path, compiler: str, mutated: Path = MUTATED
+) -> list[float]:
+    """Return the first loss of each of two ranks with dropout, before they are averaged."""
+    flags = {**looking_in(model, folder, compiler), "dropout": 0.5}
+    ran = start(framework, folder, flags, "own-losses", ranks=2, mutated=mutated)
+    assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
+    return [float(re.findall(r"own losses \[([^,\]]+)", one.stdout)[0]) for one in ran]
 
 
 def failing(checks: tuple[Check, ...] | Party) -> dict[Subject, str]:

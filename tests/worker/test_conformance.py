@@ -26,20 +26,16 @@ from worker_process import (
     wait_for_steps,
 )
 
-from frameworks import needs_framework
+from frameworks import in_frameworks
 from trainmark.worker.core.queues import AHEAD, DRAIN_STEPS
 
 pytestmark = pytest.mark.training
 
 
-def marks_of(framework: str) -> list[pytest.MarkDecorator]:
-    return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
-
-
 def asked_of_every_framework(rarely: Collection[str] = ()) -> pytest.MarkDecorator:
     """Return the mark of a test that all frameworks take, those that take long for it rarely."""
     every = [
-        pytest.param(name, marks=[*marks_of(name), *([pytest.mark.rare] if name in rarely else [])])
+        pytest.param(name, marks=[*in_frameworks(name), *([pytest.mark.rare] if name in rarely else [])])
         for name in IDIOMS
     ]
     return pytest.mark.parametrize("framework", every, scope="module")
@@ -206,7 +202,7 @@ def cases(rows: Callable[[Idiom], tuple[tuple[Any, ...], ...]], often: int = 100
         pytest.param(
             name,
             *row,
-            marks=[*marks_of(name), *([pytest.mark.rare] if number >= often else [])],
+            marks=[*in_frameworks(name), *([pytest.mark.rare] if number >= often else [])],
             id="-".join([name, *map(str, row[0].values())]),
         )
         for name, idiom in IDIOMS.items()

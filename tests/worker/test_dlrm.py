@@ -4,13 +4,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from language_process import Observe, failing, observer, start
+from language_process import Observer, failing, start
 
-from frameworks import needs_framework
-from trainmark.equivalence import compare, follows, party
+from frameworks import needs_framework, of_each
+from trainmark.equivalence import compare
 from trainmark.tasks.recommendation.equal_work import ClickObservation
 from trainmark.words.certificate import Subject
-from trainmark.words.observation import Followed
 
 pytestmark = pytest.mark.training
 
@@ -30,14 +29,7 @@ RUN: dict[str, Any] = {
 }
 
 
-def marks_of(framework: str) -> list[pytest.MarkDecorator]:
-    return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
-
-
-in_every_framework = pytest.mark.parametrize(
-    "framework", [pytest.param(name, marks=marks_of(name)) for name in COMPILERS]
-)
-in_pytorch = pytest.mark.parametrize("framework", [pytest.param("pytorch", marks=marks_of("pytorch"))])
+in_every_framework, in_pytorch = of_each(COMPILERS), of_each(["pytorch"])
 
 
 @in_every_framework
@@ -93,40 +85,30 @@ def test_what_cannot_be_trained_is_unsupported(framework: str, tmp_path: Path) -
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Observe:
-    return observer(MODEL, tmp_path_factory, MUTATED)
-
-
-def alone(told: dict[str, Any]) -> dict[Subject, str]:
-    return failing(party(ClickObservation.model_validate(told), {}, None, None))
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observer:
+    return Observer(MODEL, ClickObservation, tmp_path_factory, MUTATED)
 
 
 @in_every_framework
-def test_a_framework_trains_the_described_step(framework: str, observed: Observe) -> None:
-    assert alone(observed(framework)) == {}
+def test_a_framework_trains_the_described_step(framework: str, observed: Observer) -> None:
+    assert observed.alone(framework) == {}
 
 
 @in_pytorch
-def test_sparse_gradients_are_the_same_step(framework: str, observed: Observe) -> None:
-    dense, sparse = (
-        ClickObservation.model_validate(observed(framework, **flags))
-        for flags in ({}, {"table_gradients": "sparse"})
-    )
-    assert alone(sparse.model_dump()) == {}
+def test_sparse_gradients_are_the_same_step(framework: str, observed: Observer) -> None:
+    dense, sparse = observed.seen(framework), observed.seen(framework, table_gradients="sparse")
+    assert observed.alone(framework, table_gradients="sparse") == {}
     assert failing(compare(dense, sparse).checks) == {}
 
 
-@pytest.mark.parametrize(
-    "framework", [pytest.param("jax", marks=[needs_framework("pytorch"), *marks_of("jax")])]
-)
+@needs_framework("pytorch")
+@of_each(["jax"])
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_jax_does_pytorchs_step_compiled_and_on_two_ranks(
-    framework: str, ranks: int, observed: Observe
+    framework: str, ranks: int, observed: Observer
 ) -> None:
-    base = ClickObservation.model_validate(observed("pytorch"))
-    assert failing(compare(base, ClickObservation.model_validate(observed(framework))).checks) == {}
-    told = observed(framework, compiler="xla", ranks=ranks)
-    assert failing(follows(base, Followed.model_validate(told), {}, "xla").checks) == {}
+    assert observed.between("pytorch", framework) == {}
+    assert observed.following(framework, compiler="xla", ranks=ranks) == {}
 
 
 MISTAKES = [
@@ -141,7 +123,7 @@ MISTAKES = [
 @in_pytorch
 @pytest.mark.parametrize(("mistake", "said"), MISTAKES, ids=[name for name, _ in MISTAKES])
 def test_another_interaction_is_found_and_named(
-    framework: str, observed: Observe, mistake: str, said: str
+    framework: str, observed: Observer, mistake: str, said: str
 ) -> None:
-    found = alone(observed(framework, mistake))
+    found = observed.alone(framework, mistake)
     assert said in found[Subject.ACTIVATIONS]

@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 from worker_process import LONG_S, START, ended, rank_variables
 
-from frameworks import needs_framework
+from frameworks import in_frameworks, in_pytorch, needs_framework
 from preloading import preloaded
 from trainmark.campaign.certifying import Question, observed_case
-from trainmark.campaign.planning import Site
+from trainmark.campaign.site import Site
 from trainmark.environment import find_entry
 from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.node import LocalHost, free_ports
@@ -86,7 +86,7 @@ def other_ways() -> list[object]:
                     and (compiler, layout) != ("torch.compile", Layout.NCHW)
                 ):
                     name = f"{framework}-{layout.value}-{compiler}"
-                    marks = [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
+                    marks = in_frameworks(framework)
                     found.append(pytest.param(framework, layout.value, compiler, marks=marks, id=name))
     return found
 
@@ -254,8 +254,7 @@ def test_a_bounded_activation_is_found_in_every_framework(observe: Observe, fram
     assert {Subject.ACTIVATIONS, Subject.LOGITS} <= set(failing(compare(right, wrong).checks))
 
 
-@needs_framework("pytorch")
-@pytest.mark.xdist_group("worker-pytorch")
+@in_pytorch
 def test_the_inputs_reach_both_sides_of_every_activation_and_it_is_recorded(observe: Observe) -> None:
     seen, told = observe("pytorch", "mobilenet_v1")
     assert isinstance(seen, ImageObservation)
@@ -272,21 +271,12 @@ def test_the_inputs_reach_both_sides_of_every_activation_and_it_is_recorded(obse
     assert Subject.REACH in failing(party(seen.model_copy(update={"pre_activations": {}}), {}, None, None))
 
 
-@needs_framework("pytorch")
-@pytest.mark.xdist_group("worker-pytorch")
+@in_pytorch
 def test_a_compiled_step_that_differs_is_found(observe: Observe, train: Train) -> None:
     base, _ = observe("pytorch", "mobilenet_v1")
     told = train("pytorch", "mobilenet_v1", "momentum", "nhwc", "none")
     wrong = follows(base, Followed.model_validate(told["steps"]), {"layout": "nhwc"}, "none")
     assert {Subject.UPDATE_NORM, Subject.LOSS} <= set(failing(wrong.checks))
-
-
-in_pytorch = pytest.mark.xdist_group("worker-pytorch")
-
-
-def needs_pytorch(test: Callable[..., None]) -> Callable[..., None]:
-    marked: Callable[..., None] = needs_framework("pytorch")(in_pytorch(test))
-    return marked
 
 
 # What each mistake must show, in the framework itself and beside a right one.
@@ -302,7 +292,7 @@ MISTAKES = [
 ]
 
 
-@needs_pytorch
+@in_pytorch
 @pytest.mark.parametrize(("mistake", "alone", "beside"), MISTAKES, ids=[name for name, _, _ in MISTAKES])
 def test_a_mistake_is_found_and_named(
     observe: Observe, mistake: str, alone: set[Subject], beside: set[Subject]
@@ -313,7 +303,7 @@ def test_a_mistake_is_found_and_named(
     assert beside <= set(failing(compare(right, wrong).checks))
 
 
-@needs_pytorch
+@in_pytorch
 def test_a_worker_without_a_mistake_passes_the_same_way(observe: Observe) -> None:
     right, _ = observe("pytorch", "mobilenet_v1")
     same, seen = observe("pytorch", "mobilenet_v1", "none")
@@ -321,20 +311,20 @@ def test_a_worker_without_a_mistake_passes_the_same_way(observe: Observe) -> Non
     assert failing(compare(right, same).checks) == {}
 
 
-@needs_pytorch
+@in_pytorch
 def test_a_rate_inside_the_velocity_is_told_in_words(observe: Observe) -> None:
     _, seen = observe("pytorch", "mobilenet_v1", "rate-inside-velocity")
     assert "the learning rate is kept inside the velocity" in failing(seen)[Subject.MOMENTUM]
 
 
 @pytest.mark.rare
-@needs_pytorch
+@in_pytorch
 def test_a_stride_in_the_wrong_layer_is_named_with_its_layer(observe: Observe) -> None:
     _, seen = observe("pytorch", "resnet50_v1.5", "stride")
     assert failing(seen)[Subject.GEOMETRY] == "stage2.block0.a stride (2, 2) instead of (1, 1)"
 
 
-@needs_pytorch
+@in_pytorch
 @pytest.mark.parametrize(
     ("flag", "subject"),
     [

@@ -1,21 +1,18 @@
 """Language models: what every framework that trains them promises, and that a step that differs is found out."""
 
 import math
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from language_process import Observe, Told, failing, observer, start
+from language_process import Observer, start
 from worker_process import Ran
 
-from frameworks import needs_framework
+from frameworks import in_frameworks, in_pytorch, needs_framework, of_each
 from trainmark.dataset.tokens import TokenSpec, make_tokens
-from trainmark.equivalence import compare, follows, party
 from trainmark.tasks.causal_lm.equal_work import LanguageObservation
 from trainmark.words.certificate import Subject
-from trainmark.words.observation import Followed
 
 pytestmark = pytest.mark.training
 
@@ -36,13 +33,7 @@ BATCH, LENGTH, STEPS, WARMUP = 4, 32, 8, 2
 PARAMETERS = 139_584
 
 
-def marks_of(framework: str) -> list[pytest.MarkDecorator]:
-    return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
-
-
-every_framework = pytest.mark.parametrize(
-    "framework", [pytest.param(name, marks=marks_of(name)) for name in COMPILERS], scope="module"
-)
+every_framework = of_each(COMPILERS, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -168,22 +159,13 @@ def test_a_token_outside_the_vocabulary_ends_the_run_and_is_named(
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Observe:
-    return observer(MODEL, tmp_path_factory)
-
-
-def alone(told: Told) -> dict[Subject, str]:
-    return failing(party(LanguageObservation.model_validate(told), {}, None, None))
-
-
-def beside(one: Told, other: Told) -> dict[Subject, str]:
-    pair = (LanguageObservation.model_validate(told) for told in (one, other))
-    return failing(compare(*pair).checks)
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observer:
+    return Observer(MODEL, LanguageObservation, tmp_path_factory)
 
 
 def looked_into(*frameworks: str) -> Any:
     """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
-    marks = [*map(needs_framework, frameworks), pytest.mark.xdist_group(f"worker-{frameworks[-1]}")]
+    marks = in_frameworks(*frameworks)
     # Each operation is a program that XLA compiles: a minute of them.
     if "jax" in frameworks:
         marks.append(pytest.mark.rare)
@@ -191,30 +173,22 @@ def looked_into(*frameworks: str) -> Any:
 
 
 @pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
-def test_a_framework_trains_the_described_step(framework: str, observed: Observe) -> None:
-    assert alone(observed(framework)) == {}
+def test_a_framework_trains_the_described_step(framework: str, observed: Observer) -> None:
+    assert observed.alone(framework) == {}
 
 
 @pytest.mark.parametrize(("first", "second"), [looked_into(*pair) for pair in combinations(COMPILERS, 2)])
-def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observe) -> None:
-    assert beside(observed(first), observed(second)) == {}
+def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observer) -> None:
+    assert observed.between(first, second) == {}
 
 
 @needs_framework("pytorch")
 @every_framework
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
-    framework: str, ranks: int, observed: Observe
+    framework: str, ranks: int, observed: Observer
 ) -> None:
-    """In PyTorch it was looked into: what a step does to the weights can be held against another framework's."""
-    base, compiler = LanguageObservation.model_validate(observed("pytorch")), COMPILERS[framework]
-    told = observed(framework, compiler=compiler, ranks=ranks)
-    assert failing(follows(base, Followed.model_validate(told), {}, compiler).checks) == {}
-
-
-def in_pytorch(test: Callable[..., None]) -> Callable[..., None]:
-    marked: Callable[..., None] = needs_framework("pytorch")(pytest.mark.xdist_group("worker-pytorch")(test))
-    return marked
+    assert observed.following(framework, compiler=COMPILERS[framework], ranks=ranks) == {}
 
 
 MISTAKES = [
@@ -232,24 +206,22 @@ MISTAKES = [
 
 @in_pytorch
 @pytest.mark.parametrize(("mistake", "subject", "said"), MISTAKES, ids=[name for name, _, _ in MISTAKES])
-def test_a_mistake_is_found_and_named(observed: Observe, mistake: str, subject: Subject, said: str) -> None:
-    found = alone(observed("pytorch", mistake))
+def test_a_mistake_is_found_and_named(observed: Observer, mistake: str, subject: Subject, said: str) -> None:
+    found = observed.alone("pytorch", mistake)
     assert said in found[subject]
 
 
 @in_pytorch
-def test_another_accumulation_is_found_and_named(observed: Observe) -> None:
-    found = alone(observed("pytorch", accumulation=4))
+def test_another_accumulation_is_found_and_named(observed: Observer) -> None:
+    found = observed.alone("pytorch", accumulation=4)
     assert found[Subject.LAYERS] == "None the batch was passed in 4 parts and not in 2"
 
 
 @in_pytorch
-def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, tmp_path: Path) -> None:
+def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observer, tmp_path: Path) -> None:
     """In the check, where epsilon is not small, and in a run, where the optimizer's own moments show it."""
-    base = LanguageObservation.model_validate(observed("pytorch"))
-    told = observed("pytorch", "ranks-summed", ranks=2, gradients="flat")
-    wrong = follows(base, Followed.model_validate(told), {}, "none")
-    assert Subject.UPDATE_NORM in failing(wrong.checks)
+    wrong = observed.following("pytorch", "ranks-summed", ranks=2, gradients="flat")
+    assert Subject.UPDATE_NORM in wrong
     first, second = start("pytorch", tmp_path, {**RUN, "gradients": "flat"}, "ranks-summed", ranks=2)
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     (doubt,) = [found["sentence"] for found in first.last["suspect"] if found["code"] == "update-differs"]
@@ -259,11 +231,11 @@ def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, t
 @pytest.mark.parametrize(
     ("framework", "model", "added_in"),
     [
-        pytest.param("pytorch", "gpt2_tiny", "float32", marks=marks_of("pytorch")),
-        pytest.param("pytorch", "llama_tiny", "float32", marks=marks_of("pytorch")),
-        pytest.param("pytorch", "bert_tiny", "float32", marks=marks_of("pytorch")),
-        pytest.param("tensorflow", "gpt2_tiny", "bfloat16", marks=marks_of("tensorflow")),
-        pytest.param("jax", "llama_tiny", "bfloat16", marks=[*marks_of("jax"), pytest.mark.rare]),
+        pytest.param("pytorch", "gpt2_tiny", "float32", marks=in_frameworks("pytorch")),
+        pytest.param("pytorch", "llama_tiny", "float32", marks=in_frameworks("pytorch")),
+        pytest.param("pytorch", "bert_tiny", "float32", marks=in_frameworks("pytorch")),
+        pytest.param("tensorflow", "gpt2_tiny", "bfloat16", marks=in_frameworks("tensorflow")),
+        pytest.param("jax", "llama_tiny", "bfloat16", marks=[*in_frameworks("jax"), pytest.mark.rare]),
     ],
 )
 def test_the_type_that_blocks_are_added_in_is_told_where_no_precision_says_it(

@@ -3,15 +3,13 @@
 import math
 
 import pytest
-from language_process import Observe, Told, failing, observer, start
+from language_process import Observer, start
 
-from frameworks import needs_framework
-from trainmark.equivalence import compare, follows, party
+from frameworks import in_frameworks, in_pytorch
 from trainmark.tasks import case_of
 from trainmark.tasks.causal_lm.equal_work import LanguageObservation
 from trainmark.words.case import Device
 from trainmark.words.certificate import Subject
-from trainmark.words.observation import Followed
 from trainmark.workload import NoCardError, find_gap, load_workloads
 
 MODEL = "llama_tiny"
@@ -19,53 +17,44 @@ COMPILERS = {"pytorch": "none", "jax": "xla"}
 
 
 def in_framework(name: str, *more: pytest.MarkDecorator) -> list[pytest.MarkDecorator]:
-    group = pytest.mark.xdist_group(f"worker-{name}")
-    return [pytest.mark.training, needs_framework("pytorch"), needs_framework(name), group, *more]
+    return [pytest.mark.training, *in_frameworks("pytorch", name), *more]
 
 
-in_pytorch = in_framework("pytorch")
 each = pytest.mark.parametrize(
     "framework", [pytest.param(name, marks=in_framework(name)) for name in COMPILERS]
 )
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Observe:
-    return observer(MODEL, tmp_path_factory)
-
-
-def alone(told: Told) -> dict[Subject, str]:
-    return failing(party(LanguageObservation.model_validate(told), {}, None, None))
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observer:
+    return Observer(MODEL, LanguageObservation, tmp_path_factory)
 
 
 # Each operation is a program that XLA compiles: a minute of them.
 looked_into = pytest.mark.parametrize(
     "framework",
     [
-        pytest.param("pytorch", marks=in_pytorch),
+        pytest.param("pytorch", marks=in_framework("pytorch")),
         pytest.param("jax", marks=in_framework("jax", pytest.mark.rare)),
     ],
 )
 
 
 @looked_into
-def test_a_framework_trains_the_described_step(framework: str, observed: Observe) -> None:
-    assert alone(observed(framework)) == {}
+def test_a_framework_trains_the_described_step(framework: str, observed: Observer) -> None:
+    assert observed.alone(framework) == {}
 
 
 @pytest.mark.parametrize("framework", [pytest.param("jax", marks=in_framework("jax", pytest.mark.rare))])
-def test_two_frameworks_do_equal_work(framework: str, observed: Observe) -> None:
-    pair = (LanguageObservation.model_validate(observed(name)) for name in ("pytorch", framework))
-    assert failing(compare(*pair).checks) == {}
+def test_two_frameworks_do_equal_work(framework: str, observed: Observer) -> None:
+    assert observed.between("pytorch", framework) == {}
 
 
 @each
 def test_by_its_compiler_on_two_ranks_does_the_step_that_was_looked_into(
-    framework: str, observed: Observe
+    framework: str, observed: Observer
 ) -> None:
-    base, compiler = LanguageObservation.model_validate(observed("pytorch")), COMPILERS[framework]
-    told = observed(framework, compiler=compiler, ranks=2)
-    assert failing(follows(base, Followed.model_validate(told), {}, compiler).checks) == {}
+    assert observed.following(framework, compiler=COMPILERS[framework], ranks=2) == {}
 
 
 MISTAKES = [
@@ -81,11 +70,10 @@ MISTAKES = [
 
 
 @pytest.mark.training
-@needs_framework("pytorch")
-@pytest.mark.xdist_group("worker-pytorch")
+@in_pytorch
 @pytest.mark.parametrize(("mistake", "said"), MISTAKES, ids=[name for name, _ in MISTAKES])
-def test_a_mistake_is_found_and_named(observed: Observe, mistake: str, said: str) -> None:
-    assert said in alone(observed("pytorch", mistake))[Subject.LOGITS]
+def test_a_mistake_is_found_and_named(observed: Observer, mistake: str, said: str) -> None:
+    assert said in observed.alone("pytorch", mistake)[Subject.LOGITS]
 
 
 @looked_into

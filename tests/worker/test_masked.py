@@ -7,15 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from language_process import Observe, Told, failing, observer, start
+from language_process import Observer, own_losses, start
 from worker_process import Ran, beside
 
-from frameworks import needs_framework
+from frameworks import in_frameworks, needs_framework, of_each
 from trainmark.dataset.masked import MaskedSpec, make_masked
-from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.tasks.masked_lm.equal_work import MaskedObservation
 from trainmark.words.certificate import Subject
-from trainmark.words.observation import Followed
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES
 
 MODEL = "bert_tiny"
@@ -39,14 +37,7 @@ RUN: dict[str, Any] = {
 }
 
 training = pytest.mark.training
-every_framework = pytest.mark.parametrize(
-    "framework",
-    [
-        pytest.param(name, marks=[training, needs_framework(name), pytest.mark.xdist_group(f"worker-{name}")])
-        for name in COMPILERS
-    ],
-    scope="module",
-)
+every_framework = of_each(COMPILERS, scope="module", marks=[training])
 
 
 @pytest.fixture(scope="module")
@@ -174,70 +165,55 @@ def test_the_loss_is_that_of_all_words_however_ranks_and_parts_divide_them(
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Observe:
-    return observer(MODEL, tmp_path_factory)
-
-
-def alone(told: Told) -> dict[Subject, str]:
-    return failing(party(MaskedObservation.model_validate(told), {}, None, None))
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observer:
+    return Observer(MODEL, MaskedObservation, tmp_path_factory)
 
 
 def looked_into(*frameworks: str) -> Any:
     """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
-    marks = [training, *map(needs_framework, frameworks)]
     # Each operation is a program that XLA compiles: a minute of them.
     rare = [pytest.mark.rare] if "jax" in frameworks else []
-    group = pytest.mark.xdist_group(f"worker-{frameworks[-1]}")
-    return pytest.param(*frameworks, marks=[*marks, *rare, group], id="=".join(frameworks))
+    marks = [training, *in_frameworks(*frameworks), *rare]
+    return pytest.param(*frameworks, marks=marks, id="=".join(frameworks))
 
 
 @pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
-def test_a_framework_trains_the_described_step(framework: str, observed: Observe) -> None:
-    assert alone(observed(framework)) == {}
+def test_a_framework_trains_the_described_step(framework: str, observed: Observer) -> None:
+    assert observed.alone(framework) == {}
 
 
 @pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS if name != "jax"])
 def test_without_padding_a_framework_trains_the_described_step_without_a_mask(
-    framework: str, observed: Observe
+    framework: str, observed: Observer
 ) -> None:
-    told = observed(framework, padding=0)
-    assert not told["padded"]
-    assert alone(told) == {}
+    assert not observed.told(framework, padding=0)["padded"]
+    assert observed.alone(framework, padding=0) == {}
 
 
 @pytest.mark.parametrize(
     ("first", "second"),
     [looked_into(*pair) for pair in combinations(COMPILERS, 2)],
 )
-def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observe) -> None:
-    pair = (MaskedObservation.model_validate(observed(framework)) for framework in (first, second))
-    assert failing(compare(*pair).checks) == {}
+def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observer) -> None:
+    assert observed.between(first, second) == {}
 
 
 @needs_framework("pytorch")
 @every_framework
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
-    framework: str, ranks: int, observed: Observe
+    framework: str, ranks: int, observed: Observer
 ) -> None:
-    base, compiler = MaskedObservation.model_validate(observed("pytorch")), COMPILERS[framework]
-    told = observed(framework, compiler=compiler, ranks=ranks)
-    assert failing(follows(base, Followed.model_validate(told), {}, compiler).checks) == {}
+    assert observed.following(framework, compiler=COMPILERS[framework], ranks=ranks) == {}
 
 
 @every_framework
 def test_ranks_drop_different_places_of_the_same_batch(framework: str, tmp_path: Path) -> None:
-    write_inputs(MODEL, tmp_path / "inputs.npz")
-    words = worker_flags(MODEL, tmp_path / "inputs.npz", COMPILERS[framework])
-    flags = dict(word.removeprefix("--").split("=", 1) for word in words)
-    given = {**flags, "dropout": 0.5}
-    ran = start(framework, tmp_path, given, "own-losses", ranks=2)
-    assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
-    first, second = (re.findall(r"own losses \[([^,\]]+)", one.stdout)[0] for one in ran)
-    assert float(first) != float(second)
+    first, second = own_losses(MODEL, framework, tmp_path, COMPILERS[framework])
+    assert first != second
 
 
-in_pytorch = [training, needs_framework("pytorch"), pytest.mark.xdist_group("worker-pytorch")]
+in_pytorch = [training, *in_frameworks("pytorch")]
 
 MISTAKES: list[tuple[str, dict[str, Any], Subject, str]] = [
     ("none", {"optimizer": "lamb"}, Subject.UPDATE_RULE, "the update is LAMB's, and not AdamW's"),
@@ -262,9 +238,9 @@ MISTAKES: list[tuple[str, dict[str, Any], Subject, str]] = [
     ],
 )
 def test_a_mistake_is_found_and_named(
-    observed: Observe, mistake: str, flags: dict[str, Any], subject: Subject, said: str
+    observed: Observer, mistake: str, flags: dict[str, Any], subject: Subject, said: str
 ) -> None:
-    assert said in alone(observed("pytorch", mistake, **flags))[subject]
+    assert said in observed.alone("pytorch", mistake, **flags)[subject]
 
 
 @pytest.mark.parametrize(
@@ -279,8 +255,8 @@ def test_adamw_in_lambs_name_is_a_doubt_with_dropout_too(dropout: float, tmp_pat
 
 
 @pytest.mark.parametrize("accumulation", [pytest.param(4, marks=in_pytorch)])
-def test_another_accumulation_is_found_and_named(observed: Observe, accumulation: int) -> None:
-    found = alone(observed("pytorch", accumulation=accumulation))
+def test_another_accumulation_is_found_and_named(observed: Observer, accumulation: int) -> None:
+    found = observed.alone("pytorch", accumulation=accumulation)
     assert found[Subject.LAYERS] == "None the batch was passed in 4 parts and not in 2"
 
 

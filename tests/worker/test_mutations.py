@@ -8,7 +8,7 @@ from idioms import IDIOMS
 from worker_changes import CHANGES, flags_of, word_of
 from worker_process import Ran, ended, make_images, rank_variables, start_rank
 
-from frameworks import needs_framework
+from frameworks import in_frameworks, in_pytorch
 from preloading import compiled_before
 from trainmark.placement import free_ports
 
@@ -54,8 +54,7 @@ def cases() -> list[object]:
         for name, change in CHANGES.items():
             if framework in change.cannot:
                 continue
-            marks = [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
-            marks += [] if (framework, name) in ALWAYS else [rare]
+            marks = [*in_frameworks(framework), *([] if (framework, name) in ALWAYS else [rare])]
             found.append(pytest.param(framework, name, marks=marks, id=f"{framework}-{name}"))
     return found
 
@@ -81,11 +80,7 @@ def test_a_change_is_seen(framework: str, name: str, tmp_path: Path) -> None:
     [
         pytest.param(
             name,
-            marks=[
-                needs_framework(name),
-                pytest.mark.xdist_group(f"worker-{name}"),
-                *([] if name == "pytorch" else [rare]),
-            ],
+            marks=[*in_frameworks(name), *([] if name == "pytorch" else [rare])],
         )
         for name in IDIOMS
     ],
@@ -116,8 +111,7 @@ def test_a_sound_run_is_in_no_doubt(framework: str, kind: str, tmp_path: Path) -
         assert path["different_crops"] > 0.9 * path["pictures"]
 
 
-@needs_framework("pytorch")
-@pytest.mark.xdist_group("worker-pytorch")
+@in_pytorch
 @pytest.mark.parametrize(("change", "doubts"), [("none", []), ("frozen-scale", ["parameters-stand-still"])])
 def test_a_scale_whose_step_its_digits_swallow_stands_still_and_is_in_doubt_only_when_it_is_frozen(
     change: str, doubts: list[str], tmp_path: Path
@@ -138,7 +132,7 @@ PRECISIONS = [
     pytest.param(
         name,
         dict(flags),
-        marks=[needs_framework(name), pytest.mark.xdist_group(f"worker-{name}"), rare],
+        marks=[*in_frameworks(name), rare],
         id="-".join([name, *map(str, flags.values())]),
     )
     for name, idiom in IDIOMS.items()
@@ -154,7 +148,7 @@ PRECISIONS = [
             pytest.param(
                 "pytorch",
                 flags,
-                marks=[needs_framework("pytorch"), pytest.mark.xdist_group("worker-pytorch"), *marks],
+                marks=[*in_frameworks("pytorch"), *marks],
                 id="-".join(["pytorch", *map(str, flags.values())]),
             )
             for flags, marks in (

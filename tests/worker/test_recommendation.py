@@ -1,27 +1,23 @@
 """Recommenders: what every framework that trains them promises, and that a step that differs is found out."""
 
 import math
-import re
 import shutil
-from collections.abc import Callable
 from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from language_process import Observe, Told, failing, observer, start
+from language_process import Observer, own_losses, start
 from worker_process import Ran
 
-from frameworks import needs_framework
+from frameworks import in_frameworks, in_pytorch, needs_framework, of_each
 from trainmark.dataset.clicks import ClickSpec, convert, make_clicks
 from trainmark.dataset.example import encode_lists
 from trainmark.dataset.tfrecord import frame
-from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.tasks.recommendation.data import Form
 from trainmark.tasks.recommendation.equal_work import ClickObservation
 from trainmark.words.certificate import Subject
-from trainmark.words.observation import Followed
 
 pytestmark = pytest.mark.training
 
@@ -41,13 +37,7 @@ RUN: dict[str, Any] = {
 }
 
 
-def marks_of(framework: str) -> list[pytest.MarkDecorator]:
-    return [needs_framework(framework), pytest.mark.xdist_group(f"worker-{framework}")]
-
-
-every_framework = pytest.mark.parametrize(
-    "framework", [pytest.param(name, marks=marks_of(name)) for name in COMPILERS], scope="module"
-)
+every_framework = of_each(COMPILERS, scope="module")
 
 
 @pytest.fixture(scope="module")
@@ -142,8 +132,7 @@ BAD = [
 ]
 
 
-@needs_framework("pytorch")
-@pytest.mark.xdist_group("worker-pytorch")
+@in_pytorch
 @pytest.mark.parametrize(("flags", "outcome", "said"), BAD, ids=["vocabulary", "decay", "memory", "limit"])
 def test_what_cannot_be_trained_is_an_outcome(
     tmp_path: Path, flags: dict[str, Any], outcome: str, said: str
@@ -175,11 +164,7 @@ def test_clicks_of_a_file_are_read_in_the_order_of_the_seed(framework: str, log:
         assert ran.last["after_window"]["learning_rate"] == pytest.approx(0.001, rel=0.01)
 
 
-@pytest.mark.parametrize(
-    "framework",
-    [pytest.param(name, marks=marks_of(name)) for name in ("pytorch", "paddle")],
-    scope="module",
-)
+@of_each(["pytorch", "paddle"], scope="module")
 def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
     framework: str, log: Path, folder: Path
 ) -> None:
@@ -232,58 +217,39 @@ def test_examples_without_a_column_or_cut_end_the_run(tmp_path: Path) -> None:
 
 
 @pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Observe:
-    return observer(MODEL, tmp_path_factory, MUTATED)
-
-
-def alone(told: Told) -> dict[Subject, str]:
-    return failing(party(ClickObservation.model_validate(told), {}, None, None))
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observer:
+    return Observer(MODEL, ClickObservation, tmp_path_factory, MUTATED)
 
 
 def looked_into(*frameworks: str) -> Any:
     """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
-    marks = [*map(needs_framework, frameworks), pytest.mark.xdist_group(f"worker-{frameworks[-1]}")]
+    marks = in_frameworks(*frameworks)
     return pytest.param(*frameworks, marks=marks, id="=".join(frameworks))
 
 
 @pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
-def test_a_framework_trains_the_described_step(framework: str, observed: Observe) -> None:
-    assert alone(observed(framework)) == {}
+def test_a_framework_trains_the_described_step(framework: str, observed: Observer) -> None:
+    assert observed.alone(framework) == {}
 
 
 @pytest.mark.parametrize(("first", "second"), [looked_into(*pair) for pair in combinations(COMPILERS, 2)])
-def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observe) -> None:
-    pair = (ClickObservation.model_validate(observed(name)) for name in (first, second))
-    assert failing(compare(*pair).checks) == {}
+def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observer) -> None:
+    assert observed.between(first, second) == {}
 
 
 @needs_framework("pytorch")
 @every_framework
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
-    framework: str, ranks: int, observed: Observe
+    framework: str, ranks: int, observed: Observer
 ) -> None:
-    """In PyTorch it was looked into: what a step does to the weights can be held against another framework's."""
-    base, compiler = ClickObservation.model_validate(observed("pytorch")), COMPILERS[framework]
-    told = observed(framework, compiler=compiler, ranks=ranks)
-    assert failing(follows(base, Followed.model_validate(told), {}, compiler).checks) == {}
+    assert observed.following(framework, compiler=COMPILERS[framework], ranks=ranks) == {}
 
 
 @every_framework
 def test_ranks_drop_different_places_of_the_same_batch(framework: str, tmp_path: Path) -> None:
-    write_inputs(MODEL, tmp_path / "inputs.npz")
-    words = worker_flags(MODEL, tmp_path / "inputs.npz", COMPILERS[framework])
-    flags = dict(word.removeprefix("--").split("=", 1) for word in words)
-    given = {**flags, "dropout": 0.5}
-    ran = start(framework, tmp_path, given, "own-losses", ranks=2, mutated=MUTATED)
-    assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
-    first, second = (re.findall(r"own losses \[([^,\]]+)", one.stdout)[0] for one in ran)
-    assert float(first) != float(second)
-
-
-def in_pytorch(test: Callable[..., None]) -> Callable[..., None]:
-    marked: Callable[..., None] = needs_framework("pytorch")(pytest.mark.xdist_group("worker-pytorch")(test))
-    return marked
+    first, second = own_losses(MODEL, framework, tmp_path, COMPILERS[framework], MUTATED)
+    assert first != second
 
 
 MISTAKES = [
@@ -306,8 +272,8 @@ MISTAKES = [
 
 @in_pytorch
 @pytest.mark.parametrize(("mistake", "subject", "said"), MISTAKES, ids=[name for name, _, _ in MISTAKES])
-def test_a_mistake_is_found_and_named(observed: Observe, mistake: str, subject: Subject, said: str) -> None:
-    found = alone(observed("pytorch", mistake))
+def test_a_mistake_is_found_and_named(observed: Observer, mistake: str, subject: Subject, said: str) -> None:
+    found = observed.alone("pytorch", mistake)
     assert said in found[subject]
 
 
@@ -339,12 +305,10 @@ def test_a_large_epsilon_is_the_same_one_for_rows_that_a_lazy_adam_moves(tmp_pat
 
 
 @in_pytorch
-def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observe, tmp_path: Path) -> None:
+def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observer, tmp_path: Path) -> None:
     """In the check, where epsilon is not small, and in a run, where the optimizer's own moments show it."""
-    base = ClickObservation.model_validate(observed("pytorch"))
-    told = observed("pytorch", "ranks-summed", ranks=2, gradients="flat")
-    wrong = follows(base, Followed.model_validate(told), {}, "none")
-    assert Subject.UPDATE_NORM in failing(wrong.checks)
+    wrong = observed.following("pytorch", "ranks-summed", ranks=2, gradients="flat")
+    assert Subject.UPDATE_NORM in wrong
     ran = start("pytorch", tmp_path, {**RUN, "gradients": "flat"}, "ranks-summed", ranks=2, mutated=MUTATED)
     assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
     (doubt,) = [found["sentence"] for found in ran[0].last["suspect"] if found["code"] == "update-differs"]

@@ -6,14 +6,14 @@ flow; they say nothing of ``nn.Graph``, mixed precision, several ranks or CUDA.
 
 import json
 import shutil
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import numpy as np
 import pytest
 from worker_process import SMALL, START, Ran, ended, make_images, rank_variables
 
-from frameworks import needs_framework
+from frameworks import in_pytorch
 from preloading import preloaded
 from trainmark.equivalence import compare, party, worker_flags, write_inputs
 from trainmark.tasks.image_classification.equal_work import ImageObservation
@@ -24,14 +24,6 @@ from trainmark.workload import find_gap, load_workloads
 STAND_IN = Path(__file__).with_name("oneflow_stand_in.py")
 
 OTHERS = sorted(ARCHITECTURES.keys() - {"mobilenet_v1"})
-
-in_pytorch = pytest.mark.xdist_group("worker-pytorch")
-
-
-def needs_pytorch(test: Callable[..., None]) -> Callable[..., None]:
-    marked: Callable[..., None] = needs_framework("pytorch")(in_pytorch(test))
-    return marked
-
 
 Flag = str | int | float | Path
 
@@ -68,7 +60,7 @@ def train(
     return ended(preloaded("pytorch").start(words, variables or {}, folder, found_first), events)
 
 
-@needs_pytorch
+@in_pytorch
 @pytest.mark.training
 @pytest.mark.parametrize("model", [pytest.param("resnet50_v1.5", marks=pytest.mark.rare), "mobilenet_v1"])
 def test_a_run_says_what_it_was_made_of_and_its_loss_falls(
@@ -98,7 +90,7 @@ def test_a_run_says_what_it_was_made_of_and_its_loss_falls(
     assert losses[-1] < losses[0]
 
 
-@needs_pytorch
+@in_pytorch
 @pytest.mark.training
 @pytest.mark.parametrize(
     "model", ["mobilenet_v1", *(pytest.param(name, marks=pytest.mark.rare) for name in OTHERS)]
@@ -118,7 +110,7 @@ def test_its_steps_are_those_of_the_description_and_of_the_pytorch_worker(
     assert [check for check in (*alone.checks, *beside.checks) if not check.holds] == []
 
 
-@needs_pytorch
+@in_pytorch
 @pytest.mark.training
 def test_real_images_are_the_same_for_any_number_of_loader_processes_and_a_broken_one_is_named(
     tmp_path: Path, stand_in: Path
@@ -140,7 +132,7 @@ def test_real_images_are_the_same_for_any_number_of_loader_processes_and_a_broke
     assert "image 0.jpg cannot be decoded" in ran.last["reason"]
 
 
-@needs_pytorch
+@in_pytorch
 @pytest.mark.training
 @pytest.mark.parametrize(
     ("flags", "reason"),
@@ -163,7 +155,7 @@ def test_what_it_lacks_is_unsupported_before_any_step(
     assert ran.steps == []
 
 
-@needs_pytorch
+@in_pytorch
 @pytest.mark.training
 def test_several_ranks_in_a_graph_are_refused_before_they_meet(tmp_path: Path, stand_in: Path) -> None:
     ran = train(tmp_path, stand_in, {"compiler": "graph"}, variables=rank_variables(0, 2, 1))
@@ -171,7 +163,7 @@ def test_several_ranks_in_a_graph_are_refused_before_they_meet(tmp_path: Path, s
     assert "take compiler none" in ran.last["reason"]
 
 
-@needs_pytorch
+@in_pytorch
 @pytest.mark.training
 def test_without_memory_it_ends_as_oom(tmp_path: Path, stand_in: Path) -> None:
     ran = train(tmp_path, stand_in, {"batch_per_device": 64, "image_size": 224, "memory_limit": 600_000_000})

@@ -7,6 +7,8 @@ run to run.
 
 from collections.abc import Mapping
 
+from trainmark.words.suite import Protocol
+
 FIRST = 8
 STEP = 8
 LARGEST = 1 << 16
@@ -31,3 +33,8 @@ def next_batch(tried: Mapping[int, bool]) -> int | None:
 def largest_fitting(tried: Mapping[int, bool]) -> int:
     """Return the largest batch that fitted, 0 when none did."""
     return max((batch for batch, fitted in tried.items() if fitted), default=0)
+
+
+def probe_protocol(protocol: Protocol) -> Protocol:
+    """Return the protocol of a run that only tells whether a batch fits: memory is at its peak after two steps."""
+    return protocol.model_copy(update={"steps": 4, "warmup_steps": 2})

@@ -12,7 +12,7 @@ from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
 from trainmark.campaign.kept import CERTIFICATE, FOLDER, read_certificate
 from trainmark.campaign.observation_run import observe
-from trainmark.campaign.planning import CannotStart, Site
+from trainmark.campaign.site import CannotStart, Site
 from trainmark.environment import State, entries, fingerprint, state_of
 from trainmark.equivalence import certify, equal_work_of, follows, party, write_inputs
 from trainmark.errors import InputError, nearest

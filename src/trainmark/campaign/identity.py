@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainmark.campaign.planning import Site
+from trainmark.campaign.site import Site
 from trainmark.dataset import SUMS_NAME
 from trainmark.environment import installed
 from trainmark.extensions import VARIABLE as EXTENSIONS

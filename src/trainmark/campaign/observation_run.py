@@ -6,7 +6,8 @@ from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
-from trainmark.campaign.planning import CannotStart, Site, plan_run
+from trainmark.campaign.planning import plan_run
+from trainmark.campaign.site import CannotStart, Site
 from trainmark.equivalence import worker_flags
 from trainmark.execution import carry_out
 from trainmark.logs.events import read_events

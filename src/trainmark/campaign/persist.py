@@ -22,7 +22,7 @@ from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
 from trainmark.words.names import DATABASE, LOG, MANIFEST
-from trainmark.words.outcome import OutcomeRecord
+from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.results import RunResult
 from trainmark.words.suite import Suite
 from trainmark.workload import Workloads
@@ -144,8 +144,8 @@ def full_disk_is_told(out: Path) -> Iterator[None]:
         ) from None
 
 
-def require_space(folder: Path) -> None:
-    """Raise the ``OSError`` of a full disk unless a little space is left."""
+def require_space(folder: Path, outcome: Outcome) -> None:
+    """Raise the ``OSError`` of a full disk where a run went wrong on one: unfinished, it is repeated by --resume."""
     disk = os.statvfs(folder)
-    if disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES:
+    if outcome in (Outcome.FAILED, Outcome.INVALID) and disk.f_bavail * disk.f_frsize < LEAST_FREE_BYTES:
         raise OSError(errno.ENOSPC, "No space left on device", str(folder))

@@ -1,96 +1,177 @@
-"""Which hosts a case may run on when cases run side by side, and which of them are free.
+"""Cases side by side: runs on different hosts at the same time, while one thread alone chooses and keeps."""
 
-All hosts of a case are alike, and all its runs are on hosts that are alike, so that they can be pooled: those like the
-first host of the list that has the case's labels, as long as there are enough of them. Among these its runs go round,
-so that an effect of a host is spread, and can be seen.
-"""
+import threading
+from collections.abc import Mapping
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+from dataclasses import dataclass
 
-import json
-from collections import Counter
-from collections.abc import Collection, Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
-
-from trainmark.campaign.identity import traffic_of, variables_of
-from trainmark.campaign.planning import has_labels
-from trainmark.environment import fingerprint
-from trainmark.node import Host, HostError, on_each
+from trainmark.campaign.audience import Audience
+from trainmark.campaign.executor import Executor
+from trainmark.campaign.finished import FinishedRuns
+from trainmark.campaign.hosting import hosting
+from trainmark.campaign.resume import as_attempts
+from trainmark.campaign.same_program import UnlikeRunsError
+from trainmark.campaign.schedule import Schedule
+from trainmark.campaign.settling import run_case
+from trainmark.execution import Pulse
+from trainmark.node import Host, held, on_each
 from trainmark.words.case import Case
-from trainmark.words.manifest import Manifest
+from trainmark.words.outcome import Outcome, OutcomeRecord
+from trainmark.words.results import RunResult
 
 
-@dataclass(slots=True)
-class Hosting:
-    """Hosts by their names, in their order, and what each is: equal things are alike. ``lost`` are not reached."""
+@dataclass(frozen=True, slots=True)
+class _Going:
+    """A run that goes on beside others. ``last_chance``: no other hosts may stand for those of its that are away."""
 
-    hosts: Mapping[str, Host]
-    kinds: Mapping[str, Hashable]
-    lost: set[str] = field(default_factory=set)
-    _busy: set[str] = field(default_factory=set)
-    _used: dict[str, Counter[str]] = field(default_factory=dict)
-    _unlike: dict[str, set[str]] = field(default_factory=dict)
+    index: int
+    case: Case
+    repeat: int
+    hosts: tuple[Host, ...]
+    last_chance: bool
 
-    def allowed(self, case: Case) -> tuple[str, ...]:
-        """Return the hosts that a case may run on; as many as there are where there are too few."""
-        unlike = self._unlike.get(case.id, set())
-        labelled = [
-            name for name, host in self.hosts.items() if has_labels(host, case) and name not in unlike
-        ]
-        there = [name for name in labelled if name not in self.lost]
-        if len(there) < case.nodes:
-            # The run says who cannot be reached, or how many hosts there are.
-            return tuple(labelled[: case.nodes])
-        for kind in dict.fromkeys(self.kinds[name] for name in there):
-            alike = [name for name in there if self.kinds[name] == kind]
-            if len(alike) >= case.nodes:
-                return tuple(alike)
-        return tuple(there[: case.nodes])
+    @property
+    def names(self) -> list[str]:
+        return [host.name for host in self.hosts]
 
-    def free(self, case: Case) -> tuple[str, ...] | None:
-        """Return the free hosts that a case would take now: those that it used least; None where they are too few."""
-        allowed = self.allowed(case)
-        used = self._used.get(case.id, Counter())
-        free = sorted((name for name in allowed if name not in self._busy), key=lambda name: used[name])
-        wanted = min(case.nodes, len(allowed))
-        order = list(self.hosts)
-        return tuple(sorted(free[:wanted], key=order.index)) if len(free) >= wanted else None
-
-    def take(self, case: Case, names: Sequence[str]) -> tuple[Host, ...]:
-        """Let a case have these hosts."""
-        self._busy |= set(names)
-        self.ran(case, names)
-        return tuple(self.hosts[name] for name in names)
-
-    def ran(self, case: Case, names: Sequence[str]) -> None:
-        """Count a run of a case on these hosts."""
-        self._used.setdefault(case.id, Counter()).update(names)
-
-    def refuse(self, case: Case, names: Collection[str]) -> bool:
-        """Let a case have these hosts no more, which are unlike those of its runs; tell whether enough are left."""
-        self._unlike.setdefault(case.id, set()).update(names)
-        return len(self.allowed(case)) >= case.nodes
-
-    def give_back(self, names: Sequence[str]) -> None:
-        """Let others have these hosts."""
-        self._busy -= set(names)
+    def run(self, executor: Executor) -> OutcomeRecord | None:
+        """Run the case; None, and nothing is done, where a host is away that others may stand for."""
+        if not self.last_chance and any(why is not None for why in on_each(self.hosts, _away)):
+            return None
+        return run_case(executor, self.case, self.repeat)
 
 
-def hosting(hosts: Sequence[Host]) -> Hosting:
-    """Ask each host what it is: hardware and limits, slots, and what else runs there would not have in common.
+_Recording = Future[OutcomeRecord | None]
 
-    Which environments it has shows only when one is needed: see ``Hosting.refuse``.
+
+class SideBySide:
+    """Works off a schedule on several hosts; all that is kept is kept by the thread that calls ``go``."""
+
+    def __init__(
+        self, finished: FinishedRuns, schedule: Schedule, executor: Executor, audience: Audience
+    ) -> None:
+        self._finished, self._schedule = finished, schedule
+        self._executor, self._audience = executor, audience
+        self._hosting = hosting(executor.site.hosts)
+        for case in finished.cases:
+            for run in finished.of(case):
+                self._hosting.ran(case, run.hosts)
+        self._going: dict[_Recording, _Going] = {}
+        self._over = threading.Event()
+
+    def go(self) -> None:
+        """Run until no case wants another run; whatever goes on has ended when this returns or raises."""
+        with ThreadPoolExecutor(len(self._executor.site.hosts)) as pool:
+            try:
+                while True:
+                    while (one := self._next_placed()) is not None:
+                        self._audience.run_begins(one.case, one.repeat, self._schedule.progress)
+                        beside = self._executor.beside(one.hosts, _UntilOver(self._audience, self._over))
+                        with held():
+                            self._going[pool.submit(one.run, beside)] = one
+                    if not self._going:
+                        return
+                    for future in wait(self._going, return_when=FIRST_COMPLETED).done:
+                        self._ended(future)
+            except BaseException:
+                self._over.set()
+                self._keep_finished()
+                raise
+
+    def _next_placed(self) -> _Going | None:
+        cases, hosting = self._finished.cases, self._hosting
+        index = self._schedule.take(lambda index: hosting.free(cases[index]) is not None)
+        if index is None:
+            return None
+        case = cases[index]
+        names = hosting.free(case)
+        assert names is not None
+        hosts, last_chance = hosting.take(case, names), bool(hosting.lost.intersection(names))
+        return _Going(index, case, self._finished.next_repeat(case), hosts, last_chance)
+
+    def _ended(self, future: _Recording) -> None:
+        """Keep what a run gave; where its hosts were away, or unlike those of its case, it waits for others."""
+        one = self._going[future]
+        self._hosting.give_back(one.names)
+        try:
+            result = self._keep(future)
+        except UnlikeRunsError as error:
+            before = {name for run in self._finished.of(one.case) if run.started_at for name in run.hosts}
+            unlike = sorted(set(one.names) - before)
+            if not unlike or not self._hosting.refuse(one.case, unlike):
+                raise
+            self._put_back(one, f"{one.case.id} is not run on {', '.join(unlike)}: {error}")
+            return
+        if result is None:
+            away = [host.name for host in one.hosts if _away(host) is not None]
+            self._hosting.lost |= set(away)
+            self._put_back(one, f"{', '.join(away)} cannot be reached: {one.case.id} is run on others")
+            return
+        self._schedule.done(one.index, *as_attempts([result]))
+        self._audience.readying(f"{one.case.id} run {one.repeat} on {', '.join(one.names) or 'no host'}:")
+        self._audience.run_ended(result, self._schedule.progress)
+
+    def _put_back(self, one: _Going, why: str) -> None:
+        self._audience.readying(why)
+        self._schedule.put_back(one.index)
+
+    def _keep(self, future: _Recording) -> RunResult | None:
+        """Keep what a run gave, once; None where it was not run. Raises what the run raised."""
+        with held():
+            one = self._going.pop(future)
+            record = future.result()
+            return None if record is None else self._finished.keep(one.case, record)
+
+    def _keep_finished(self) -> None:
+        """Wait for all that goes on, now that it is over, and keep what has finished.
+
+        What failed only now may have failed because all was ended: it is not kept, and is run again.
+        """
+        with held():
+            before = {future for future in self._going if future.done()}
+            wait(self._going)
+            for future in list(self._going):
+                record = future.result() if future.exception() is None else None
+                if record is not None and (future in before or record.outcome is Outcome.OK):
+                    # What ends the campaign is told, not that a run of it finds the disk full too.
+                    with suppress(OSError):
+                        self._keep(future)
+
+
+class _UntilOver:
+    """What a run beside others tells: all but its pulse, which would not be told apart.
+
+    Whatever it tells, and while it runs or is prepared, it ends once all is over.
     """
-    kinds = on_each(hosts, _kind)
-    by_name = {host.name: host for host in hosts}
-    found = Hosting(by_name, {host.name: kind for host, kind in zip(hosts, kinds, strict=True)})
-    found.lost |= {host.name for host, kind in zip(hosts, kinds, strict=True) if kind is None}
-    return found
+
+    def __init__(self, audience: Audience, over: threading.Event) -> None:
+        self._audience, self._over = audience, over
+        self.run_begins, self.run_ended = audience.run_begins, audience.run_ended
+
+    def preparing(self, what: str, done: int, total: int) -> None:
+        self._require_wanted()
+        self._audience.preparing(what, done, total)
+
+    def readying(self, what: str) -> None:
+        self._require_wanted()
+        self._audience.readying(what)
+
+    def probing(self, batch: int) -> None:
+        self._require_wanted()
+        self._audience.probing(batch)
+
+    def trying(self, candidate: Case, axes: Mapping[str, str]) -> None:
+        self._require_wanted()
+        self._audience.trying(candidate, axes)
+
+    def pulse(self, _pulse: Pulse) -> None:
+        self._require_wanted()
+
+    def _require_wanted(self) -> None:
+        if self._over.is_set():
+            raise KeyboardInterrupt
 
 
-def _kind(host: Host) -> Hashable:
-    try:
-        node = host.facts(None, None, None)
-        traffic = json.dumps(traffic_of(host.traffic).model_dump(mode="json"), sort_keys=True)
-        variables = tuple(sorted(variables_of(node).items()))
-        return fingerprint(Manifest(nodes=(node,))), host.machine(), host.interface, traffic, variables
-    except HostError:
-        return None
+def _away(host: Host) -> str | None:
+    return host.unreachable()

@@ -1,5 +1,6 @@
 """The commands about pictures: make image folders, convert them to other forms, index and verify them."""
 
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated, Any
@@ -232,41 +233,34 @@ def verify(
                 jobs=jobs or dataset.available_cores(),
                 progress=told,
             )
-    for problem in report.problems:
-        if as_json:
-            print_json({"problem": problem.kind, "path": problem.path, "detail": problem.detail})
-        else:
-            print_line(f"{problem.kind:<12} {problem.path}: {problem.detail}")
     if as_json:
-        kinds = sorted(problem.kind for problem in report.problems)
-        summary = {
-            "directory": str(report.directory),
-            "form": report.form,
-            "made": report.made,
-            "depth": report.depth,
-            "files": report.files,
-            "records": report.records,
-            "bytes": report.bytes,
-            "lists": report.lists,
-            "limits": report.limits,
-            "problems": {kind: kinds.count(kind) for kind in dict.fromkeys(kinds)},
-        }
-        print_json({"summary": summary})
+        _print_found(report)
     else:
-        for limit in report.limits:
-            print_line(f"note: {limit}")
-        count = len(report.problems)
-        found = f"{count} problem{'s' * (count != 1)}" if count else "no problem"
-        records = (
-            ""
-            if report.form is pictures.Form.IMAGE_FOLDER
-            else f" of {report.form}, {report.records} records"
-        )
-        print_line(
-            f"{directory}: {report.files} files{records}, {report.bytes / 1e6:.1f} MB read, {found} found"
-        )
+        _tell_found(report)
     if report.problems:
         raise typer.Exit(1)
+
+
+def _print_found(report: dataset.VerifyReport) -> None:
+    for problem in report.problems:
+        print_json({"problem": problem.kind, "path": problem.path, "detail": problem.detail})
+    kinds = Counter(sorted(problem.kind for problem in report.problems))
+    parts = ("form", "made", "depth", "files", "records", "bytes", "lists", "limits")
+    found = {part: getattr(report, part) for part in parts}
+    print_json({"summary": {"directory": str(report.directory), **found, "problems": kinds}})
+
+
+def _tell_found(report: dataset.VerifyReport) -> None:
+    for problem in report.problems:
+        print_line(f"{problem.kind:<12} {problem.path}: {problem.detail}")
+    for limit in report.limits:
+        print_line(f"note: {limit}")
+    count = len(report.problems)
+    found = f"{count} problem{'s' * (count != 1)}" if count else "no problem"
+    in_records = report.form is not pictures.Form.IMAGE_FOLDER
+    records = f" of {report.form}, {report.records} records" if in_records else ""
+    read = f"{report.files} files{records}, {report.bytes / 1e6:.1f} MB read"
+    print_line(f"{report.directory}: {read}, {found} found")
 
 
 COMMANDS = (make, convert, index, verify)

@@ -4,17 +4,21 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from types import FrameType
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from trainmark.cli.main import INTERRUPTED
 from trainmark.errors import InputError, nearest
+
+if TYPE_CHECKING:
+    from trainmark.report import Language
+    from trainmark.words.results import Results
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -55,18 +59,16 @@ def run(
     Exit code 0: every case has a result that nothing speaks against. 1: a case has none (out of memory, failed,
     unsupported, ...), or its work was not what was asked for. 2: the suite or the directory cannot be used.
     """
-    from trainmark.campaign import Order, full_disk_is_told, reserve_hosts, run_campaign
+    from trainmark.campaign import Order, reserve_hosts, run_campaign
     from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.progress import ProgressPrinter
     from trainmark.cli.suites import read_suite
     from trainmark.home import default_home
-    from trainmark.report import Language, render_table, write_reports
+    from trainmark.report import Language
     from trainmark.suite import select
-    from trainmark.words.names import RESULTS
 
     if lang not in set(Language):
         raise InputError(f"--lang {lang}: not a report's language{nearest(lang, Language)} (en, zh)")
-    language = Language(lang)
     resolved = read_suite(suite)
     place = out or Path("results") / resolved.name
     order = Order(
@@ -75,16 +77,7 @@ def run(
         out=place,
         resume=resume,
         home=default_home(os.environ),
-        command=(
-            "trainmark",
-            "run",
-            str(suite),
-            "--out",
-            str(place),
-            *(() if only is None else ("--only", only)),
-            *(() if hosts is None else ("--hosts", hosts)),
-            *(() if engine is None else ("--engine", engine)),
-        ),
+        command=_command(suite, place, {"--only": only, "--hosts": hosts, "--engine": engine}),
     )
     with (
         ProgressPrinter() as progress,
@@ -94,18 +87,32 @@ def run(
         if hosts is not None:
             reserve_hosts(there, resolved.name, progress.readying)
         ending = run_campaign(replace(order, hosts=there), progress)
-    results = ending.results
-    sys.stdout.write((place / RESULTS).read_text(encoding="utf-8") if as_json else render_table(results))
-    sys.stdout.flush()
-    with full_disk_is_told(place):
-        reports = write_reports(place, results, language)
-    sys.stderr.write("".join(f"report: {path}\n" for path in reports if path.suffix == ".html"))
+    _show(ending.results, place, Language(lang), as_json)
     if ending.interrupted:
         sys.stderr.write(
             f"interrupted, nothing finished is lost; go on with: {shlex.join(order.command)} --resume\n"
         )
         raise typer.Exit(INTERRUPTED)
-    raise typer.Exit(0 if results.holds else 1)
+    raise typer.Exit(0 if ending.results.holds else 1)
+
+
+def _command(suite: Path, out: Path, options: Mapping[str, str | None]) -> tuple[str, ...]:
+    """Return the words that ask for the same again, whatever folder was the default."""
+    given = (word for option, value in options.items() if value is not None for word in (option, value))
+    return ("trainmark", "run", str(suite), "--out", str(out), *given)
+
+
+def _show(results: "Results", out: Path, language: "Language", as_json: bool) -> None:
+    """Print the results, write the reports, and say where they are."""
+    from trainmark.campaign import full_disk_is_told
+    from trainmark.report import render_table, write_reports
+    from trainmark.words.names import RESULTS
+
+    sys.stdout.write((out / RESULTS).read_text(encoding="utf-8") if as_json else render_table(results))
+    sys.stdout.flush()
+    with full_disk_is_told(out):
+        reports = write_reports(out, results, language)
+    sys.stderr.write("".join(f"report: {path}\n" for path in reports if path.suffix == ".html"))
 
 
 @contextmanager

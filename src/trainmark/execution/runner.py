@@ -2,18 +2,20 @@
 
 import re
 import secrets
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from itertools import islice, takewhile
 from pathlib import Path
 
 from trainmark.execution.classify import ENDED, Exit, classify, rank_outcomes, signal_name
+from trainmark.execution.fetching import fetch_all
 from trainmark.node import (
+    Carried,
     ClockOffset,
+    Ended,
     Host,
     HostError,
-    HostOSError,
     Job,
     JobOnHost,
     Pulse,
@@ -25,13 +27,10 @@ from trainmark.node import (
 )
 from trainmark.words.hosts import LOCALHOST
 from trainmark.words.measurement import About, Suspicion
-from trainmark.words.names import LOG, RUNS, TELEMETRY, name_on
+from trainmark.words.names import LOG, TELEMETRY, name_on
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.plan import Plan
 from trainmark.words.suite import Limits
-
-_MOST_LEVELS = 3
-"""Folders of one case above that of a run: the longest is that of a short run for a choice or a batch."""
 
 
 def carry_out(
@@ -57,78 +56,97 @@ def carry_out(
     missing = plan.cannot_run or _missing_host(plan, known)
     if missing is not None:
         return record.model_copy(update={"reason": missing})
-    launched = sorted({command.node for command in plan.commands})
-    # Ranks that mpirun starts on other nodes are watched there, and what they write is the run's.
-    others = [at for at, node in enumerate(plan.nodes) if at not in launched and node.host in known]
-    nodes = (*launched, *others)
-    # All marks lie in the run's folder, by which the next call finds them. An agent that was lost ends what it
-    # started; what another attempt has started in this folder is not that.
-    marks = {node: f"{directory.resolve()}/{secrets.token_hex(4)}" for node in launched}
-    marks |= dict.fromkeys(others, marks[launched[0]])
-    places = [(node, known[plan.nodes[node].host]) for node in nodes]
-    jobs = [JobOnHost(host, _job(plan, node, limits, marks[node])) for node, host in places]
+    places = _places(plan, known)
+    ending = _run_at(places, plan, directory, limits, watch)
+    return record.model_copy(update=_told(plan, directory, places, ending))
+
+
+@dataclass(frozen=True, slots=True)
+class _Ending:
+    """How the jobs of a run ended, the nodes' clocks around it, and why what one wrote is not here; else None."""
+
+    started_at: datetime
+    carried: Carried
+    clocks: Mapping[int, Mapping[str, float]]
+    lost: str | None
+
+
+def _run_at(
+    places: Mapping[int, Host], plan: Plan, directory: Path, limits: Limits, watch: Callable[[Pulse], None]
+) -> _Ending:
+    """Run the jobs of a plan, and bring here what they wrote."""
+    jobs = _jobs(plan, directory, limits, places)
     started_at = datetime.now(UTC)
-    before = on_each(jobs, lambda one: _clock(one.host))
+    before = on_each(jobs, _clock)
     try:
         carried = run_jobs(jobs, limits, watch)
     except KeyboardInterrupt:
         # What there is of the run lies here then, and nowhere else; whoever cannot wait interrupts again.
         with suppress(OSError):
-            _bring_all(places, plan, directory)
+            fetch_all(places, plan, directory)
         raise
     # Of a run that was ended no ranks are compared, and a host that was lost would be waited for.
-    after = [None] * len(jobs) if carried.stopped else on_each(jobs, lambda one: _clock(one.host))
-    clocks = dict(zip(nodes, map(_clocks, before, after), strict=True))
-    lost = _bring_all(places, plan, directory)
-    ends = {nodes[end.place]: end for end in carried.ended}
-    kills_of_others = sum(ends[node].oom_kills for node in others)
-    exits = [
-        Exit(end.code, end.oom_kills + kills_of_others, directory / name_on(LOG, node), node)
-        for node, end in ends.items()
-        if end.code is not None
-    ]
-    per_node, codes = plan.case.devices_per_node, rank_codes(directory)
-    outcome, reason = carried.stopped or classify(exits, plan.events, plan.case.world_size)
-    reason = _with_host(reason, plan)
-    if lost is not None and carried.stopped is None:
-        # What a rank wrote is missing: nothing can be said of a run that is not whole.
-        outcome, reason = Outcome.FAILED, lost
-    cause = (
-        next((ended.node for ended in exits if ended.code != 0), None) if carried.stopped is None else None
-    )
-    said = {
+    after = [None] * len(jobs) if carried.stopped else on_each(jobs, _clock)
+    clocks = dict(zip(places, map(_clocks, before, after), strict=True))
+    return _Ending(started_at, carried, clocks, fetch_all(places, plan, directory))
+
+
+def _told(plan: Plan, directory: Path, places: Mapping[int, Host], ending: _Ending) -> dict[str, object]:
+    """Return what a run's record says of its end."""
+    carried = ending.carried
+    ends = {tuple(places)[end.place]: end for end in carried.ended}
+    exits = _exits(ends, directory)
+    outcome, reason = _judge(carried, ending.lost, exits, plan)
+    cause = None if carried.stopped else next((ended.node for ended in exits if ended.code != 0), None)
+    told: dict[str, object] = {
         "outcome": outcome,
         "reason": reason,
-        "doubts": _not_watched(plan, nodes),
+        "doubts": _not_watched(plan, places),
         "hosts": tuple(node.host for node in plan.nodes),
         "nodes": tuple(
             NodeOutcome(
                 node=node,
-                host=plan.nodes[node].host,
-                exit_code=ends[node].code,
-                signal=signal_name(ends[node].code),
-                oom_kills=ends[node].oom_kills,
-                strays=ends[node].strays,
-                reason=reason if node == cause else ENDED if ends[node].by_us else None,
-                **clocks[node],
+                host=places[node].name,
+                exit_code=end.code,
+                signal=signal_name(end.code),
+                oom_kills=end.oom_kills,
+                strays=end.strays,
+                reason=reason if node == cause else ENDED if end.by_us else None,
+                **ending.clocks[node],
             )
-            for node in sorted(nodes)
+            for node, end in sorted(ends.items())
         ),
     }
     if not exits:
-        return record.model_copy(update=said)
-    return record.model_copy(
-        update=said
-        | {
-            "exit_code": ends[launched[0]].code,
-            "started_at": started_at,
-            "ended_at": datetime.now(UTC),
-            "duration_s": carried.duration_s,
-            "last_step": last_step(read_tail(directory / LOG)),
-            "strays": sum(end.strays for end in carried.ended),
-            "ranks": rank_outcomes(exits, plan.events, codes, per_node, carried.asked),
-        }
-    )
+        return told
+    per_node, codes = plan.case.devices_per_node, rank_codes(directory)
+    return told | {
+        "exit_code": ends[next(iter(places))].code,
+        "started_at": ending.started_at,
+        "ended_at": datetime.now(UTC),
+        "duration_s": carried.duration_s,
+        "last_step": last_step(read_tail(directory / LOG)),
+        "strays": sum(end.strays for end in carried.ended),
+        "ranks": rank_outcomes(exits, plan.events, codes, per_node, carried.asked),
+    }
+
+
+def _places(plan: Plan, known: Mapping[str, Host]) -> dict[int, Host]:
+    """Return the hosts of the nodes that are watched: those with commands, then those that mpirun starts ranks on."""
+    launched = sorted({command.node for command in plan.commands})
+    others = [at for at, node in enumerate(plan.nodes) if at not in launched and node.host in known]
+    return {node: known[plan.nodes[node].host] for node in (*launched, *others)}
+
+
+def _jobs(plan: Plan, directory: Path, limits: Limits, places: Mapping[int, Host]) -> list[JobOnHost]:
+    # All marks lie in the run's folder, by which the next call finds them. An agent that was lost ends what it
+    # started; what another attempt has started in this folder is not that.
+    marks = {command.node: f"{directory.resolve()}/{secrets.token_hex(4)}" for command in plan.commands}
+    # Ranks that mpirun starts on other nodes are watched there, and what they write is the run's.
+    of_mpirun = marks[next(iter(places))]
+    return [
+        JobOnHost(host, _job(plan, node, limits, marks.get(node, of_mpirun))) for node, host in places.items()
+    ]
 
 
 def _missing_host(plan: Plan, known: Mapping[str, Host]) -> str | None:
@@ -155,17 +173,27 @@ def _job(plan: Plan, node: int, limits: Limits, mark: str) -> Job:
     )
 
 
-def is_shared(host: Host, there: Path, here: Path) -> bool:
-    """Tell whether a folder on a host and one here are the same: equal paths are no sign of it, nor are others."""
-    token = f".trainmark-{secrets.token_hex(8)}"
-    (here / token).touch()
-    try:
-        return host.has(there / token)
-    finally:
-        (here / token).unlink()
+def _exits(ends: Mapping[int, Ended], directory: Path) -> list[Exit]:
+    """Return how the nodes' commands ended, in that order; kernels' kills of what mpirun started there are all's."""
+    kills = sum(end.oom_kills for end in ends.values() if end.code is None)
+    return [
+        Exit(end.code, end.oom_kills + kills, directory / name_on(LOG, node), node)
+        for node, end in ends.items()
+        if end.code is not None
+    ]
 
 
-def _not_watched(plan: Plan, nodes: Sequence[int]) -> tuple[Suspicion, ...]:
+def _judge(
+    carried: Carried, lost: str | None, exits: Sequence[Exit], plan: Plan
+) -> tuple[Outcome, str | None]:
+    if lost is not None and carried.stopped is None:
+        # What a rank wrote is missing: nothing can be said of a run that is not whole.
+        return Outcome.FAILED, lost
+    outcome, reason = carried.stopped or classify(exits, plan.events, plan.case.world_size)
+    return outcome, _with_host(reason, plan)
+
+
+def _not_watched(plan: Plan, nodes: Collection[int]) -> tuple[Suspicion, ...]:
     """Return the doubt of nodes on which mpirun started ranks: no agent of ours sees what else went on there."""
     others = [node.host for number, node in enumerate(plan.nodes) if number not in nodes]
     if not others:
@@ -192,10 +220,10 @@ def _with_host(reason: str | None, plan: Plan) -> str | None:
     )
 
 
-def _clock(host: Host) -> ClockOffset | None:
+def _clock(one: JobOnHost) -> ClockOffset | None:
     # What follows says so too, where a host is gone.
     with suppress(HostError):
-        return host.clock()
+        return one.host.clock()
     return None
 
 
@@ -205,41 +233,3 @@ def _clocks(before: ClockOffset | None, after: ClockOffset | None) -> dict[str, 
         if clock is not None:
             found |= {f"clock_offset{when}_s": clock.offset_s, f"clock_error{when}_s": clock.error_s}
     return found
-
-
-def _bring_all(places: Sequence[tuple[int, Host]], plan: Plan, directory: Path) -> str | None:
-    """Bring what the nodes wrote, one after the other; return why that of one could not be had, or None.
-
-    Hosts that share a disk which is not ours have one folder: the first brings what all wrote.
-    """
-    lost, brought = None, False
-    for node, host in places:
-        try:
-            if not brought or host.has(plan.nodes[node].directory):
-                _bring(host, plan, directory, node)
-                brought = True
-        except (HostError, HostOSError) as error:
-            lost = lost or f"what {host.name} wrote could not be fetched: {error}"
-    return lost
-
-
-def _bring(host: Host, plan: Plan, directory: Path, node: int) -> None:
-    """Move a node's files into the run's folder; what would take the place of another node's keeps to ``nodeN``.
-
-    The working tree of the program's source is left: it is not of the run, and goes with the folder.
-    """
-    there = plan.nodes[node].directory
-    if is_shared(host, there, directory):
-        return
-    own = directory / f"node{node}"
-    trees = {made.source.tree.name for made in plan.preparations if made.source and made.node == node}
-    host.get(there, own, without=trees)
-    host.remove(there)
-    # The folders of the case, which this run alone uses now; what is above them is other runs' too.
-    above = islice(takewhile(lambda folder: folder.name != RUNS, there.parents), _MOST_LEVELS)
-    host.remove_empty(list(above))
-    for path in sorted(own.iterdir()):
-        if not (directory / path.name).exists():
-            path.rename(directory / path.name)
-    with suppress(OSError):
-        own.rmdir()

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     )
     from trainmark.node.jobs import (
         NOT_FOUND,
+        Carried,
+        Ended,
         JobOnHost,
         Pulse,
         Runner,
@@ -40,7 +42,9 @@ if TYPE_CHECKING:
 
 __all__ = [
     "NOT_FOUND",
+    "Carried",
     "ClockOffset",
+    "Ended",
     "Host",
     "HostError",
     "HostGoneError",

@@ -90,150 +90,144 @@ def run_jobs(
     Whatever happens, a ``KeyboardInterrupt`` included, no process of theirs is alive when this returns or raises.
     Raises ``TrainmarkError`` when a log cannot be opened.
     """
-    running: dict[int, int] = {}
-    began = time.monotonic()
-    order: list[int] = []
-    asked: set[int] = set()
+    under_way, began = _UnderWay(jobs), time.monotonic()
     stopped: tuple[Outcome, str] | None = None
-    ended: dict[int, Ended] = {}
     try:
         # Held: an interrupt between the fork and our knowing of it would leave a process that nobody ends.
         with held():
-            # What another host starts is watched from its first process on.
-            for place, one in sorted(enumerate(jobs), key=lambda numbered: bool(numbered[1].job.commands)):
-                try:
-                    running[place] = one.host.start(one.job)
-                except HostError as error:
-                    stopped = Outcome.FAILED, str(error)
-                    break
-                except (OSError, ValueError) as error:
-                    reason = getattr(error, "strerror", None) or error
-                    where = "" if len(jobs) == 1 else f" on {spoken(one.host)}"
-                    stopped = Outcome.FAILED, f"the command cannot be started{where}: {reason}"
-                    break
+            stopped = under_way.start()
         if stopped is None:
-            stopped = _wait(jobs, running, limits, began, watch, order, asked)
+            stopped = under_way.wait(limits, began, watch)
     finally:
         with held():
-            for place, (killed, end) in zip(running, on_each(running, _end_on(jobs, running)), strict=True):
-                # What still runs because its peers failed, or because a limit was passed, was not left behind.
-                left = killed if stopped is None and place in order else 0
-                if end is None:
-                    ended[place] = Ended(place, None)
-                    stopped = stopped or (
-                        Outcome.FAILED,
-                        f"{jobs[place].host.name}: nobody can say how it ended there",
-                    )
-                else:
-                    code = end.code if jobs[place].job.commands else None
-                    ended[place] = Ended(
-                        place, code, end.oom_kills, left, code is not None and place not in order
-                    )
-    late = [place for place in range(len(jobs)) if place not in order]
-    return Carried(
-        tuple(ended.get(place, Ended(place, None)) for place in (*order, *late)),
-        stopped,
-        time.monotonic() - began,
-        frozenset(asked),
-    )
+            ended, stopped = under_way.end(stopped)
+    return Carried(ended, stopped, time.monotonic() - began, frozenset(under_way.asked))
 
 
-def _end_on(
-    jobs: Sequence[JobOnHost], running: Mapping[int, int]
-) -> Callable[[int], tuple[int, JobEnd | None]]:
-    def end(place: int) -> tuple[int, JobEnd | None]:
+class _UnderWay:
+    """Jobs that go on together: which were started, and in what order they ended by themselves.
+
+    ``asked`` are the ranks that were ended to say where they are.
+    """
+
+    def __init__(self, jobs: Sequence[JobOnHost]) -> None:
+        self._jobs = jobs
+        self._running: dict[int, int] = {}
+        self._order: list[int] = []
+        self.asked: set[int] = set()
+
+    def start(self) -> tuple[Outcome, str] | None:
+        """Start all jobs; return why one could not be started, after which no other is, or None."""
+        # What another host starts is watched from its first process on.
+        for place, one in sorted(enumerate(self._jobs), key=lambda numbered: bool(numbered[1].job.commands)):
+            try:
+                self._running[place] = one.host.start(one.job)
+            except HostError as error:
+                return Outcome.FAILED, str(error)
+            except (OSError, ValueError) as error:
+                reason = getattr(error, "strerror", None) or error
+                where = "" if len(self._jobs) == 1 else f" on {spoken(one.host)}"
+                return Outcome.FAILED, f"the command cannot be started{where}: {reason}"
+        return None
+
+    def wait(
+        self, limits: Limits, began: float, watch: Callable[[Pulse], None]
+    ) -> tuple[Outcome, str] | None:
+        """Wait for the jobs; return why they must be ended, or None when they ended by themselves.
+
+        As long as a log or another sign of one of them grows, none is stalled.
+        """
+        jobs, running, order = self._jobs, self._running, self._order
+        written, grown, next_look = 0, began, began
+        failed_at: float | None = None
+        while True:
+            waiting = [place for place in running if place not in order]
+            # The first wait takes the time, the others only look.
+            for number, place in enumerate(waiting):
+                try:
+                    code = jobs[place].host.wait(running[place], _POLL_S if number == 0 else 0)
+                except HostError as error:
+                    return Outcome.FAILED, str(error)
+                if code is not None:
+                    order.append(place)
+                    failed_at = time.monotonic() if code and failed_at is None else failed_at
+            if all(place in order or not jobs[place].job.commands for place in running):
+                return None
+            now = time.monotonic()
+            if failed_at is not None and now - failed_at > GRACE_S:
+                return None
+            if now < next_look:
+                continue
+            next_look = now + _LOOK_S
+            looks = [jobs[place].host.look(running[place]) for place in running]
+            if (now_written := sum(look.written for look in looks)) != written:
+                written, grown = now_written, now
+            step = next((look.step for look in looks if look.step is not None), None)
+            watch(Pulse(now - began, step))
+            if (over := _beyond(limits, now - began, now - grown, step, looks)) is not None:
+                late = over[0] is Outcome.TIMEOUT
+                return over[0], over[1] + (self._stopped() or (late and self._where()) or "")
+
+    def end(
+        self, stopped: tuple[Outcome, str] | None
+    ) -> tuple[tuple[Ended, ...], tuple[Outcome, str] | None]:
+        """End what is left of the jobs; return how each ended, and what stopped them or why that cannot be known."""
+        ended = {place: Ended(place, None) for place in range(len(self._jobs))}
+        for place, (killed, end) in zip(self._running, on_each(self._running, self._end_one), strict=True):
+            if end is None:
+                unknown = f"{self._jobs[place].host.name}: nobody can say how it ended there"
+                stopped = stopped or (Outcome.FAILED, unknown)
+                continue
+            # What still runs because its peers failed, or because a limit was passed, was not left behind.
+            left = killed if stopped is None and place in self._order else 0
+            code = end.code if self._jobs[place].job.commands else None
+            by_us = code is not None and place not in self._order
+            ended[place] = Ended(place, code, end.oom_kills, left, by_us)
+        late = [place for place in ended if place not in self._order]
+        return tuple(ended[place] for place in (*self._order, *late)), stopped
+
+    def _end_one(self, place: int) -> tuple[int, JobEnd | None]:
         """Return how many processes there were to end, and how the job did; None where nobody can be asked."""
-        host, pid = jobs[place].host, running[place]
+        host, pid = self._jobs[place].host, self._running[place]
         try:
-            return host.kill(jobs[place].job.mark, pid), host.reap(pid)
+            return host.kill(self._jobs[place].job.mark, pid), host.reap(pid)
         except HostError:
             return 0, None
 
-    return end
+    def _stopped(self) -> str:
+        """Return, as the end of a sentence, which ranks got nowhere because somebody has stopped them."""
+        found = []
+        for place, pid in self._running.items():
+            host = self._jobs[place].host
+            with suppress(HostError):
+                found += [
+                    f"rank {rank} on {host.name} is stopped"
+                    for rank in host.stopped(self._jobs[place].job.mark, pid)
+                ]
+        return f"; {', '.join(found)}" if found else ""
 
+    def _where(self) -> str:
+        """Return, as the end of a sentence, where the ranks were that got nowhere, and which kept the others waiting.
 
-def _wait(
-    jobs: Sequence[JobOnHost],
-    running: Mapping[int, int],
-    limits: Limits,
-    began: float,
-    watch: Callable[[Pulse], None],
-    order: list[int],
-    asked: set[int],
-) -> tuple[Outcome, str] | None:
-    """Wait for the jobs; return why they must be ended, or None when they ended by themselves.
+        It ends them.
+        """
+        on_each(self._running, self._stop_ranks)
+        # The first node last, and rank 0 there: others may notice first of all that whoever they met by has gone.
+        first, *others = self._running
+        told = {**dict(zip(others, on_each(others, self._stacks), strict=True)), first: self._stacks(first)}
+        hosts = {rank: spoken(self._jobs[place].host) for place, found in told.items() for rank in found}
+        self.asked.update(hosts)
+        known = {rank: stack for found in told.values() for rank, stack in found.items() if stack}
+        return who_is_missing(dict(sorted(known.items())), hosts)
 
-    ``order`` is filled with those that ended, ``asked`` with the ranks that were ended to say where they are. As long
-    as a log or another sign of one of them grows, none is stalled.
-    """
-    written, grown, next_look = 0, began, began
-    failed_at: float | None = None
-    while True:
-        waiting = [place for place in running if place not in order]
-        # The first wait takes the time, the others only look.
-        for number, place in enumerate(waiting):
-            try:
-                code = jobs[place].host.wait(running[place], _POLL_S if number == 0 else 0)
-            except HostError as error:
-                return Outcome.FAILED, str(error)
-            if code is not None:
-                order.append(place)
-                failed_at = time.monotonic() if code and failed_at is None else failed_at
-        if all(place in order or not jobs[place].job.commands for place in running):
-            return None
-        now = time.monotonic()
-        if failed_at is not None and now - failed_at > GRACE_S:
-            return None
-        if now < next_look:
-            continue
-        next_look = now + _LOOK_S
-        looks = [jobs[place].host.look(running[place]) for place in running]
-        if (now_written := sum(look.written for look in looks)) != written:
-            written, grown = now_written, now
-        step = next((look.step for look in looks if look.step is not None), None)
-        watch(Pulse(now - began, step))
-        if (over := _beyond(limits, now - began, now - grown, step, looks)) is not None:
-            late = over[0] is Outcome.TIMEOUT
-            return over[0], over[1] + (
-                _stopped(jobs, running) or (late and _where(jobs, running, asked)) or ""
-            )
-
-
-def _stopped(jobs: Sequence[JobOnHost], running: Mapping[int, int]) -> str:
-    """Return, as the end of a sentence, which ranks got nowhere because somebody has stopped them."""
-    found = []
-    for place, pid in running.items():
-        host = jobs[place].host
-        with suppress(HostError):
-            found += [
-                f"rank {rank} on {host.name} is stopped" for rank in host.stopped(jobs[place].job.mark, pid)
-            ]
-    return f"; {', '.join(found)}" if found else ""
-
-
-def _where(jobs: Sequence[JobOnHost], running: Mapping[int, int], asked: set[int]) -> str:
-    """Return, as the end of a sentence, where the ranks were that got nowhere, and which kept the others waiting.
-
-    ``asked`` is filled with the ranks that this ends.
-    """
-
-    def stop(place: int) -> None:
+    def _stop_ranks(self, place: int) -> None:
         with suppress(HostError, OSError, psutil.Error):
-            jobs[place].host.stop_ranks(jobs[place].job.mark, running[place])
+            self._jobs[place].host.stop_ranks(self._jobs[place].job.mark, self._running[place])
 
-    def ask(place: int) -> Mapping[int, Stack]:
+    def _stacks(self, place: int) -> Mapping[int, Stack]:
         with suppress(HostError, OSError, psutil.Error):
-            return jobs[place].host.stacks(jobs[place].job.mark, running[place])
+            return self._jobs[place].host.stacks(self._jobs[place].job.mark, self._running[place])
         return {}
-
-    on_each(running, stop)
-    # The first node last, and rank 0 there: others may notice first of all that whoever they met by has gone.
-    first, *others = running
-    told = {**dict(zip(others, on_each(others, ask), strict=True)), first: ask(first)}
-    hosts = {rank: spoken(jobs[place].host) for place, found in told.items() for rank in found}
-    asked.update(hosts)
-    known = {rank: stack for found in told.values() for rank, stack in found.items() if stack}
-    return who_is_missing(dict(sorted(known.items())), hosts)
 
 
 def _beyond(

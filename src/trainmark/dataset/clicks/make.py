@@ -5,7 +5,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.dataset.begun import WORK_NAME, State, state_in
+from trainmark.dataset.begun import State, state_in
 from trainmark.dataset.clicks.made import (
     RECORD,
     ClickManifest,
@@ -14,10 +14,10 @@ from trainmark.dataset.clicks.made import (
     read_manifest,
     sizes_of,
 )
-from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file, write_manifest
+from trainmark.dataset.making import making, move_into_place
+from trainmark.dataset.manifest import write_manifest
 from trainmark.dataset.processes import ProgressListener
-from trainmark.dataset.work import Counter, cannot_write, held
-from trainmark.files import write_atomically
+from trainmark.dataset.work import Counter
 from trainmark.tasks.recommendation.data import Form
 from trainmark.worker.tasks.recommendation.architectures import DENSE
 from trainmark.worker.tasks.recommendation.clicks import CLICKED, drawn
@@ -44,24 +44,12 @@ def make_clicks(directory: Path, spec: ClickSpec, progress: ProgressListener | N
         found = read_manifest(directory)
         assert found is not None
         return found
-    work = directory / WORK_NAME
     done = Counter("samples", spec.samples, progress)
-    try:
-        with held(work, f"{directory}: another process is making this data set"):
-            write_atomically(work / SPEC_NAME, spec.model_dump_json())
-            _write(work / TRAIN, directory / TRAIN, spec, done)
-            text = format_sums({TRAIN: sha256_of_file(work / TRAIN)})
-            (work / TRAIN).replace(directory / TRAIN)
-            write_atomically(directory / SUMS_NAME, text)
-            made = ClickManifest(
-                spec=spec, form=Form.RAW, column_sizes=sizes_of(spec), sums_sha256=sha256(text.encode())
-            )
-            write_manifest(directory, made)
-            for entry in work.iterdir():
-                entry.unlink()
-        work.rmdir()
-    except OSError as error:
-        raise cannot_write(error, directory, done) from None
+    with making(directory, spec, SPEC_NAME, done) as work:
+        _write(work / TRAIN, directory / TRAIN, spec, done)
+        sums = move_into_place(work, directory, [TRAIN])
+        made = ClickManifest(spec=spec, form=Form.RAW, column_sizes=sizes_of(spec), sums_sha256=sums)
+        write_manifest(directory, made)
     return made
 
 

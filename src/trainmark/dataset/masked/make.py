@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.dataset.begun import WORK_NAME, State, state_in
+from trainmark.dataset.begun import State, state_in
 from trainmark.dataset.example import encode_lists
-from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file, write_manifest
+from trainmark.dataset.making import making, move_into_place
+from trainmark.dataset.manifest import write_manifest
 from trainmark.dataset.masked.made import (
     CLS,
     FIRST_WORD,
@@ -26,8 +27,7 @@ from trainmark.dataset.masked.made import (
 )
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tfrecord import frame
-from trainmark.dataset.work import Counter, cannot_write, held
-from trainmark.files import write_atomically
+from trainmark.dataset.work import Counter
 
 SPEC_NAME = "spec.json"
 HIDDEN = 0.15
@@ -50,27 +50,14 @@ def make_masked(
         found = read_manifest(directory)
         assert found is not None
         return found
-    work = directory / WORK_NAME
     done = Counter("sequences", spec.sequences, progress)
-    try:
-        with held(work, f"{directory}: another process is making this data set"):
-            write_atomically(work / SPEC_NAME, spec.model_dump_json())
-            for shard, (name, count) in enumerate(spec.files.items()):
-                if not any((folder / name).is_file() for folder in (work, directory)):
-                    _write(work / name, spec, shard, count)
-                done.add(count)
-            for name in spec.files:
-                if (work / name).is_file():
-                    (work / name).replace(directory / name)
-            text = format_sums({name: sha256_of_file(directory / name) for name in spec.files})
-            write_atomically(directory / SUMS_NAME, text)
-            made = MaskedManifest(spec=spec, sums_sha256=sha256(text.encode()))
-            write_manifest(directory, made)
-            for entry in work.iterdir():
-                entry.unlink()
-        work.rmdir()
-    except OSError as error:
-        raise cannot_write(error, directory, done) from None
+    with making(directory, spec, SPEC_NAME, done) as work:
+        for shard, (name, count) in enumerate(spec.files.items()):
+            if not any((folder / name).is_file() for folder in (work, directory)):
+                _write(work / name, spec, shard, count)
+            done.add(count)
+        made = MaskedManifest(spec=spec, sums_sha256=move_into_place(work, directory, spec.files))
+        write_manifest(directory, made)
     return made
 
 

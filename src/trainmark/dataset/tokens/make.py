@@ -7,14 +7,9 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.dataset.begun import WORK_NAME, State, state_in
-from trainmark.dataset.manifest import (
-    SUMS_NAME,
-    format_sums,
-    sha256,
-    sha256_of_file,
-    write_manifest,
-)
+from trainmark.dataset.begun import State, state_in
+from trainmark.dataset.making import making, move_into_place
+from trainmark.dataset.manifest import write_manifest
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tokens.made import (
     TRAIN,
@@ -24,8 +19,7 @@ from trainmark.dataset.tokens.made import (
     describe,
     read_manifest,
 )
-from trainmark.dataset.work import Counter, cannot_write, held
-from trainmark.files import write_atomically
+from trainmark.dataset.work import Counter
 
 CHUNK = 1 << 20
 """Tokens that are drawn from one stream of random numbers, and written at once."""
@@ -48,30 +42,13 @@ def make_tokens(directory: Path, spec: TokenSpec, progress: ProgressListener | N
         found = read_manifest(directory)
         assert found is not None
         return found
-    work = directory / WORK_NAME
     done = Counter("tokens", spec.tokens + spec.validation, progress)
-    try:
-        with held(work, f"{directory}: another process is making this data set"):
-            write_atomically(work / SPEC_NAME, spec.model_dump_json())
-            for name, count in spec.files.items():
-                _write(work / name, spec, name, count, done)
-            sums = {name: sha256_of_file(work / name) for name in spec.files}
-            for name in spec.files:
-                (work / name).replace(directory / name)
-            text = format_sums(sums)
-            write_atomically(directory / SUMS_NAME, text)
-            made = TokenManifest(
-                spec=spec,
-                type=spec.type_name,
-                vocabulary=spec.vocabulary,
-                sums_sha256=sha256(text.encode()),
-            )
-            write_manifest(directory, made)
-            for entry in work.iterdir():
-                entry.unlink()
-        work.rmdir()
-    except OSError as error:
-        raise cannot_write(error, directory, done) from None
+    with making(directory, spec, SPEC_NAME, done) as work:
+        for name, count in spec.files.items():
+            _write(work / name, spec, name, count, done)
+        sums = move_into_place(work, directory, spec.files)
+        made = TokenManifest(spec=spec, type=spec.type_name, vocabulary=spec.vocabulary, sums_sha256=sums)
+        write_manifest(directory, made)
     return made
 
 

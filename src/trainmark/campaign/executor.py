@@ -1,0 +1,157 @@
+"""One run, from what its program needs to what became of it."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from trainmark.campaign.audience import Audience
+from trainmark.campaign.identity import Identifier
+from trainmark.campaign.persist import require_same_environment, write_manifest
+from trainmark.campaign.planning import plan_run
+from trainmark.campaign.same_program import (
+    changed_meanwhile,
+    identity_of,
+    keep_entries,
+    require_same_commands,
+    require_same_identity,
+)
+from trainmark.campaign.site import CannotStart, Setting, Site
+from trainmark.execution import NotReady, Preparer, ResultDirectory, carry_out, read_record, with_expected
+from trainmark.node import Host, HostError, HostOSError, free_ports, held, on_each
+from trainmark.words.case import Case
+from trainmark.words.identity import Entries
+from trainmark.words.outcome import Outcome, OutcomeRecord
+from trainmark.words.plan import Plan
+from trainmark.words.suite import Protocol, Suite
+
+PORTS_BESIDE_RANKS = 4
+"""Ports that a run may need besides one a rank: the rendezvous, and a framework's scheduler and servers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A run that is wanted: of ``case``, which is ``asked`` with all that it left open settled, in ``folder``."""
+
+    asked: Case
+    case: Case
+    protocol: Protocol
+    repeat: int
+    folder: Path
+
+    def not_started(self, why: CannotStart) -> OutcomeRecord:
+        """Return the record of the run that could not be started."""
+        return OutcomeRecord(case_id=self.case.id, repeat=self.repeat, outcome=why.outcome, reason=why.reason)
+
+
+@dataclass(frozen=True, slots=True)
+class Executor:
+    """Runs what is wanted on a site's hosts, in the folders of a result directory."""
+
+    suite: Suite
+    directory: ResultDirectory
+    site: Site
+    audience: Audience
+    identifier: Identifier
+    preparer: Preparer
+
+    @classmethod
+    def at(cls, site: Site, suite: Suite, directory: ResultDirectory, audience: Audience) -> "Executor":
+        """Return one for all hosts of a site, which has prepared nothing yet."""
+        preparer = Preparer(audience.readying, site.hosts, suite.limits)
+        return cls(suite, directory, site, audience, Identifier(site), preparer)
+
+    def on(self, site: Site) -> "Executor":
+        """Return this one on some of its hosts; what was found out is kept in common."""
+        return replace(self, site=site, identifier=self.identifier.at(site))
+
+    def beside(self, hosts: Sequence[Host], audience: Audience) -> "Executor":
+        """Return this one on these hosts alone for another thread, which ``audience`` hears and ends by raising."""
+        on_hosts = self.on(self.site.on(hosts).watched(audience.pulse))
+        preparer = self.preparer.told_to(audience.readying, audience.pulse)
+        return replace(on_hosts, audience=audience, preparer=preparer)
+
+    def refuse(self, request: Request, why: CannotStart) -> OutcomeRecord:
+        """Return the record of a run that cannot be started, whose folder is begun and empty."""
+        self.directory.begin(request.folder)
+        return request.not_started(why)
+
+    def execute(self, request: Request) -> OutcomeRecord:
+        """Run what is wanted; a host that cannot be reached, or is lost on the way, costs this run and no other."""
+        try:
+            hosts = self.site.hosts_of(request.case)
+            why = next(filter(None, on_each(hosts, lambda host: host.unreachable())), None)
+            if why is None:
+                return self._executed(request)
+        except HostError as error:
+            why = str(error)
+        except HostOSError as error:
+            why = f"{error.filename}: {error.strerror}"
+        if read_record(request.folder) is None and not request.folder.exists():
+            self.directory.begin(request.folder)
+        return request.not_started(CannotStart(Outcome.FAILED, why))
+
+    def _executed(self, request: Request) -> OutcomeRecord:
+        found = self._planned(request)
+        if isinstance(found, CannotStart):
+            return self.refuse(request, found)
+        plan, setting = found
+        self.directory.begin(request.folder)
+        write_manifest(request.folder, setting.manifest)
+        try:
+            return self._carried_out(request, plan, setting)
+        except NotReady as why:
+            return request.not_started(CannotStart(why.outcome, str(why)))
+        finally:
+            self.preparer.clear(plan, request.folder)
+
+    def _planned(self, request: Request) -> tuple[Plan, Setting] | CannotStart:
+        """Return the run's plan and where it runs, its program and data being there; or why it cannot be started."""
+        case = request.case
+        setting = self.site.send_program(case, self.audience.readying) or self.site.setting(case)
+        if isinstance(setting, CannotStart):
+            return setting
+        require_same_environment(self.directory, request.asked, setting.manifest)
+        # A case with more ranks than a machine can hold is not started, and needs none.
+        ranks = min(case.world_size, max(self.site.machine.cores, self.site.machine.gpus))
+        port = free_ports(PORTS_BESIDE_RANKS + ranks, self.site.hosts_of(case))
+        folder = request.folder.absolute()
+        plan = plan_run(
+            self.site, case, request.protocol, setting.interpreter, request.repeat, folder, port=port
+        )
+        if isinstance(plan, CannotStart):
+            return plan
+        # Data is made only for a run that can use it.
+        missing = None if plan.cannot_run else self.site.make_data(case, self.audience.preparing)
+        return missing or (plan, setting)
+
+    def _carried_out(self, request: Request, plan: Plan, setting: Setting) -> OutcomeRecord:
+        parts: tuple[Entries, ...] = ()
+        if plan.cannot_run is None:
+            self.preparer.make_ready(plan, request.folder)
+            parts = self._identified(request, plan, setting)
+            keep_entries(self.directory, parts)
+        limits, watch = self.suite.limits, self.audience.pulse
+        record = with_expected(carry_out(plan, request.folder, limits, self.site.hosts, watch), plan)
+        if not parts:
+            return record
+        with held():
+            doubts = changed_meanwhile(parts, self.identifier.program(request.case))
+            said = (*record.doubts, *doubts)
+            return record.model_copy(update={"identity": identity_of(parts), "doubts": said})
+
+    def _identified(self, request: Request, plan: Plan, setting: Setting) -> tuple[Entries, ...]:
+        """Return what the run is that is ready to start; refuse it where earlier runs of the case were another."""
+        case, asked, protocol = request.case, request.asked, request.protocol
+        folder = request.folder.absolute()
+        spec = self.site.spec(case, protocol, setting.interpreter, request.repeat, folder)
+        parts = self.identifier.parts(spec, plan, setting.manifest)
+        if folder != self.directory.run(asked, request.repeat).absolute():
+            return parts
+        require_same_identity(self.directory, asked, parts)
+        for record in self.directory.finished(asked).values():
+            if record.identity is None and record.started_at is not None:
+                there = self.directory.run(asked, record.repeat).absolute()
+                again = plan_run(self.site, case, protocol, setting.interpreter, record.repeat, there)
+                if not isinstance(again, CannotStart):
+                    require_same_commands(self.directory, asked, record, again)
+        return parts
