@@ -119,3 +119,18 @@ def test_a_list_of_devices_that_was_cut_counts_nothing(read: Reader) -> None:
     text = "\n".join(line[:-3] if len(line) > 50 else line for line in _text("paddleclas").split("\n"))
 
     assert read(text).facts.gpus != 6
+
+
+@pytest.mark.parametrize("every", [10, 299])
+def test_a_digit_too_many_in_some_averages_does_not_make_the_others_go_unsaid(
+    read: Reader, every: int
+) -> None:
+    lines = _text("timm").split("\n")
+    at = range(100, len(lines), every)
+    damaged = [
+        re.sub(r"(?<=s, )(\d)(\d+\.\d+/s\))", r"\1\1\2", x) if n in at else x for n, x in enumerate(lines)
+    ]
+    assert damaged != lines
+
+    assert "batches-differ" in _doubts(read("\n".join(damaged)))
+    assert "batches-differ" not in _doubts(read("\n".join(lines)))
