@@ -392,6 +392,30 @@ def test_a_tree_of_another_layout_is_read_by_its_pattern(tmp_path: Path) -> None
     assert code == 1  # without 1n1g there is no speedup
 
 
+def test_a_tree_tells_a_contradiction_once_and_of_a_dead_run_why_it_died(tmp_path: Path) -> None:
+    folder = tmp_path / "1n8g"
+    folder.mkdir()
+    other = synthetic_log("ngc-mxnet-convnets", SampleRun([0.5] * 60, gpus=4, batch_per_device=32, amp=True))
+    (folder / "r50_b64_fp32_1.log").write_text(other)
+    died = "\n".join(other.split("\n")[:30]) + "\nRuntimeError: CUDA out of memory. Tried to allocate 2 GiB\n"
+    (folder / "r50_b64_fp32_2.log").write_text(died)
+    layout = "{nodes}n{gpus}g/{model}_b{batch}_{precision}_{repeat}.log"
+
+    _, out, _ = _trainmark("parse", "--tree", tmp_path, "--layout", layout, "--json")
+
+    problems = [(p["code"], p["message"].partition(".log: ")[2]) for p in _rows(out)[0]["problems"]]  # type: ignore[attr-defined]
+    contradictions = [message for code, message in problems if "contradicts" in code]
+    assert contradictions == [
+        "the name says 8 devices, the log says 4: the log is believed",
+        "the name says 64 batch per device, the log says 32: the log is believed",
+        "the name says fp32 precision, the log says amp-fp16: the log is believed",
+    ]
+    assert (
+        "repeat-oom",
+        "oom, no speed: the run ended out of memory: RuntimeError: CUDA out of memory. Tried to allocate 2 GiB",
+    ) in problems
+
+
 @pytest.mark.parametrize(
     ("layout", "reason"),
     [

@@ -150,7 +150,11 @@ def _bar(step: int, seconds: int, steps: int = 1570) -> str:
         (_bar(1, 0) + _bar(471, 300) + _SUMMARY.format(rate=5.233, epoch=3.0), "stopped-early"),
         (_bar(1001, 1) + _bar(1570, 300) + _SUMMARY.format(rate=5.233, epoch=10.0), "resumed"),
         (_TRAINING.format(steps=1570) + _SUMMARY.format(rate=5.233, epoch=10.0), None),
-        (_TRAINING.format(steps=500) + _SUMMARY.format(rate=1.667, epoch=3.18), None),
+        (
+            _TRAINING.format(steps=500)
+            + _SUMMARY.format(rate=1.667, epoch=3.18).replace("333.3", "106.7"),  # 500 steps of 64 in 300 s
+            None,
+        ),
         (_bar(1, 0) + _bar(1570, 300) + _SUMMARY.format(rate=5.233, epoch=10.0), None),
     ],
     ids=["epochs", "bar", "bar-begins-late", "whole", "max-steps", "whole-by-bar"],

@@ -37,12 +37,16 @@ def count(records: Records) -> Counters:
     if records.step is None and records.epoch is None:
         return Counters()
     interval = _interval(records)
-    repeated = backwards = position = advanced = 0
+    repeated = backwards = position = 0
     first = high = -np.inf
     starts: list[int] = []
     for keys in _keys(records):
         if np.isinf(first):
             first = keys[0]
+        if keys[0] > high and (keys[1:] > keys[:-1]).all():
+            high = float(keys[-1])
+            position += len(keys)
+            continue
         offset = 0
         while offset < len(keys):
             rest = keys[offset:]
@@ -53,12 +57,11 @@ def count(records: Records) -> Counters:
             part, seen = rest[:end], before[:end]
             repeated += int(np.count_nonzero(part == seen))
             backwards += int(np.count_nonzero(part < seen))
-            advanced += int(np.count_nonzero(part > seen))
             if end:
                 high = max(high, float(part.max()))
             if end < len(rest):
                 starts.append(position + offset + end)
-                high, first, advanced = float(rest[end]), float(rest[end]), 1
+                high, first = float(rest[end]), float(rest[end])
                 end += 1
             offset += end
         position += len(keys)

@@ -16,11 +16,15 @@ _MOST_PLACES = 17
 ROOM = 32
 """Characters behind a text, so that eight can be loaded from any place in it, and those of the longest number."""
 _LARGEST_EXACT = 1 << 53
-_EXTENDED = np.finfo(np.longdouble).nmant == 63
+_SIGNIFICAND = (1 << 52) - 1
+_BIAS = 1075
+"""Of a double ``significand * 2**(exponent - 1075)``."""
 _POWERS = 10 ** np.arange(_MOST_DIGITS + 1, dtype=np.int64)
 _NEWLINE, _POINT = b"\n."
 _DATE = np.uint64(0xFFFFFFFFFF)
 """The first five bytes of a word: ``07/28``."""
+_ELEVENTH = np.uint64(0xFFFFFF)
+"""The first three bytes of a word, of which the third is the eleventh of a stamp."""
 _SHORT_STAMP = re.compile(rb"\d\d/\d\d \d\d:\d\d:\d\d")
 _STAMP = re.compile(rb"\d{4}[-/]\d\d[-/]\d\d\D\d\d:\d\d:\d\d(?:[.,]\d{1,8})?")
 
@@ -37,6 +41,7 @@ def _u8(byte: int) -> np.uint64:
 
 _ONE = np.uint64(1)
 _ZEROS, _ONES, _TOPS, _UPPER = _u8(ord("0")), _u8(0x01), _u8(0x80), _u8(0xF0)
+_FIRST_BYTES = np.array([(1 << 8 * count) - 1 for count in range(9)], np.uint64)
 
 
 class IrregularError(Exception):
@@ -73,6 +78,15 @@ class Characters:
         if isinstance(starts, range):
             return np.ndarray((len(starts),), "<u8", self.single, starts.start, (starts.step,)).copy()
         return self._words[starts]
+
+    def rows(self, starts: Starts, count: int) -> Words:
+        """Return ``count`` (up to 4) words from each of ``starts`` on, a row each: as fast as one of them."""
+        kind = f"V{8 * count}"
+        if isinstance(starts, range):
+            found = np.ndarray((len(starts),), kind, self.single, starts.start, (starts.step,)).copy()
+        else:
+            found = np.ndarray((len(self.single) - 8 * count + 1,), kind, self.single, strides=(1,))[starts]
+        return found.view("<u8").reshape(-1, count)
 
     def all_have(self, word: bytes, starts: Starts) -> bool:
         """Say whether ``word`` stands at each of ``starts``."""
@@ -115,28 +129,35 @@ class Characters:
 
         Both are of each number, or of all. All must be digits. The values are the doubles that ``float`` gives.
         """
-        most = int(np.max(whole + places))
-        if np.min(whole) < 1 or most > _MOST_DIGITS or np.max(places) > _MOST_PLACES:
+        most_places = int(np.max(places))
+        if np.min(whole) < 1 or np.max(whole + places) > _MOST_DIGITS or most_places > _MOST_PLACES:
             raise IrregularError
+        most = int(np.max(whole)) + most_places
+        if most > _MOST_DIGITS and not isinstance(whole, int):
+            return self._decimals_by_size(starts, whole, places)
         mantissa = self._digits(starts, whole)
-        if not np.any(places):
+        if not most_places:
             return mantissa.astype(np.float64)
-        scale = _POWERS[places]
-        mantissa = mantissa * scale + self._digits(moved(starts, whole + 1), places)
-        values: Floats = mantissa / scale.astype(np.float64)
+        scale = int(_POWERS[most_places])
+        mantissa *= scale
+        mantissa += self._fraction(moved(starts, whole + 1), places, most_places)
+        values: Floats = mantissa / float(scale)
         if most < len(str(_LARGEST_EXACT)):
             return values
-        # Above 2**53 the division would round twice: extended precision has the bits, but for exact halves.
-        large = np.flatnonzero(mantissa >= _LARGEST_EXACT)
-        if len(large) and _EXTENDED:
-            of = np.broadcast_to(scale, mantissa.shape)[large].astype(np.longdouble)
-            extended = mantissa[large].astype(np.longdouble) / of
-            values[large] = extended.astype(np.float64)
-            large = large[(extended.view(np.uint64)[::2] & np.uint64(0x7FF)) == 0x400]
-        for index in large.tolist():
+        # Above 2**53 what is divided was rounded before.
+        for index in _round_once(values, mantissa, scale).tolist():
             start = int(starts[index])
             size, digits = (int(np.broadcast_to(of, len(starts))[index]) for of in (whole, places))
             values[index] = float(self.single[start : start + size + 1 + digits].tobytes())
+        return values
+
+    def _decimals_by_size(self, starts: Starts, whole: Ints, places: Ints | int) -> Floats:
+        """Return ``decimals`` where some have many digits before the point, and others many behind it."""
+        values, where = np.empty(len(whole)), np.array(starts)
+        behind = np.broadcast_to(places, len(whole))
+        for size in np.unique(whole).tolist():
+            rows = np.flatnonzero(whole == size)
+            values[rows] = self.decimals(where[rows], size, behind[rows])
         return values
 
     def stamps(self, starts: Starts, first: bytes) -> Floats:
@@ -149,15 +170,20 @@ class Characters:
             return self._short_stamps(starts, first)
         if not _STAMP.fullmatch(first):
             raise IrregularError
-        head, tail = self.words(starts), self.words(moved(starts, 3))
-        if (head != head[0]).any() or (tail != tail[0]).any():  # another day: eleven characters are the same
+        words = self.rows(starts, 4)
+        first_8, next_3, then = words[:, 0], words[:, 1] & _ELEVENTH, words[:, 2]
+        if (first_8 != first_8[0]).any() or (
+            next_3 != next_3[0]
+        ).any():  # another day: eleven characters are the same
             raise IrregularError
-        seconds = self._time_of_day(moved(starts, 11)) + _day(first[:10]) * 86400
+        time_of_day = (words[:, 1] >> np.uint64(24)) | (then << np.uint64(40))
+        seconds = _seconds_of_day(time_of_day) + _day(first[:10]) * 86400
         digits = len(first) - 20
         if digits <= 0:
             return seconds.astype(np.float64)
         # Summed apart: beside 1.7e9 seconds each addition would lose a tenth of a microsecond.
-        fraction: Floats = self._digits(moved(starts, 20), digits) / float(_POWERS[digits])
+        behind = (then >> np.uint64(32)) | (words[:, 3] << np.uint64(32))
+        fraction: Floats = _whole_number(behind, digits, digits) / float(_POWERS[digits])
         return seconds + fraction
 
     def _short_stamps(self, starts: Starts, first: bytes) -> Floats:
@@ -166,15 +192,22 @@ class Characters:
         if not _SHORT_STAMP.fullmatch(first) or (date != date[0]).any():
             raise IrregularError
         day = _day(ANY_YEAR.replace(b"/", b"-") + first[:5])
-        return (self._time_of_day(moved(starts, 6)) + day * 86400).astype(np.float64)
+        return (_seconds_of_day(self.words(moved(starts, 6))) + day * 86400).astype(np.float64)
 
-    def _time_of_day(self, starts: Starts) -> Ints:
-        """Return the seconds since midnight of ``05:47:54``."""
-        digits = self.words(starts) - _ZEROS
-        pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
-        hours, minutes, seconds = ((pairs >> np.uint64(bits)) & np.uint64(0xFF) for bits in (0, 24, 48))
-        whole: Words = hours * np.uint64(3600) + minutes * np.uint64(60) + seconds
-        return whole.view(np.int64)
+    def _fraction(self, starts: Starts, places: Ints | int, most: int) -> Ints:
+        """Return the ``places`` (0 … ``most``) digits from ``starts`` on, and zeros up to ``most``."""
+        rows = self.rows(starts, -(-most // 8))
+        found: Ints = np.zeros(1, np.int64)
+        for done in range(0, most, 8):
+            words, size = rows[:, done // 8].copy(), min(most - done, 8)
+            if not isinstance(places, int):
+                # What stands behind the last digit becomes zeros.
+                words -= _ZEROS
+                words &= first_bytes(places - done)
+                words |= _ZEROS
+            part = _whole_number(words, size, size)
+            found = found * _POWERS[size] + part if done else part
+        return found
 
     def _digits(self, starts: Starts, count: Ints | int) -> Ints:
         """Return the ``count`` (0 … 18, of each or of all) digits from each of ``starts`` on as a whole number."""
@@ -187,12 +220,51 @@ class Characters:
         return found
 
 
+def _seconds_of_day(words: Words) -> Ints:
+    """Return the seconds since midnight of ``05:47:54``."""
+    digits = words - _ZEROS
+    pairs = digits * np.uint64(10) + (digits >> np.uint64(8))
+    hours, minutes, seconds = ((pairs >> np.uint64(bits)) & np.uint64(0xFF) for bits in (0, 24, 48))
+    whole: Words = hours * np.uint64(3600) + minutes * np.uint64(60) + seconds
+    return whole.view(np.int64)
+
+
+def first_bytes(counts: Ints) -> Words:
+    """Return words whose first so many bytes are all ones: none below 1, eight above."""
+    return np.take(_FIRST_BYTES, counts, mode="clip")
+
+
 def _bytes_below(bits: Words) -> Ints:
     """Return how many bytes are below the only one that is not 0, and 1, in each of ``bits``; 8 where none is."""
     below = (bits - _ONE) & _ONES
     below *= _ONES
     below >>= np.uint64(56)
     return below.view(np.int64)
+
+
+def _round_once(values: Floats, mantissa: Ints, scale: int) -> Ints:
+    """Make ``values``, quotients of ``mantissa`` and ``scale`` to some units in the last place, the nearest doubles.
+
+    Returns the places of those that are left: halfway between two doubles, beside a power of two, or beyond 2**53.
+    What is left over of a division is less than 2**63, so that it is exact although what it is made of overflows.
+    """
+    bits = values.view(np.int64)
+    significand = bits & _SIGNIFICAND
+    power_of_two = significand == 0
+    significand |= _SIGNIFICAND + 1
+    shift = _BIAS - (bits >> 52)
+    over = mantissa << shift
+    over -= significand * scale
+    over *= 2
+    some = mantissa != 0  # nothing is over of a zero, whose significand is none
+    off = np.flatnonzero((np.abs(over) >= scale) & some)
+    moved_by = np.sign(over[off])
+    bits[off] += moved_by
+    left = np.abs(over[off] - 2 * scale * moved_by) >= scale
+    hard = (power_of_two & (over < 0)) | (shift < 0)
+    hard[off[left]] = True
+    hard &= some
+    return np.flatnonzero(hard)
 
 
 def _whole_number(words: Words, count: Any, most: int) -> Ints:

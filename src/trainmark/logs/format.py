@@ -139,6 +139,7 @@ def config_lines(context: LogContext, pattern: re.Pattern[bytes]) -> dict[str, s
     return found
 
 
+_THOUSANDS = re.compile(rb"\d{1,3}(?:,\d{3})+(?:\.\d*)?")
 _LONGEST_COUNT = 18
 """Digits of a count: more are a damaged line."""
 
@@ -173,7 +174,12 @@ def search_number(pattern: bytes, text: bytes) -> float | None:
 
 
 def positive(word: bytes) -> float | None:
-    """Return a printed number, its thousands with commas or not; ``None`` for what is none, not positive or endless."""
+    """Return a printed number, its thousands with commas or not; ``None`` for what is none, not positive or endless.
+
+    A comma elsewhere is a point of another locale (``2560,02``), and what it says is not guessed.
+    """
+    if b"," in word and not _THOUSANDS.fullmatch(word):
+        return None
     try:
         value = float(word.replace(b",", b""))
     except ValueError:
@@ -188,8 +194,8 @@ def search_word(pattern: bytes, text: bytes) -> str | None:
 
 
 def listed(word: str | None) -> int | None:
-    """Return how many items a printed list such as ``0,1,2,3`` or ``[0, 1]`` has."""
-    if word is None:
+    """Return how many items a printed list such as ``0,1,2,3`` or ``[0, 1]`` has; ``None`` where it was cut."""
+    if word is None or word.endswith(","):
         return None
     items = [item for item in word.strip("[]()'\" ").split(",") if item.strip()]
     return len(items) or None

@@ -19,6 +19,7 @@ from trainmark.logs.format import Format, LogContext, positive
 from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
 from trainmark.logs.hints import Hints, read_hints
 from trainmark.logs.literals import can_match
+from trainmark.logs.misread import misread
 from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
 from trainmark.logs.opening import binary_kind, plain
 from trainmark.logs.physics import checked
@@ -154,6 +155,7 @@ def _conclude(
     problems += settled.problems
     problems += said_twice(known, seen.pattern, context, seen.later)
     problems += two_results(known, records, seen.tail)
+    problems += misread(known, seen.pattern, context.head, seen.tail)
     figures = _figures(known, seen.tail)
     ending = known.ending(context)
     trouble = find_trouble(_after_last_record(known, seen))

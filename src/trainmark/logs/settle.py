@@ -40,7 +40,8 @@ def settle(
     """Return what is known of a run.
 
     What the text ``said`` stands. What it leaves open is taken from ``given`` (flags), then from the name's
-    ``hints``. Every contradiction is a problem; one between flag and text makes the fact contested.
+    ``hints``. Every contradiction is a problem, one where flag and name say the same; one between flag and text makes
+    the fact contested.
     ``tf32_said`` is whether the log itself tells TF32 from FP32; ``named_fp16`` is what "fp16" in a name means for
     the program that wrote the log.
     """
@@ -57,7 +58,7 @@ def settle(
             contested.add(name)
         elif text is None and flag is not None and hint is not None and hint != flag:
             problems.append(_contradiction(name, "name", hint, flag))
-        if text is not None and hint is not None and text != hint:
+        if text is not None and hint is not None and hint not in (text, flag):
             problems.append(
                 Problem(
                     "name-contradicts-log",
@@ -118,7 +119,7 @@ def _precision(
     agrees = text is None or not hints.precisions or text in hints.precisions
     if text is Precision.FP16 and Precision.AMP_FP16 in hints.precisions:
         agrees = True  # people name pure FP16 runs "amp" too; both are FP16 computation
-    if not agrees:
+    if not agrees and flag not in hints.precisions:
         named = " or ".join(sorted(hints.precisions))
         problems.append(
             Problem(

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from trainmark.logs.model import ParsedLog, Problem, Status
-from trainmark.logs.physics.bounds import impossible_counts, impossible_times
+from trainmark.logs.physics.bounds import impossible_counts, impossible_times, unread_numbers
 from trainmark.logs.physics.counting import lost_and_doubled
 from trainmark.logs.physics.names import weigh_names
 from trainmark.logs.physics.pace import Stall, stalls, unlikely_pace
@@ -33,6 +33,7 @@ def checked(log: ParsedLog) -> ParsedLog:
 def _problems(log: ParsedLog) -> Iterator[Problem]:
     yield from impossible_counts(log.facts)
     yield from impossible_times(log.records)
+    yield from unread_numbers(log.records)
     if log.records.count < 2:
         return
     yield from lost_and_doubled(log)

@@ -4,6 +4,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
+from trainmark.logs.columns import in_step
 from trainmark.logs.model import Facts, Problem, Records
 
 MOST_DEVICES = 200_000
@@ -33,6 +34,23 @@ def impossible_counts(facts: Facts) -> Iterator[Problem]:
     said = f"{facts.gpus} devices on {facts.nodes} nodes with {facts.batch_per_device} samples each"
     if not possible(facts.gpus, facts.nodes, facts.batch_per_device):
         yield Problem("out-of-bounds", f"no run has {said}: a number that is built on it is wrong")
+
+
+_NO_NUMBER = 0.02
+
+
+def unread_numbers(records: Records) -> Iterator[Problem]:
+    """Yield a problem where the speed of many records is no number, though others have one."""
+    columns = [records.rate, records.step_time_s, records.average_rate, records.average_time_s]
+    said = [column for column in columns if column is not None]
+    if not said or not records.count:
+        return
+    without = sum(int(np.isnan(np.fmax.reduce(values)).sum()) for values in in_step(said))
+    if without > max(_NO_NUMBER * records.count, 2):
+        yield Problem(
+            "numbers-unread",
+            f"the speed of {without} of {records.count} records is no number: they are left out",
+        )
 
 
 def impossible_times(records: Records) -> Iterator[Problem]:

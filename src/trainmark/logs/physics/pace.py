@@ -64,11 +64,13 @@ class Pace:
 
     ``slow``, ``fast`` and ``most`` are far from the usual pace (``most`` however little), ``jump`` and ``false`` from
     the clock, ``back`` is where the clock ran backwards. ``clock_s`` and ``own_s`` are the same steps' time by the
-    clock and by the records (``between_s`` more by the clock, without the longest gaps), and ``ratios`` their usual
-    ratio, block by block. ``chunks`` are neighbouring intervals taken together.
+    clock and by the records (``between_s`` more by the clock, without the longest gaps, where ``of_last_steps``: that
+    is how the format's records are), and ``ratios`` their usual ratio, block by block. ``chunks`` are neighbouring
+    intervals taken together.
     """
 
     by_clock: bool
+    of_last_steps: bool
     slow: _Worst = field(default_factory=_Worst)
     fast: _Worst = field(default_factory=_Worst)
     most: _Worst = field(default_factory=_Worst)
@@ -108,9 +110,12 @@ class Pace:
         if len(taken) < _FEWEST:
             return
         if middle > 0:
-            spread = _MAD * _median(np.abs(paces - middle))
-            beyond = max(_OUTLIER * spread, _LEAST_OFF * middle) * work + slack
-            for at in np.flatnonzero(np.abs(off) > beyond).tolist():
+            sizes = np.abs(off)
+            odd = sizes > _LEAST_OFF * middle * work + slack
+            if odd.any():  # the spread can only leave out some of them
+                spread = _MAD * _median(np.abs(paces - middle))
+                odd = sizes > max(_OUTLIER * spread, _LEAST_OFF * middle) * work + slack
+            for at in np.flatnonzero(odd).tolist():
                 worst = self.slow if off[at] > 0 else self.fast
                 worst.meet(int(records[at]), float(taken[at]), float(work[at] * middle))
         if block.absolute:
@@ -135,8 +140,9 @@ class Pace:
         gaps = clock - own
         at = int(np.abs(gaps).argmax())
         self.jump.meet(int(records[at]), float(clock[at]), float(own[at]))
-        gaps.sort()
-        self.between_s += float(gaps[: len(gaps) - max(1, round(_LONGEST * len(gaps)))].sum())
+        if self.of_last_steps:
+            gaps.sort()
+            self.between_s += float(gaps[: len(gaps) - max(1, round(_LONGEST * len(gaps)))].sum())
         ratio = _median(clock / own)
         self.ratios.append(ratio)
         self._meet_false(records, clock, own * ratio, 2 * grain + slack)
@@ -144,9 +150,11 @@ class Pace:
     def _meet_false(self, records: Ints, clock: Floats, expected: Floats, slack: Floats) -> None:
         """Meet records whose own time is unlike the clock's; time between steps is no sign but by the clock."""
         off = clock - expected
-        sizes = np.abs(off)
-        spread = _MAD * _median(sizes)
-        odd = sizes > np.maximum(_OUTLIER * spread, _LEAST_OFF * np.abs(expected)) + slack
+        sizes, least = np.abs(off), _LEAST_OFF * np.abs(expected)
+        odd = sizes > least + slack
+        if odd.any():  # the spread can only leave out some of them
+            spread = _MAD * _median(sizes)
+            odd = sizes > np.maximum(_OUTLIER * spread, least) + slack
         if not self.by_clock:
             odd &= off < 0
         for at in np.flatnonzero(odd).tolist():
@@ -180,7 +188,8 @@ class Stall:
 
 def pace_of(log: ParsedLog) -> Pace:
     """Return the pace of ``log`` after its warm-up, in one pass."""
-    pace = Pace(log.meaning is not Meaning.INTERVAL or log.records.rate is log.records.step_time_s is None)
+    by_clock = log.meaning is not Meaning.INTERVAL or log.records.rate is log.records.step_time_s is None
+    pace = Pace(by_clock, log.of_last_steps)
     for block in intervals(log):
         pace.meet(block, log.clock_resolution_s)
     return pace

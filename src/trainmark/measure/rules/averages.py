@@ -18,6 +18,7 @@ from trainmark.measure.rules.series import NoNumberError, global_batch, scope_fa
 
 Bools = NDArray[np.bool_]
 
+_LEFT_OUT = 0.02
 _TIME_GRAIN_S = 0.0006
 """Programs print average step times with three decimals or more."""
 
@@ -35,23 +36,31 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
     """
     counts, seconds = 0.0, 0.0
     last: tuple[float, float] | None = None
+    epochs = left_out = 0
     for span in _epochs(log, skipped):
-        last = span.last
+        last, epochs, left_out = span.last, epochs + 1, left_out + span.left_out
         if span.size > 1 and span.last[1] > span.first[1]:
             counts += span.last[0] - span.first[0]
             seconds += span.last[1] - span.first[1]
     if last is None:
         raise NoNumberError("no-averages", "no record after the warm-up has a usable average")
     between = counts / seconds if seconds > 0 else None
+    problems = []
+    if left_out > epochs + _LEFT_OUT * (log.records.count - skipped):  # an epoch's last batch may be smaller
+        sentence = (
+            f"the average rate and time of {left_out} records make a smaller batch than others of their epoch: "
+            "they are left out, and either they or the others are damaged"
+        )
+        problems.append(Problem("batches-differ", sentence))
     if between is not None and 2 * counts >= last[0]:
-        return between, skipped, []
+        return between, skipped, problems
     if last[0] <= log.warmup_steps:
         raise NoNumberError(
             "only-warm-up", f"the last average covers {last[0]:.0f} steps, all of them warm-up"
         )
     value = last[0] / last[1]
     sentence = f"the last line's average of {last[0]:.0f} steps since their start is given: the lines cover few of them"
-    problems = [Problem("by-average", sentence, Severity.NOTE)]
+    problems.append(Problem("by-average", sentence, Severity.NOTE))
     if between is not None and abs(between / value - 1) > MOST_OF_A_NOTE:
         problems.append(
             Problem(
@@ -66,10 +75,12 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
 class _Span:
     """What the usable records of an epoch say: samples done and seconds passed at the first and at the last of them.
 
-    ``highest`` is the most that any record has done, ``grain`` how exactly the first one tells the epoch's batch.
+    ``highest`` is the most that any record has done, ``grain`` how exactly the first one tells the epoch's batch, and
+    ``left_out`` counts records of another batch.
     """
 
     size: int = 0
+    left_out: int = 0
     first: tuple[float, float] = (0.0, 0.0)
     last: tuple[float, float] = (0.0, 0.0)
     highest: float = -np.inf
@@ -122,7 +133,9 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
                 grain = 0.5 + printed * _TIME_GRAIN_S
                 if part.begins:
                     span.grain = float(grain[0])
-                good &= np.abs(printed * times - most) <= 2 * np.maximum(grain, span.grain)
+                alike = np.abs(printed * times - most) <= 2 * np.maximum(grain, span.grain)
+                span.left_out += int(np.count_nonzero(good & ~alike))
+                good &= alike
         span.meet(done, passed, good)
     if span.size:
         yield span

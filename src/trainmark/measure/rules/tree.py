@@ -9,12 +9,12 @@ repeats with one number are told.
 import re
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmark.errors import InputError
 from trainmark.logs.hints import read_hints
-from trainmark.logs.model import Facts, ParsedLog, Problem, Status
+from trainmark.logs.model import Facts, ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules.catalog import measure_log, rules_for
 from trainmark.measure.rules.dlperf import PlacementSummary, summarise, two_decimals
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
@@ -22,6 +22,10 @@ from trainmark.measure.rules.naming import Naming
 from trainmark.programs import read_log
 from trainmark.words.case import Precision
 
+_ABOUT_NAMES = frozenset(
+    {"from-name", "name-contradicts-log", "flag-contradicts-log", "flag-contradicts-name"}
+)
+_FLAG_SAYS = re.compile(r"^--[a-z]+ says")
 _FOLDER = re.compile(r"(\d+)n(\d+)[gc]", re.IGNORECASE)
 _NAME = re.compile(r"(?P<model>.+?)_b(?:s|z)?(?P<batch>\d+)(?:_(?P<variant>.+?))?_(?P<repeat>\d+)")
 
@@ -147,7 +151,7 @@ def _named_runs(folder: Path, rule: Rule | None, naming: Naming) -> Iterator[Tre
         devices = place.devices or (place.gpus * (place.nodes or 1) if place.gpus else None)
         precision = Precision(place.precision) if place.precision in set(Precision) else None
         given = Facts(place.model, precision, place.nodes, devices, place.batch)
-        log = read_log(file, given)
+        log = _said_by_name(read_log(file, given))
         nodes = place.nodes or log.facts.nodes or 1
         each = (devices or log.facts.gpus or nodes) // nodes
         group = Group(
@@ -167,6 +171,23 @@ def _named_runs(folder: Path, rule: Rule | None, naming: Naming) -> Iterator[Tre
         )
 
 
+def _said_by_name(log: ParsedLog) -> ParsedLog:
+    """Return ``log`` with what its path told, as flags do, said to be of its name."""
+    return replace(
+        log,
+        problems=tuple(
+            replace(
+                problem,
+                code="name-contradicts-log",
+                message=f"{_FLAG_SAYS.sub('the name says', problem.message)}: the log is believed",
+            )
+            if problem.code == "flag-contradicts-log"
+            else problem
+            for problem in log.problems
+        ),
+    )
+
+
 def _speed(log: ParsedLog, rule: Rule | None) -> RuleResult:
     if rule is not None:
         return rule.compute(log)
@@ -182,6 +203,12 @@ def _place(name: str) -> tuple[int, int]:
     nodes = int(name.split("n", maxsplit=1)[0])
     hint = read_hints(f"{name}/x")
     return nodes, hint.gpus or nodes
+
+
+def _reason(problems: tuple[Problem, ...]) -> str:
+    """Return why there is no speed: what is said of names and flags is seldom it."""
+    doubts = (p.message for p in problems if p.severity is Severity.DOUBT and p.code not in _ABOUT_NAMES)
+    return next(doubts, problems[0].message if problems else "")
 
 
 def _first_of_each(runs: list[TreeRun]) -> list[TreeRun]:
@@ -201,7 +228,7 @@ def _problems(
             )
     for run in kept:
         if run.result.value is None:
-            reason = next((p.message for p in (*run.log.problems, *run.result.problems)), "")
+            reason = _reason((*run.log.problems, *run.result.problems))
             yield Problem(
                 f"repeat-{run.result.status}", f"{run.path}: {run.result.status}, no speed: {reason}"
             )

@@ -16,7 +16,7 @@ import re
 
 from trainmark.logs.format import Format, LogContext, search_integer, search_word, unknowable
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope
+from trainmark.logs.model import Facts, Problem, Scope
 from trainmark.words.case import Precision
 
 _PRECISIONS = {
@@ -39,6 +39,17 @@ def facts(context: LogContext) -> Facts:
     )
 
 
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Say where the configuration is printed again: the rates have no counter that would tell a second run."""
+    starts = context.notes.count(b"Config:")
+    if starts < 2:
+        return ()
+    sentence = (
+        f"the configuration stands there {starts} times: the file holds several runs, or one started again"
+    )
+    return (Problem("several-runs", sentence),)
+
+
 FORMAT = Format(
     name="composer",
     title="Composer and llm-foundry",
@@ -52,6 +63,8 @@ FORMAT = Format(
     ),
     mark=re.compile(rb"\t Train (?:time/batch|throughput/\w+|loss/train/total): "),
     facts=facts,
+    doubts=doubts,
+    notes=re.compile(rb"^Config:", re.MULTILINE),
     ending=unknowable,
     figures={
         "mfu_share": re.compile(rb"Train throughput/device/mfu: ([\d.]+)\s"),

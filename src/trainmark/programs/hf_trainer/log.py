@@ -11,6 +11,7 @@ Source: ``transformers/trainer_utils.py:speed_metrics``.
 """
 
 import re
+from collections.abc import Iterator
 from itertools import pairwise
 
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
@@ -28,7 +29,7 @@ _TOTAL_BATCH = rb"Total train batch size \(w\. parallel, distributed & accumulat
 
 _NUMBER = rb"'?(\d+(?:\.\d+)?(?:e[+-]\d+)?)['\s,}]"
 _SECONDS = rb"'%s_runtime': " + _NUMBER
-_PAIR = re.compile(rb"'(train_runtime|train_steps_per_second|epoch)': " + _NUMBER)
+_PAIR = re.compile(rb"'(train_runtime|train_samples_per_second|train_steps_per_second|epoch)': " + _NUMBER)
 _BAR = re.compile(rb"\| (\d{1,12})/(\d{1,12}) \[(?:(\d{1,6}):)?(\d\d):(\d\d)<")
 _LOST = re.compile(rb"\{'loss': '?0\.0'?, 'grad_norm': '?nan")
 _LOSS = re.compile(rb"\{'loss': [^\n{}]*'epoch': " + _NUMBER)
@@ -83,6 +84,7 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
     if done := _done(context, summary, bars):
         sentence = f"the run stopped at {done:.0%} of what was planned, and its summary counts all of that"
         found.append(Problem("stopped-early", sentence))
+    found += _of_another_batch(summary, _last_training(context.text))
     if _LOST.search(context.tail[context.tail.rfind(b"{'loss': ") :]):
         found.append(
             Problem("loss-not-finite", "the gradient is NaN in the last lines: the training had failed")
@@ -92,6 +94,24 @@ def doubts(context: LogContext) -> tuple[Problem, ...]:
         found.append(Problem("resumed", sentence))
     sentence = "the rate is of the whole run: start, warm-up and checkpoints are in its time"
     return (*found, Problem("whole-run", sentence, Severity.NOTE))
+
+
+def _of_another_batch(summary: dict[str, float], training: bytes) -> Iterator[Problem]:
+    """Yield a doubt where the samples of a step are none, or more than the batch of all devices by far.
+
+    Where few steps make an epoch and micro-batches are left over, a step counts up to twice its batch.
+    """
+    samples, steps = (summary.get(f"train_{what}_per_second", 0.0) for what in ("samples", "steps"))
+    if not samples or not steps:
+        return
+    slack = 1 + _OFF + 0.0005 / steps
+    total = search_integer(_TOTAL_BATCH, training)
+    if samples / steps < 1 / slack or (total and samples / steps > 2 * total * slack):
+        sentence = (
+            f"{samples:.6g} samples/s and {steps:.6g} steps/s make {samples / steps:.4g} samples a step"
+        )
+        batch = f", and a step is of {total}" if total else ""
+        yield Problem("rates-contradict-batch", sentence + batch)
 
 
 def _summary(text: bytes) -> dict[str, float]:

@@ -10,7 +10,7 @@ import re
 
 from trainmark.logs.format import Format, LogContext, ends_with, integer, namespace, search_integer
 from trainmark.logs.hardware import read_hardware
-from trainmark.logs.model import Facts, Scope
+from trainmark.logs.model import Facts, Problem, Scope
 from trainmark.logs.precision import by_switch
 from trainmark.words.case import Precision
 
@@ -27,6 +27,24 @@ def facts(context: LogContext) -> Facts:
     )
 
 
+def doubts(context: LogContext) -> tuple[Problem, ...]:
+    """Say where the rate is not that of the images and the time beside it."""
+    found = _DONE.findall(context.tail)
+    if not found:
+        return ()
+    images, seconds, rate = map(float, found[-1])
+    if abs(images - rate * seconds) <= _OFF * images:
+        return ()
+    sentence = f"{images:.0f} images in {seconds:.6g} s are not {rate:.6g} images/s, which stands beside them"
+    return (Problem("rate-contradicts-time", sentence),)
+
+
+_OFF = 0.02
+_DONE = re.compile(
+    rb"Total images: (\d+)\s+total time: (\d+(?:\.\d+)?)\s+Average images/sec: (\d+(?:\.\d+)?)\s+Median "
+)
+
+
 FORMAT = Format(
     name="nvidia-ssd",
     title="NVIDIA SSD",
@@ -37,8 +55,9 @@ FORMAT = Format(
     mark=re.compile(rb"Done benchmarking\. Total images: |Training performance = [\d.]+ FPS"),
     parameters=namespace,
     facts=facts,
+    doubts=doubts,
     ending=ends_with(re.compile(rb"Done benchmarking\. ")),
-    figures={"summary": re.compile(rb"Average images/sec: ([\d.]+)\s")},
+    figures={"summary": re.compile(rb"Average images/sec: ([\d.]+)\s+Median ")},
     without_records="the program prints its rate at the end of its benchmark only",
     header=re.compile(rb"Namespace\(|loading annotations|index"),
     fp16=Precision.AMP_FP16,

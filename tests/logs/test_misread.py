@@ -1,0 +1,136 @@
+"""Logs that people and terminals wrote over (locales, cuts, wraps, units): no other number without a doubt."""
+
+import re
+from collections.abc import Callable
+
+import pytest
+from conftest_logs import Reader
+
+from trainmark.logs import Facts, ParsedLog, Severity, Status
+from trainmark.logs.synthetic import SampleRun
+from trainmark.measure.rules import measure_log
+from trainmark.programs import synthetic_log
+
+_GIVEN = Facts(gpus=8, batch_per_device=64)
+
+
+def _text(name: str, seconds: float = 0.2) -> str:
+    return synthetic_log(name, SampleRun([seconds + 0.0003 * (i * 7 % 11) for i in range(300)]))
+
+
+def _doubts(log: ParsedLog) -> set[str]:
+    result = measure_log(log)
+    if log.status is not Status.OK or result.value is None:
+        return {"no-number"}
+    return {p.code for p in (*log.problems, *result.problems) if p.severity is Severity.DOUBT}
+
+
+def _grouped(by: str) -> Callable[[str], str]:
+    return lambda text: re.sub(r"(?<![\d.:])(\d)(\d{3})(?=\.\d)", rf"\1{by}\2", text)
+
+
+def _half_in_commas(text: str) -> str:
+    lines = text.split("\n")
+    return "\n".join(
+        re.sub(r"(?<=\d)\.(?=\d)", ",", line) if at > len(lines) // 2 else line
+        for at, line in enumerate(lines)
+    )
+
+
+def _all_in_commas(text: str) -> str:
+    return re.sub(r"(?<=\d)\.(?=\d)", ",", text)
+
+
+def _in_thousands(text: str) -> str:
+    return re.sub(r"(\d{4})\.\d+(?=[^\d])", lambda found: f"{float(found[0]) / 1000:.3f}k", text)
+
+
+def _cut_at_80(text: str) -> str:
+    return "\n".join(line[:80] for line in text.split("\n"))
+
+
+def _wrapped_at_80(text: str) -> str:
+    return "\n".join(
+        line[at : at + 80] for line in text.split("\n") for at in range(0, max(len(line), 1), 80)
+    )
+
+
+@pytest.mark.parametrize(
+    ("name", "written"),
+    [
+        ("build-nanogpt", _grouped(" ")),
+        ("composer", _grouped(" ")),
+        ("hf-trainer", _grouped(",")),
+        ("hf-trainer", _grouped(" ")),
+        ("hf-trainer", _grouped("'")),
+        ("hf-trainer", _in_thousands),
+        ("nvidia-ssd", _grouped(" ")),
+        ("nvidia-ssd", _cut_at_80),
+        ("nvidia-ssd", _wrapped_at_80),
+        ("nvidia-tacotron2", _cut_at_80),
+        ("nvidia-tacotron2", _wrapped_at_80),
+        ("oneflow", _grouped(" ")),
+        ("pytorch-imagenet", _half_in_commas),
+        ("tf-cnn-benchmarks", _grouped(" ")),
+        ("tf-cnn-benchmarks", _all_in_commas),
+    ],
+)
+def test_a_number_of_which_a_part_is_read_is_in_doubt(
+    read: Reader, name: str, written: Callable[[str], str]
+) -> None:
+    whole = _text(name)
+    assert not _doubts(read(whole, given=_GIVEN)) & {"numbers-cut", "records-passed-over", "numbers-unread"}
+
+    assert _doubts(read(written(whole), given=_GIVEN))
+
+
+def test_a_configuration_that_is_printed_again_is_a_second_run(read: Reader) -> None:
+    first = _text("composer").split("\n")
+    log = read("\n".join(first[:1200]) + "\n" + _text("composer", 0.21))
+
+    assert "several-runs" in _doubts(log)
+
+
+def test_two_runs_of_our_own_in_one_file_are_in_doubt(read: Reader) -> None:
+    pairs = zip(_text("trainmark").split("\n"), _text("trainmark", 0.3).split("\n"), strict=True)
+    text = "\n".join(f"{rank}: {line}" for pair in pairs for rank, line in enumerate(pair))
+
+    assert _doubts(read(text))
+
+
+@pytest.mark.parametrize("factor", [0.001, 3.0])
+def test_a_trainers_samples_are_held_against_its_steps(read: Reader, factor: float) -> None:
+    text = re.sub(
+        r"(?<='train_samples_per_second': )([\d.]+)",
+        lambda found: f"{float(found[0]) * factor:.3f}",
+        _text("hf-trainer"),
+    )
+
+    assert "rates-contradict-batch" in _doubts(read(text))
+
+
+def test_a_rate_that_is_not_its_images_over_its_time_is_in_doubt(read: Reader) -> None:
+    text = re.sub(r"(?<=Average images/sec: )[\d.]+", "2.541", _text("nvidia-ssd"))
+
+    assert "rate-contradicts-time" in _doubts(read(text))
+
+
+def test_a_list_of_devices_that_was_cut_counts_nothing(read: Reader) -> None:
+    text = "\n".join(line[:-3] if len(line) > 50 else line for line in _text("paddleclas").split("\n"))
+
+    assert read(text).facts.gpus != 6
+
+
+@pytest.mark.parametrize("every", [10, 299])
+def test_a_digit_too_many_in_some_averages_does_not_make_the_others_go_unsaid(
+    read: Reader, every: int
+) -> None:
+    lines = _text("timm").split("\n")
+    at = range(100, len(lines), every)
+    damaged = [
+        re.sub(r"(?<=s, )(\d)(\d+\.\d+/s\))", r"\1\1\2", x) if n in at else x for n, x in enumerate(lines)
+    ]
+    assert damaged != lines
+
+    assert "batches-differ" in _doubts(read("\n".join(damaged)))
+    assert "batches-differ" not in _doubts(read("\n".join(lines)))
