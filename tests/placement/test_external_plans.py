@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 
-from trainmark.campaign import planning
+from trainmark.campaign import site
 from trainmark.cli.main import main
 from trainmark.node import local
 from trainmark.suite import load_suite, log_name
@@ -27,7 +27,7 @@ DGX = NodeResources(cores=80, gpus=8)
 @pytest.fixture(autouse=True)
 def _somebody_elses_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "this_machine", lambda _host: DGX)
-    monkeypatch.setattr(planning, "owner", lambda: "1000:1000")
+    monkeypatch.setattr(site, "owner", lambda: "1000:1000")
     monkeypatch.setenv("TRAINMARK_HOME", "/trainmark")
 
 
