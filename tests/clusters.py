@@ -22,8 +22,6 @@ HOSTS = ("node01", "node02", "node03", "node04")
 DAEMONS = ("munged ", "'sshd: /usr/sbin/sshd ", "/usr/sbin/sshd", "slurmd ")
 PATIENCE_S = 120
 """No command of these tests takes a tenth of it on an idle machine."""
-QUIET_S = 60
-"""How long what runs on the hosts may take to its end after a test."""
 
 ALLOCATED = {"slurm": ("salloc", "--quiet", "--nodes=4", "--exclusive")}
 """What stands before a command whose engine needs something to be held for it."""
@@ -102,7 +100,7 @@ class Cluster:
 
     def wait_until_quiet(self) -> None:
         """Wait until nothing but daemons runs on any host; what stays is ended, so that it fails this test alone."""
-        end = time.monotonic() + QUIET_S
+        end = time.monotonic() + PATIENCE_S
         while left := {host: found for host in HOSTS if (found := self.processes(host))}:
             if time.monotonic() > end:
                 for number in (number for found in left.values() for number in found):
