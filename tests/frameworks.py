@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from pathlib import Path
 from typing import Literal
 
@@ -45,9 +45,18 @@ def of_each(
     frameworks: Iterable[str],
     scope: Literal["module"] | None = None,
     marks: Sequence[pytest.MarkDecorator] = (),
+    rarely: Collection[str] = (),
 ) -> pytest.MarkDecorator:
-    """Return the mark of a test that is asked of each of these frameworks, its parameter ``framework``."""
-    each = [pytest.param(name, marks=[*in_frameworks(name), *marks]) for name in frameworks]
+    """Return the mark of a test that is asked of each of these frameworks, its parameter ``framework``.
+
+    Those in ``rarely``, because they take long for it, are asked by the rare tests.
+    """
+    each = [
+        pytest.param(
+            name, marks=[*in_frameworks(name), *marks, *([pytest.mark.rare] if name in rarely else [])]
+        )
+        for name in frameworks
+    ]
     return pytest.mark.parametrize("framework", each, scope=scope)
 
 

@@ -45,12 +45,16 @@ WAYS: Mapping[str, Way] = {
     "paddle": Way("paddle", "paddleclas", "by_paddle.py", 45.0, {"rule": "mean-skip-10"}),
 }
 
+STARTS_LONG = ("multiproc", "spawn")
+"""Of several that start PyTorch's ranks on one host, those that are asked rarely."""
+
 openmpi = pytest.mark.skipif(shutil.which("mpirun") is None, reason="no mpirun (apt install openmpi-bin)")
 marks = {
     name: [
         needs_framework(way.environment),
         pytest.mark.xdist_group(f"launcher-{name}"),
         *([openmpi] if name == "mpirun" else []),
+        *([pytest.mark.rare] if name in STARTS_LONG else []),
     ]
     for name, way in WAYS.items()
 }

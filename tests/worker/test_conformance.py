@@ -5,7 +5,7 @@ What is a framework's own stands in ``idioms.py``, and what only one of them has
 
 import math
 import signal
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -26,25 +26,17 @@ from worker_process import (
     wait_for_steps,
 )
 
-from frameworks import in_frameworks
+from frameworks import in_frameworks, of_each
 from trainmark.worker.core.queues import AHEAD, DRAIN_STEPS
 
 pytestmark = pytest.mark.training
 
 
-def asked_of_every_framework(rarely: Collection[str] = ()) -> pytest.MarkDecorator:
-    """Return the mark of a test that all frameworks take, those that take long for it rarely."""
-    every = [
-        pytest.param(name, marks=[*in_frameworks(name), *([pytest.mark.rare] if name in rarely else [])])
-        for name in IDIOMS
-    ]
-    return pytest.mark.parametrize("framework", every, scope="module")
-
-
-every_framework = asked_of_every_framework()
+every_framework = of_each(IDIOMS, scope="module")
 COMPILES_LONG = ("jax",)
 """What is baked into a program, such as the rates of its steps, makes it another one, which takes XLA 10 s and more."""
 STARTS_LONG = ("jax", "mindspore")
+by_two_ranks = of_each(IDIOMS, scope="module", rarely=STARTS_LONG)
 Run = Callable[..., Ran]
 
 STEPS, WARMUP, BATCH, IMAGES = 12, 3, 8, 16
@@ -171,7 +163,7 @@ def test_the_first_loss_is_near_that_of_guessing_and_each_step_has_its_own(whole
     assert len(set(losses)) == STEPS
 
 
-@asked_of_every_framework(rarely=COMPILES_LONG)
+@of_each(IDIOMS, scope="module", rarely=COMPILES_LONG)
 def test_without_the_compiler_the_same_is_trained(
     framework: str, idiom: Idiom, whole: Ran, tmp_path: Path
 ) -> None:
@@ -247,7 +239,7 @@ def test_what_cannot_be_done_here_is_unsupported_before_any_step(
     assert "Traceback" not in ran.stderr
 
 
-@asked_of_every_framework(rarely=COMPILES_LONG)
+@of_each(IDIOMS, scope="module", rarely=COMPILES_LONG)
 def test_a_loss_that_becomes_nan_is_said_and_the_run_is_kept(
     framework: str, idiom: Idiom, tmp_path: Path
 ) -> None:
@@ -262,7 +254,7 @@ def test_a_loss_that_becomes_nan_is_said_and_the_run_is_kept(
     assert any(step["loss"] is None and step["loss_finite"] is False for step in ran.steps)
 
 
-@asked_of_every_framework(rarely=STARTS_LONG)
+@of_each(IDIOMS, scope="module", rarely=STARTS_LONG)
 def test_a_run_that_gets_less_memory_than_it_needs_is_oom(
     framework: str, idiom: Idiom, tmp_path: Path
 ) -> None:
@@ -327,7 +319,7 @@ def test_a_file_that_is_no_whole_jpeg_ends_the_run_and_is_named(
 # Two ranks.
 
 
-@every_framework
+@by_two_ranks
 def test_two_ranks_hold_the_same_parameters_after_the_window(ranks: list[Ran], idiom: Idiom) -> None:
     first, second = ranks
     sound(first, second)
@@ -342,7 +334,7 @@ def test_two_ranks_hold_the_same_parameters_after_the_window(ranks: list[Ran], i
     assert len(first.last["peak_memory_bytes"]) == 2
 
 
-@every_framework
+@by_two_ranks
 def test_the_window_of_two_ranks_is_that_of_the_slowest(ranks: list[Ran]) -> None:
     first, _ = ranks
     assert first.last["window_s"] == max(first.last["rank_windows_s"])
@@ -350,7 +342,7 @@ def test_the_window_of_two_ranks_is_that_of_the_slowest(ranks: list[Ran]) -> Non
     assert min(first.last["rank_windows_s"]) > 0
 
 
-@every_framework
+@by_two_ranks
 def test_each_rank_passes_its_batch_alone_and_the_exchange_is_timed_by_itself(
     framework: str, ranks: list[Ran]
 ) -> None:
@@ -362,7 +354,7 @@ def test_each_rank_passes_its_batch_alone_and_the_exchange_is_timed_by_itself(
     assert apart["all_reduce_bytes"] == 4 * ranks[0].parameters["parameters"]
 
 
-@every_framework
+@by_two_ranks
 def test_ranks_leave_together_and_the_second_says_nothing(ranks: list[Ran]) -> None:
     _, second = ranks
     # Gloo itself tells that it is connected.
@@ -371,7 +363,7 @@ def test_ranks_leave_together_and_the_second_says_nothing(ranks: list[Ran]) -> N
     assert "Traceback" not in second.stderr
 
 
-@every_framework
+@by_two_ranks
 def test_the_loss_of_two_ranks_is_the_mean_of_their_parts_of_the_images(
     ranks: list[Ran], real: Ran, idiom: Idiom
 ) -> None:
@@ -385,7 +377,7 @@ def test_the_loss_of_two_ranks_is_the_mean_of_their_parts_of_the_images(
     assert first.steps[0]["loss"] == pytest.approx(sum(parts) / 2, rel=1e-4)
 
 
-@every_framework
+@by_two_ranks
 @pytest.mark.parametrize("victim", [pytest.param(0, marks=pytest.mark.rare), 1])
 def test_a_rank_that_is_killed_ends_the_other_one_which_says_that_it_lost_it(
     framework: str, idiom: Idiom, victim: int, tmp_path: Path
@@ -425,7 +417,7 @@ def endless(framework: str, idiom: Idiom, tmp_path: Path) -> Iterator[Process]:
         end_group(process)
 
 
-@asked_of_every_framework(rarely=COMPILES_LONG)
+@of_each(IDIOMS, scope="module", rarely=COMPILES_LONG)
 def test_sigterm_ends_it_with_a_line_and_takes_its_loaders_along(endless: Process, tmp_path: Path) -> None:
     endless.send_signal(signal.SIGTERM)
     # The pipes close only when the loader processes, which inherited them, are gone too.

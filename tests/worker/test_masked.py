@@ -38,6 +38,8 @@ RUN: dict[str, Any] = {
 
 training = pytest.mark.training
 every_framework = of_each(COMPILERS, scope="module", marks=[training])
+# Where JAX has another program to compile.
+rarely_jax = of_each(COMPILERS, scope="module", marks=[training], rarely=["jax"])
 
 
 @pytest.fixture(scope="module")
@@ -85,7 +87,7 @@ def test_the_loss_begins_at_guessing_word_and_sentence_and_the_one_batch_is_lear
     assert losses[-1] < losses[0]
 
 
-@every_framework
+@rarely_jax
 @pytest.mark.parametrize("optimizer", ["adamw", "lamb"])
 def test_two_ranks_stay_alike_with_either_optimizer(framework: str, optimizer: str, tmp_path: Path) -> None:
     given = {**RUN, "compiler": COMPILERS[framework], "optimizer": optimizer}
@@ -98,7 +100,7 @@ def test_two_ranks_stay_alike_with_either_optimizer(framework: str, optimizer: s
         assert first.last["after_window"]["trust_ratio_off"] < 0.01
 
 
-@every_framework
+@rarely_jax
 def test_with_dropout_what_cannot_be_solved_is_null_and_no_doubt(framework: str, tmp_path: Path) -> None:
     ran = start(framework, tmp_path, {**RUN, "dropout": 0.1, "compiler": COMPILERS[framework]})[0]
     assert (ran.code, ran.last["suspect"]) == (0, []), ran.stderr
@@ -142,7 +144,7 @@ def sequences(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@every_framework
+@rarely_jax
 def test_the_loss_is_that_of_all_words_however_ranks_and_parts_divide_them(
     framework: str, sequences: Path, tmp_path: Path
 ) -> None:
@@ -199,7 +201,7 @@ def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observe
 
 
 @needs_framework("pytorch")
-@every_framework
+@rarely_jax
 @pytest.mark.parametrize("ranks", [1, 2])
 def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
     framework: str, ranks: int, observed: Observer
@@ -207,7 +209,7 @@ def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that
     assert observed.following(framework, compiler=COMPILERS[framework], ranks=ranks) == {}
 
 
-@every_framework
+@rarely_jax
 def test_ranks_drop_different_places_of_the_same_batch(framework: str, tmp_path: Path) -> None:
     first, second = own_losses(MODEL, framework, tmp_path, COMPILERS[framework])
     assert first != second

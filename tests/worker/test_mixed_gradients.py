@@ -9,7 +9,12 @@ import pytest
 
 from frameworks import framework_python, needs_framework
 
-pytestmark = [pytest.mark.training, needs_framework("jax"), pytest.mark.xdist_group("worker-jax")]
+pytestmark = [
+    pytest.mark.training,
+    pytest.mark.rare,
+    needs_framework("jax"),
+    pytest.mark.xdist_group("worker-jax"),
+]
 
 PROGRAM = Path(__file__).parents[1] / "programs" / "mixed_gradients.py"
 
