@@ -126,6 +126,13 @@ def test_a_rank_that_only_lost_another_one_is_not_blamed_where_that_one_says_why
     assert judged(tmp_path, openmpi(0, 1)) == (FAILED, "rank 1 failed: ValueError: this is why")
 
 
+def test_a_rank_that_raises_and_aborts_on_its_way_out_is_quoted(tmp_path: Path) -> None:
+    raised = OPENMPI_4.partition(f"{74 * '-'}\n")[0]
+    aborted = OPENMPI_4_KILLED.replace("rank 13", "rank 1").replace("signal 9 (Killed)", "signal 6 (Aborted)")
+    why = "rank 1 was killed by signal 6 (SIGABRT): ValueError: this is why"
+    assert judged(tmp_path, raised + aborted, 134) == (FAILED, why)
+
+
 def test_a_silent_rank_of_openmpi_is_not_given_mpiruns_words(tmp_path: Path) -> None:
     log = "[1,0]<stdout>:step 3/10\n" + openmpi(2, 7).partition("peer [127.0.0.1]:45730.\n")[2]
     assert judged(tmp_path, log, 7) == (FAILED, "rank 2 ended with exit code 7")

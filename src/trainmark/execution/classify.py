@@ -210,7 +210,10 @@ def _by_report(
         silent = _silent(reported, own, said)
         return _by_report(silent, run, printed, []) if silent else _of_the_lost(own, said, run)
     if report.code < 0:
-        return _killed(f"rank {rank}", -report.code, run)
+        outcome, reason = _killed(f"rank {rank}", -report.code, run)
+        # Whoever aborts says why before: a C++ library, or Python, whose libraries may then abort on its way out.
+        why = own.line if own is not None and report.code == -signal.SIGABRT else b""
+        return outcome, f"{reason}{_quoted(why)}"
     # Where nobody keeps the ranks apart, what has no rank is likely to be its own.
     own = own or next((word for word in reversed(said) if word.rank is None), None)
     last = own.line if own is not None else _last_line([one for one in printed if one.rank == rank])
