@@ -193,31 +193,40 @@ def ssh_that_says(words: str, code: int, folder: Path, monkeypatch: pytest.Monke
     monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
 
 
-def test_of_openmpis_causes_in_general_the_first_line_is_told_beside_the_one_of_this_time(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    words = (
-        f"Host key verification failed.\n{RULE}\nORTE was unable to reliably start one or more daemons.\n"
-        f"This usually is caused by:\n\n* lack of authority to execute on one or more specified nodes.\n{RULE}"
-    )
-    ssh_that_says(words, 255, tmp_path, monkeypatch)
-    assert agent_host("other").unreachable() == (
-        "other: no agent could be started on it (ssh ended with code 255: Host key verification failed.; "
-        "ORTE was unable to reliably start one or more daemons.)"
-    )
+UNREACHED = (
+    f"Host key verification failed.\n{RULE}\nORTE was unable to reliably start one or more daemons.\n"
+    f"This usually is caused by:\n\n* lack of authority to execute on one or more specified nodes.\n{RULE}"
+)
+NOT_THERE = (
+    f"{RULE}\nmpirun was unable to launch the application as it could not access\nor execute an executable:\n\n"
+    f"Executable: /opt/there/python\nNode: other\n\nwhile attempting to start process rank 0.\n{RULE}"
+)
 
 
-def test_openmpis_sentence_is_told_to_its_end_with_the_file_that_is_not_there(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("words", "code", "told"),
+    [
+        pytest.param(
+            UNREACHED,
+            255,
+            "Host key verification failed.; ORTE was unable to reliably start one or more daemons.",
+            id="of causes in general the first line, beside the one of this time",
+        ),
+        pytest.param(
+            NOT_THERE,
+            132,
+            "mpirun was unable to launch the application as it could not access or execute an executable: "
+            "Executable: /opt/there/python Node: other",
+            id="a sentence to its end, with the file that is not there",
+        ),
+    ],
+)
+def test_openmpis_message_is_told(
+    words: str, code: int, told: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = (
-        f"{RULE}\nmpirun was unable to launch the application as it could not access\nor execute an executable:\n\n"
-        f"Executable: /opt/there/python\nNode: other\n\nwhile attempting to start process rank 0.\n{RULE}"
-    )
-    ssh_that_says(words, 132, tmp_path, monkeypatch)
+    ssh_that_says(words, code, tmp_path, monkeypatch)
     assert agent_host("other").unreachable() == (
-        "other: no agent could be started on it (ssh ended with code 132: mpirun was unable to launch the application "
-        "as it could not access or execute an executable: Executable: /opt/there/python Node: other)"
+        f"other: no agent could be started on it (ssh ended with code {code}: {told})"
     )
 
 
