@@ -127,7 +127,7 @@ class TestEveryLauncher:
     ) -> None:
         bench, runs = ended
         run = runs["well"]
-        assert run.outcome is Outcome.OK, run.reason
+        assert run.outcome is Outcome.OK, log_of(bench, run)
         assert run.measurement is not None
         assert run.measurement.throughput > 0
         assert run.measurement.unit == "images/s"

@@ -89,6 +89,36 @@ def test_an_error_after_a_full_disk_says_so(tmp_path: Path) -> None:
     assert judged(tmp_path, f"{line}\nmore\n", 1) == (Outcome.FAILED, f"a disk is full: {line}")
 
 
+FATAL = """\
+step 3/10
+Fatal Python error: {}
+
+Thread 0x00007f (most recent call first):
+  File "/usr/lib/threading.py", line 1 in wait
+
+Current thread 0x00008f (most recent call first):
+  File "/a/train.py", line 7 in main
+
+Extension modules: numpy._core._multiarray_umath, torch._C (total: 2)
+"""
+
+
+@pytest.mark.parametrize("error", ["Segmentation fault", "Bus error", "Aborted"])
+def test_a_fatal_error_of_python_is_the_reason_and_not_the_libraries_that_it_names(
+    tmp_path: Path, error: str
+) -> None:
+    """Of NVIDIA's ``multiproc.py`` nothing else is known: it ends with 1 when a rank has crashed."""
+    assert judged(tmp_path, FATAL.format(error), 1) == (
+        Outcome.FAILED,
+        f"the program ended with exit code 1: Fatal Python error: {error}",
+    )
+
+
+def test_what_a_rank_said_before_it_aborted_is_the_reason(tmp_path: Path) -> None:
+    words = "ValueError: this is why\n" + FATAL.format("Aborted")
+    assert judged(tmp_path, words, 1)[1] == "the program ended with exit code 1: ValueError: this is why"
+
+
 def test_the_launcher_names_the_rank_that_died(tmp_path: Path) -> None:
     assert judged(tmp_path, TORCHRUN, 1) == (Outcome.FAILED, "rank 1 was killed by signal 9 (SIGKILL)")
 

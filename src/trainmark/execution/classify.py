@@ -12,6 +12,7 @@ from trainmark.execution.last_words import (
     FailedRank,
     Stream,
     Word,
+    last_line,
     openmpi_message,
     reports,
     streams,
@@ -216,7 +217,7 @@ def _by_report(
         return outcome, f"{reason}{_quoted(why)}"
     # Where nobody keeps the ranks apart, what has no rank is likely to be its own.
     own = own or next((word for word in reversed(said) if word.rank is None), None)
-    last = own.line if own is not None else _last_line([one for one in printed if one.rank == rank])
+    last = own.line if own is not None else last_line([one for one in printed if one.rank == rank])
     return Outcome.FAILED, f"rank {rank} ended with exit code {report.code}{_quoted(last)}"
 
 
@@ -245,7 +246,7 @@ def _by_words(
             return _failed(last)
         silent = _silent(ended, last, said)
         return _by_report(silent, run, printed, []) if silent else _of_the_lost(last, said, run)
-    line = launchers or _last_line(printed) if last is None else last.line
+    line = launchers or last_line(printed) if last is None else last.line
     return Outcome.FAILED, f"{run.program} ended with exit code {run.code}{_quoted(line)}"
 
 
@@ -297,12 +298,6 @@ def _last(pattern: re.Pattern[bytes], printed: list[Stream]) -> Word | None:
 
 def _on(word: Word) -> str:
     return "" if word.rank in (None, UNKNOWN) else f" on rank {word.rank}"
-
-
-def _last_line(printed: list[Stream]) -> bytes:
-    """Return the last line that says something."""
-    lines = [line for stream in printed for line in re.split(rb"[\r\n]+", stream.text)]
-    return next((line for line in reversed(lines) if line.strip(b" =-\t")), b"")
 
 
 def _quoted(line: bytes) -> str:

@@ -29,13 +29,16 @@ _SPAWNED = re.compile(rb"^-- Process (\d+) terminated with the following error:$
 
 _ERROR = re.compile(
     rb"\s*(?:\[rank(?P<rank>\d+)\]:\s*)?(?P<text>"
-    rb"[\w.]*(?:Error|Exception|Exit)(?::.*|$)|terminate called after throwing an instance of .*|what\(\): .*)"
+    rb"[\w.]*(?:Error|Exception|Exit)(?::.*|$)|terminate called after throwing an instance of .*|what\(\): .*"
+    rb"|Fatal Python error: (?!Aborted).*)"
 )
-"""The line of an exception; PyTorch puts the rank before it."""
+"""The line of an exception; PyTorch puts the rank before it. Whoever aborts has mostly said why before."""
 _FOLLOWS = re.compile(
     rb"[\w.]*(?:ChildFailedError|ProcessRaisedException|ProcessExitedException)\b|FatalError: `Process abort signal`"
 )
 """What a launcher raises because a rank has failed, and what Paddle adds to every abort."""
+_FATAL = re.compile(rb"^Fatal Python error: .*$", re.MULTILINE)
+"""What Python's handler of fatal errors begins with: threads, their calls and names of libraries follow."""
 _LOST = re.compile(
     rb"Connection (?:closed|reset) by peer|Connection refused|Broken pipe|gloo::(?:Io|Timeout)Exception"
     rb"|TIMEOUT self_rank|Timed out (?:waiting|after)|Socket Timeout|recvValue failed|Failed to recv, got 0 bytes"
@@ -86,6 +89,16 @@ def words(of: list[Stream]) -> list[Word]:
         for stream in of
         for word in (list(_words(stream))[-1:] if stream.rank == UNKNOWN else _words(stream))
     ]
+
+
+def last_line(of: list[Stream]) -> bytes:
+    """Return the last line that says something; of a fatal error of Python's, the first."""
+    said = [
+        stream.text[: fatal[-1].end()] if (fatal := list(_FATAL.finditer(stream.text))) else stream.text
+        for stream in of
+    ]
+    lines = [line for text in said for line in re.split(rb"[\r\n]+", text)]
+    return next((line for line in reversed(lines) if line.strip(b" =-\t")), b"")
 
 
 def _kept(folder: Path, pattern: str) -> Iterator[Stream]:
