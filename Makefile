@@ -24,7 +24,7 @@ JOBS := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores + (cores +
 SIDE_BY_SIDE = --numprocesses=$(JOBS) --dist=loadgroup --no-loadscope-reorder
 test-SELECTED := -m "not rare"
 
-.PHONY: help demo test test-all cluster-test lint environments format check-python clean
+.PHONY: help demo test test-all test-again cluster-test lint environments format check-python clean
 
 help:
 	@echo "make demo   install all that is needed, measure real training, name the report to open"
@@ -59,6 +59,13 @@ test test-all: $(STAMP)
 	@echo "== tests"
 	@TRAINMARK_TEST_ENVS="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENVS_FOLDER))" \
 		$(VENV)/bin/python -m pytest $(SIDE_BY_SIDE) $($@-SELECTED) --durations=25 $(PYTEST_FLAGS)
+
+# What failed among all the others, one after the other: the file $TRAINMARK_FAILED_TESTS lists it, a test a line.
+test-again: $(STAMP)
+	@echo "== once more, by themselves:"
+	@cat "$$TRAINMARK_FAILED_TESTS"
+	@TRAINMARK_TEST_ENVS="$$($(VENV)/bin/trainmark env list --json | $(VENV)/bin/python -c $(ENVS_FOLDER))" \
+		$(VENV)/bin/python -m pytest "@$$TRAINMARK_FAILED_TESTS"
 
 cluster-test: $(STAMP)
 	@scripts/cluster missing

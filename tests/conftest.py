@@ -1,6 +1,7 @@
 """Fixtures of all rooms; what they need is imported when a test asks for it."""
 
 import os
+import re
 import signal
 import sys
 from pathlib import Path
@@ -29,6 +30,10 @@ LONGEST_FIRST = (
     "equal-work",
 )
 """The groups that one process each works off, and that would else be waited for at the end."""
+
+
+_failed: list[str] = []
+"""The tests of this run that failed, in their order."""
 
 
 def pytest_configure() -> None:
@@ -72,9 +77,19 @@ def pytest_collection_finish(session: pytest.Session) -> None:
 def pytest_runtest_logreport(report: pytest.TestReport) -> None:
     """Tell a failure when it happens: a run that is ended from outside never comes to its summary."""
     if report.failed and "PYTEST_XDIST_WORKER" not in os.environ:
+        _failed.append(report.nodeid)
         last = report.longreprtext.strip().splitlines()[-12:]
         sys.stdout.write("\n    ".join((f"\n{report.when} of {report.nodeid} failed:", *last, "")))
         sys.stdout.flush()
+
+
+def pytest_sessionfinish(exitstatus: int) -> None:
+    """List in ``$TRAINMARK_FAILED_TESTS`` which tests failed of those that were all run, for ``make test-again``."""
+    kept = os.environ.get("TRAINMARK_FAILED_TESTS")
+    if kept and exitstatus == pytest.ExitCode.TESTS_FAILED and "PYTEST_XDIST_WORKER" not in os.environ:
+        # Behind a test's own name pytest-xdist has its group.
+        names = {re.sub(r"@[^\]]*$", "", nodeid) for nodeid in _failed}
+        Path(kept).write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
 
 
 def _place_in_line(item: pytest.Item) -> int:
