@@ -7,13 +7,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from preloading import call_trainmark
-from trainmark.dataset import ProblemKind, clicks, kind_of
-from trainmark.dataset.clicks import conversion, make
+from trainmark.dataset import ProblemKind, clicks
+from trainmark.dataset.clicks import conversion
 from trainmark.dataset.example import decode_lists, encode_lists
 from trainmark.dataset.tfrecord import frame, read_records
 from trainmark.errors import InputError
-from trainmark.suite import load_suite
 from trainmark.tasks.recommendation.data import Form
 from trainmark.worker.core.outcomes import RunError
 from trainmark.worker.core.place import place_from
@@ -50,54 +48,12 @@ def test_fields_share_a_vocabulary_in_the_published_proportions() -> None:
         assert (sum(sizes), min(sizes) >= 1, len(sizes)) == (vocabulary, True, 26)
 
 
-def test_equal_seeds_give_equal_samples_and_others_do_not(tmp_path: Path) -> None:
-    one, other = made(tmp_path / "one"), made(tmp_path / "other")
-    third = made(tmp_path / "third", SPEC.model_copy(update={"seed": 4}))
-    assert (one / "train.bin").read_bytes() == (other / "train.bin").read_bytes()
-    assert (one / "train.bin").read_bytes() != (third / "train.bin").read_bytes()
-    assert clicks.verify(one).problems == ()
-
-
 def test_few_categories_of_a_field_are_frequent(tmp_path: Path) -> None:
     spec = clicks.ClickSpec(samples=50_000, vocabulary=100_000, seed=0)
     largest = int(np.argmax(column_sizes(spec.vocabulary)))
     counts = np.bincount(words(made(tmp_path / "c", spec))[:, 14 + largest])
     assert counts[0] / counts[9] == pytest.approx(np.log(2) / np.log(11 / 10), rel=0.15)
     assert 0.24 < words(tmp_path / "c")[:, 0].mean() < 0.26
-
-
-def test_what_was_interrupted_goes_on_and_is_no_data_set_before(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(make, "CHUNK", 100)
-    whole = made(tmp_path / "whole")
-
-    def stop(done: int, _total: int) -> None:
-        if done >= 300:
-            raise KeyboardInterrupt
-
-    folder = tmp_path / "clicks"
-    with pytest.raises(KeyboardInterrupt):
-        clicks.make_clicks(folder, SPEC, stop)
-    for look in (clicks.describe, clicks.verify):
-        with pytest.raises(InputError, match="its making was interrupted"):
-            look(folder)
-    assert clicks.recognise(folder)
-    with pytest.raises(InputError, match="another data set is being made here"):
-        clicks.state(folder, SPEC.model_copy(update={"seed": 4}))
-    assert clicks.state(folder, SPEC) is clicks.State.UNFINISHED
-    done: list[int] = []
-    clicks.make_clicks(folder, SPEC, lambda count, _: done.append(count))
-    assert done[0] == 300
-    assert (folder / "train.bin").read_bytes() == (whole / "train.bin").read_bytes()
-    assert sorted(path.name for path in folder.iterdir()) == sorted(path.name for path in whole.iterdir())
-
-
-def test_a_folder_with_anything_else_is_left_alone(tmp_path: Path) -> None:
-    (tmp_path / "notes.txt").write_text("mine")
-    with pytest.raises(InputError, match="is not empty"):
-        made(tmp_path)
-    assert [path.name for path in tmp_path.iterdir()] == ["notes.txt"]
 
 
 def test_verification_finds_a_file_that_is_cut_empty_missing_or_changed(tmp_path: Path) -> None:
@@ -139,34 +95,6 @@ def test_a_missing_column_is_found_and_not_read(tmp_path: Path) -> None:
     assert (problem.kind, problem.detail) == (ProblemKind.MISSING, "has no column C14")
     with pytest.raises(RunError, match="has no column C14"):
         ClickFile(str(folder), 1000)
-
-
-def test_the_commands_make_and_verify(tmp_path: Path) -> None:
-    given = ("data", "make-clicks", tmp_path / "c", "--samples", "400", "--vocabulary", "100", "--json")
-    first, second = (json.loads(call_trainmark(*given).stdout) for _ in range(2))
-    assert (first["before"], second["before"]) == ("absent", "complete")
-    assert (first["samples"], first["form"]) == (400, "raw")
-    assert call_trainmark("data", "verify", tmp_path / "c").returncode == 0
-    with (tmp_path / "c" / "train.bin").open("ab") as file:
-        file.write(b"x")
-    spoiled = call_trainmark("data", "verify", tmp_path / "c", "--json")
-    assert spoiled.returncode == 1
-    assert json.loads(spoiled.stdout.splitlines()[0])["problem"] == "truncated"
-    refused = call_trainmark("data", "make-clicks", tmp_path / "n", "--vocabulary", "25")
-    assert refused.returncode == 2
-    assert "the options of 'data make-clicks': vocabulary:" in refused.stderr
-
-
-def test_a_suite_has_clicks_made(tmp_path: Path) -> None:
-    suite = tmp_path / "suite.yaml"
-    suite.write_text(
-        "name: clicks\ndatasets:\n  log: {task: recommendation, make: {samples: 300, vocabulary: 512}}\n"
-        "defaults: {model: wide_deep_tiny, data: log, vocabulary: 512}\naxes: {framework: [pytorch]}\n"
-    )
-    made_of = load_suite(suite).datasets["log"].make
-    assert made_of == {"samples": 300, "vocabulary": 512, "seed": 0}
-    kind_of("clicks").make(tmp_path / "log", dict(made_of), "log", 1, lambda _done, _total: None)
-    assert clicks.verify(tmp_path / "log").problems == ()
 
 
 # As the worker reads them.

@@ -1,13 +1,11 @@
 """Sequences with hidden words: made from a seed, gone on with, verified, and read as the workers read them."""
 
-import json
 import math
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from preloading import call_trainmark
 from trainmark.dataset import ProblemKind, kind_of, masked
 from trainmark.dataset.example import decode_lists, encode_lists
 from trainmark.dataset.tfrecord import frame, read_records
@@ -55,27 +53,6 @@ def test_what_is_made_is_whole_and_equal_specs_give_equal_files(folder: Path, tm
     masked.make_masked(tmp_path / "other", SPEC)
     for name in SPEC.files:
         assert (folder / name).read_bytes() == (tmp_path / "other" / name).read_bytes()
-
-
-def test_a_making_that_was_interrupted_goes_on_and_is_no_data_set_before(
-    tmp_path: Path, folder: Path
-) -> None:
-    again = tmp_path / "again"
-
-    def stop(done: int, _total: int) -> None:
-        if done >= 30:
-            raise KeyboardInterrupt
-
-    with pytest.raises(KeyboardInterrupt):
-        masked.make_masked(again, SPEC, stop)
-    for look in (masked.describe, masked.verify):
-        with pytest.raises(InputError, match="its making was interrupted"):
-            look(again)
-    assert masked.state(again, SPEC) is masked.State.UNFINISHED
-    kept = (again / ".making" / "train-00000-of-00003.tfrecord").stat().st_mtime_ns
-    masked.make_masked(again, SPEC)
-    assert (again / "train-00000-of-00003.tfrecord").stat().st_mtime_ns == kept
-    assert (again / "SHA256SUMS").read_text() == (folder / "SHA256SUMS").read_text()
 
 
 def test_a_record_has_the_features_of_the_published_pre_processing(folder: Path) -> None:
@@ -160,16 +137,6 @@ def test_a_folder_without_records_is_refused(tmp_path: Path) -> None:
         RecordFiles(str(tmp_path), settings(f"--data={tmp_path}"))
     with pytest.raises(InputError, match="'trainmark data make-masked"):
         masked.describe(tmp_path / "nothing")
-
-
-def test_the_commands_make_and_verify(tmp_path: Path) -> None:
-    folder, flags = tmp_path / "set", ["--sequences=20", "--shards=2", "--vocabulary=512", "--json"]
-    made = call_trainmark("data", "make-masked", folder, *flags)
-    assert made.returncode == 0, made.stderr
-    assert json.loads(made.stdout)["before"] == "absent"
-    verified = call_trainmark("data", "verify", folder, "--json")
-    assert verified.returncode == 0, verified.stdout + verified.stderr
-    assert json.loads(verified.stdout)["summary"]["records"] == 20
 
 
 def test_it_is_the_kind_of_the_task(tmp_path: Path) -> None:

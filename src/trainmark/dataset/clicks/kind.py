@@ -6,20 +6,18 @@ from pathlib import Path
 from trainmark.dataset.clicks.conversion import convert
 from trainmark.dataset.clicks.made import describe, spec_from
 from trainmark.dataset.clicks.make import make_clicks
-from trainmark.dataset.given import require_given
+from trainmark.dataset.kind import FewFiles
 from trainmark.dataset.processes import ProgressListener
 from trainmark.errors import InputError
 from trainmark.tasks.recommendation.data import GIVEN, Form
 
 
-class ClickSets:
+class ClickSets(FewFiles):
     """Folders of raw records, and what is converted from them."""
 
     first = Form.RAW
-
-    def told(self, location: Path, _form: str, _made: bool) -> Path:
-        """Return the folder itself."""
-        return location
+    given = GIVEN
+    noun = "clicks"
 
     def make(
         self, location: Path, values: Mapping[str, int], key: str, _jobs: int, progress: ProgressListener
@@ -27,11 +25,8 @@ class ClickSets:
         """Make clicks."""
         make_clicks(location, spec_from(dict(values), key), progress)
 
-    def look_at(self, location: Path, form: str) -> None:
+    def described(self, location: Path, form: str) -> None:
         """Look at names and sizes."""
-        if form in GIVEN:
-            require_given(location)
-            return
         found = describe(location)
         if found is not None and found.form != form:
             raise InputError(f"{location}: holds {found.form}, and {form} is needed")

@@ -1,7 +1,7 @@
 """The language task's part of the check of equal work: products, logits, and the described forward pass."""
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from functools import cache
 from typing import Any
 
@@ -11,21 +11,24 @@ from numpy.typing import NDArray
 from trainmark.tasks.causal_lm import llama_reference, reference
 from trainmark.tasks.equal_work import (
     SMOOTH,
-    TOLERANCES,
-    Deviation,
     EqualWork,
     Forward,
     Range,
-    apart,
     check,
     common_range,
     reached,
-    relative,
-    worst,
+)
+from trainmark.tasks.products import (
+    ADAM_OF_THE_CHECK,
+    Described,
+    ProductsObservation,
+    as_described,
+    layers,
+    passes,
 )
 from trainmark.words.certificate import Check, Subject
-from trainmark.words.observation import Followed, Observation, ObservedStep, Sketch, Told
-from trainmark.worker.core.settings import AdamRecipe
+from trainmark.words.observation import Followed, Observation
+from trainmark.worker.core.settings import ADAMW, AdamRecipe
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama, is_norm
 
 BATCH, LENGTH, PARTS = 4, 48, 2
@@ -36,36 +39,11 @@ FAR = np.float32(3)
 """By what two rows before an activation are larger than the others."""
 
 
-class SeenProduct(Told):
-    """A product as the framework has it; ``output`` is (batch, length, outputs)."""
-
-    name: str
-    inputs: int
-    outputs: int
-    bias: bool
-    output: tuple[int, int, int]
-    norm: float
-    signed_sum: float
-
-    @property
-    def sketch(self) -> Sketch:
-        """What came out of it."""
-        return Sketch(norm=self.norm, signed_sum=self.signed_sum)
-
-
-class LanguageStep(ObservedStep):
-    """A step that was looked into."""
-
-    logits: Sketch
-
-
-class LanguageObservation(Observation):
+class LanguageObservation(ProductsObservation):
     """Three steps of a language model, with its products in forward order."""
 
     sequence_length: int
     accumulation: int
-    products: tuple[SeenProduct, ...]
-    steps: tuple[LanguageStep, ...]
 
 
 class LanguageEqualWork(EqualWork):
@@ -75,22 +53,7 @@ class LanguageEqualWork(EqualWork):
     shape: Mapping[str, int] = {"sequence_length": LENGTH}
     # A step and a half: two steps of warm-up, then the first step of the cosine (rates 1/2, 1 and 3/4).
     epoch = BATCH * 3 // 2
-    # The rate is large, so that gradients change from step to step and both momenta show; epsilon is not small beside
-    # the gradients, so that an element that is only rounding does not move by the whole rate in a direction of its own.
-    recipe = AdamRecipe(
-        learning_rate=0.02,
-        momentum=0.9,
-        weight_decay=0.1,
-        schedule="cosine",
-        epochs=2,
-        warmup_epochs=1,
-        loss_scale=None,
-        optimizer="adamw",
-        second_momentum=0.95,
-        epsilon=1e-3,
-        clip_norm=None,
-        warmup_updates=0,
-    )
+    recipe = AdamRecipe(**ADAM_OF_THE_CHECK, optimizer=ADAMW)
     observation = LanguageObservation
 
     def flags(self) -> Mapping[str, object]:
@@ -183,6 +146,11 @@ def with_far_rows(weight: NDArray[np.generic]) -> None:
     weight[1] = -weight[0]
 
 
+def of_text(shape: tuple[int, int], biased: bool, length: int) -> Described:
+    """Return a product of ``shape`` (outputs, inputs) that is passed at ``length`` places of each sequence."""
+    return shape, biased, (BATCH, length, shape[0])
+
+
 def _activated(model: str) -> Mapping[str, Range]:
     forms: Any = llama_reference if isinstance(ARCHITECTURES[model], Llama) else reference
     return _forward(model, forms.DESCRIBED).activated
@@ -193,64 +161,4 @@ def _layers(seen: LanguageObservation) -> Check:
         parts = f"the batch was passed in {seen.accumulation} parts and not in {PARTS}"
         return check(Subject.LAYERS, (1, None), parts)
     described = ARCHITECTURES[seen.model].products()
-    return layers(seen.products, {name: (shape, False, LENGTH) for name, shape in described.items()})
-
-
-def layers(seen: Sequence[SeenProduct], described: Mapping[str, tuple[tuple[int, int], bool, int]]) -> Check:
-    """Return whether the products are those described: (outputs, inputs), whether biased, and of how many positions."""
-    if [product.name for product in seen] != list(described):
-        return check(Subject.LAYERS, (1, None), "the products are not those of the description")
-
-    def differs(product: SeenProduct) -> bool:
-        (outputs, inputs), biased, length = described[product.name]
-        own = (product.outputs, product.inputs, product.bias, product.output)
-        return own != (outputs, inputs, biased, (BATCH, length, outputs))
-
-    wrong = [product for product in seen if differs(product)]
-    if not wrong:
-        return check(Subject.LAYERS, (0, None))
-    first = wrong[0]
-    shape = f"{first.inputs} to {first.outputs}{' with a bias' if first.bias else ''}, gave {first.output}"
-    return check(Subject.LAYERS, (len(wrong), first.name), shape)
-
-
-def as_described(
-    seen: LanguageObservation, pass_of: Callable[[Any], Forward], described: Any, others: Mapping[str, Any]
-) -> list[Check]:
-    """Return whether the first forward pass is the described one; where not, with the words of the form that it is."""
-    checks = _against(seen, pass_of(described))
-    if all(found.holds for found in checks):
-        return checks
-    fitting = (
-        words for words, form in others.items() if all(found.holds for found in _against(seen, pass_of(form)))
-    )
-    remark = next(fitting, None)
-    return [found.model_copy(update={"remark": remark}) for found in checks]
-
-
-def _against(seen: LanguageObservation, described: Forward) -> list[Check]:
-    first = seen.steps[0]
-    return [
-        check(Subject.ACTIVATIONS, _activations(_of(seen), described.products)),
-        check(Subject.LOGITS, (apart(first.logits, described.logits), "step 0")),
-        check(Subject.LOSS, (relative(first.loss, described.loss), "step 0")),
-    ]
-
-
-def passes(one: LanguageObservation, other: LanguageObservation) -> Iterable[Check]:
-    """Yield what the products of two frameworks gave, and the logits."""
-    yield check(Subject.ACTIVATIONS, _activations(_of(one), _of(other)))
-    steps = enumerate(zip(one.steps, other.steps, strict=True))
-    yield check(Subject.LOGITS, worst((apart(a.logits, b.logits), f"step {i}") for i, (a, b) in steps))
-
-
-def _of(seen: LanguageObservation) -> Mapping[str, Sketch]:
-    return {product.name: product.sketch for product in seen.products}
-
-
-def _activations(one: Mapping[str, Sketch], other: Mapping[str, Sketch]) -> Deviation:
-    """Return the first product whose output is off by more than the tolerance, or else the worst."""
-    if list(one) != list(other):
-        return math.inf, "other products"
-    found = [(apart(one[name], sketch), name) for name, sketch in other.items()]
-    return next((pair for pair in found if not pair[0] <= TOLERANCES[Subject.ACTIVATIONS]), worst(found))
+    return layers(seen.products, {name: of_text(shape, False, LENGTH) for name, shape in described.items()})

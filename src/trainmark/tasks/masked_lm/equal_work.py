@@ -11,13 +11,12 @@ from trainmark.tasks.causal_lm.equal_work import (
     BATCH,
     PARTS,
     LanguageObservation,
-    as_described,
-    layers,
-    passes,
+    of_text,
     with_far_rows,
 )
 from trainmark.tasks.equal_work import SMOOTH, EqualWork, Forward, Range, check, common_range, reached
 from trainmark.tasks.masked_lm.reference import DESCRIBED, NOT_MASKED, OTHERS, Form, forward
+from trainmark.tasks.products import ADAM_OF_THE_CHECK, as_described, layers, passes
 from trainmark.words.certificate import Check, Subject
 from trainmark.words.observation import Followed, Observation
 from trainmark.worker.core.settings import ADAMW
@@ -52,18 +51,8 @@ class MaskedEqualWork(EqualWork):
     # As for causal language modelling: a rise, the full rate, and the first step of the cosine.
     epoch = BATCH * 3 // 2
     recipe = MaskedRecipe(
-        learning_rate=0.02,
-        momentum=0.9,
-        weight_decay=0.1,
-        schedule="cosine",
-        epochs=2,
-        warmup_epochs=1,
-        loss_scale=None,
+        **{**ADAM_OF_THE_CHECK, "clip_norm": CLIP_NORM},
         optimizer=ADAMW,
-        second_momentum=0.95,
-        epsilon=1e-3,
-        clip_norm=CLIP_NORM,
-        warmup_updates=0,
         dropout=0.0,
     )
     observation = MaskedObservation
@@ -176,5 +165,5 @@ def _layers(seen: MaskedObservation) -> Check:
         return check(Subject.LAYERS, (1, None), words)
     lengths = {"words.transform": PREDICTIONS, "pooler": 1, "sentences": 1}
     described = ARCHITECTURES[seen.model].products()
-    expected = {name: (shape, True, lengths.get(name, LENGTH)) for name, shape in described.items()}
+    expected = {name: of_text(shape, True, lengths.get(name, LENGTH)) for name, shape in described.items()}
     return layers(seen.products, expected)

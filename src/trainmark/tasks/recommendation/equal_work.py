@@ -9,21 +9,17 @@ from numpy.typing import NDArray
 
 from trainmark.tasks.equal_work import (
     RECTIFIER,
-    TOLERANCES,
-    Deviation,
     EqualWork,
     Forward,
     Range,
-    apart,
     check,
     common_range,
     reached,
-    relative,
-    worst,
 )
+from trainmark.tasks.products import ADAM_OF_THE_CHECK, ProductsObservation, as_described, layers, passes
 from trainmark.tasks.recommendation.reference import DESCRIBED, OTHER_DLRMS, OTHERS, Form, forward
 from trainmark.words.certificate import Check, Subject
-from trainmark.words.observation import Followed, Observation, ObservedStep, Sketch, Told
+from trainmark.words.observation import Followed, Observation
 from trainmark.worker.core.settings import ADAM, Recipe
 from trainmark.worker.tasks.recommendation.architectures import (
     ARCHITECTURES,
@@ -41,36 +37,11 @@ FAR = np.float32(8)
 """The first bias before each activation: above what a bounded one (ReLU6) lets through."""
 
 
-class SeenLayer(Told):
-    """A product as the framework has it; ``output`` is (batch, outputs)."""
-
-    name: str
-    inputs: int
-    outputs: int
-    bias: bool
-    output: tuple[int, int]
-    norm: float
-    signed_sum: float
-
-    @property
-    def sketch(self) -> Sketch:
-        """What came out of it."""
-        return Sketch(norm=self.norm, signed_sum=self.signed_sum)
-
-
-class ClickStep(ObservedStep):
-    """A step that was looked into."""
-
-    logits: Sketch
-
-
-class ClickObservation(Observation):
+class ClickObservation(ProductsObservation):
     """Three steps of a recommender, with its products in forward order."""
 
     vocabulary: int
     embedding_width: int
-    products: tuple[SeenLayer, ...]
-    steps: tuple[ClickStep, ...]
 
 
 class ClickEqualWork(EqualWork):
@@ -84,21 +55,9 @@ class ClickEqualWork(EqualWork):
     shape: Mapping[str, int] = {"vocabulary": VOCABULARY, "embedding_width": EMBEDDING_WIDTH}
     # A step and a half: two steps of warm-up, then the first step of the cosine (rates 1/2, 1 and 3/4).
     epoch = BATCH * 3 // 2
-    # The rate is large, so that gradients change from step to step and both moments show; epsilon is not small beside
-    # the gradients, so that an element that is only rounding does not move by the whole rate in a direction of its own.
     recipe: Recipe = ClickRecipe(
-        learning_rate=0.01,
-        momentum=0.9,
-        weight_decay=0.0,
-        schedule="cosine",
-        epochs=2,
-        warmup_epochs=1,
-        loss_scale=None,
+        **{**ADAM_OF_THE_CHECK, "learning_rate": 0.01, "weight_decay": 0.0},
         optimizer=ADAM,
-        second_momentum=0.95,
-        epsilon=1e-3,
-        clip_norm=None,
-        warmup_updates=0,
         dropout=0.0,
     )
     observation = ClickObservation
@@ -160,29 +119,15 @@ class ClickEqualWork(EqualWork):
         off = abs(self.multiply_adds(seen) - model.multiply_adds())
         yield check(Subject.MULTIPLY_ADDS, (off, None))
         yield reached(_forward(seen.model, DESCRIBED).activated, lambda _name: RECTIFIER)
-        checks = _against(own, _forward(seen.model, DESCRIBED))
-        if not all(found.holds for found in checks):
-            remark = next(
-                (
-                    words
-                    for words, form in self.others().items()
-                    if all(found.holds for found in _against(own, _forward(seen.model, form)))
-                ),
-                None,
-            )
-            checks = [found.model_copy(update={"remark": remark}) for found in checks]
-        yield from checks
+        yield from as_described(own, lambda form: _forward(seen.model, form), DESCRIBED, self.others())
 
     def reach(self, seen: Observation) -> Range | None:
         """Return the highest of the lowest, and the lowest of the highest inputs of the described activations."""
         return common_range(_forward(seen.model, DESCRIBED).activated)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
-        """Yield what the products gave, and the logits."""
-        mine, theirs = _own(one), _own(other)
-        yield check(Subject.ACTIVATIONS, _activations(_of(mine), _of(theirs)))
-        steps = enumerate(zip(mine.steps, theirs.steps, strict=True))
-        yield check(Subject.LOGITS, worst((apart(a.logits, b.logits), f"step {i}") for i, (a, b) in steps))
+        """Return what the products gave, and the logits."""
+        return passes(_own(one), _own(other))
 
 
 class DlrmEqualWork(ClickEqualWork):
@@ -226,35 +171,5 @@ def _forward(model: str, form: Form) -> Forward:
 
 
 def _layers(seen: ClickObservation, model: Recommender) -> Check:
-    described = model.products()
-    if [product.name for product in seen.products] != list(described):
-        return check(Subject.LAYERS, (1, None), "the products are not those of the description")
-    for product in seen.products:
-        outputs, inputs = described[product.name]
-        own = (product.outputs, product.inputs, product.bias, product.output)
-        if own != (outputs, inputs, True, (BATCH, outputs)):
-            bias = "with" if product.bias else "without"
-            shape = f"{product.inputs} to {product.outputs} {bias} a bias, gave {product.output}"
-            return check(Subject.LAYERS, (1, product.name), shape)
-    return check(Subject.LAYERS, (0, None))
-
-
-def _against(seen: ClickObservation, described: Forward) -> list[Check]:
-    first = seen.steps[0]
-    return [
-        check(Subject.ACTIVATIONS, _activations(_of(seen), described.products)),
-        check(Subject.LOGITS, (apart(first.logits, described.logits), "step 0")),
-        check(Subject.LOSS, (relative(first.loss, described.loss), "step 0")),
-    ]
-
-
-def _of(seen: ClickObservation) -> Mapping[str, Sketch]:
-    return {product.name: product.sketch for product in seen.products}
-
-
-def _activations(one: Mapping[str, Sketch], other: Mapping[str, Sketch]) -> Deviation:
-    """Return the first product whose output is off by more than the tolerance, or else the worst."""
-    if list(one) != list(other):
-        return math.inf, "other products"
-    found = [(apart(one[name], sketch), name) for name, sketch in other.items()]
-    return next((pair for pair in found if not pair[0] <= TOLERANCES[Subject.ACTIVATIONS]), worst(found))
+    described = {name: (shape, True, (BATCH, shape[0])) for name, shape in model.products().items()}
+    return layers(seen.products, described)

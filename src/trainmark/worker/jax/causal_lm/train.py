@@ -13,9 +13,9 @@ from ...core.place import Place
 from ...tasks.causal_lm.architectures import ARCHITECTURES, is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
 from ...tasks.causal_lm.observing import Observation, product_seen
-from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
+from ...tasks.language import LanguageSettings
 from ..ranks import Group
 from ..state import adaptive, moments_of
 from ..training import JaxTraining, Machine, choose_machine, meet_ranks

@@ -14,9 +14,9 @@ from ...core.place import Place
 from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
 from ...tasks.causal_lm.observing import Observation, ProductSeen, product_seen
-from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
+from ...tasks.language import LanguageSettings
 from ..device import limit_threads
 from ..distributed import Group
 from ..optimizer import adaptive, steps_taken

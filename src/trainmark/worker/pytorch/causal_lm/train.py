@@ -16,9 +16,9 @@ from ...core.settings import LAMB
 from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
 from ...tasks.causal_lm.observing import LayersSeen, Observation
-from ...tasks.causal_lm.settings import LanguageSettings
 from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
+from ...tasks.language import LanguageSettings
 from ..compilers import COMPILED_FUSED, NONE, cache_hits
 from ..optimizer import adaptive, moments, steps_taken
 from ..training import Machine, PyTorchTraining, choose_machine

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tup
 
 from ...core.equivalence import sketch
 from ...core.facts import Expected
-from .settings import LanguageSettings
+from ..language import LanguageSettings
 
 
 class ProductSeen(NamedTuple):

@@ -9,9 +9,10 @@ from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import Settings
 from ...core.task import Check, Task
+from ..language import LanguageSettings
 from .architectures import ARCHITECTURES, Llama, is_norm
 from .observing import logits_told, looked, products_told
-from .settings import LLAMA_RECIPE, LanguageSettings, add_flags, language_settings
+from .settings import LLAMA_RECIPE, add_flags, causal_settings
 
 
 class CausalLM(Task):
@@ -35,7 +36,7 @@ class CausalLM(Task):
 
     def settings(self, given: argparse.Namespace, common: Settings) -> LanguageSettings:
         """Return the settings with length, accumulation and the rest of the recipe."""
-        return language_settings(given, common)
+        return causal_settings(given, common)
 
     def refuse(self, settings: Settings) -> None:
         """Refuse sequences that are longer than the positions, and batches that cannot be cut into equal parts."""

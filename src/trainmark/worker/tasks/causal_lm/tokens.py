@@ -13,8 +13,8 @@ from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
 from ...core.produced import Produced
 from ...core.queues import AHEAD
+from ..language import LanguageSettings
 from .architectures import ARCHITECTURES
-from .settings import LanguageSettings
 
 TRAIN, MANIFEST = "train.bin", "dataset.json"
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from ...core.task import Task
 from ...core.training import Training
+from ..language import LanguageSettings
 from . import TASK
-from .settings import LanguageSettings
 
 
 class LanguageTraining(Training):

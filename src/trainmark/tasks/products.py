@@ -1,0 +1,118 @@
+"""What the checks of equal work have in common of tasks whose layers are matrix products: text, and recommendation."""
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Any
+
+from trainmark.tasks.equal_work import TOLERANCES, Deviation, Forward, apart, check, relative, worst
+from trainmark.words.certificate import Check, Subject
+from trainmark.words.observation import Observation, ObservedStep, Sketch, Told
+
+ADAM_OF_THE_CHECK: Mapping[str, Any] = {
+    "learning_rate": 0.02,
+    "momentum": 0.9,
+    "second_momentum": 0.95,
+    "epsilon": 1e-3,
+    "weight_decay": 0.1,
+    "schedule": "cosine",
+    "epochs": 2,
+    "warmup_epochs": 1,
+    "warmup_updates": 0,
+    "loss_scale": None,
+    "clip_norm": None,
+}
+"""The rate is large, so that gradients change from step to step and both moments show; epsilon is not small beside the
+gradients, so that an element that is only rounding does not move by the whole rate in a direction of its own."""
+
+
+class SeenProduct(Told):
+    """A product as the framework has it; ``output`` is its shape, the batch first and what it gives last."""
+
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool
+    output: tuple[int, ...]
+    norm: float
+    signed_sum: float
+
+    @property
+    def sketch(self) -> Sketch:
+        """What came out of it."""
+        return Sketch(norm=self.norm, signed_sum=self.signed_sum)
+
+
+class LogitsStep(ObservedStep):
+    """A step that was looked into."""
+
+    logits: Sketch
+
+
+class ProductsObservation(Observation):
+    """Three steps of a model, with its products in forward order."""
+
+    products: tuple[SeenProduct, ...]
+    steps: tuple[LogitsStep, ...]
+
+
+Described = tuple[tuple[int, int], bool, tuple[int, ...]]
+"""Of a product: (outputs, inputs), whether it has a bias, and the shape of what it gives."""
+
+
+def layers(seen: Sequence[SeenProduct], described: Mapping[str, Described]) -> Check:
+    """Return whether the products are those described."""
+    if [product.name for product in seen] != list(described):
+        return check(Subject.LAYERS, (1, None), "the products are not those of the description")
+    wrong = [
+        product
+        for product in seen
+        if ((product.outputs, product.inputs), product.bias, product.output) != described[product.name]
+    ]
+    if not wrong:
+        return check(Subject.LAYERS, (0, None))
+    first = wrong[0]
+    bias = "with" if first.bias else "without"
+    shape = f"{first.inputs} to {first.outputs} {bias} a bias, gave {first.output}"
+    return check(Subject.LAYERS, (len(wrong), first.name), shape)
+
+
+def as_described(
+    seen: ProductsObservation, pass_of: Callable[[Any], Forward], described: Any, others: Mapping[str, Any]
+) -> list[Check]:
+    """Return whether the first forward pass is the described one; where not, with the words of the form that it is."""
+    checks = _against(seen, pass_of(described))
+    if all(found.holds for found in checks):
+        return checks
+    fitting = (
+        words for words, form in others.items() if all(found.holds for found in _against(seen, pass_of(form)))
+    )
+    remark = next(fitting, None)
+    return [found.model_copy(update={"remark": remark}) for found in checks]
+
+
+def passes(one: ProductsObservation, other: ProductsObservation) -> Iterable[Check]:
+    """Yield what the products of two frameworks gave, and the logits."""
+    yield check(Subject.ACTIVATIONS, _activations(_of(one), _of(other)))
+    steps = enumerate(zip(one.steps, other.steps, strict=True))
+    yield check(Subject.LOGITS, worst((apart(a.logits, b.logits), f"step {i}") for i, (a, b) in steps))
+
+
+def _against(seen: ProductsObservation, described: Forward) -> list[Check]:
+    first = seen.steps[0]
+    return [
+        check(Subject.ACTIVATIONS, _activations(_of(seen), described.products)),
+        check(Subject.LOGITS, (apart(first.logits, described.logits), "step 0")),
+        check(Subject.LOSS, (relative(first.loss, described.loss), "step 0")),
+    ]
+
+
+def _of(seen: ProductsObservation) -> Mapping[str, Sketch]:
+    return {product.name: product.sketch for product in seen.products}
+
+
+def _activations(one: Mapping[str, Sketch], other: Mapping[str, Sketch]) -> Deviation:
+    """Return the first product whose output is off by more than the tolerance, or else the worst."""
+    if list(one) != list(other):
+        return math.inf, "other products"
+    found = [(apart(one[name], sketch), name) for name, sketch in other.items()]
+    return next((pair for pair in found if not pair[0] <= TOLERANCES[Subject.ACTIVATIONS]), worst(found))
