@@ -147,33 +147,51 @@ class Preloaded:
         if code:
             order["code"] = code
         copy = Copy(out, err)
-        ends = array.array("i", [their_out, their_err])
+        try:
+            self._order_a_copy(copy, order, array.array("i", [their_out, their_err]))
+        except BaseException:
+            copy.stdout.close()
+            copy.stderr.close()
+            raise
+        finally:
+            os.close(their_out)
+            os.close(their_err)
+        return copy
+
+    def _order_a_copy(self, copy: Copy, order: Mapping[str, Any], ends: "array.array[int]") -> None:
         with self._order:
             self._channel.sendmsg(
                 [json.dumps(order).encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, ends)]
             )
             with self._news:
                 assert self._news.wait_for(lambda: self._started or self._process.poll() is not None, 120)
-                assert self._started, "the preloaded process has ended"
+                assert self._started, f"the preloaded process has ended with {self._process.returncode}"
                 copy.pid = self._started.pop()
                 self._copies[copy.pid] = copy
                 if copy.pid in self._early:
                     self._end(copy.pid, self._early.pop(copy.pid))
-        os.close(their_out)
-        os.close(their_err)
-        return copy
 
     def _listen(self) -> None:
-        while news := self._channel.recv(1 << 16):
-            told = json.loads(news)
-            with self._news:
-                if "started" in told:
-                    self._started.append(told["started"])
-                elif told["ended"] in self._copies:
-                    self._end(told["ended"], told["code"])
-                else:
-                    self._early[told["ended"]] = told["code"]
-                self._news.notify_all()
+        with contextlib.suppress(ConnectionResetError):
+            while news := self._channel.recv(1 << 16):
+                self._hear(json.loads(news))
+        # It has ended, and whoever waits for news of a copy would wait for as long as he may.
+        self._process.wait()
+        self._channel.close()
+        with self._news:
+            for pid in tuple(self._copies):
+                self._end(pid, -signal.SIGKILL)
+            self._news.notify_all()
+
+    def _hear(self, told: Mapping[str, int]) -> None:
+        with self._news:
+            if "started" in told:
+                self._started.append(told["started"])
+            elif told["ended"] in self._copies:
+                self._end(told["ended"], told["code"])
+            else:
+                self._early[told["ended"]] = told["code"]
+            self._news.notify_all()
 
     def _end(self, pid: int, code: int) -> None:
         copy = self._copies.pop(pid)
