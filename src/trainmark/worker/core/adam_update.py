@@ -72,55 +72,64 @@ class AdamUpdate:
         if moments is None or later is None or mean is None:
             _differs(trusted, doubts)
             return unseen
-        terms, updates, added, expected = [], [], [], []
         # What a lazy optimizer leaves alone has a gradient of 0.
         asked_of = {
             name: mean[name] != 0 if task.is_lazy(settings, name) else np.ones_like(mean[name], bool)
             for name in names
         }
-        for name in names:
-            own, size = asked_of[name], float(np.sqrt(np.mean(mean[name] ** 2)))
-            if size:
-                gained = drawn(later.first, name) - recipe.momentum * drawn(moments.first, name)
-                added.append(gained[own] / (1 - recipe.momentum) / size)
-                expected.append(mean[name][own] / size)
-        if not added:
+        factor = self._gradients_count(mean, asked_of, moments, later)
+        if factor is None:
             return unseen
-        given, real = np.concatenate(added), np.concatenate(expected)
-        factor = float(given @ real / (real @ real))
         clipped = recipe.clip_norm is not None
         clip = 1.0 if not clipped else min(factor, 1.0) if self._clip is None else self._clip
         factor = factor / clip if clip > 0 else factor
+        terms, updates = [], []
         for name in names:
-            weights, first = drawn(before, name), drawn(moments.first, name)
-            direction, _, _ = adam(
-                mean[name] * clip, first, drawn(moments.second, name), moments.steps + 1, recipe
-            )
-            decay, moved = task.decay(settings, name), weights - drawn(after, name)
-            term = direction + decay * weights
-            terms.append((term * ratios.get(name, 1.0))[asked_of[name]])
-            updates.append(moved[asked_of[name]])
+            weights, own = drawn(before, name), asked_of[name]
+            past = drawn(moments.first, name), drawn(moments.second, name)
+            direction, _, _ = adam(mean[name] * clip, *past, moments.steps + 1, recipe)
+            term = direction + task.decay(settings, name) * weights
+            terms.append((term * ratios.get(name, 1.0))[own])
+            updates.append((weights - drawn(after, name))[own])
         term, update = np.concatenate(terms), np.concatenate(updates)
         if not term.any() or not update.any():
             return unseen
         rate = float(update @ term / (term @ term))
         left = update - rate * term
         residual = float(np.sqrt((left @ left) / (update @ update)))
-        off, most_left = EXACT if self._training.expected().compute_dtype == "float32" else ROUNDED
-        ranks = self._training.ranks.place.world_size
-        reason = None
-        if ranks > 1 and abs(factor / ranks - 1) <= off:
-            reason = f"the gradients of the {ranks} ranks are summed and not averaged"
-        elif abs(factor - 1) > off:
-            reason = f"the gradients count {factor:.3g} times"
-        elif abs(rate / self._rate - 1) > off:
-            reason = f"the learning rate is {rate:.3g} and not {self._rate:.3g}"
-        elif residual > most_left:
-            reason = f"{residual:.0%} of it is something else"
         # That a ratio is missing says more than what it makes of rate and residual.
-        _differs(trusted or reason, doubts)
+        _differs(trusted or self._what_is_wrong(factor, rate, residual), doubts)
         found = {**unseen, "learning_rate": rate, "residual": residual, "gradient_factor": factor}
         return {**found, "clip_factor": clip} if clipped else found
+
+    def _gradients_count(
+        self, mean: Mapping[str, Any], asked_of: Mapping[str, Any], moments: Moments, later: Moments
+    ) -> Optional[float]:
+        """Return how many times the gradients went into the first moment; None where there are none."""
+        import numpy as np
+
+        added, expected = [], []
+        for name, own in asked_of.items():
+            size = float(np.sqrt(np.mean(mean[name] ** 2)))
+            if size:
+                gained = drawn(later.first, name) - self._recipe.momentum * drawn(moments.first, name)
+                added.append(gained[own] / (1 - self._recipe.momentum) / size)
+                expected.append(mean[name][own] / size)
+        if not added:
+            return None
+        given, real = np.concatenate(added), np.concatenate(expected)
+        return float(given @ real / (real @ real))
+
+    def _what_is_wrong(self, factor: float, rate: float, residual: float) -> Optional[str]:
+        off, most_left = EXACT if self._training.expected().compute_dtype == "float32" else ROUNDED
+        ranks = self._training.ranks.place.world_size
+        if ranks > 1 and abs(factor / ranks - 1) <= off:
+            return f"the gradients of the {ranks} ranks are summed and not averaged"
+        if abs(factor - 1) > off:
+            return f"the gradients count {factor:.3g} times"
+        if abs(rate / self._rate - 1) > off:
+            return f"the learning rate is {rate:.3g} and not {self._rate:.3g}"
+        return f"{residual:.0%} of it is something else" if residual > most_left else None
 
     def _trusted(
         self, names: List[str], before: Mapping[str, Any], after: Mapping[str, Any], later: Moments

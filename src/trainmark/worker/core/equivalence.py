@@ -28,7 +28,7 @@ gradient and no moments for ever, and an optimizer that leaves such rows alone d
 from __future__ import annotations
 
 import zlib
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Tuple
 
 from .optimizers import Directions, clipping
 from .settings import Settings
@@ -46,66 +46,16 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
 
     Raises OSError or ValueError when the input cannot be read.
     """
-    import numpy as np
-
-    assert settings.equivalence is not None
-    with np.load(settings.equivalence) as given:
-        arrays = {name: given[name] for name in given.files}
-    check, is_trainable = training.task.check(settings), training.task.is_trainable
-    missing = [name for name in check.inputs if name not in arrays]
-    if missing:
-        raise ValueError(f"{settings.equivalence} has no {missing[0]}")
-    batch, shapes = [arrays.pop(name) for name in check.inputs], check.shapes
-    wrong = [name for name, shape in shapes.items() if name not in arrays or arrays[name].shape != shape]
-    if wrong:
-        raise ValueError(f"{settings.equivalence} has no weights of this model for {wrong[0]}")
-
-    training.load_weights(arrays)
+    check = training.task.check(settings)
+    weights, batch = _given(settings, check)
+    training.load_weights(weights)
     training.set_batch(*batch)
-    names = [name for name in shapes if is_trainable(name)]
-    before = training.read_weights()
     steps: List[Dict[str, Any]] = []
-    before_that: Dict[str, Any] = {}
-    directions = Directions(settings.recipe)
-    layers: Dict[str, Any] = {}
+    observer = _Observer(training, settings, check)
     for index in range(STEPS):
         if check.other is not None:
             training.set_batch(*(check.other(batch) if index % 2 else batch))
-        seen = training.observe() if settings.compiler == OBSERVED else None
-        if seen is not None:
-            training.load_weights(before)
-        training.step(index)
-        training.synchronize()
-        after = training.read_weights()
-        updates = {name: before[name] - after[name] for name in names}
-        done: Dict[str, Any] = {
-            "updates": {name: sketch(name, updates[name]) for name in names},
-            "statistics": {
-                name: sketch(name, check.statistic(_double(before[name]), _double(after[name])))
-                for name in shapes
-                if not is_trainable(name)
-            },
-        }
-        if seen is not None:
-            done.update(_passes(seen, check, names))
-            factor = clipping(seen.gradients, settings.recipe)
-            done["moments"] = {
-                name: _products(
-                    {
-                        "u": updates[name],
-                        "g": seen.gradients[name],
-                        "w": before[name],
-                        **({"p": before_that[name]} if before_that else {}),
-                        **directions.next(name, seen.gradients[name], factor),
-                    }
-                )
-                for name in names
-            }
-            if not layers:
-                reach = {} if check.reach is None else check.reach(seen, before)
-                layers = {**check.layers(seen), **reach}
-        steps.append(done)
-        before, before_that = after, updates
+        steps.append(observer.step(index))
     return {
         "schema": SCHEMA,
         "framework": settings.framework,
@@ -115,8 +65,83 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
         "parameters": training.describe()["parameters"],
         "steps": steps,
         "step_losses": training.losses()[:STEPS],
-        **layers,
+        **observer.layers,
     }
+
+
+def _given(settings: Settings, check: Check) -> Tuple[Dict[str, Any], List[Any]]:
+    """Return the weights and the batch of the input."""
+    import numpy as np
+
+    assert settings.equivalence is not None
+    with np.load(settings.equivalence) as given:
+        arrays = {name: given[name] for name in given.files}
+    missing = [name for name in check.inputs if name not in arrays]
+    if missing:
+        raise ValueError(f"{settings.equivalence} has no {missing[0]}")
+    batch = [arrays.pop(name) for name in check.inputs]
+    wrong = [
+        name for name, shape in check.shapes.items() if name not in arrays or arrays[name].shape != shape
+    ]
+    if wrong:
+        raise ValueError(f"{settings.equivalence} has no weights of this model for {wrong[0]}")
+    return arrays, batch
+
+
+class _Observer:
+    """Looks into one step after the other, and keeps what the next one is compared with."""
+
+    def __init__(self, training: Training, settings: Settings, check: Check) -> None:
+        self._training, self._settings, self._check = training, settings, check
+        self._names = [name for name in check.shapes if training.task.is_trainable(name)]
+        self._rest = [name for name in check.shapes if not training.task.is_trainable(name)]
+        self._weights = training.read_weights()
+        self._updates: Dict[str, Any] = {}
+        self._directions = Directions(settings.recipe)
+        self.layers: Dict[str, Any] = {}
+
+    def step(self, index: int) -> Dict[str, Any]:
+        """Do a step and return what it did; ``layers`` are told of the first that can be looked into."""
+        training, before = self._training, self._weights
+        seen = training.observe() if self._settings.compiler == OBSERVED else None
+        if seen is not None:
+            training.load_weights(before)
+        training.step(index)
+        training.synchronize()
+        after = training.read_weights()
+        updates = {name: before[name] - after[name] for name in self._names}
+        done: Dict[str, Any] = {
+            "updates": {name: sketch(name, update) for name, update in updates.items()},
+            "statistics": {
+                name: sketch(name, self._check.statistic(_double(before[name]), _double(after[name])))
+                for name in self._rest
+            },
+        }
+        if seen is not None:
+            done.update(_passes(seen, self._check, self._names))
+            done["moments"] = self._moments(seen, updates)
+            self.layers = self.layers or self._layers(seen)
+        self._weights, self._updates = after, updates
+        return done
+
+    def _layers(self, seen: Observation) -> Dict[str, Any]:
+        reach = {} if self._check.reach is None else self._check.reach(seen, self._weights)
+        return {**self._check.layers(seen), **reach}
+
+    def _moments(self, seen: Observation, updates: Mapping[str, Any]) -> Dict[str, Dict[str, float]]:
+        factor = clipping(seen.gradients, self._settings.recipe)
+        return {
+            name: _products(
+                {
+                    "u": updates[name],
+                    "g": seen.gradients[name],
+                    "w": self._weights[name],
+                    **({"p": self._updates[name]} if self._updates else {}),
+                    **self._directions.next(name, seen.gradients[name], factor),
+                }
+            )
+            for name in self._names
+        }
 
 
 def _passes(seen: Observation, check: Check, names: List[str]) -> Dict[str, Any]:

@@ -309,30 +309,14 @@ class _Update:
         """
         import numpy as np
 
-        recipe, task = self._settings.recipe, self._training.task
+        recipe = self._settings.recipe
         asked = {"learning_rate_asked": self._rate, "momentum_asked": recipe.momentum}
         unseen = {**asked, "learning_rate": None, "momentum": None, "residual": None}
         if mean is None:
             return unseen
-        rows, decays, results = [], [], []
-        for name in self._names:
-            weights = drawn(self._between, name)
-            update = weights - drawn(self._after, name)
-            size = float(np.sqrt(np.mean(update**2)))
-            # An update that FP32 rounds away says nothing of what was added.
-            if size < 1e3 * ROUNDING * float(np.sqrt(np.mean(weights**2))) or size == 0:
-                continue
-            velocity = (drawn(self._before, name) - weights) / self._rate
-            gradient = mean[name] + task.decay(self._settings, name) * weights
-            rows.append(np.stack([velocity, gradient], axis=1) / size)
-            asked_decay = task.decay(self._settings, name) > 0
-            none = np.zeros_like(weights)
-            more = [weights, none] if asked_decay else [none, weights]
-            decays.append(np.stack(more, axis=1) / size)
-            results.append(update / size)
-        if not rows:
+        terms, decays, update = self._equations(mean)
+        if not len(update):
             return unseen
-        terms, update = np.concatenate(rows), np.concatenate(results)
         (of_velocity, rate), *_ = np.linalg.lstsq(terms, update, rcond=None)
 
         def unexplained(*factors: float) -> float:
@@ -343,36 +327,55 @@ class _Update:
         momentum = float(of_velocity / rate) if rate else None
         exact = self._training.expected().compute_dtype == "float32"
         off, most_left = EXACT if exact else ROUNDED
-        found = {**asked, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
-        ranks = self._training.ranks.place.world_size
-        decay = _more_decay(terms, np.concatenate(decays), update, residual)
+        decay = _more_decay(terms, decays, update, residual)
+        as_asked = residual <= most_left and abs(rate / self._rate - 1) <= off
         if decay is not None:
-            doubts.append(
-                (
-                    "update-differs",
-                    "The update after the window is not that of the recipe and of all ranks' batches: parameters "
-                    f"decay by {decay:.2g} more than was asked for.",
-                )
-            )
-            return found
-        if residual <= most_left and abs(rate / self._rate - 1) <= off:
-            return found
-        if not exact and unexplained(of_velocity, rate) >= EXPLAINED * residual:
-            return found
-        times = rate / self._rate
-        if ranks > 1 and abs(times / ranks - 1) <= off:
-            reason = f"the gradients of the {ranks} ranks are summed and not averaged"
-        elif momentum is not None and abs(times - 1) <= off and abs(momentum - recipe.momentum) > off:
-            reason = f"the momentum is {momentum:.3g} and not {recipe.momentum:.3g}"
-        elif abs(times - 1) > off:
-            reason = f"the gradients count {times:.3g} times as much as the learning rate says"
+            reason: Optional[str] = f"parameters decay by {decay:.2g} more than was asked for"
+        elif as_asked or (not exact and unexplained(of_velocity, rate) >= EXPLAINED * residual):
+            reason = None
         else:
-            reason = f"{residual:.0%} of it is something else"
-        sentence = (
-            f"The update after the window is not that of the recipe and of all ranks' batches: {reason}."
-        )
-        doubts.append(("update-differs", sentence))
-        return found
+            reason = self._what_is_wrong(rate / self._rate, momentum, residual, off)
+        if reason is not None:
+            sentence = (
+                f"The update after the window is not that of the recipe and of all ranks' batches: {reason}."
+            )
+            doubts.append(("update-differs", sentence))
+        return {**asked, "learning_rate": float(rate), "momentum": momentum, "residual": residual}
+
+    def _equations(self, mean: Mapping[str, Any]) -> Tuple[Any, Any, Any]:
+        """Return what the update is made of: velocity and gradient (n, 2), ``_more_decay``'s columns, and itself (n,).
+
+        Each parameter's rows are in parts of its update's size.
+        """
+        import numpy as np
+
+        rows, decays, results = [np.zeros((0, 2))], [np.zeros((0, 2))], [np.zeros(0)]
+        for name in self._names:
+            weights = drawn(self._between, name)
+            update = weights - drawn(self._after, name)
+            size = float(np.sqrt(np.mean(update**2)))
+            # An update that FP32 rounds away says nothing of what was added.
+            if size < 1e3 * ROUNDING * float(np.sqrt(np.mean(weights**2))) or size == 0:
+                continue
+            decay = self._training.task.decay(self._settings, name)
+            velocity = (drawn(self._before, name) - weights) / self._rate
+            rows.append(np.stack([velocity, mean[name] + decay * weights], axis=1) / size)
+            none = np.zeros_like(weights)
+            decays.append(np.stack([weights, none] if decay > 0 else [none, weights], axis=1) / size)
+            results.append(update / size)
+        return np.concatenate(rows), np.concatenate(decays), np.concatenate(results)
+
+    def _what_is_wrong(self, times: float, momentum: Optional[float], residual: float, off: float) -> str:
+        """Return why the update is another one; its rate is ``times`` the one that was asked for."""
+        ranks = self._training.ranks.place.world_size
+        asked = self._settings.recipe.momentum
+        if ranks > 1 and abs(times / ranks - 1) <= off:
+            return f"the gradients of the {ranks} ranks are summed and not averaged"
+        if momentum is not None and abs(times - 1) <= off and abs(momentum - asked) > off:
+            return f"the momentum is {momentum:.3g} and not {asked:.3g}"
+        if abs(times - 1) > off:
+            return f"the gradients count {times:.3g} times as much as the learning rate says"
+        return f"{residual:.0%} of it is something else"
 
 
 def _more_decay(terms: Any, decays: Any, update: Any, residual: float) -> Optional[float]:

@@ -13,17 +13,8 @@ import torch
 import triton
 import triton.language as tl
 
-from ...kernels.norm import (
-    CHANNELS,
-    FINISH,
-    Normed,
-    coefficients,
-    finished,
-    reduction,
-    tile_of,
-    tiles,
-    total_of,
-)
+from ...kernels.norm import CHANNELS, FINISH, Normed, reduction, tiles
+from ...kernels.norm_kernels import coefficients, finished, tile_of, total_of
 
 ROWS, SUMMED_ROWS, GRADIENT_ROWS = 8, 32, 16
 """Positions of a tile, of the pool and of its backward passes; each of them looks at several others.
