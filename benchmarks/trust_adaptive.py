@@ -4,23 +4,25 @@
     python benchmarks/trust_adaptive.py --results DIR         of a result directory that is there
 
 Both rules look at the same runs: ``dlperf`` at the first five, ``adaptive`` at as many as it asks for, in their order.
-Nothing but the rule differs. A run's time is the whole of it, start and end too. ``holds``: whether the interval holds
-the median of all the case's runs, in the third line.
+Nothing but the rule differs. ``adaptive`` is asked for its usual 1 %; and, as ``same``, for the width of those five.
+A run's time is the whole of it, start and end too. ``holds``: whether the interval holds the median of all the case's
+runs, in the last line.
 """
 
 import argparse
-import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import yaml
 
 from trainmark.measure import estimate, narrow_enough
+from trainmark.store.document import read_results
 from trainmark.words.measurement import Estimate, Sampling
+from trainmark.words.results import CaseResult, pooled
 
 FIVE, LEAST, TARGET = 5, 3, 0.01
 
@@ -84,42 +86,45 @@ def measure(given: argparse.Namespace, folder: Path) -> None:
 
 def tell(results: Path) -> int:
     """Print a line a case; return 1 where there is no case that both rules can judge."""
-    path = results / "results.json" if results.is_dir() else results
-    cases = json.loads(path.read_text(encoding="utf-8"))["cases"]
+    cases = read_results(results / "results.json" if results.is_dir() else results).cases
     print(
         "| case | rule | runs | s | median | half width | holds |\n| --- | --- | ---: | ---: | ---: | ---: | --- |"
     )
-    spent = {"dlperf": 0.0, "adaptive": 0.0}
+    spent = {"dlperf": 0.0, "adaptive": 0.0, "same": 0.0}
     for case in cases:
-        runs = [(rate, seconds) for rate, seconds in sound(case["runs"])]
+        runs = sound(case)
         whole = estimate([rate for rate, _ in runs])
         if len(runs) < FIVE or whole is None:
             continue
-        for rule, found in (("dlperf", by_five(runs)), ("adaptive", by_waiting(runs))):
+        five = by_five(runs)
+        same = by_waiting(runs, five.estimate.half_width or TARGET)
+        for rule, found in (("dlperf", five), ("adaptive", by_waiting(runs, TARGET)), ("same", same)):
             spent[rule] += found.seconds
             interval, half = found.estimate.interval, found.estimate.half_width
             held = interval is not None and interval.low <= whole.median <= interval.high
             holds = "-" if interval is None else "yes" if held else "no"
             cells = (
-                case["id"], rule, found.runs, f"{found.seconds:.0f}", f"{found.estimate.median:.2f}",
+                case.id, rule, found.runs, f"{found.seconds:.0f}", f"{found.estimate.median:.2f}",
                 "-" if half is None else f"{half:.2%}", holds,
             )  # fmt: skip
             print("| " + " | ".join(map(str, cells)) + " |")
-        print(f"| {case['id']} | all | {len(runs)} | | {whole.median:.2f} | "
+        print(f"| {case.id} | all | {len(runs)} | | {whole.median:.2f} | "
               f"{'-' if whole.half_width is None else f'{whole.half_width:.2%}'} | |")  # fmt: skip
     if not spent["dlperf"]:
         print("no case has five sound runs", file=sys.stderr)
         return 1
-    print(f"\nadaptive took {spent['adaptive'] / spent['dlperf']:.2f} of dlperf's time over all cases.")
+    for rule, asked in (
+        ("adaptive", f"asked for {TARGET:.0%}"),
+        ("same", "asked for the width of the five runs"),
+    ):
+        print(f"\nadaptive, {asked}: {spent[rule] / spent['dlperf']:.2f} of dlperf's time over all cases.")
     return 0
 
 
-def sound(runs: Sequence[Mapping[str, Any]]) -> Iterator[tuple[float, float]]:
-    """Yield throughput and seconds of the runs that ended well, in the order in which they ran."""
-    for run in sorted(runs, key=lambda run: str(run["started_at"])):
-        measured = run.get("measurement") or {}
-        if run["outcome"] == "ok" and measured.get("throughput"):
-            yield measured["throughput"], run["duration_s"]
+def sound(case: CaseResult) -> list[tuple[float, float]]:
+    """Return throughput and seconds of the runs that a campaign pools, in the order in which they ran."""
+    runs = sorted(pooled(case.runs), key=lambda run: str(run.started_at))
+    return [(run.measurement.throughput, run.duration_s) for run in runs if run.measurement is not None]
 
 
 def by_five(runs: Sequence[tuple[float, float]]) -> Spent:
@@ -127,9 +132,9 @@ def by_five(runs: Sequence[tuple[float, float]]) -> Spent:
     return _spent(runs[:FIVE], Sampling.FIXED)
 
 
-def by_waiting(runs: Sequence[tuple[float, float]]) -> Spent:
+def by_waiting(runs: Sequence[tuple[float, float]], target: float) -> Spent:
     """Return what ``adaptive`` takes and says; all the runs where they do not suffice."""
-    enough = (n for n in range(LEAST, len(runs) + 1) if narrow_enough([rate for rate, _ in runs[:n]], TARGET))
+    enough = (n for n in range(LEAST, len(runs) + 1) if narrow_enough([rate for rate, _ in runs[:n]], target))
     return _spent(runs[: next(enough, len(runs))], Sampling.WAITED)
 
 
