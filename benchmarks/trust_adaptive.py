@@ -124,7 +124,11 @@ def tell(results: Path) -> int:
 def sound(case: CaseResult) -> list[tuple[float, float]]:
     """Return throughput and seconds of the runs that a campaign pools, in the order in which they ran."""
     runs = sorted(pooled(case.runs), key=lambda run: str(run.started_at))
-    return [(run.measurement.throughput, run.duration_s) for run in runs if run.measurement is not None]
+    return [
+        (run.measurement.throughput, run.duration_s)
+        for run in runs
+        if run.measurement is not None and run.duration_s is not None
+    ]
 
 
 def by_five(runs: Sequence[tuple[float, float]]) -> Spent:
