@@ -12,6 +12,7 @@ VERBS = {
     "check": "Say whether this machine (these hosts) is fit to run a suite, and what to do.",
     "plan": "Print what a suite would run, as commands; run nothing.",
     "report": "Write a run's or a database's results: Markdown, HTML, CSV, JSON, rows for others.",
+    "compare": "Say which cases of two results are faster, slower or alike, and what differs.",
     "parse": "Read training logs of any known format; one number a log, or why not.",
     "audit": "Check published values against the logs behind them.",
     "explain": "Say why a number is not a published one: what differs, and the evidence.",

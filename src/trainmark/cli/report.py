@@ -178,16 +178,12 @@ def _exchanged(
     """Return the rows as JSON, and whether there are any and all runs are among them; say which are not."""
     from dataclasses import replace
 
+    from trainmark.cli.results import selected
     from trainmark.errors import InputError
     from trainmark.files import to_json
     from trainmark.report.exchange import dlperf_json, list_rows, rows_from_results
-    from trainmark.suite import select
 
-    if only is not None:
-        chosen = {case.id for case in select([result.case for result in results.cases], only)}
-        cases = tuple(result for result in results.cases if result.case.id in chosen)
-        results = results.model_copy(update={"cases": cases})
-    runs = rows_from_results(results)
+    runs = rows_from_results(selected(results, only))
     if model is not None:
         names = sorted({run.model for run in runs})
         if len(names) > 1:

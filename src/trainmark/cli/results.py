@@ -27,3 +27,14 @@ def results_of(folder: Path) -> "Results":
     except InputError:
         command = f"trainmark run {folder / SUITE} --out {folder}"
     return collect_results(read_suite(folder), ResultDirectory(folder), command)
+
+
+def selected(results: "Results", only: str | None) -> "Results":
+    """Return the results of the cases that ``only`` chooses, as ``run --only`` does, to be judged anew; all by None."""
+    from trainmark.suite import select
+
+    if only is None:
+        return results
+    chosen = {case.id for case in select([result.case for result in results.cases], only)}
+    cases = tuple(result for result in results.cases if result.case.id in chosen)
+    return results.model_copy(update={"cases": cases, "findings": None})

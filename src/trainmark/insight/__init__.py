@@ -10,6 +10,7 @@ from trainmark.lazy import lazy
 if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
     from trainmark.insight.compared import recipes_apart
+    from trainmark.insight.comparison import compare
     from trainmark.insight.evidence import Effect, load_effects
     from trainmark.insight.explanation import ExplainedRun, Explanation, RecipeDifference, explain
     from trainmark.insight.findings import find, judged
@@ -26,6 +27,7 @@ __all__ = [
     "RecipeDifference",
     "StatedRecipe",
     "choose_reference",
+    "compare",
     "explain",
     "find",
     "judged",

@@ -1,0 +1,84 @@
+"""``trainmark compare``: is it faster than before, or slower, or can the two not be told apart; and what differs."""
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from trainmark.words.results import Results
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+
+_SOURCE = "The --out directory of a trainmark run, its results.json, or STORE#CAMPAIGN of a database."
+
+
+@app.command()
+def compare(
+    baseline: Annotated[str, typer.Argument(metavar="A", help=f"What it is compared with. {_SOURCE}")],
+    candidate: Annotated[str, typer.Argument(metavar="B", help="What is to be judged. As A.")],
+    within: Annotated[
+        float,
+        typer.Option(
+            min=0.0,
+            max=100.0,
+            metavar="PERCENT",
+            help="Call a case faster or slower where the whole interval is off by more than this.",
+        ),
+    ] = 0.0,
+    only: Annotated[
+        str | None, typer.Option(help="These cases only, as in run (axis=value|value, or a pattern).")
+    ] = None,
+    ignoring: Annotated[
+        str | None,
+        typer.Option(metavar="AXIS,…", help="Axes on which the two may differ: precision,compiler."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
+) -> None:
+    """Compare two results case by case: faster, slower, or not distinguishable, and in what the two sides differ.
+
+    Cases are the same where all their axes are, but for those to be ignored.
+    Exit code 1: a case is slower, or has lost its number.
+    """
+    from trainmark.cli.results import selected
+    from trainmark.insight import compare as compared
+
+    sides = [selected(_results(source), only) for source in (baseline, candidate)]
+    axes = _axes(ignoring, sides)
+    found = compared(sides[0], sides[1], (baseline, candidate), within / 100, axes)
+    if as_json:
+        sys.stdout.write(found.model_dump_json(indent=1) + "\n")
+    else:
+        from trainmark.report.comparison import render_comparison
+
+        sys.stdout.write(render_comparison(found))
+    if not found.holds:
+        raise typer.Exit(1)
+
+
+def _axes(ignoring: str | None, sides: "list[Results]") -> list[str]:
+    from trainmark.errors import InputError, nearest
+
+    names = [name.strip() for name in (ignoring or "").split(",") if name.strip()]
+    known = {axis: None for side in sides for result in side.cases for axis in result.case.axes}
+    for name in names:
+        if name not in known:
+            raise InputError(f"--ignoring {name}: no case has such an axis{nearest(name, known)}")
+    return names
+
+
+def _results(source: str) -> "Results":
+    path = Path(source)
+    if path.is_dir():
+        from trainmark.cli.results import results_of
+
+        return results_of(path)
+    if path.suffix == ".json":
+        from trainmark.store import read_results
+
+        return read_results(path)
+    from trainmark.campaign import stored_results
+
+    address, _, campaign = source.partition("#")
+    return stored_results(address, campaign or None)[0]

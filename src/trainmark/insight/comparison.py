@@ -1,0 +1,235 @@
+"""Two results held against each other, case by case: faster, slower or not distinguishable, and what differs."""
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+from trainmark.environment import differences as manifest_differences
+from trainmark.environment import pooling_differences
+from trainmark.errors import InputError
+from trainmark.insight.findings import judged
+from trainmark.measure import ratio
+from trainmark.words.comparison import Change, ComparedCase, Comparison, Difference, Origin, Side
+from trainmark.words.identity import Part
+from trainmark.words.manifest import Manifest
+from trainmark.words.measurement import Estimate, NoInterval, Ratio
+from trainmark.words.results import CaseResult, Results, RunResult, pooled
+
+_WHY_NOT = {
+    NoInterval.ONE_RUN: "has one run: how much runs differ is not known",
+    NoInterval.TWO_RUNS: "has two runs: too few to know how much they differ",
+    NoInterval.EQUAL_RUNS: "has runs with one and the same number: how much they differ is not known",
+    NoInterval.RUNS_APART: "has runs of which one is half as fast again as another",
+    NoInterval.SPOILED: "has only runs that its machine spoiled",
+    NoInterval.STEPS_DIFFER: "has runs with different numbers of steps",
+}
+_BESIDE = ("os.", "virtualisation.", "container", "variables.", "trainmark", "git.commit", "git.dirty")
+"""Facts of a node that do not forbid to pool runs, and may explain a difference all the same."""
+
+_Axes = tuple[tuple[str, str], ...]
+_Known = tuple[str, str | None, str | None]
+"""What differs, and what it is on either side."""
+
+
+def compare(
+    baseline: Results,
+    candidate: Results,
+    paths: tuple[str, str] = ("", ""),
+    within: float = 0.0,
+    ignoring: Collection[str] = (),
+) -> Comparison:
+    """Hold the candidate against the baseline; cases are the same where all axes are that are not to be ignored.
+
+    ``within`` is the share by which the whole interval of a ratio must be off 1 for a change. Raises ``InputError``
+    where no case is in both, or it is not clear which two belong together.
+    """
+    sides = judged(baseline), judged(candidate)
+    before, now = (_by_axes(side, ignoring) for side in sides)
+    pairs = [(case, now[axes]) for axes, case in before.items() if axes in now]
+    if not pairs:
+        raise InputError(
+            f"no case is in both {paths[0]} ({_few(before.values())}) and {paths[1]} ({_few(now.values())}); "
+            "axes that are to differ can be ignored"
+        )
+    doubted = [set(side.findings.doubtful) if side.findings else set() for side in sides]
+    origins = [_origin(side, path) for side, path in zip(sides, paths, strict=True)]
+    return Comparison(
+        baseline=origins[0],
+        candidate=origins[1],
+        within=within,
+        cases=tuple(_compared(pair, within, doubted) for pair in pairs),
+        differences=(
+            *_of_the_whole(*sides),
+            *_collected((pair[0].id, _between(*sides, *pair, ignoring)) for pair in pairs),
+        ),
+        only={
+            Side.BASELINE: tuple(case.id for axes, case in before.items() if axes not in now),
+            Side.CANDIDATE: tuple(case.id for axes, case in now.items() if axes not in before),
+        },
+    )
+
+
+def _by_axes(results: Results, ignoring: Collection[str]) -> dict[_Axes, CaseResult]:
+    found: dict[_Axes, CaseResult] = {}
+    for case in results.cases:
+        axes = tuple((axis, str(case.case.value(axis))) for axis in case.case.axes if axis not in ignoring)
+        if axes in found:
+            raise InputError(
+                f"{found[axes].id} and {case.id} are the same case when {', '.join(ignoring)} is ignored: "
+                "choose one of them with --only"
+            )
+        found[axes] = case
+    return found
+
+
+def _compared(
+    pair: tuple[CaseResult, CaseResult], within: float, doubted: Sequence[Collection[str]]
+) -> ComparedCase:
+    baseline, candidate = pair
+    reason = _apart(baseline, candidate)
+    found = ratio(candidate.estimate, baseline.estimate) if reason is None else None
+    if found is not None and found.interval is None:
+        reason = _without_interval(baseline, candidate)
+    return ComparedCase(
+        case=baseline.id,
+        against=candidate.id,
+        unit=baseline.unit or candidate.unit,
+        outcomes=(baseline.outcome, candidate.outcome),
+        estimates=(baseline.estimate, candidate.estimate),
+        ratio=found,
+        change=_change(found, within),
+        reason=reason,
+        doubtful=tuple(side for side, case, ids in zip(Side, pair, doubted, strict=True) if case.id in ids),
+    )
+
+
+def _change(found: Ratio | None, within: float) -> Change:
+    if found is None or found.interval is None:
+        return Change.CANNOT_SAY
+    if found.interval.low > 1 + within:
+        return Change.FASTER
+    return Change.SLOWER if found.interval.high < 1 / (1 + within) else Change.NOT_DISTINGUISHABLE
+
+
+def _apart(baseline: CaseResult, candidate: CaseResult) -> str | None:
+    """Return why there is no ratio of the two numbers, None where there is one."""
+    sides = {Side.BASELINE: baseline, Side.CANDIDATE: candidate}
+    for side, case in sides.items():
+        if case.estimate is None:
+            return f"the {side} has no number: {case.outcome}{f', {case.reason}' if case.reason else ''}"
+    for what in ("unit", "rule"):
+        values = [_counted_by(case, what) for case in sides.values()]
+        if values[0] != values[1]:
+            said = " and ".join(" or ".join(sorted(value)) for value in values)
+            return f"the numbers are of another {what}: {said}"
+    return None
+
+
+def _counted_by(case: CaseResult, what: str) -> set[str]:
+    return {str(getattr(run.measurement, what)) for run in pooled(case.runs)}
+
+
+def _without_interval(baseline: CaseResult, candidate: CaseResult) -> str:
+    said = [
+        f"the {side} {_WHY_NOT[estimate.no_interval]}"
+        for side, estimate in zip(Side, _estimates(baseline, candidate), strict=True)
+        if estimate.no_interval is not None
+    ]
+    return "; ".join(said) or "a side has no interval"
+
+
+def _estimates(*cases: CaseResult) -> list[Estimate]:
+    return [case.estimate for case in cases if case.estimate is not None]
+
+
+def _origin(results: Results, path: str) -> Origin:
+    return Origin(
+        path=path,
+        suite=results.suite,
+        generated_at=results.generated_at,
+        trainmark=results.trainmark_version,
+        complete=results.complete,
+    )
+
+
+def _of_the_whole(baseline: Results, candidate: Results) -> Iterator[Difference]:
+    sides = baseline, candidate
+    facts: Iterable[tuple[str, list[Any]]] = [
+        ("trainmark", [side.trainmark_version for side in sides]),
+        *(
+            (f"protocol {name}", [getattr(side.protocol, name) for side in sides])
+            for name in type(baseline.protocol).model_fields
+        ),
+        ("gates turned off", [", ".join(side.gates_off) or None for side in sides]),
+    ]
+    for what, (was, is_) in facts:
+        if was != is_:
+            yield Difference(what=what, baseline=_word(was), candidate=_word(is_))
+
+
+def _between(
+    baseline: Results, candidate: Results, was: CaseResult, is_: CaseResult, ignoring: Collection[str]
+) -> Iterator[_Known]:
+    """Yield what differs between two runs of a case but for their numbers: those that came first stand for all."""
+    for axis in was.case.axes:
+        found = _word(was.settled.value(axis)), _word(is_.settled.value(axis))
+        if found[0] != found[1]:
+            yield axis if axis in ignoring else f"{axis} that was found best", *found
+    one, other = _first(was), _first(is_)
+    if one is None or other is None:
+        return
+    if one.identity is None or other.identity is None:
+        if one.identity is not other.identity:
+            yield "what was run", _is_known(one), _is_known(other)
+    else:
+        for part, now_part in one.identity.changes(other.identity):
+            yield str((part or now_part).name), _part(part), _part(now_part)  # type: ignore[union-attr]
+    before, now = _manifest(baseline, one), _manifest(candidate, other)
+    if before is not None and now is not None:
+        for path, fact, other_fact in _facts_apart(before, now):
+            yield path, _word(fact), _word(other_fact)
+
+
+def _facts_apart(before: Manifest, now: Manifest) -> Iterator[tuple[str, Any, Any]]:
+    """Yield what differs of machine and software but for names: of hardware and versions, what forbids to pool runs."""
+    yield from pooling_differences(before, now)
+    for found in manifest_differences(before, now):
+        if found[0].partition(".")[2].startswith(_BESIDE):
+            yield found
+
+
+def _first(case: CaseResult) -> RunResult | None:
+    return next(iter(pooled(case.runs)), None)
+
+
+def _manifest(results: Results, run: RunResult) -> Manifest | None:
+    found = results.manifests.get(run.manifest or "")
+    return found if isinstance(found, Manifest) else None
+
+
+def _is_known(run: RunResult) -> str:
+    return "not known" if run.identity is None else "known"
+
+
+def _part(part: Part | None) -> str | None:
+    return None if part is None else f"{part.word} ({part.digest.removeprefix('sha256:')[:8]})"
+
+
+def _collected(found: Iterable[tuple[str, Iterable[_Known]]]) -> Iterator[Difference]:
+    """Yield each difference once, with all cases of which it is known."""
+    cases: dict[_Known, list[str]] = {}
+    for case, known in found:
+        for one in known:
+            cases.setdefault(one, []).append(case)
+    for (what, was, is_), names in cases.items():
+        yield Difference(what=what, baseline=was, candidate=is_, cases=tuple(names))
+
+
+def _word(value: Any) -> str | None:
+    if isinstance(value, list | tuple):
+        return ", ".join(map(str, value))
+    return None if value is None else str(value)
+
+
+def _few(cases: Iterable[CaseResult]) -> str:
+    names = [case.id for case in cases]
+    return ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")

@@ -1,0 +1,111 @@
+"""A comparison as text: a table a unit, what cannot be said and why, and what differs."""
+
+import re
+from collections.abc import Iterator, Sequence
+
+from trainmark.report.blocks import printable
+from trainmark.report.numbers import decimals, interval, number
+from trainmark.words.comparison import Change, ComparedCase, Comparison, Difference, Side
+from trainmark.words.measurement import Estimate
+
+_WORDS = {
+    Change.FASTER: "faster",
+    Change.SLOWER: "slower",
+    Change.NOT_DISTINGUISHABLE: "not distinguishable",
+    Change.CANNOT_SAY: "cannot say",
+}
+_HEADINGS = ("case", "baseline", "candidate", "ratio", "95 % interval", "")
+_DIGEST = re.compile(r"\b(?:sha256:)?([0-9a-f]{8})[0-9a-f]{32,}\b")
+_MOST_CASES = 3
+_ONE_IN = 20
+
+
+def render_comparison(comparison: Comparison) -> str:
+    """Return the comparison for a terminal."""
+    return printable("\n\n".join(_parts(comparison))) + "\n"
+
+
+def _parts(comparison: Comparison) -> Iterator[str]:
+    sides = comparison.baseline, comparison.candidate
+    yield "\n".join(
+        f"{side:<10} {origin.path}: suite {origin.suite}, {origin.generated_at:%Y-%m-%d}"
+        f"{'' if origin.complete else ', unfinished'}"
+        for side, origin in zip(Side, sides, strict=True)
+    )
+    for unit in dict.fromkeys(case.unit for case in comparison.cases):
+        cases = [case for case in comparison.cases if case.unit == unit]
+        heading = f"{unit or 'without a number'}: the median over a case's runs; ratio: candidate / baseline"
+        yield f"{heading}\n\n{_table(cases)}"
+    yield "\n".join(_notes(comparison))
+    if comparison.differences:
+        named = [_named(difference, len(comparison.cases)) for difference in comparison.differences]
+        yield "What differs (baseline -> candidate):\n" + "\n".join(f"  {line}" for line in named)
+    else:
+        yield "Nothing else that is known differs."
+
+
+def _table(cases: list[ComparedCase]) -> str:
+    rows = [_HEADINGS, *(_row(case) for case in cases)]
+    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if i in (0, len(_HEADINGS) - 1) else cell.rjust(width)
+            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
+        ).rstrip()
+        for row in rows
+    ]
+    return "\n".join(lines)
+
+
+def _row(case: ComparedCase) -> tuple[str, ...]:
+    numbers = [
+        _number(estimate, outcome) + ("†" if side in case.doubtful else "")
+        for side, estimate, outcome in zip(Side, case.estimates, case.outcomes, strict=True)
+    ]
+    ratio = case.ratio
+    return (
+        case.case,
+        *numbers,
+        "-" if ratio is None else f"{ratio.value:.3f}",
+        "-" if ratio is None or ratio.interval is None else interval(ratio.interval, 3),
+        _WORDS[case.change],
+    )
+
+
+def _number(estimate: Estimate | None, outcome: str) -> str:
+    return outcome if estimate is None else number(estimate.median, decimals([estimate.median]))
+
+
+def _notes(comparison: Comparison) -> Iterator[str]:
+    reasons: dict[str, list[str]] = {}
+    for case in comparison.cases:
+        if case.reason is not None:
+            reasons.setdefault(case.reason, []).append(case.case)
+    for reason, cases in reasons.items():
+        yield f"- {_few(cases)}: {reason}."
+    for side, names in comparison.only.items():
+        if names:
+            yield f"- In the {side} alone: {_few(names)}."
+    if any(case.doubtful for case in comparison.cases):
+        yield "- † in doubt: a run of the case is suspect, or its steps were not steady; trainmark report says why."
+    if comparison.within:
+        yield f"- A change is called one where the whole interval is off by more than {comparison.within * 100:.3g} %."
+    judged = [case for case in comparison.cases if case.ratio is not None and case.ratio.interval is not None]
+    if judged:
+        yield (
+            "- An interval speaks for these two campaigns. By how much campaigns differ of which nothing was changed "
+            "(another day, a warmer machine) is not in it: measure the baseline twice and compare it with itself."
+        )
+    if len(judged) >= _ONE_IN // 2:
+        yield f"- Of {len(judged)} cases that are alike, one in {_ONE_IN} is called faster or slower by chance."
+
+
+def _named(difference: Difference, cases: int) -> str:
+    was, now = (_DIGEST.sub(r"\1…", word or "-") for word in (difference.baseline, difference.candidate))
+    some = difference.cases and len(difference.cases) < cases
+    return f"{difference.what}: {was} -> {now}" + (f"  ({_few(difference.cases)})" if some else "")
+
+
+def _few(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_CASES} more" if len(names) > _MOST_CASES else ""
+    return ", ".join(names[:_MOST_CASES]) + more

@@ -1,0 +1,253 @@
+"""``trainmark compare``: faster, slower or not distinguishable, case by case, and in what the two sides differ."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from fakes import Bench
+from trainmark.cli.main import main
+from trainmark.errors import InputError
+from trainmark.insight import compare
+from trainmark.measure import estimate
+from trainmark.report.comparison import render_comparison
+from trainmark.store import read_results, write_results
+from trainmark.words.comparison import Change, Comparison, Side
+from trainmark.words.identity import Identity, Part, PartName
+from trainmark.words.manifest import Manifest
+from trainmark.words.measurement import About, Suspicion
+from trainmark.words.outcome import Outcome
+from trainmark.words.results import CaseResult, Results
+
+OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
+CAN = pytest.CaptureFixture[str]
+
+
+@pytest.fixture
+def results() -> Results:
+    """Return two frameworks' cases, whose three runs lie within a percent."""
+    kept = read_results(OLD)
+    return kept.model_copy(
+        update={"cases": tuple(with_rates(case, 0.995, 1.0, 1.005) for case in kept.cases)}
+    )
+
+
+def with_rates(case: CaseResult, *factors: float) -> CaseResult:
+    """Return the case with a run for each factor of its first run's throughput."""
+    first = case.runs[0]
+    assert first.measurement is not None
+    rates = [first.measurement.throughput * factor for factor in factors]
+    runs = tuple(
+        first.model_copy(
+            update={"repeat": i, "measurement": first.measurement.model_copy(update={"throughput": rate})}
+        )
+        for i, rate in enumerate(rates, start=1)
+    )
+    return case.model_copy(update={"runs": runs, "estimate": estimate(rates)})
+
+
+def times(results: Results, factor: float) -> Results:
+    """Return the results with every run so many times as fast."""
+    factors = [factor * own / 0.995 for own in (0.995, 1.0, 1.005)]
+    cases = tuple(with_rates(case, *factors) for case in results.cases)
+    return results.model_copy(update={"cases": cases})
+
+
+def first_as(results: Results, **changes: Any) -> Results:
+    """Return the results with another first case."""
+    case, *others = results.cases
+    return results.model_copy(update={"cases": (case.model_copy(update=changes), *others)})
+
+
+def of_runs(results: Results, **changes: Any) -> Results:
+    """Return the results with something else said of all runs."""
+    cases = tuple(
+        case.model_copy(update={"runs": tuple(run.model_copy(update=changes) for run in case.runs)})
+        for case in results.cases
+    )
+    return results.model_copy(update={"cases": cases})
+
+
+def changes(comparison: Comparison) -> set[Change]:
+    return {case.change for case in comparison.cases}
+
+
+@pytest.mark.parametrize(
+    ("factor", "change"),
+    [(1.5, Change.FASTER), (1.0, Change.NOT_DISTINGUISHABLE), (0.7, Change.SLOWER)],
+)
+def test_a_case_is_what_the_whole_interval_says(results: Results, factor: float, change: Change) -> None:
+    found = compare(results, times(results, factor))
+    assert changes(found) == {change}
+    assert found.holds == (change is not Change.SLOWER)
+    for case in found.cases:
+        assert case.ratio is not None
+        assert case.ratio.value == pytest.approx(factor)
+
+
+def test_turned_round_a_comparison_says_the_same(results: Results) -> None:
+    other = times(results, 1.02)
+    for there, back in zip(compare(results, other).cases, compare(other, results).cases, strict=True):
+        assert there.ratio is not None
+        assert back.ratio is not None
+        assert there.ratio.interval is not None
+        assert back.ratio.interval is not None
+        assert there.ratio.interval.low == pytest.approx(1 / back.ratio.interval.high)
+        assert {there.change, back.change} == {Change.FASTER, Change.SLOWER}
+
+
+def test_what_is_to_count_as_a_change_may_be_more_than_nothing(results: Results) -> None:
+    for factor in (1.03, 1 / 1.03):
+        assert changes(compare(results, times(results, factor), within=0.05)) == {Change.NOT_DISTINGUISHABLE}
+    assert changes(compare(results, times(results, 1.03), within=0.001)) == {Change.FASTER}
+
+
+def test_an_outcome_is_no_number_and_a_lost_one_is_told(results: Results) -> None:
+    dead = first_as(results, runs=(), estimate=None, outcome=Outcome.OOM, reason="out of memory on rank 0")
+    found = compare(results, dead)
+    first = found.cases[0]
+    assert (first.ratio, first.change, first.lost) == (None, Change.CANNOT_SAY, True)
+    assert first.reason == "the candidate has no number: oom, out of memory on rank 0"
+    assert not found.holds
+    assert "oom" in render_comparison(found).splitlines()[6]
+    later = first_as(results, runs=(), estimate=None, outcome=Outcome.SKIPPED, reason="not run yet")
+    assert compare(results, later).holds
+    assert not compare(dead, results).cases[0].lost
+
+
+@pytest.mark.parametrize(
+    ("factors", "words"),
+    [
+        ((1.0,), "the candidate has one run"),
+        ((1.0, 1.01), "the candidate has two runs"),
+        ((1.0, 1.0, 1.0), "the candidate has runs with one and the same number"),
+        ((1.0, 1.0, 2.0), "the candidate has runs of which one is half as fast again"),
+    ],
+)
+def test_without_an_interval_nothing_is_called_faster(
+    results: Results, factors: tuple[float, ...], words: str
+) -> None:
+    cases = tuple(with_rates(case, *(3 * factor for factor in factors)) for case in results.cases)
+    found = compare(results, results.model_copy(update={"cases": cases}))
+    assert changes(found) == {Change.CANNOT_SAY}
+    assert all(case.ratio is not None and words in (case.reason or "") for case in found.cases)
+
+
+@pytest.mark.parametrize(("field", "value"), [("unit", "tokens/s"), ("rule", "mean-skip-20")])
+def test_numbers_that_count_something_else_have_no_ratio(results: Results, field: str, value: str) -> None:
+    measurement = results.cases[0].runs[0].measurement
+    assert measurement is not None
+    other = of_runs(results, measurement=measurement.model_copy(update={field: value}))
+    found = compare(results, other)
+    assert changes(found) == {Change.CANNOT_SAY}
+    assert all(case.ratio is None for case in found.cases)
+    assert f"the numbers are of another {field}" in (found.cases[0].reason or "")
+
+
+def test_a_doubt_of_either_side_stands_at_its_number(results: Results) -> None:
+    doubt = Suspicion(code="batch-differs", sentence="batch 256 was asked for, not 128", about=About.WORK)
+    found = compare(of_runs(results, suspicions=(doubt,)), results)
+    assert {case.doubtful for case in found.cases} == {(Side.BASELINE,)}
+    text = render_comparison(found)
+    assert text.count("†") == len(found.cases) + 1
+
+
+def test_what_differs_beside_the_numbers_is_named_once_with_its_cases(results: Results) -> None:
+    def identity(version: str) -> Identity:
+        return Identity.of((Part(name=PartName.PACKAGES, word=version, digest=f"sha256:{version}"),))
+
+    baseline, candidate = (of_runs(results, identity=identity(version)) for version in ("2.12", "2.13"))
+    candidate = candidate.model_copy(
+        update={"protocol": candidate.protocol.model_copy(update={"warmup_steps": 77})}
+    )
+    manifests = dict(candidate.manifests)
+    for key, manifest in manifests.items():
+        assert isinstance(manifest, Manifest)
+        node = manifest.nodes[0]
+        cpu = node.cpu.__class__(**{**{n: getattr(node.cpu, n) for n in node.cpu.__slots__}, "model": "Z80"})
+        manifests[key] = Manifest(nodes=(node.model_copy(update={"cpu": cpu, "hostname": "elsewhere"}),))
+    found = compare(baseline, candidate.model_copy(update={"manifests": manifests}))
+    told = {difference.what: difference for difference in found.differences}
+    assert told["packages"].cases == tuple(case.id for case in results.cases)
+    assert (told["packages"].baseline, told["packages"].candidate) == ("2.12 (2.12)", "2.13 (2.13)")
+    assert told["protocol warmup_steps"].candidate == "77"
+    assert told["nodes[0].cpu.model"].candidate == "Z80"
+    assert not any("hostname" in what for what in told), "a name is no fact of a machine"
+    assert compare(results, results).differences == ()
+
+
+def test_axes_on_which_the_two_may_differ_are_ignored_and_named(results: Results) -> None:
+    case = results.cases[0]
+    other = case.case.model_copy(update={"compiler": "xla"})
+    changed = results.model_copy(update={"cases": (case.model_copy(update={"id": other.id, "case": other}),)})
+    with pytest.raises(InputError, match=r"no case is in both here .* and there"):
+        compare(results, changed, ("here", "there"))
+    found = compare(results, changed, ignoring=("compiler",))
+    assert [(one.case, one.against) for one in found.cases] == [(case.id, other.id)]
+    (difference,) = found.differences
+    assert (difference.what, difference.candidate) == ("compiler", "xla")
+    assert found.only[Side.BASELINE] == tuple(one.id for one in results.cases[1:])
+    both = results.model_copy(update={"cases": (case, *changed.cases)})
+    with pytest.raises(InputError, match="are the same case when compiler is ignored"):
+        compare(both, results, ignoring=("compiler",))
+
+
+class TestTheVerb:
+    @pytest.fixture
+    def sides(self, tmp_path: Path, results: Results) -> tuple[str, str]:
+        paths = tmp_path / "base.json", tmp_path / "new.json"
+        for path, side in zip(paths, (results, times(results, 0.9)), strict=True):
+            write_results(path, side)
+        return str(paths[0]), str(paths[1])
+
+    def test_a_slower_case_is_exit_code_1_and_a_faster_one_0(
+        self, sides: tuple[str, str], capsys: CAN
+    ) -> None:
+        assert main(["compare", *sides]) == 1
+        text = capsys.readouterr().out
+        assert "slower" in text
+        assert "0.900" in text
+        assert main(["compare", *reversed(sides), "--json"]) == 0
+        document = json.loads(capsys.readouterr().out)
+        assert {case["change"] for case in document["cases"]} == {"faster"}
+        assert Comparison.model_validate(document).candidate.path == sides[0]
+
+    def test_some_cases_alone(self, sides: tuple[str, str], results: Results, capsys: CAN) -> None:
+        wanted = results.cases[0].case.framework
+        assert main(["compare", *sides, "--only", f"framework={wanted}", "--json"]) == 1
+        assert len(json.loads(capsys.readouterr().out)["cases"]) < len(results.cases)
+
+    @pytest.mark.parametrize(
+        ("more", "words"),
+        [
+            (["--ignoring", "compilr"], "no case has such an axis; did you mean 'compiler'?"),
+            (["--only", "framework=cobol"], "framework=cobol"),
+        ],
+    )
+    def test_a_wrong_word_is_one_line(
+        self, sides: tuple[str, str], more: list[str], words: str, capsys: CAN
+    ) -> None:
+        assert main(["compare", *sides, *more]) == 2
+        (line,) = capsys.readouterr().err.splitlines()
+        assert words in line
+
+    def test_what_is_no_result_is_one_line(self, tmp_path: Path, sides: tuple[str, str], capsys: CAN) -> None:
+        (tmp_path / "broken.json").write_text("step 3")
+        for source in (str(tmp_path / name) for name in ("none", "none.json", "broken.json")):
+            assert main(["compare", source, sides[0]]) == 2
+            (line,) = capsys.readouterr().err.splitlines()
+            assert source in line
+
+    def test_directories_and_campaigns_of_a_database_are_sides(self, tmp_path: Path, capsys: CAN) -> None:
+        bench = Bench(tmp_path)
+        bench.write(protocol={"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3})
+        results = bench.run()
+        store = str(tmp_path / "runs.db")
+        assert main(["store", "add", str(bench.out), "--to", store]) == 0
+        capsys.readouterr()
+        assert main(["compare", str(bench.out), f"{store}#1", "--json"]) == 0
+        (case,) = json.loads(capsys.readouterr().out)["cases"]
+        assert case["case"] == results.cases[0].id
+        assert case["ratio"]["value"] == 1
+        assert case["change"] in ("not-distinguishable", "cannot-say")
