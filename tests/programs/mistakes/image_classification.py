@@ -1,16 +1,9 @@
-"""The built-in worker with one mistake in it, for tests that must see the mistake: ``mutated_worker.py MISTAKE FLAG…``.
-
-The mistakes are those by which frameworks' own model zoos and optimizers really differ. All keep every shape.
-"""
+"""Those by which frameworks' own model zoos and optimizers really differ. All keep every shape."""
 
 import importlib
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"))
-start = importlib.import_module("start")
 architectures: Any = importlib.import_module("trainmark_worker.tasks.image_classification.architectures")
 
 
@@ -139,7 +132,6 @@ def convolutions_with_biases() -> None:
 
 
 MISTAKES: dict[str, Callable[[], None]] = {
-    "none": lambda: None,
     "stride": stride_in_the_wrong_convolution,
     "padding": padding_on_one_side,
     "batch-norm-momentum": batch_norm_momentum,
@@ -149,8 +141,3 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "relu6": bounded_relus,
     "convolutions-have-biases": convolutions_with_biases,
 }
-
-if __name__ == "__main__":
-    MISTAKES[sys.argv[1]]()
-    program: Any = importlib.import_module("trainmark_worker.core.program")
-    sys.exit(program.main(sys.argv[2:]))
