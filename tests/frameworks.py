@@ -36,9 +36,13 @@ def needs_framework(framework: str) -> pytest.MarkDecorator:
     )
 
 
-def in_frameworks(*frameworks: str) -> list[pytest.MarkDecorator]:
-    """Return the marks of a test that starts processes of these frameworks, in the group of the last one's tests."""
-    return [*map(needs_framework, frameworks), pytest.mark.xdist_group(f"worker-{frameworks[-1]}")]
+def in_frameworks(*frameworks: str, rarely: bool = False) -> list[pytest.MarkDecorator]:
+    """Return the marks of a test that starts processes of these frameworks, in the group of the last one's tests.
+
+    One that takes long for what seldom breaks is asked ``rarely``.
+    """
+    group = pytest.mark.xdist_group(f"worker-{frameworks[-1]}")
+    return [*map(needs_framework, frameworks), group, *([pytest.mark.rare] if rarely else [])]
 
 
 def of_each(
@@ -52,10 +56,7 @@ def of_each(
     Those in ``rarely``, because they take long for it, are asked by the rare tests.
     """
     each = [
-        pytest.param(
-            name, marks=[*in_frameworks(name), *marks, *([pytest.mark.rare] if name in rarely else [])]
-        )
-        for name in frameworks
+        pytest.param(name, marks=[*in_frameworks(name, rarely=name in rarely), *marks]) for name in frameworks
     ]
     return pytest.mark.parametrize("framework", each, scope=scope)
 

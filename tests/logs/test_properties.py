@@ -17,7 +17,6 @@ from trainmark.programs import read_stream, samples
 FORMATS = sorted(samples())
 _GIVEN = Facts(gpus=8, batch_per_device=64)
 _SAMPLES = {name: sample(name, steps=60).encode() for name in FORMATS}
-_EVERY = dict.fromkeys(FORMATS)
 
 
 def _read(data: bytes, name: str = "-") -> ParsedLog:

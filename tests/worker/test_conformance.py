@@ -194,7 +194,7 @@ def cases(rows: Callable[[Idiom], tuple[tuple[Any, ...], ...]], often: int = 100
         pytest.param(
             name,
             *row,
-            marks=[*in_frameworks(name), *([pytest.mark.rare] if number >= often else [])],
+            marks=in_frameworks(name, rarely=number >= often),
             id="-".join([name, *map(str, row[0].values())]),
         )
         for name, idiom in IDIOMS.items()

@@ -1,19 +1,15 @@
-"""DLRM: what the frameworks that train it promise, sparse gradients of its tables, and steps that differ."""
+"""DLRM: what the frameworks that train it promise of a run, and sparse gradients of its tables."""
 
 from pathlib import Path
 from typing import Any
 
 import pytest
-from language_process import Observer, failing, start
+from preloaded_worker import start
 
-from frameworks import needs_framework, of_each
-from trainmark.equivalence import compare
-from trainmark.tasks.recommendation.equal_work import ClickObservation
-from trainmark.words.certificate import Subject
+from frameworks import of_each
 
 pytestmark = pytest.mark.training
 
-MUTATED = Path(__file__).parents[1] / "programs" / "mutated_recommendation.py"
 MODEL = "dlrm_tiny"
 COMPILERS = {"pytorch": "none", "jax": "xla"}
 """The frameworks that train it, each with a compiler of its users on a CPU."""
@@ -79,51 +75,3 @@ def test_what_cannot_be_trained_is_unsupported(framework: str, tmp_path: Path) -
     (ran,) = start(framework, tmp_path, {**RUN, **flags})
     assert (ran.code, ran.last["outcome"]) == (3, "unsupported")
     assert ran.last["reason"].startswith(said)
-
-
-# Equal work.
-
-
-@pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Observer:
-    return Observer(MODEL, ClickObservation, tmp_path_factory, MUTATED)
-
-
-@in_every_framework
-def test_a_framework_trains_the_described_step(framework: str, observed: Observer) -> None:
-    assert observed.alone(framework) == {}
-
-
-@in_pytorch
-def test_sparse_gradients_are_the_same_step(framework: str, observed: Observer) -> None:
-    dense, sparse = observed.seen(framework), observed.seen(framework, table_gradients="sparse")
-    assert observed.alone(framework, table_gradients="sparse") == {}
-    assert failing(compare(dense, sparse).checks) == {}
-
-
-@needs_framework("pytorch")
-@of_each(["jax"])
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_jax_does_pytorchs_step_compiled_and_on_two_ranks(
-    framework: str, ranks: int, observed: Observer
-) -> None:
-    assert observed.between("pytorch", framework) == {}
-    assert observed.following(framework, compiler="xla", ranks=ranks) == {}
-
-
-MISTAKES = [
-    ("pairs-first", "the pairs come before the bottom's vector"),
-    ("transposed", "the pairs are in the order 0-1, 0-2"),
-    ("straight", "nothing is behind the bottom's last layer"),
-    ("bottom-last", "the bottom's vector is the last of the interaction"),
-    ("swapped-tables", "C5 and C6 are swapped"),
-]
-
-
-@in_pytorch
-@pytest.mark.parametrize(("mistake", "said"), MISTAKES, ids=[name for name, _ in MISTAKES])
-def test_another_interaction_is_found_and_named(
-    framework: str, observed: Observer, mistake: str, said: str
-) -> None:
-    found = observed.alone(framework, mistake)
-    assert said in found[Subject.ACTIVATIONS]

@@ -1,25 +1,19 @@
-"""Language models: what every framework that trains them promises, and that a step that differs is found out."""
+"""Language models: what every framework that trains them promises of a run."""
 
 import math
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from language_process import Observer, start
+from preloaded_worker import COMPILERS, start
 from worker_process import Ran
 
-from frameworks import in_frameworks, in_pytorch, needs_framework, of_each
+from frameworks import in_frameworks, in_pytorch, of_each
 from trainmark.dataset.tokens import TokenSpec, make_tokens
-from trainmark.tasks.causal_lm.equal_work import LanguageObservation
-from trainmark.words.certificate import Subject
 
 pytestmark = pytest.mark.training
 
 MODEL = "gpt2_tiny"
-COMPILERS = {"pytorch": "none", "jax": "xla", "tensorflow": "graph", "paddle": "to_static"}
-"""The frameworks that train language models, each with its users' compiler on a CPU, as far as that is quick."""
-
 RUN: dict[str, Any] = {
     "model": MODEL,
     "batch-per-device": 4,
@@ -155,73 +149,8 @@ def test_a_token_outside_the_vocabulary_ends_the_run_and_is_named(
     )
 
 
-# Equal work.
-
-
-@pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Observer:
-    return Observer(MODEL, LanguageObservation, tmp_path_factory)
-
-
-def looked_into(*frameworks: str) -> Any:
-    """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
-    marks = in_frameworks(*frameworks)
-    # Each operation is a program that XLA compiles: a minute of them.
-    if "jax" in frameworks:
-        marks.append(pytest.mark.rare)
-    return pytest.param(*frameworks, marks=marks, id="=".join(frameworks))
-
-
-@pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
-def test_a_framework_trains_the_described_step(framework: str, observed: Observer) -> None:
-    assert observed.alone(framework) == {}
-
-
-@pytest.mark.parametrize(("first", "second"), [looked_into(*pair) for pair in combinations(COMPILERS, 2)])
-def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observer) -> None:
-    assert observed.between(first, second) == {}
-
-
-@needs_framework("pytorch")
-@every_framework
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
-    framework: str, ranks: int, observed: Observer
-) -> None:
-    assert observed.following(framework, compiler=COMPILERS[framework], ranks=ranks) == {}
-
-
-MISTAKES = [
-    ("tanh", Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),
-    ("no-mask", Subject.ACTIVATIONS, "each position attends to all, also to those after it"),
-    ("dropout", Subject.TIMED_STEP, "step"),
-    ("untied", Subject.PARAMETERS, ""),
-    ("norms-decay", Subject.DECAY, "norm.weight: 0.1 instead of 0"),
-    ("decay-in-the-gradient", Subject.UPDATE_RULE, "step"),
-    ("second-moment", Subject.UPDATE_RULE, "step"),
-    ("parts-summed", Subject.UPDATE_RULE, "step"),
-    ("part-left-out", Subject.TIMED_STEP, "step"),
-]
-
-
 @in_pytorch
-@pytest.mark.parametrize(("mistake", "subject", "said"), MISTAKES, ids=[name for name, _, _ in MISTAKES])
-def test_a_mistake_is_found_and_named(observed: Observer, mistake: str, subject: Subject, said: str) -> None:
-    found = observed.alone("pytorch", mistake)
-    assert said in found[subject]
-
-
-@in_pytorch
-def test_another_accumulation_is_found_and_named(observed: Observer) -> None:
-    found = observed.alone("pytorch", accumulation=4)
-    assert found[Subject.LAYERS] == "None the batch was passed in 4 parts and not in 2"
-
-
-@in_pytorch
-def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observer, tmp_path: Path) -> None:
-    """In the check, where epsilon is not small, and in a run, where the optimizer's own moments show it."""
-    wrong = observed.following("pytorch", "ranks-summed", ranks=2, gradients="flat")
-    assert Subject.UPDATE_NORM in wrong
+def test_gradients_that_are_summed_over_the_ranks_show_in_the_optimizers_moments(tmp_path: Path) -> None:
     first, second = start("pytorch", tmp_path, {**RUN, "gradients": "flat"}, "ranks-summed", ranks=2)
     assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
     (doubt,) = [found["sentence"] for found in first.last["suspect"] if found["code"] == "update-differs"]
@@ -235,7 +164,7 @@ def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observer, 
         pytest.param("pytorch", "llama_tiny", "float32", marks=in_frameworks("pytorch")),
         pytest.param("pytorch", "bert_tiny", "float32", marks=in_frameworks("pytorch")),
         pytest.param("tensorflow", "gpt2_tiny", "bfloat16", marks=in_frameworks("tensorflow")),
-        pytest.param("jax", "llama_tiny", "bfloat16", marks=[*in_frameworks("jax"), pytest.mark.rare]),
+        pytest.param("jax", "llama_tiny", "bfloat16", marks=in_frameworks("jax", rarely=True)),
     ],
 )
 def test_the_type_that_blocks_are_added_in_is_told_where_no_precision_says_it(

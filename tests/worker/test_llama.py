@@ -1,82 +1,21 @@
-"""Llama: what PyTorch and JAX train under that name is the described model, and where it is another that is named."""
+"""Llama: what the frameworks that train it promise of a run, and what those that do not say."""
 
 import math
 
 import pytest
-from language_process import Observer, start
+from preloaded_worker import start
 
-from frameworks import in_frameworks, in_pytorch
+from frameworks import of_each
 from trainmark.tasks import case_of
-from trainmark.tasks.causal_lm.equal_work import LanguageObservation
 from trainmark.words.case import Device
-from trainmark.words.certificate import Subject
 from trainmark.workload import NoCardError, find_gap, load_workloads
 
 MODEL = "llama_tiny"
 COMPILERS = {"pytorch": "none", "jax": "xla"}
 
 
-def in_framework(name: str, *more: pytest.MarkDecorator) -> list[pytest.MarkDecorator]:
-    return [pytest.mark.training, *in_frameworks("pytorch", name), *more]
-
-
-each = pytest.mark.parametrize(
-    "framework", [pytest.param(name, marks=in_framework(name)) for name in COMPILERS]
-)
-
-
-@pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Observer:
-    return Observer(MODEL, LanguageObservation, tmp_path_factory)
-
-
-# Each operation is a program that XLA compiles: a minute of them.
-looked_into = pytest.mark.parametrize(
-    "framework",
-    [
-        pytest.param("pytorch", marks=in_framework("pytorch")),
-        pytest.param("jax", marks=in_framework("jax", pytest.mark.rare)),
-    ],
-)
-
-
-@looked_into
-def test_a_framework_trains_the_described_step(framework: str, observed: Observer) -> None:
-    assert observed.alone(framework) == {}
-
-
-@pytest.mark.parametrize("framework", [pytest.param("jax", marks=in_framework("jax", pytest.mark.rare))])
-def test_two_frameworks_do_equal_work(framework: str, observed: Observer) -> None:
-    assert observed.between("pytorch", framework) == {}
-
-
-@each
-def test_by_its_compiler_on_two_ranks_does_the_step_that_was_looked_into(
-    framework: str, observed: Observer
-) -> None:
-    assert observed.following(framework, compiler=COMPILERS[framework], ranks=2) == {}
-
-
-MISTAKES = [
-    (
-        "llama-neighbours",
-        "neighbouring columns are turned together, and not those of a head's halves",
-    ),
-    ("llama-unscaled", "the frequencies of the rotation are not scaled"),
-    ("llama-heads-in-turn", "heads of queries share keys and values in turn, and not neighbours the same"),
-    ("llama-gelu", "the gate goes through GELU, and not through SiLU"),
-    ("llama-layer-norm", "the norms take the mean away, as layer norms do"),
-]
-
-
 @pytest.mark.training
-@in_pytorch
-@pytest.mark.parametrize(("mistake", "said"), MISTAKES, ids=[name for name, _ in MISTAKES])
-def test_a_mistake_is_found_and_named(observed: Observer, mistake: str, said: str) -> None:
-    assert said in observed.alone("pytorch", mistake)[Subject.LOGITS]
-
-
-@looked_into
+@of_each(COMPILERS, rarely=["jax"])
 def test_a_run_counts_tokens_and_is_looked_into(
     framework: str, tmp_path_factory: pytest.TempPathFactory
 ) -> None:

@@ -1,25 +1,19 @@
-"""Masked language modelling: BERT's pre-training, and that a step that differs is found out."""
+"""Masked language modelling: what every framework that pre-trains BERT promises of a run."""
 
 import math
 import re
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import pytest
-from language_process import Observer, own_losses, start
+from preloaded_worker import COMPILERS, start
 from worker_process import Ran, beside
 
-from frameworks import in_frameworks, needs_framework, of_each
+from frameworks import in_pytorch, of_each
 from trainmark.dataset.masked import MaskedSpec, make_masked
-from trainmark.tasks.masked_lm.equal_work import MaskedObservation
-from trainmark.words.certificate import Subject
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES
 
 MODEL = "bert_tiny"
-
-COMPILERS = {"pytorch": "none", "jax": "xla", "tensorflow": "graph", "paddle": "to_static"}
-"""The frameworks that train it, each with its users' compiler on a CPU, as far as that is quick."""
 
 BATCH, LENGTH, PREDICTIONS, STEPS, WARMUP = 4, 32, 5, 8, 2
 PADDING = 25
@@ -163,112 +157,20 @@ def test_the_loss_is_that_of_all_words_however_ranks_and_parts_divide_them(
     assert counts[0] == counts[1] < 8 * LENGTH * (STEPS - WARMUP)
 
 
-# Equal work.
-
-
-@pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Observer:
-    return Observer(MODEL, MaskedObservation, tmp_path_factory)
-
-
-def looked_into(*frameworks: str) -> Any:
-    """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
-    # Each operation is a program that XLA compiles: a minute of them.
-    rare = [pytest.mark.rare] if "jax" in frameworks else []
-    marks = [training, *in_frameworks(*frameworks), *rare]
-    return pytest.param(*frameworks, marks=marks, id="=".join(frameworks))
-
-
-@pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
-def test_a_framework_trains_the_described_step(framework: str, observed: Observer) -> None:
-    assert observed.alone(framework) == {}
-
-
-@pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS if name != "jax"])
-def test_without_padding_a_framework_trains_the_described_step_without_a_mask(
-    framework: str, observed: Observer
-) -> None:
-    assert not observed.told(framework, padding=0)["padded"]
-    assert observed.alone(framework, padding=0) == {}
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [looked_into(*pair) for pair in combinations(COMPILERS, 2)],
-)
-def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observer) -> None:
-    assert observed.between(first, second) == {}
-
-
-@needs_framework("pytorch")
-@rarely_jax
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
-    framework: str, ranks: int, observed: Observer
-) -> None:
-    assert observed.following(framework, compiler=COMPILERS[framework], ranks=ranks) == {}
-
-
-@rarely_jax
-def test_ranks_drop_different_places_of_the_same_batch(framework: str, tmp_path: Path) -> None:
-    first, second = own_losses(MODEL, framework, tmp_path, COMPILERS[framework])
-    assert first != second
-
-
-in_pytorch = [training, *in_frameworks("pytorch")]
-
-MISTAKES: list[tuple[str, dict[str, Any], Subject, str]] = [
-    ("none", {"optimizer": "lamb"}, Subject.UPDATE_RULE, "the update is LAMB's, and not AdamW's"),
-    ("bert-unclipped", {}, Subject.UPDATE_RULE, "the gradients are not clipped"),
-    ("none", {"dropout": 0.1}, Subject.TIMED_STEP, "step"),
-    ("bert-tanh", {}, Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),
-    ("bert-causal", {}, Subject.ACTIVATIONS, "each position attends to those before it alone"),
-    ("bert-words-alone", {}, Subject.LOSS, "the loss is that of the words alone, without the next sentence"),
-    ("bert-biases-decay", {}, Subject.DECAY, "instead of 0"),
-    ("bert-untied", {}, Subject.PARAMETERS, ""),
-    ("bert-no-mask", {}, Subject.ACTIVATIONS, "padding is attended to"),
-    ("bert-unweighted", {}, Subject.LOSS, "the loss counts places that hold no word"),
-    ("bert-mean-of-means", {}, Subject.TIMED_STEP, "step"),
-]
-
-
-@pytest.mark.parametrize(
-    ("mistake", "flags", "subject", "said"),
-    [
-        pytest.param(*row, marks=in_pytorch, id=row[0] if row[0] != "none" else "-".join(row[1]))
-        for row in MISTAKES
-    ],
-)
-def test_a_mistake_is_found_and_named(
-    observed: Observer, mistake: str, flags: dict[str, Any], subject: Subject, said: str
-) -> None:
-    assert said in observed.alone("pytorch", mistake, **flags)[subject]
-
-
-@pytest.mark.parametrize(
-    "dropout", [pytest.param(share, marks=in_pytorch, id=str(share)) for share in (0, 0.1)]
-)
+@training
+@in_pytorch
+@pytest.mark.parametrize("dropout", [0, 0.1])
 def test_adamw_in_lambs_name_is_a_doubt_with_dropout_too(dropout: float, tmp_path: Path) -> None:
     given = {**RUN, "optimizer": "lamb", "dropout": dropout}
-    ran = start("pytorch", tmp_path, given, "bert-no-trust-ratio")[0]
+    ran = start("pytorch", tmp_path, given, "no-trust-ratio")[0]
     (doubt,) = ran.last["suspect"]
     assert doubt["code"] == "update-differs"
     assert "parameters is another than LAMB's" in doubt["sentence"]
 
 
-@pytest.mark.parametrize("accumulation", [pytest.param(4, marks=in_pytorch)])
-def test_another_accumulation_is_found_and_named(observed: Observer, accumulation: int) -> None:
-    found = observed.alone("pytorch", accumulation=accumulation)
-    assert found[Subject.LAYERS] == "None the batch was passed in 4 parts and not in 2"
-
-
-@pytest.mark.parametrize(
-    ("mistake", "predicted"),
-    [
-        pytest.param("bert-eighty", 80, marks=in_pytorch, id="eighty"),
-        pytest.param("bert-all-words", LENGTH, marks=in_pytorch, id="all"),
-    ],
-)
+@training
+@in_pytorch
+@pytest.mark.parametrize(("mistake", "predicted"), [("eighty", 80), ("all-words", LENGTH)])
 def test_another_number_of_predictions_is_no_valid_run(mistake: str, predicted: int, tmp_path: Path) -> None:
     """Eighty words of a sequence in the place of twenty are four times the work of the largest product."""
     ran = start("pytorch", tmp_path, {**RUN, "predictions": 20}, mistake)[0]
@@ -276,15 +178,15 @@ def test_another_number_of_predictions_is_no_valid_run(mistake: str, predicted: 
     assert ran.last["reason"] == f"predictions of the first step was {predicted}, not 20 as asked for"
 
 
-@pytest.mark.parametrize("mistake", [pytest.param("bert-padding-counted", marks=in_pytorch)])
-def test_padding_that_is_counted_as_tokens_is_no_valid_run(mistake: str, tmp_path: Path) -> None:
-    ran = start("pytorch", tmp_path, {**RUN, "padding": PADDING}, mistake)[0]
+@training
+@in_pytorch
+def test_padding_that_is_counted_as_tokens_is_no_valid_run(tmp_path: Path) -> None:
+    ran = start("pytorch", tmp_path, {**RUN, "padding": PADDING}, "padding-counted")[0]
     assert (ran.code, ran.last["outcome"]) == (3, "invalid")
     assert ran.last["reason"] == "128 tokens of a batch are counted as no padding, but 96 are none"
 
 
-@needs_framework("pytorch")
-@pytest.mark.xdist_group("worker-pytorch")
+@in_pytorch
 def test_a_pass_on_its_own_exchanges_nothing_with_other_ranks_and_no_hook_stays() -> None:
     """Else each rank's own time would be that of the slowest."""
     flags = [

@@ -1,5 +1,6 @@
 """A worker that from its third step on does something else than was asked is seen to do so, and a sound one is not."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +9,7 @@ from idioms import IDIOMS
 from worker_changes import CHANGES, flags_of, word_of
 from worker_process import Ran, ended, make_images, rank_variables, start_rank
 
-from frameworks import in_frameworks, in_pytorch
+from frameworks import in_frameworks, in_pytorch, of_each
 from preloading import compiled_before
 from trainmark.placement import free_ports
 
@@ -16,15 +17,13 @@ pytestmark = pytest.mark.training
 
 CHANGED = Path(__file__).parents[1] / "programs" / "changed_worker.py"
 
-rare = pytest.mark.rare
-"""One of each kind runs always; what is left sees the same equations with other numbers, or in another framework."""
-
 ALWAYS = {
     *(("pytorch", name) for name in ("batch-norm-evaluates", "frozen-stem", "another-type", "half-size")),
     *(("pytorch", name) for name in ("no-normalisation", "centre-crop", "one-batch", "gradients-summed")),
     *((framework, "one-layer") for framework in ("tensorflow", "mxnet", "paddle")),
     *((framework, "one-layer-within") for framework in ("tensorflow", "paddle", "mindspore")),
 }
+"""One of each kind; what is left sees the same equations with other numbers, or in another framework."""
 
 
 def run(framework: str, folder: Path, change: str, ranks: int = 1, **flags: Any) -> Ran:
@@ -54,7 +53,7 @@ def cases() -> list[object]:
         for name, change in CHANGES.items():
             if framework in change.cannot:
                 continue
-            marks = [*in_frameworks(framework), *([] if (framework, name) in ALWAYS else [rare])]
+            marks = in_frameworks(framework, rarely=(framework, name) not in ALWAYS)
             found.append(pytest.param(framework, name, marks=marks, id=f"{framework}-{name}"))
     return found
 
@@ -75,16 +74,7 @@ def test_a_change_is_seen(framework: str, name: str, tmp_path: Path) -> None:
     assert set(ran.doubts) & change.seen, ran.last["suspect"]
 
 
-@pytest.mark.parametrize(
-    "framework",
-    [
-        pytest.param(
-            name,
-            marks=[*in_frameworks(name), *([] if name == "pytorch" else [rare])],
-        )
-        for name in IDIOMS
-    ],
-)
+@of_each(IDIOMS, rarely={*IDIOMS} - {"pytorch"})
 @pytest.mark.parametrize("kind", ["eager", "compiled", "real", "ranks"])
 def test_a_sound_run_is_in_no_doubt(framework: str, kind: str, tmp_path: Path) -> None:
     idiom = IDIOMS[framework]
@@ -128,36 +118,19 @@ def test_a_scale_whose_step_its_digits_swallow_stands_still_and_is_in_doubt_only
     assert ran.doubts == doubts
 
 
-PRECISIONS = [
-    pytest.param(
-        name,
-        dict(flags),
-        marks=[*in_frameworks(name), rare],
-        id="-".join([name, *map(str, flags.values())]),
-    )
-    for name, idiom in IDIOMS.items()
-    for flags, _, _ in idiom.precisions
-]
+def otherwise(framework: str, flags: Mapping[str, Any], rarely: bool = True) -> Any:
+    name = "-".join([framework, *map(str, flags.values())])
+    return pytest.param(framework, dict(flags), marks=in_frameworks(framework, rarely=rarely), id=name)
 
 
 @pytest.mark.parametrize(
     ("framework", "flags"),
     [
-        *PRECISIONS,
-        *(
-            pytest.param(
-                "pytorch",
-                flags,
-                marks=[*in_frameworks("pytorch"), *marks],
-                id="-".join(["pytorch", *map(str, flags.values())]),
-            )
-            for flags, marks in (
-                ({"precision": "amp-fp16", "layout": "nhwc"}, []),
-                ({"learning_rate": "0"}, [rare]),
-                ({"bn_weight_decay": "true", "weight_decay": "0.01"}, [rare]),
-                ({"gradients": "flat"}, [rare]),
-            )
-        ),
+        *(otherwise(name, flags) for name, idiom in IDIOMS.items() for flags, _, _ in idiom.precisions),
+        otherwise("pytorch", {"precision": "amp-fp16", "layout": "nhwc"}, rarely=False),
+        otherwise("pytorch", {"learning_rate": "0"}),
+        otherwise("pytorch", {"bn_weight_decay": "true", "weight_decay": "0.01"}),
+        otherwise("pytorch", {"gradients": "flat"}),
     ],
 )
 def test_a_sound_run_of_another_kind_is_in_no_doubt(

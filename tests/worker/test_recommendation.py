@@ -1,31 +1,24 @@
-"""Recommenders: what every framework that trains them promises, and that a step that differs is found out."""
+"""Recommenders: what every framework that trains them promises of a run."""
 
 import math
 import shutil
-from itertools import combinations
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
-from language_process import Observer, own_losses, start
+from preloaded_worker import COMPILERS, start
 from worker_process import Ran
 
-from frameworks import in_frameworks, in_pytorch, needs_framework, of_each
+from frameworks import in_pytorch, needs_framework, of_each
 from trainmark.dataset.clicks import ClickSpec, convert, make_clicks
 from trainmark.dataset.example import encode_lists
 from trainmark.dataset.tfrecord import frame
 from trainmark.tasks.recommendation.data import Form
-from trainmark.tasks.recommendation.equal_work import ClickObservation
-from trainmark.words.certificate import Subject
 
 pytestmark = pytest.mark.training
 
-MUTATED = Path(__file__).parents[1] / "programs" / "mutated_recommendation.py"
 MODEL = "wide_deep_tiny"
-COMPILERS = {"pytorch": "none", "jax": "xla", "tensorflow": "graph", "paddle": "to_static"}
-"""The frameworks that train recommenders, each with its users' compiler on a CPU, as far as that is quick."""
-
 BATCH, STEPS, WARMUP, VOCABULARY = 64, 8, 2, 500
 RUN: dict[str, Any] = {
     "model": MODEL,
@@ -213,73 +206,9 @@ def test_examples_without_a_column_or_cut_end_the_run(tmp_path: Path) -> None:
     assert without.last["reason"] == f"an Example of {folder} has no column C1"
 
 
-# Equal work.
-
-
-@pytest.fixture(scope="module")
-def observed(tmp_path_factory: pytest.TempPathFactory) -> Observer:
-    return Observer(MODEL, ClickObservation, tmp_path_factory, MUTATED)
-
-
-def looked_into(*frameworks: str) -> Any:
-    """Return the parameters of a test in which the steps of these frameworks are looked into, without a compiler."""
-    marks = in_frameworks(*frameworks)
-    return pytest.param(*frameworks, marks=marks, id="=".join(frameworks))
-
-
-@pytest.mark.parametrize("framework", [looked_into(name) for name in COMPILERS])
-def test_a_framework_trains_the_described_step(framework: str, observed: Observer) -> None:
-    assert observed.alone(framework) == {}
-
-
-@pytest.mark.parametrize(("first", "second"), [looked_into(*pair) for pair in combinations(COMPILERS, 2)])
-def test_two_frameworks_do_equal_work(first: str, second: str, observed: Observer) -> None:
-    assert observed.between(first, second) == {}
-
-
-@needs_framework("pytorch")
-@every_framework
-@pytest.mark.parametrize("ranks", [1, 2])
-def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
-    framework: str, ranks: int, observed: Observer
-) -> None:
-    assert observed.following(framework, compiler=COMPILERS[framework], ranks=ranks) == {}
-
-
-@every_framework
-def test_ranks_drop_different_places_of_the_same_batch(framework: str, tmp_path: Path) -> None:
-    first, second = own_losses(MODEL, framework, tmp_path, COMPILERS[framework], MUTATED)
-    assert first != second
-
-
-MISTAKES = [
-    ("gelu", Subject.ACTIVATIONS, "the activation is GELU, and not ReLU"),
-    ("relu6", Subject.ACTIVATIONS, "the activation is bounded (ReLU6)"),
-    ("without-wide", Subject.LOGITS, "the wide side is left out"),
-    ("swapped", Subject.ACTIVATIONS, "C5 and C6 are swapped"),
-    ("left-out", Subject.ACTIVATIONS, "C26 is left out"),
-    ("dropout", Subject.TIMED_STEP, "step"),
-    ("batch-norm", Subject.PARAMETERS, ""),
-    ("unbiased", Subject.ACTIVATIONS, "fc2"),
-    ("decay", Subject.UPDATE_RULE, "step"),
-    ("decoupled-decay", Subject.DECAY, "0.1 instead of 0"),
-    ("second-moment", Subject.UPDATE_RULE, "step"),
-    ("table-stands-still", Subject.UPDATE_RULE, "wide.table"),
-    ("lazy", Subject.UPDATE_RULE, "table, step"),
-    ("summed", Subject.LOSS, "step 0"),
-]
-
-
-@in_pytorch
-@pytest.mark.parametrize(("mistake", "subject", "said"), MISTAKES, ids=[name for name, _, _ in MISTAKES])
-def test_a_mistake_is_found_and_named(observed: Observer, mistake: str, subject: Subject, said: str) -> None:
-    found = observed.alone("pytorch", mistake)
-    assert said in found[subject]
-
-
 @in_pytorch
 def test_a_run_sees_that_its_adam_leaves_rows_alone(tmp_path: Path) -> None:
-    (ran,) = start("pytorch", tmp_path, {**RUN, "dropout": 0.5}, "lazy", mutated=MUTATED)
+    (ran,) = start("pytorch", tmp_path, {**RUN, "dropout": 0.5}, "lazy")
     assert ran.code == 0, ran.stderr
     (doubt,) = [found["sentence"] for found in ran.last["suspect"] if found["code"] == "rows-left-alone"]
     assert "stand still: a lazy Adam, where the published one was asked for" in doubt
@@ -305,11 +234,8 @@ def test_a_large_epsilon_is_the_same_one_for_rows_that_a_lazy_adam_moves(tmp_pat
 
 
 @in_pytorch
-def test_gradients_that_are_summed_over_the_ranks_are_found(observed: Observer, tmp_path: Path) -> None:
-    """In the check, where epsilon is not small, and in a run, where the optimizer's own moments show it."""
-    wrong = observed.following("pytorch", "ranks-summed", ranks=2, gradients="flat")
-    assert Subject.UPDATE_NORM in wrong
-    ran = start("pytorch", tmp_path, {**RUN, "gradients": "flat"}, "ranks-summed", ranks=2, mutated=MUTATED)
+def test_gradients_that_are_summed_over_the_ranks_show_in_the_optimizers_moments(tmp_path: Path) -> None:
+    ran = start("pytorch", tmp_path, {**RUN, "gradients": "flat"}, "ranks-summed", ranks=2)
     assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
     (doubt,) = [found["sentence"] for found in ran[0].last["suspect"] if found["code"] == "update-differs"]
     assert "the gradients of the 2 ranks are summed and not averaged" in doubt

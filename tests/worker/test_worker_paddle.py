@@ -125,13 +125,13 @@ print(json.dumps(told))
 def test_a_network_computes_the_same_in_both_layouts() -> None:
     apart = in_paddle("""
 import paddle
-from trainmark_worker.paddle.image_classification import observing
+from trainmark_worker.paddle import weights
+from trainmark_worker.paddle.image_classification.observing import named_tensors
 from trainmark_worker.paddle.image_classification.networks import Options, build_network
 images, apart = paddle.randn([2, 3, 96, 96]), []
 for model in ("resnet50_v1.5", "mobilenet_v1"):
     nchw, nhwc = (build_network(model, 10, Options(layout, False)) for layout in ("nchw", "nhwc"))
-    weights = observing.read(observing.named_tensors(nchw, model))
-    observing.load(observing.named_tensors(nhwc, model), weights)
+    weights.load(named_tensors(nhwc, model), weights.read(named_tensors(nchw, model)))
     nchw.eval(), nhwc.eval()
     one, other = nchw(images), nhwc(paddle.transpose(images, [0, 2, 3, 1]))
     apart.append(float((one - other).norm() / one.norm()))

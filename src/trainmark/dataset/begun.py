@@ -12,6 +12,14 @@ WORK_NAME = ".making"
 """The folder of an unfinished data set, in its own."""
 
 
+def refuse_unfinished(directory: Path, made: object | None, verb: str) -> None:
+    """Raise ``InputError`` where a data set was begun and has no manifest; ``verb`` of the command line goes on."""
+    if made is None and (directory / WORK_NAME).exists():
+        raise InputError(
+            f"{directory}: its making was interrupted; run 'trainmark data {verb}' again with the same options"
+        )
+
+
 class State(StrEnum):
     """What lies where a data set is to be made."""
 

@@ -19,9 +19,6 @@ STAMP = rb"\d{4}[-/]\d\d[-/]\d\d[ T]\d\d:\d\d:\d\d(?:[.,]\d{1,9})?"
 SHORT_STAMP = rb"\d\d/\d\d \d\d:\d\d:\d\d"
 """The same without a year, as PaddleDetection prints it: taken as of a year that has all days."""
 
-NUMBER = rb"[-+]?[\d.]*(?:[eE][-+]?\d+)?|nan|NaN|-?inf|None"
-"""A number as programs print it. It must be followed by something in a pattern, or a cut goes unseen."""
-
 _UNITS = {
     "rate_thousands": ("rate", 1e3),
     "rate_millions": ("rate", 1e6),

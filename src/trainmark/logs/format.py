@@ -167,12 +167,6 @@ def search_integer(pattern: bytes, text: bytes) -> int | None:
     return counted(word.decode("ascii", "replace")) if word else None
 
 
-def search_number(pattern: bytes, text: bytes) -> float | None:
-    """Return the last match of ``pattern``'s group as a positive, finite number (commas dropped), else ``None``."""
-    words = re.findall(pattern, text)
-    return positive(words[-1]) if words else None
-
-
 def positive(word: bytes) -> float | None:
     """Return a printed number, its thousands with commas or not; ``None`` for what is none, not positive or endless.
 

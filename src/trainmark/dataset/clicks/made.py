@@ -4,12 +4,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from trainmark.dataset import manifest
-from trainmark.dataset.begun import WORK_NAME
+from trainmark.dataset.begun import WORK_NAME, refuse_unfinished
 from trainmark.dataset.manifest import MANIFEST_NAME
-from trainmark.errors import InputError, nearest
+from trainmark.dataset.values import spec_of
+from trainmark.errors import InputError
 from trainmark.tasks.recommendation.data import Form
 from trainmark.words.frozen import Frozen
 from trainmark.worker.tasks.recommendation.clicks import column_sizes
@@ -58,19 +59,8 @@ def shard_names(form: str, samples: int, shard: int) -> list[str]:
 
 
 def spec_from(values: Mapping[str, Any], where: str) -> ClickSpec:
-    """Return the spec that ``values`` describe.
-
-    ``where`` begins the message of the ``InputError`` that unusable values raise.
-    """
-    try:
-        return ClickSpec.model_validate(dict(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        said = first["msg"]
-        if first["type"] == "extra_forbidden":
-            said = f"is not a key of a made data set{nearest(key, ClickSpec.model_fields)}"
-        raise InputError(f"{where}: {key}: {said}") from None
+    """Return the spec that ``values`` describe; unusable ones raise ``InputError``, which begins with ``where``."""
+    return spec_of(ClickSpec, values, where)
 
 
 def recognise(directory: Path) -> bool:
@@ -90,13 +80,6 @@ def read_manifest(directory: Path) -> ClickManifest | None:
     )
 
 
-def interrupted(directory: Path) -> InputError:
-    """Return what is to be said of a data set whose making was interrupted."""
-    return InputError(
-        f"{directory}: its making was interrupted; run 'trainmark data make-clicks' again with the same options"
-    )
-
-
 def describe(directory: Path) -> ClickManifest | None:
     """Return what the folder says it holds, after a look at the file's size; no sample is read.
 
@@ -105,8 +88,7 @@ def describe(directory: Path) -> ClickManifest | None:
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder; 'trainmark data make-clicks {directory}' makes one")
     made = read_manifest(directory)
-    if made is None and (directory / WORK_NAME).exists():
-        raise interrupted(directory)
+    refuse_unfinished(directory, made, "make-clicks")
     if made is not None and made.form != Form.RAW:
         return made
     path = directory / TRAIN

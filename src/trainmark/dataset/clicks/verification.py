@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.dataset.begun import WORK_NAME
+from trainmark.dataset.begun import refuse_unfinished
 from trainmark.dataset.clicks.conversion import pyarrow
-from trainmark.dataset.clicks.made import RECORD, interrupted, read_manifest
+from trainmark.dataset.clicks.made import RECORD, read_manifest
 from trainmark.dataset.example import decode_lists
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256_of_file, trusted_sums
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
@@ -31,8 +31,7 @@ def verify(directory: Path, progress: ProgressListener | None = None) -> VerifyR
     Raises ``InputError`` if there is nothing to verify, the making was interrupted, or Parquet is without pyarrow.
     """
     made = read_manifest(directory)
-    if made is None and (directory / WORK_NAME).exists():
-        raise interrupted(directory)
+    refuse_unfinished(directory, made, "make-clicks")
     if made is None:
         raise InputError(f"{directory}: has no {MANIFEST_NAME}: how many categories a field has is not known")
     problems: list[DatasetProblem] = []

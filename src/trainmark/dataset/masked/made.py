@@ -4,18 +4,17 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 
-from pydantic import ConfigDict, Field, ValidationError, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from trainmark.dataset import manifest
-from trainmark.dataset.begun import WORK_NAME
+from trainmark.dataset.begun import WORK_NAME, refuse_unfinished
 from trainmark.dataset.manifest import MANIFEST_NAME
-from trainmark.errors import InputError, nearest
+from trainmark.dataset.values import spec_of
+from trainmark.errors import InputError
 from trainmark.words.frozen import Frozen
 
 SCHEMA: Literal["trainmark.masked/1"] = "trainmark.masked/1"
 PATTERN = "*.tfrecord"
-
-REMEDY = "run 'trainmark data make-masked' again with the same options"
 
 PAD, CLS, SEP, MASK, FIRST_WORD = 0, 101, 102, 103, 104
 """The numbers of BERT's own tokens in its published vocabulary, and the first that can be a word here."""
@@ -66,15 +65,7 @@ class MaskedManifest(Frozen):
 
 def spec_from(values: Mapping[str, Any], where: str) -> MaskedSpec:
     """Return the spec that ``values`` describe; unusable ones raise ``InputError``, which begins with ``where``."""
-    try:
-        return MaskedSpec.model_validate(dict(values))
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        said = first["msg"].removeprefix("Value error, ")
-        if first["type"] == "extra_forbidden":
-            said = f"is not a key of a made data set{nearest(key, MaskedSpec.model_fields)}"
-        raise InputError(": ".join(part for part in (where, key, said) if part)) from None
+    return spec_of(MaskedSpec, values, where)
 
 
 def recognise(directory: Path) -> bool:
@@ -97,8 +88,7 @@ def describe(directory: Path) -> MaskedManifest | None:
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder; 'trainmark data make-masked {directory}' makes one")
     made = read_manifest(directory)
-    if made is None and (directory / WORK_NAME).exists():
-        raise InputError(f"{directory}: its making was interrupted; {REMEDY}")
+    refuse_unfinished(directory, made, "make-masked")
     remedy = f"'trainmark data verify {directory}' names what is wrong"
     if not any(directory.glob(PATTERN)):
         raise InputError(f"{directory}: has no {PATTERN}; {remedy}")

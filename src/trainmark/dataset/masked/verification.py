@@ -4,14 +4,13 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.dataset.begun import WORK_NAME
+from trainmark.dataset.begun import refuse_unfinished
 from trainmark.dataset.example import decode_lists
 from trainmark.dataset.manifest import sha256_of_file, trusted_sums
-from trainmark.dataset.masked.made import PATTERN, REMEDY, read_manifest
+from trainmark.dataset.masked.made import PATTERN, read_manifest
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tfrecord import Break, Record, read_records
-from trainmark.errors import InputError
 from trainmark.tasks.masked_lm.data import Form
 
 OF_TOKENS = ("input_ids", "input_mask", "segment_ids")
@@ -33,8 +32,7 @@ def verify(
     verify, or the making was interrupted.
     """
     made = read_manifest(directory)
-    if made is None and (directory / WORK_NAME).exists():
-        raise InputError(f"{directory}: its making was interrupted; {REMEDY}")
+    refuse_unfinished(directory, made, "make-masked")
     problems: list[DatasetProblem] = []
     sums = trusted_sums(directory, made.sums_sha256, problems) if made else {}
     counts = dict(made.spec.files) if made else {}

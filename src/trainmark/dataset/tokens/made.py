@@ -6,12 +6,13 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from pydantic import ConfigDict, Field, ValidationError
+from pydantic import ConfigDict, Field
 
 from trainmark.dataset import manifest
-from trainmark.dataset.begun import WORK_NAME
+from trainmark.dataset.begun import WORK_NAME, refuse_unfinished
 from trainmark.dataset.manifest import MANIFEST_NAME
-from trainmark.errors import InputError, nearest
+from trainmark.dataset.values import spec_of
+from trainmark.errors import InputError
 from trainmark.words.frozen import Frozen
 
 SCHEMA: Literal["trainmark.tokens/1"] = "trainmark.tokens/1"
@@ -60,19 +61,10 @@ def spec_from(values: Mapping[str, Any], where: str) -> TokenSpec:
 
     ``where`` begins the message of the ``InputError`` that unusable values raise.
     """
-    given = dict(values)
-    try:
-        if given.get("validation") is None:
-            given["validation"] = 0
-            given["validation"] = TokenSpec.model_validate(given).tokens // 20
-        return TokenSpec.model_validate(given)
-    except ValidationError as error:
-        first = error.errors()[0]
-        key = ".".join(str(part) for part in first["loc"])
-        said = first["msg"]
-        if first["type"] == "extra_forbidden":
-            said = f"is not a key of a made data set{nearest(key, TokenSpec.model_fields)}"
-        raise InputError(f"{where}: {key}: {said}") from None
+    if values.get("validation") is not None:
+        return spec_of(TokenSpec, values, where)
+    spec = spec_of(TokenSpec, {**values, "validation": 0}, where)
+    return spec.model_copy(update={"validation": spec.tokens // 20})
 
 
 def recognise(directory: Path) -> bool:
@@ -95,10 +87,7 @@ def describe(directory: Path) -> TokenManifest | None:
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder; 'trainmark data make-tokens {directory}' makes one")
     made = read_manifest(directory)
-    if made is None and (directory / WORK_NAME).exists():
-        raise InputError(
-            f"{directory}: its making was interrupted; run 'trainmark data make-tokens' again with the same options"
-        )
+    refuse_unfinished(directory, made, "make-tokens")
     if not (directory / TRAIN).is_file():
         raise InputError(
             f"{directory}: has no {TRAIN}; 'trainmark data verify {directory}' names what is wrong"

@@ -8,12 +8,11 @@ from typing import Any
 
 import numpy as np
 
-from trainmark.dataset.begun import WORK_NAME
+from trainmark.dataset.begun import refuse_unfinished
 from trainmark.dataset.manifest import trusted_sums
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tokens.made import read_manifest, read_part
-from trainmark.errors import InputError
 from trainmark.tasks.causal_lm.data import Form
 
 CHUNK = 1 << 22
@@ -32,10 +31,7 @@ def verify(
     verify, or the making was interrupted.
     """
     made = read_manifest(directory)
-    if made is None and (directory / WORK_NAME).exists():
-        raise InputError(
-            f"{directory}: its making was interrupted; run 'trainmark data make-tokens' again with the same options"
-        )
+    refuse_unfinished(directory, made, "make-tokens")
     problems: list[DatasetProblem] = []
     sums = trusted_sums(directory, made.sums_sha256, problems) if made else {}
     counts = dict(made.spec.files) if made else {}

@@ -13,7 +13,7 @@ import threading
 import traceback
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence
 
 from . import report
 from .apart import look_apart
@@ -135,50 +135,66 @@ def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventW
         beat if events is not None else None,
     )
     losses = training.losses()[: settings.steps]
-    own = report.RankTotals(
-        window_ns=timeline.window_ns,
-        samples=settings.batch_per_device * (settings.steps - settings.warmup_steps),
-        peak_memory_bytes=training.peak_memory_bytes(),
-        digest=training.digest() if place.world_size > 1 else 0,
-        compiled_in_window=report.UNSEEN
-        if timeline.compiled_in_window is None
-        else timeline.compiled_in_window,
-        window_at_us=int(timeline.window_at * 1e6),
-    )
-    ranks = [report.RankTotals(*values) for values in training.gather(own)]
-    counted = training.counted(settings.warmup_steps, settings.steps)
-    counts = [sum(values) for values in zip(*training.gather(list(counted.values())))] if counted else []
-    loader = _own_loading(training, settings, timeline)
-    loaders = [] if loader is None else [RankLoading(*values) for values in training.gather(loader)]
-    unreadable = training.feed.unreadable
-    counts_unreadable = (
-        [] if unreadable is None else [count for (count,) in training.gather([len(unreadable)])]
-    )
+    ranks = _gathered(training, settings, timeline)
     if events is not None:
         waits = training.data_waits_s
         events.write_all(
             report.step_events(settings, timeline, losses, waits, training.epoch_samples, global_batch)
         )
     looked = look(training, settings)
-    window_s = max(rank.window_ns for rank in ranks) / 1e9
-    share = share_of_peak(training, settings, sum(rank.samples for rank in ranks) / window_s)
+    window_s = max(rank.window_ns for rank in ranks.totals) / 1e9
+    share = share_of_peak(training, settings, sum(rank.samples for rank in ranks.totals) / window_s)
     apart = look_apart(training, window_s / (settings.steps - settings.warmup_steps))
     if events is not None:
         memory_of = str(training.describe()["peak_memory_of"])
-        seen = {"loading": loading_of(loaders), "after_window": looked.said, **share, **apart}
+        seen = {"loading": loading_of(ranks.loaders), "after_window": looked.said, **share, **apart}
+        unreadable = training.feed.unreadable
         if unreadable is not None:
-            seen["unreadable"] = unreadable_of(counts_unreadable, unreadable)
-        work = dict(zip(counted, counts))
+            seen["unreadable"] = unreadable_of(ranks.unreadable, unreadable)
         doubts = [
-            *queue_doubts(loaders),
-            *unreadable_doubts(counts_unreadable, unreadable or ()),
+            *queue_doubts(ranks.loaders),
+            *unreadable_doubts(ranks.unreadable, unreadable or ()),
             *looked.doubts,
         ]
-        events.write(
-            [],
-            report.summary(settings, training.task, timeline, ranks, losses, memory_of, seen, doubts, work),
+        last = report.summary(
+            settings, training.task, timeline, ranks.totals, losses, memory_of, seen, doubts, ranks.work
         )
+        events.write([], last)
     training.close()
+
+
+class _Ranks(NamedTuple):
+    """What each rank says of its window, and the work of all of them by its counters.
+
+    ``loaders`` and ``unreadable``, the files that could not be decoded, are empty where no loader tells.
+    """
+
+    totals: List[report.RankTotals]
+    work: Dict[str, int]
+    loaders: List[RankLoading]
+    unreadable: List[int]
+
+
+def _gathered(training: Training, settings: Settings, timeline: Timeline) -> _Ranks:
+    """Exchange what the ranks have to say; all of them call it."""
+    own = report.RankTotals(
+        window_ns=timeline.window_ns,
+        samples=settings.batch_per_device * (settings.steps - settings.warmup_steps),
+        peak_memory_bytes=training.peak_memory_bytes(),
+        digest=training.digest() if training.ranks.place.world_size > 1 else 0,
+        compiled_in_window=report.UNSEEN
+        if timeline.compiled_in_window is None
+        else timeline.compiled_in_window,
+        window_at_us=int(timeline.window_at * 1e6),
+    )
+    totals = [report.RankTotals(*values) for values in training.gather(own)]
+    counted = training.counted(settings.warmup_steps, settings.steps)
+    counts = [sum(values) for values in zip(*training.gather(list(counted.values())))] if counted else []
+    loader = _own_loading(training, settings, timeline)
+    loaders = [] if loader is None else [RankLoading(*values) for values in training.gather(loader)]
+    names = training.feed.unreadable
+    unreadable = [] if names is None else [count for (count,) in training.gather([len(names)])]
+    return _Ranks(totals, dict(zip(counted, counts)), loaders, unreadable)
 
 
 def _own_loading(training: Training, settings: Settings, timeline: Timeline) -> Optional[RankLoading]:

@@ -63,6 +63,13 @@ def meet_ranks(settings: Settings, place: Place, machine: Machine) -> Group:
     return Group(place, machine.platform)
 
 
+def batches_of(group: Group) -> Callable[..., Tuple[Any, ...]]:
+    """Return what makes global batches of this rank's arrays, whole numbers in 32 bits."""
+    return lambda *arrays: tuple(
+        group.part(array.astype(np.int32) if array.dtype.kind == "i" else array) for array in arrays
+    )
+
+
 class JaxTraining(Training):
     """State, step, batches and marks of one rank.
 

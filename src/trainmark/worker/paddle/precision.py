@@ -68,6 +68,19 @@ def auto_cast(precision: Precision) -> AbstractContextManager[Any]:
     return paddle.amp.auto_cast(level="O1", dtype=precision.compute)
 
 
+def type_name(dtype: Any) -> str:
+    """Return the name of a type of a tensor (``paddle.float32``) or of a program's value (``DataType.FLOAT32``)."""
+    return str(dtype).rpartition(".")[2].lower()
+
+
+def tf32_seen() -> Dict[str, Any]:
+    """Return Paddle's TF32 switches by the fields of ``Seen``; a build for CPUs has none."""
+    if not paddle.device.is_compiled_with_cuda():
+        return {"tf32_matmul": None, "tf32_convolution": None}
+    core = paddle.base.core
+    return {"tf32_matmul": bool(core.get_cublas_switch()), "tf32_convolution": bool(core.get_cudnn_switch())}
+
+
 def loss_scaler(precision: Precision, recipe: Recipe) -> Optional[Any]:
     """Return the gradient scaler, or None for a precision that needs none; with a fixed scale it never changes."""
     if not precision.scaled:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
 import paddle
 from paddle import nn
@@ -11,22 +11,25 @@ from ..core.choices import require_version
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
 from ..core.gaps import refuse_gaps
+from ..core.optimizers import Moments
 from ..core.outcomes import INVALID, RunError
 from ..core.place import Place
-from ..core.settings import Settings
+from ..core.settings import AdamRecipe, Settings
 from ..core.training import Training
 from ..core.window import EventMarks, HostMarks, Marks, slots_for
+from . import weights as weights_of
 from .compilers import BACKENDS, NONE, check_compiler, compile_learner, programs, trace
 from .device import (
     algorithm_search,
     choose_device,
     device_name,
+    limit_threads,
     math_threads,
     peak_memory_bytes,
     peak_memory_of,
 )
 from .distributed import Group
-from .optimizer import make_schedule, sgd
+from .optimizer import make_schedule, sgd, steps_taken
 from .precision import FP32, Precision, auto_cast, choose_precision, loss_scaler
 
 
@@ -44,11 +47,24 @@ def choose_machine(settings: Settings, place: Place) -> Tuple[str, Precision]:
     return device, precision
 
 
+def meet_ranks(settings: Settings, place: Place, device: str) -> Group:
+    """Meet the other ranks, and return the ranks."""
+    group = Group(place, device)
+    if settings.threads:
+        limit_threads(settings.threads, device)
+    return group
+
+
+def to_batch(*arrays: Any) -> Tuple[Any, ...]:
+    """Return numpy's arrays on the device."""
+    return tuple(map(paddle.to_tensor, arrays))
+
+
 class PaddleTraining(Training):
     """Learner, optimizer, batches and marks of one rank.
 
     A task's subclass builds the learner, which maps a batch to outputs and loss, and gives it to ``take_over``; it
-    writes what only its own networks have to tell.
+    writes ``named_tensors`` and what only its own networks have to tell.
     """
 
     ranks: Group
@@ -122,6 +138,43 @@ class PaddleTraining(Training):
         """Return outputs and loss of the batch at hand."""
         with auto_cast(self._precision):
             return self.learner(*self.batch)
+
+    def named_tensors(self) -> Dict[str, Any]:
+        """Return the model's parameters and running statistics by the shared names."""
+        raise NotImplementedError
+
+    def load_weights(self, weights: Mapping[str, Any]) -> None:
+        """Take over parameters and running statistics."""
+        weights_of.load(self.named_tensors(), weights)
+
+    def read_weights(self) -> Dict[str, Any]:
+        """Return parameters and running statistics."""
+        return weights_of.read(self.named_tensors())
+
+    def steps_taken(self) -> Optional[int]:
+        """Return how many steps the optimizer has counted, less those that overflowed; SGD counts none."""
+        recipe = self.settings.recipe
+        if not isinstance(recipe, AdamRecipe):
+            return None
+        if not self._losses:
+            return 0
+        return steps_taken(self.optimizer, next(iter(self.named_tensors().values())), recipe)
+
+    def read_moments(self) -> Optional[Moments]:
+        """Return what an adaptive optimizer keeps."""
+        if not self._losses or not isinstance(self.settings.recipe, AdamRecipe):
+            return None
+        first, second = (
+            weights_of.read(
+                {
+                    name: self.optimizer._get_accumulator(kind, tensor)
+                    for name, tensor in self.named_tensors().items()
+                }
+            )
+            for kind in ("moment1", "moment2")
+        )
+        taken = self.steps_taken()
+        return Moments(len(self._losses) if taken is None else taken, first, second)
 
     def synchronize(self) -> None:
         """Wait for the GPU; a CPU is never behind."""

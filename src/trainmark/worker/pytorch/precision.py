@@ -36,6 +36,11 @@ PRECISIONS: Dict[str, Precision] = {
 }
 
 
+def type_name(dtype: Any) -> str:
+    """Return the name of a type of torch's."""
+    return str(dtype).replace("torch.", "")
+
+
 def choose_precision(name: str, device: Any) -> Precision:
     """Return the precision and set torch's TF32 switches for it; raise ``RunError`` if the device lacks it."""
     precision = PRECISIONS[name]

@@ -21,7 +21,7 @@ from .compilers import MODES, NONE, captures, check_compiler, compilations, comp
 from .device import choose_device, device_name, peak_memory_bytes, peak_memory_of
 from .distributed import Group
 from .gradients import WhileComputed, check_gradients, choose_exchange
-from .precision import Precision, autocast, choose_precision, loss_scaler
+from .precision import Precision, autocast, choose_precision, loss_scaler, type_name
 
 
 class Machine(NamedTuple):
@@ -46,6 +46,23 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     check_compiler(settings.compiler, device)
     check_gradients(settings.gradients, precision, captures(settings.compiler))
     return Machine(device, precision)
+
+
+def moved(tensors: Tuple[Any, ...], device: Any) -> Tuple[Any, ...]:
+    """Return the tensors on the device; from pinned memory in the order of its work and without waiting."""
+    return tuple(tensor.to(device, non_blocking=True) for tensor in tensors)
+
+
+def batches_of(device: Any) -> Callable[..., Tuple[Any, ...]]:
+    """Return what makes batches of numpy's arrays; to a GPU from pinned memory, without waiting."""
+
+    def to_batch(*arrays: Any) -> Tuple[Any, ...]:
+        tensors = tuple(map(torch.from_numpy, arrays))
+        if device.type == "cuda":
+            return moved(tuple(tensor.pin_memory() for tensor in tensors), device)
+        return tensors
+
+    return to_batch
 
 
 class Alone(NamedTuple):
@@ -195,7 +212,7 @@ class PyTorchTraining(Training):
 
     def expected(self) -> Expected:
         """Return the precision in words."""
-        compute, weights = (str(kind).replace("torch.", "") for kind in self._precision[:2])
+        compute, weights = (type_name(kind) for kind in self._precision[:2])
         return Expected(compute, weights, self._precision.tf32)
 
     def compile_s(self) -> Optional[float]:

@@ -53,7 +53,15 @@ def add_language_flags(parser: argparse.ArgumentParser) -> argparse._ArgumentGro
     return text
 
 
+OF_ADAM = ("second_momentum", "epsilon", "clip_norm", "warmup_updates")
+"""What a recipe of Adam's family has beside one of SGD's."""
+
+
 def recipe_of(given: argparse.Namespace) -> Dict[str, Any]:
     """Return what those flags say of the optimizer, by the fields of an ``AdamRecipe``."""
-    names = ("second_momentum", "epsilon", "clip_norm", "warmup_updates")
-    return {name: getattr(given, name) for name in names}
+    return {name: getattr(given, name) for name in OF_ADAM}
+
+
+def recipe_told(recipe: AdamRecipe) -> Dict[str, Any]:
+    """Return what only an adaptive optimizer has, for the events."""
+    return {name: getattr(recipe, name) for name in OF_ADAM}

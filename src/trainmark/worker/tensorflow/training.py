@@ -12,6 +12,7 @@ from ..core.choices import require_version
 from ..core.facts import Expected, Facts
 from ..core.feed import Feed
 from ..core.gaps import refuse_gaps
+from ..core.optimizers import Moments
 from ..core.place import Place
 from ..core.settings import Settings
 from ..core.training import Training
@@ -27,7 +28,7 @@ from .device import (
     peak_memory_of,
     wait_for,
 )
-from .optimizer import LossScale, make_optimizer
+from .optimizer import AdamW, LossScale, make_optimizer
 from .precision import Precision, choose_precision
 from .ranks import Group
 from .weights import NamedVariable, count_parameters
@@ -54,6 +55,18 @@ def choose_machine(settings: Settings, place: Place) -> Machine:
     refuse_gaps(settings, place, device.type)
     limit_threads(settings.threads, device)
     return Machine(device, choose_precision(settings.precision, device), choose_compiler(settings.compiler))
+
+
+def batches_of(device: Device) -> Callable[..., Tuple[Any, ...]]:
+    """Return what copies numpy's arrays to the device, whole numbers in 32 bits."""
+
+    def to_batch(*arrays: Any) -> Tuple[Any, ...]:
+        with tf.device(device.path):
+            return tuple(
+                tf.constant(array, tf.int32 if array.dtype.kind == "i" else tf.float32) for array in arrays
+            )
+
+    return to_batch
 
 
 class TensorFlowTraining(Training):
@@ -197,6 +210,17 @@ class TensorFlowTraining(Training):
     def own_losses(self) -> List[float]:
         """Return the losses of this rank."""
         return [float(loss) for loss in self._losses]
+
+    def steps_taken(self) -> Optional[int]:
+        """Return how many steps the optimizer has counted; SGD counts none."""
+        return int(self.optimizer.steps.numpy()) if isinstance(self.optimizer, AdamW) else None
+
+    def read_moments(self) -> Optional[Moments]:
+        """Return what the optimizer keeps; SGD keeps nothing of this kind."""
+        adam = self.optimizer
+        if not isinstance(adam, AdamW):
+            return None
+        return Moments(int(adam.steps.numpy()), self.by_name(adam.first), self.by_name(adam.second))
 
     def products(self, size: int) -> Callable[[int], None]:
         """Return products by ``tf.matmul``."""

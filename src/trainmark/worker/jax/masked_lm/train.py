@@ -7,16 +7,16 @@ from typing import Any, Callable, Optional, Tuple
 import jax
 
 from ...core.place import Place
-from ...tasks.causal_lm.observing import Observation
 from ...tasks.masked_lm.architectures import ARCHITECTURES, decays
 from ...tasks.masked_lm.facts import Seen
 from ...tasks.masked_lm.records import open_feed
 from ...tasks.masked_lm.settings import MaskedSettings
 from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
+from ...tasks.products import Observation
 from ..causal_lm.model import attention_kernel
-from ..causal_lm.train import JaxLanguageTraining, batches_of
-from ..training import Machine, choose_machine, meet_ranks
+from ..causal_lm.train import JaxLanguageTraining
+from ..training import Machine, batches_of, choose_machine, meet_ranks
 from .model import KEY, RANDOM, Form, init, make_loss
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Tuple
 
-import numpy as np
 import paddle
 from paddle import ParamAttr, nn
 from paddle.nn import functional
@@ -137,23 +136,3 @@ def shared(name: str) -> str:
     if first == "blocks" and rest:
         return f"block{rest}"
     return f"embedding.{first}" if first in ("tokens", "positions", "segments") else name
-
-
-def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
-    """Copy numpy arrays into the tensors of the same names."""
-    for name, tensor in tensors.items():
-        tensor.set_value(np.ascontiguousarray(_turned(name, weights[name])))
-
-
-def read(tensors: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the tensors as numpy arrays in FP32, copied."""
-    return {
-        name: np.array(_turned(name, tensor.astype("float32").numpy()), np.float32, order="C")
-        for name, tensor in tensors.items()
-    }
-
-
-def _turned(name: str, array: Any) -> Any:
-    """Turn the weights of products: Paddle keeps them as (inputs, outputs)."""
-    is_product = array.ndim == 2 and not name.startswith("embedding")
-    return array.T if is_product else array

@@ -3,41 +3,33 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
-from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import paddle
 from paddle.static import InputSpec
 
 from ...core.feed import Feed
-from ...core.optimizers import Moments
 from ...core.place import Place
 from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
-from ...tasks.causal_lm.observing import Observation, ProductSeen, product_seen
 from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ...tasks.language import LanguageSettings
-from ..device import limit_threads
+from ...tasks.products import Observation
 from ..distributed import Group
-from ..optimizer import adaptive, steps_taken
-from ..precision import Precision, auto_cast
-from ..training import PaddleTraining, choose_machine
-from .model import GptModel, LanguageModel, load, named_products, named_tensors, read
+from ..optimizer import adaptive
+from ..precision import Precision, auto_cast, tf32_seen, type_name
+from ..products import observe
+from ..training import PaddleTraining, choose_machine, meet_ranks, to_batch
+from .model import GptModel, LanguageModel, named_products, named_tensors
 
 
 def open_training(settings: LanguageSettings, place: Place) -> PaddleLanguageTraining:
     """Return the training, ready for its first step."""
     device, precision = choose_machine(settings, place)
-    group = Group(place, device)
-    if settings.threads:
-        limit_threads(settings.threads, device)
+    group = meet_ranks(settings, place, device)
     feed = open_feed(settings, place, to_batch)
     return PaddleLanguageTraining(settings, group, device, precision, feed)
-
-
-def to_batch(*arrays: Any) -> Tuple[Any, ...]:
-    """Return numpy's arrays on the device."""
-    return tuple(map(paddle.to_tensor, arrays))
 
 
 class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
@@ -78,8 +70,7 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
 
     def make_optimizer(self, parameters: List[Any], schedule: Any) -> Any:
         """Return the recipe's optimizer."""
-        named = named_tensors(self.language_model)
-        decaying = {tensor.name for name, tensor in named.items() if self.decays(name)}
+        decaying = {tensor.name for name, tensor in self.named_tensors().items() if self.decays(name)}
         return adaptive(parameters, schedule, self.settings.recipe, decaying)
 
     def _see(self, _layer: Any, _given: Any, output: Any) -> None:
@@ -120,74 +111,29 @@ class PaddleLanguageTraining(PaddleTraining, LanguageTraining):
             hook.remove()
         assert self._first is not None
         dtype, shape = self._first
-        cuda, core = paddle.device.is_compiled_with_cuda(), paddle.base.core
         return Seen(
-            compute_dtype=_name(dtype),
-            weight_dtype=_name(self.language_model.tokens.weight.dtype),
+            compute_dtype=type_name(dtype),
+            weight_dtype=type_name(self.language_model.tokens.weight.dtype),
             batch_per_device=sum(self._passed),
-            tf32_matmul=bool(core.get_cublas_switch()) if cuda else None,
-            tf32_convolution=bool(core.get_cudnn_switch()) if cuda else None,
+            **tf32_seen(),
             sequence_length=shape[1],
             accumulation=len(self._passed),
-            others={STREAM: _name(self._stream), "compiled_programs": self.compiled_programs()},
+            others={STREAM: type_name(self._stream), "compiled_programs": self.compiled_programs()},
         )
 
-    def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Take over the parameters."""
-        load(named_tensors(self.language_model), weights)
-
-    def read_weights(self) -> Dict[str, Any]:
-        """Return the parameters."""
-        return read(named_tensors(self.language_model))
-
-    def read_moments(self) -> Optional[Moments]:
-        """Return what the optimizer keeps."""
-        if not self._losses:
-            return None
-        tensors = named_tensors(self.language_model)
-        first, second = (
-            read({name: self.optimizer._get_accumulator(kind, tensor) for name, tensor in tensors.items()})
-            for kind in ("moment1", "moment2")
-        )
-        taken = self.steps_taken()
-        return Moments(len(self._losses) if taken is None else taken, first, second)
-
-    def steps_taken(self) -> Optional[int]:
-        """Return how many steps the optimizer has counted."""
-        if not self._losses:
-            return 0
-        tensor = next(iter(named_tensors(self.language_model).values()))
-        return steps_taken(self.optimizer, tensor, self.settings.recipe)
+    def named_tensors(self) -> Dict[str, Any]:
+        """Return the parameters by the shared names."""
+        return named_tensors(self.language_model)
 
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""
-        seen: List[ProductSeen] = []
+        return observe(
+            named_products(self.language_model),
+            self.named_tensors(),
+            self._logits,
+            lambda: self._forward()[1],
+        )
 
-        def noting(name: str) -> Callable[[Any, Any, Any], None]:
-            def note(layer: Any, _given: Any, output: Any) -> None:
-                inputs, outputs = layer.weight.shape
-                values = output.astype("float32").numpy()
-                seen.append(product_seen(name, inputs, outputs, layer.bias is not None, values))
-
-            return note
-
-        hooks = [
-            layer.register_forward_post_hook(noting(name))
-            for name, layer in named_products(self.language_model).items()
-        ]
+    def _logits(self) -> Any:
         with paddle.no_grad(), auto_cast(self._precision):
-            logits = self.language_model.look(*self.batch).astype("float32").numpy()
-        for hook in hooks:
-            hook.remove()
-        _, loss = self._forward()
-        loss.backward()
-        tensors = named_tensors(self.language_model)
-        gradients = read({name: tensor.grad for name, tensor in tensors.items()})
-        for tensor in tensors.values():
-            tensor.clear_gradient(set_to_zero=False)
-        return Observation(logits, float(loss), gradients, seen)
-
-
-def _name(dtype: Any) -> str:
-    """Return the name of a type of a tensor (``paddle.float32``) or of a program's value (``DataType.FLOAT32``)."""
-    return str(dtype).rpartition(".")[2].lower()
+            return self.language_model.look(*self.batch)

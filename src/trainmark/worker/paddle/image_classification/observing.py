@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple
 
-import numpy as np
 import paddle
 from paddle import nn
 
@@ -17,9 +16,9 @@ from ...tasks.image_classification.observing import (
 )
 from ...tasks.image_classification.witness import LayerSeen, LayersSeen, measured
 from ..operations import operand_types
+from ..precision import type_name
+from ..weights import read
 from .networks import ConvNorm, conv_norms
-
-CLASSIFIER = "classifier.weight"
 
 _VECTORS = {"weight": "weight", "bias": "bias", "running_mean": "_mean", "running_var": "_variance"}
 
@@ -29,22 +28,6 @@ def named_tensors(network: nn.Layer, model: str) -> Dict[str, Any]:
     units = conv_norms(network)
     convolutions, norms = [unit.conv for unit in units], [unit.norm for unit in units]
     return by_shared_names(model, convolutions, norms, network.classifier.linear, _VECTORS)
-
-
-def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
-    """Copy numpy arrays into the tensors of the same names."""
-    for name, tensor in tensors.items():
-        tensor.set_value(np.ascontiguousarray(_turned(name, weights[name])))
-
-
-def read(tensors: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the tensors as numpy arrays in FP32, copied."""
-    return {name: np.array(_turned(name, tensor.numpy()), np.float32) for name, tensor in tensors.items()}
-
-
-def _turned(name: str, array: Any) -> Any:
-    """Turn the classifier's weights: Paddle keeps them as (features, classes). Convolutions are as exchanged."""
-    return array.T if name == CLASSIFIER else array
 
 
 def observe(
@@ -125,14 +108,9 @@ def _in_program(program: Any) -> List[LayerSeen]:
     kinds = ("pd_op.conv2d", "pd_op.depthwise_conv2d", "pd_op.matmul")
     operations = [operation for operation in program.global_block().ops if operation.name() in kinds]
     return [
-        LayerSeen(f"{operation.name()} {number}", _type_name(operation.results()[0].dtype))
+        LayerSeen(f"{operation.name()} {number}", type_name(operation.results()[0].dtype))
         for number, operation in enumerate(operations)
     ]
-
-
-def _type_name(dtype: Any) -> str:
-    """Return the name of a type of a tensor (``paddle.float32``) or of a program's value (``DataType.FLOAT32``)."""
-    return str(dtype).rpartition(".")[2].lower()
 
 
 def _noting(unit: ConvNorm, seen: List[ConvolutionSeen]) -> Callable[[Any, Any, Any], None]:

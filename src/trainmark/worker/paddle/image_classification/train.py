@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Optional
+from typing import Any, Dict, Optional
 
 from ...core.choices import one_of
 from ...core.feed import Feed
@@ -14,10 +14,9 @@ from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
 from ...tasks.image_classification.witness import LayersSeen
 from ..compilers import NONE, operator_by_operator
-from ..device import limit_threads
 from ..distributed import Group
 from ..precision import Precision
-from ..training import PaddleTraining, choose_machine
+from ..training import PaddleTraining, choose_machine, meet_ranks
 from . import observing
 from .feed import ToDevice
 from .learner import Learner, specification
@@ -29,10 +28,7 @@ def open_training(settings: ImageSettings, place: Place) -> PaddleImageTraining:
     """Return the training, ready for its first step."""
     device, precision = choose_machine(settings, place)
     feed = _open_feed(settings, place)
-    group = Group(place, device)
-    if settings.threads:
-        limit_threads(settings.threads, device)
-    return PaddleImageTraining(settings, group, device, precision, feed)
+    return PaddleImageTraining(settings, meet_ranks(settings, place, device), device, precision, feed)
 
 
 class PaddleImageTraining(PaddleTraining, ImageTraining):
@@ -55,18 +51,13 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         """Return what the witness saw."""
         return self._witness.told(compiled_programs=self.compiled_programs())
 
-    def load_weights(self, weights: Mapping[str, Any]) -> None:
-        """Take over parameters and running statistics."""
-        observing.load(observing.named_tensors(self.network, self.settings.model), weights)
-
-    def read_weights(self) -> Dict[str, Any]:
-        """Return parameters and running statistics."""
-        return observing.read(observing.named_tensors(self.network, self.settings.model))
+    def named_tensors(self) -> Dict[str, Any]:
+        """Return parameters and running statistics by the shared names."""
+        return observing.named_tensors(self.network, self.settings.model)
 
     def observe(self) -> Observation:
         """Pass the batch forward and backward with the step's own network and loss."""
-        tensors = observing.named_tensors(self.network, self.settings.model)
-        return observing.observe(self.network, self._forward, tensors)
+        return observing.observe(self.network, self._forward, self.named_tensors())
 
     def watched_step(self, index: int) -> LayersSeen:
         """Do the step, and look at its layers; those of a compiled program are asked of the program."""
@@ -81,8 +72,7 @@ class PaddleImageTraining(PaddleTraining, ImageTraining):
         if self.ranks.backend == "nccl":
             return None
         with operator_by_operator():
-            tensors = observing.named_tensors(self.network, self.settings.model)
-            return OwnPass(observing.gradients(self._forward, tensors))
+            return OwnPass(observing.gradients(self._forward, self.named_tensors()))
 
     def open_feed(self, settings: ImageSettings) -> Optional[Feed]:
         """Return a new feed of the run's loader."""

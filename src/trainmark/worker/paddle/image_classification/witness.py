@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any, Optional, Tuple
 
-import paddle
 from paddle import nn
 
 from ...tasks.image_classification.facts import Seen, layout_by_axes
+from ..precision import tf32_seen, type_name
 from .networks import conv_norms
 
 
@@ -27,7 +27,7 @@ class Witness:
         self._hook = self._second.conv.register_forward_post_hook(self._see)
 
     def _see(self, _layer: nn.Layer, _inputs: Any, output: Any) -> None:
-        self._dtype = _name(output.dtype)
+        self._dtype = type_name(output.dtype)
         self._shape = tuple(output.shape)
 
     def told(self, **others: Any) -> Seen:
@@ -37,20 +37,14 @@ class Witness:
         in either layout; how a convolution takes them cannot be seen.
         """
         self._hook.remove()
-        shape, cuda, core = self._shape, paddle.device.is_compiled_with_cuda(), paddle.base.core
+        shape = self._shape
         return Seen(
             compute_dtype=self._dtype,
-            weight_dtype=_name(self._second.conv.weight.dtype),
+            weight_dtype=type_name(self._second.conv.weight.dtype),
             activation_layout=layout_by_axes(shape, self._second.description.outputs) if shape else None,
             weight_layout=None,
             batch_per_device=shape[0] if shape else None,
-            tf32_matmul=bool(core.get_cublas_switch()) if cuda else None,
-            tf32_convolution=bool(core.get_cudnn_switch()) if cuda else None,
+            **tf32_seen(),
             unseen=("weight_layout",),
             others=others,
         )
-
-
-def _name(dtype: Any) -> str:
-    """Return the name of a type of a tensor (``paddle.float32``) or of a program's value (``DataType.FLOAT32``)."""
-    return str(dtype).rpartition(".")[2].lower()

@@ -13,19 +13,15 @@ from ...tasks.masked_lm.records import open_feed
 from ...tasks.masked_lm.settings import MaskedSettings
 from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
-from ..causal_lm.train import PaddleLanguageTraining, to_batch
-from ..device import limit_threads
-from ..distributed import Group
-from ..training import choose_machine
+from ..causal_lm.train import PaddleLanguageTraining
+from ..training import choose_machine, meet_ranks, to_batch
 from .model import BertModel
 
 
 def open_training(settings: MaskedSettings, place: Place) -> PaddleMaskedTraining:
     """Return the training, ready for its first step."""
     device, precision = choose_machine(settings, place)
-    group = Group(place, device)
-    if settings.threads:
-        limit_threads(settings.threads, device)
+    group = meet_ranks(settings, place, device)
     feed = open_feed(settings, place, to_batch)
     return PaddleMaskedTraining(settings, group, device, precision, feed)
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Tuple
 
-import numpy as np
 import paddle
 from paddle import ParamAttr, nn
 from paddle.nn import functional
@@ -50,22 +49,3 @@ class WideDeepModel(nn.Layer):
         """Return the parameters by the shared names."""
         tables = {"wide.table": self.wide.weight, "deep.table": self.deep.weight}
         return {**tables, **dict(self.products.named_parameters())}
-
-
-def load(tensors: Mapping[str, Any], weights: Mapping[str, Any]) -> None:
-    """Copy numpy arrays into the tensors of the same names."""
-    for name, tensor in tensors.items():
-        tensor.set_value(np.ascontiguousarray(_turned(name, weights[name])))
-
-
-def read(tensors: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the tensors as numpy arrays in FP32, copied."""
-    return {
-        name: np.array(_turned(name, tensor.astype("float32").numpy()), np.float32, order="C")
-        for name, tensor in tensors.items()
-    }
-
-
-def _turned(name: str, array: Any) -> Any:
-    """Turn the weights of products: Paddle keeps them as (inputs, outputs)."""
-    return array.T if name.endswith("weight") else array

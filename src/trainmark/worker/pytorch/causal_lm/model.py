@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional
 
 from ...tasks.causal_lm.architectures import DEVIATION, NORM_EPSILON, Gpt
+from ..products import NamedModel
 from .attention import Shape, attend
 
 
@@ -84,7 +85,7 @@ class Block(nn.Module):
         return x + self.mlp(x)
 
 
-class LanguageModel(nn.Module):
+class LanguageModel(NamedModel):
     """A row of ``blocks`` with the loss behind it: what a compiler should see in one piece.
 
     ``tokens`` is the embedding; other modules and parameters of its own have the shared names already.

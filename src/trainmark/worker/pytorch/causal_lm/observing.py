@@ -1,43 +1,13 @@
-"""What a forward and backward pass of a language model computed, and what its products computed in."""
+"""What the products of a language model computed in, and on how many tokens."""
 
 from __future__ import annotations
 
 from typing import Any, Callable, Dict, List
 
-from ...tasks.causal_lm.observing import LayersSeen, Observation, ProductSeen, product_seen
-from ..weights import read
+from ...tasks.causal_lm.observing import LayersSeen
+from ..precision import type_name
+from ..products import noting
 from .model import LanguageModel
-
-
-def observe(
-    model: LanguageModel, look: Callable[[], Any], loss_of: Callable[[], Any], average: Callable[[], None]
-) -> Observation:
-    """Run ``loss_of`` and the backward pass; return what they computed.
-
-    ``average`` makes the gradients their mean over the ranks, as the step does; ``look`` returns the logits.
-    """
-    seen: List[ProductSeen] = []
-
-    def noting(name: str) -> Callable[[Any, Any, Any], None]:
-        def note(product: Any, _given: Any, output: Any) -> None:
-            values = output.detach().float().cpu().numpy()
-            outputs, inputs = product.weight.shape
-            seen.append(product_seen(name, inputs, outputs, product.bias is not None, values))
-
-        return note
-
-    hooks = [product.register_forward_hook(noting(name)) for name, product in model.named_products().items()]
-    try:
-        logits = look().float().cpu().numpy()
-    finally:
-        for hook in hooks:
-            hook.remove()
-    loss = loss_of()
-    loss.backward()
-    average()
-    gradients = read({name: tensor.grad for name, tensor in model.named_tensors().items()})
-    model.zero_grad(set_to_none=True)
-    return Observation(logits, float(loss.detach()), gradients, seen)
 
 
 def watched(model: LanguageModel, step: Callable[[], Any]) -> LayersSeen:
@@ -45,17 +15,10 @@ def watched(model: LanguageModel, step: Callable[[], Any]) -> LayersSeen:
     types: Dict[str, str] = {}
     lengths: List[int] = []
 
-    def noting(name: str) -> Callable[[Any, Any, Any], None]:
-        def note(_product: Any, given: Any, output: Any) -> None:
-            types[name] = str(output.dtype).replace("torch.", "")
-            lengths.append(given[0].shape[1])
+    def note(name: str, _product: Any, given: Any, output: Any) -> None:
+        types[name] = type_name(output.dtype)
+        lengths.append(given[0].shape[1])
 
-        return note
-
-    hooks = [product.register_forward_hook(noting(name)) for name, product in model.named_products().items()]
-    try:
+    with noting(model, note):
         step()
-    finally:
-        for hook in hooks:
-            hook.remove()
     return LayersSeen(types, lengths[0] if lengths else None)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import zlib
 from contextlib import nullcontext
-from typing import Any, Dict, List, Mapping, Optional, Tuple, cast
+from typing import Any, Callable, Dict, List, Mapping, Optional, Tuple, cast
 
 import numpy as np
 import torch
@@ -15,39 +15,28 @@ from ...core.place import Place
 from ...core.settings import LAMB
 from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
-from ...tasks.causal_lm.observing import LayersSeen, Observation
+from ...tasks.causal_lm.observing import LayersSeen
 from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ...tasks.language import LanguageSettings
+from ...tasks.products import Observation
 from ..compilers import COMPILED_FUSED, NONE, cache_hits
 from ..optimizer import adaptive, moments, steps_taken
-from ..training import Machine, PyTorchTraining, choose_machine
+from ..precision import type_name
+from ..products import observe
+from ..training import Machine, PyTorchTraining, batches_of, choose_machine
 from ..weights import count_parameters, read
-from . import attention, observing
+from . import attention
 from .building import build_model
 from .model import LanguageModel
+from .observing import watched
 
 
 def open_training(settings: LanguageSettings, place: Place) -> PyTorchLanguageTraining:
     """Return the training, ready for its first step."""
     machine = choose_machine(settings, place)
-    to_batch = ToDevice(machine.device)
+    to_batch = batches_of(machine.device)
     return PyTorchLanguageTraining(settings, place, machine, to_batch, open_feed(settings, place, to_batch))
-
-
-class ToDevice:
-    """Makes batches of numpy's arrays."""
-
-    def __init__(self, device: Any) -> None:
-        """Take the device."""
-        self._device = device
-
-    def __call__(self, *arrays: Any) -> Tuple[Any, ...]:
-        """Copy to the device; to a GPU from pinned memory, in the order of its work and without waiting."""
-        tensors = tuple(map(torch.from_numpy, arrays))
-        if self._device.type == "cuda":
-            return tuple(tensor.pin_memory().to(self._device, non_blocking=True) for tensor in tensors)
-        return tensors
 
 
 WHOLE, FEW = 1 << 28, 1 << 18
@@ -83,7 +72,7 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
         settings: LanguageSettings,
         place: Place,
         machine: Machine,
-        to_batch: ToDevice,
+        to_batch: Callable[..., Tuple[Any, ...]],
         feed: Optional[Feed],
     ) -> None:
         """Build model and optimizer, and fetch the first batch."""
@@ -167,15 +156,15 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
             for hook in self._hooks:
                 hook.remove()
         return Seen(
-            compute_dtype=str(dtype).replace("torch.", ""),
-            weight_dtype=str(self.model.tokens.weight.dtype).replace("torch.", ""),
+            compute_dtype=type_name(dtype),
+            weight_dtype=type_name(self.model.tokens.weight.dtype),
             batch_per_device=sum(part[0] for part in self._passed),
             tf32_matmul=bool(torch.backends.cuda.matmul.allow_tf32),
             tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
             sequence_length=shape[1],
             accumulation=len(self._passed),
             others={
-                STREAM: str(self._stream).replace("torch.", ""),
+                STREAM: type_name(self._stream),
                 "compile_cache_hits": cache_hits(compiler),
                 "attention": attention.CUDNN if attention.is_faster(self._attention_ms) else "torch's choice",
                 "attention_ms": self._attention_ms,
@@ -222,8 +211,8 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     def watched_step(self, index: int) -> LayersSeen:
         """Do the step, and look at its products: in it, or of a compiled one in the same pass without the compiler."""
         if self.settings.compiler == NONE:
-            return observing.watched(self.model, lambda: self.step(index))
-        seen = observing.watched(self.model, self._logits)
+            return watched(self.model, lambda: self.step(index))
+        seen = watched(self.model, self._logits)
         self.step(index)
         return seen
 
@@ -238,6 +227,4 @@ class PyTorchLanguageTraining(PyTorchTraining, LanguageTraining):
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""
         with self.autocast:
-            return observing.observe(
-                self.model, self._logits, lambda: self._forward()[1], self.exchange.average
-            )
+            return observe(self.model, self._logits, lambda: self._forward()[1], self.exchange.average)

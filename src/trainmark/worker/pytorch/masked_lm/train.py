@@ -13,9 +13,9 @@ from ...tasks.masked_lm.records import open_feed
 from ...tasks.masked_lm.settings import MaskedSettings
 from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
-from ..causal_lm.train import PyTorchLanguageTraining, ToDevice
+from ..causal_lm.train import PyTorchLanguageTraining
 from ..compilers import NONE
-from ..training import choose_machine
+from ..training import batches_of, choose_machine
 from .model import BertModel, build_model
 
 EVEN = 8
@@ -25,7 +25,7 @@ EVEN = 8
 def open_training(settings: MaskedSettings, place: Place) -> PyTorchMaskedTraining:
     """Return the training, ready for its first step."""
     machine = choose_machine(settings, place)
-    to_batch = ToDevice(machine.device)
+    to_batch = batches_of(machine.device)
     return PyTorchMaskedTraining(settings, place, machine, to_batch, open_feed(settings, place, to_batch))
 
 

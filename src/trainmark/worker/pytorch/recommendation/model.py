@@ -21,6 +21,7 @@ from ...tasks.recommendation.architectures import (
     pairs,
 )
 from ...tasks.recommendation.clicks import column_sizes
+from ..products import NamedModel
 from ..weights import count_parameters
 
 
@@ -31,7 +32,7 @@ def build(model: Recommender, dropout: float, sparse: bool) -> ClickModel:
     return WideDeepModel(model, dropout, sparse)
 
 
-class ClickModel(nn.Module):
+class ClickModel(NamedModel):
     """A recommender with the loss behind it: what a compiler should see in one piece."""
 
     table: nn.Embedding
@@ -52,6 +53,10 @@ class ClickModel(nn.Module):
         logits = self.logits(dense, categories, crossed)
         # In FP32: a logarithm of 16 bits is what loss scaling cannot mend.
         return functional.binary_cross_entropy_with_logits(logits.float(), labels)
+
+    def named_products(self) -> Dict[str, Any]:
+        """Return the products by the shared names."""
+        return dict(self.products.items())
 
     def named_tensors(self) -> Dict[str, Any]:
         """Return the parameters by the shared names."""

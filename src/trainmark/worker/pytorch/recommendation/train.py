@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import contextmanager
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Optional, Tuple
 
 import torch
 
@@ -13,16 +12,17 @@ from ...core.optimizers import Moments
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.place import Place
 from ...core.settings import AdamRecipe
+from ...tasks.products import Observation
 from ...tasks.recommendation.facts import DENSE_GRADIENTS, SPARSE_GRADIENTS, Seen
-from ...tasks.recommendation.observing import LayerSeen, Observation, layer_seen
 from ...tasks.recommendation.records import open_feed
 from ...tasks.recommendation.settings import ClickSettings
 from ...tasks.recommendation.training import ClickTraining
 from ..compilers import NONE, cache_hits
 from ..gradients import DDP
 from ..optimizer import LazyAdam, adaptive, moments, sgd, steps_taken
-from ..training import Machine, PyTorchTraining, choose_machine
-from ..weights import read
+from ..precision import type_name
+from ..products import noting, observe
+from ..training import Machine, PyTorchTraining, batches_of, choose_machine, moved
 from .loading import open_native
 from .model import ClickModel, build
 
@@ -38,12 +38,8 @@ def open_training(settings: ClickSettings, place: Place) -> PyTorchClickTraining
     if settings.synthetic or settings.loader != NATIVE:
         feed: Optional[Feed] = open_feed(settings, place, to_batch)
     else:
-        feed = open_native(settings, place, device, lambda tensors: _moved(tensors, device))
+        feed = open_native(settings, place, device, lambda tensors: moved(tensors, device))
     return PyTorchClickTraining(settings, place, machine, to_batch, feed)
-
-
-def _moved(tensors: Tuple[Any, ...], device: Any) -> Tuple[Any, ...]:
-    return tuple(tensor.to(device, non_blocking=True) for tensor in tensors)
 
 
 def _optimizer(model: ClickModel, settings: ClickSettings) -> torch.optim.Optimizer:
@@ -55,18 +51,6 @@ def _optimizer(model: ClickModel, settings: ClickSettings) -> torch.optim.Optimi
             return LazyAdam(list(model.tables().values()), list(model.products.parameters()), recipe)
         return adaptive([(tensors, recipe.weight_decay)], recipe)
     return sgd([(tensors, recipe.weight_decay)], recipe, fused=not sparse)
-
-
-def batches_of(device: Any) -> Callable[..., Tuple[Any, ...]]:
-    """Return what makes batches of numpy's arrays; to a GPU from pinned memory, without waiting."""
-
-    def to_batch(*arrays: Any) -> Tuple[Any, ...]:
-        tensors = tuple(map(torch.from_numpy, arrays))
-        if device.type == "cuda":
-            return _moved(tuple(tensor.pin_memory() for tensor in tensors), device)
-        return tensors
-
-    return to_batch
 
 
 class PyTorchClickTraining(PyTorchTraining, ClickTraining):
@@ -119,8 +103,8 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
                 hook.remove()
         table = self.model.table.weight
         return Seen(
-            compute_dtype=str(dtype).replace("torch.", ""),
-            weight_dtype=str(table.dtype).replace("torch.", ""),
+            compute_dtype=type_name(dtype),
+            weight_dtype=type_name(table.dtype),
             batch_per_device=shape[0],
             tf32_matmul=bool(torch.backends.cuda.matmul.allow_tf32),
             tf32_convolution=bool(torch.backends.cudnn.allow_tf32),
@@ -151,10 +135,10 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
         """Do the step; return the products' types: in it, or of a compiled one in a pass without the compiler."""
         types: Dict[str, str] = {}
 
-        def note(name: str, _product: Any, output: Any) -> None:
-            types[name] = str(output.dtype).replace("torch.", "")
+        def note(name: str, _product: Any, _given: Any, output: Any) -> None:
+            types[name] = type_name(output.dtype)
 
-        with self._watching(note):
+        with noting(self.model, note):
             if self.settings.compiler == NONE:
                 self.step(index)
             else:
@@ -162,19 +146,6 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
         if self.settings.compiler != NONE:
             self.step(index)
         return types
-
-    @contextmanager
-    def _watching(self, note: Callable[[str, Any, Any], None]) -> Iterator[None]:
-        def noting(name: str) -> Callable[[Any, Any, Any], None]:
-            return lambda product, _given, output: note(name, product, output)
-
-        products = self.model.products.items()
-        hooks = [product.register_forward_hook(noting(name)) for name, product in products]
-        try:
-            yield
-        finally:
-            for hook in hooks:
-                hook.remove()
 
     def _logits(self) -> Any:
         with torch.no_grad(), self.autocast:
@@ -186,18 +157,4 @@ class PyTorchClickTraining(PyTorchTraining, ClickTraining):
 
     def observe(self) -> Observation:
         """Pass the whole batch forward and backward with the step's own model and loss."""
-        seen: List[LayerSeen] = []
-
-        def note(name: str, product: Any, output: Any) -> None:
-            outputs, inputs = product.weight.shape
-            values = output.detach().float().cpu().numpy()
-            seen.append(layer_seen(name, inputs, outputs, product.bias is not None, values))
-
-        with self._watching(note):
-            logits = self._logits().float().cpu().numpy()
-        _, loss = self._forward()
-        loss.backward()
-        self.exchange.average()
-        gradients = read({name: tensor.grad for name, tensor in self.named_tensors().items()})
-        self.model.zero_grad(set_to_none=True)
-        return Observation(logits, float(loss.detach()), gradients, seen)
+        return observe(self.model, self._logits, lambda: self._forward()[1], self.exchange.average)

@@ -9,9 +9,10 @@ from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import Settings
 from ...core.task import Check, Task
-from ..language import LanguageSettings
+from ..language import LanguageSettings, recipe_told
+from ..products import logits_told, products_told
 from .architectures import ARCHITECTURES, Llama, is_norm
-from .observing import logits_told, looked, products_told
+from .observing import looked
 from .settings import LLAMA_RECIPE, add_flags, causal_settings
 
 
@@ -50,8 +51,7 @@ class CausalLM(Task):
         """Return the axes of text, and the length of an epoch."""
         own = _own(settings)
         return {
-            "sequence_length": own.sequence_length,
-            "accumulation": own.accumulation,
+            **self.asked(settings),
             "vocabulary": ARCHITECTURES[own.model].vocabulary,
             "operations_per_token": ARCHITECTURES[own.model].operations_per_token(own.sequence_length),
             "epoch_sequences": epoch_samples,
@@ -65,13 +65,7 @@ class CausalLM(Task):
 
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only an adaptive optimizer has."""
-        recipe = _own(settings).recipe
-        return {
-            "second_momentum": recipe.second_momentum,
-            "epsilon": recipe.epsilon,
-            "clip_norm": recipe.clip_norm,
-            "warmup_updates": recipe.warmup_updates,
-        }
+        return recipe_told(_own(settings).recipe)
 
     def asked(self, settings: Settings) -> Dict[str, Any]:
         """Return the length of a sequence, and the parts of a batch."""

@@ -12,8 +12,8 @@ class LanguageTraining(Training):
     """One rank that trains a language model.
 
     Its batch is tokens (batch, length + 1) in int64; ``seen`` returns the ``Seen`` of ``facts.py``, ``observe`` the
-    ``Observation`` of ``observing.py`` and ``watched_step`` its ``LayersSeen``. Names and shapes of weights are those
-    of ``Decoder.shapes``.
+    ``Observation`` of ``products.py`` and ``watched_step`` the ``LayersSeen`` of ``observing.py``. Names and shapes of
+    weights are those of ``Decoder.shapes``.
     """
 
     task: Task = TASK

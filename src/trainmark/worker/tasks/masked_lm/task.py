@@ -9,8 +9,10 @@ from ...core.facts import Expected
 from ...core.outcomes import UNSUPPORTED, RunError
 from ...core.settings import Settings
 from ...core.task import Check, Task
-from ..causal_lm.observing import logits_told, looked, products_told
+from ..causal_lm.observing import looked
 from ..causal_lm.task import refuse
+from ..language import recipe_told
+from ..products import logits_told, products_told
 from .architectures import ARCHITECTURES, decays
 from .settings import MaskedSettings, add_flags, masked_settings
 
@@ -86,13 +88,7 @@ class MaskedLM(Task):
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only this task's recipe has."""
         recipe = _own(settings).recipe
-        return {
-            "second_momentum": recipe.second_momentum,
-            "epsilon": recipe.epsilon,
-            "clip_norm": recipe.clip_norm,
-            "warmup_updates": recipe.warmup_updates,
-            "dropout": recipe.dropout,
-        }
+        return {**recipe_told(recipe), "dropout": recipe.dropout}
 
     def asked(self, settings: Settings) -> Dict[str, Any]:
         """Return the length of a sequence, its hidden words, and the parts of a batch."""
@@ -113,11 +109,8 @@ class MaskedLM(Task):
         import numpy as np
 
         own = _own(settings)
-        random, batch, length = (
-            np.random.default_rng([own.seed, rank]),
-            own.batch_per_device,
-            own.sequence_length,
-        )
+        random = np.random.default_rng([own.seed, rank])
+        batch, length = own.batch_per_device, own.sequence_length
         vocabulary = ARCHITECTURES[own.model].vocabulary
         tokens = random.integers(vocabulary, size=(batch, length))
         segments = (np.arange(length) >= random.integers(1, length, size=(batch, 1))).astype(np.int64)

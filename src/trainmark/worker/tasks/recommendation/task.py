@@ -12,10 +12,11 @@ from ...core.outcomes import OOM, UNSUPPORTED, RunError
 from ...core.place import place_from
 from ...core.settings import AdamRecipe, Settings
 from ...core.task import Check, Task
+from ..products import logits_told, products_told, types_told
 from .architectures import ARCHITECTURES, CATEGORIES, Dlrm
 from .clicks import Batch, made_up, mirrored
 from .facts import SPARSE_GRADIENTS
-from .observing import layers_told, logits_told, looked, rows_told
+from .rows import rows_told
 from .settings import ClickSettings, add_flags, click_settings
 
 
@@ -108,7 +109,7 @@ class Recommendation(Task):
         self, _settings: Settings, expected: Expected, seen: Any, _alone: Any
     ) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
         """Return what was seen of the products in the step after the window, and what is wrong with it."""
-        return looked(expected, seen)
+        return types_told(expected, seen)
 
     def another(self, settings: Settings, batch: Sequence[Any]) -> Sequence[Any]:
         """Return a batch that looks up mostly other rows."""
@@ -144,7 +145,7 @@ class Recommendation(Task):
             inputs=("dense", "categories", "crossed", "labels"),
             statistic=lambda _before, after: after,
             facts={"vocabulary": own.vocabulary, "embedding_width": own.embedding_width},
-            layers=layers_told,
+            layers=products_told,
             outputs=logits_told,
             other=lambda batch: mirrored(Batch(*batch), own.vocabulary),
         )

@@ -12,7 +12,7 @@ class ClickTraining(Training):
     """One rank that trains a recommender.
 
     Its batch is the ``Batch`` of ``clicks.py``; ``seen`` returns the ``Seen`` of ``facts.py``, ``observe`` the
-    ``Observation`` of ``observing.py``, and ``watched_step`` the types of the products by name. Names and shapes of
+    ``Observation`` of ``products.py``, and ``watched_step`` the types of the products by name. Names and shapes of
     weights are those of ``WideDeep.shapes``. With dropout two passes of a batch differ: ``own_pass``
     is None where the framework cannot draw the same places again.
     """

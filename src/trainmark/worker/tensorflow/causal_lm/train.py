@@ -9,19 +9,16 @@ import numpy as np
 import tensorflow as tf
 
 from ...core.feed import Feed
-from ...core.optimizers import Moments
 from ...core.place import Place
 from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
-from ...tasks.causal_lm.observing import Observation, product_seen
 from ...tasks.causal_lm.tokens import open_feed
 from ...tasks.causal_lm.training import LanguageTraining
 from ...tasks.language import LanguageSettings
+from ...tasks.products import Observation, product_seen
 from ..ranks import Group
-from ..training import Machine, TensorFlowTraining, choose_machine
+from ..training import Machine, TensorFlowTraining, batches_of, choose_machine
 from .model import GptModel, LanguageModel
-
-ToBatch = Callable[..., Tuple[Any, ...]]
 
 
 def open_training(settings: LanguageSettings, place: Place) -> TensorFlowLanguageTraining:
@@ -29,22 +26,10 @@ def open_training(settings: LanguageSettings, place: Place) -> TensorFlowLanguag
     machine = choose_machine(settings, place)
     group = Group(place, machine.device)
     keras.utils.set_random_seed(settings.seed)
-    to_batch = batches_of(machine)
+    to_batch = batches_of(machine.device)
     return TensorFlowLanguageTraining(
         settings, group, machine, to_batch, open_feed(settings, place, to_batch)
     )
-
-
-def batches_of(machine: Machine) -> ToBatch:
-    """Return what copies numpy's arrays to the device; whole numbers get 4 bytes."""
-
-    def to_batch(*arrays: Any) -> Tuple[Any, ...]:
-        with tf.device(machine.device.path):
-            return tuple(
-                tf.constant(array, tf.int32 if array.dtype.kind == "i" else tf.float32) for array in arrays
-            )
-
-    return to_batch
 
 
 class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
@@ -57,7 +42,7 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
         settings: LanguageSettings,
         group: Group,
         machine: Machine,
-        to_batch: ToBatch,
+        to_batch: Callable[..., Tuple[Any, ...]],
         feed: Optional[Feed],
     ) -> None:
         """Build model and optimizer, and fetch the first batch."""
@@ -120,16 +105,6 @@ class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):
             accumulation=rows // part,
             others={STREAM: self.first[STREAM][0]},
         )
-
-    def steps_taken(self) -> int:
-        """Return how many steps the optimizer has counted."""
-        adam: Any = self.optimizer
-        return int(adam.steps.numpy())
-
-    def read_moments(self) -> Moments:
-        """Return what the optimizer keeps."""
-        adam: Any = self.optimizer
-        return Moments(self.steps_taken(), self.by_name(adam.first), self.by_name(adam.second))
 
     def own_pass(self) -> Optional[Observation]:
         """Pass the batch forward and backward, by the very function that the step calls."""

@@ -8,16 +8,16 @@ import keras
 import tensorflow as tf
 
 from ...core.place import Place
-from ...tasks.causal_lm.observing import Observation
 from ...tasks.masked_lm.architectures import decays
 from ...tasks.masked_lm.facts import Seen
 from ...tasks.masked_lm.records import open_feed
 from ...tasks.masked_lm.settings import MaskedSettings
 from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
-from ..causal_lm.train import TensorFlowLanguageTraining, batches_of
+from ...tasks.products import Observation
+from ..causal_lm.train import TensorFlowLanguageTraining
 from ..ranks import Group
-from ..training import choose_machine
+from ..training import batches_of, choose_machine
 from .model import BertModel
 
 
@@ -26,7 +26,7 @@ def open_training(settings: MaskedSettings, place: Place) -> TensorFlowMaskedTra
     machine = choose_machine(settings, place)
     group = Group(place, machine.device)
     keras.utils.set_random_seed(settings.seed)
-    to_batch = batches_of(machine)
+    to_batch = batches_of(machine.device)
     feed = open_feed(settings, place, to_batch)
     return TensorFlowMaskedTraining(settings, group, machine, to_batch, feed)
 

@@ -9,20 +9,17 @@ import numpy as np
 import tensorflow as tf
 
 from ...core.feed import Feed
-from ...core.optimizers import Moments
 from ...core.place import Place
+from ...tasks.products import Observation, product_seen
 from ...tasks.recommendation.architectures import DEEP, WideDeep
 from ...tasks.recommendation.facts import DENSE_GRADIENTS, Seen
-from ...tasks.recommendation.observing import Observation, layer_seen
 from ...tasks.recommendation.records import open_feed
 from ...tasks.recommendation.settings import ClickSettings
 from ...tasks.recommendation.training import ClickTraining
 from ..ranks import Group
-from ..training import Machine, TensorFlowTraining, choose_machine
+from ..training import Machine, TensorFlowTraining, batches_of, choose_machine
 from .model import WideDeepModel
 from .records import ALL_READERS
-
-ToBatch = Callable[..., Tuple[Any, ...]]
 
 
 def open_training(settings: ClickSettings, place: Place) -> TensorFlowClickTraining:
@@ -30,22 +27,10 @@ def open_training(settings: ClickSettings, place: Place) -> TensorFlowClickTrain
     machine = choose_machine(settings, place)
     group = Group(place, machine.device)
     keras.utils.set_random_seed(settings.seed)
-    to_batch = batches_of(machine)
+    to_batch = batches_of(machine.device)
     return TensorFlowClickTraining(
         settings, group, machine, to_batch, open_feed(settings, place, to_batch, ALL_READERS)
     )
-
-
-def batches_of(machine: Machine) -> ToBatch:
-    """Return what copies numpy's arrays to the device, whole numbers in 32 bits."""
-
-    def to_batch(*arrays: Any) -> Tuple[Any, ...]:
-        with tf.device(machine.device.path):
-            return tuple(
-                tf.constant(array, tf.int32 if array.dtype.kind == "i" else tf.float32) for array in arrays
-            )
-
-    return to_batch
 
 
 class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
@@ -58,7 +43,7 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
         settings: ClickSettings,
         group: Group,
         machine: Machine,
-        to_batch: ToBatch,
+        to_batch: Callable[..., Tuple[Any, ...]],
         feed: Optional[Feed],
     ) -> None:
         """Build model and optimizer, and fetch the first batch."""
@@ -108,16 +93,6 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
             else type(self._gradient).__name__,
         )
 
-    def steps_taken(self) -> int:
-        """Return how many steps the optimizer has counted."""
-        adam: Any = self.optimizer
-        return int(adam.steps.numpy())
-
-    def read_moments(self) -> Moments:
-        """Return what the optimizer keeps."""
-        adam: Any = self.optimizer
-        return Moments(self.steps_taken(), self.by_name(adam.first), self.by_name(adam.second))
-
     def own_pass(self) -> Optional[Observation]:
         """Pass the batch forward and backward, by the very function that the step calls; not with dropout."""
         alone = self.ranks.place.world_size == 1 and not self.settings.recipe.dropout
@@ -133,6 +108,6 @@ class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
             inputs, outputs = self.recommender.variables[f"{name}.weight"].shape
             biased = f"{name}.bias" in self.recommender.variables
             values = tf.cast(result, tf.float32).numpy()
-            products.append(layer_seen(name, inputs, outputs, biased, values))
+            products.append(product_seen(name, inputs, outputs, biased, values))
         by_name = self.by_name(self._scale.unscaled(gradients))
         return Observation(np.asarray(logits), float(loss), by_name, products)

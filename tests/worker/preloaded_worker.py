@@ -1,4 +1,4 @@
-"""Starts workers, not of pictures, in copies of preloaded processes, and has their steps looked into."""
+"""Starts workers of text and clicks in copies of preloaded processes, and has their steps looked into."""
 
 import re
 from pathlib import Path
@@ -11,24 +11,33 @@ from preloading import compiled_before, preloaded
 from trainmark.environment import find_entry
 from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.placement import free_ports
+from trainmark.tasks.causal_lm.equal_work import LanguageObservation
+from trainmark.tasks.masked_lm.equal_work import MaskedObservation
+from trainmark.tasks.recommendation.equal_work import ClickObservation
 from trainmark.words.certificate import Check, Party, Subject
 from trainmark.words.observation import Followed, Observation
 
-MUTATED = Path(__file__).parents[1] / "programs" / "mutated_language.py"
+MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
+COMPILERS = {"pytorch": "none", "jax": "xla", "tensorflow": "graph", "paddle": "to_static"}
+"""The frameworks that train text and clicks, each with its users' compiler on a CPU, as far as that is quick."""
+
+OBSERVATIONS: dict[str, type[Observation]] = {
+    "gpt2_tiny": LanguageObservation,
+    "llama_tiny": LanguageObservation,
+    "bert_tiny": MaskedObservation,
+    "wide_deep_tiny": ClickObservation,
+    "dlrm_tiny": ClickObservation,
+}
+"""The small model of each kind, and what is told of its steps."""
 
 
 def start(
-    framework: str,
-    folder: Path,
-    flags: dict[str, Any],
-    mistake: str = "",
-    ranks: int = 1,
-    mutated: Path = MUTATED,
+    framework: str, folder: Path, flags: dict[str, Any], mistake: str = "", ranks: int = 1
 ) -> list[Ran]:
-    """Run the worker in copies of a process that has imported the framework, one a rank; ``mutated`` has mistakes."""
+    """Run the worker in copies of a process that has imported the framework, one a rank."""
     events, port = folder / "events.jsonl", free_ports(8)
     words = [
-        *([str(mutated), mistake] if mistake else [str(START)]),
+        *([str(MUTATED), mistake] if mistake else [str(START)]),
         *(f"--framework={framework}", "--device=cpu", "--threads=1", f"--events={events}"),
         *(f"--{name}={value}" for name, value in flags.items()),
     ]
@@ -42,14 +51,8 @@ def start(
 class Observer:
     """Has workers do the three steps of a model, each once, and says what does not hold of them."""
 
-    def __init__(
-        self,
-        model: str,
-        form: type[Observation],
-        folders: pytest.TempPathFactory,
-        mutated: Path = MUTATED,
-    ) -> None:
-        self._model, self._form, self._folders, self._mutated = model, form, folders, mutated
+    def __init__(self, model: str, folders: pytest.TempPathFactory) -> None:
+        self._model, self._folders = model, folders
         self._kept: dict[tuple[object, ...], dict[str, Any]] = {}
 
     def told(
@@ -64,14 +67,14 @@ class Observer:
             (epoch,) = (name for name in flags if name.startswith("epoch-"))
             flags[epoch] = str(int(flags[epoch]) * ranks)
             flags |= {name.replace("_", "-"): value for name, value in changed.items()}
-            ran = start(framework, folder, flags, mistake, ranks, self._mutated)
+            ran = start(framework, folder, flags, mistake, ranks)
             assert [one.code for one in ran] == [0] * ranks, ran[0].stderr + ran[-1].stderr
             self._kept[key] = ran[0].last["equivalence"]
         return self._kept[key]
 
     def seen(self, framework: str, mistake: str = "", **changed: Any) -> Observation:
         """Return a step that was looked into, without a compiler."""
-        return self._form.model_validate(self.told(framework, mistake, **changed))
+        return OBSERVATIONS[self._model].model_validate(self.told(framework, mistake, **changed))
 
     def alone(self, framework: str, mistake: str = "", **changed: Any) -> dict[Subject, str]:
         """Return what does not hold of a framework's step by itself."""
@@ -99,12 +102,10 @@ def looking_in(model: str, folder: Path, compiler: str) -> dict[str, Any]:
     return dict(word.removeprefix("--").split("=", 1) for word in words)
 
 
-def own_losses(
-    model: str, framework: str, folder: Path, compiler: str, mutated: Path = MUTATED
-) -> list[float]:
+def own_losses(model: str, framework: str, folder: Path) -> list[float]:
     """Return the first loss of each of two ranks with dropout, before they are averaged."""
-    flags = {**looking_in(model, folder, compiler), "dropout": 0.5}
-    ran = start(framework, folder, flags, "own-losses", ranks=2, mutated=mutated)
+    flags = {**looking_in(model, folder, COMPILERS[framework]), "dropout": 0.5}
+    ran = start(framework, folder, flags, "own-losses", ranks=2)
     assert [one.code for one in ran] == [0, 0], ran[0].stderr + ran[1].stderr
     return [float(re.findall(r"own losses \[([^,\]]+)", one.stdout)[0]) for one in ran]
 

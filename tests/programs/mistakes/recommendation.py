@@ -1,16 +1,8 @@
-"""The recommendation worker with one mistake in it, for tests that must see it: ``… MISTAKE FLAG…``.
-
-The mistakes are those by which recommenders of the same name, and their optimizers, really differ.
-"""
+"""Those by which recommenders of the same name, and their optimizers, really differ."""
 
 import importlib
-import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
-
-sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src" / "trainmark" / "worker"))
-start = importlib.import_module("start")
 
 
 def _model() -> Any:
@@ -192,25 +184,6 @@ def summed() -> None:
     functional.binary_cross_entropy_with_logits = lambda *given: whole(*given, reduction="sum")
 
 
-def ranks_are_summed() -> None:
-    """The gradients of all ranks added up, as an all-reduce without its division does."""
-    distributed: Any = importlib.import_module("torch.distributed")
-    gradients: Any = importlib.import_module("trainmark_worker.pytorch.gradients")
-    gradients.InOnePiece._all_reduce = lambda _self, buffer: distributed.all_reduce(buffer)
-
-
-def own_losses() -> None:
-    """No mistake: each rank prints the losses of its own batches."""
-    training: Any = importlib.import_module("trainmark_worker.core.training").Training
-    whole = training.losses
-
-    def losses(self: Any) -> Any:
-        sys.stdout.write(f"own losses {self.own_losses()}\n")
-        return whole(self)
-
-    training.losses = losses
-
-
 def _interaction(change: Callable[..., Any]) -> None:
     """Let DLRM's interaction be another function of the bottom's vectors and the rows."""
     _model().DlrmModel._interaction = lambda _self, bottom, rows: change(_model().torch, bottom, rows)
@@ -289,16 +262,9 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "table-stands-still": table_stands_still,
     "lazy": lazy,
     "summed": summed,
-    "own-losses": own_losses,
-    "ranks-summed": ranks_are_summed,
     "pairs-first": pairs_first,
     "transposed": transposed,
     "bottom-last": bottom_last,
     "straight": straight,
     "swapped-tables": swapped_tables,
 }
-
-if __name__ == "__main__":
-    MISTAKES[sys.argv[1]]()
-    program: Any = importlib.import_module("trainmark_worker.core.program")
-    sys.exit(program.main(sys.argv[2:]))

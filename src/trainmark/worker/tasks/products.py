@@ -1,0 +1,71 @@
+"""What a pass of a model made of matrix products computed, as the check of equal work and the last look want it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from ..core.equivalence import sketch
+from ..core.facts import Expected
+
+
+class ProductSeen(NamedTuple):
+    """What the framework's own objects say of a matrix product with weights, and what came out of it.
+
+    ``output`` is its shape: (batch, outputs), of text (batch, length, outputs); ``norm`` and ``signed_sum`` are its
+    sketch.
+    """
+
+    name: str
+    inputs: int
+    outputs: int
+    bias: bool
+    output: Tuple[int, ...]
+    norm: float
+    signed_sum: float
+
+
+class Observation(NamedTuple):
+    """One forward and backward pass of the whole batch, without an update; arrays are numpy's, float32.
+
+    ``logits`` is (batch,), of text (batch, length, vocabulary); ``gradients`` are by the names and in the shapes of the
+    model's description.
+    """
+
+    logits: Any
+    loss: float
+    gradients: Mapping[str, Any]
+    products: Sequence[ProductSeen]
+
+
+def product_seen(name: str, inputs: int, outputs: int, bias: bool, output: Any) -> ProductSeen:
+    """Return what a product is and did; ``output`` is numpy."""
+    return ProductSeen(name, inputs, outputs, bias, tuple(output.shape), **sketch(name, output))
+
+
+def products_told(seen: Observation) -> Dict[str, Any]:
+    """Return the products, ready for JSON."""
+    return {"products": [product._asdict() for product in seen.products]}
+
+
+def logits_told(seen: Observation) -> Dict[str, Any]:
+    """Return the sketch of the logits, ready for JSON: of a vocabulary of 50 000 they are millions."""
+    return {"logits": sketch("logits", seen.logits)}
+
+
+def types_told(
+    expected: Expected, types: Optional[Mapping[str, str]]
+) -> Tuple[Dict[str, Any], List[Tuple[str, str]]]:
+    """Return what the events say of the types that products gave in the step after the window, and the doubts."""
+    if types is None:
+        return {"layer_types": None}, []
+    others = {name: kind for name, kind in types.items() if kind != expected.compute_dtype}
+    doubts = [
+        (
+            "layer-type-differs",
+            f"After the window {len(others)} of {len(types)} products compute in another type than "
+            f"{expected.compute_dtype}: {name} in {kind}.",
+        )
+        for name, kind in list(others.items())[:1]
+    ]
+    return {"layer_types": dict(Counter(types.values()))}, doubts

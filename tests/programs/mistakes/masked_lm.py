@@ -1,0 +1,172 @@
+"""Those by which BERTs and their pre-training really differ."""
+
+import importlib
+from collections.abc import Callable
+from typing import Any
+
+from mistakes.causal_lm import gelu_by_tanh
+
+
+def _bert() -> Any:
+    return importlib.import_module("trainmark_worker.pytorch.masked_lm.model")
+
+
+def _train() -> Any:
+    return importlib.import_module("trainmark_worker.pytorch.masked_lm.train")
+
+
+def causal() -> None:
+    """As GPT attends."""
+    functional = _bert().functional
+    whole = functional.scaled_dot_product_attention
+    functional.scaled_dot_product_attention = lambda *heads, **named: whole(*heads, **named, is_causal=True)
+
+
+def words_alone() -> None:
+    """As RoBERTa is trained: no next sentence."""
+    bert = _bert()
+
+    def forward(self: Any, *batch: Any) -> Any:
+        found, told = self.heads(*batch[:4])
+        words, weights = batch[4].flatten(), batch[5].flatten()
+        losses = bert.functional.cross_entropy(found.flatten(0, 1), words, reduction="none")
+        return (losses * weights).sum() + 0 * told.sum()
+
+    bert.BertModel.forward = forward
+
+
+def all_words() -> None:
+    """The loss of every position, hidden or not: those that were not hidden are to be what they are."""
+    bert = _bert()
+    torch: Any = importlib.import_module("torch")
+    whole = bert.BertModel.forward
+
+    def forward(self: Any, *batch: Any) -> Any:
+        tokens, segments, lengths, places, words, _, follows = batch
+        everywhere = torch.arange(tokens.shape[1]).expand_as(tokens)
+        alike = torch.full(tokens.shape, 1 / tokens.numel())
+        given = (everywhere, tokens.scatter(1, places, words), alike)
+        return whole(self, tokens, segments, lengths, *given, follows)
+
+    bert.BertModel.forward = forward
+
+
+def biases_decay() -> None:
+    """One group of parameters."""
+    _train().decays = lambda _name: True
+
+
+def untied() -> None:
+    """A matrix of its own for the words."""
+    bert = _bert()
+    init = bert.Words.__init__
+
+    def made(self: Any, model: Any) -> None:
+        init(self, model)
+        self.matrix = bert.nn.Parameter(bert.torch.zeros(model.vocabulary, model.width))
+
+    bert.Words.__init__ = made
+    shared = bert.BertModel.named_tensors
+    bert.BertModel.named_tensors = lambda self: {
+        name: tensor for name, tensor in shared(self).items() if name != "words.matrix"
+    }
+    architectures: Any = importlib.import_module("trainmark_worker.tasks.masked_lm.architectures")
+    counted = architectures.Bert.parameters
+    architectures.Bert.parameters = lambda self: counted(self) + self.vocabulary * self.width
+
+
+def eighty() -> None:
+    """Eighty words of a sequence are classified, whatever was asked for: those asked for, four times."""
+    bert = _bert()
+    whole = bert.BertModel.forward
+
+    def forward(self: Any, *batch: Any) -> Any:
+        *sequences, places, words, weights, follows = batch
+        more = (given.repeat(1, 4) for given in (places, words, weights / 4))
+        return whole(self, *sequences, *more, follows)
+
+    bert.BertModel.forward = forward
+
+
+def no_mask() -> None:
+    """Padding is attended to, as where a mask is built and not handed on."""
+    functional = _bert().functional
+    whole = functional.scaled_dot_product_attention
+    functional.scaled_dot_product_attention = lambda *heads, **named: whole(
+        *heads, **{**named, "attn_mask": None}
+    )
+
+
+def unweighted() -> None:
+    """The mean over all places, also over those that hold no word."""
+    training = _train().PyTorchMaskedTraining
+    whole = training.prepared
+
+    def prepared(self: Any, parts: int) -> Any:
+        batch = list(self.batch)
+        batch[5] = batch[5] * 0 + 1
+        self.batch = tuple(batch)
+        return whole(self, parts)
+
+    training.prepared = prepared
+
+
+def mean_of_means() -> None:
+    """Each part's mean over its own words, as most programs have it: words of short sequences count for more."""
+
+    def prepared(self: Any, parts: int) -> Any:
+        batch = list(self.batch)
+        weights = batch[5].unflatten(0, (parts, -1))
+        batch[5] = (weights / weights.sum((1, 2), keepdim=True)).flatten(0, 1)
+        return tuple(batch)
+
+    _train().PyTorchMaskedTraining.prepared = prepared
+
+
+def unclipped() -> None:
+    """The gradients as they are, whatever the recipe says."""
+    _train().PyTorchMaskedTraining.clip = lambda _self: None
+
+
+def no_trust_ratio() -> None:
+    """LAMB without its trust ratios, which is AdamW."""
+    optimizer: Any = importlib.import_module("trainmark_worker.pytorch.optimizer")
+    torch: Any = importlib.import_module("torch")
+    whole = optimizer.Lamb.step
+
+    def step(self: Any, closure: Any = None) -> None:
+        norms = torch._foreach_norm
+        torch._foreach_norm = lambda tensors: [tensor.new_zeros(()) for tensor in tensors]
+        whole(self, closure)
+        torch._foreach_norm = norms
+
+    optimizer.Lamb.step = step
+
+
+def padding_counted() -> None:
+    """All tokens are counted as if none were padding."""
+    task: Any = importlib.import_module("trainmark_worker.tasks.masked_lm.task")
+    whole = task.MaskedLM.work
+
+    def work(self: Any, settings: Any, samples: int) -> Any:
+        found = whole(self, settings, samples)
+        return {**found, "tokens_without_padding": found["tokens"]}
+
+    task.MaskedLM.work = work
+
+
+MISTAKES: dict[str, Callable[[], None]] = {
+    "tanh": gelu_by_tanh,
+    "causal": causal,
+    "words-alone": words_alone,
+    "all-words": all_words,
+    "biases-decay": biases_decay,
+    "untied": untied,
+    "eighty": eighty,
+    "no-mask": no_mask,
+    "unclipped": unclipped,
+    "no-trust-ratio": no_trust_ratio,
+    "unweighted": unweighted,
+    "mean-of-means": mean_of_means,
+    "padding-counted": padding_counted,
+}

@@ -1,0 +1,213 @@
+"""Equal work on text and clicks: every pair of frameworks trains by one step, and a step that differs is found out."""
+
+from collections.abc import Callable, Collection
+from functools import cache
+from itertools import combinations
+from pathlib import Path
+from typing import Any
+
+import pytest
+from preloaded_worker import COMPILERS, OBSERVATIONS, Observer, failing, own_losses
+
+from frameworks import in_frameworks, in_pytorch, needs_framework
+from trainmark.equivalence import compare
+from trainmark.words.certificate import Subject
+
+pytestmark = pytest.mark.training
+
+SOME = {"llama_tiny": ("pytorch", "jax"), "dlrm_tiny": ("pytorch", "jax")}
+"""The models that not every one of these frameworks trains."""
+
+TEXT = ("gpt2_tiny", "llama_tiny", "bert_tiny")
+
+Observers = Callable[[str], Observer]
+
+
+@pytest.fixture(scope="module")
+def observed(tmp_path_factory: pytest.TempPathFactory) -> Observers:
+    """Return a function from a model to its observer, which does each step once."""
+    return cache(lambda model: Observer(model, tmp_path_factory))
+
+
+def case(model: str, *frameworks: str, rarely: Collection[str], more: tuple[Any, ...] = ()) -> Any:
+    """Return the parameters of a test of a model in these frameworks; of models in ``rarely`` a rare one in JAX."""
+    marks = in_frameworks(*frameworks, rarely="jax" in frameworks and model in rarely)
+    name = "-".join([model, "=".join(frameworks), *map(str, more)])
+    return pytest.param(model, *frameworks, *more, marks=marks, id=name)
+
+
+def trained(*models: str) -> list[tuple[str, str]]:
+    """Return the models, each with every framework that trains it."""
+    return [(model, framework) for model in models for framework in SOME.get(model, COMPILERS)]
+
+
+# Each operation of a step that is looked into is a program that XLA compiles: of text, a minute of them.
+@pytest.mark.parametrize(
+    ("model", "framework"), [case(*pair, rarely=TEXT) for pair in trained(*OBSERVATIONS)]
+)
+def test_a_framework_trains_the_described_step(model: str, framework: str, observed: Observers) -> None:
+    assert observed(model).alone(framework) == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "first", "second"),
+    [
+        case(model, *pair, rarely=TEXT)
+        for model in OBSERVATIONS
+        for pair in combinations(SOME.get(model, COMPILERS), 2)
+    ],
+)
+def test_two_frameworks_do_equal_work(model: str, first: str, second: str, observed: Observers) -> None:
+    assert observed(model).between(first, second) == {}
+
+
+@needs_framework("pytorch")
+@pytest.mark.parametrize(
+    ("model", "framework", "ranks"),
+    [
+        case(model, framework, rarely=["bert_tiny"], more=(ranks,))
+        for model, framework in trained(*OBSERVATIONS)
+        for ranks in ((2,) if model == "llama_tiny" else (1, 2))
+    ],
+)
+def test_by_its_compiler_and_on_two_ranks_with_one_batch_each_does_the_step_that_was_looked_into(
+    model: str, framework: str, ranks: int, observed: Observers
+) -> None:
+    assert observed(model).following(framework, compiler=COMPILERS[framework], ranks=ranks) == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "framework"),
+    [case(*pair, rarely=["bert_tiny"]) for pair in trained("wide_deep_tiny", "bert_tiny")],
+)
+def test_ranks_drop_different_places_of_the_same_batch(model: str, framework: str, tmp_path: Path) -> None:
+    first, second = own_losses(model, framework, tmp_path)
+    assert first != second
+
+
+@pytest.mark.parametrize(
+    ("model", "framework"), [case(*pair, rarely=()) for pair in trained("bert_tiny") if "jax" not in pair]
+)
+def test_without_padding_a_framework_trains_the_described_step_without_a_mask(
+    model: str, framework: str, observed: Observers
+) -> None:
+    assert not observed(model).told(framework, padding=0)["padded"]
+    assert observed(model).alone(framework, padding=0) == {}
+
+
+@in_pytorch
+def test_sparse_gradients_of_the_tables_are_the_same_step(observed: Observers) -> None:
+    dlrm = observed("dlrm_tiny")
+    dense, sparse = dlrm.seen("pytorch"), dlrm.seen("pytorch", table_gradients="sparse")
+    assert dlrm.alone("pytorch", table_gradients="sparse") == {}
+    assert failing(compare(dense, sparse).checks) == {}
+
+
+MISTAKES: dict[str, list[tuple[str, Subject, str]]] = {
+    "gpt2_tiny": [
+        ("tanh", Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),
+        ("no-mask", Subject.ACTIVATIONS, "each position attends to all, also to those after it"),
+        ("dropout", Subject.TIMED_STEP, "step"),
+        ("untied", Subject.PARAMETERS, ""),
+        ("norms-decay", Subject.DECAY, "norm.weight: 0.1 instead of 0"),
+        ("decay-in-the-gradient", Subject.UPDATE_RULE, "step"),
+        ("second-moment", Subject.UPDATE_RULE, "step"),
+        ("parts-summed", Subject.UPDATE_RULE, "step"),
+        ("part-left-out", Subject.TIMED_STEP, "step"),
+    ],
+    "llama_tiny": [
+        (
+            "llama-neighbours",
+            Subject.LOGITS,
+            "neighbouring columns are turned together, and not those of a head's halves",
+        ),
+        ("llama-unscaled", Subject.LOGITS, "the frequencies of the rotation are not scaled"),
+        (
+            "llama-heads-in-turn",
+            Subject.LOGITS,
+            "heads of queries share keys and values in turn, and not neighbours the same",
+        ),
+        ("llama-gelu", Subject.LOGITS, "the gate goes through GELU, and not through SiLU"),
+        ("llama-layer-norm", Subject.LOGITS, "the norms take the mean away, as layer norms do"),
+    ],
+    "bert_tiny": [
+        ("unclipped", Subject.UPDATE_RULE, "the gradients are not clipped"),
+        ("tanh", Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),
+        ("causal", Subject.ACTIVATIONS, "each position attends to those before it alone"),
+        ("words-alone", Subject.LOSS, "the loss is that of the words alone, without the next sentence"),
+        ("biases-decay", Subject.DECAY, "instead of 0"),
+        ("untied", Subject.PARAMETERS, ""),
+        ("no-mask", Subject.ACTIVATIONS, "padding is attended to"),
+        ("unweighted", Subject.LOSS, "the loss counts places that hold no word"),
+        ("mean-of-means", Subject.TIMED_STEP, "step"),
+    ],
+    "wide_deep_tiny": [
+        ("gelu", Subject.ACTIVATIONS, "the activation is GELU, and not ReLU"),
+        ("relu6", Subject.ACTIVATIONS, "the activation is bounded (ReLU6)"),
+        ("without-wide", Subject.LOGITS, "the wide side is left out"),
+        ("swapped", Subject.ACTIVATIONS, "C5 and C6 are swapped"),
+        ("left-out", Subject.ACTIVATIONS, "C26 is left out"),
+        ("dropout", Subject.TIMED_STEP, "step"),
+        ("batch-norm", Subject.PARAMETERS, ""),
+        ("unbiased", Subject.ACTIVATIONS, "fc2"),
+        ("decay", Subject.UPDATE_RULE, "step"),
+        ("decoupled-decay", Subject.DECAY, "0.1 instead of 0"),
+        ("second-moment", Subject.UPDATE_RULE, "step"),
+        ("table-stands-still", Subject.UPDATE_RULE, "wide.table"),
+        ("lazy", Subject.UPDATE_RULE, "table, step"),
+        ("summed", Subject.LOSS, "step 0"),
+    ],
+    "dlrm_tiny": [
+        ("pairs-first", Subject.ACTIVATIONS, "the pairs come before the bottom's vector"),
+        ("transposed", Subject.ACTIVATIONS, "the pairs are in the order 0-1, 0-2"),
+        ("straight", Subject.ACTIVATIONS, "nothing is behind the bottom's last layer"),
+        ("bottom-last", Subject.ACTIVATIONS, "the bottom's vector is the last of the interaction"),
+        ("swapped-tables", Subject.ACTIVATIONS, "C5 and C6 are swapped"),
+    ],
+}
+
+
+@in_pytorch
+@pytest.mark.parametrize(
+    ("model", "mistake", "subject", "said"),
+    [pytest.param(model, *row, id=f"{model}-{row[0]}") for model, rows in MISTAKES.items() for row in rows],
+)
+def test_a_mistake_is_found_and_named(
+    model: str, mistake: str, subject: Subject, said: str, observed: Observers
+) -> None:
+    assert said in observed(model).alone("pytorch", mistake)[subject]
+
+
+@in_pytorch
+@pytest.mark.parametrize(
+    ("model", "flags", "subject", "said"),
+    [
+        ("bert_tiny", {"optimizer": "lamb"}, Subject.UPDATE_RULE, "the update is LAMB's, and not AdamW's"),
+        ("bert_tiny", {"dropout": 0.1}, Subject.TIMED_STEP, "step"),
+        (
+            "bert_tiny",
+            {"accumulation": 4},
+            Subject.LAYERS,
+            "None the batch was passed in 4 parts and not in 2",
+        ),
+        (
+            "gpt2_tiny",
+            {"accumulation": 4},
+            Subject.LAYERS,
+            "None the batch was passed in 4 parts and not in 2",
+        ),
+    ],
+)
+def test_another_recipe_is_found_and_named(
+    model: str, flags: dict[str, Any], subject: Subject, said: str, observed: Observers
+) -> None:
+    assert said in observed(model).alone("pytorch", **flags)[subject]
+
+
+@in_pytorch
+@pytest.mark.parametrize("model", ["gpt2_tiny", "wide_deep_tiny"])
+def test_gradients_that_are_summed_over_the_ranks_are_found_where_epsilon_is_not_small(
+    model: str, observed: Observers
+) -> None:
+    wrong = observed(model).following("pytorch", "ranks-summed", ranks=2, gradients="flat")
+    assert Subject.UPDATE_NORM in wrong
