@@ -91,6 +91,17 @@ def test_runs_that_drift_are_told_once_and_one_that_is_apart_besides(old: Result
 @pytest.mark.parametrize("side", [1, 4])
 def test_a_doubt_of_either_side_is_a_doubt_of_the_ratio(old: Results, side: int) -> None:
     results = on_devices(old, doubted=side)
+@pytest.mark.parametrize("factors", [(1.0, 1.9), (1.0, 1.9, 1.02, 1.88), (1.0, 1.9, 1.0, 1.9, 1.0, 1.9)])
+def test_as_many_fast_runs_as_slow_ones_are_apart_though_their_median_lies_between(
+    old: Results, factors: tuple[float, ...]
+) -> None:
+    doubts = find(pulled(old, factors)).doubts
+    assert [(doubt.repeat, doubt.code) for doubt in doubts] == [
+        (repeat, "run-apart") for repeat in range(1, len(factors) + 1)
+    ]
+    assert find(pulled(old, (1.0, 1.2, 1.4, 1.7))).doubts == ()
+
+
     found = find(results)
     (case,) = (case.id for case in results.cases if case.case.world_size == side)
     assert [(doubt.case, doubt.repeat, doubt.code) for doubt in found.doubts] == [(case, 3, "batch-differs")]

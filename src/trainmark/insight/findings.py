@@ -1,7 +1,7 @@
 """Results into findings: what is doubted, what a ratio of two cases is, which frameworks did equal work."""
 
 from collections.abc import Iterable, Iterator
-from statistics import median
+from statistics import median, median_high, median_low
 
 from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
@@ -69,10 +69,14 @@ def _apart(case: CaseResult) -> Iterator[Doubt]:
         (doubt.value or 0 for doubt in case.suspicions if doubt.code == GateName.DRIFT_OVER_RUNS), default=0
     )
     rates = {run.repeat: run.measurement.throughput for run in pooled(case.runs) if run.measurement}
-    middle = median(rates.values()) if rates else 0.0
+    if not rates:
+        return
+    middle = median(rates.values())
+    # The median of 2 runs, or of as many fast as slow ones, lies where none is, and hides how far apart they are.
+    low, high = median_low(rates.values()), median_high(rates.values())
     for repeat, rate in rates.items():
         # A drift over the runs moves the first and the last of them by half of it: that has been said already.
-        if max(rate / middle, middle / rate) > APART and abs(rate / middle - 1) > drifted / 2:
+        if max(rate / low, high / rate) > APART and abs(rate / middle - 1) > drifted / 2:
             sentence = (
                 f"{rate:.4g} {case.unit}, where the median of its {len(rates)} runs is {middle:.4g}: "
                 "chance does not move a run so far"
