@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -122,6 +123,24 @@ def test_a_program_that_changes_between_two_repeats_ends_the_campaign(foreign: B
 
     with pytest.raises(InputError, match=r"pace\.py is another"):
         foreign.run(Edits())
+    results = collect_results(read_suite(foreign.out), ResultDirectory(foreign.out), "trainmark run")
+    assert len(results.cases[0].runs) == 1
+
+
+def test_packages_that_change_between_two_repeats_end_the_campaign(foreign: Bench) -> None:
+    venv.create(foreign.folder / "venv")
+    (packages,) = (foreign.folder / "venv").glob("lib/python3*/site-packages")
+
+    class Installs(Silent):
+        def run_ended(self, result: RunResult, standing: Progress) -> None:
+            made = packages / "faster-1.0.dist-info"
+            made.mkdir()
+            (made / "METADATA").write_text("Metadata-Version: 2.1\nName: faster\nVersion: 1.0\n")
+
+    suite = foreign.suite.read_text().replace("environment: system", "environment: ./venv/bin/python")
+    foreign.suite.write_text(suite)
+    with pytest.raises(InputError, match=r"packages changed: .*: faster is new"):
+        foreign.run(Installs())
     results = collect_results(read_suite(foreign.out), ResultDirectory(foreign.out), "trainmark run")
     assert len(results.cases[0].runs) == 1
 

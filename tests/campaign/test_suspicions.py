@@ -2,12 +2,12 @@
 
 import json
 
-from trainmark.campaign.suspicion import gpus_of, work_suspicions
+from trainmark.campaign.suspicion import gpus_of, version_suspicions, work_suspicions
 from trainmark.logs.events import parse_events
 from trainmark.node.facts import collect
 from trainmark.tasks import case_of
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import Measurement, Steadiness
+from trainmark.words.manifest import AcceleratorFacts, FrameworkVersions, GpuFacts, Manifest
+from trainmark.words.measurement import About, Measurement, Steadiness
 from trainmark.words.suite import Protocol
 from trainmark.workload import load_workloads
 
@@ -52,3 +52,13 @@ def measured(steps: int) -> Measurement:
         warmup_steps=20, first_step_s=None, compile_s=None, step_times=None, data_wait=None, peak_memory_bytes=(),
         final_loss=None, steadiness=Steadiness(steady=None, settled_after=None, bias=None), suspicions=(),
     )  # fmt: skip
+def test_a_framework_that_was_changed_after_the_campaign_began_is_a_doubt() -> None:
+    there = collect(FrameworkVersions(framework="pytorch", version="2.13.0+cpu", python="3.11.9"), environ={})
+    line = {"step": "PARAMETER", "data": {"framework_version": "2.14.0+cpu"}}
+    events = parse_events([f"DLLL {json.dumps(line)}"])
+    (doubt,) = version_suspicions(events, there)
+    assert (doubt.code, doubt.about) == ("framework-version-differs", About.WORK)
+    assert "pytorch 2.14.0+cpu, and its environment had 2.13.0+cpu" in doubt.sentence
+    assert version_suspicions(events, manifest()) == version_suspicions(parse_events([]), there) == ()
+
+

@@ -12,7 +12,7 @@ from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
-from trainmark.campaign.suspicion import gpus_of, work_suspicions
+from trainmark.campaign.suspicion import gpus_of, version_suspicions, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
@@ -135,7 +135,7 @@ def collect_run(
             gpus=gpus_of(case, manifest),
             log=None if own else folder / LOG,
         )
-        said = (*measurement.suspicions, *record.doubts, *work)
+        said = (*measurement.suspicions, *record.doubts, *work, *version_suspicions(events, manifest))
         codes = {doubt.code for doubt in said}
         seen = (doubt for doubt in judge(evidence) if doubt.code not in codes)
         doubts = tuple(doubt for doubt in (*said, *seen) if doubt.code not in suite.gates.off)

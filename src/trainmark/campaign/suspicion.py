@@ -42,6 +42,19 @@ def work_suspicions(
     return tuple(doubts)
 
 
+def version_suspicions(events: RunEvents, manifest: Manifest | None) -> tuple[Suspicion, ...]:
+    """Return a doubt where a run says another version of its framework than its environment was seen to have."""
+    said = events.parameters.framework_version
+    there = manifest.nodes[0].framework if manifest is not None and manifest.nodes else None
+    if said is None or there is None or there.version in (None, said):
+        return ()
+    sentence = (
+        f"the run says that it was {there.framework} {said}, and its environment had {there.version} when the "
+        "campaign began: it was changed meanwhile"
+    )
+    return (Suspicion(code="framework-version-differs", sentence=sentence, about=About.WORK),)
+
+
 def gpus_of(case: Case, manifest: Manifest | None) -> tuple[int, ...] | None:
     """Return the GPUs, by NVML's index, that a run computes on; None where they are chosen by another name."""
     if case.device is Device.CPU:
