@@ -17,6 +17,16 @@ def test_only_the_gpus_that_a_run_computes_on_are_looked_at() -> None:
     assert gpus_of(case_of(device="cuda", devices_per_node=2), manifest()) == (0, 1)
     assert gpus_of(case_of(device="cuda"), manifest(CUDA_VISIBLE_DEVICES="2,3")) is None
     assert gpus_of(case_of(device="cuda"), None) is None
+    assert gpus_of(case_of(device="cuda"), with_gpus("T400", "A100")) is None, (
+        "CUDA's first one is the faster"
+    )
+    assert gpus_of(case_of(device="cuda"), with_gpus("A100", "A100")) == (0,)
+
+
+def with_gpus(*names: str) -> Manifest:
+    (node,) = manifest().nodes
+    gpus = AcceleratorFacts(gpus=tuple(GpuFacts(name=name) for name in names))
+    return Manifest(nodes=(node.model_copy(update={"accelerators": gpus}),))
 
 
 def manifest(**variables: str) -> Manifest:
@@ -46,12 +56,6 @@ def test_an_axis_that_a_run_tells_with_its_settings_is_held_against_its_name() -
     assert found == {"Lamb": [], "AdamW": ["optimizer-differs"]}
 
 
-def measured(steps: int) -> Measurement:
-    return Measurement(
-        unit="images/s", rule="window", throughput=1.0, samples=None, window_s=None, measured_steps=steps,
-        warmup_steps=20, first_step_s=None, compile_s=None, step_times=None, data_wait=None, peak_memory_bytes=(),
-        final_loss=None, steadiness=Steadiness(steady=None, settled_after=None, bias=None), suspicions=(),
-    )  # fmt: skip
 def test_a_framework_that_was_changed_after_the_campaign_began_is_a_doubt() -> None:
     there = collect(FrameworkVersions(framework="pytorch", version="2.13.0+cpu", python="3.11.9"), environ={})
     line = {"step": "PARAMETER", "data": {"framework_version": "2.14.0+cpu"}}
@@ -62,3 +66,9 @@ def test_a_framework_that_was_changed_after_the_campaign_began_is_a_doubt() -> N
     assert version_suspicions(events, manifest()) == version_suspicions(parse_events([]), there) == ()
 
 
+def measured(steps: int) -> Measurement:
+    return Measurement(
+        unit="images/s", rule="window", throughput=1.0, samples=None, window_s=None, measured_steps=steps,
+        warmup_steps=20, first_step_s=None, compile_s=None, step_times=None, data_wait=None, peak_memory_bytes=(),
+        final_loss=None, steadiness=Steadiness(steady=None, settled_after=None, bias=None), suspicions=(),
+    )  # fmt: skip
