@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from fakes import Bench, Silent
-from trainmark.campaign import Progress
+from trainmark.campaign import Progress, collect_results
 from trainmark.errors import InputError
+from trainmark.execution import ResultDirectory, read_suite
 from trainmark.words.results import RunResult
 
 TWO_RUNS: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
@@ -29,6 +30,17 @@ def test_a_resume_in_another_environment_is_refused_by_what_differs(bench: Bench
         InputError, match=r"nodes\[0\]\.cpu\.model was another processor and is .* cannot be pooled"
     ):
         bench.run(resume=True)
+
+
+def test_a_case_on_other_hardware_than_its_baseline_has_no_speedup(bench: Bench) -> None:
+    bench.write({}, {"devices_per_node": 2}, protocol={**TWO_RUNS, "repeats": 1})
+    assert [case.speedup is None for case in bench.run().cases] == [False, False]
+    for path in bench.out.glob("runs/*-1n2g-*/1/manifest.json"):
+        manifest = json.loads(path.read_text())
+        manifest["nodes"][0]["cpu"]["model"] = "another processor"
+        path.write_text(json.dumps(manifest))
+    again = collect_results(read_suite(bench.out), ResultDirectory(bench.out), "trainmark run")
+    assert [case.speedup is None for case in again.cases] == [False, True]
 
 
 def test_a_resume_in_the_same_environment_goes_on(bench: Bench) -> None:

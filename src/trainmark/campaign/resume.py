@@ -21,7 +21,7 @@ from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, measure_events, speedup
 from trainmark.measure.gates import Evidence, judge, judge_case
-from trainmark.measure.pooling import estimate_of, require_one_identity
+from trainmark.measure.pooling import estimate_of, on_like_machines, require_one_identity
 from trainmark.measure.ranks import rank_times
 from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
@@ -73,13 +73,14 @@ def collect(
     estimates = {case.id: estimate_of(runs, suite.protocol.sampling) for case, runs in finished}
     # What others disturbed is a number beside its doubt, and no side of a ratio.
     sides = {case.id: estimates[case.id] if sound(runs) else None for case, runs in finished}
+    all_runs = {case.id: runs for case, runs in finished}
     results = tuple(
         _case_result(
             suite,
             case,
             runs,
             estimates[case.id],
-            _speedup(case, sides),
+            _speedup(case, sides, all_runs, manifests),
             trials.get(case.id, ()),
             count_repeats(suite.protocol, as_attempts(runs), estimates[case.id]),
         )
@@ -216,9 +217,15 @@ def _start(run: RunResult) -> tuple[float, int]:
     return (run.started_at.timestamp() if run.started_at is not None else 0.0, run.repeat)
 
 
-def _speedup(case: Case, estimates: Mapping[str, Estimate | None]) -> Speedup | None:
-    one = case.varied(nodes=1, devices_per_node=1)
-    return speedup(case.id, case.world_size, estimates, one.id if one.id in estimates else None)
+def _speedup(
+    case: Case,
+    estimates: Mapping[str, Estimate | None],
+    runs: Mapping[str, Sequence[RunResult]],
+    manifests: Mapping[str, KeptManifest],
+) -> Speedup | None:
+    one = case.varied(nodes=1, devices_per_node=1).id
+    comparable = one in runs and on_like_machines(runs[case.id], runs[one], manifests)
+    return speedup(case.id, case.world_size, estimates, one if comparable else None)
 
 
 def summaries_of(

@@ -6,6 +6,7 @@ from statistics import median, median_high, median_low
 from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
 from trainmark.measure import ratio
+from trainmark.measure.pooling import on_like_machines
 from trainmark.measure.statistics import APART
 from trainmark.words.case import SYNTHETIC
 from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind
@@ -39,7 +40,7 @@ def find(results: Results) -> Findings:
                 ratio=quotient,
                 doubtful=tuple(side for side in (case, other) if side in doubted),
             )
-            for kind, case, other, quotient in (*_speedups(results.cases), *_data(results.cases))
+            for kind, case, other, quotient in (*_speedups(results.cases), *_data(results))
         ),
         equality=judge_equality(results.cases, results.certificates),
         ranks=tuple(judge_ranks(results.cases)),
@@ -143,14 +144,16 @@ def _speedups(cases: Iterable[CaseResult]) -> Iterator[_Quotient]:
             yield RatioKind.EFFICIENCY, case.id, found.baseline, found.efficiency
 
 
-def _data(cases: Iterable[CaseResult]) -> Iterator[_Quotient]:
+def _data(results: Results) -> Iterator[_Quotient]:
     """Yield the ratio of each two measured cases that differ in their data (and its loader) alone."""
-    # No ratio is made of runs that a machine spoiled.
-    measured = [case for case in cases if case.estimate is not None and sound(case.runs)]
+    # No ratio is made of runs that a machine spoiled, or between different hardware.
+    measured = [case for case in results.cases if case.estimate is not None and sound(case.runs)]
     synthetic = {_but_for_data(case): case for case in measured if case.case.data == SYNTHETIC}
     for case in measured:
         other = synthetic.get(_but_for_data(case))
         if case.case.data == SYNTHETIC or other is None:
+            continue
+        if not on_like_machines(case.runs, other.runs, results.manifests):
             continue
         quotient = ratio(case.estimate, other.estimate)
         if quotient is not None:
