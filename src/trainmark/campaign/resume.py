@@ -112,6 +112,7 @@ def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:
             started=run.started_at is not None,
             spoiled=run.spoiled,
             step_s=times.mean if run.measurement and (times := run.measurement.step_times) else None,
+            steps=run.measurement.measured_steps if run.measurement else None,
         )
         for run in runs
     ]
