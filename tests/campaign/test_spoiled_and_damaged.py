@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from fakes import Bench, Silent
-from trainmark.campaign import Progress, collect_results
+from trainmark.campaign import Progress, collect_results, stored_results
 from trainmark.campaign.schedule import Attempt, Schedule, wants_another
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
@@ -103,6 +103,17 @@ def test_a_case_with_spoiled_runs_only_has_an_estimate_all_the_same(bench: Bench
     assert case.estimate is not None
     assert case.estimate.median == sorted(throughputs(case))[1]
     assert all(run.suspicions for run in case.runs)
+
+
+def test_the_database_tells_of_kept_runs_what_the_gates_of_now_tell(bench: Bench) -> None:
+    spoil(bench, 2)
+    for gates, spoiled in ((ALL, 1), ({"off": ["cpu-shared"]}, 0)):
+        bench.write({}, protocol=THREE, gates=gates)
+        told = bench.run(resume=True)
+        kept, _ = stored_results(str(bench.out / DATABASE), None)
+        assert kept.cases[0].repeats is not None
+        assert kept.cases[0].repeats.spoiled == spoiled
+        assert (kept.cases, kept.gates_off) == (told.cases, told.gates_off)
 
 
 def interrupted(bench: Bench) -> None:
