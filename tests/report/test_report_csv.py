@@ -61,6 +61,21 @@ def test_why_there_is_no_interval_and_how_many_runs_there_are_stands_there() -> 
     assert (first["shape"], second["shape"], second["steady"]) == ("", "burst", "false")
 
 
+def test_each_doubt_that_a_report_marks_stands_beside_the_number_and_the_ratio() -> None:
+    results = sample.real_and_synthetic()
+    lines = {
+        (line["loader"], line["devices_per_node"]): line
+        for line in read(render_csv(results))
+        if line["data"] == "imagenet"
+    }
+    one, many = lines["dali-gpu", "1"], lines["dali-gpu", "8"]
+    assert (one["suspicions"], many["suspicions"]) == ("not-steady", "not-steady")
+    assert many["speedup_doubtful"].split() == [many["case"], one["case"]]
+    assert lines["native", "8"]["speedup_doubtful"] == ""
+    of_runs = [line for line in read(render_runs_csv(results)) if line["case"] == many["case"]]
+    assert [line["suspicions"] for line in of_runs] == ["not-steady", "", "", "", "", ""]
+
+
 def test_a_reason_that_looks_like_a_formula_is_text_to_a_spreadsheet() -> None:
     reasons = [line["reason"] for line in read(render_runs_csv(sample.hostile()))]
     assert reasons[3].startswith("'=cmd")

@@ -187,6 +187,7 @@ def _exchanged(
         chosen = {case.id for case in select([result.case for result in results.cases], only)}
         cases = tuple(result for result in results.cases if result.case.id in chosen)
         results = results.model_copy(update={"cases": cases})
+    _say_doubts(results)
     runs = rows_from_results(results)
     if model is not None:
         names = sorted({run.model for run in runs})
@@ -202,6 +203,19 @@ def _exchanged(
     listing = list_rows(runs, mission, "choose with --only AXIS=VALUE,…")
     sys.stderr.write("".join(f"left out: {sentence}\n" for sentence in listing.left_out))
     return to_json(listing.rows), bool(listing.rows) and not listing.left_out
+
+
+def _say_doubts(results: "Results") -> None:
+    """Say which cases' numbers are in doubt: the rows of others have no place for it."""
+    from trainmark.insight import judged
+
+    found = judged(results).findings
+    assert found is not None
+    here = {case.id for case in results.cases}
+    for case in found.doubtful:
+        if case in here:
+            codes = dict.fromkeys(doubt.code for doubt in found.doubts if doubt.case == case)
+            sys.stderr.write(f"in doubt: {case}: {', '.join(codes)}\n")
 
 
 def _way(source: Path, output: Path | None) -> str:
