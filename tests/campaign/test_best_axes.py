@@ -1,19 +1,23 @@
 """``compiler: best`` and ``layout: best``: short runs find the fastest, and the case is measured with it."""
 
 import json
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from fakes import CARD, Bench, Listener, behaving
+from fakes import CARD, Bench, Listener, behaving, disturb
 from trainmark.campaign import collect_results, plan_campaign
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.report import render_markdown
 from trainmark.suite import load_suite
+from trainmark.words.findings import Doubt
+from trainmark.words.measurement import About
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Plan
 from trainmark.words.results import Results
+from trainmark.words.suite import Suite
 
 OPEN: dict[str, Any] = {"compiler": "best", "layout": "best"}
 TWICE = {"name": "adaptive", "steps": 60, "warmup_steps": 12, "repeats": 2}
@@ -55,6 +59,23 @@ def test_the_fastest_that_runs_is_measured_and_everything_tried_is_said(bench: B
     page = render_markdown(results, bench.out)
     assert "(quick, nhwc)" in page
     assert "ValueError: the labels of step 7 are wrong" in page
+
+
+def test_a_choice_by_short_runs_that_others_disturbed_is_in_doubt(bench: Bench) -> None:
+    suite = bench.write(OPEN, card=WAYS, protocol=TWICE, gates={"off": []})
+    bench.run()
+    disturb([events.parent for events in bench.out.glob("runs/*/*/events.jsonl")], 0.0)
+    assert [doubt.code for doubt in doubts_of(suite, bench)] == []
+    disturb(list(bench.out.glob("runs/*/trial-quick-nhwc")))
+    (doubt,) = doubts_of(suite, bench)
+    assert (doubt.code, doubt.repeat, doubt.about) == ("choice-disturbed", 0, About.MACHINE)
+    assert "1 of the 5 short runs that it was chosen by (quick, nhwc)" in doubt.sentence
+
+
+def doubts_of(suite: Suite, bench: Bench) -> Sequence[Doubt]:
+    results = collect_results(suite, ResultDirectory(bench.out), "trainmark run")
+    assert results.findings is not None
+    return results.findings.doubts
 
 
 def test_the_short_runs_are_kept_short_and_not_repeated(bench: Bench) -> None:

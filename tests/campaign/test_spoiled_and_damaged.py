@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from fakes import Bench, Silent
+from fakes import Bench, Silent, disturb
 from trainmark.campaign import Progress, collect_results, stored_results
 from trainmark.campaign.schedule import Attempt, Schedule, wants_another
 from trainmark.errors import InputError
@@ -71,18 +71,6 @@ def spoil(bench: Bench, *spoiled: int) -> CaseResult:
         disturb([folder], 0.6 if int(folder.name) in spoiled else 0.0)
     (case,) = collect_results(suite, ResultDirectory(bench.out), "trainmark run").cases
     return case
-
-
-def disturb(folders: list[Path], other: float = 0.6) -> None:
-    """Have other processes take this share of the cores in the windows of these runs."""
-    for folder in folders:
-        lines = folder.joinpath("telemetry.jsonl").read_text().splitlines()
-        sample = json.loads(lines[-1])
-        events = [json.loads(line[5:]) for line in (folder / "events.jsonl").read_text().splitlines()]
-        began = next(event["data"]["window_at"] for event in events if event["step"] == [])
-        sample |= {"wall_s": began + 0.01, "interval_s": 1.0}
-        sample["cpu"] = {"busy": 1.0, "tree": 1.0 - other, "own": 0.0, "other": other}
-        (folder / "telemetry.jsonl").write_text(f"{lines[0]}\n{json.dumps(sample)}\n")
 
 
 def throughputs(case: CaseResult) -> list[float]:

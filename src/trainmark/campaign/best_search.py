@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainmark.execution import ResultDirectory
 from trainmark.files import write_atomically
 from trainmark.tasks import case_of
 from trainmark.words.case import Case, Device
@@ -56,12 +55,6 @@ def read_trial(folder: Path) -> Trial | None:
     with suppress(OSError, ValidationError):
         return Trial.model_validate_json((folder / FILE).read_bytes())
     return None
-
-
-def kept_trials(directory: ResultDirectory, case: Case) -> tuple[Trial, ...]:
-    """Return what came of a case's short runs, as far as they are kept."""
-    found = (read_trial(folder) for folder in directory.trials(case))
-    return tuple(trial for trial in found if trial is not None)
 
 
 def _values(case: Case, axis: str, card: Card) -> Sequence[str]:

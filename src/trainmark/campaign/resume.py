@@ -7,7 +7,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 import trainmark
-from trainmark.campaign.best_search import kept_trials
+from trainmark.campaign.best_search import read_trial
 from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.repeats import count_repeats
@@ -30,6 +30,7 @@ from trainmark.store import existing_store
 from trainmark.suite import log_name, parse_suite
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
+from trainmark.words.gates import SPOILING
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY, name_on
@@ -169,6 +170,27 @@ def _rank_times(
         return None
     steps, nodes, hosts = measurement.measured_steps, record.nodes, record.hosts
     return rank_times(events.summary, steps, case.devices_per_node, nodes, hosts)
+
+
+def kept_trials(suite: Suite, case: Case, directory: ResultDirectory) -> tuple[Trial, ...]:
+    """Return what came of the short runs that settled a case's axes, and which of them their machine spoiled."""
+    found = ((folder, read_trial(folder)) for folder in directory.trials(case))
+    return tuple(
+        trial.model_copy(update={"spoiled": _is_spoiled(suite, case, folder)})
+        for folder, trial in found
+        if trial is not None
+    )
+
+
+def _is_spoiled(suite: Suite, case: Case, folder: Path) -> bool:
+    events = read_events(folder / EVENTS)
+    evidence = Evidence(
+        case=case,
+        events=events,
+        telemetry=summaries_of(case, folder, events),
+        gpus=gpus_of(case, manifest_in(folder)),
+    )
+    return any(doubt.code in SPOILING for doubt in judge(evidence, suite.gates.off))
 
 
 def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, KeptManifest]:
@@ -346,7 +368,7 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> R
         (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
         for case in suite.cases
     ]
-    trials = {case.id: kept_trials(directory, case) for case in suite.cases}
+    trials = {case.id: kept_trials(suite, case, directory) for case in suite.cases}
     manifests, shown = read_manifests(directory, finished), kept_certificates(directory.path)
     return collect(suite, finished, manifests, command, shown, trials)
 
@@ -380,5 +402,5 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     command = f"trainmark run {suite.name}.yaml --out {folder}"
     # A database of an earlier version has none; its directory may.
     shown = stored.certificates or kept_certificates(folder)
-    trials = {case.id: kept_trials(ResultDirectory(folder), case) for case in suite.cases}
+    trials = {case.id: kept_trials(suite, case, ResultDirectory(folder)) for case in suite.cases}
     return collect(suite, finished, stored.manifests, command, shown, trials), folder

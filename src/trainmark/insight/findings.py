@@ -22,6 +22,10 @@ RUN_APART = "run-apart"
 """The code of a doubt about a run that is far from the other runs of its case."""
 
 
+CHOICE_DISTURBED = "choice-disturbed"
+"""The code of a doubt about what was found best for a case."""
+
+
 def find(results: Results) -> Findings:
     """Return all that can be judged of the results."""
     doubts = tuple(_doubts(results.cases))
@@ -62,6 +66,7 @@ def _doubts(cases: Iterable[CaseResult]) -> Iterator[Doubt]:
         for suspicion in case.suspicions:
             yield Doubt(case=case.id, repeat=0, **suspicion.model_dump())
         yield from _apart(case)
+        yield from _chosen(case)
 
 
 def _apart(case: CaseResult) -> Iterator[Doubt]:
@@ -83,6 +88,18 @@ def _apart(case: CaseResult) -> Iterator[Doubt]:
                 "chance does not move a run so far"
             )
             yield Doubt(case=case.id, repeat=repeat, code=RUN_APART, sentence=sentence, about=About.MACHINE)
+
+
+def _chosen(case: CaseResult) -> Iterator[Doubt]:
+    """Yield a doubt where what was found best was found in short runs of which a machine spoiled some."""
+    could_be_best = (trial for trial in case.trials if trial.outcome in (Outcome.OK, Outcome.TIMEOUT))
+    spoiled = [", ".join(trial.axes.values()) for trial in could_be_best if trial.spoiled]
+    if spoiled and case.estimate is not None:
+        sentence = (
+            f"others disturbed {len(spoiled)} of the {len(case.trials)} short runs that it was chosen by "
+            f"({'; '.join(spoiled)}): another choice may be the faster one"
+        )
+        yield Doubt(case=case.id, repeat=0, code=CHOICE_DISTURBED, sentence=sentence, about=About.MACHINE)
 
 
 def _doubts_of(case: CaseResult, run: RunResult) -> Iterator[Doubt]:
