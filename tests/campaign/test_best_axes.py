@@ -1,6 +1,7 @@
 """``compiler: best`` and ``layout: best``: short runs find the fastest, and the case is measured with it."""
 
 import json
+import shutil
 from collections.abc import Sequence
 from typing import Any
 
@@ -70,6 +71,24 @@ def test_a_choice_by_short_runs_that_others_disturbed_is_in_doubt(bench: Bench) 
     (doubt,) = doubts_of(suite, bench)
     assert (doubt.code, doubt.repeat, doubt.about) == ("choice-disturbed", 0, About.MACHINE)
     assert "1 of the 5 short runs that it was chosen by (quick, nhwc)" in doubt.sentence
+
+
+def test_short_runs_of_another_machine_are_repeated_where_the_case_has_no_run_yet(bench: Bench) -> None:
+    bench.write(OPEN, card=WAYS, protocol=TWICE)
+    bench.run()
+    for path in bench.out.glob("runs/*/trial-none-*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        manifest["nodes"][0]["cpu"]["model"] = "another processor"
+        path.write_text(json.dumps(manifest))
+    listener = Listener()
+    bench.run(listener, resume=True)
+    assert listener.tried == [], "the case has its runs"
+    for folder in bench.out.glob("runs/*/[12]"):
+        shutil.rmtree(folder)
+    results = bench.run(listener, resume=True)
+    assert [tuple(axes.values()) for axes in listener.tried] == [("none", "nchw"), ("none", "nhwc")]
+    assert len(results.cases[0].trials) == 5
+    assert len(list(bench.out.glob("runs/*/trial-none-*.interrupted-1"))) == 2
 
 
 def doubts_of(suite: Suite, bench: Bench) -> Sequence[Doubt]:

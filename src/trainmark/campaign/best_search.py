@@ -50,6 +50,11 @@ def write_trial(folder: Path, trial: Trial) -> None:
     write_atomically(folder / FILE, trial.model_dump_json(indent=1) + "\n")
 
 
+def forget_trial(folder: Path) -> None:
+    """Let a short run be none that a case is settled by."""
+    (folder / FILE).unlink(missing_ok=True)
+
+
 def read_trial(folder: Path) -> Trial | None:
     """Return what came of a short run; None where it has not ended, or what it left cannot be read."""
     with suppress(OSError, ValidationError):
