@@ -145,6 +145,19 @@ def test_packages_that_change_between_two_repeats_end_the_campaign(foreign: Benc
     assert len(results.cases[0].runs) == 1
 
 
+@pytest.mark.parametrize(
+    "name", ["ATEN_CPU_CAPABILITY", "JAX_DEFAULT_MATMUL_PRECISION", "TF_NUM_INTRAOP_THREADS"]
+)
+def test_a_resume_with_a_variable_that_chooses_kernels_is_refused(
+    foreign: Bench, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    foreign.run(StopsAfterOneRun())
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(InputError, match=rf"variables changed: .*{name} is new"):
+        foreign.run(resume=True)
+
+
 def test_an_untouched_program_is_gone_on_with_though_it_was_moved_and_described_anew(foreign: Bench) -> None:
     foreign.run(StopsAfterOneRun())
     compiled = foreign.folder / "program" / "__pycache__" / "stale.pyc"

@@ -31,6 +31,10 @@ _OF_THE_CALL = (
     "LOCAL_WORLD_SIZE",
     "MS_SCHED_",
     "OMPI_MCA_",
+    "JAX_COORDINATOR_",
+    "JAX_PROCESS_",
+    "JAX_NUM_PROCESSES",
+    "JAX_LOCAL_",
 )
 """Variables that say where a run is, not what it does; as beginnings of names."""
 
