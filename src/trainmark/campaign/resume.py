@@ -1,13 +1,16 @@
 """Going on from what is kept: finished runs become results again, out of their folders or a database."""
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
 import trainmark
 from trainmark.campaign.best_search import read_trial
+from trainmark.campaign.identity import variables_of
 from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.repeats import count_repeats
@@ -156,11 +159,21 @@ def collect_run(
         suspicions=doubts,
         parameters=events.parameters,
         telemetry=telemetry,
-        manifest=fingerprint(manifest) if manifest else None,
+        manifest=key_of(manifest) if manifest else None,
         identity=record.identity,
         hosts=record.hosts or tuple(node.host for node in record.nodes),
         ranks=_rank_times(case, events, record, measurement),
     )
+
+
+def key_of(manifest: Manifest) -> str:
+    """Return what results keep a manifest by: its fingerprint, and with it the variables that change a run, if any.
+
+    Cases that were run with other variables are in another environment, though each may be pooled by itself.
+    """
+    known = fingerprint(manifest)
+    variables = sorted({json.dumps(variables_of(node), sort_keys=True) for node in manifest.nodes} - {"{}"})
+    return f"sha256:{sha256(chr(10).join([known, *variables]).encode()).hexdigest()}" if variables else known
 
 
 def _rank_times(
