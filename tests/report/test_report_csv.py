@@ -8,6 +8,8 @@ from collections.abc import Callable
 import sample_results as sample
 
 from trainmark.report import render_csv, render_runs_csv
+from trainmark.report.axes import Axes
+from trainmark.tasks import case_of
 
 
 def read(text: str) -> list[dict[str, str]]:
@@ -59,6 +61,21 @@ def test_why_there_is_no_interval_and_how_many_runs_there_are_stands_there() -> 
     assert line["shapes"] == "burst"
     first, second = read(render_runs_csv(results))
     assert (first["shape"], second["shape"], second["steady"]) == ("", "burst", "false")
+
+
+def test_options_that_are_written_alike_share_no_cell_of_a_table() -> None:
+    options: list[dict[str, object]] = [
+        {"x": 1},
+        {"x": "1"},
+        {"x": True},
+        {"x": "True"},
+        {"x": "1, y=2"},
+        {"x": 1, "y": 2},
+    ]
+    cases = [case_of(options=found) for found in options]
+    results = sample.results([(case, sample.ok_runs(case, 100.0, 1)) for case in cases])
+    shown = {found.id for grid in Axes.of(results.cases).grids() for found in grid.cells.values()}
+    assert shown == {case.id for case in cases}
 
 
 def test_each_doubt_that_a_report_marks_stands_beside_the_number_and_the_ratio() -> None:
