@@ -1,5 +1,6 @@
 """Campaigns of a training program that trains nothing: suites, runs in and out of process, what is left of them."""
 
+import json
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -170,3 +171,15 @@ def alive(pid: int) -> bool:
     except OSError:
         return False
     return state not in "ZX"
+
+
+def disturb(folders: list[Path], other: float = 0.6) -> None:
+    """Have other processes take this share of the cores in the windows of these runs."""
+    for folder in folders:
+        lines = folder.joinpath("telemetry.jsonl").read_text().splitlines()
+        sample = json.loads(lines[-1])
+        events = [json.loads(line[5:]) for line in (folder / "events.jsonl").read_text().splitlines()]
+        began = next(event["data"]["window_at"] for event in events if event["step"] == [])
+        sample |= {"wall_s": began + 0.01, "interval_s": 1.0}
+        sample["cpu"] = {"busy": 1.0, "tree": 1.0 - other, "own": 0.0, "other": other}
+        (folder / "telemetry.jsonl").write_text(f"{lines[0]}\n{json.dumps(sample)}\n")

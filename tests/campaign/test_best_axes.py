@@ -1,19 +1,24 @@
 """``compiler: best`` and ``layout: best``: short runs find the fastest, and the case is measured with it."""
 
 import json
+import shutil
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
-from fakes import CARD, Bench, Listener, behaving
+from fakes import CARD, Bench, Listener, behaving, disturb
 from trainmark.campaign import collect_results, plan_campaign
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.report import render_markdown
 from trainmark.suite import load_suite
+from trainmark.words.findings import Doubt
+from trainmark.words.measurement import About
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Plan
 from trainmark.words.results import Results
+from trainmark.words.suite import Suite
 
 OPEN: dict[str, Any] = {"compiler": "best", "layout": "best"}
 TWICE = {"name": "adaptive", "steps": 60, "warmup_steps": 12, "repeats": 2}
@@ -55,6 +60,41 @@ def test_the_fastest_that_runs_is_measured_and_everything_tried_is_said(bench: B
     page = render_markdown(results, bench.out)
     assert "(quick, nhwc)" in page
     assert "ValueError: the labels of step 7 are wrong" in page
+
+
+def test_a_choice_by_short_runs_that_others_disturbed_is_in_doubt(bench: Bench) -> None:
+    suite = bench.write(OPEN, card=WAYS, protocol=TWICE, gates={"off": []})
+    bench.run()
+    disturb([events.parent for events in bench.out.glob("runs/*/*/events.jsonl")], 0.0)
+    assert [doubt.code for doubt in doubts_of(suite, bench)] == []
+    disturb(list(bench.out.glob("runs/*/trial-quick-nhwc")))
+    (doubt,) = doubts_of(suite, bench)
+    assert (doubt.code, doubt.repeat, doubt.about) == ("choice-disturbed", 0, About.MACHINE)
+    assert "1 of the 5 short runs that it was chosen by (quick, nhwc)" in doubt.sentence
+
+
+def test_short_runs_of_another_machine_are_repeated_where_the_case_has_no_run_yet(bench: Bench) -> None:
+    bench.write(OPEN, card=WAYS, protocol=TWICE)
+    bench.run()
+    for path in bench.out.glob("runs/*/trial-none-*/manifest.json"):
+        manifest = json.loads(path.read_text())
+        manifest["nodes"][0]["cpu"]["model"] = "another processor"
+        path.write_text(json.dumps(manifest))
+    listener = Listener()
+    bench.run(listener, resume=True)
+    assert listener.tried == [], "the case has its runs"
+    for folder in bench.out.glob("runs/*/[12]"):
+        shutil.rmtree(folder)
+    results = bench.run(listener, resume=True)
+    assert [tuple(axes.values()) for axes in listener.tried] == [("none", "nchw"), ("none", "nhwc")]
+    assert len(results.cases[0].trials) == 5
+    assert len(list(bench.out.glob("runs/*/trial-none-*.interrupted-1"))) == 2
+
+
+def doubts_of(suite: Suite, bench: Bench) -> Sequence[Doubt]:
+    results = collect_results(suite, ResultDirectory(bench.out), "trainmark run")
+    assert results.findings is not None
+    return results.findings.doubts
 
 
 def test_the_short_runs_are_kept_short_and_not_repeated(bench: Bench) -> None:

@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import venv
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -124,6 +125,37 @@ def test_a_program_that_changes_between_two_repeats_ends_the_campaign(foreign: B
         foreign.run(Edits())
     results = collect_results(read_suite(foreign.out), ResultDirectory(foreign.out), "trainmark run")
     assert len(results.cases[0].runs) == 1
+
+
+def test_packages_that_change_between_two_repeats_end_the_campaign(foreign: Bench) -> None:
+    venv.create(foreign.folder / "venv")
+    (packages,) = (foreign.folder / "venv").glob("lib/python3*/site-packages")
+
+    class Installs(Silent):
+        def run_ended(self, result: RunResult, standing: Progress) -> None:
+            made = packages / "faster-1.0.dist-info"
+            made.mkdir()
+            (made / "METADATA").write_text("Metadata-Version: 2.1\nName: faster\nVersion: 1.0\n")
+
+    suite = foreign.suite.read_text().replace("environment: system", "environment: ./venv/bin/python")
+    foreign.suite.write_text(suite)
+    with pytest.raises(InputError, match=r"packages changed: .*: faster is new"):
+        foreign.run(Installs())
+    results = collect_results(read_suite(foreign.out), ResultDirectory(foreign.out), "trainmark run")
+    assert len(results.cases[0].runs) == 1
+
+
+@pytest.mark.parametrize(
+    "name", ["ATEN_CPU_CAPABILITY", "JAX_DEFAULT_MATMUL_PRECISION", "TF_NUM_INTRAOP_THREADS"]
+)
+def test_a_resume_with_a_variable_that_chooses_kernels_is_refused(
+    foreign: Bench, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.delenv(name, raising=False)
+    foreign.run(StopsAfterOneRun())
+    monkeypatch.setenv(name, "1")
+    with pytest.raises(InputError, match=rf"variables changed: .*{name} is new"):
+        foreign.run(resume=True)
 
 
 def test_an_untouched_program_is_gone_on_with_though_it_was_moved_and_described_anew(foreign: Bench) -> None:

@@ -6,8 +6,11 @@ from typing import Any
 import pytest
 
 from fakes import Bench, Silent
-from trainmark.campaign import Progress
+from trainmark.campaign import Progress, collect_results
 from trainmark.errors import InputError
+from trainmark.execution import ResultDirectory, read_suite
+from trainmark.report import render_markdown
+from trainmark.words.manifest import Manifest
 from trainmark.words.results import RunResult
 
 TWO_RUNS: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
@@ -29,6 +32,32 @@ def test_a_resume_in_another_environment_is_refused_by_what_differs(bench: Bench
         InputError, match=r"nodes\[0\]\.cpu\.model was another processor and is .* cannot be pooled"
     ):
         bench.run(resume=True)
+
+
+def test_a_case_on_other_hardware_than_its_baseline_has_no_speedup(bench: Bench) -> None:
+    bench.write({}, {"devices_per_node": 2}, protocol={**TWO_RUNS, "repeats": 1})
+    assert [case.speedup is None for case in bench.run().cases] == [False, False]
+    for path in bench.out.glob("runs/*-1n2g-*/1/manifest.json"):
+        manifest = json.loads(path.read_text())
+        manifest["nodes"][0]["cpu"]["model"] = "another processor"
+        path.write_text(json.dumps(manifest))
+    again = collect_results(read_suite(bench.out), ResultDirectory(bench.out), "trainmark run")
+    assert [case.speedup is None for case in again.cases] == [False, True]
+
+
+def test_cases_that_were_run_with_other_variables_have_environments_of_their_own(
+    bench: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("KMP_BLOCKTIME", raising=False)
+    suite = bench.write({}, {"batch_per_device": 8}, protocol={**TWO_RUNS, "repeats": 1})
+    bench.run(cases=suite.cases[:1])
+    monkeypatch.setenv("KMP_BLOCKTIME", "0")
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "")
+    results = bench.run(resume=True)
+    kept = [results.manifests[case.runs[0].manifest or ""] for case in results.cases]
+    said = [one.nodes[0].variables.get("KMP_BLOCKTIME") for one in kept if isinstance(one, Manifest)]
+    assert said == [None, "0"]
+    assert "2 different environments" in render_markdown(results, bench.out)
 
 
 def test_a_resume_in_the_same_environment_goes_on(bench: Bench) -> None:

@@ -43,6 +43,12 @@ def test_an_adaptive_case_ends_when_its_interval_is_narrow() -> None:
     assert wants_another(ADAPTIVE, [ok(100.0), ok(110.0), ok(120.0)])
 
 
+def test_runs_whose_windows_differ_in_steps_are_never_narrow_enough() -> None:
+    near = [Attempt(Outcome.OK, 100.0 + n / 10, 1.0, steps=100 if n else 70) for n in range(3)]
+    assert wants_another(ADAPTIVE, near)
+    assert ended_by(ADAPTIVE, near + [near[1]] * 4) is EndedBy.MAXIMUM
+
+
 def test_an_adaptive_case_ends_after_its_most_runs_and_its_most_seconds() -> None:
     wild = [ok(100.0), ok(200.0), ok(300.0)]
     assert wants_another(ADAPTIVE, wild * 2)

@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from fakes import Bench, Silent
-from trainmark.campaign import Progress, collect_results
+from fakes import Bench, Silent, disturb
+from trainmark.campaign import Progress, collect_results, stored_results
 from trainmark.campaign.schedule import Attempt, Schedule, wants_another
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
@@ -73,18 +73,6 @@ def spoil(bench: Bench, *spoiled: int) -> CaseResult:
     return case
 
 
-def disturb(folders: list[Path], other: float = 0.6) -> None:
-    """Have other processes take this share of the cores in the windows of these runs."""
-    for folder in folders:
-        lines = folder.joinpath("telemetry.jsonl").read_text().splitlines()
-        sample = json.loads(lines[-1])
-        events = [json.loads(line[5:]) for line in (folder / "events.jsonl").read_text().splitlines()]
-        began = next(event["data"]["window_at"] for event in events if event["step"] == [])
-        sample |= {"wall_s": began + 0.01, "interval_s": 1.0}
-        sample["cpu"] = {"busy": 1.0, "tree": 1.0 - other, "own": 0.0, "other": other}
-        (folder / "telemetry.jsonl").write_text(f"{lines[0]}\n{json.dumps(sample)}\n")
-
-
 def throughputs(case: CaseResult) -> list[float]:
     return [run.measurement.throughput for run in case.runs if run.measurement]
 
@@ -103,6 +91,17 @@ def test_a_case_with_spoiled_runs_only_has_an_estimate_all_the_same(bench: Bench
     assert case.estimate is not None
     assert case.estimate.median == sorted(throughputs(case))[1]
     assert all(run.suspicions for run in case.runs)
+
+
+def test_the_database_tells_of_kept_runs_what_the_gates_of_now_tell(bench: Bench) -> None:
+    spoil(bench, 2)
+    for gates, spoiled in ((ALL, 1), ({"off": ["cpu-shared"]}, 0)):
+        bench.write({}, protocol=THREE, gates=gates)
+        told = bench.run(resume=True)
+        kept, _ = stored_results(str(bench.out / DATABASE), None)
+        assert kept.cases[0].repeats is not None
+        assert kept.cases[0].repeats.spoiled == spoiled
+        assert (kept.cases, kept.gates_off) == (told.cases, told.gates_off)
 
 
 def interrupted(bench: Bench) -> None:

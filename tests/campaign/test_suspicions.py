@@ -2,12 +2,12 @@
 
 import json
 
-from trainmark.campaign.suspicion import gpus_of, work_suspicions
+from trainmark.campaign.suspicion import gpus_of, version_suspicions, work_suspicions
 from trainmark.logs.events import parse_events
 from trainmark.node.facts import collect
 from trainmark.tasks import case_of
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import Measurement, Steadiness
+from trainmark.words.manifest import AcceleratorFacts, FrameworkVersions, GpuFacts, Manifest
+from trainmark.words.measurement import About, Measurement, Steadiness
 from trainmark.words.suite import Protocol
 from trainmark.workload import load_workloads
 
@@ -17,6 +17,16 @@ def test_only_the_gpus_that_a_run_computes_on_are_looked_at() -> None:
     assert gpus_of(case_of(device="cuda", devices_per_node=2), manifest()) == (0, 1)
     assert gpus_of(case_of(device="cuda"), manifest(CUDA_VISIBLE_DEVICES="2,3")) is None
     assert gpus_of(case_of(device="cuda"), None) is None
+    assert gpus_of(case_of(device="cuda"), with_gpus("T400", "A100")) is None, (
+        "CUDA's first one is the faster"
+    )
+    assert gpus_of(case_of(device="cuda"), with_gpus("A100", "A100")) == (0,)
+
+
+def with_gpus(*names: str) -> Manifest:
+    (node,) = manifest().nodes
+    gpus = AcceleratorFacts(gpus=tuple(GpuFacts(name=name) for name in names))
+    return Manifest(nodes=(node.model_copy(update={"accelerators": gpus}),))
 
 
 def manifest(**variables: str) -> Manifest:
@@ -44,6 +54,16 @@ def test_an_axis_that_a_run_tells_with_its_settings_is_held_against_its_name() -
         events = parse_events([f"DLLL {json.dumps(line)}"])
         found[name] = [doubt.code for doubt in work_suspicions(case, card, protocol, measured(80), events)]
     assert found == {"Lamb": [], "AdamW": ["optimizer-differs"]}
+
+
+def test_a_framework_that_was_changed_after_the_campaign_began_is_a_doubt() -> None:
+    there = collect(FrameworkVersions(framework="pytorch", version="2.13.0+cpu", python="3.11.9"), environ={})
+    line = {"step": "PARAMETER", "data": {"framework_version": "2.14.0+cpu"}}
+    events = parse_events([f"DLLL {json.dumps(line)}"])
+    (doubt,) = version_suspicions(events, there)
+    assert (doubt.code, doubt.about) == ("framework-version-differs", About.WORK)
+    assert "pytorch 2.14.0+cpu, and its environment had 2.13.0+cpu" in doubt.sentence
+    assert version_suspicions(events, manifest()) == version_suspicions(parse_events([]), there) == ()
 
 
 def measured(steps: int) -> Measurement:

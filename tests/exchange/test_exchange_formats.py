@@ -126,6 +126,19 @@ def test_an_oom_repeat_enters_neither_mean_nor_median() -> None:
     assert result["r50"]["1n1g"]["median_speed"] == 102.0
 
 
+def test_a_baseline_that_others_disturbed_is_no_side_of_a_speedup() -> None:
+    rows = [row(10.0, spoiled=True), row(200.0, devices=2)]
+    assert [one["speedup"] for one in dlperf_json(rows)["r50"].values()] == [None, None]
+
+
+def test_a_database_gets_no_row_of_a_run_that_its_machine_spoiled() -> None:
+    listing = list_rows(
+        [row(100.0, model="ResNet50"), row(10.0, model="ResNet50", repeat=2, spoiled=True)], None, ""
+    )
+    assert [found["FINAL_RESULT"] for found in listing.rows] == [100.0]
+    assert listing.left_out == ("x: its machine spoiled it, and a row has no place for a doubt",)
+
+
 def test_ten_nodes_are_read_and_topologies_stand_in_the_order_of_their_size() -> None:
     rows = [
         row(9.0, devices=80, nodes=10),

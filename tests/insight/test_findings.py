@@ -1,13 +1,16 @@
 """Findings: what is doubted, and what a ratio is, judged from the results and kept in them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from trainmark.insight import find, judged
 from trainmark.measure import estimate, speedup
+from trainmark.node.facts import collect
 from trainmark.store import read_results, write_results
 from trainmark.words.findings import RatioKind
+from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Measurement, Steadiness, Suspicion
 from trainmark.words.outcome import Outcome
 from trainmark.words.ranks import AllReduce, RankTime, RankTimes
@@ -88,6 +91,17 @@ def test_runs_that_drift_are_told_once_and_one_that_is_apart_besides(old: Result
     }
 
 
+@pytest.mark.parametrize("factors", [(1.0, 1.9), (1.0, 1.9, 1.02, 1.88), (1.0, 1.9, 1.0, 1.9, 1.0, 1.9)])
+def test_as_many_fast_runs_as_slow_ones_are_apart_though_their_median_lies_between(
+    old: Results, factors: tuple[float, ...]
+) -> None:
+    doubts = find(pulled(old, factors)).doubts
+    assert [(doubt.repeat, doubt.code) for doubt in doubts] == [
+        (repeat, "run-apart") for repeat in range(1, len(factors) + 1)
+    ]
+    assert find(pulled(old, (1.0, 1.2, 1.4, 1.7))).doubts == ()
+
+
 @pytest.mark.parametrize("side", [1, 4])
 def test_a_doubt_of_either_side_is_a_doubt_of_the_ratio(old: Results, side: int) -> None:
     results = on_devices(old, doubted=side)
@@ -126,6 +140,28 @@ def test_the_share_of_real_data_is_found_with_its_interval(old: Results) -> None
     assert (ratio.kind, ratio.case, ratio.against) == (RatioKind.REAL_TO_SYNTHETIC, real.id, synthetic.id)
     assert ratio.ratio.value == pytest.approx(0.9)
     assert ratio.ratio.interval is not None
+
+
+def test_no_ratio_is_made_between_different_hardware(old: Results) -> None:
+    (synthetic, *_) = old.cases
+    case = synthetic.case.model_copy(update={"data": "imagenet"})
+    other = tuple(run.model_copy(update={"manifest": "sha256:other"}) for run in synthetic.runs)
+    real = synthetic.model_copy(update={"id": case.id, "case": case, "runs": other, "speedup": None})
+    manifests = {
+        "sha256:other": on_cpu("one"),
+        **{run.manifest or "": on_cpu("one") for run in synthetic.runs},
+    }
+    results = old.model_copy(update={"cases": (synthetic, real), "manifests": manifests})
+    assert [found.kind for found in find(results).ratios] == [RatioKind.REAL_TO_SYNTHETIC]
+    apart = manifests | {"sha256:other": on_cpu("another")}
+    assert find(results.model_copy(update={"manifests": apart})).ratios == ()
+
+
+def on_cpu(model: str) -> Manifest:
+    there = collect(None, environ={})
+    (node,) = there.nodes
+    cpu = replace(node.cpu, model=model)
+    return there.model_copy(update={"nodes": (node.model_copy(update={"cpu": cpu}),)})
 
 
 def test_a_window_that_was_not_steady_is_a_doubt(old: Results) -> None:

@@ -67,6 +67,7 @@ def test_the_steps_that_overflowed_are_told_of_the_run() -> None:
 
 
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
+    ({"window_s": 0.2}, "a window of 0.2 s cannot hold 4 steps that took 0.4 s"),
     ({"samples": 31}, "the window counts 31 samples, but 4 steps of the global batch make 32"),
     ({"samples": 0}, "samples: input should be greater than 0"),
     ({"samples": 32.5}, "samples: input should be a valid integer"),

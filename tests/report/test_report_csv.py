@@ -8,6 +8,8 @@ from collections.abc import Callable
 import sample_results as sample
 
 from trainmark.report import render_csv, render_runs_csv
+from trainmark.report.axes import Axes
+from trainmark.tasks import case_of
 
 
 def read(text: str) -> list[dict[str, str]]:
@@ -59,6 +61,36 @@ def test_why_there_is_no_interval_and_how_many_runs_there_are_stands_there() -> 
     assert line["shapes"] == "burst"
     first, second = read(render_runs_csv(results))
     assert (first["shape"], second["shape"], second["steady"]) == ("", "burst", "false")
+
+
+def test_options_that_are_written_alike_share_no_cell_of_a_table() -> None:
+    options: list[dict[str, object]] = [
+        {"x": 1},
+        {"x": "1"},
+        {"x": True},
+        {"x": "True"},
+        {"x": "1, y=2"},
+        {"x": 1, "y": 2},
+    ]
+    cases = [case_of(options=found) for found in options]
+    results = sample.results([(case, sample.ok_runs(case, 100.0, 1)) for case in cases])
+    shown = {found.id for grid in Axes.of(results.cases).grids() for found in grid.cells.values()}
+    assert shown == {case.id for case in cases}
+
+
+def test_each_doubt_that_a_report_marks_stands_beside_the_number_and_the_ratio() -> None:
+    results = sample.real_and_synthetic()
+    lines = {
+        (line["loader"], line["devices_per_node"]): line
+        for line in read(render_csv(results))
+        if line["data"] == "imagenet"
+    }
+    one, many = lines["dali-gpu", "1"], lines["dali-gpu", "8"]
+    assert (one["suspicions"], many["suspicions"]) == ("not-steady", "not-steady")
+    assert many["speedup_doubtful"].split() == [many["case"], one["case"]]
+    assert lines["native", "8"]["speedup_doubtful"] == ""
+    of_runs = [line for line in read(render_runs_csv(results)) if line["case"] == many["case"]]
+    assert [line["suspicions"] for line in of_runs] == ["not-steady", "", "", "", "", ""]
 
 
 def test_a_reason_that_looks_like_a_formula_is_text_to_a_spreadsheet() -> None:

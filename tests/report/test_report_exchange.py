@@ -9,6 +9,7 @@ import sample_results as sample
 from trainmark.cli.main import main
 from trainmark.store import write_results
 from trainmark.tasks import case_of
+from trainmark.words.measurement import About, Suspicion
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import Results
 
@@ -74,6 +75,38 @@ def test_a_model_without_a_mission_is_left_out_and_said_and_the_others_are_print
     assert [row["model_name"] for row in json.loads(said.out)] == ["clas_ResNet50V1.5_bs32_fp32"]
     assert said.err.startswith("left out: runs/")
     assert "no mission is known for the model 'my-own'" in said.err
+
+
+def test_what_is_in_doubt_is_said_beside_rows_that_have_no_place_for_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    out = kept(sample.real_and_synthetic(), tmp_path / "out")
+    assert main(["report", out, "--to", "dlperf-json", "--only", "data=imagenet"]) == 0
+    said = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[::2] for line in said] == [["in doubt", "not-steady"]] * 2
+    assert main(["report", out, "--to", "dlperf-json", "--only", "data=synthetic"]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_what_others_disturbed_is_no_row_beside_sound_runs_and_never_a_database_s(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    busy = Suspicion(code="cpu-shared", sentence="others took the cores", about=About.MACHINE)
+    case, alone = case_of(), case_of(batch_per_device=64)
+    runs = sample.ok_runs(case, 300.0, 3)
+    spoiled = sample.run(case, 3, throughput=30.0, suspicions=(busy,))
+    lost = sample.run(alone, 1, throughput=40.0, suspicions=(busy,))
+    out = kept(sample.results([(case, (*runs[:2], spoiled)), (alone, (lost,))]), tmp_path / "out")
+    assert main(["report", out, "--to", "paddle-json"]) == 1
+    said = capsys.readouterr()
+    assert [row["FINAL_RESULT"] for row in json.loads(said.out)] == [300.0, 301.2]
+    assert said.err.splitlines() == [
+        f"in doubt: {alone.id}: cpu-shared",
+        f"left out: runs/{alone.id}/1/train.log: its machine spoiled it, and a row has no place for a doubt",
+    ]
+    assert main(["report", out, "--to", "dlperf-json"]) == 0
+    found = [one["1n1g"] for one in json.loads(capsys.readouterr().out).values()]
+    assert [(one["median_speed"], one["speedup"]) for one in found] == [(300.6, 1.0), (40.0, None)]
 
 
 def test_a_mission_or_a_model_that_is_named_takes_the_unknown_model_in(

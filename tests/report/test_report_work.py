@@ -57,6 +57,23 @@ def test_what_is_in_doubt_is_marked_here_too(tmp_path: Path) -> None:
     assert "100.0† | 12800† | 25.0 %† |" in text
 
 
+def test_a_peak_that_was_disturbed_makes_no_share_higher(tmp_path: Path) -> None:
+    results = counting(sample.one_case(3), work={"images": 1000}, window_s=10.0)
+    (case,) = results.cases
+    measured = [run.measurement for run in case.runs if run.measurement]
+    told_of = [(0.4, 1e12), (0.8, 5e11), (0.8, 5e11)]
+    runs = tuple(
+        run.model_copy(
+            update={
+                "measurement": one.model_copy(update={"mfu": {"counted": mfu}, "peak_operations_per_s": peak})
+            }
+        )
+        for run, one, (mfu, peak) in zip(case.runs, measured, told_of, strict=True)
+    )
+    text = told(results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)}), tmp_path)
+    assert "100.0 | 40.0 % |" in text
+
+
 @pytest.mark.parametrize("work", [{}, {"images": 1000}])
 def test_of_one_counter_and_no_peak_there_is_no_such_table(work: dict[str, int], tmp_path: Path) -> None:
     assert "MFU" not in told(counting(sample.one_case(), work=work), tmp_path)

@@ -77,6 +77,21 @@ def test_the_suite_as_resolved_reads_back_to_the_same_suite(tmp_path: Path) -> N
     assert load_suite(again) == suite
 
 
+def test_a_value_that_is_the_tasks_default_and_not_the_models_reads_back(tmp_path: Path) -> None:
+    suite = load(tmp_path, "name: x\ndefaults: {model: dlrm}\naxes: {embedding_width: [16, 128]}\n")
+    again = tmp_path / "again.yaml"
+    again.write_text(dump_suite(suite))
+    assert [case.value("embedding_width") for case in load_suite(again).cases] == [16, 128]
+
+
+def test_an_axis_that_varies_in_two_groups_is_told_and_loses_no_case(tmp_path: Path) -> None:
+    group = "  - {model: [%s], batch_per_device: [8, 16]}\n"
+    other = "  - {model: [%s], precision: [fp32, amp-bf16]}\n"
+    text = f"name: x\nzip:\n{group % 'gpt2_tiny, gpt2_124m'}{other % 'llama_tiny, llama3.2_1b'}"
+    with pytest.raises(InputError, match=r"suite.yaml:4: zip\[1\].model: stands in an earlier group too"):
+        load(tmp_path, text)
+
+
 def test_paths_count_from_the_suites_file(tmp_path: Path) -> None:
     text = SUITE + "datasets: {photos: {path: data/photos}}\ncards: [cards/mine.yaml]\n"
     suite = load(tmp_path, text)

@@ -8,7 +8,6 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainmark.execution import ResultDirectory
 from trainmark.files import write_atomically
 from trainmark.tasks import case_of
 from trainmark.words.case import Case, Device
@@ -51,17 +50,16 @@ def write_trial(folder: Path, trial: Trial) -> None:
     write_atomically(folder / FILE, trial.model_dump_json(indent=1) + "\n")
 
 
+def forget_trial(folder: Path) -> None:
+    """Let a short run be none that a case is settled by."""
+    (folder / FILE).unlink(missing_ok=True)
+
+
 def read_trial(folder: Path) -> Trial | None:
     """Return what came of a short run; None where it has not ended, or what it left cannot be read."""
     with suppress(OSError, ValidationError):
         return Trial.model_validate_json((folder / FILE).read_bytes())
     return None
-
-
-def kept_trials(directory: ResultDirectory, case: Case) -> tuple[Trial, ...]:
-    """Return what came of a case's short runs, as far as they are kept."""
-    found = (read_trial(folder) for folder in directory.trials(case))
-    return tuple(trial for trial in found if trial is not None)
 
 
 def _values(case: Case, axis: str, card: Card) -> Sequence[str]:

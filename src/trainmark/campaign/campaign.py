@@ -6,14 +6,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from trainmark.campaign.audience import Audience
-from trainmark.campaign.best_search import kept_trials
 from trainmark.campaign.certifying import certificates
 from trainmark.campaign.executor import Executor
 from trainmark.campaign.finished import FinishedRuns
 from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.persist import Persistence, full_disk_is_told
 from trainmark.campaign.planning import load_programs
-from trainmark.campaign.resume import as_attempts, collect, read_manifests
+from trainmark.campaign.resume import as_attempts, collect, kept_trials, read_manifests
 from trainmark.campaign.same_program import require_same_identity
 from trainmark.campaign.schedule import Schedule, wants_another
 from trainmark.campaign.settling import run_case
@@ -161,7 +160,7 @@ class _Campaign:
         order, directory = self.order, self.executor.directory
         cases = [(case, self.finished.of(case)) for case in order.suite.cases]
         manifests, shown = read_manifests(directory, cases), kept_certificates(order.out)
-        trials = {case.id: kept_trials(directory, case) for case, _ in cases}
+        trials = {case.id: kept_trials(order.suite, case, directory) for case, _ in cases}
         results = collect(order.suite, cases, manifests, shlex.join(order.command), shown, trials)
         write_results(order.out / RESULTS, results)
         return results

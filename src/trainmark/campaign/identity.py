@@ -31,6 +31,10 @@ _OF_THE_CALL = (
     "LOCAL_WORLD_SIZE",
     "MS_SCHED_",
     "OMPI_MCA_",
+    "JAX_COORDINATOR_",
+    "JAX_PROCESS_",
+    "JAX_NUM_PROCESSES",
+    "JAX_LOCAL_",
 )
 """Variables that say where a run is, not what it does; as beginnings of names."""
 
@@ -41,7 +45,7 @@ class Identifier:
     def __init__(self, site: Site) -> None:
         self._site = site
         self._trees = Trees()
-        self._packages: dict[str, Mapping[str, str]] = {}
+        self._packages: dict[tuple[Path, tuple[int, ...]], Mapping[str, str]] = {}
         self._data: dict[str, Mapping[str, str]] = {}
 
     def at(self, site: Site) -> "Identifier":
@@ -121,14 +125,15 @@ class Identifier:
             return Entries(
                 name=PartName.PACKAGES, word=f"image {container.description.reference}", entries=entries
             )
-        python = str(spec.interpreter.python)
-        if python not in self._packages:
-            self._packages[python] = installed(spec.interpreter.python, spec.interpreter.variables)
+        python = spec.interpreter.python
+        known = (python, _when_changed(python))
+        if known not in self._packages:
+            self._packages[known] = installed(python, spec.interpreter.variables)
         node = manifest.nodes[0]
         lock = {"lock": node.environment_lock} if node.environment_lock else {}
         said = node.framework.model_dump() if node.framework else {}
         versions = {f"framework {name}": str(value) for name, value in said.items() if value is not None}
-        entries = {**self._packages[python], **lock, **versions}
+        entries = {**self._packages[known], **lock, **versions}
         return Entries(name=PartName.PACKAGES, word=f"of {python}", entries=entries)
 
     def _data_at(self, folder: str) -> Mapping[str, str]:
@@ -136,6 +141,15 @@ class Identifier:
             sums = Path(folder) / SUMS_NAME
             self._data[folder] = self._trees.digests(sums) if sums.is_file() else listing(Path(folder))
         return self._data[folder]
+
+
+def _when_changed(python: Path) -> tuple[int, ...]:
+    """Return when packages were last put into the folders of an interpreter's or taken away (nanoseconds)."""
+    prefix = python.parent.parent
+    folders = sorted(prefix.glob("lib*/python3*/*-packages")) + sorted(
+        prefix.glob("local/lib*/python3*/*-packages")
+    )
+    return tuple(folder.stat().st_mtime_ns for folder in folders)
 
 
 def canonical_commands(spec: RunSpec) -> dict[str, str]:

@@ -17,7 +17,7 @@ from trainmark.environment import fingerprint, pooling_differences
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.files import write_atomically
-from trainmark.store import Store, sqlite_url
+from trainmark.store import Store, document_of, sqlite_url
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
@@ -64,11 +64,15 @@ class Persistence:
         self._store.certify(self._campaign, shown)
 
     def catch_up(self, finished: Iterable[Finished]) -> None:
-        """Keep the finished runs that the database misses: trainmark was killed between disk and database."""
+        """Keep the finished runs that the database misses, or holds as they were judged before.
+
+        It misses them where trainmark was killed between disk and database; other gates judge them anew.
+        """
         known = self._store.known_runs(self._campaign)
         for case, runs in finished:
             for run in runs:
-                if known.isdisjoint({(case.id, run.repeat), (case.earlier_id, run.repeat)}):
+                earlier = (case.earlier_id, run.repeat) in known and case.earlier_id != case.id
+                if not earlier and known.get((case.id, run.repeat)) != document_of(run):
                     self.keep(case, run)
 
     def close(self) -> None:

@@ -1,18 +1,21 @@
 """Going on from what is kept: finished runs become results again, out of their folders or a database."""
 
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
+from hashlib import sha256
 from pathlib import Path
 from types import MappingProxyType
 
 import trainmark
-from trainmark.campaign.best_search import kept_trials
+from trainmark.campaign.best_search import read_trial
+from trainmark.campaign.identity import variables_of
 from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
-from trainmark.campaign.suspicion import gpus_of, work_suspicions
+from trainmark.campaign.suspicion import gpus_of, version_suspicions, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
@@ -21,7 +24,7 @@ from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, measure_events, speedup
 from trainmark.measure.gates import Evidence, judge, judge_case
-from trainmark.measure.pooling import estimate_of, require_one_identity
+from trainmark.measure.pooling import estimate_of, on_like_machines, require_one_identity
 from trainmark.measure.ranks import rank_times
 from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
@@ -30,6 +33,7 @@ from trainmark.store import existing_store
 from trainmark.suite import log_name, parse_suite
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
+from trainmark.words.gates import SPOILING
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
 from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY, name_on
@@ -73,13 +77,14 @@ def collect(
     estimates = {case.id: estimate_of(runs, suite.protocol.sampling) for case, runs in finished}
     # What others disturbed is a number beside its doubt, and no side of a ratio.
     sides = {case.id: estimates[case.id] if sound(runs) else None for case, runs in finished}
+    all_runs = {case.id: runs for case, runs in finished}
     results = tuple(
         _case_result(
             suite,
             case,
             runs,
             estimates[case.id],
-            _speedup(case, sides),
+            _speedup(case, sides, all_runs, manifests),
             trials.get(case.id, ()),
             count_repeats(suite.protocol, as_attempts(runs), estimates[case.id]),
         )
@@ -111,6 +116,7 @@ def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:
             started=run.started_at is not None,
             spoiled=run.spoiled,
             step_s=times.mean if run.measurement and (times := run.measurement.step_times) else None,
+            steps=run.measurement.measured_steps if run.measurement else None,
         )
         for run in runs
     ]
@@ -135,7 +141,7 @@ def collect_run(
             gpus=gpus_of(case, manifest),
             log=None if own else folder / LOG,
         )
-        said = (*measurement.suspicions, *record.doubts, *work)
+        said = (*measurement.suspicions, *record.doubts, *work, *version_suspicions(events, manifest))
         codes = {doubt.code for doubt in said}
         seen = (doubt for doubt in judge(evidence) if doubt.code not in codes)
         doubts = tuple(doubt for doubt in (*said, *seen) if doubt.code not in suite.gates.off)
@@ -153,11 +159,21 @@ def collect_run(
         suspicions=doubts,
         parameters=events.parameters,
         telemetry=telemetry,
-        manifest=fingerprint(manifest) if manifest else None,
+        manifest=key_of(manifest) if manifest else None,
         identity=record.identity,
         hosts=record.hosts or tuple(node.host for node in record.nodes),
         ranks=_rank_times(case, events, record, measurement),
     )
+
+
+def key_of(manifest: Manifest) -> str:
+    """Return what results keep a manifest by: its fingerprint, and with it the variables that change a run, if any.
+
+    Cases that were run with other variables are in another environment, though each may be pooled by itself.
+    """
+    known = fingerprint(manifest)
+    variables = sorted({json.dumps(variables_of(node), sort_keys=True) for node in manifest.nodes} - {"{}"})
+    return f"sha256:{sha256(chr(10).join([known, *variables]).encode()).hexdigest()}" if variables else known
 
 
 def _rank_times(
@@ -167,6 +183,27 @@ def _rank_times(
         return None
     steps, nodes, hosts = measurement.measured_steps, record.nodes, record.hosts
     return rank_times(events.summary, steps, case.devices_per_node, nodes, hosts)
+
+
+def kept_trials(suite: Suite, case: Case, directory: ResultDirectory) -> tuple[Trial, ...]:
+    """Return what came of the short runs that settled a case's axes, and which of them their machine spoiled."""
+    found = ((folder, read_trial(folder)) for folder in directory.trials(case))
+    return tuple(
+        trial.model_copy(update={"spoiled": _is_spoiled(suite, case, folder)})
+        for folder, trial in found
+        if trial is not None
+    )
+
+
+def _is_spoiled(suite: Suite, case: Case, folder: Path) -> bool:
+    events = read_events(folder / EVENTS)
+    evidence = Evidence(
+        case=case,
+        events=events,
+        telemetry=summaries_of(case, folder, events),
+        gpus=gpus_of(case, manifest_in(folder)),
+    )
+    return any(doubt.code in SPOILING for doubt in judge(evidence, suite.gates.off))
 
 
 def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, KeptManifest]:
@@ -216,9 +253,15 @@ def _start(run: RunResult) -> tuple[float, int]:
     return (run.started_at.timestamp() if run.started_at is not None else 0.0, run.repeat)
 
 
-def _speedup(case: Case, estimates: Mapping[str, Estimate | None]) -> Speedup | None:
-    one = case.varied(nodes=1, devices_per_node=1)
-    return speedup(case.id, case.world_size, estimates, one.id if one.id in estimates else None)
+def _speedup(
+    case: Case,
+    estimates: Mapping[str, Estimate | None],
+    runs: Mapping[str, Sequence[RunResult]],
+    manifests: Mapping[str, KeptManifest],
+) -> Speedup | None:
+    one = case.varied(nodes=1, devices_per_node=1).id
+    comparable = one in runs and on_like_machines(runs[case.id], runs[one], manifests)
+    return speedup(case.id, case.world_size, estimates, one if comparable else None)
 
 
 def summaries_of(
@@ -338,7 +381,7 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> R
         (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
         for case in suite.cases
     ]
-    trials = {case.id: kept_trials(directory, case) for case in suite.cases}
+    trials = {case.id: kept_trials(suite, case, directory) for case in suite.cases}
     manifests, shown = read_manifests(directory, finished), kept_certificates(directory.path)
     return collect(suite, finished, manifests, command, shown, trials)
 
@@ -372,5 +415,5 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     command = f"trainmark run {suite.name}.yaml --out {folder}"
     # A database of an earlier version has none; its directory may.
     shown = stored.certificates or kept_certificates(folder)
-    trials = {case.id: kept_trials(ResultDirectory(folder), case) for case in suite.cases}
+    trials = {case.id: kept_trials(suite, case, ResultDirectory(folder)) for case in suite.cases}
     return collect(suite, finished, stored.manifests, command, shown, trials), folder

@@ -27,7 +27,7 @@ class Attempt:
 
     ``throughput`` is there for ``ok`` alone. ``started`` is false for a run that lacked something before its
     program could start, such as its data set. ``spoiled`` is true for one that its machine spoiled. ``step_s`` is
-    its mean step time in seconds, where it is known.
+    its mean step time in seconds, ``steps`` how many were measured, where it is known.
     """
 
     outcome: Outcome
@@ -36,6 +36,7 @@ class Attempt:
     started: bool = True
     spoiled: bool = False
     step_s: float | None = None
+    steps: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,25 +64,22 @@ def ended_by(protocol: Protocol, attempts: Sequence[Attempt]) -> EndedBy | None:
         return EndedBy.OUTCOME
     if len(attempts) < protocol.min_repeats:
         return None
-    throughputs = sound_throughputs(attempts)
+    sound = [a for a in attempts if not a.spoiled]
+    throughputs = [a.throughput for a in sound if a.throughput is not None]
+    steps = [a.steps for a in sound if a.throughput is not None and a.steps is not None]
     target = protocol.target_half_width if protocol.sampling is Sampling.WAITED else None
-    if target is not None and len(throughputs) >= protocol.min_repeats and narrow_enough(throughputs, target):
+    enough = len(throughputs) >= protocol.min_repeats
+    if target is not None and enough and narrow_enough(throughputs, target, steps):
         return EndedBy.EQUAL_RUNS if len(set(throughputs)) == 1 else EndedBy.TARGET
     if len(attempts) >= protocol.max_repeats:
         return EndedBy.FIXED if protocol.min_repeats == protocol.max_repeats else EndedBy.MAXIMUM
     if protocol.max_case_s is not None and sum(a.duration_s for a in attempts) >= protocol.max_case_s:
         return EndedBy.TIME
-    sound = sum(not attempt.spoiled for attempt in attempts)
-    if sound < protocol.min_repeats:
+    if len(sound) < protocol.min_repeats:
         return None
     if not throughputs:
         return EndedBy.OUTCOME
     return EndedBy.FIXED if target is None else None
-
-
-def sound_throughputs(attempts: Sequence[Attempt]) -> list[float]:
-    """Return what the runs gave that the machine did not spoil."""
-    return [a.throughput for a in attempts if a.throughput is not None and not a.spoiled]
 
 
 class Schedule:

@@ -1,21 +1,27 @@
 """A run of a case, after the short runs that settle what the case leaves open: its axes, then its largest batch."""
 
+from pathlib import Path
+
 from trainmark.campaign.batch_search import largest_fitting, next_batch, probe_protocol
 from trainmark.campaign.best_search import (
     axes_of_trial,
     candidates,
+    forget_trial,
     read_trial,
     trial_protocol,
     write_trial,
 )
 from trainmark.campaign.executor import Executor, Request
 from trainmark.campaign.persist import require_space
-from trainmark.campaign.resume import measured
+from trainmark.campaign.resume import manifest_in, measured
+from trainmark.campaign.same_program import identity_of
 from trainmark.campaign.site import CannotStart
+from trainmark.environment import fingerprint
 from trainmark.execution import read_record, write_record
 from trainmark.logs.events import read_events
 from trainmark.placement import device_of
 from trainmark.words.case import MAX_BATCH, Case
+from trainmark.words.identity import Identity
 from trainmark.words.names import EVENTS
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.results import Trial, fastest
@@ -58,8 +64,11 @@ def _try(executor: Executor, case: Case, candidate: Case) -> Trial:
     axes = axes_of_trial(case, candidate)
     folder = executor.directory.trial(case, axes)
     known = read_trial(folder)
-    if known is not None:
+    if known is not None and _holds_still(executor, case, candidate, folder):
         return known
+    if known is not None:
+        forget_trial(folder)
+        executor.directory.set_aside(folder)
     executor.audience.trying(candidate, axes)
     protocol = trial_protocol(executor.suite.protocol)
     record = executor.execute(Request(case, candidate, protocol, 1, folder))
@@ -96,11 +105,33 @@ def _with_largest_batch(executor: Executor, case: Case) -> Case | CannotStart:
     return case.at_batch(largest) if largest else CannotStart(Outcome.OOM, f"no batch fits: {reason}")
 
 
+def _holds_still(executor: Executor, asked: Case, case: Case, folder: Path) -> bool:
+    """Tell whether a short run was made on such a machine, by such a program, as the case would have now.
+
+    Of a case that has runs those decide who may add to them.
+    """
+    record, then = read_record(folder), manifest_in(folder)
+    if executor.directory.finished(asked) or record is None or record.identity is None or then is None:
+        return True
+    setting = executor.site.setting(case)
+    if isinstance(setting, CannotStart):
+        return True
+    now = identity_of(executor.identifier.program(case))
+    names = {part.name for part in now.parts}
+    earlier = Identity.of(tuple(part for part in record.identity.parts if part.name in names))
+    if fingerprint(then) == fingerprint(setting.manifest) and not earlier.changes(now):
+        return True
+    executor.audience.readying(f"{folder}: of another environment or program; it is repeated")
+    return False
+
+
 def _probe(executor: Executor, case: Case, batch: int) -> OutcomeRecord:
     folder = executor.directory.probe(case, batch)
     known = read_record(folder)
     if known is not None and known.started_at is not None:
-        return known
+        if _holds_still(executor, case, case.at_batch(batch), folder):
+            return known
+        executor.directory.set_aside(folder)
     executor.audience.probing(batch)
     protocol = probe_protocol(executor.suite.protocol)
     record = executor.execute(Request(case, case.at_batch(batch), protocol, 1, folder))

@@ -183,7 +183,9 @@ def _exchanged(
     from trainmark.files import to_json
     from trainmark.report.exchange import dlperf_json, list_rows, rows_from_results
 
-    runs = rows_from_results(selected(results, only))
+    results = selected(results, only)
+    _say_doubts(results)
+    runs = rows_from_results(results)
     if model is not None:
         names = sorted({run.model for run in runs})
         if len(names) > 1:
@@ -198,6 +200,17 @@ def _exchanged(
     listing = list_rows(runs, mission, "choose with --only AXIS=VALUE,…")
     sys.stderr.write("".join(f"left out: {sentence}\n" for sentence in listing.left_out))
     return to_json(listing.rows), bool(listing.rows) and not listing.left_out
+
+
+def _say_doubts(results: "Results") -> None:
+    """Say which cases' numbers are in doubt: the rows of others have no place for it."""
+    from trainmark.insight import judged
+
+    found = judged(results).findings
+    assert found is not None
+    for case in found.doubtful:
+        codes = dict.fromkeys(doubt.code for doubt in found.doubts if doubt.case == case)
+        sys.stderr.write(f"in doubt: {case}: {', '.join(codes)}\n")
 
 
 def _way(source: Path, output: Path | None) -> str:

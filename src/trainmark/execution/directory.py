@@ -74,6 +74,10 @@ class ResultDirectory:
             _set_aside(folder)
         folder.mkdir(parents=True)
 
+    def set_aside(self, folder: Path) -> None:
+        """Set aside the folder of a finished short run that is to be made anew."""
+        _set_aside(folder)
+
     def set_damaged_aside(self) -> list[str]:
         """Set aside the runs whose outcome or manifest cannot be read: they count as interrupted; say so of each.
 

@@ -1,11 +1,12 @@
 """Results into findings: what is doubted, what a ratio of two cases is, which frameworks did equal work."""
 
 from collections.abc import Iterable, Iterator
-from statistics import median
+from statistics import median, median_high, median_low
 
 from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
 from trainmark.measure import ratio
+from trainmark.measure.pooling import on_like_machines
 from trainmark.measure.statistics import APART
 from trainmark.words.case import SYNTHETIC
 from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind
@@ -19,6 +20,10 @@ NOT_STEADY = "not-steady"
 
 RUN_APART = "run-apart"
 """The code of a doubt about a run that is far from the other runs of its case."""
+
+
+CHOICE_DISTURBED = "choice-disturbed"
+"""The code of a doubt about what was found best for a case."""
 
 
 def find(results: Results) -> Findings:
@@ -39,7 +44,7 @@ def find(results: Results) -> Findings:
                 ratio=quotient,
                 doubtful=tuple(side for side in (case, other) if side in doubted),
             )
-            for kind, case, other, quotient in (*_speedups(results.cases), *_data(results.cases))
+            for kind, case, other, quotient in (*_speedups(results.cases), *_data(results))
         ),
         equality=judge_equality(results.cases, results.certificates),
         ranks=tuple(judge_ranks(results.cases)),
@@ -61,6 +66,7 @@ def _doubts(cases: Iterable[CaseResult]) -> Iterator[Doubt]:
         for suspicion in case.suspicions:
             yield Doubt(case=case.id, repeat=0, **suspicion.model_dump())
         yield from _apart(case)
+        yield from _chosen(case)
 
 
 def _apart(case: CaseResult) -> Iterator[Doubt]:
@@ -69,15 +75,31 @@ def _apart(case: CaseResult) -> Iterator[Doubt]:
         (doubt.value or 0 for doubt in case.suspicions if doubt.code == GateName.DRIFT_OVER_RUNS), default=0
     )
     rates = {run.repeat: run.measurement.throughput for run in pooled(case.runs) if run.measurement}
-    middle = median(rates.values()) if rates else 0.0
+    if not rates:
+        return
+    middle = median(rates.values())
+    # The median of 2 runs, or of as many fast as slow ones, lies where none is, and hides how far apart they are.
+    low, high = median_low(rates.values()), median_high(rates.values())
     for repeat, rate in rates.items():
         # A drift over the runs moves the first and the last of them by half of it: that has been said already.
-        if max(rate / middle, middle / rate) > APART and abs(rate / middle - 1) > drifted / 2:
+        if max(rate / low, high / rate) > APART and abs(rate / middle - 1) > drifted / 2:
             sentence = (
                 f"{rate:.4g} {case.unit}, where the median of its {len(rates)} runs is {middle:.4g}: "
                 "chance does not move a run so far"
             )
             yield Doubt(case=case.id, repeat=repeat, code=RUN_APART, sentence=sentence, about=About.MACHINE)
+
+
+def _chosen(case: CaseResult) -> Iterator[Doubt]:
+    """Yield a doubt where what was found best was found in short runs of which a machine spoiled some."""
+    could_be_best = (trial for trial in case.trials if trial.outcome in (Outcome.OK, Outcome.TIMEOUT))
+    spoiled = [", ".join(trial.axes.values()) for trial in could_be_best if trial.spoiled]
+    if spoiled and case.estimate is not None:
+        sentence = (
+            f"others disturbed {len(spoiled)} of the {len(case.trials)} short runs that it was chosen by "
+            f"({'; '.join(spoiled)}): another choice may be the faster one"
+        )
+        yield Doubt(case=case.id, repeat=0, code=CHOICE_DISTURBED, sentence=sentence, about=About.MACHINE)
 
 
 def _doubts_of(case: CaseResult, run: RunResult) -> Iterator[Doubt]:
@@ -139,14 +161,16 @@ def _speedups(cases: Iterable[CaseResult]) -> Iterator[_Quotient]:
             yield RatioKind.EFFICIENCY, case.id, found.baseline, found.efficiency
 
 
-def _data(cases: Iterable[CaseResult]) -> Iterator[_Quotient]:
+def _data(results: Results) -> Iterator[_Quotient]:
     """Yield the ratio of each two measured cases that differ in their data (and its loader) alone."""
-    # No ratio is made of runs that a machine spoiled.
-    measured = [case for case in cases if case.estimate is not None and sound(case.runs)]
+    # No ratio is made of runs that a machine spoiled, or between different hardware.
+    measured = [case for case in results.cases if case.estimate is not None and sound(case.runs)]
     synthetic = {_but_for_data(case): case for case in measured if case.case.data == SYNTHETIC}
     for case in measured:
         other = synthetic.get(_but_for_data(case))
         if case.case.data == SYNTHETIC or other is None:
+            continue
+        if not on_like_machines(case.runs, other.runs, results.manifests):
             continue
         quotient = ratio(case.estimate, other.estimate)
         if quotient is not None:

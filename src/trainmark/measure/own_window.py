@@ -12,6 +12,12 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 from trainmark.logs.events import UNSAID_UNIT
 from trainmark.logs.model import RunWords
 
+CANNOT_HOLD, CANNOT_HOLD_S = 1.05, 0.1
+"""Steps that took this many times the window, and this many seconds more, were not in it.
+
+The marks of the steps may be of another clock than the window's ends, and the machine may halt between the two.
+"""
+
 
 class OwnDoubt(BaseModel):
     """What a run found suspect in itself."""
@@ -93,6 +99,11 @@ def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
     throughput = summary.work.get(counter, summary.samples) / summary.window_s
     if not math.isfinite(throughput):
         raise NotMeasurable(f"{summary.samples} samples cannot have taken {summary.window_s} s")
+    took = float(np.nansum(times))
+    if took > CANNOT_HOLD * summary.window_s + CANNOT_HOLD_S:
+        raise NotMeasurable(
+            f"a window of {summary.window_s:.6g} s cannot hold {times.size} steps that took {took:.6g} s"
+        )
     return OwnWindow(throughput, unit, summary)
 
 

@@ -1,11 +1,12 @@
 """One number of several runs: which of them are pooled, and what forbids it."""
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 
 from trainmark.errors import InputError
 from trainmark.measure.statistics import estimate
+from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import Estimate, NoInterval, Sampling
-from trainmark.words.results import RunResult, pooled, sound
+from trainmark.words.results import KeptManifest, RunResult, pooled, sound
 
 
 def estimate_of(runs: Sequence[RunResult], sampling: Sampling) -> Estimate | None:
@@ -15,6 +16,26 @@ def estimate_of(runs: Sequence[RunResult], sampling: Sampling) -> Estimate | Non
     if found is None or sound(runs):
         return found
     return found.model_copy(update={"interval": None, "no_interval": NoInterval.SPOILED})
+
+
+def on_like_machines(
+    one: Sequence[RunResult], other: Sequence[RunResult], manifests: Mapping[str, KeptManifest]
+) -> bool:
+    """Tell whether two cases' numbers are of the same kinds of processors and GPUs, as far as manifests say it.
+
+    Between numbers of different hardware a ratio would say what the hardware is worth.
+    """
+    kinds, others = (
+        {kind for run in pooled(runs) for kind in _kinds(run, manifests)} for runs in (one, other)
+    )
+    return not kinds or not others or kinds == others
+
+
+def _kinds(run: RunResult, manifests: Mapping[str, KeptManifest]) -> Iterator[Hashable]:
+    manifest = manifests.get(run.manifest or "")
+    for node in manifest.nodes if isinstance(manifest, Manifest) else ():
+        gpus = frozenset((gpu.name, gpu.memory_bytes, gpu.power_limit_w) for gpu in node.accelerators.gpus)
+        yield node.cpu.model, node.cpu.threads, node.cpu.quota_cpus, gpus
 
 
 def require_one_identity(case: str, runs: Sequence[RunResult]) -> None:

@@ -69,12 +69,13 @@ def estimate(
     )
 
 
-def narrow_enough(throughputs: Sequence[float], target: float) -> bool:
+def narrow_enough(throughputs: Sequence[float], target: float, steps: Sequence[int] = ()) -> bool:
     """Tell whether waiting may end: half the interval's width is at most ``target`` of the median, surely enough.
 
     Equal runs are as close together as their numbers can show: more would say nothing new.
+    ``steps`` are as in ``estimate``.
     """
-    found = estimate(throughputs, Sampling.WAITED)
+    found = estimate(throughputs, Sampling.WAITED, steps)
     if found is None or found.interval is None:
         return found is not None and found.no_interval is NoInterval.EQUAL_RUNS
     if found.n in STOPPING:

@@ -8,11 +8,12 @@ Where each framework has one compiler or the like of its own, that belongs to it
 differ in these by nature, and in what their task says.
 """
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmark.tasks import AxisLabel, task_of
-from trainmark.words.case import MAX_BATCH, SYNTHETIC, Case, axes_of
+from trainmark.words.case import MAX_BATCH, SYNTHETIC, Case, Option, axes_of
 from trainmark.words.results import CaseResult
 
 Aspect = str
@@ -173,6 +174,16 @@ def axis_label(case: Case, aspect: Aspect) -> AxisLabel | None:
     return task_of(case).labels.get(aspect) or AxisLabel(aspect, aspect)
 
 
+def _word(option: Option) -> str:
+    """Return an option's value; a text that is written as a number or a truth is quoted, for it is another value."""
+    return f"'{option}'" if isinstance(option, str) and _LIKE_ANOTHER.fullmatch(option) else str(option)
+
+
+_LIKE_ANOTHER = re.compile(
+    r"True|False|[-+]?(\d[\d_]*\.?\d*|\.\d+)(e[-+]?\d+)?|[-+]?(nan|inf)|.*[,=].*", re.IGNORECASE
+)
+
+
 def _value(case: Case, aspect: Aspect, several_loaders: bool) -> str:
     match aspect:
         case "data":
@@ -184,7 +195,9 @@ def _value(case: Case, aspect: Aspect, several_loaders: bool) -> str:
         case "where":
             return case.where or NOTHING
         case "options":
-            return ", ".join(f"{name}={value}" for name, value in sorted(case.options.items())) or NOTHING
+            return (
+                ", ".join(f"{name}={_word(value)}" for name, value in sorted(case.options.items())) or NOTHING
+            )
         case _ if aspect not in case.axes:
             return NOTHING
         case _:

@@ -6,8 +6,10 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Any
 
+from trainmark.insight import judged
 from trainmark.report.axes import WHERE
 from trainmark.words.case import Case, axes_of
+from trainmark.words.findings import Doubt, Findings, RatioKind
 from trainmark.words.measurement import Interval
 from trainmark.words.results import CaseResult, Results, RunResult
 
@@ -16,7 +18,7 @@ _OF_CASE = (
     "interval_low", "interval_high", "interval_method", "throughput_mean", "throughput_std", "throughput_min",
     "throughput_max", "baseline", "speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low",
     "efficiency_high", "suspicions", "no_interval", "speedup_no_interval", "shapes", "ended_by", "runs_counted",
-    "runs_spoiled", "spent_s", "half_width", "half_width_target",
+    "runs_spoiled", "spent_s", "half_width", "half_width_target", "speedup_doubtful",
 )  # fmt: skip
 
 _OF_RUN = (
@@ -30,14 +32,30 @@ _OF_RUN = (
 
 def render_csv(results: Results) -> str:
     """Return a line a case: its axes, outcome, throughput over the runs with its interval, and speedup."""
-    return _csv(_columns(results, _OF_CASE), map(_case_row, results.cases))
+    found = _findings(results)
+    doubts = _by_case(found)
+    rows = (_case_row(case, doubts.get(case.id, []), found) for case in results.cases)
+    return _csv(_columns(results, _OF_CASE), rows)
 
 
 def render_runs_csv(results: Results) -> str:
     """Return a line a run: its case's axes, outcome and measurement. Times are in seconds."""
-    return _csv(
-        _columns(results, _OF_RUN), (_run_row(case, run) for case in results.cases for run in case.runs)
-    )
+    doubts = _by_case(_findings(results))
+    rows = (_run_row(case, run, doubts.get(case.id, [])) for case in results.cases for run in case.runs)
+    return _csv(_columns(results, _OF_RUN), rows)
+
+
+def _findings(results: Results) -> Findings:
+    found = judged(results).findings
+    assert found is not None
+    return found
+
+
+def _by_case(found: Findings) -> dict[str, list[Doubt]]:
+    doubts: dict[str, list[Doubt]] = {}
+    for doubt in found.doubts:
+        doubts.setdefault(doubt.case, []).append(doubt)
+    return doubts
 
 
 def _columns(results: Results, others: tuple[str, ...]) -> tuple[str, ...]:
@@ -59,7 +77,7 @@ def _csv(columns: tuple[str, ...], rows: Iterable[Mapping[str, Any]]) -> str:
     return text.getvalue()
 
 
-def _case_row(result: CaseResult) -> dict[str, Any]:
+def _case_row(result: CaseResult, doubts: Iterable[Doubt], found: Findings) -> dict[str, Any]:
     estimate, speedup = result.estimate, result.speedup
     row = {
         **_axes(result.id, result.case),
@@ -67,12 +85,8 @@ def _case_row(result: CaseResult) -> dict[str, Any]:
         "reason": result.reason,
         "unit": result.unit,
         "runs": len(result.runs),
-        "runs_ok": estimate.n if estimate else 0,
-        "suspicions": _codes(
-            doubt.code
-            for held in (*(run.suspicions for run in result.runs), result.suspicions)
-            for doubt in held
-        ),
+        "runs_ok": sum(run.measurement is not None for run in result.runs),
+        "suspicions": _codes(doubt.code for doubt in doubts),
         "shapes": _codes(
             run.measurement.steadiness.shape.value
             for run in result.runs
@@ -110,10 +124,12 @@ def _case_row(result: CaseResult) -> dict[str, Any]:
             row |= _bounds("efficiency", speedup.efficiency.interval)
             why = speedup.speedup.no_interval
             row["speedup_no_interval"] = why.value if why else None
+            ratio = found.ratio(RatioKind.SPEEDUP, result.id)
+            row["speedup_doubtful"] = " ".join(ratio.doubtful) if ratio else None
     return row
 
 
-def _run_row(result: CaseResult, run: RunResult) -> dict[str, Any]:
+def _run_row(result: CaseResult, run: RunResult, doubts: Iterable[Doubt]) -> dict[str, Any]:
     row = {
         **_axes(result.id, result.case),
         "repeat": run.repeat,
@@ -121,7 +137,7 @@ def _run_row(result: CaseResult, run: RunResult) -> dict[str, Any]:
         "reason": run.reason,
         "started_at": run.started_at.isoformat() if run.started_at else None,
         "duration_s": run.duration_s,
-        "suspicions": _codes(doubt.code for doubt in run.suspicions),
+        "suspicions": _codes(doubt.code for doubt in doubts if doubt.repeat == run.repeat),
         "directory": run.directory,
         "log": run.log,
         "manifest": run.manifest,

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
         Store,
         StoredCampaign,
         database_url,
+        document_of,
         existing_store,
         sqlite_url,
     )
@@ -22,6 +23,7 @@ __all__ = [
     "Store",
     "StoredCampaign",
     "database_url",
+    "document_of",
     "existing_store",
     "read_results",
     "sqlite_url",

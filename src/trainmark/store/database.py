@@ -141,6 +141,11 @@ def identity(results: Results) -> str:
     return f"sha256:{hashlib.sha256(chr(10).join(words).encode()).hexdigest()}"
 
 
+def document_of(result: RunResult) -> Any:
+    """Return a run's result as a database keeps it."""
+    return json.loads(result.model_dump_json())
+
+
 class Store:
     """An open database of runs. Each method is one transaction; what it raises is a ``TrainmarkError``.
 
@@ -167,29 +172,34 @@ class Store:
         self._engine.dispose()
 
     def campaign(self, suite: Suite, directory: str, version: str) -> StoredCampaign:
-        """Return the campaign of a result directory, made when it is new.
+        """Return the campaign of a result directory, made when it is new, with the suite as it is now.
 
         ``directory`` is absolute, or relative to the folder of a SQLite file.
         """
+        suite_yaml = dump_suite(suite)
         with self._transaction() as connection:
-            found = connection.scalar(select(campaigns.c.id).where(campaigns.c.directory == directory))
-            if found is None:
+            ours = campaigns.c.directory == directory
+            found = connection.scalar(select(campaigns.c.id).where(ours))
+            if found is not None:
+                changed = campaigns.c.suite_yaml != suite_yaml
+                connection.execute(update(campaigns).where(ours, changed).values(suite_yaml=suite_yaml))
+            else:
                 row = {
                     "suite": suite.name,
                     "directory": directory,
-                    "suite_yaml": dump_suite(suite),
+                    "suite_yaml": suite_yaml,
                     "trainmark_version": version,
                 }
                 found = connection.scalar(insert(campaigns).values(row).returning(campaigns.c.id))
         assert found is not None
         return StoredCampaign(found)
 
-    def known_runs(self, campaign: StoredCampaign) -> set[tuple[str, int]]:
-        """Return the case and the number of each run that is here and was started."""
+    def known_runs(self, campaign: StoredCampaign) -> dict[tuple[str, int], Any]:
+        """Return what is kept of each run that is here and was started (``document_of``), by its case and number."""
         here = (runs.c.campaign_id == campaign.id) & runs.c.started_at.is_not(None)
         with self._transaction() as connection:
-            rows = connection.execute(select(runs.c.case_id, runs.c.repeat).where(here))
-            return {(case, repeat) for case, repeat in rows}
+            rows = connection.execute(select(runs.c.case_id, runs.c.repeat, runs.c.result).where(here))
+            return {(case, repeat): result for case, repeat, result in rows}
 
     def add(
         self, campaign: StoredCampaign, case: Case, result: RunResult, manifest: KeptManifest | None
@@ -405,7 +415,7 @@ def _row(campaign: StoredCampaign, case: Case, result: RunResult) -> dict[str, A
         "throughput": measurement.throughput if measurement else None,
         "unit": measurement.unit if measurement else None,
         "fingerprint": result.manifest,
-        "result": json.loads(result.model_dump_json()),
+        "result": document_of(result),
     }
 
 

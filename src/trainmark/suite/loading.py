@@ -77,10 +77,10 @@ def dump_suite(suite: Suite) -> str:
 
 
 def _short(case: Case) -> dict[str, Any]:
-    """Return what a case says other than its task's defaults, and always what it is known by."""
+    """Return what a case says other than its model's defaults, and always what it is known by."""
     said, defaults = (
         case.model_dump(mode="json"),
-        {"where": ""} | case_of(task=case.task).model_dump(mode="json"),
+        {"where": ""} | case_of(task=case.task, model=case.model).model_dump(mode="json"),
     )
     always = ("framework", "model", "precision", "batch_per_device")
     found = {axis: value for axis, value in said.items() if axis in always or value != defaults[axis]}

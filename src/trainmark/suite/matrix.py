@@ -37,10 +37,11 @@ class Matrix:
 def expand(matrix: Matrix, limit: int) -> list[Point]:
     """Return the matrix's points in order: the product less what is excluded, then what is included.
 
-    Raises ``RuleError`` for an exclude rule without effect, a zip group of unequal lengths, and a product of
-    more than ``limit`` points.
+    Raises ``RuleError`` for an exclude rule without effect, a zip group of unequal lengths, an axis that
+    varies in two places, and a product of more than ``limit`` points.
     """
     groups: list[list[Point]] = [[{axis: value} for value in values] for axis, values in matrix.axes.items()]
+    zipped: set[str] = set()
     for i, group in enumerate(matrix.zips):
         lengths = {len(values) for values in group.values()}
         if len(lengths) > 1:
@@ -49,6 +50,12 @@ def expand(matrix: Matrix, limit: int) -> list[Point]:
         twice = next((axis for axis in group if axis in matrix.axes), None)
         if twice:
             raise RuleError(("zip", i, twice), "stands under 'axes' too; an axis varies in one place only")
+        again = next((axis for axis in group if axis in zipped), None)
+        if again:
+            raise RuleError(
+                ("zip", i, again), "stands in an earlier group too; an axis varies in one place only"
+            )
+        zipped |= group.keys()
         rows = zip(*group.values(), strict=True)
         groups.append([dict(zip(group, row, strict=True)) for row in rows])
     size = prod(len(group) for group in groups)

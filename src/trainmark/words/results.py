@@ -93,7 +93,8 @@ def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
 class Trial(Frozen):
     """A short run for a case that asks for the best value of some axes: with which values, and what came of it.
 
-    ``throughput`` is in ``unit``; both are null where the outcome is not ``ok``.
+    ``throughput`` is in ``unit``; both are null where the outcome is not ``ok``. ``spoiled`` says that its machine
+    spoiled it, so that another choice may be the faster one; false in what an older trainmark wrote.
     """
 
     axes: Mapping[str, str]
@@ -101,6 +102,7 @@ class Trial(Frozen):
     reason: str | None
     throughput: float | None
     unit: str | None
+    spoiled: bool = False
 
 
 class EndedBy(StrEnum):

@@ -17,7 +17,7 @@ from trainmark.tasks import published_name
 from trainmark.words.case import Case, Precision, axes_of
 from trainmark.words.names import LOG
 from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, Results
+from trainmark.words.results import CaseResult, Results, pooled
 
 _OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "devices_per_node"})
 
@@ -25,6 +25,7 @@ _OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "dev
 def rows_from_results(results: Results) -> tuple[SpeedRow, ...]:
     """Return one row a run of a suite, whatever its outcome; only an ``ok`` run has a speed.
 
+    A run that its machine spoiled gives none where the case has sound ones: it is not in the case's number either.
     Cases of which no run was started give no row. ``variant`` holds the axes that differ within the suite
     and have no field of their own in a row.
     """
@@ -49,7 +50,10 @@ def _word(case: Case, axis: str) -> str:
 
 def _case_rows(result: CaseResult, axes: Sequence[str], unit: str | None) -> Iterator[SpeedRow]:
     case = result.case
+    counted = {run.repeat for run in pooled(result.runs)}
     for run in result.runs:
+        if run.measurement is not None and run.repeat not in counted:
+            continue
         if run.outcome in (Outcome.UNSUPPORTED, Outcome.SKIPPED) or isinstance(case.batch_per_device, str):
             continue
         measured = run.measurement if run.outcome is Outcome.OK else None
@@ -63,6 +67,7 @@ def _case_rows(result: CaseResult, axes: Sequence[str], unit: str | None) -> Ite
             speed=measured.throughput if measured else None,
             unit=measured.unit if measured else unit,
             repeat=run.repeat,
+            spoiled=run.spoiled,
             variant=tuple((axis, _word(case, axis)) for axis in axes),
         )
 

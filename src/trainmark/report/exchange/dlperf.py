@@ -21,9 +21,10 @@ def dlperf_json(rows: Iterable[SpeedRow]) -> DlperfResult:
     """Return ``{model: {topology: {average_speed, batch_size_per_device, median_speed, speedup}}}``.
 
     Runs without a number do not enter a mean or a median; a topology of such runs alone has null for both.
-    Without a ``1n1g`` that has a number, every speedup is null. Where a model ran with more than one batch,
-    precision or variant, each stays apart under a longer name, such as ``r50_b128_fp32``. Raises
-    ``InputError`` when two runs of one case have the same number, or runs of one case count other things.
+    Without a ``1n1g`` that has a number, every speedup is null, and so is one of which a side was spoiled. Where a
+    model ran with more than one batch, precision or variant, each stays apart under a longer name, such as
+    ``r50_b128_fp32``. Raises ``InputError`` when two runs of one case have the same number, or runs of one case count
+    other things.
     """
     groups: dict[tuple[str, str], list[SpeedRow]] = {}
     for row in rows:
@@ -51,18 +52,22 @@ def _model(model: str, rows: list[SpeedRow]) -> dict[str, TopologyResult]:
         repeat, count = Counter(row.repeat for row in members).most_common(1)[0]
         if count > 1:
             raise InputError(f"{model} {topology}: {count} runs are number {repeat}")
-    baseline = _median(topologies.get(BASELINE, []))
+    baseline = _sound_median(topologies.get(BASELINE, []))
     return {topology: _topology(members, baseline) for topology, members in topologies.items()}
 
 
 def _topology(rows: list[SpeedRow], baseline: float | None) -> TopologyResult:
-    speed = _median(rows)
+    speed = _sound_median(rows)
     return {
         "average_speed": _rounded(_mean(rows)),
         "batch_size_per_device": rows[0].batch_per_device,
-        "median_speed": _rounded(speed),
+        "median_speed": _rounded(_median(rows)),
         "speedup": None if speed is None or baseline is None else _rounded(speed / baseline),
     }
+
+
+def _sound_median(rows: Iterable[SpeedRow]) -> float | None:
+    return _median(row for row in rows if not row.spoiled)
 
 
 def _speeds(rows: Iterable[SpeedRow]) -> list[float]:

@@ -19,7 +19,8 @@ class Listing:
 def list_rows(runs: Iterable[SpeedRow], mission: str | None, way_out: str) -> Listing:
     """Return the rows of ``runs``, all of ``mission`` (Chinese or English), or each of the one its model belongs to.
 
-    A run whose model belongs to no mission is left out. Raises ``InputError`` for a mission that the registry does
+    A run whose model belongs to no mission is left out, and so is one that its machine spoiled: a row has no place for
+    that. Raises ``InputError`` for a mission that the registry does
     not know, and when two runs would have one name, because a row has no field for the axis on which they
     differ; ``way_out`` then ends the sentence with how to choose among them.
     """
@@ -27,6 +28,9 @@ def list_rows(runs: Iterable[SpeedRow], mission: str | None, way_out: str) -> Li
     named: dict[str, list[SpeedRow]] = {}
     rows, left_out = [], []
     for run in runs:
+        if run.spoiled:
+            left_out.append(f"{run.log}: its machine spoiled it, and a row has no place for a doubt")
+            continue
         try:
             row = paddle_row(run, chosen or mission_for(run.model))
         except InputError as unknown:

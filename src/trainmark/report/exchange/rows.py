@@ -10,8 +10,8 @@ class SpeedRow:
     ``speed`` is in ``unit`` over all devices, or none when the run gave no number (out of memory, failed,
     incomplete): an outcome is never a number. ``unit`` is null where no run said it. ``devices`` counts all
     devices over all ``nodes``. ``precision`` is the word for names, such as ``fp32``, ``fp16`` or ``amp``.
-    ``repeat`` counts from 1. ``variant`` holds what else sets the case apart, as pairs of axis and value
-    (framework, compiler, data, ...); empty where nothing does.
+    ``repeat`` counts from 1. ``spoiled`` is true of a run that its machine spoiled. ``variant`` holds what else sets
+    the case apart, as pairs of axis and value (framework, compiler, data, ...); empty where nothing does.
     """
 
     log: str
@@ -23,6 +23,7 @@ class SpeedRow:
     speed: float | None
     unit: str | None
     repeat: int = 1
+    spoiled: bool = False
     variant: tuple[tuple[str, str], ...] = ()
 
     @property

@@ -43,10 +43,7 @@ def _table(context: Context, cases: Sequence[CaseResult]) -> Table:
     places = {name: decimals(rate for rate in column if rate) for name, column in rates.items()}
     rows = []
     for index, case in enumerate(cases):
-        shares = (
-            _median([found.mfu[name] for found in _measured(case) if name in found.mfu])
-            for name in conventions
-        )
+        shares = (_share(case, name) for name in conventions)
         of_counters = ((rates[name][index], places[name]) for name in counters)
         signs = "".join(marks(context, case))
         rows.append(
@@ -79,6 +76,20 @@ def _rate(case: CaseResult, counter: str) -> float | None:
             if found.window_s and counter in found.work
         ]
     )
+
+
+def _share(case: CaseResult, convention: str) -> float | None:
+    """Return the median share of the peak, which is the highest that any of the runs measured.
+
+    A peak is what the devices can do: what disturbed its measuring made it lower, and the share higher.
+    """
+    told = [
+        (found.mfu[convention], found.peak_operations_per_s)
+        for found in _measured(case)
+        if convention in found.mfu
+    ]
+    highest = max((peak for _, peak in told if peak), default=0.0)
+    return _median([share * peak / highest if peak else share for share, peak in told])
 
 
 def _median(values: list[float]) -> float | None:
