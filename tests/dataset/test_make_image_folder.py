@@ -428,9 +428,9 @@ def test_a_full_disk_is_one_line_and_leaves_nothing_that_looks_whole(tmp_path: P
 def test_a_spec_that_cannot_be_is_refused_in_one_line_that_names_the_key() -> None:
     with pytest.raises(InputError, match=r"^suite.yaml:3: images \(5\) is less than classes \(10\)$"):
         spec_from({"images": 5}, "suite.yaml:3")
-    with pytest.raises(InputError, match=r"imags is not a key .*did you mean 'images'\?"):
+    with pytest.raises(InputError, match=r"imags: is not a key .*did you mean 'images'\?"):
         spec_from({"imags": 5}, "suite.yaml:3")
-    with pytest.raises(InputError, match="sizes Input should be 'mixed' or 'fixed'"):
+    with pytest.raises(InputError, match="sizes: Input should be 'mixed' or 'fixed'"):
         spec_from({"sizes": "random"}, "suite.yaml:3")
 
 

@@ -25,7 +25,9 @@ def test_the_directory_of_another_suite_is_refused_by_name(bench: Bench) -> None
     bench.write(name="first")
     bench.run()
     bench.write(name="second")
-    with pytest.raises(InputError, match=r"belongs to another suite \('first', .*suite\.yaml\)"):
+    with pytest.raises(
+        InputError, match=r"belongs to another suite \('first', .*suite\.yaml\), or to this one before"
+    ):
         bench.run(resume=True)
 
 

@@ -52,6 +52,14 @@ def test_show_prints_recipe_source_and_notes() -> None:
     assert "8a6ae9588b04f0c398add88d24cbcea3f704a270" in result.stdout
 
 
+def test_show_sets_the_values_of_a_block_under_each_other_and_names_units() -> None:
+    result = runner.invoke(app, ["show", "dlperf-pytorch-bert-base-v100-16gb-fp32-bs32-1n1g"])
+
+    assert "  device memory (GB) 16\n" in result.stdout
+    assert "  optimizer               adam\n" in result.stdout
+    assert "  max predictions per seq 20\n" in result.stdout
+
+
 def test_show_as_json_is_the_whole_figure() -> None:
     result = runner.invoke(app, ["show", "perf-pytorch-21.03-resnet50-v100-32gb-amp-bs256-32gpu", "--json"])
 

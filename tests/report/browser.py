@@ -45,6 +45,12 @@ function clipped() {
   }
   for (const picture of document.querySelectorAll("svg")) {
     if (picture.getBoundingClientRect().right > width + 1) found.push(`picture off the page`);
+    const frame = picture.getBoundingClientRect();
+    for (const label of picture.querySelectorAll("text")) {
+      const place = label.getBoundingClientRect();
+      const within = place.left >= frame.left - 1 && place.right <= frame.right + 1;
+      if (place.width && !within) found.push(`picture: '${label.textContent}' is cut off`);
+    }
   }
   return { name: location.hash.slice(1), width, found };
 }

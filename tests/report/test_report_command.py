@@ -125,6 +125,24 @@ def test_the_terminal_says_how_many_runs_were_waited_for_and_why_no_more() -> No
     assert "How many runs" not in render_table(sample.one_case(3)).splitlines()
 
 
+def test_runs_that_were_all_spoiled_are_not_counted_twice() -> None:
+    found = sample.waited_for()
+    (case,) = found.cases
+    assert case.repeats is not None
+    spoiled = sample.THROTTLED.model_copy(update={"code": "gpu-throttled"})
+    changed = case.model_copy(
+        update={
+            "runs": tuple(run.model_copy(update={"suspicions": (spoiled,)}) for run in case.runs),
+            "repeats": case.repeats.model_copy(update={"spoiled": 2}),
+        }
+    )
+
+    assert "2, 1 more spoiled" in render_table(found)
+    table = render_table(found.model_copy(update={"cases": (changed,)}))
+    assert "2, all spoiled" in table
+    assert "more spoiled" not in table
+
+
 def test_the_terminal_table_carries_no_commands_to_the_terminal() -> None:
     for language in Language:
         assert "\x1b" not in render_table(sample.hostile(), language)

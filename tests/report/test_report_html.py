@@ -184,6 +184,16 @@ def test_nothing_is_cut_off_on_a_phone_a_desk_or_paper(
     assert cut_off(text, tmp_path) == {f"{name}-{width}": [] for name, width in WINDOWS}
 
 
+@needs_browser
+@pytest.mark.parametrize("example", [sample.with_certificate, sample.two_units, sample.cluster])
+def test_no_label_is_cut_off_in_the_pictures_that_are_there_before_any_script(
+    example: Callable[[], Results], tmp_path: Path
+) -> None:
+    text = re.sub(r"<script.*?</script>", "", rendered(example(), tmp_path), flags=re.DOTALL)
+    assert "<svg" in text
+    assert cut_off(text, tmp_path) == {f"{name}-{width}": [] for name, width in WINDOWS}
+
+
 def test_a_page_of_thirty_runs_is_smaller_than_600_kb(tmp_path: Path) -> None:
     cases = [
         (case, sample.ok_runs(case, 370.0 * case.world_size, 5))

@@ -35,8 +35,11 @@ _OF_THE_CALL = (
     "JAX_PROCESS_",
     "JAX_NUM_PROCESSES",
     "JAX_LOCAL_",
+    "JAX_COMPILATION_CACHE_",
+    "JAX_PERSISTENT_CACHE_",
+    "TRITON_CACHE_DIR",
 )
-"""Variables that say where a run is, not what it does; as beginnings of names."""
+"""Variables that say where a run is or what was compiled lies, not what it does; as beginnings of names."""
 
 
 class Identifier:

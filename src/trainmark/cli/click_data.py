@@ -12,7 +12,9 @@ from trainmark.tasks.recommendation.data import Form
 
 
 def make_clicks(
-    directory: Annotated[Path, typer.Argument(help="The folder; new, empty, or one that this made.")],
+    directory: Annotated[
+        Path, typer.Argument(help="The folder; new, empty, or one that this made.", metavar="DIR")
+    ],
     samples: Annotated[int, typer.Option(help="Samples for training.")] = 1_000_000,
     vocabulary: Annotated[
         int, typer.Option(help="Categories of all 26 fields together, at most the rows of a model's tables.")
@@ -20,10 +22,11 @@ def make_clicks(
     seed: Annotated[int, typer.Option(help="Equal seeds give equal samples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
 ) -> None:
-    """Make seeded clicks in the shape of Criteo's logs: a label, 13 dense fields, 26 categorical ones; train.bin.
+    """Make seeded clicks in the shape of Criteo's logs.
 
-    A field's categories are frequent by Zipf's law. A sample is 40 words of 4 bytes, as HugeCTR's raw format has it.
-    It can be interrupted: the same command goes on. A data set that is complete is left as it is.
+    They are train.bin: of each a label, 13 dense fields, 26 categorical ones. A field's categories are frequent by
+    Zipf's law. A sample is 40 words of 4 bytes, as HugeCTR's raw format has it. It can be interrupted: the same command
+    goes on. A data set that is complete is left as it is.
     """
     given = {"samples": samples, "vocabulary": vocabulary, "seed": seed}
     spec = clicks.spec_from(given, "the options of 'data make-clicks'")
@@ -42,14 +45,15 @@ def make_clicks(
 
 
 def convert_clicks(
-    source: Annotated[Path, typer.Argument(help="Clicks that 'data make-clicks' made.")],
-    directory: Annotated[Path, typer.Argument(help="The folder for the converted ones.")],
+    source: Annotated[Path, typer.Argument(help="Clicks that 'data make-clicks' made.", metavar="SOURCE")],
+    directory: Annotated[Path, typer.Argument(help="The folder for the converted ones.", metavar="DIR")],
     to: Annotated[Form, typer.Option(help="The form; Parquet needs pyarrow, an extra.")],
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
 ) -> None:
-    """Convert clicks to Examples in TFRecord files, or to Parquet: columns label, I1 to I13 and C1 to C26.
+    """Convert clicks to TFRecord files, or to Parquet.
 
-    It can be interrupted: the same command goes on with the file that was not finished.
+    Features and columns are label, I1 to I13 and C1 to C26. It can be interrupted: the same command goes on with the
+    file that was not finished.
     """
     if to is Form.RAW:
         raise InputError(f"--to raw: {source} is that already")

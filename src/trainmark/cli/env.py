@@ -27,15 +27,15 @@ class VariantChoice(StrEnum):
     AUTO = "auto"
 
 
-Name = Annotated[str, typer.Argument(help="A framework of the catalogue, such as pytorch.")]
+Name = Annotated[str, typer.Argument(help="A framework of the catalogue, such as pytorch.", metavar="NAME")]
 Names = Annotated[
-    list[str] | None, typer.Argument(help="Frameworks of the catalogue, such as pytorch.", metavar="NAME...")
+    list[str] | None, typer.Argument(help="Frameworks of the catalogue, such as pytorch.", metavar="NAME")
 ]
 CheckedNames = Annotated[
     list[str] | None,
     typer.Argument(
         help="Frameworks of the catalogue, 'system', or the path of a Python; for --equivalence, frameworks alone.",
-        metavar="NAME...",
+        metavar="NAME",
     ),
 ]
 Choice = Annotated[
@@ -50,7 +50,11 @@ Index = Annotated[
 ]
 Root = Annotated[
     Path | None,
-    typer.Option("--root", help="Where environments live (default: $TRAINMARK_HOME).", metavar="DIR"),
+    typer.Option(
+        "--root",
+        help="The folder whose envs/ holds them (default: $TRAINMARK_HOME, or else ~/.local/share/trainmark).",
+        metavar="DIR",
+    ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
@@ -94,7 +98,10 @@ def create(
     root: Root = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make frameworks' environments from their locks; at once done where one is there and right."""
+    """Make frameworks' environments from their locks.
+
+    One that is there and right is left as it is.
+    """
     from trainmark.environment import Request, find_entry
     from trainmark.errors import InputError, TrainmarkError
 
@@ -148,7 +155,10 @@ def check(
     root: Root = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at environments from outside and inside, and train one step in each; exit code 1 if something is wrong."""
+    """Look at environments, and train one step in each.
+
+    Each is looked at from outside and inside. Exit code 1: something is wrong.
+    """
     from trainmark.errors import InputError
 
     if equivalence:
@@ -194,7 +204,10 @@ def lock(
     index: Index = None,
     out: Annotated[Path | None, typer.Option("--out", help="Write the lock there.", metavar="FILE")] = None,
 ) -> None:
-    """Resolve a fresh lock with pip and print it; nothing is installed (for those who maintain the catalogue)."""
+    """Resolve a fresh lock with pip and print it; install nothing.
+
+    It is for those who maintain the catalogue.
+    """
     from trainmark.environment import Request, find_entry, make_lock
     from trainmark.errors import InputError
     from trainmark.files import write_atomically

@@ -12,7 +12,10 @@ app = typer.Typer(name="explain", add_completion=False, rich_markup_mode=None, p
 @app.command()
 def explain(
     log: Annotated[
-        Path, typer.Argument(help="The log of the run, or a run's directory (DIR/runs/CASE/REPEAT).")
+        Path,
+        typer.Argument(
+            help="The log of the run, or a run's directory (DIR/runs/CASE/REPEAT).", metavar="LOG"
+        ),
     ],
     reference: Annotated[
         str | None,

@@ -22,7 +22,9 @@ _Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a li
 
 
 def make(
-    directory: Annotated[Path, typer.Argument(help="The folder; new, empty, or one that this made.")],
+    directory: Annotated[
+        Path, typer.Argument(help="The folder; new, empty, or one that this made.", metavar="DIR")
+    ],
     images: Annotated[int, typer.Option(help="Training pictures.")] = 1000,
     validation: Annotated[
         int | None,
@@ -43,7 +45,9 @@ def make(
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Make a seeded, ImageNet-like folder of JPEGs with its 'path label' list files.
+    """Make a folder of seeded, ImageNet-like JPEGs.
+
+    Lists of lines 'path label' lie beside them.
 
     It can be interrupted: the same command goes on. A data set that is complete is left as it is.
     """
@@ -101,8 +105,12 @@ def _made_sentence(before: "pictures.FolderState", folder: "pictures.ImageFolder
 
 
 def convert(
-    source: Annotated[Path, typer.Argument(help="An image folder, or a list file 'path label'.")],
-    destination: Annotated[Path, typer.Argument(help="The folder; new, empty, or one that this converted.")],
+    source: Annotated[
+        Path, typer.Argument(help="An image folder, or a list file 'path label'.", metavar="SOURCE")
+    ],
+    destination: Annotated[
+        Path, typer.Argument(help="The folder; new, empty, or one that this converted.", metavar="DIR")
+    ],
     to: Annotated[str, typer.Option(help="'tfrecord' or 'recordio'.")],
     shards: Annotated[
         int | None,
@@ -114,9 +122,10 @@ def convert(
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Write an image folder as TFRecord shards with DALI's index files, or as RecordIO with its index.
+    """Write an image folder as TFRecord shards, or as RecordIO.
 
-    It can be interrupted: the same command goes on. The destination is there when it is whole, and not before.
+    Shards have DALI's index files beside them, RecordIO has its own. It can be interrupted: the same command goes on.
+    The destination is there when it is whole, and not before.
     """
     if to not in (pictures.Form.TFRECORD, pictures.Form.RECORDIO):
         known = (pictures.Form.TFRECORD.value, pictures.Form.RECORDIO.value)
@@ -171,12 +180,16 @@ def _converted_lines(destination: Path, to: str, done: "pictures.Conversion") ->
 
 def index(
     directory: Annotated[
-        Path, typer.Argument(help="TFRecord shards or RecordIO files that somebody else wrote.")
+        Path,
+        typer.Argument(help="TFRecord shards or RecordIO files that somebody else wrote.", metavar="DIR"),
     ],
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Make DALI's index of each TFRecord shard (idx/NAME.idx), or the .idx of each RecordIO file."""
+    """Index the records of TFRecord shards or RecordIO files.
+
+    A shard has DALI's index, idx/NAME.idx, a RecordIO file its .idx.
+    """
     with progress("indexing") as told:
         indexed = pictures.index(directory, jobs=jobs or dataset.available_cores(), progress=told)
     if as_json:
@@ -195,7 +208,7 @@ def index(
 def verify(
     directory: Annotated[
         Path,
-        typer.Argument(help="A data set of any form, made by trainmark or not."),
+        typer.Argument(help="A data set of any form, made by trainmark or not.", metavar="DIR"),
     ],
     lists: Annotated[
         list[Path] | None,
@@ -212,7 +225,9 @@ def verify(
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Find missing, truncated, corrupted, mislabelled, extra and duplicate files, broken records and wrong indices.
+    """Find what is missing, damaged, wrong or too much.
+
+    Looks for missing, truncated, corrupted, mislabelled, extra and duplicate files, broken records and wrong indices.
 
     Image folders, TFRecord shards, RecordIO files, packed tokens, clicks and sequences with hidden words are told apart
     by their names.

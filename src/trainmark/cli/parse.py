@@ -29,7 +29,7 @@ class Exchange(StrEnum):
 def parse(
     paths: Annotated[
         list[str] | None,
-        typer.Argument(metavar="PATH...", help="Logs, folders of logs, or - for standard input."),
+        typer.Argument(metavar="PATH", help="Logs, folders of logs, or - for standard input."),
     ] = None,
     rule: Annotated[str | None, typer.Option(help="How to make a number of a log (--list-rules).")] = None,
     skip: Annotated[

@@ -42,7 +42,7 @@ def list_figures(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="The figure's name, as 'list' prints it.")],
+    name: Annotated[str, typer.Argument(help="The figure's name, as 'list' prints it.", metavar="NAME")],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figure as a JSON object.")] = False,
 ) -> None:
     """Show everything that is known of one figure."""

@@ -56,7 +56,8 @@ def report(
     campaign: Annotated[
         str | None,
         typer.Option(
-            "--campaign", help="Of a database with several campaigns: the suite's name or the directory."
+            "--campaign",
+            help="Of a database with several campaigns: the number, the suite's name or the directory.",
         ),
     ] = None,
     only: Annotated[

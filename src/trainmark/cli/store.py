@@ -28,7 +28,7 @@ _JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command()
 def add(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR...", help="The --out directories of trainmark runs.")
+        list[Path], typer.Argument(metavar="DIR", help="The --out directories of trainmark runs.")
     ],
     to: Annotated[
         str,
@@ -36,10 +36,10 @@ def add(
     ],
     as_json: _JSON = False,
 ) -> None:
-    """Add the runs of result directories to a database; the database is made if need be.
+    """Add the runs of result directories to a database.
 
-    Adding a directory again changes nothing; one that grew adds what is new. A directory that was moved is the
-    campaign that it was.
+    The database is made if need be. Adding a directory again changes nothing; one that grew adds what is new. A
+    directory that was moved is the campaign that it was.
     """
     from dataclasses import asdict
 
@@ -85,7 +85,10 @@ def list_campaigns(
     ],
     as_json: _JSON = False,
 ) -> None:
-    """List the campaigns of a database; trainmark report URL --campaign ID writes the report of one."""
+    """List the campaigns of a database.
+
+    trainmark report URL --campaign ID writes the report of one.
+    """
     from trainmark.files import to_json
     from trainmark.store import existing_store
 

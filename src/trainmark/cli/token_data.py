@@ -11,7 +11,9 @@ from trainmark.dataset import tokens as packed
 
 
 def make_tokens(
-    directory: Annotated[Path, typer.Argument(help="The folder; new, empty, or one that this made.")],
+    directory: Annotated[
+        Path, typer.Argument(help="The folder; new, empty, or one that this made.", metavar="DIR")
+    ],
     tokens: Annotated[int, typer.Option(help="Tokens for training.")] = 1_000_000,
     validation: Annotated[
         int | None,
@@ -23,9 +25,10 @@ def make_tokens(
     seed: Annotated[int, typer.Option(help="Equal seeds give equal tokens.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
 ) -> None:
-    """Make seeded tokens, whose frequencies fall by Zipf's law, packed as nanoGPT packs them: train.bin and val.bin.
+    """Make seeded tokens, packed as nanoGPT packs them.
 
-    It can be interrupted: the same command goes on. A data set that is complete is left as it is.
+    They are train.bin and val.bin; their frequencies fall by Zipf's law. It can be interrupted: the same command goes
+    on. A data set that is complete is left as it is.
     """
     given = {"tokens": tokens, "validation": validation, "vocabulary": vocabulary, "seed": seed}
     spec = packed.spec_from(given, "the options of 'data make-tokens'")
@@ -44,7 +47,9 @@ def make_tokens(
 
 
 def make_masked(
-    directory: Annotated[Path, typer.Argument(help="The folder; new, empty, or one that this made.")],
+    directory: Annotated[
+        Path, typer.Argument(help="The folder; new, empty, or one that this made.", metavar="DIR")
+    ],
     sequences: Annotated[int, typer.Option(help="Sequences for training.")] = 10_000,
     sequence_length: Annotated[int, typer.Option(help="Tokens of a sequence, with its padding.")] = 128,
     predictions: Annotated[int, typer.Option(help="The most hidden words of a sequence.")] = 20,
@@ -54,9 +59,10 @@ def make_masked(
     seed: Annotated[int, typer.Option(help="Equal seeds give equal sequences.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
 ) -> None:
-    """Make seeded sequences with hidden words: TFRecords with the features of BERT's published pre-processing.
+    """Make seeded sequences with hidden words, for BERT.
 
-    It can be interrupted: the same command goes on. A data set that is complete is left as it is.
+    They are TFRecords with the features of BERT's published pre-processing. It can be interrupted: the same command
+    goes on. A data set that is complete is left as it is.
     """
     given = {
         "sequences": sequences,

@@ -179,9 +179,13 @@ def entries(catalog: Path | None = None) -> tuple[Entry, ...]:
 def find_entry(name: str, catalog: Path | None = None) -> Entry:
     """Return the framework ``name``; raise ``InputError`` with the known names otherwise."""
     known = _folders(catalog)
+    if name == "system":
+        raise InputError(
+            "'system' is the Python that runs trainmark: nothing is made, locked or removed for it"
+        )
     if name not in known:
         words = ", ".join([*sorted(known), "system"])
-        raise InputError(f"no environment '{name}'{nearest(name, known)} (there are: {words})")
+        raise InputError(f"no environment '{name}'{nearest(name, [*known, 'system'])} (there are: {words})")
     return _read(known[name])
 
 

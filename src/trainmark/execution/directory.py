@@ -152,8 +152,8 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
     other = suite if there.read_bytes() == document.encode() else _suite_of(there)
     if other.model_copy(update={"gates": suite.gates}) != suite:
         raise InputError(
-            f"{path}: belongs to another suite ('{other.name}', {there}); give another --out, "
-            "or run that file itself to go on with it"
+            f"{path}: belongs to another suite ('{other.name}', {there}), or to this one before it was changed; "
+            "give another --out, or run that file itself to go on with it"
         )
     if not resume and any(path.glob(f"{RUNS}/*/*/{OUTCOME}")):
         raise InputError(f"{path}: holds finished runs of this suite; --resume goes on with them")

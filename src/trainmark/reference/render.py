@@ -66,5 +66,6 @@ def _measured(reference: Reference) -> Iterator[tuple[str, object]]:
 
 
 def _block(title: str, values: Iterable[tuple[str, object]]) -> list[str]:
-    lines = [f"  {name.replace('_', ' '):<18} {value}" for name, value in values]
-    return [title, *lines, ""] if lines else []
+    cells = [(name.replace("_gb", " (GB)").replace("_", " "), value) for name, value in values]
+    width = max([18, *(len(name) for name, _ in cells)])
+    return [title, *(f"  {name:<{width}} {value}" for name, value in cells), ""] if cells else []

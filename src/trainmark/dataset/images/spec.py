@@ -79,7 +79,7 @@ def spec_from(values: Mapping[str, Any], where: str) -> ImageFolderSpec:
             message = (
                 f"is not a key of a made data set{nearest(key, (*ImageFolderSpec.model_fields, _VALIDATION))}"
             )
-        raise InputError(f"{where}: {key} {message}" if key else f"{where}: {message}") from None
+        raise InputError(f"{where}: {key}: {message}" if key else f"{where}: {message}") from None
 
 
 @dataclass(frozen=True, slots=True)

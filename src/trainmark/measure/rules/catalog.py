@@ -112,12 +112,18 @@ def _rule(
     return Rule(name, kind, formula, partial(_compute, name, compute), skip=skip)
 
 
+def _records(count: int) -> str:
+    return "record" if count == 1 else f"{count} records"
+
+
+def _rates_after(skip: int) -> str:
+    return f"the printed rates after the first {_records(skip)}" if skip else "all printed rates"
+
+
 def mean_rule(skip: int) -> Rule:
     """Return the arithmetic mean of the printed rates after ``skip`` records."""
     name = f"mean-skip-{skip}" if skip else "mean-all"
-    text = (
-        f"mean of the printed rates after the first {skip} records" if skip else "mean of all printed rates"
-    )
+    text = f"mean of {_rates_after(skip)}"
     return _rule(name, RuleKind.MEAN, text, partial(_mean, skip=skip), skip)
 
 
@@ -129,19 +135,21 @@ def last_rule(last: int) -> Rule:
 
 def trimmed_rule(skip: int) -> Rule:
     """Return the mean after ``skip`` records without the max(5, 5 %) smallest and largest."""
-    text = f"leave out {skip} records, sort, drop max(5, 5 %) at each end, mean"
+    out = f"leave out {_records(skip)}, " if skip else ""
+    text = f"{out}sort, drop max(5, 5 %) at each end, mean"
     return _rule(f"trimmed-skip-{skip}", RuleKind.TRIMMED, text, partial(_trimmed, skip=skip), skip)
 
 
 def median_rule(skip: int) -> Rule:
     """Return the median of the printed rates after ``skip`` records."""
-    text = f"median of the printed rates after the first {skip} records"
+    text = f"median of {_rates_after(skip)}"
     return _rule(f"median-skip-{skip}", RuleKind.MEDIAN, text, partial(_median, skip=skip), skip)
 
 
 def harmonic_rule(skip: int) -> Rule:
     """Return samples over time of the records after ``skip`` (their harmonic mean, weighed by samples)."""
-    text = f"samples over time (harmonic mean of the rates) after the first {skip} records"
+    where = f"after the first {_records(skip)}" if skip else "of all records"
+    text = f"samples over time (harmonic mean of the rates) {where}"
     return _rule(f"harmonic-skip-{skip}", RuleKind.HARMONIC, text, partial(_harmonic, skip=skip), skip)
 
 

@@ -4,7 +4,7 @@ from typing import Any
 
 from trainmark.measure import scaled
 from trainmark.report.axes import DEVICES
-from trainmark.report.charts.theme import INK, MUTED, REACH, Rows, colours, themed
+from trainmark.report.charts.theme import INK, MUTED, REACH, Rows, colours, text_width, themed
 from trainmark.report.context import Context, UnitPart
 
 MOST_SERIES = 12
@@ -86,7 +86,9 @@ def _panel(
     import altair as alt
 
     say, series = context.say, list(dict.fromkeys(row["series"] for row in rows))
-    legend = alt.Legend(title=None, columns=2) if len(series) > 1 else None
+    # More room between the columns: the reader's font may be wider than the one of the layout.
+    padding = max(24, *(text_width(name) // 4 for name in series))
+    legend = alt.Legend(title=None, columns=2, columnPadding=padding) if len(series) > 1 else None
     scale = alt.Scale(domain=series, range=colours(series))
     colour = alt.Color("series:N", scale=scale, legend=legend)
     shape = alt.Shape("series:N", scale=alt.Scale(domain=series), legend=legend)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from textwrap import wrap
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,9 @@ from trainmark.words.results import CaseResult
 
 MOST_POINTS = 120
 """How many points a run's line may have; a longer series keeps the extremes of each stretch."""
+
+TITLE_COLUMNS = 44
+"""The characters of a line of a panel's title: what 340 pixels hold of the widest of the usual fonts, in bold."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,4 +134,4 @@ def _drawn(context: Context, name: str, panel: _Panel, repeats: list[float]) -> 
         .mark_line(strokeWidth=1.1, opacity=0.85, clip=True)
         .encode(x=x, y=y, color=colour, detail="repeat:N", tooltip=tooltip)
     )
-    return alt.layer(shade, lines).properties(width=340, height=140, title=panel.title)
+    return alt.layer(shade, lines).properties(width=340, height=140, title=wrap(panel.title, TITLE_COLUMNS))

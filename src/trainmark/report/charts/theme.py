@@ -1,6 +1,7 @@
 """How every chart looks, and how a specification becomes an SVG file."""
 
 import re
+import unicodedata
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -18,6 +19,9 @@ REACH = 1.5
 """A whisker is drawn as far as this many times the largest value, and cut off there: 3 runs can have an interval so
 wide that nothing else in the picture could be seen."""
 
+FONT_SIZE = 12
+LABEL_PADDING = 5
+
 Rows = list[dict[str, Any]]
 """A data set of a chart: a mapping a mark."""
 
@@ -31,21 +35,38 @@ CONFIG = {
         "gridColor": GRID,
         "domainColor": MUTED,
         "tickColor": MUTED,
-        "labelFontSize": 12,
-        "titleFontSize": 12,
+        "labelFontSize": FONT_SIZE,
+        "titleFontSize": FONT_SIZE,
         "titleFontWeight": "normal",
         "labelLimit": 640,
-        "labelPadding": 5,
+        "labelPadding": LABEL_PADDING,
     },
-    "legend": {"labelColor": INK, "titleColor": INK, "labelFontSize": 12, "labelLimit": 420, "orient": "top"},
-    "title": {"color": INK, "fontSize": 12, "fontWeight": 600, "anchor": "start", "limit": 420},
-    "text": {"color": INK, "fontSize": 12},
+    "legend": {
+        "labelColor": INK,
+        "titleColor": INK,
+        "labelFontSize": FONT_SIZE,
+        "labelLimit": 420,
+        "orient": "top",
+        "columnPadding": 24,
+    },
+    "title": {"color": INK, "fontSize": FONT_SIZE, "fontWeight": 600, "anchor": "start", "limit": 420},
+    "text": {"color": INK, "fontSize": FONT_SIZE},
 }
 
 
 def colours(names: Sequence[object]) -> list[str]:
     """Return a colour for each of ``names``; beyond the palette's six they come again."""
     return [PALETTE[i % len(PALETTE)] for i in range(len(names))]
+
+
+def text_width(text: str) -> int:
+    """Return the pixels that a label takes at most in the fonts that browsers have for ``FONT``.
+
+    The converter lays out in a font of its own, and the reader's may be wider: of the usual ones DejaVu Sans is the
+    widest, with 0.6 of its size a character of our labels on the average; a Chinese one takes the whole size.
+    """
+    wide = sum(unicodedata.east_asian_width(character) in "WF" for character in text)
+    return round(FONT_SIZE * (wide + 0.62 * (len(text) - wide)))
 
 
 def themed(chart: Any, datasets: Mapping[str, Rows]) -> dict[str, Any]:

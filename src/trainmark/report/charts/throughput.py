@@ -3,7 +3,16 @@
 from typing import Any
 
 from trainmark.report.axes import DEVICES, FRAMEWORK, PRECISION, Aspect
-from trainmark.report.charts.theme import INK, PALETTE, REACH, Rows, colours, themed
+from trainmark.report.charts.theme import (
+    INK,
+    LABEL_PADDING,
+    PALETTE,
+    REACH,
+    Rows,
+    colours,
+    text_width,
+    themed,
+)
 from trainmark.report.context import Context, UnitPart, marks, shown
 from trainmark.report.numbers import decimals, number
 from trainmark.words.results import CaseResult
@@ -79,7 +88,11 @@ def _panel(
         scale=alt.Scale(domain=[0, largest * 1.18], nice=False),
         axis=alt.Axis(tickCount=6),
     )
-    y = alt.Y("case:N", title=None, sort=names, axis=alt.Axis(minExtent=150, domain=False, ticks=False))
+    # All panels begin at one line, and no label is cut off at the left.
+    labels = (axes.label(case.case, without=hidden) for case in part.cases)
+    extent = max(150, *map(text_width, labels)) + LABEL_PADDING
+    axis = alt.Axis(minExtent=extent, domain=False, ticks=False)
+    y = alt.Y("case:N", title=None, sort=names, axis=axis)
     base = alt.Chart(alt.NamedData(f"cases-{size}")).encode(y=y)
     tooltip = [alt.Tooltip("case:N", title=say("column_case")), alt.Tooltip("text:N", title=unit)]
     if aspect:

@@ -4,7 +4,7 @@ from trainmark.report.blocks import Cell, Column, Paragraph, Section, Table, cel
 from trainmark.report.context import Context
 from trainmark.report.numbers import percent
 from trainmark.words.measurement import Sampling
-from trainmark.words.results import Expected
+from trainmark.words.results import CaseResult, Expected, Repeats, sound
 
 
 def section(context: Context) -> Section | None:
@@ -28,11 +28,10 @@ def section(context: Context) -> Section | None:
         found = case.repeats
         assert found is not None
         ended = found.ended_by.value.replace("-", "_") if found.ended_by else "not_yet"
-        spoiled = "runs_and_spoiled" if found.spoiled else "runs_alone"
         rows.append(
             (
                 cell(context.axes.label(case.case)),
-                cell(say(spoiled, runs=found.runs, spoiled=found.spoiled)),
+                cell(_runs(context, case, found)),
                 cell(say(f"ended_{ended}")),
                 cell("-" if found.half_width is None else f"±{percent(found.half_width)}"),
                 cell("-" if found.to_target is None else str(found.to_target.runs)),
@@ -44,6 +43,14 @@ def section(context: Context) -> Section | None:
     return Section(
         "repeats", say("repeats_title"), (Paragraph(plain(caption)), Table("", columns, tuple(rows)))
     )
+
+
+def _runs(context: Context, case: CaseResult, found: Repeats) -> str:
+    if not found.spoiled:
+        return context.say("runs_alone", runs=found.runs)
+    # Where the machine spoiled every run, those that count are the spoiled ones themselves.
+    counted = "runs_and_spoiled" if sound(case.runs) else "runs_all_spoiled"
+    return context.say(counted, runs=found.runs, spoiled=found.spoiled)
 
 
 def _expected(context: Context, found: Expected | None) -> Cell:
