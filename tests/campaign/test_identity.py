@@ -158,6 +158,14 @@ def test_a_resume_with_a_variable_that_chooses_kernels_is_refused(
         foreign.run(resume=True)
 
 
+def test_where_compiled_code_lies_is_no_part_of_what_is_run(
+    foreign: Bench, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    foreign.run(StopsAfterOneRun())
+    monkeypatch.setenv("JAX_COMPILATION_CACHE_DIR", "/tmp/elsewhere")
+    foreign.run(resume=True)
+
+
 def test_an_untouched_program_is_gone_on_with_though_it_was_moved_and_described_anew(foreign: Bench) -> None:
     foreign.run(StopsAfterOneRun())
     compiled = foreign.folder / "program" / "__pycache__" / "stale.pyc"
