@@ -305,7 +305,8 @@ def summarise_findings(findings: Iterable[AuditFinding]) -> list[str]:
     findings = list(findings)
     verdicts = Counter(finding.verdict for finding in findings)
     rules = Counter(finding.rule for finding in findings if finding.rule)
-    lines = [f"{len(findings)} values: " + ", ".join(f"{verdicts[v]} {v}" for v in AuditVerdict)]
+    values = "1 value" if len(findings) == 1 else f"{len(findings)} values"
+    lines = [f"{values}: " + ", ".join(f"{verdicts[v]} {v}" for v in AuditVerdict)]
     lines += [f"  {count} by {rule}" for rule, count in rules.most_common()]
     if len(rules) > 1:
         lines.append(
