@@ -33,15 +33,21 @@ def numbers(events: str) -> tuple[float | None, float | None]:
 
 @given(
     times=st.lists(st.floats(1e-4, 10), min_size=1, max_size=40),
-    window_s=st.floats(1e-3, 1e4),
+    longer=st.floats(1, 1e4),
     lost=st.booleans(),
 )
-def test_parse_gives_the_number_of_the_campaign(times: list[float], window_s: float, lost: bool) -> None:
-    samples = 8 * len(times) - 8 * lost
+def test_parse_gives_the_number_of_the_campaign(times: list[float], longer: float, lost: bool) -> None:
+    window_s, samples = sum(times) * longer, 8 * len(times) - 8 * lost
     events = text(times, {"outcome": "ok", "throughput": 1.0, "window_s": window_s, "samples": samples})
     campaign, parsed = numbers(events)
     assert campaign == parsed
     assert campaign == (None if lost else samples / window_s)
+
+
+@given(times=st.lists(st.floats(1, 10), min_size=1, max_size=40), part=st.floats(0.01, 0.8))
+def test_a_window_that_cannot_hold_its_steps_gives_neither_a_number(times: list[float], part: float) -> None:
+    summary = {"outcome": "ok", "throughput": 1.0, "window_s": sum(times) * part, "samples": 8 * len(times)}
+    assert numbers(text(times, summary)) == (None, None)
 
 
 @pytest.mark.parametrize("summary", [{}, {"throughput": 40.0}, {"window_s": 2.0, "throughput": 40.0}])

@@ -86,7 +86,7 @@ def _panel(
     import altair as alt
 
     say, series = context.say, list(dict.fromkeys(row["series"] for row in rows))
-    # More room between the columns: the reader's font may be wider than the one of the layout.
+    # More room between the columns: the reader's font may be wider than the converter's.
     padding = max(24, *(text_width(name) // 4 for name in series))
     legend = alt.Legend(title=None, columns=2, columnPadding=padding) if len(series) > 1 else None
     scale = alt.Scale(domain=series, range=colours(series))

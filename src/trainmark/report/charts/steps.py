@@ -17,7 +17,7 @@ MOST_POINTS = 120
 """How many points a run's line may have; a longer series keeps the extremes of each stretch."""
 
 TITLE_COLUMNS = 44
-"""The characters of a line of a panel's title: what 340 pixels hold of the widest of the usual fonts, in bold."""
+"""The characters of a line of a panel's title: what a width of 340 holds of the widest of the usual fonts, in bold."""
 
 
 @dataclass(frozen=True, slots=True)

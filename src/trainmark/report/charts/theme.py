@@ -60,7 +60,7 @@ def colours(names: Sequence[object]) -> list[str]:
 
 
 def text_width(text: str) -> int:
-    """Return the pixels that a label takes at most in the fonts that browsers have for ``FONT``.
+    """Return how wide a label is at most, in units of the chart, in the fonts that browsers have for ``FONT``.
 
     The converter lays out in a font of its own, and the reader's may be wider: of the usual ones DejaVu Sans is the
     widest, with 0.6 of its size a character of our labels on the average; a Chinese one takes the whole size.
