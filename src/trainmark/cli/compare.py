@@ -69,16 +69,11 @@ def _axes(ignoring: str | None, sides: "list[Results]") -> list[str]:
 
 
 def _results(source: str) -> "Results":
-    path = Path(source)
-    if path.is_dir():
-        from trainmark.cli.results import results_of
-
-        return results_of(path)
-    if path.suffix == ".json":
+    if Path(source).suffix == ".json" and not Path(source).is_dir():
         from trainmark.store import read_results
 
-        return read_results(path)
-    from trainmark.campaign import stored_results
+        return read_results(Path(source))
+    from trainmark.cli.results import results_from
 
-    address, _, campaign = source.partition("#")
-    return stored_results(address, campaign or None)[0]
+    address, _, campaign = (source, "", "") if Path(source).is_dir() else source.partition("#")
+    return results_from(address, campaign or None)[0]

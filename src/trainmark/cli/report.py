@@ -105,16 +105,11 @@ def report(
 
 def _results(source: str, campaign: str | None, wanted: ReportFormat | None) -> "tuple[Results, Path]":
     """Return the results of a directory or a database, and the directory that they are of."""
+    from trainmark.cli.results import results_from
     from trainmark.errors import InputError
 
-    if Path(source).is_dir():
-        from trainmark.cli.results import results_of
-
-        return results_of(Path(source)), Path(source)
-    from trainmark.campaign import stored_results
-
-    found = stored_results(source, campaign)
-    if wanted is None:
+    found = results_from(source, campaign)
+    if wanted is None and not Path(source).is_dir():
         raise InputError("a database's reports go nowhere by themselves: say --to, and --output for a file")
     return found
 

@@ -29,6 +29,15 @@ def results_of(folder: Path) -> "Results":
     return collect_results(read_suite(folder), ResultDirectory(folder), command)
 
 
+def results_from(source: str, campaign: str | None) -> "tuple[Results, Path]":
+    """Return the results of a result directory or of a campaign of a database, and the directory that they are of."""
+    if Path(source).is_dir():
+        return results_of(Path(source)), Path(source)
+    from trainmark.campaign import stored_results
+
+    return stored_results(source, campaign)
+
+
 def selected(results: "Results", only: str | None) -> "Results":
     """Return the results of the cases that ``only`` chooses, as ``run --only`` does, to be judged anew; all by None."""
     from trainmark.suite import select

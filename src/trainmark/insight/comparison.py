@@ -11,7 +11,7 @@ from trainmark.measure import ratio
 from trainmark.words.comparison import Change, ComparedCase, Comparison, Difference, Origin, Side
 from trainmark.words.identity import Part
 from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import Estimate, NoInterval, Ratio
+from trainmark.words.measurement import NoInterval, Ratio
 from trainmark.words.results import CaseResult, Results, RunResult, pooled
 
 _WHY_NOT = {
@@ -130,15 +130,11 @@ def _counted_by(case: CaseResult, what: str) -> set[str]:
 
 def _without_interval(baseline: CaseResult, candidate: CaseResult) -> str:
     said = [
-        f"the {side} {_WHY_NOT[estimate.no_interval]}"
-        for side, estimate in zip(Side, _estimates(baseline, candidate), strict=True)
-        if estimate.no_interval is not None
+        f"the {side} {_WHY_NOT[case.estimate.no_interval]}"
+        for side, case in zip(Side, (baseline, candidate), strict=True)
+        if case.estimate is not None and case.estimate.no_interval is not None
     ]
     return "; ".join(said) or "a side has no interval"
-
-
-def _estimates(*cases: CaseResult) -> list[Estimate]:
-    return [case.estimate for case in cases if case.estimate is not None]
 
 
 def _origin(results: Results, path: str) -> Origin:
@@ -182,7 +178,9 @@ def _between(
             yield "what was run", _is_known(one), _is_known(other)
     else:
         for part, now_part in one.identity.changes(other.identity):
-            yield str((part or now_part).name), _part(part), _part(now_part)  # type: ignore[union-attr]
+            known = part or now_part
+            assert known is not None
+            yield known.name.value, _part(part), _part(now_part)
     before, now = _manifest(baseline, one), _manifest(candidate, other)
     if before is not None and now is not None:
         for path, fact, other_fact in _facts_apart(before, now):

@@ -4,7 +4,8 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trainmark.report.blocks import printable
-from trainmark.report.numbers import decimals, interval, number
+from trainmark.report.numbers import interval, number
+from trainmark.report.terminal import aligned
 from trainmark.words.comparison import Change, ComparedCase, Comparison, Difference, Side
 from trainmark.words.measurement import Estimate
 
@@ -45,15 +46,10 @@ def _parts(comparison: Comparison) -> Iterator[str]:
 
 
 def _table(cases: list[ComparedCase]) -> str:
-    rows = [_HEADINGS, *(_row(case) for case in cases)]
-    widths = [max(len(row[i]) for row in rows) for i in range(len(_HEADINGS))]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if i in (0, len(_HEADINGS) - 1) else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(row, widths, strict=True))
-        ).rstrip()
-        for row in rows
-    ]
+    last = len(_HEADINGS) - 1
+    lines, _widths = aligned(
+        [_HEADINGS, *(_row(case) for case in cases)], [i not in (0, last) for i in range(last + 1)]
+    )
     return "\n".join(lines)
 
 
@@ -73,7 +69,7 @@ def _row(case: ComparedCase) -> tuple[str, ...]:
 
 
 def _number(estimate: Estimate | None, outcome: str) -> str:
-    return outcome if estimate is None else number(estimate.median, decimals([estimate.median]))
+    return outcome if estimate is None else number(estimate.median)
 
 
 def _notes(comparison: Comparison) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """The main tables as plain text, for the end of ``trainmark run``."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from rich.cells import cell_len
@@ -39,16 +40,16 @@ def _table(table: Table) -> str:
         [column.title for column in table.columns],
         *([_text(cell) for cell in row] for row in table.rows),
     ]
-    widths = [max(cell_len(line[i]) for line in lines) for i in range(len(table.columns))]
-    text = [
-        "  ".join(
-            _aligned(word, width, column.numeric)
-            for word, width, column in zip(line, widths, table.columns, strict=True)
-        ).rstrip()
-        for line in lines
-    ]
+    text, widths = aligned(lines, [column.numeric for column in table.columns])
     text.insert(1, "  ".join("-" * width for width in widths))
     return "\n".join([*([table.heading] if table.heading else []), *text, *table.footnotes])
+
+
+def aligned(lines: Sequence[Sequence[str]], right: Sequence[bool]) -> tuple[list[str], list[int]]:
+    """Return lines of cells as columns, set to the right where ``right`` says so, and how wide each column is."""
+    widths = [max(map(cell_len, column)) for column in zip(*lines, strict=True)]
+    text = ["  ".join(map(_aligned, line, widths, right)).rstrip() for line in lines]
+    return text, widths
 
 
 def _text(cell: Cell) -> str:
