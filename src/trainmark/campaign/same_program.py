@@ -49,12 +49,12 @@ def require_same_identity(directory: ResultDirectory, case: Case, parts: tuple[E
     Of the earlier runs' identities those parts are compared that ``parts`` has; a run of before there were
     identities has none.
     """
+    now = identity_of(parts)
     for record in directory.finished(case).values():
         if record.identity is None or record.started_at is None:
             continue
-        asked = {entries.name for entries in parts}
-        earlier = Identity.of(tuple(part for part in record.identity.parts if part.name in asked))
-        if told := earlier.told(identity_of(parts)):
+        earlier = record.identity.beside(now)
+        if told := earlier.told(now):
             raise UnlikeRunsError(
                 f"{directory.path}: run {record.repeat} of {case.id} ran something else: "
                 f"{told}{_how(directory, earlier, parts)}; start a new --out, or delete those runs"

@@ -21,7 +21,6 @@ from trainmark.execution import read_record, write_record
 from trainmark.logs.events import read_events
 from trainmark.placement import device_of
 from trainmark.words.case import MAX_BATCH, Case
-from trainmark.words.identity import Identity
 from trainmark.words.names import EVENTS
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.results import Trial, fastest
@@ -117,9 +116,8 @@ def _holds_still(executor: Executor, asked: Case, case: Case, folder: Path) -> b
     if isinstance(setting, CannotStart):
         return True
     now = identity_of(executor.identifier.program(case))
-    names = {part.name for part in now.parts}
-    earlier = Identity.of(tuple(part for part in record.identity.parts if part.name in names))
-    if fingerprint(then) == fingerprint(setting.manifest) and not earlier.changes(now):
+    changes = record.identity.beside(now).changes(now)
+    if fingerprint(then) == fingerprint(setting.manifest) and not changes:
         return True
     executor.audience.readying(f"{folder}: of another environment or program; it is repeated")
     return False
