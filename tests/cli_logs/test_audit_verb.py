@@ -55,7 +55,7 @@ def test_a_table_that_holds_gives_exit_code_0_and_a_summary(folder: Path) -> Non
     code, stdout, _ = _trainmark("audit", table, "--logs", folder)
 
     assert code == 0
-    assert "1 values: 1 reproduced, 0 unexplained, 0 contradicted, 0 unreadable" in stdout
+    assert "1 value: 1 reproduced, 0 unexplained, 0 contradicted, 0 unreadable" in stdout
     assert "1 by summary" in stdout
 
 

@@ -358,11 +358,12 @@ def test_kubectl_itself_reads_the_manifests(name: str, kinds: list[str]) -> None
     assert [line.partition("/")[0] for line in read.stdout.splitlines()] == kinds
 
 
-def until_it_catches(number: signal.Signals, pid: int) -> None:
-    status = Path(f"/proc/{pid}/status")
+def until_it_waits(pid: int, number: signal.Signals) -> None:
+    """Return when a shell catches the signal and sleeps: bash loses one that comes between its trap and its wait."""
     while True:
-        (caught,) = (line for line in status.read_text().splitlines() if line.startswith("SigCgt"))
-        if int(caught.split()[1], 16) >> (number - 1) & 1:
+        status = Path(f"/proc/{pid}/status").read_text()
+        said = dict(line.split(":\t", 1) for line in status.splitlines())
+        if int(said["SigCgt"], 16) >> (number - 1) & 1 and said["State"].startswith("S"):
             return
         time.sleep(0.01)
 
@@ -378,7 +379,7 @@ def test_a_job_whose_time_is_out_ends_its_run_and_is_queued_again_so_many_times(
     ) as job:
         assert job.stdout is not None
         assert job.stdout.readline() == "ready\n"
-        until_it_catches(signal.SIGUSR1, job.pid)
+        until_it_waits(job.pid, signal.SIGUSR1)
         job.send_signal(signal.SIGUSR1)
         assert job.wait(60) == 130
     said = (queued.parent / "said").read_text().splitlines()
