@@ -6,10 +6,9 @@ from pathlib import Path
 import pytest
 from conftest_logs import Reader
 
+from corpora import CORPUS
 from trainmark.logs import Facts, ParsedLog
 from trainmark.programs import read_stream
-
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 
 
 @pytest.fixture

@@ -1,33 +1,23 @@
 """Logs of today's programs: each row of the corpus' truth comes out as it says."""
 
-import csv
 import shlex
-from pathlib import Path
 
 import pytest
 
+from corpora import CORPUS_TODAY, truth_of
 from trainmark.logs import Facts
 from trainmark.measure.rules import measure_log
 from trainmark.measure.rules.row import reading_row
 from trainmark.programs import read_log
 
-_CORPUS = Path(__file__).parents[3] / "shared" / "corpus-today"
 _FLAGS = {"--gpus": "gpus", "--batch": "batch_per_device", "--nodes": "nodes"}
 
 
-def _rows() -> list[dict[str, str]]:
-    if not _CORPUS.is_dir():
-        return []
-    with (_CORPUS / "truth.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.mark.skipif(not _CORPUS.is_dir(), reason="the logs of today (../shared/corpus-today) are not here")
-@pytest.mark.parametrize("truth", _rows(), ids=lambda row: row["log"])
+@pytest.mark.parametrize("truth", truth_of(CORPUS_TODAY, lambda row: row["log"]))
 def test_a_log_of_today_gives_the_right_number_or_none(truth: dict[str, str]) -> None:
     words = shlex.split(truth["flags"])
     given = {_FLAGS[flag]: int(value) for flag, value in zip(words[::2], words[1::2], strict=True)}
-    log = read_log(_CORPUS / "logs" / truth["log"], Facts(**given))  # type: ignore[arg-type]
+    log = read_log(CORPUS_TODAY / "logs" / truth["log"], Facts(**given))  # type: ignore[arg-type]
 
     row = reading_row(log, measure_log(log))
 

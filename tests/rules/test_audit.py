@@ -1,6 +1,5 @@
 """Published values against logs: the digits, the fixed catalogue, the corpus."""
 
-import csv
 import random
 from dataclasses import replace
 from decimal import ROUND_DOWN, Decimal
@@ -10,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from corpora import CORPUS, truth_of
 from trainmark.errors import InputError
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import (
@@ -26,7 +26,6 @@ from trainmark.measure.rules import (
 from trainmark.measure.rules.auditing import parse_published, reproduces, summarise_findings, try_rules
 from trainmark.programs import read_log, synthetic_log
 
-_CORPUS = Path(__file__).parents[3] / "shared" / "corpus"
 _RULES = {
     ("F01_PPCLS", "yes"): "trimmed-skip-10",
     ("F02_DLL_PT_CNN", "yes"): "mean-skip-9",
@@ -42,19 +41,11 @@ _RULES = {
 }
 
 
-def _truth() -> list[dict[str, str]]:
-    if not _CORPUS.is_dir():
-        return []
-    with (_CORPUS / "truth.csv").open(newline="") as file:
-        return list(csv.DictReader(file))
-
-
-@pytest.mark.skipif(not _CORPUS.is_dir(), reason="the corpus of real logs (../shared/corpus) is not here")
-@pytest.mark.parametrize("row", _truth(), ids=lambda row: f"{row['format_id']}-{row['published_value']}")
+@pytest.mark.parametrize("row", truth_of(CORPUS, lambda row: f"{row['format_id']}-{row['published_value']}"))
 def test_every_row_of_the_truth_comes_out_as_it_says(row: dict[str, str]) -> None:
     claim = Claim(row["log_path"], row["published_value"], int(row["gpus"]), unit=row["unit"])
 
-    (finding,) = audit([claim], _CORPUS)
+    (finding,) = audit([claim], CORPUS)
 
     assert (finding.verdict is AuditVerdict.REPRODUCED) == (row["matches"] == "yes")
     assert finding.value == pytest.approx(float(row["value_by_rule"]), abs=5.1e-5)
@@ -263,7 +254,7 @@ def test_digits_that_were_cut_off_are_told_from_rounded_ones(noisy_log: Path) ->
 
 @pytest.mark.parametrize("share", [1e-4, -1e-4, 3e-3, -0.01, 0.05, -0.05])
 @pytest.mark.parametrize(
-    "row", [row for row in _truth() if row["matches"] == "yes"], ids=lambda row: row["format_id"]
+    "row", truth_of(CORPUS, lambda row: row["format_id"], lambda row: row["matches"] == "yes")
 )
 def test_a_published_value_moved_by_a_little_is_not_reproduced(row: dict[str, str], share: float) -> None:
     published = Decimal(row["published_value"])
@@ -271,7 +262,7 @@ def test_a_published_value_moved_by_a_little_is_not_reproduced(row: dict[str, st
     if abs(moved - published) <= Decimal(2).scaleb(int(published.as_tuple().exponent)):
         pytest.skip("the figure has too few digits to be moved by so little")
 
-    (finding,) = audit([Claim(row["log_path"], str(moved))], _CORPUS)
+    (finding,) = audit([Claim(row["log_path"], str(moved))], CORPUS)
 
     assert finding.verdict is not AuditVerdict.REPRODUCED
     assert finding.deviation == pytest.approx(float(moved) / float(row["value_by_rule"]) - 1, abs=2e-6)
