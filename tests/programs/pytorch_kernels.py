@@ -201,6 +201,8 @@ def check_resample(dtype: Any, nhwc: bool) -> bool:
     sizes = ((37, 53), (20, 90), (640, 480), (64, 64), (5, 9))
     crops = [(3, 5, 30, 40, 0), (0, 10, 20, 21, 1), (1, 2, 630, 470, 1), (0, 0, 64, 64, 1), (2, 3, 1, 1, 0)]
     images = [torch.randint(0, 256, (3, *size), dtype=torch.uint8, device=DEVICE) for size in sizes]
+    # As a GPU decodes them, and in part as a CPU does: a pixel's colours beside each other.
+    images[1:4] = [image.permute(1, 2, 0).contiguous().permute(2, 0, 1) for image in images[1:4]]
     wanted = torch.empty((len(sizes), 3, 24, 24), device=DEVICE)
     for row, (image, (top, left, height, width, mirrored)) in enumerate(zip(images, crops, strict=True)):
         part = image[None, :, top : top + height, left : left + width].float()

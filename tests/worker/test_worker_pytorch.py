@@ -202,42 +202,102 @@ def test_what_nvjpeg_refuses_is_given_to_pillow_and_what_nothing_decodes_is_left
     with Image.open(photos[3]) as image:
         image.save(photos[3], format="JPEG", comment=b"odd")
 
-    shapes, asked, unreadable, same = in_pytorch(f"""
+    in_slots, shapes, crops, asked, unreadable, same = in_pytorch(f"""
 # There is no GPU here: in its place stands a decoder that refuses what nvJPEG may, here by its comment.
 import numpy as np
 from trainmark_worker.tasks.image_classification.decoding import choose_decoder
 from trainmark_worker.tasks.image_classification.images import Draw, ImageList
-from trainmark_worker.pytorch.image_classification.loaders.nvjpeg import Files, NvjpegFeed, taken_apart
-class OnCpu(NvjpegFeed):
+from trainmark_worker.pytorch.image_classification.loaders.nvjpeg_batches import Maker
+from trainmark_worker.pytorch.image_classification.loaders.nvjpeg_files import Files, Slots, Task, taken_apart
+images = ImageList({[str(path) for path in photos]!r}, [0, 0, 1, 1, 1])
+unreadable = []
+class OnCpu(Maker):
     def __init__(self):
-        self._device, self.asked, self.unreadable = torch.device("cpu"), [], []
-        self._images = ImageList({[str(path) for path in photos]!r}, [0, 0, 1, 1, 1])
+        self._device, self.asked = torch.device("cpu"), []
+        self._leave_out = lambda photo, why: unreadable.append(images.paths[photo.image])
     def _on_gpu(self, photos, files):
         self.asked.append(len(files))
         data = [file.numpy().tobytes() for file in files]
         if any(b"odd" in file[:100] for file in data):
             raise ValueError("nvJPEG: this kind of JPEG is not supported")
         return [torch.from_numpy(choose_decoder().decode(file)).permute(2, 0, 1) for file in data]
-feed = OnCpu()
-files = Files(feed._images, 0)
+maker, slots = OnCpu(), Slots(2, 1)
+files = Files(images, 0, slots)
 draws = [Draw(0, image) for image in range(5)]
-photos, apart, reasons = taken_apart([files.__getitems__(draws[:2]), files.__getitems__(draws[2:])])
-decoded = feed._decode(photos, apart, reasons)
+parts = [files.__getitems__(Task(0, 0, draws[:2]))]
+slots.size = 1
+parts.append(files.__getitems__(Task(1, 0, draws[2:])))
+in_slots = [part.files is None for part in parts]
+photos, apart, reasons = taken_apart(parts, slots)
+decoded = maker._decode(photos, apart, reasons)
 shapes = [image if image is None else list(image.shape) for image in decoded]
-alone = feed._decode([photos[0], photos[4]], [apart[0], apart[4]], reasons)
+alone = maker._decode([photos[0], photos[4]], [apart[0], apart[4]], reasons)
 same = all(bool((one == other).all()) for one, other in zip(alone, [decoded[0], decoded[4]]))
-print(json.dumps([shapes, feed.asked, feed.unreadable, same]))
+crops = [list(photo.crop) for photo in photos]
+print(json.dumps([in_slots, shapes, crops, maker.asked, unreadable, same]))
 """)
 
+    # What is too much for its slot is handed over by itself.
+    assert in_slots == [True, False]
     sizes = []
-    for photo in (photos[0], *photos[2:]):
+    for photo in photos[3:]:
         with Image.open(photo) as image:
             sizes.append([3, image.height, image.width])
-    assert shapes == [sizes[0], None, *sizes[1:]]
+    # Of what a process has decoded it hands over no more than what is trained on.
+    assert shapes == [[3, *crops[0][2:]], None, [3, *crops[2][2:]], *sizes]
+    assert crops[0][:2] == crops[2][:2] == [0, 0]
     # Those that JPEG engines read together, and since they are refused one by one; without the odd one at once.
     assert asked == [2, 1, 1, 1]
     assert unreadable == [str(photos[1])]
     assert same
+
+
+def test_files_and_pictures_reach_nvjpeg_through_slots_that_are_used_again_and_again(tmp_path: Path) -> None:
+    data = make_images(tmp_path / "data", count=12)
+
+    looked_at = in_pytorch(f"""
+from pathlib import Path
+from types import SimpleNamespace
+from trainmark_worker.core.place import place_from
+from trainmark_worker.core.queues import in_parts
+from trainmark_worker.tasks.image_classification.decoding import choose_decoder, decode_whole
+from trainmark_worker.tasks.image_classification.images import Draw, read_images, random_resized_crop, randomness
+from trainmark_worker.pytorch.image_classification.loaders.nvjpeg_files import (
+    DECODED, read_in_processes, taken_apart
+)
+images = read_images({str(data)!r}, 10)
+files = [Path(path).read_bytes() for path in images.paths]
+pictures = [decode_whole(file, choose_decoder()) for file in files]
+
+def is_right(epoch, photo, data):
+    data = data.numpy().tobytes()
+    picture = pictures[photo.image]
+    height, width = picture.shape[:2]
+    box = random_resized_crop(width, height, randomness(1, Draw(epoch, photo.image)))
+    if photo.state == DECODED:
+        part = picture[box.top : box.top + box.height, box.left : box.left + box.width]
+        return data == part.tobytes() and photo.crop == (0, 0, *part.shape[:2])
+    crop = (box.top, box.left, box.height, box.width)
+    return data == files[photo.image] and photo.crop == crop and photo.shape == (3, height, width)
+
+told = []
+for batch, workers, by_host in ((8, 3, 0.4), (6, 2, 0.0), (4, 0, 1.0)):
+    settings = SimpleNamespace(batch_per_device=batch, seed=1)
+    share = in_parts(batch, workers, ahead=2)
+    slots, batches = read_in_processes(images, settings, place_from({{}}), share, held=3, by_host=by_host)
+    held, decoded, wrong = [], 0, 0
+    for number in range(24):
+        photos, data, _ = taken_apart(next(batches), slots)
+        epochs = [(number * batch + index) // 12 for index in range(batch)]
+        decoded += sum(photo.state == DECODED for photo in photos)
+        held = held[-2:] + [list(zip(epochs, photos, data))]
+        wrong += sum(not is_right(*one) for batch_held in held for one in batch_held)
+    told.append([wrong, decoded, slots.count < 24 * share.in_batch])
+print(json.dumps(told))
+""")
+
+    # None is another one's, each process decodes its share, and there are fewer slots than parts that were read.
+    assert looked_at == [[0, int(0.4 * 24 * 8), True], [0, 0, True], [0, 24 * 4, True]]
 
 
 # Launchers, and how a run can end.

@@ -22,6 +22,9 @@ HARDWARE, DEFAULT = 3, 0
 """Backends: the engines, which read baseline JPEGs; and the multiprocessors, with the host's help."""
 
 PLANAR_RGB = 3
+UNSAMPLED = 0
+"""Pictures whose colours have as many values as their brightness: the largest there are."""
+
 NO_MEMORY, ARCH_MISMATCH = 5, 7
 ABOUT_THE_FILE = (2, 3, 4, 10)
 STATUS = {
@@ -38,6 +41,10 @@ FIRST = -1
 
 ALIGNMENT = 256
 """Bytes, of a picture in its batch's memory."""
+
+
+Region = Tuple[int, int, int, int]
+"""Top, left, height and width of a part of a picture."""
 
 
 class _Image(ctypes.Structure):
@@ -69,28 +76,40 @@ class Decoder:
             raise OSError("libnvjpeg, which comes with CUDA and with torchvision, is not found")
         self._lanes = [_Lane(library, device, threads) for _ in range(lanes)]
         self._pool = ThreadPoolExecutor(lanes, thread_name_prefix="nvjpeg")
-        self._device, self.hardware = device, self._lanes[0].hardware
+        self._device, self.hardware, self._parts = device, self._lanes[0].hardware, self._lanes[0].parts
 
-    def decode(self, files: Sequence[Any], sizes: Sequence[Tuple[int, int]]) -> List[Any]:
+    def decode(
+        self, files: Sequence[Any], sizes: Sequence[Tuple[int, int]], wanted: Sequence[Region]
+    ) -> List[Any]:
         """Return pictures as bytes (3, height, width) of files, each bytes (length,) in host memory.
 
-        ``sizes``: (height, width) of each by its header. Raises ValueError if one of them cannot be decoded,
-        ``RunError`` (oom), and RuntimeError for what is not a file's fault.
+        ``sizes``: (height, width) of each by its header; ``wanted``: what of it is wanted. A picture is that, or where
+        the library decodes whole ones alone the whole. Files in pinned memory are copied without the host's waiting,
+        and must stay. Raises ValueError if one of them cannot be decoded, ``RunError`` (oom), and RuntimeError for
+        what is not a file's fault.
         """
         starts, end = [], 0
-        for height, width in sizes:
+        regions = wanted if self._parts else [(0, 0, height, width) for height, width in sizes]
+        for _, _, height, width in regions:
             starts.append(end)
             end += -(-3 * height * width // ALIGNMENT) * ALIGNMENT
         memory = torch.empty(end, dtype=torch.uint8, device=self._device)
         pictures = [
             memory[start : start + 3 * height * width].view(3, height, width)
-            for start, (height, width) in zip(starts, sizes)
+            for start, (_, _, height, width) in zip(starts, regions)
         ]
         stream = torch.cuda.current_stream(self._device)
         free = stream.record_event()
         count = len(self._lanes)
         parts = [
-            self._pool.submit(lane.decode, files[index::count], pictures[index::count], free)
+            self._pool.submit(
+                lane.decode,
+                files[index::count],
+                sizes[index::count],
+                regions[index::count],
+                pictures[index::count],
+                free,
+            )
             for index, lane in enumerate(self._lanes)
         ]
         # All of them, so that none still writes when another one's refusal is raised.
@@ -133,10 +152,20 @@ class _Lane:
             raise OSError(f"nvJPEG cannot be used: {STATUS.get(status, status)}")
         self._threads = 1 if self.hardware else max(threads, 1)
         self._stream = torch.cuda.Stream(device, priority=FIRST)
+        self.parts = self.hardware and hasattr(library, "nvjpegDecodeBatchedEx")
+        self._room: Tuple[int, ...] = (0, 0, 0)
+        self._wanted: List[ctypes.c_void_p] = []
         self._done: Any = None
         self._kept: Any = None
 
-    def decode(self, files: Sequence[Any], pictures: Sequence[Any], free: Any) -> Any:
+    def decode(
+        self,
+        files: Sequence[Any],
+        sizes: Sequence[Tuple[int, int]],
+        regions: Sequence[Region],
+        pictures: Sequence[Any],
+        free: Any,
+    ) -> Any:
         """Decode into ``pictures`` once the event ``free`` has come; return the event of their being there."""
         if self._done is not None:
             # What it works on, the library keeps one of.
@@ -152,17 +181,41 @@ class _Lane:
                     image.pitch[channel] = width
             data = (ctypes.c_void_p * count)(*[file.data_ptr() for file in files])
             lengths = (ctypes.c_size_t * count)(*[file.numel() for file in files])
+            self._make_room(count, sizes)
             if self._batch != count:
                 self._batch = 0
                 self._check(
                     "DecodeBatchedInitialize", self._handle, self._state, count, self._threads, PLANAR_RGB
                 )
             stream = ctypes.c_void_p(self._stream.cuda_stream)
-            self._check("DecodeBatched", self._handle, self._state, data, lengths, images, stream)
+            call = (self._handle, self._state, data, lengths, images)
+            if self.parts:
+                self._check("DecodeBatchedEx", *call, self._named(regions), stream)
+            else:
+                self._check("DecodeBatched", *call, stream)
             # Begun anew after a refusal.
             self._batch, self._kept = count, (files, images, data, lengths)
         self._done = self._stream.record_event()
         return self._done
+
+    def _make_room(self, count: int, sizes: Sequence[Tuple[int, int]]) -> None:
+        """Have memory made before it is needed: what is taken in the midst of a decoding waits for all of the GPU."""
+        needed = (count, max(width for _, width in sizes), max(height for height, _ in sizes))
+        room = tuple(map(max, needed, self._room))
+        if self.hardware and room != self._room and hasattr(self._library, "nvjpegDecodeBatchedPreAllocate"):
+            self._check("DecodeBatchedPreAllocate", self._handle, self._state, *room, UNSAMPLED, PLANAR_RGB)
+            self._room = room
+
+    def _named(self, regions: Sequence[Region]) -> Any:
+        """Return the library's own names for the parts of pictures."""
+        while len(self._wanted) < len(regions):
+            wanted = ctypes.c_void_p()
+            self._check("DecodeParamsCreate", self._handle, ctypes.byref(wanted))
+            self._check("DecodeParamsSetOutputFormat", wanted, PLANAR_RGB)
+            self._wanted.append(wanted)
+        for wanted, (top, left, height, width) in zip(self._wanted, regions):
+            self._check("DecodeParamsSetROI", wanted, left, top, width, height)
+        return (ctypes.c_void_p * len(regions))(*[wanted.value for wanted in self._wanted[: len(regions)]])
 
     def _check(self, name: str, *arguments: Any) -> None:
         status = self._call(name, *arguments)
@@ -174,7 +227,8 @@ class _Lane:
         said = f"nvJPEG: {STATUS.get(status, f'status {status}')}"
         if status == NO_MEMORY:
             raise RunError(OOM, f"{said} on the device, which it takes beside PyTorch")
-        raise ValueError(said) if status in ABOUT_THE_FILE else RuntimeError(said)
+        of_a_file = name in ("DecodeBatched", "DecodeBatchedEx") and status in ABOUT_THE_FILE
+        raise ValueError(said) if of_a_file else RuntimeError(f"{said} ({name})")
 
     def _call(self, name: str, *arguments: Any) -> int:
         with torch.cuda.device(self._device):

@@ -13,17 +13,17 @@ from ....tasks.image_classification.normalisation import DEVIATION, MEAN
 PIXELS = 512
 """Of a tile."""
 
-COLUMNS = 8
-"""Of the table: an image's address, its height and width, and its crop as ``Crop`` has it."""
+COLUMNS = 9
+"""Of the table: an image's address, its strides by channel, row and column, and its crop as ``resampled`` has it."""
 
 
 @triton.jit
-def _plane(image, plane, top, low, left, right, width, there):
+def _corners(plane, top, low, left, right, there):
     return (
-        tl.load(image + plane + top * width + left, mask=there, other=0).to(tl.float32),
-        tl.load(image + plane + top * width + right, mask=there, other=0).to(tl.float32),
-        tl.load(image + plane + low * width + left, mask=there, other=0).to(tl.float32),
-        tl.load(image + plane + low * width + right, mask=there, other=0).to(tl.float32),
+        tl.load(plane + top + left, mask=there, other=0).to(tl.float32),
+        tl.load(plane + top + right, mask=there, other=0).to(tl.float32),
+        tl.load(plane + low + left, mask=there, other=0).to(tl.float32),
+        tl.load(plane + low + right, mask=there, other=0).to(tl.float32),
     )
 
 
@@ -34,10 +34,10 @@ def _resample_kernel(
 ):  # fmt: skip
     row = table + tl.program_id(1) * COLUMNS
     image = tl.load(row).to(tl.pointer_type(tl.uint8))
-    height, width = tl.load(row + 1), tl.load(row + 2)
-    from_top, from_left = tl.load(row + 3), tl.load(row + 4)
-    rows, columns = tl.load(row + 5), tl.load(row + 6)
-    mirrored = tl.load(row + 7)
+    by_channel, by_row, by_column = tl.load(row + 1), tl.load(row + 2), tl.load(row + 3)
+    from_top, from_left = tl.load(row + 4), tl.load(row + 5)
+    rows, columns = tl.load(row + 6), tl.load(row + 7)
+    mirrored = tl.load(row + 8)
     pixel = tl.program_id(0) * PIXELS + tl.arange(0, PIXELS)
     there = pixel < size * size
     across = pixel % size
@@ -48,10 +48,11 @@ def _resample_kernel(
     left, top = x.to(tl.int64), down.to(tl.int64)
     right, low = tl.minimum(left + 1, columns - 1), tl.minimum(top + 1, rows - 1)
     x, down = x - left.to(tl.float32), down - top.to(tl.float32)
-    left, right, top, low = left + from_left, right + from_left, top + from_top, low + from_top
+    left, right = (left + from_left) * by_column, (right + from_left) * by_column
+    top, low = (top + from_top) * by_row, (low + from_top) * by_row
     out = y + tl.program_id(1).to(tl.int64) * of_image + pixel.to(tl.int64) * of_pixel
     for channel in tl.static_range(3):
-        a, b, c, d = _plane(image, channel * height * width, top, low, left, right, width, there)
+        a, b, c, d = _corners(image + channel * by_channel, top, low, left, right, there)
         value = (1 - down) * ((1 - x) * a + x * b) + down * ((1 - x) * c + x * d)
         mean = red if channel == 0 else green if channel == 1 else blue
         scale = red_scale if channel == 0 else green_scale if channel == 1 else blue_scale
@@ -61,11 +62,12 @@ def _resample_kernel(
 def resampled(images: List[Any], crops: Sequence[Sequence[int]], size: int, dtype: Any, nhwc: bool) -> Any:
     """Return the network's input (batch, 3, size, size) of decoded images, bytes (3, height, width) of any size.
 
+    They may lie in memory in any order, each in its own.
     ``crops``: of each image (top, left, height, width, mirrored) of what is scaled to ``size`` by ``size``, bilinearly
     between the crop's own pixels. It computes in FP32 and rounds once, as ``Normalise`` does.
     """
     device = images[0].device
-    rows = [[image.data_ptr(), image.shape[1], image.shape[2], *crop] for image, crop in zip(images, crops)]
+    rows = [[image.data_ptr(), *image.stride(), *crop] for image, crop in zip(images, crops)]
     table = torch.tensor(rows, dtype=torch.int64)
     if device.type == "cuda":
         table = table.pin_memory().to(device, non_blocking=True)

@@ -1,0 +1,115 @@
+"""Batches of JPEGs made on the GPU: decoded, cropped, scaled, flipped and normalised without leaving it."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
+
+import torch
+
+from ....tasks.image_classification.decoding import last_word
+from ..feed import Batch
+from ..nvjpeg import FIRST, Decoder
+from .nvjpeg_files import DECODED, ENCODED, UNREADABLE, Part, Photo, Slots, taken_apart
+
+ONE_AT_A_TIME = threading.Lock()
+"""Triton compiles a kernel when it is first called, which two threads should not do at once."""
+
+
+class Wanted(NamedTuple):
+    """What the batches are to be: pictures of ``size`` by ``size`` in ``dtype``, on ``device``."""
+
+    size: int
+    dtype: Any
+    nhwc: bool
+    device: Any
+
+
+class Maker:
+    """Makes one batch at a time, on a stream of its own."""
+
+    def __init__(
+        self, wanted: Wanted, slots: Slots, decoder: Decoder, leave_out: Callable[[Photo, str], None]
+    ) -> None:
+        """Take the decoder; ``leave_out`` is told of each picture that cannot be decoded, and why."""
+        self._wanted, self._device, self._slots = wanted, wanted.device, slots
+        self._decoder, self._leave_out = decoder, leave_out
+        self._stream = torch.cuda.Stream(wanted.device, priority=FIRST)
+
+    def make(self, parts: List[Part]) -> Batch:
+        """Return images and labels that are there, for any stream; what the parts lie in is not needed any longer."""
+        with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
+            batch = self._make(parts)
+            done = torch.cuda.Event(blocking=True)
+            done.record()
+        done.synchronize()
+        return batch
+
+    def close(self) -> None:
+        """End the decoder's threads."""
+        self._decoder.close()
+
+    def _make(self, parts: List[Part]) -> Batch:
+        """Return images and labels, from decoded to normalised without leaving the device."""
+        from ..kernels.resample import resampled
+
+        photos, files, reasons = taken_apart(parts, self._slots)
+        decoded = self._decode(photos, files, reasons)
+        crops = [_crop(photo, image) for photo, image in zip(photos, decoded)]
+        # In the place of what cannot be decoded stands black: the batch keeps its size, and the run is in doubt.
+        black = torch.zeros((3, 1, 1), dtype=torch.uint8, device=self._device)
+        images = [black if image is None else image for image in decoded]
+        labels = (
+            torch.tensor([photo.label for photo in photos]).pin_memory().to(self._device, non_blocking=True)
+        )
+        with ONE_AT_A_TIME:
+            return resampled(images, crops, *self._wanted[:3]), labels
+
+    def _decode(self, photos: List[Photo], files: List[Any], reasons: Dict[int, str]) -> List[Any]:
+        """Return the pictures as bytes (3, height, width) on the device; None for one that cannot be decoded.
+
+        One that nvJPEG refuses makes it refuse the batch, so the batch's files are then tried one by one.
+        """
+        encoded = [index for index, photo in enumerate(photos) if photo.state == ENCODED]
+        by_index: Dict[int, Any] = {}
+        with contextlib.suppress(ValueError):
+            images = self._on_gpu([photos[index] for index in encoded], [files[index] for index in encoded])
+            by_index = dict(zip(encoded, images))
+        return [
+            by_index[index] if index in by_index else self._decode_one(photo, file, reasons)
+            for index, (photo, file) in enumerate(zip(photos, files))
+        ]
+
+    def _on_gpu(self, photos: List[Photo], files: List[Any]) -> List[Any]:
+        sizes = [(photo.height, photo.width) for photo in photos]
+        return self._decoder.decode(files, sizes, [photo.crop for photo in photos])
+
+    def _decode_one(self, photo: Photo, file: Any, reasons: Dict[int, str]) -> Optional[Any]:
+        """Return one picture; Pillow has the last word, as it has in every loader that decodes here."""
+        if photo.state == DECODED:
+            pixels = file.to(self._device, non_blocking=True)
+            return pixels.view(photo.height, photo.width, 3).permute(2, 0, 1)
+        try:
+            if photo.state == UNREADABLE:
+                raise ValueError(reasons[photo.image])
+            try:
+                return self._on_gpu([photo], [file])[0]
+            except ValueError as refused:
+                pixels = last_word(file.numpy().tobytes(), refused)
+            image = torch.from_numpy(pixels.copy()).permute(2, 0, 1).contiguous().to(self._device)
+            if tuple(image.shape) != photo.shape:
+                raise ValueError(f"its header says {photo.width} x {photo.height}, and it is another size")
+        except ValueError as error:
+            self._leave_out(photo, str(error))
+            return None
+        return image
+
+
+def _crop(photo: Photo, image: Optional[Any]) -> Tuple[int, int, int, int, int]:
+    """Return what of a picture is trained on, which may be no more than that already, and whether it is mirrored."""
+    if image is None:
+        return 0, 0, 1, 1, 0
+    whole = tuple(image.shape) == photo.shape
+    top, left, rows, columns = photo.crop
+    return (top, left, rows, columns, photo.mirrored) if whole else (0, 0, rows, columns, photo.mirrored)

@@ -1,0 +1,243 @@
+"""Files on their way to a GPU that decodes them: processes read them into memory that they share with the decoder."""
+
+from __future__ import annotations
+
+import mmap
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Tuple
+
+import torch
+from torch.utils.data import DataLoader, Dataset
+
+from ....core.outcomes import FAILED, OOM, UNSUPPORTED, RunError
+from ....core.place import Place
+from ....core.queues import Cut, Parts, joined
+from ....tasks.image_classification.decoding import (
+    choose_decoder,
+    decode_whole,
+    decoder_names,
+    frame_of,
+    is_cut_off,
+    single_threaded,
+)
+from ....tasks.image_classification.images import (
+    Dealer,
+    Draw,
+    ImageList,
+    random_resized_crop,
+    randomness,
+)
+from ....tasks.image_classification.settings import ImageSettings
+
+ROOM = 2**18
+"""Bytes of a slot for each image of a part: twice what one of ImageNet has."""
+
+ENCODED, DECODED, UNREADABLE = 0, 1, 2
+
+
+class Photo(NamedTuple):
+    """One file to be decoded, with ``length`` bytes, and what becomes of the picture in them.
+
+    Where ``state`` is ``DECODED`` the bytes are the pixels (height, width, 3) of what is trained on, where it is
+    ``UNREADABLE`` there are none.
+    """
+
+    image: int
+    length: int
+    state: int
+    label: int
+    height: int
+    width: int
+    top: int
+    left: int
+    rows: int
+    columns: int
+    mirrored: bool
+
+    @property
+    def shape(self) -> Tuple[int, int, int]:
+        """Return that of the decoded picture."""
+        return 3, self.height, self.width
+
+    @property
+    def crop(self) -> Tuple[int, int, int, int]:
+        """Return top, left, height and width of what is trained on."""
+        return self.top, self.left, self.rows, self.columns
+
+
+class Part(NamedTuple):
+    """Files of a part of a batch: their bytes one after another, in a slot or, where they are too many, in ``files``.
+
+    ``reasons`` tells of images, by their numbers, why they are unreadable.
+    """
+
+    photos: List[Photo]
+    reasons: Dict[int, str]
+    slot: int
+    files: Optional[Any]
+
+
+class Slots:
+    """Memory in ``count`` pieces that is there before the processes are forked, so that nothing has to be handed over.
+
+    A tensor that a process of torch's hands over costs its receiver a connection to it and new pages for its memory.
+    """
+
+    def __init__(self, count: int, images: int) -> None:
+        """Make room for parts of so many images."""
+        self.count, self.size = count, images * ROOM
+        self._memory = mmap.mmap(-1, count * self.size)
+
+    def pin(self) -> None:
+        """Let the GPU read the memory by itself: of other memory the host copies, and waits for each file's turn."""
+        memory = self.bytes_of(0, self.count * self.size)
+        refused = torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)
+        if int(refused):
+            size = memory.numel() / 2**20
+            raise RunError(OOM, f"the loader nvjpeg: {size:.0f} MiB of the host's memory cannot be pinned")
+
+    def unpin(self) -> None:
+        """Let go of it, before it goes."""
+        torch.cuda.cudart().cudaHostUnregister(self.bytes_of(0, 1).data_ptr())
+
+    def fill(self, slot: int, data: bytes) -> bool:
+        """Write into a slot; return whether it has room for that."""
+        if len(data) > self.size:
+            return False
+        self._memory[slot * self.size : slot * self.size + len(data)] = data
+        return True
+
+    def bytes_of(self, slot: int, length: int) -> Any:
+        """Return the first bytes of a slot as a tensor (length,) in the same memory."""
+        return torch.frombuffer(self._memory, dtype=torch.uint8, count=length, offset=slot * self.size)
+
+
+class Task(NamedTuple):
+    """What a process does next: read ``draws`` into ``slot``, and decode the first ``by_host`` of them itself."""
+
+    slot: int
+    by_host: int
+    draws: List[Draw]
+
+
+class Dealt:
+    """Endless tasks, whose slots come in turn."""
+
+    def __init__(self, parts: Any, slots: int, share: float) -> None:
+        """Take parts of batches, each a list of draws, the number of slots, and the share that processes decode."""
+        self._parts, self._slots, self._share = parts, slots, share
+
+    def __iter__(self) -> Iterator[Task]:
+        """Yield the tasks."""
+        dealt = 0
+        for number, draws in enumerate(self._parts):
+            before, dealt = dealt, dealt + len(draws)
+            by_host = int(self._share * dealt) - int(self._share * before)
+            yield Task(number % self._slots, by_host, draws)
+
+
+class Files(Dataset):
+    """Reads files and chooses what of each picture is trained on.
+
+    Decoded here are what a GPU does not read, and as many others as a task says.
+    """
+
+    def __init__(self, images: ImageList, seed: int, slots: Slots) -> None:
+        """Keep what every loader process needs; raise ``RunError`` (unsupported) if nothing can decode here."""
+        decoder = choose_decoder()
+        if decoder is None:
+            names = ", ".join(decoder_names())
+            raise RunError(UNSUPPORTED, f"the loader nvjpeg needs one of these too, for odd JPEGs: {names}")
+        self._images, self._seed, self._slots, self._decoder = images, seed, slots, decoder
+
+    def __getitems__(self, task: Task) -> Any:
+        """Return a ``Part``, or the ``RunError`` that tells what went wrong."""
+        slot, by_host, draws = task
+        reasons: Dict[int, str] = {}
+        try:
+            read = [self._read(draw, index < by_host, reasons) for index, draw in enumerate(draws)]
+            data = b"".join(data for data, _ in read)
+            fits = self._slots.fill(slot, data)
+            # A copy that can be written to, as torch wants it.
+            files = None if fits else torch.frombuffer(bytearray(data), dtype=torch.uint8)
+        except RunError as stopped:
+            return stopped
+        except MemoryError:
+            return RunError(OOM, "a loader process could not allocate memory")
+        return Part([photo for _, photo in read], reasons, slot, files)
+
+    def _read(self, draw: Draw, by_host: bool, reasons: Dict[int, str]) -> Tuple[bytes, Photo]:
+        path = self._images.paths[draw.image]
+        try:
+            data = Path(path).read_bytes()
+        except OSError as error:
+            raise RunError(FAILED, f"cannot read {path}: {error.strerror}") from error
+        rng = randomness(self._seed, draw)
+        label = self._images.labels[draw.image]
+        frame = None if by_host or is_cut_off(data) else frame_of(data)
+        if frame is not None and frame.plain:
+            box = random_resized_crop(frame.width, frame.height, rng)
+            crop = (box.top, box.left, box.height, box.width)
+            kind = (ENCODED, label, frame.height, frame.width)
+            return data, Photo(draw.image, len(data), *kind, *crop, rng.random() < 0.5)
+        try:
+            pixels = decode_whole(data, self._decoder)
+        except ValueError as error:
+            reasons[draw.image] = str(error)
+            return b"", Photo(draw.image, 0, UNREADABLE, label, 1, 1, 0, 0, 1, 1, False)
+        box = random_resized_crop(pixels.shape[1], pixels.shape[0], rng)
+        part = pixels[box.top : box.top + box.height, box.left : box.left + box.width]
+        whole = (0, 0, box.height, box.width)
+        return part.tobytes(), Photo(
+            draw.image, part.size, DECODED, label, *whole[2:], *whole, rng.random() < 0.5
+        )
+
+
+def read_in_processes(
+    images: ImageList, settings: ImageSettings, place: Place, share: Parts, held: int, by_host: float
+) -> Tuple[Slots, Iterator[Any]]:
+    """Start the processes; return the slots, and the batches: lists of ``Part``, or a ``RunError``.
+
+    ``held``: how many batches the caller may still read from when it asks for the next one; ``by_host``: the share of
+    pictures that the processes decode.
+    """
+    batch = settings.batch_per_device
+    # Of parts that are read or being read, and of the batches that are held.
+    slots = Slots(share.workers * share.tasks + held * share.in_batch, batch // share.in_batch)
+    dealer = Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed)
+    forked = {"prefetch_factor": share.tasks, "multiprocessing_context": "fork"} if share.workers else {}
+    loader = DataLoader(
+        Files(images, settings.seed, slots),
+        batch_sampler=Dealt(Cut(dealer, share.in_batch), slots.count, by_host),
+        num_workers=share.workers,
+        collate_fn=_as_it_is,
+        worker_init_fn=_start_worker,
+        **forked,
+    )
+    batches = joined(iter(loader), share.in_batch, list)
+    return slots, ([batch] if isinstance(batch, Part) else batch for batch in batches)
+
+
+def _as_it_is(part: Any) -> Any:
+    return part
+
+
+def _start_worker(_worker: int) -> None:
+    single_threaded()
+
+
+def taken_apart(parts: List[Part], slots: Slots) -> Tuple[List[Photo], List[Any], Dict[int, str]]:
+    """Return the photos of a batch, the bytes of each, and the reasons of all parts; no byte is copied."""
+    photos: List[Photo] = []
+    files: List[Any] = []
+    reasons: Dict[int, str] = {}
+    for part in parts:
+        lengths = [photo.length for photo in part.photos]
+        whole = part.files
+        if whole is None:
+            # A byte more: there may be none, and of none no tensor can be made.
+            whole = slots.bytes_of(part.slot, max(sum(lengths), 1))
+        photos += part.photos
+        files += torch.split(whole[: sum(lengths)], lengths)
+        reasons.update(part.reasons)
+    return photos, files, reasons
