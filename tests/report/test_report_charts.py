@@ -82,6 +82,15 @@ def test_a_case_without_a_baseline_is_not_in_the_scaling_chart(tmp_path: Path) -
     assert all(row["low"] is None for row in rows if row["devices"] == 1)
 
 
+def test_a_speedup_in_doubt_has_its_sign_in_the_scaling_chart(tmp_path: Path) -> None:
+    chart = charts(sample.ngc_v100(), tmp_path)["scaling"]
+    rows = chart.specification["datasets"]["cases"]
+    (marked,) = (row for row in rows if row["mark"])
+    assert (marked["mark"], marked["devices"], round(marked["speedup"], 2)) == ("†", 8, 7.45)
+    assert json.dumps(chart.specification).count('"field": "mark"') == 2
+    assert '"field": "mark"' not in json.dumps(charts(sample.two_sizes(), tmp_path)["scaling"].specification)
+
+
 def test_the_first_step_is_left_out_of_the_series_and_the_warmup_is_shaded(tmp_path: Path) -> None:
     chart = charts(sample.one_case(2), tmp_path)["steps"]
     data = chart.specification["datasets"]

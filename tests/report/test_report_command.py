@@ -98,7 +98,12 @@ def test_a_folder_without_our_results_is_one_line_and_exit_2(
         (["nowhere"], "nowhere: neither a result directory nor a database of runs"),
         (["{out}", "--json", "--to", "md"], "contradict"),
         (["{out}", "--output", "x.md"], "--output needs --to"),
-        (["{out}", "--to", "csv", "--output", "{out}/missing/x.csv"], "cannot be written"),
+        (["{out}", "--to", "csv", "--output", "{out}/missing/x.csv"], "/missing does not exist"),
+        (
+            ["{out}", "--to", "md", "--output", "{out}/missing/x.md"],
+            "/missing/x.md: the folder {out}/missing",
+        ),
+        (["{out}", "--to", "csv", "--output", "{out}"], "cannot be written"),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_exit_2(
@@ -107,7 +112,7 @@ def test_what_cannot_be_meant_is_one_line_and_exit_2(
     assert main(["report", *(word.format(out=out) for word in words)]) == 2
     said = capsys.readouterr()
     assert said.err.count("\n") == 1
-    assert complaint in said.err
+    assert complaint.format(out=out) in said.err
 
 
 def test_the_terminal_table_is_plain_aligned_text() -> None:

@@ -140,6 +140,8 @@ def _refuse_unheeded(
 
     if wanted is None and output is not None:
         raise InputError("--output needs --to: which format shall the file have?")
+    if output is not None and not output.parent.is_dir():
+        raise InputError(f"--output {output}: the folder {output.parent} does not exist")
     if wanted not in _EXCHANGED and (only is not None or model is not None):
         raise InputError("--only and --model are for --to paddle-json and dlperf-json")
     if wanted is not ReportFormat.PADDLE_JSON and mission is not None:

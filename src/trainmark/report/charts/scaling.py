@@ -5,7 +5,8 @@ from typing import Any
 from trainmark.measure import scaled
 from trainmark.report.axes import DEVICES
 from trainmark.report.charts.theme import INK, MUTED, REACH, Rows, colours, text_width, themed
-from trainmark.report.context import Context, UnitPart
+from trainmark.report.context import Context, UnitPart, marks_of_ratio
+from trainmark.words.findings import RatioKind
 
 MOST_SERIES = 12
 """More lines than this cannot be told apart; the table has them all."""
@@ -17,7 +18,7 @@ def scaling_chart(context: Context, part: UnitPart) -> dict[str, Any] | None:
     Its left panel has the speedup, on logarithmic axes so that the ideal is a straight line; the right one has
     the efficiency, on an axis that shows the differences.
     """
-    rows = _rows(part)
+    rows = _rows(context, part)
     scaled = [row for row in rows if row["devices"] > 1]
     if not scaled or len({row["series"] for row in scaled}) > MOST_SERIES:
         return None
@@ -104,10 +105,12 @@ def _panel(
         low = alt.Y(f"{bounds[0]}:Q", title=y["title"])
         layers.append(base.mark_rule(strokeWidth=1.5, clip=True).encode(y=low, y2=f"{bounds[1]}:Q"))
     layers.append(base.mark_point(size=55, filled=True, opacity=1).encode(y=y, shape=shape, tooltip=tooltip))
+    if any(row["mark"] for row in rows):
+        layers.append(base.mark_text(dx=9, dy=-7).encode(y=y, text="mark:N", color=alt.value(INK)))
     return alt.layer(*layers).properties(width=330, height=280)
 
 
-def _rows(part: UnitPart) -> Rows:
+def _rows(context: Context, part: UnitPart) -> Rows:
     """Return a row a case with a speedup; baselines are at 1 when something is compared with them."""
     compared = {c.speedup.baseline for c in part.cases if c.speedup and c.speedup.baseline != c.id}
     rows: Rows = []
@@ -116,11 +119,13 @@ def _rows(part: UnitPart) -> Rows:
             continue
         speedup, efficiency = case.speedup.speedup, scaled(case.speedup.efficiency, 100)
         sure = None if case.speedup.baseline == case.id else speedup.interval
+        found = context.findings.ratio(RatioKind.SPEEDUP, case.id)
         rows.append(
             {
                 "series": part.axes.label(case.case, without=(DEVICES,)),
                 "devices": case.case.world_size,
                 "speedup": speedup.value,
+                "mark": "".join(marks_of_ratio(found)) if found else "",
                 "low": sure.low if sure else None,
                 "high": sure.high if sure else None,
                 "efficiency": efficiency.value,
