@@ -12,6 +12,10 @@ timed, which records its CUDA graph in the third step and replays it from then o
 truth's weights. Of each parameter's updates, each batch norm's means and variances and the losses, taken together
 over all steps, the distance to the truth is to be at most ``FACTOR`` times that of the step without a compiler, or of
 the median of its kind, where that is more. No tolerance is invented: the plain step sets it. Exit code 0: it holds.
+
+A ResNet begins with the last norm of each block at ``DAMPED``: at 1 each block multiplies what 16 bits have rounded
+away, and the first layers' gradients are 0.7 of their length from FP32's; a limit there would pass an update of zero,
+which is 1 away. What has no limit below ``TELLS`` is therefore not said to hold.
 """
 
 import argparse
@@ -28,6 +32,11 @@ import numpy as np
 from overhead import START
 
 FACTOR = 1.5
+
+DAMPED, TELLS = 0.2, 0.5
+
+RATE = 0.01
+"""At which the loss stays where a training has it; at 0.1 it was 46 after four steps."""
 
 FLOOR = 1e-5
 """Of what is compared: differences that FP32 makes itself, where weights are read before and after a step."""
@@ -53,8 +62,8 @@ class Finding(NamedTuple):
 
     @property
     def holds(self) -> bool:
-        """Return whether it is within its limit; what is no number is not."""
-        return self.own <= self.limit
+        """Return whether it is within a limit that tells something; what is no number is not."""
+        return self.own <= self.limit < TELLS
 
 
 def distances(truth: Mapping[tuple[str, str], Sequence[Any]], other: Mapping[tuple[str, str], Sequence[Any]]) -> dict[tuple[str, str], float]:  # fmt: skip  # noqa: E501
@@ -90,10 +99,17 @@ def judged(truth: Any, plain: Any, own: Any) -> list[Finding]:
     ]
 
 
+def damped(weights: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a network's first weights with the last norms of a ResNet's blocks at ``DAMPED``."""
+    return {
+        name: DAMPED * value if name.endswith(".c.bn.weight") else value for name, value in weights.items()
+    }
+
+
 def follow(training: Any, batches: Sequence[Any], starts: Sequence[Mapping[str, Any]]) -> Followed:
     """Train a step on each batch, from ``starts``: all of them, or the first one alone."""
     statistic = training.task.check(training.settings).statistic
-    training.rates[:] = [0.1] * len(training.rates)
+    training.rates[:] = [RATE] * len(training.rates)
     found = Followed([], {})
     for index, batch in enumerate(batches):
         if index < len(starts):
@@ -150,7 +166,7 @@ def main() -> int:
         training = room.open_training(settings, place)
         task = training.task
         batches = [task.synthetic(settings, index) for index in range(own.steps)]
-        starts = followed[0].starts if followed else [training.read_weights()]
+        starts = followed[0].starts if followed else [damped(training.read_weights())]
         followed.append(follow(training, batches, starts))
         training.close()
     findings = judged(*(one.subjects for one in followed))
@@ -170,7 +186,8 @@ def tell(own: argparse.Namespace, findings: Sequence[Finding]) -> int:
             f" nearest to its limit {worst.name}: {worst.own:.2e} of {worst.limit:.2e}"
         )
     for finding in wrong[:10]:
-        print(f"DIFFERS {finding.kind} {finding.name}: {finding.own:.2e}, limit {finding.limit:.2e}")
+        word = "DIFFERS" if finding.limit < TELLS else "NOT TOLD"
+        print(f"{word} {finding.kind} {finding.name}: {finding.own:.2e}, limit {finding.limit:.2e}")
     print(
         f"{own.model}, {own.precision}, {own.compiler}: {len(findings) - len(wrong)} of {len(findings)} hold"
     )

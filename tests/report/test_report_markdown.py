@@ -1,5 +1,7 @@
 """The Markdown report: golden files, the tables of the original documents, and text that stays text."""
 
+import csv
+import io
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -11,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from markdown_it import MarkdownIt
 
-from trainmark.report import Language, render_markdown
+from trainmark.report import Language, render_csv, render_markdown
 from trainmark.report.blocks import (
     Bullets,
     Cell,
@@ -32,7 +34,7 @@ from trainmark.words.gates import GateName
 from trainmark.words.measurement import Steadiness
 from trainmark.words.outcome import Outcome
 from trainmark.words.parameters import Parameters
-from trainmark.words.results import Results
+from trainmark.words.results import Results, RunResult
 from trainmark.words.telemetry import TelemetrySummary
 
 Golden = Callable[[str, str], None]
@@ -211,6 +213,24 @@ def test_the_largest_batch_is_shown_with_the_number_that_it_became(tmp_path: Pat
         for run in sample.ok_runs(case, 368.9, 3)
     )
     assert "fp32, batch max (144)" in rendered(sample.results([(case, runs)]), tmp_path)
+
+
+def test_a_ratio_of_two_batches_that_were_each_the_largest_says_so(tmp_path: Path) -> None:
+    def of(devices: int, batch: int, throughput: float) -> tuple[Case, tuple[RunResult, ...]]:
+        case = case_of(batch_per_device="max", devices_per_node=devices)
+        found = {"parameters": Parameters(batch_per_device=batch)}
+        return case, tuple(run.model_copy(update=found) for run in sample.ok_runs(case, throughput, 3))
+
+    apart = rendered(sample.results([of(1, 144, 368.9), of(2, 136, 700.0)]), tmp_path)
+    assert "1.90§" in apart
+    assert "94.9 %§" in apart
+    note = "- § the two sides differ in what short runs settled for each: batch per device 136 against 144."
+    assert apart.count(note) == 1
+    (_, of_two) = csv.DictReader(
+        io.StringIO(render_csv(sample.results([of(1, 144, 368.9), of(2, 136, 700.0)])))
+    )
+    assert of_two["speedup_settled_apart"] == "batch_per_device=136/144"
+    assert "§" not in rendered(sample.results([of(1, 144, 368.9), of(2, 144, 700.0)]), tmp_path)
 
 
 def test_a_suite_that_is_not_finished_says_so_first(tmp_path: Path) -> None:

@@ -86,6 +86,31 @@ def test_what_is_no_number_does_not_hold(mixed: Any) -> None:
     assert wrong == ["layer0.weight"]
 
 
+def test_where_rounding_hides_an_update_of_zero_nothing_is_said_to_hold(mixed: Any) -> None:
+    truth = true_step()
+    zero = {key: [np.zeros_like(step) for step in steps] for key, steps in truth.items()}
+
+    findings = mixed.judged(truth, rounded(truth, 2, part=0.7), zero)
+
+    assert all(finding.own <= finding.limit for finding in findings)
+    assert not any(finding.holds for finding in findings)
+
+
+def test_a_resnets_blocks_begin_damped_and_nothing_else_does(mixed: Any) -> None:
+    names = (
+        "stage1.block0.c.bn.weight",
+        "stage1.block0.c.bn.bias",
+        "stage1.block0.a.bn.weight",
+        "dw3.bn.weight",
+    )
+
+    begun = mixed.damped({name: np.ones(2) for name in names})
+
+    assert {name: float(value[0]) for name, value in begun.items()} == dict(
+        zip(names, (mixed.DAMPED, 1.0, 1.0, 1.0), strict=True)
+    )
+
+
 def test_a_step_that_was_skipped_does_not_hold(mixed: Any) -> None:
     truth = true_step()
     own = rounded(truth, 3)

@@ -9,7 +9,7 @@ from trainmark.measure import ratio
 from trainmark.measure.pooling import on_like_machines
 from trainmark.measure.statistics import APART
 from trainmark.words.case import SYNTHETIC
-from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind
+from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind, SettledApart
 from trainmark.words.gates import GateName
 from trainmark.words.measurement import About, Cause, Ratio, Shape, Steadiness
 from trainmark.words.outcome import Outcome
@@ -33,6 +33,7 @@ def find(results: Results) -> Findings:
     doubted = dict.fromkeys(
         doubt.case for doubt in doubts if not doubt.repeat or (doubt.case, doubt.repeat) in counted
     )
+    by_id = {case.id: case for case in results.cases}
     return Findings(
         doubts=doubts,
         doubtful=tuple(doubted),
@@ -43,6 +44,7 @@ def find(results: Results) -> Findings:
                 against=other,
                 ratio=quotient,
                 doubtful=tuple(side for side in (case, other) if side in doubted),
+                settled_apart=tuple(_settled_apart(by_id[case], by_id.get(other))),
             )
             for kind, case, other, quotient in (*_speedups(results.cases), *_data(results))
         ),
@@ -175,6 +177,19 @@ def _data(results: Results) -> Iterator[_Quotient]:
         quotient = ratio(case.estimate, other.estimate)
         if quotient is not None:
             yield RatioKind.REAL_TO_SYNTHETIC, case.id, other.id, quotient
+
+
+def _settled_apart(case: CaseResult, other: CaseResult | None) -> Iterator[SettledApart]:
+    """Yield what short runs settled at one value for the case and at another for the other one, if that is there."""
+    if other is None:
+        return
+    if case.largest_batch != other.largest_batch:
+        batches = (str(one.largest_batch or one.case.batch_per_device) for one in (case, other))
+        yield SettledApart(axis="batch_per_device", value=next(batches), against=next(batches))
+    for axis in case.case.left_open:
+        value, against = (str(one.settled.value(axis)) for one in (case, other))
+        if value != against:
+            yield SettledApart(axis=axis, value=value, against=against)
 
 
 def _but_for_data(case: CaseResult) -> str:

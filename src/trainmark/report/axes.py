@@ -13,7 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from trainmark.tasks import AxisLabel, task_of
-from trainmark.words.case import MAX_BATCH, SYNTHETIC, Case, Option, axes_of
+from trainmark.words.case import SYNTHETIC, Case, Option, axes_of
 from trainmark.words.results import CaseResult
 
 Aspect = str
@@ -157,14 +157,6 @@ def by_unit(cases: Sequence[CaseResult]) -> dict[str, list[CaseResult]]:
 def _kinds(case: Case) -> tuple[tuple[str, ...], ...]:
     """Return what cases of one unit have in common, the surest first."""
     return (case.workload, case.framework, case.model), (case.task, case.model), (case.task,)
-
-
-def actual_batch(result: CaseResult) -> int | None:
-    """Return the batch per device that ``max`` became, if a run says it."""
-    if result.case.batch_per_device != MAX_BATCH:
-        return None
-    found = (run.parameters.batch_per_device for run in result.runs if run.measurement)
-    return next(filter(None, found), None)
 
 
 def axis_label(case: Case, aspect: Aspect) -> AxisLabel | None:

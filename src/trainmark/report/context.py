@@ -9,7 +9,7 @@ from urllib.parse import quote
 
 from trainmark.insight import judged
 from trainmark.measure.statistics import LEAST_RUNS
-from trainmark.report.axes import COMMON, Aspect, Axes, axis_label, by_unit
+from trainmark.report.axes import BATCH, COMMON, Aspect, Axes, axis_label, by_unit
 from trainmark.report.blocks import Span
 from trainmark.report.language import Catalogue, Language, catalogue
 from trainmark.report.series import StepSeries
@@ -110,6 +110,7 @@ class Mark(StrEnum):
 
     DOUBT = "†"
     SOME_RUNS_NOT_OK = "‡"
+    SETTLED_APART = "§"
 
 
 def marks(context: Context, result: CaseResult) -> tuple[Mark, ...]:
@@ -124,7 +125,8 @@ def marks(context: Context, result: CaseResult) -> tuple[Mark, ...]:
 
 def marks_of_ratio(found: RatioFinding) -> tuple[Mark, ...]:
     """Return the signs of a ratio: a doubt of either side is one of the ratio."""
-    return (Mark.DOUBT,) if found.doubtful else ()
+    signs = ((Mark.DOUBT, found.doubtful), (Mark.SETTLED_APART, found.settled_apart))
+    return tuple(mark for mark, why in signs if why)
 
 
 def shown(result: CaseResult, say: Catalogue) -> str | None:
@@ -154,9 +156,25 @@ def of_marks(
     context: Context, numbers: Iterable[CaseResult], ratios: Iterable[RatioFinding] = ()
 ) -> list[str]:
     """Return the footnotes of the signs behind these numbers."""
+    ratios = list(ratios)
     signs = {mark for result in numbers for mark in marks(context, result)}
     signs |= {mark for found in ratios for mark in marks_of_ratio(found)}
-    return [f"{mark.value} {context.say(f'mark_{mark.name.lower()}')}" for mark in Mark if mark in signs]
+    apart = dict.fromkeys(
+        context.say(
+            "settled_apart",
+            axis=context.aspect(BATCH if one.axis == "batch_per_device" else one.axis),
+            value=one.value,
+            against=one.against,
+        )
+        for found in ratios
+        for one in found.settled_apart
+    )
+    what = context.say("semicolon").join(apart)
+    return [
+        f"{mark.value} {context.say(f'mark_{mark.name.lower()}', what=what)}"
+        for mark in Mark
+        if mark in signs
+    ]
 
 
 def _intervals(context: Context, numbers: list[CaseResult]) -> list[str]:

@@ -18,7 +18,7 @@ _OF_CASE = (
     "interval_low", "interval_high", "interval_method", "throughput_mean", "throughput_std", "throughput_min",
     "throughput_max", "baseline", "speedup", "speedup_low", "speedup_high", "efficiency", "efficiency_low",
     "efficiency_high", "suspicions", "no_interval", "speedup_no_interval", "shapes", "ended_by", "runs_counted",
-    "runs_spoiled", "spent_s", "half_width", "half_width_target", "speedup_doubtful",
+    "runs_spoiled", "spent_s", "half_width", "half_width_target", "speedup_doubtful", "speedup_settled_apart",
 )  # fmt: skip
 
 _OF_RUN = (
@@ -126,6 +126,8 @@ def _case_row(result: CaseResult, doubts: Iterable[Doubt], found: Findings) -> d
             row["speedup_no_interval"] = why.value if why else None
             ratio = found.ratio(RatioKind.SPEEDUP, result.id)
             row["speedup_doubtful"] = " ".join(ratio.doubtful) if ratio else None
+            apart = ratio.settled_apart if ratio else ()
+            row["speedup_settled_apart"] = " ".join(f"{one.axis}={one.value}/{one.against}" for one in apart)
     return row
 
 

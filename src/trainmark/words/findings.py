@@ -28,10 +28,19 @@ class RatioKind(StrEnum):
     """The throughput with real samples over that of the same case with synthetic ones."""
 
 
+class SettledApart(Frozen):
+    """An axis that was settled by short runs, ``max`` or ``best``, at one value for a case and at another beside it."""
+
+    axis: str
+    value: str
+    against: str
+
+
 class RatioFinding(Frozen):
     """One case's throughput over another's. ``doubtful`` are those of the two whose number is in doubt.
 
-    A doubt of either side is a doubt of the ratio.
+    A doubt of either side is a doubt of the ratio. ``settled_apart``: what else differs between the two, because short
+    runs settled it for each by itself; empty in what an older trainmark wrote.
     """
 
     kind: RatioKind
@@ -39,6 +48,7 @@ class RatioFinding(Frozen):
     against: str
     ratio: Ratio
     doubtful: tuple[str, ...]
+    settled_apart: tuple[SettledApart, ...] = ()
 
 
 class Verdict(StrEnum):

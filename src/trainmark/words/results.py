@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
 
-from trainmark.words.case import Case
+from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.findings import Findings
 from trainmark.words.frozen import Frozen
@@ -182,6 +182,14 @@ class CaseResult(Frozen):
         """The case with what was found best on the axes that it leaves open."""
         best = fastest(self.trials)
         return self.case if best is None else self.case.varied(**best.axes)
+
+    @property
+    def largest_batch(self) -> int | None:
+        """The batch per device that ``max`` became, if the case asks for it and a run says it."""
+        if self.case.batch_per_device != MAX_BATCH:
+            return None
+        found = (run.parameters.batch_per_device for run in self.runs if run.measurement)
+        return next(filter(None, found), None)
 
     @property
     def unit(self) -> str | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from trainmark.report.axes import DEVICES, FRAMEWORK, MODEL, NOTHING, WORKLOAD, Grid, Key, actual_batch
+from trainmark.report.axes import DEVICES, FRAMEWORK, MODEL, NOTHING, WORKLOAD, Grid, Key
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.charts.throughput import throughput_chart
 from trainmark.report.context import Context, UnitPart, footnotes, marks, shown
@@ -107,7 +107,7 @@ def _column_title(
         sign = any(result.id in against for result in held if result is not None)
         return part.axes.framework(first) + (f" {NOT_EQUAL}" if sign else "")
     precision, batch = column
-    became = {actual_batch(result) for result in held if result is not None} - {None}
+    became = {result.largest_batch for result in held if result is not None} - {None}
     if len(became) == 1:
         batch = f"{batch} ({became.pop()})"
     return say("column_precision_batch", precision=precision, batch=batch)
@@ -115,7 +115,7 @@ def _column_title(
 
 def _column_cells(context: Context, held: list[CaseResult | None]) -> list[Cell]:
     places = decimals(result.estimate.median for result in held if result and result.estimate)
-    batches = {actual_batch(result) for result in held if result is not None} - {None}
+    batches = {result.largest_batch for result in held if result is not None} - {None}
     return [_cell(context, result, places, say_batch=len(batches) > 1) for result in held]
 
 
@@ -124,7 +124,7 @@ def _cell(context: Context, result: CaseResult | None, places: int, say_batch: b
         return cell("-")
     found = throughput(context, result, places)
     said = [found.detail]
-    if say_batch and result.estimate and (batch := actual_batch(result)):
+    if say_batch and result.estimate and (batch := result.largest_batch):
         said.append(context.say("batch_in_cell", batch=batch))
     if result.estimate and (chosen := fastest(result.trials)) is not None:
         said.append(context.say("chosen_in_cell", values=", ".join(chosen.axes.values())))
