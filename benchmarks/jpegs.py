@@ -62,8 +62,8 @@ def main() -> int:
         print(f"{workers} processes alone: {reading_alone(training, workers):.0f} files/s", flush=True)
     found = []
     for asked in own.variant or [UNCHANGED]:
-        loader = Loader()
         training.feed.close()
+        loader = Loader()
         training.feed = loader.opened(training, asked)
         found.append({**asked, **measured(training, own.batch), "taken_from_pools": loader.taken})
         print(found[-1], flush=True)

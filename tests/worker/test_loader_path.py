@@ -98,6 +98,8 @@ def test_mistakes_are_named() -> None:
         unlike
     ]
     assert codes([image[::-1] for image in sound]) == [unlike]
+    # A third of them by another way, which is wrong.
+    assert codes([image[::-1] if index % 3 == 0 else image for index, image in enumerate(sound)]) == [unlike]
     assert codes([image.transpose(0, 2, 1) for image in sound]) == [unlike]
 
 

@@ -296,8 +296,95 @@ for batch, workers, by_host in ((8, 3, 0.4), (6, 2, 0.0), (4, 0, 1.0)):
 print(json.dumps(told))
 """)
 
-    # None is another one's, each process decodes its share, and there are fewer slots than parts that were read.
-    assert looked_at == [[0, int(0.4 * 24 * 8), True], [0, 0, True], [0, 24 * 4, True]]
+    # None is another one's, each batch has its share decoded, and there are fewer slots than parts that were read.
+    assert looked_at == [[0, 24 * round(0.4 * 8), True], [0, 0, True], [0, 24 * 4, True]]
+
+
+def test_a_process_decodes_no_picture_that_would_take_the_room_of_the_files_after_it(tmp_path: Path) -> None:
+    data = make_images(tmp_path / "data", count=4)
+
+    ways = in_pytorch(f"""
+import os
+from trainmark_worker.tasks.image_classification.images import Draw, read_images
+from trainmark_worker.pytorch.image_classification.loaders.nvjpeg_files import DECODED, Files, Slots, Task
+images = read_images({str(data)!r}, 10)
+slots = Slots(1, 4)
+ways = []
+as_files = sum(os.path.getsize(path) for path in images.paths)
+for size in (2**20, int(1.2 * as_files), as_files - 1):
+    slots.size = size
+    part = Files(images, 0, slots).__getitems__(Task(0, 4, [Draw(0, image) for image in range(4)]))
+    ways.append([sum(photo.state == DECODED for photo in part.photos), part.files is None])
+print(json.dumps(ways))
+""")
+
+    (all_of_them, fit), (some, fit_too), (none, too_large) = ways
+    assert (all_of_them, none) == (4, 0)
+    assert 0 <= some < 4, "as many as fit, with the files"
+    assert (fit, fit_too, too_large) == (True, True, False)
+
+
+def test_nvjpegs_batches_come_in_order_whatever_maker_is_sooner_and_what_goes_wrong_ends_them(
+    tmp_path: Path,
+) -> None:
+    data = make_images(tmp_path / "data", count=12)
+
+    told = in_pytorch(f"""
+# There is no GPU here: in the place of its makers stand some that take their time, and look at the files twice.
+import multiprocessing, random, time
+from pathlib import Path
+from types import SimpleNamespace
+from trainmark_worker.core.outcomes import RunError
+from trainmark_worker.core.place import place_from
+from trainmark_worker.pytorch.image_classification.loaders import nvjpeg, nvjpeg_files
+overwritten, unpinned = [], []
+nvjpeg_files.Slots.pin = lambda slots: None
+nvjpeg_files.Slots.unpin = lambda slots: unpinned.append(1)
+class Slow:
+    def __init__(self, wanted, slots, decoder, leave_out):
+        self.slots = slots
+    def make(self, parts):
+        photos, files, _ = nvjpeg_files.taken_apart(parts, self.slots)
+        once = [file.numpy().tobytes() for file in files]
+        time.sleep(0.03 * random.random())
+        overwritten.extend(a != b.numpy().tobytes() for a, b in zip(once, files))
+        return torch.zeros(len(photos)), torch.tensor([photo.image for photo in photos])
+    def close(self):
+        pass
+nvjpeg.Maker = Slow
+def opened(batch, workers):
+    settings = SimpleNamespace(batch_per_device=batch, seed=1, data={str(data)!r}, classes=10, loader_workers=workers)
+    return nvjpeg.NvjpegFeed(settings, place_from({{}}), None, [SimpleNamespace(hardware=True)] * 2)
+def batch_of(feed):
+    return feed.timed(lambda: feed._ready.get().result())[1].tolist()
+orders = []
+for batch, workers in ((6, 2), (4, 0)):
+    feed = opened(batch, workers)
+    images = sum((batch_of(feed) for _ in range(24)), [])
+    feed.close()
+    orders.append(all(sorted(images[at : at + 12]) == list(range(12)) for at in range(0, len(images), 12)))
+feed = opened(6, 2)
+batch_of(feed)
+next(iter(Path({str(data)!r}).glob("*/*.jpg"))).unlink()
+try:
+    for _ in range(40):
+        batch_of(feed)
+    said = None
+except RunError as error:
+    said = str(error)
+feed.close()
+shares = [round(nvjpeg.by_processes(workers), 2) for workers in (0, 8, 14)]
+left = len(multiprocessing.active_children())
+print(json.dumps([orders, any(overwritten), said, left, len(unpinned), shares]))
+""")
+
+    orders, overwritten, said, processes, unpinned, shares = told
+    assert orders == [True, True]
+    assert not overwritten
+    assert "cannot read" in said
+    assert (processes, unpinned) == (0, 3)
+    # The look at a known picture, without processes, sees either way of decoding.
+    assert shares == [0.28, 0.28, 0.41]
 
 
 # Launchers, and how a run can end.

@@ -22,8 +22,9 @@ HARDWARE, DEFAULT = 3, 0
 """Backends: the engines, which read baseline JPEGs; and the multiprocessors, with the host's help."""
 
 PLANAR_RGB = 3
-UNSAMPLED = 0
-"""Pictures whose colours have as many values as their brightness: the largest there are."""
+UNSAMPLED, MOST_ROOM = 0, 2**28
+"""Pictures whose colours have as many values as their brightness: the largest there are; and bytes
+of a lane that are taken for them ahead."""
 
 NO_MEMORY, ARCH_MISMATCH = 5, 7
 ABOUT_THE_FILE = (2, 3, 4, 10)
@@ -124,8 +125,10 @@ class Decoder:
         return pictures
 
     def close(self) -> None:
-        """End the threads."""
+        """End the threads, and let the library go."""
         self._pool.shutdown()
+        for lane in self._lanes:
+            lane.close()
 
 
 def _opened() -> Iterator[Any]:
@@ -198,13 +201,25 @@ class _Lane:
         self._done = self._stream.record_event()
         return self._done
 
+    def close(self) -> None:
+        """Give back the handle and what hangs on it, once nothing is decoded any longer."""
+        self._stream.synchronize()
+        for wanted in self._wanted:
+            self._call("DecodeParamsDestroy", wanted)
+        self._call("JpegStateDestroy", self._state)
+        self._call("Destroy", self._handle)
+        self._wanted = []
+
     def _make_room(self, count: int, sizes: Sequence[Tuple[int, int]]) -> None:
         """Have memory made before it is needed: what is taken in the midst of a decoding waits for all of the GPU."""
         needed = (count, max(width for _, width in sizes), max(height for height, _ in sizes))
         room = tuple(map(max, needed, self._room))
-        if self.hardware and room != self._room and hasattr(self._library, "nvjpegDecodeBatchedPreAllocate"):
-            self._check("DecodeBatchedPreAllocate", self._handle, self._state, *room, UNSAMPLED, PLANAR_RGB)
-            self._room = room
+        if not self.hardware or room == self._room or 3 * room[0] * room[1] * room[2] > MOST_ROOM:
+            return
+        self._room = room
+        if hasattr(self._library, "nvjpegDecodeBatchedPreAllocate"):
+            # A hint: what it refuses here it may find when it is needed.
+            self._call("DecodeBatchedPreAllocate", self._handle, self._state, *room, UNSAMPLED, PLANAR_RGB)
 
     def _named(self, regions: Sequence[Region]) -> Any:
         """Return the library's own names for the parts of pictures."""

@@ -41,12 +41,17 @@ READY = 1
 
 BESIDE_TRAINING, A_PROCESS = 6700, 330
 """Pictures a second that the engines of an H200 decode while it trains, however many are given them, and that one
-process decodes: of 110 kB each (docs/gpus.md). Each is given its share, so that the sum of both comes in."""
+process decodes: of 110 kB each (docs/gpus.md). Each is given its share, so that the sum of both comes in. Other GPUs
+and processors have other figures, which were not measured, and the same share."""
+
+USUAL_PROCESSES = 8
+"""Where there are none, and the feed's own thread reads, as in the look at a known picture: it sees either way then."""
 
 
 def by_processes(workers: int) -> float:
     """Return the share of pictures that so many processes decode beside JPEG engines."""
-    return workers * A_PROCESS / (workers * A_PROCESS + BESIDE_TRAINING)
+    decoded = (workers or USUAL_PROCESSES) * A_PROCESS
+    return decoded / (decoded + BESIDE_TRAINING)
 
 
 def open_nvjpeg(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
@@ -73,8 +78,10 @@ class NvjpegFeed(Feed):
         self._images: ImageList = read_images(settings.data, settings.classes)
         self.epoch_samples = len(self._images.paths)
         share = in_parts(settings.batch_per_device, settings.loader_workers, ahead=READ_AHEAD)
-        # Those that are read, those that wait in the queue, and the one that waits for room in it.
-        self.ahead, self.produced = share.ahead + READY + 1, Produced()
+        # Those that are read, those that wait in the queue, the one that waits for room in it, and the one waited for.
+        self.ahead, self.produced = share.ahead + READY + 2, Produced()
+        # The processes decode, and count nothing: a picture counts when the GPU has it.
+        self.uncounted = round(share.ahead * settings.batch_per_device)
         self.workers = share.workers
         self.unreadable: List[str] = []
         # Its processes are started here, by the thread that outlives them.
@@ -115,19 +122,16 @@ class NvjpegFeed(Feed):
 
     def _fill(self, batches: Iterator[Any]) -> None:
         """Have batches made until told to stop; what goes wrong is handed over in a batch's place."""
-        made: "Future[Any]"
         try:
             for parts in batches:
                 if isinstance(parts, RunError):
-                    raise parts
-                made = self._making.submit(self._made, parts)
-                self._ready.put(made)
+                    self._ready.put(_already(parts))
+                    return
+                self._ready.put(self._making.submit(self._made, parts))
                 if self._closing.is_set():
                     return
         except Exception as error:
-            made = Future()
-            made.set_result(_stopped(error))
-            self._ready.put(made)
+            self._ready.put(_already(_stopped(error)))
 
     def _made(self, parts: List[Part]) -> Any:
         """Return a batch, or what went wrong."""
@@ -147,6 +151,12 @@ class NvjpegFeed(Feed):
         self.unreadable.append(name)
         if len(self.unreadable) <= NAMED:
             print(f"trainmark-worker: {name} cannot be decoded: {why}", file=sys.stderr, flush=True)
+
+
+def _already(made: Any) -> "Future[Any]":
+    future: "Future[Any]" = Future()
+    future.set_result(made)
+    return future
 
 
 def _stopped(error: Exception) -> RunError:

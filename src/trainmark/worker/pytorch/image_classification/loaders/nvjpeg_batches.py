@@ -40,11 +40,13 @@ class Maker:
     def make(self, parts: List[Part]) -> Batch:
         """Return images and labels that are there, for any stream; what the parts lie in is not needed any longer."""
         with torch.cuda.device(self._device), torch.cuda.stream(self._stream):
-            batch = self._make(parts)
-            done = torch.cuda.Event(blocking=True)
-            done.record()
-        done.synchronize()
-        return batch
+            try:
+                return self._make(parts)
+            finally:
+                # Where it fails too: what was begun reads from the parts until then.
+                done = torch.cuda.Event(blocking=True)
+                done.record()
+                done.synchronize()
 
     def close(self) -> None:
         """End the decoder's threads."""

@@ -30,7 +30,10 @@ from ....tasks.image_classification.images import (
 from ....tasks.image_classification.settings import ImageSettings
 
 ROOM = 2**18
-"""Bytes of a slot for each image of a part: twice what one of ImageNet has."""
+"""Bytes of a slot for each image of a part: twice what one of ImageNet has as a file, and about what its crop has."""
+
+NO_MEMORY = 2
+"""Of CUDA's errors."""
 
 ENCODED, DECODED, UNREADABLE = 0, 1, 2
 
@@ -85,20 +88,27 @@ class Slots:
 
     def __init__(self, count: int, images: int) -> None:
         """Make room for parts of so many images."""
-        self.count, self.size = count, images * ROOM
-        self._memory = mmap.mmap(-1, count * self.size)
+        self.count, self.size, self._pinned = count, images * ROOM, False
+        try:
+            self._memory = mmap.mmap(-1, count * self.size)
+        except OSError as error:
+            said = f"the loader nvjpeg: {count * self.size / 2**20:.0f} MiB of the host's memory: {error.strerror}"
+            raise RunError(OOM, said) from error
 
     def pin(self) -> None:
         """Let the GPU read the memory by itself: of other memory the host copies, and waits for each file's turn."""
         memory = self.bytes_of(0, self.count * self.size)
-        refused = torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0)
-        if int(refused):
-            size = memory.numel() / 2**20
-            raise RunError(OOM, f"the loader nvjpeg: {size:.0f} MiB of the host's memory cannot be pinned")
+        refused = int(torch.cuda.cudart().cudaHostRegister(memory.data_ptr(), memory.numel(), 0))
+        if refused:
+            said = f"{memory.numel() / 2**20:.0f} MiB of the host's memory cannot be pinned: CUDA's error {refused}"
+            raise RunError(OOM if refused == NO_MEMORY else FAILED, f"the loader nvjpeg: {said}")
+        self._pinned = True
 
     def unpin(self) -> None:
-        """Let go of it, before it goes."""
-        torch.cuda.cudart().cudaHostUnregister(self.bytes_of(0, 1).data_ptr())
+        """Let go of it, before it goes; once nothing is copied from it."""
+        if self._pinned:
+            torch.cuda.cudart().cudaHostUnregister(self.bytes_of(0, 1).data_ptr())
+        self._pinned = False
 
     def fill(self, slot: int, data: bytes) -> bool:
         """Write into a slot; return whether it has room for that."""
@@ -121,19 +131,18 @@ class Task(NamedTuple):
 
 
 class Dealt:
-    """Endless tasks, whose slots come in turn."""
+    """Endless tasks, whose slots come in turn; of each batch as many pictures are a process' to decode."""
 
-    def __init__(self, parts: Any, slots: int, share: float) -> None:
-        """Take parts of batches, each a list of draws, the number of slots, and the share that processes decode."""
-        self._parts, self._slots, self._share = parts, slots, share
+    def __init__(self, parts: Any, in_batch: int, slots: int, by_host: int) -> None:
+        """Take parts of batches, each a list of draws, ``in_batch`` of a batch, of which ``by_host`` are decoded."""
+        self._parts, self._in_batch, self._slots, self._by_host = parts, in_batch, slots, by_host
 
     def __iter__(self) -> Iterator[Task]:
         """Yield the tasks."""
-        dealt = 0
         for number, draws in enumerate(self._parts):
-            before, dealt = dealt, dealt + len(draws)
-            by_host = int(self._share * dealt) - int(self._share * before)
-            yield Task(number % self._slots, by_host, draws)
+            before = number % self._in_batch
+            of_batch = [self._by_host * parts // self._in_batch for parts in (before, before + 1)]
+            yield Task(number % self._slots, of_batch[1] - of_batch[0], draws)
 
 
 class Files(Dataset):
@@ -154,8 +163,13 @@ class Files(Dataset):
         """Return a ``Part``, or the ``RunError`` that tells what went wrong."""
         slot, by_host, draws = task
         reasons: Dict[int, str] = {}
+        read: List[Tuple[bytes, Photo]] = []
+        room = self._slots.size
         try:
-            read = [self._read(draw, index < by_host, reasons) for index, draw in enumerate(draws)]
+            for left, draw in zip(range(len(draws) - 1, -1, -1), draws):
+                # Nothing is decoded that would take the room of the files that come after it.
+                read.append(self._read(draw, (room, left) if len(read) < by_host else None, reasons))
+                room -= len(read[-1][0])
             data = b"".join(data for data, _ in read)
             fits = self._slots.fill(slot, data)
             # A copy that can be written to, as torch wants it.
@@ -166,25 +180,31 @@ class Files(Dataset):
             return RunError(OOM, "a loader process could not allocate memory")
         return Part([photo for _, photo in read], reasons, slot, files)
 
-    def _read(self, draw: Draw, by_host: bool, reasons: Dict[int, str]) -> Tuple[bytes, Photo]:
+    def _read(
+        self, draw: Draw, here: Optional[Tuple[int, int]], reasons: Dict[int, str]
+    ) -> Tuple[bytes, Photo]:
+        """Read a file; decode it where nvJPEG does not, or ``here``: in so many bytes with so many files after it."""
         path = self._images.paths[draw.image]
         try:
             data = Path(path).read_bytes()
         except OSError as error:
             raise RunError(FAILED, f"cannot read {path}: {error.strerror}") from error
-        rng = randomness(self._seed, draw)
         label = self._images.labels[draw.image]
-        frame = None if by_host or is_cut_off(data) else frame_of(data)
+        frame = None if is_cut_off(data) else frame_of(data)
         if frame is not None and frame.plain:
+            rng = randomness(self._seed, draw)
             box = random_resized_crop(frame.width, frame.height, rng)
             crop = (box.top, box.left, box.height, box.width)
-            kind = (ENCODED, label, frame.height, frame.width)
-            return data, Photo(draw.image, len(data), *kind, *crop, rng.random() < 0.5)
+            room, left = here or (0, 0)
+            if 3 * box.width * box.height + left * len(data) > room:
+                kind = (ENCODED, label, frame.height, frame.width)
+                return data, Photo(draw.image, len(data), *kind, *crop, rng.random() < 0.5)
         try:
             pixels = decode_whole(data, self._decoder)
         except ValueError as error:
             reasons[draw.image] = str(error)
             return b"", Photo(draw.image, 0, UNREADABLE, label, 1, 1, 0, 0, 1, 1, False)
+        rng = randomness(self._seed, draw)
         box = random_resized_crop(pixels.shape[1], pixels.shape[0], rng)
         part = pixels[box.top : box.top + box.height, box.left : box.left + box.width]
         whole = (0, 0, box.height, box.width)
@@ -208,7 +228,7 @@ def read_in_processes(
     forked = {"prefetch_factor": share.tasks, "multiprocessing_context": "fork"} if share.workers else {}
     loader = DataLoader(
         Files(images, settings.seed, slots),
-        batch_sampler=Dealt(Cut(dealer, share.in_batch), slots.count, by_host),
+        batch_sampler=Dealt(Cut(dealer, share.in_batch), share.in_batch, slots.count, round(by_host * batch)),
         num_workers=share.workers,
         collate_fn=_as_it_is,
         worker_init_fn=_start_worker,
