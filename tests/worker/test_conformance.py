@@ -141,9 +141,14 @@ def test_a_run_says_what_it_really_computed_with(whole: Ran, idiom: Idiom) -> No
 
 @every_framework
 def test_the_window_is_made_of_the_measured_steps_alone(whole: Ran) -> None:
-    measured = [step["step_time_s"] for step in whole.steps if step["phase"] == "measured"]
+    measured, before = (
+        [step["step_time_s"] for step in whole.steps if (step["phase"] == "measured") is wanted]
+        for wanted in (True, False)
+    )
     assert len(measured) == STEPS - WARMUP
-    assert math.isclose(sum(measured), whole.last["window_s"], rel_tol=0.05)
+    # A busy machine may come late to the window's end; a window that held more steps would be longer by those.
+    late = whole.last["window_s"] - sum(measured)
+    assert -0.01 * sum(measured) <= late < sum(before)
     assert whole.last["samples"] == BATCH * (STEPS - WARMUP)
     assert whole.last["work"] == {"images": whole.last["samples"]}
     assert whole.last["throughput"] == whole.last["samples"] / whole.last["window_s"]
