@@ -8,6 +8,7 @@ import pytest
 from insight_ngc_log import SETTINGS, ngc_log
 from typer.testing import CliRunner
 
+from corpora import CORPUS
 from trainmark.cli.explain import app
 from trainmark.errors import InputError
 from trainmark.insight import (
@@ -26,8 +27,9 @@ from trainmark.logs.physics import Stall
 from trainmark.reference import find_reference, load_references
 from trainmark.words.recipe import AxisName, Condition, RecipeAxis
 
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"
-CORPUS_LOG = CORPUS / "ResNet50V1.5" / "OtherReports" / "PyTorch" / "V100-LOG" / "pytorch_gpu1_amp_bs256.txt"
+CORPUS_LOG = (
+    CORPUS / "logs" / "ResNet50V1.5" / "OtherReports" / "PyTorch" / "V100-LOG" / "pytorch_gpu1_amp_bs256.txt"
+)
 DGX1_32GB_AMP = "ngc-pytorch-resnet50-v100-32gb-amp-1gpu"
 GOLDEN = Path(__file__).parent / "golden" / "explanation.txt"
 
@@ -286,7 +288,7 @@ def test_another_model_is_refused(tmp_path: Path) -> None:
         explained(run_from_log(log))
 
 
-BERT_LOG = CORPUS / "Bert" / "V100_LOG" / "PaddleNLP_bert_base_seqlen128_bs96_fp32_DP_N1C8_log"
+BERT_LOG = CORPUS / "logs" / "Bert" / "V100_LOG" / "PaddleNLP_bert_base_seqlen128_bs96_fp32_DP_N1C8_log"
 
 
 @pytest.mark.skipif(not BERT_LOG.is_file(), reason="the corpus of real logs is not beside this checkout")

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from insight_ngc_log import SETTINGS, ngc_log
 
+from corpora import CORPUS
 from trainmark.errors import InputError
 from trainmark.insight import run_from_log
 from trainmark.insight.log_head import data_wait
@@ -31,7 +32,6 @@ from trainmark.words.manifest import (
 from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 WHOLE = ngc_log()
-CORPUS = Path(__file__).parents[3] / "shared" / "corpus" / "logs"
 
 
 def recipe(text: str) -> StatedRecipe:
@@ -235,7 +235,7 @@ REAL: dict[str, tuple[str, dict[AxisName, AxisValue]]] = {
 def test_real_logs_state_their_recipe(path: str) -> None:
     program, values = REAL[path]
 
-    run = run_from_log(CORPUS / path)
+    run = run_from_log(CORPUS / "logs" / path)
 
     assert run.recipe.program == program
     assert {axis: run.recipe.value(axis) for axis in values} == values

@@ -9,14 +9,14 @@ from types import ModuleType
 
 import pytest
 
+from corpora import CORPUS, CORPUS_TODAY
 from trainmark.logs import Facts, Severity, Status
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log, synthetic_log
 
 _ROOT = Path(__file__).parents[2]
-_SHARED = _ROOT.parent / "shared"
-_CORPORA = [_SHARED / "corpus", _SHARED / "corpus-today"]
+_CORPORA = [CORPUS, CORPUS_TODAY]
 _WITHOUT_CORPORA = pytest.mark.skipif(
     not all(folder.is_dir() for folder in _CORPORA),
     reason="the corpora of real logs (../shared) are not here",

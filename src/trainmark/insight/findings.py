@@ -8,7 +8,7 @@ from trainmark.insight.ranks import judge_ranks
 from trainmark.measure import ratio
 from trainmark.measure.pooling import on_like_machines
 from trainmark.measure.statistics import APART
-from trainmark.words.case import SYNTHETIC
+from trainmark.words.case import MAX_BATCH, SYNTHETIC
 from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind, SettledApart
 from trainmark.words.gates import GateName
 from trainmark.words.measurement import About, Cause, Ratio, Shape, Steadiness
@@ -183,13 +183,17 @@ def _settled_apart(case: CaseResult, other: CaseResult | None) -> Iterator[Settl
     """Yield what short runs settled at one value for the case and at another for the other one, if that is there."""
     if other is None:
         return
-    if case.largest_batch != other.largest_batch:
-        batches = (str(one.largest_batch or one.case.batch_per_device) for one in (case, other))
-        yield SettledApart(axis="batch_per_device", value=next(batches), against=next(batches))
-    for axis in case.case.left_open:
-        value, against = (str(one.settled.value(axis)) for one in (case, other))
-        if value != against:
-            yield SettledApart(axis=axis, value=value, against=against)
+    against = _settled(other)
+    for axis, value in _settled(case).items():
+        if against.get(axis, value) != value:
+            yield SettledApart(axis=axis, value=value, against=against[axis])
+
+
+def _settled(case: CaseResult) -> dict[str, str]:
+    found = {axis: str(case.settled.value(axis)) for axis in case.case.left_open}
+    if case.case.batch_per_device == MAX_BATCH:
+        found["batch_per_device"] = str(case.largest_batch or MAX_BATCH)
+    return found
 
 
 def _but_for_data(case: CaseResult) -> str:

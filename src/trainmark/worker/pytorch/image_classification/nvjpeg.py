@@ -22,9 +22,11 @@ HARDWARE, DEFAULT = 3, 0
 """Backends: the engines, which read baseline JPEGs; and the multiprocessors, with the host's help."""
 
 PLANAR_RGB = 3
-UNSAMPLED, MOST_ROOM = 0, 2**28
-"""Pictures whose colours have as many values as their brightness: the largest there are; and bytes
-of a lane that are taken for them ahead."""
+UNSAMPLED = 0
+"""Pictures whose colours have as many values as their brightness: the largest there are."""
+
+MOST_ROOM = 2**28
+"""Bytes that a lane takes ahead."""
 
 NO_MEMORY, ARCH_MISMATCH = 5, 7
 ABOUT_THE_FILE = (2, 3, 4, 10)

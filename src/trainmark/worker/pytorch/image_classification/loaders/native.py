@@ -48,10 +48,10 @@ def open_native(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
         Batches(photos),
         batch_sampler=photos.parts(share.in_batch),
         num_workers=workers,
-        collate_fn=_as_it_is,
+        collate_fn=as_it_is,
         pin_memory=device.type == "cuda",
         prefetch_factor=share.tasks if workers else None,
-        worker_init_fn=_start_worker,
+        worker_init_fn=start_worker,
     )
     if not workers:
         single_threaded()
@@ -64,11 +64,13 @@ def open_native(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
     return feed
 
 
-def _as_it_is(batch: Any) -> Any:
+def as_it_is(batch: Any) -> Any:
+    """Return what a process made: it is put together already."""
     return batch
 
 
-def _start_worker(_worker: int) -> None:
+def start_worker(_worker: int) -> None:
+    """Begin a loader process."""
     single_threaded()
 
 

@@ -65,8 +65,9 @@ class Maker:
         labels = (
             torch.tensor([photo.label for photo in photos]).pin_memory().to(self._device, non_blocking=True)
         )
+        size, dtype, nhwc, _ = self._wanted
         with ONE_AT_A_TIME:
-            return resampled(images, crops, *self._wanted[:3]), labels
+            return resampled(images, crops, size, dtype, nhwc), labels
 
     def _decode(self, photos: List[Photo], files: List[Any], reasons: Dict[int, str]) -> List[Any]:
         """Return the pictures as bytes (3, height, width) on the device; None for one that cannot be decoded.
@@ -90,8 +91,7 @@ class Maker:
     def _decode_one(self, photo: Photo, file: Any, reasons: Dict[int, str]) -> Optional[Any]:
         """Return one picture; Pillow has the last word, as it has in every loader that decodes here."""
         if photo.state == DECODED:
-            pixels = file.to(self._device, non_blocking=True)
-            return pixels.view(photo.height, photo.width, 3).permute(2, 0, 1)
+            return self._planes(file.view(photo.height, photo.width, 3))
         try:
             if photo.state == UNREADABLE:
                 raise ValueError(reasons[photo.image])
@@ -99,13 +99,17 @@ class Maker:
                 return self._on_gpu([photo], [file])[0]
             except ValueError as refused:
                 pixels = last_word(file.numpy().tobytes(), refused)
-            image = torch.from_numpy(pixels.copy()).permute(2, 0, 1).contiguous().to(self._device)
+            image = self._planes(torch.from_numpy(pixels.copy()))
             if tuple(image.shape) != photo.shape:
                 raise ValueError(f"its header says {photo.width} x {photo.height}, and it is another size")
         except ValueError as error:
             self._leave_out(photo, str(error))
             return None
         return image
+
+    def _planes(self, pixels: Any) -> Any:
+        """Return pixels (height, width, 3) of the host as (3, height, width) on the device, as they lie."""
+        return pixels.to(self._device, non_blocking=True).permute(2, 0, 1)
 
 
 def _crop(photo: Photo, image: Optional[Any]) -> Tuple[int, int, int, int, int]:

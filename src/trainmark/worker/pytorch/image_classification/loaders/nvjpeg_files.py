@@ -18,7 +18,6 @@ from ....tasks.image_classification.decoding import (
     decoder_names,
     frame_of,
     is_cut_off,
-    single_threaded,
 )
 from ....tasks.image_classification.images import (
     Dealer,
@@ -28,6 +27,7 @@ from ....tasks.image_classification.images import (
     randomness,
 )
 from ....tasks.image_classification.settings import ImageSettings
+from .native import as_it_is, start_worker
 
 ROOM = 2**18
 """Bytes of a slot for each image of a part: twice what one of ImageNet has as a file, and about what its crop has."""
@@ -189,28 +189,30 @@ class Files(Dataset):
             data = Path(path).read_bytes()
         except OSError as error:
             raise RunError(FAILED, f"cannot read {path}: {error.strerror}") from error
-        label = self._images.labels[draw.image]
         frame = None if is_cut_off(data) else frame_of(data)
         if frame is not None and frame.plain:
-            rng = randomness(self._seed, draw)
-            box = random_resized_crop(frame.width, frame.height, rng)
-            crop = (box.top, box.left, box.height, box.width)
+            photo = self._photo(draw, ENCODED, len(data), frame.height, frame.width)
             room, left = here or (0, 0)
-            if 3 * box.width * box.height + left * len(data) > room:
-                kind = (ENCODED, label, frame.height, frame.width)
-                return data, Photo(draw.image, len(data), *kind, *crop, rng.random() < 0.5)
+            if 3 * photo.rows * photo.columns + left * len(data) > room:
+                return data, photo
         try:
             pixels = decode_whole(data, self._decoder)
         except ValueError as error:
             reasons[draw.image] = str(error)
-            return b"", Photo(draw.image, 0, UNREADABLE, label, 1, 1, 0, 0, 1, 1, False)
-        rng = randomness(self._seed, draw)
-        box = random_resized_crop(pixels.shape[1], pixels.shape[0], rng)
-        part = pixels[box.top : box.top + box.height, box.left : box.left + box.width]
-        whole = (0, 0, box.height, box.width)
-        return part.tobytes(), Photo(
-            draw.image, part.size, DECODED, label, *whole[2:], *whole, rng.random() < 0.5
+            return b"", self._photo(draw, UNREADABLE, 0, 1, 1)
+        photo = self._photo(draw, DECODED, 0, *pixels.shape[:2])
+        part = pixels[photo.top : photo.top + photo.rows, photo.left : photo.left + photo.columns]
+        return part.tobytes(), photo._replace(
+            length=part.size, height=photo.rows, width=photo.columns, top=0, left=0
         )
+
+    def _photo(self, draw: Draw, state: int, length: int, height: int, width: int) -> Photo:
+        """Return what the draw's own random numbers make of a picture of this size."""
+        rng = randomness(self._seed, draw)
+        box = random_resized_crop(width, height, rng)
+        crop = (box.top, box.left, box.height, box.width)
+        label = self._images.labels[draw.image]
+        return Photo(draw.image, length, state, label, height, width, *crop, rng.random() < 0.5)
 
 
 def read_in_processes(
@@ -230,20 +232,12 @@ def read_in_processes(
         Files(images, settings.seed, slots),
         batch_sampler=Dealt(Cut(dealer, share.in_batch), share.in_batch, slots.count, round(by_host * batch)),
         num_workers=share.workers,
-        collate_fn=_as_it_is,
-        worker_init_fn=_start_worker,
+        collate_fn=as_it_is,
+        worker_init_fn=start_worker,
         **forked,
     )
     batches = joined(iter(loader), share.in_batch, list)
     return slots, ([batch] if isinstance(batch, Part) else batch for batch in batches)
-
-
-def _as_it_is(part: Any) -> Any:
-    return part
-
-
-def _start_worker(_worker: int) -> None:
-    single_threaded()
 
 
 def taken_apart(parts: List[Part], slots: Slots) -> Tuple[List[Photo], List[Any], Dict[int, str]]:
