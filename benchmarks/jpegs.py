@@ -3,21 +3,21 @@ r"""What bounds the loader ``nvjpeg``: reading, decoding, and both beside the re
 Run it with a Python that has PyTorch on an NVIDIA GPU, over a folder of JPEGs (``trainmark data make``):
 
     PYTHON benchmarks/jpegs.py photos/train --variant workers=14 --variant workers=14,by_host=0.0 \
-        --variant workers=14,by_host=0.0,makers=1,lanes=1 --json jpegs.json --trace trace.json
+        --variant workers=14,pinned=0 --json jpegs.json --trace trace.json
+    CUDA_DEVICE_MAX_CONNECTIONS=8 PYTHON benchmarks/jpegs.py photos/train --variant workers=14
 
-A variant is the loader of today but for what is named: ``makers`` batches in the making, each in ``lanes`` parts,
-``ready`` of them waiting, ``workers`` processes that decode the share ``by_host``; and by 0 or 1 whether files lie in
-``pinned`` memory, memory is made ahead (``room``), ``crops`` alone are decoded, lanes come ``first`` on the GPU, and
-nvJPEG takes memory from pools (``pooled``, which the loader does not). All train with the same recorded graph.
-Printed of each: images/s of the loader alone, and beside the training; before them those of the graph alone, and of the
+A variant is the loader of today but for what is named: ``ready`` batches that wait, ``workers`` processes that decode
+the share ``by_host``, files in ``pinned`` memory or not. All train with the same recorded graph. CUDA's hardware queues
+are those of the loader, or what the variable says. Printed of each: images/s of the loader alone, and beside the
+training, and how long the host is in one call of the decoder; before them the images/s of the graph alone, and of the
 processes alone. ``--trace`` keeps what the GPU and the driver did in six steps of the last variant.
 """
 
 import argparse
-import ctypes
 import dataclasses
 import importlib
 import json
+import statistics
 import sys
 import time
 from collections.abc import Callable
@@ -28,10 +28,7 @@ from contest import ours
 from overhead import measured_block
 
 ROOM = "trainmark_worker.pytorch.image_classification"
-UNCHANGED = {
-    "makers": 2, "lanes": 4, "ready": 1, "workers": 14, "by_host": None, "pinned": 1, "room": 1, "crops": 1,
-    "first": 1, "pooled": 0,
-}  # fmt: skip
+UNCHANGED = {"workers": 14, "by_host": None, "ready": 1, "pinned": 1}
 FILL, DRAIN, STEPS = 15, 25, 110
 
 AS_IT_IS: dict[tuple[Any, str], Any] = {}
@@ -65,7 +62,7 @@ def main() -> int:
         training.feed.close()
         loader = Loader()
         training.feed = loader.opened(training, asked)
-        found.append({**asked, **measured(training, own.batch), "taken_from_pools": loader.taken})
+        found.append({**asked, **measured(training, own.batch, loader)})
         print(found[-1], flush=True)
         if own.json:
             own.json.write_text(json.dumps(found, indent=1) + "\n")
@@ -110,7 +107,7 @@ def reading_alone(training: Any, workers: int) -> float:
     settings = training.settings
     images = read_images(settings.data, settings.classes)
     share = queues.in_parts(settings.batch_per_device, workers, ahead=2)
-    slots, batches = files.read_in_processes(images, settings, training.ranks.place, share, 3, 0.0)
+    slots, batches = files.read_in_processes(images, settings, training.ranks.place, share, 0.0)
     for _ in range(30):
         files.taken_apart(next(batches), slots)
     began = time.perf_counter()
@@ -120,107 +117,66 @@ def reading_alone(training: Any, workers: int) -> float:
 
 
 class Loader:
-    """Opens the loader as a variant has it; ``taken``: how often nvJPEG took memory from pools, where it has some."""
-
-    taken = 0
+    """Opens the loader as a variant has it."""
 
     def __init__(self) -> None:
+        self.decoding: list[float] = []
+        """Seconds that the host spent in each call of the decoder."""
         self._feeds: Any = importlib.import_module(f"{ROOM}.loaders.nvjpeg")
-        self._nvjpeg: Any = importlib.import_module(f"{ROOM}.nvjpeg")
-        self._makers: Any = importlib.import_module(f"{ROOM}.loaders.nvjpeg_batches")
-        self._files: Any = importlib.import_module(f"{ROOM}.loaders.nvjpeg_files")
-        lane, slots = self._nvjpeg._Lane, self._files.Slots
+        self._decoder: Any = importlib.import_module(f"{ROOM}.nvjpeg").Decoder
+        self._slots: Any = importlib.import_module(f"{ROOM}.loaders.nvjpeg_files").Slots
         for where, name in (
-            (self._feeds, "by_processes"), (slots, "pin"), (slots, "unpin"),
-            (lane, "__init__"), (lane, "_make_room"), (lane, "_call"),
+            (self._feeds, "by_processes"), (self._slots, "pin"), (self._slots, "unpin"), (self._decoder, "_call"),
         ):  # fmt: skip
             setattr(where, name, AS_IT_IS.setdefault((where, name), getattr(where, name)))
 
     def opened(self, training: Any, asked: dict[str, Any]) -> Any:
         """Return a feed."""
-        feeds, lane = self._feeds, self._nvjpeg._Lane
-        feeds.MAKERS, feeds.READY = asked["makers"], asked["ready"]
-        self._nvjpeg.Decoder.__init__.__defaults__ = (asked["lanes"],)
-        self._nvjpeg.FIRST = self._makers.FIRST = -1 if asked["first"] else 0
+        self._feeds.READY = asked["ready"]
         if asked["by_host"] is not None:
-            feeds.by_processes = lambda _: asked["by_host"]
+            self._feeds.by_processes = lambda _: asked["by_host"]
         if not asked["pinned"]:
-            self._files.Slots.pin = self._files.Slots.unpin = lambda _: None
-        if not asked["room"]:
-            lane._make_room = lambda *_: None
-        if asked["pooled"]:
-            lane._call = self._with_pools(lane._call)
-        if not asked["crops"]:
-            lane.__init__ = without_parts(lane.__init__)
+            self._slots.pin = self._slots.unpin = lambda _: None
+        self._decoder._call = self._timed(self._decoder._call)
         return training.open_feed(dataclasses.replace(training.settings, loader_workers=asked["workers"]))
 
-    def _with_pools(self, call: Callable[..., int]) -> Callable[..., int]:
-        """Have each lane's handle made with allocators of its own, which ask CUDA for nothing twice."""
+    def _timed(self, call: Callable[..., int]) -> Callable[..., int]:
+        """Have it kept how long the host is in each call that decodes."""
 
-        def called(lane: Any, name: str, *arguments: Any) -> int:
-            if name == "CreateEx":
-                lane.pools = [pool(self, where) for where in ("cuda", "cpu")]
-                arguments = (arguments[0], *(ctypes.byref(table) for table, _ in lane.pools), *arguments[3:])
-            return call(lane, name, *arguments)
+        def called(decoder: Any, name: str, *arguments: Any) -> int:
+            began = time.perf_counter()
+            status = call(decoder, name, *arguments)
+            if name == "DecodeBatched":
+                self.decoding.append(time.perf_counter() - began)
+            return status
 
         return called
 
 
-def pool(loader: Loader, where: str) -> tuple[Any, Any]:
-    """Return the pair of functions by which nvJPEG takes memory and gives it back, and what must outlive them."""
-    import torch
+def measured(training: Any, batch: int, loader: Loader) -> dict[str, Any]:
+    """Return images/s of the loader alone and beside the training, and the files that were left out.
 
-    held: dict[int, Any] = {}
-    free: dict[int, list[int]] = {}
-
-    def take(at: Any, size: int, *_: int) -> int:
-        loader.taken += 1
-        # In powers of two, so that what was given back fits the next one.
-        size = 1 << max(size - 1, 511).bit_length()
-        waiting = free.setdefault(size, [])
-        if not waiting:
-            pinned = {"pin_memory": True} if where == "cpu" else {"device": "cuda"}
-            memory = torch.empty(size, dtype=torch.uint8, **pinned)
-            held[memory.data_ptr()] = (memory, size)
-            waiting.append(memory.data_ptr())
-        at[0] = waiting.pop()
-        return 0
-
-    def give_back(at: int | None) -> int:
-        if at is not None:
-            free[held[at][1]].append(at)
-        return 0
-
-    flags = [ctypes.c_uint] if where == "cpu" else []
-    taking = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.POINTER(ctypes.c_void_p), ctypes.c_size_t, *flags)(take)
-    giving = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p)(give_back)
-    table = (ctypes.c_void_p * 2)(*(ctypes.cast(one, ctypes.c_void_p).value for one in (taking, giving)))
-    return table, (taking, giving, held)
-
-
-def without_parts(begin: Callable[..., None]) -> Callable[..., None]:
-    """Return a lane's beginning after which it decodes whole pictures."""
-
-    def begun(lane: Any, *arguments: Any) -> None:
-        begin(lane, *arguments)
-        lane.parts = False
-
-    return begun
-
-
-def measured(training: Any, batch: int) -> dict[str, Any]:
-    """Return images/s of the loader alone and beside the training, and the files that were left out."""
+    ``…call_ms``: how long the host is in one call of the decoder, in ms, a median.
+    """
     feed = training.feed
     for _ in range(FILL):
         feed.next()
+    loader.decoding.clear()
     began = time.perf_counter()
     for _ in range(60):
         feed.next()
     training.synchronize()
-    alone = 60 * batch / (time.perf_counter() - began)
+    alone, call_alone = 60 * batch / (time.perf_counter() - began), statistics.median(loader.decoding)
     measured_block(training, DRAIN)
+    loader.decoding.clear()
     beside = STEPS * batch / measured_block(training, STEPS)
-    return {"alone": round(alone), "beside_training": round(beside), "unreadable": len(feed.unreadable)}
+    return {
+        "alone": round(alone),
+        "beside_training": round(beside),
+        "alone_call_ms": round(1e3 * call_alone, 2),
+        "beside_call_ms": round(1e3 * statistics.median(loader.decoding), 2),
+        "unreadable": len(feed.unreadable),
+    }
 
 
 def keep_trace(training: Any, path: Path) -> None:

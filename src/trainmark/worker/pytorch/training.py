@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
 
 import torch
@@ -206,6 +207,7 @@ class PyTorchTraining(Training):
                 "cuda": torch.version.cuda if cuda else None,
                 "cudnn": torch.backends.cudnn.version() if cuda else None,
                 "algorithm_search": "measured" if cuda else None,
+                "cuda_connections": os.environ.get("CUDA_DEVICE_MAX_CONNECTIONS") if cuda else None,
                 "gradient_exchange": self.exchange.name,
             },
         )

@@ -24,11 +24,14 @@ from ..training import Machine, PyTorchTraining, choose_machine
 from . import observing
 from .feed import ToDevice, memory_format
 from .models import build_model, convert_weights
+from .nvjpeg import give_room
 from .witness import Witness
 
 
 def open_training(settings: ImageSettings, place: Place) -> PyTorchImageTraining:
     """Return the training, ready for its first step."""
+    if settings.loader == "nvjpeg":
+        give_room()
     machine = choose_machine(settings, place)
     feed = _open_feed(settings, place, machine)
     return PyTorchImageTraining(settings, place, machine, feed)

@@ -1,7 +1,7 @@
 """``nvjpeg``: processes read files and choose crops, the GPU decodes, scales, flips and normalises them.
 
-Where it has JPEG engines, the processes decode a share of the pictures themselves: beside a training that fills the
-GPU, engines alone give less than both together.
+Where it has JPEG engines, the processes decode a share of the pictures themselves: each that the GPU need not make
+leaves more of it to the training.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ import contextlib
 import queue
 import sys
 import threading
-from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any, Iterator, List
 
 import torch
@@ -28,21 +27,17 @@ from ...failures import stopped_by
 from ..feed import Batch
 from ..nvjpeg import Decoder
 from .nvjpeg_batches import Maker, Wanted
-from .nvjpeg_files import Part, Photo, read_in_processes
+from .nvjpeg_files import Photo, read_in_processes
 
 READ_AHEAD = 2
 """Batches that the processes may have read, or be reading, ahead of the decoders."""
 
-MAKERS = 2
-"""Batches that are made beside each other: while one's files are handed over, another's are decoded."""
-
 READY = 1
-"""Batches that may wait, made or in the making, beside the one that waits for room among them."""
+"""Batches that may wait, made, beside the one that is being made or waits for room among them."""
 
-BESIDE_TRAINING, A_PROCESS = 6700, 330
-"""Pictures a second that the engines of an H200 decode while it trains, however many are given them, and that one
-process decodes: of 110 kB each (docs/gpus.md). Each is given its share, so that the sum of both comes in. Other GPUs
-and processors have other figures, which were not measured, and the same share."""
+A_PROCESS, MOST_BY_PROCESSES = 0.02, 0.5
+"""The share of the pictures that each process decodes: of 9 000 a second 180, of the 330 that one of an H200's
+processors decodes by itself, of 110 kB each (docs/gpus.md); and the most that all of them do."""
 
 USUAL_PROCESSES = 8
 """Where there are none, and the feed's own thread reads, as in the look at a known picture: it sees either way then."""
@@ -50,8 +45,7 @@ USUAL_PROCESSES = 8
 
 def by_processes(workers: int) -> float:
     """Return the share of pictures that so many processes decode beside JPEG engines."""
-    decoded = (workers or USUAL_PROCESSES) * A_PROCESS
-    return decoded / (decoded + BESIDE_TRAINING)
+    return min((workers or USUAL_PROCESSES) * A_PROCESS, MOST_BY_PROCESSES)
 
 
 def open_nvjpeg(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
@@ -61,102 +55,80 @@ def open_nvjpeg(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
     if not installed("triton"):
         raise RunError(UNSUPPORTED, "the loader nvjpeg needs Triton, which is not installed here")
     try:
-        decoders = [Decoder(device, settings.loader_workers) for _ in range(MAKERS)]
+        decoder = Decoder(device, settings.loader_workers)
     except OSError as error:
         raise RunError(UNSUPPORTED, f"the loader nvjpeg: {error}") from error
     wanted = Wanted(settings.image_size, dtype, settings.layout == "nhwc", device)
-    return NvjpegFeed(settings, place, wanted, decoders)
+    return NvjpegFeed(settings, place, wanted, decoder)
 
 
 class NvjpegFeed(Feed):
-    """Threads that make batches beside each other, and a short queue of them in their order."""
+    """A thread that makes batches, and a short queue of them."""
 
-    def __init__(
-        self, settings: ImageSettings, place: Place, wanted: Wanted, decoders: List[Decoder]
-    ) -> None:
-        """Start making batches, one with each decoder."""
+    def __init__(self, settings: ImageSettings, place: Place, wanted: Wanted, decoder: Decoder) -> None:
+        """Start making batches."""
         self._images: ImageList = read_images(settings.data, settings.classes)
         self.epoch_samples = len(self._images.paths)
         share = in_parts(settings.batch_per_device, settings.loader_workers, ahead=READ_AHEAD)
-        # Those that are read, those that wait in the queue, the one that waits for room in it, and the one waited for.
-        self.ahead, self.produced = share.ahead + READY + 2, Produced()
+        # Those that are read, those that wait in the queue, and the one that is made or waits for room in it.
+        self.ahead, self.produced = share.ahead + READY + 1, Produced()
         # The processes decode, and count nothing: a picture counts when the GPU has it.
         self.uncounted = round(share.ahead * settings.batch_per_device)
         self.workers = share.workers
         self.unreadable: List[str] = []
         # Its processes are started here, by the thread that outlives them.
-        by_host = by_processes(share.workers) if decoders[0].hardware else 0.0
-        self.decoder = f"nvjpeg, engines; {by_host:.0%} by the host" if decoders[0].hardware else "nvjpeg"
-        self._slots, batches = read_in_processes(
-            self._images, settings, place, share, held=READY + 2, by_host=by_host
-        )
+        by_host = by_processes(share.workers) if decoder.hardware else 0.0
+        self.decoder = f"nvjpeg, engines; {by_host:.0%} by the host" if decoder.hardware else "nvjpeg"
+        self._slots, batches = read_in_processes(self._images, settings, place, share, by_host)
         self._slots.pin()
-        self._makers: "queue.SimpleQueue[Maker]" = queue.SimpleQueue()
-        for decoder in decoders:
-            self._makers.put(Maker(wanted, self._slots, decoder, self._leave_out))
-        self._making = ThreadPoolExecutor(len(decoders), thread_name_prefix="nvjpeg")
-        self._ready: "queue.Queue[Future[Any]]" = queue.Queue(READY)
+        self._maker = Maker(wanted, self._slots, decoder, self._leave_out)
+        self._ready: "queue.Queue[Any]" = queue.Queue(READY)
         self._closing = threading.Event()
         self._thread = threading.Thread(target=self._fill, args=(batches,), name="nvjpeg", daemon=True)
         self._thread.start()
 
     def next(self) -> Batch:
         """Wait for a batch."""
-        images, labels = self.timed(lambda: self._ready.get().result())
-        # Their memory was taken on a maker's stream: it may be given away only when the training is done with it.
+        made = self.timed(self._ready.get)
+        if isinstance(made, RunError):
+            raise made
+        images, labels = made
+        # Their memory was taken on the maker's stream: it may be given away only when the training is done with it.
         training = torch.cuda.current_stream()
         images.record_stream(training)
         labels.record_stream(training)
         return images, labels
 
     def close(self) -> None:
-        """Let the threads run out, and with them the processes."""
+        """Let the thread run out, and with it the processes."""
         self._closing.set()
         while self._thread.is_alive():
             with contextlib.suppress(queue.Empty):
                 self._ready.get(timeout=0.1)
-        self._making.shutdown()
-        while not self._makers.empty():
-            self._makers.get().close()
+        self._maker.close()
         self._slots.unpin()
 
     def _fill(self, batches: Iterator[Any]) -> None:
-        """Have batches made until told to stop; what goes wrong is handed over in a batch's place."""
+        """Make batches until told to stop; what goes wrong is handed over in a batch's place."""
+        assert self.produced is not None
         try:
             for parts in batches:
-                if isinstance(parts, RunError):
-                    self._ready.put(_already(parts))
-                    return
-                self._ready.put(self._making.submit(self._made, parts))
                 if self._closing.is_set():
                     return
+                if isinstance(parts, RunError):
+                    self._ready.put(parts)
+                    return
+                batch = self._maker.make(parts)
+                self.produced.add(len(batch[1]))
+                self._ready.put(batch)
         except Exception as error:
-            self._ready.put(_already(_stopped(error)))
-
-    def _made(self, parts: List[Part]) -> Any:
-        """Return a batch, or what went wrong."""
-        maker = self._makers.get()
-        try:
-            batch = maker.make(parts)
-        except Exception as error:
-            return _stopped(error)
-        finally:
-            self._makers.put(maker)
-        assert self.produced is not None
-        self.produced.add(len(batch[1]))
-        return batch
+            self._ready.put(_stopped(error))
 
     def _leave_out(self, photo: Photo, why: str) -> None:
         name = self._images.paths[photo.image]
         self.unreadable.append(name)
         if len(self.unreadable) <= NAMED:
             print(f"trainmark-worker: {name} cannot be decoded: {why}", file=sys.stderr, flush=True)
-
-
-def _already(made: Any) -> "Future[Any]":
-    future: "Future[Any]" = Future()
-    future.set_result(made)
-    return future
 
 
 def _stopped(error: Exception) -> RunError:

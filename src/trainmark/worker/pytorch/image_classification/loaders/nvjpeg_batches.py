@@ -3,18 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import threading
 from typing import Any, Callable, Dict, List, NamedTuple, Optional, Tuple
 
 import torch
 
 from ....tasks.image_classification.decoding import last_word
 from ..feed import Batch
-from ..nvjpeg import FIRST, Decoder
+from ..nvjpeg import Decoder
 from .nvjpeg_files import DECODED, ENCODED, UNREADABLE, Part, Photo, Slots, taken_apart
-
-ONE_AT_A_TIME = threading.Lock()
-"""Triton compiles a kernel when it is first called, which two threads should not do at once."""
 
 
 class Wanted(NamedTuple):
@@ -35,7 +31,7 @@ class Maker:
         """Take the decoder; ``leave_out`` is told of each picture that cannot be decoded, and why."""
         self._wanted, self._device, self._slots = wanted, wanted.device, slots
         self._decoder, self._leave_out = decoder, leave_out
-        self._stream = torch.cuda.Stream(wanted.device, priority=FIRST)
+        self._stream = torch.cuda.Stream(wanted.device)
 
     def make(self, parts: List[Part]) -> Batch:
         """Return images and labels that are there, for any stream; what the parts lie in is not needed any longer."""
@@ -49,7 +45,7 @@ class Maker:
                 done.synchronize()
 
     def close(self) -> None:
-        """End the decoder's threads."""
+        """Let the decoder go."""
         self._decoder.close()
 
     def _make(self, parts: List[Part]) -> Batch:
@@ -66,8 +62,7 @@ class Maker:
             torch.tensor([photo.label for photo in photos]).pin_memory().to(self._device, non_blocking=True)
         )
         size, dtype, nhwc, _ = self._wanted
-        with ONE_AT_A_TIME:
-            return resampled(images, crops, size, dtype, nhwc), labels
+        return resampled(images, crops, size, dtype, nhwc), labels
 
     def _decode(self, photos: List[Photo], files: List[Any], reasons: Dict[int, str]) -> List[Any]:
         """Return the pictures as bytes (3, height, width) on the device; None for one that cannot be decoded.
@@ -85,8 +80,7 @@ class Maker:
         ]
 
     def _on_gpu(self, photos: List[Photo], files: List[Any]) -> List[Any]:
-        sizes = [(photo.height, photo.width) for photo in photos]
-        return self._decoder.decode(files, sizes, [photo.crop for photo in photos])
+        return self._decoder.decode(files, [(photo.height, photo.width) for photo in photos])
 
     def _decode_one(self, photo: Photo, file: Any, reasons: Dict[int, str]) -> Optional[Any]:
         """Return one picture; Pillow has the last word, as it has in every loader that decodes here."""
@@ -113,9 +107,5 @@ class Maker:
 
 
 def _crop(photo: Photo, image: Optional[Any]) -> Tuple[int, int, int, int, int]:
-    """Return what of a picture is trained on, which may be no more than that already, and whether it is mirrored."""
-    if image is None:
-        return 0, 0, 1, 1, 0
-    whole = tuple(image.shape) == photo.shape
-    top, left, rows, columns = photo.crop
-    return (top, left, rows, columns, photo.mirrored) if whole else (0, 0, rows, columns, photo.mirrored)
+    """Return top, left, height and width of what of a picture is trained on, and whether it is mirrored."""
+    return (0, 0, 1, 1, 0) if image is None else (*photo.crop, photo.mirrored)

@@ -216,16 +216,16 @@ class Files(Dataset):
 
 
 def read_in_processes(
-    images: ImageList, settings: ImageSettings, place: Place, share: Parts, held: int, by_host: float
+    images: ImageList, settings: ImageSettings, place: Place, share: Parts, by_host: float
 ) -> Tuple[Slots, Iterator[Any]]:
     """Start the processes; return the slots, and the batches: lists of ``Part``, or a ``RunError``.
 
-    ``held``: how many batches the caller may still read from when it asks for the next one; ``by_host``: the share of
-    pictures that the processes decode.
+    What a batch lies in is written over once the next one is asked for. ``by_host``: the share of pictures that the
+    processes decode.
     """
     batch = settings.batch_per_device
-    # Of parts that are read or being read, and of the batches that are held.
-    slots = Slots(share.workers * share.tasks + held * share.in_batch, batch // share.in_batch)
+    # Of parts that are read or being read, and of the batch that was given out.
+    slots = Slots(share.workers * share.tasks + share.in_batch, batch // share.in_batch)
     dealer = Dealer(len(images.paths), batch, place.rank, place.world_size, settings.seed)
     forked = {"prefetch_factor": share.tasks, "multiprocessing_context": "fork"} if share.workers else {}
     loader = DataLoader(
