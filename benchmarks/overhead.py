@@ -12,6 +12,10 @@ steps alternate as measured, bare, bare, measured, so that a slow drift of the c
 ratio. Printed are their median and a distribution-free 95 % interval of it (from the binomial distribution of the
 ranks; https://www.itl.nist.gov/div898/handbook/prc/section2/prc263.htm and, for any distribution, order statistics).
 The exit code is 0 if the whole interval is below the budget, else 1.
+
+``--telemetry PYTHON`` has telemetry taken of this process by one of that Python, which has trainmark: as beside a
+run, once a second while measured blocks train, and not while bare ones do. ``--only-telemetry`` lets both be measured,
+so that telemetry is all the difference. Blocks are then of 100 steps, so that there are samples in each.
 """
 
 import argparse
@@ -22,8 +26,12 @@ import math
 import os
 import runpy
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -37,13 +45,17 @@ def main() -> int:
     )
     parser.add_argument("--rounds", type=int, help="of measured, bare, bare, measured; 40, on a CPU 400")
     parser.add_argument("--block-steps", type=int, help="steps of one block; 20, on a CPU 1")
+    parser.add_argument("--telemetry", metavar="PYTHON", help="take telemetry of measured blocks")
+    parser.add_argument("--only-telemetry", action="store_true", help="let it be all that differs")
     parser.add_argument("--json", action="store_true", help="print the result as one JSON object")
     own, worker_flags = parser.parse_known_args()
+    if own.only_telemetry and not own.telemetry:
+        parser.error("--only-telemetry wants --telemetry PYTHON")
     # A GPU is filled anew at the start of each block, so that its blocks must be long; on a CPU, which others
     # disturb, many short ones tell more.
     on_cpu = "cpu" in worker_flags or "--device=cpu" in worker_flags
     own.rounds = own.rounds or (400 if on_cpu else 40)
-    own.block_steps = own.block_steps or (1 if on_cpu else 20)
+    own.block_steps = own.block_steps or (100 if own.telemetry else 1 if on_cpu else 20)
 
     runpy.run_path(str(START))
     arguments = importlib.import_module("trainmark_worker.core.arguments")
@@ -64,14 +76,72 @@ def main() -> int:
     gc.freeze()
     gc.disable()
     ratios, bare_s = [], []
-    for _ in range(own.rounds):
-        first = measured_block(training, own.block_steps)
-        second = bare_block(training, own.block_steps)
-        third = bare_block(training, own.block_steps)
-        fourth = measured_block(training, own.block_steps)
-        ratios.append((first + fourth) / (second + third))
-        bare_s += [second, third]
+    other = measured_block if own.only_telemetry else bare_block
+    with telemetry_of_this(own.telemetry) as watched:
+        for _ in range(own.rounds):
+            with watched():
+                first = measured_block(training, own.block_steps)
+            second = other(training, own.block_steps)
+            third = other(training, own.block_steps)
+            with watched():
+                fourth = measured_block(training, own.block_steps)
+            ratios.append((first + fourth) / (second + third))
+            bare_s += [second, third]
     return tell(own, settings, training, device, ratios, statistics.median(bare_s) / own.block_steps)
+
+
+SAMPLING = """
+import sys
+from pathlib import Path
+from trainmark.node.accelerators import open_nvml
+from trainmark.node.telemetry import Telemetry
+path, samples = Path(sys.argv[2]), 0
+with open_nvml() as nvml:
+    for _ in sys.stdin:
+        with Telemetry(path, int(sys.argv[1]), nvml=nvml):
+            print("sampling", flush=True)
+            sys.stdin.readline()
+        samples += len(path.read_bytes().splitlines()) - 1
+        print(samples, flush=True)
+"""
+
+
+@contextmanager
+def telemetry_of_this(python: str | None) -> Iterator[Callable[[], Any]]:
+    """Yield what has samples of this process taken for as long as it is entered; of no Python, by nobody."""
+    if python is None:
+        yield nullcontext
+        return
+    with (
+        tempfile.NamedTemporaryFile() as samples,
+        subprocess.Popen(
+            [python, "-c", SAMPLING, str(os.getpid()), samples.name],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        ) as sampler,
+    ):
+
+        def told() -> str:
+            assert sampler.stdin is not None
+            assert sampler.stdout is not None
+            try:
+                sampler.stdin.write("\n")
+                sampler.stdin.flush()
+            except BrokenPipeError:
+                return ""
+            return sampler.stdout.readline()
+
+        @contextmanager
+        def watched() -> Iterator[None]:
+            if not told():
+                raise SystemExit(f"overhead: {python} has no trainmark to take telemetry with")
+            yield
+            taken.append(told().strip())
+
+        taken: list[str] = []
+        yield watched
+        print(f"telemetry      {taken[-1]} samples", file=sys.stderr)
 
 
 def measured_block(training: Any, steps: int) -> float:
@@ -163,6 +233,7 @@ def tell(
         "budget": budget,
         "holds": high < budget,
         "bare_step_s": step_s,
+        "telemetry": "alone" if own.only_telemetry else "too" if own.telemetry else None,
         "rounds": own.rounds,
         "block_steps": own.block_steps,
         "device_name": training.describe()["device_name"],
@@ -183,7 +254,8 @@ def tell(
         print(
             f"bare step      {step_s * 1e3:.3f} ms ({own.rounds} rounds of 4 blocks of {own.block_steps} steps)"
         )
-        print(f"measuring adds {middle:+.3%}, 95 % interval {low:+.3%} to {high:+.3%}")
+        what = "telemetry adds" if own.only_telemetry else "measuring adds"
+        print(f"{what} {middle:+.3%}, 95 % interval {low:+.3%} to {high:+.3%}")
         print(f"budget         {budget:.1%}: {'holds' if high < budget else 'not shown to hold'}")
     return 0 if high < budget else 1
 

@@ -146,7 +146,8 @@ def test_packages_that_change_between_two_repeats_end_the_campaign(foreign: Benc
 
 
 @pytest.mark.parametrize(
-    "name", ["ATEN_CPU_CAPABILITY", "JAX_DEFAULT_MATMUL_PRECISION", "TF_NUM_INTRAOP_THREADS"]
+    "name",
+    ["ATEN_CPU_CAPABILITY", "JAX_DEFAULT_MATMUL_PRECISION", "TF_NUM_INTRAOP_THREADS", "LD_LIBRARY_PATH"],
 )
 def test_a_resume_with_a_variable_that_chooses_kernels_is_refused(
     foreign: Bench, monkeypatch: pytest.MonkeyPatch, name: str
