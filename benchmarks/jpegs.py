@@ -80,6 +80,8 @@ def variant(text: str) -> dict[str, Any]:
         if name not in found:
             raise argparse.ArgumentTypeError(f"{name!r} is none of {', '.join(found)}")
         found[name] = float(value) if name == "by_host" else int(value)
+    if found["by_host"] == 1:
+        raise argparse.ArgumentTypeError("by_host=1 leaves the decoder nothing to do")
     return found
 
 

@@ -31,7 +31,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +54,7 @@ def main() -> int:
     # A GPU is filled anew at the start of each block, so that its blocks must be long; on a CPU, which others
     # disturb, many short ones tell more.
     on_cpu = "cpu" in worker_flags or "--device=cpu" in worker_flags
-    own.rounds = own.rounds or (400 if on_cpu else 40)
+    own.rounds = own.rounds or (400 if on_cpu and not own.telemetry else 40)
     own.block_steps = own.block_steps or (100 if own.telemetry else 1 if on_cpu else 20)
 
     runpy.run_path(str(START))
@@ -77,40 +77,49 @@ def main() -> int:
     gc.disable()
     ratios, bare_s = [], []
     other = measured_block if own.only_telemetry else bare_block
-    with telemetry_of_this(own.telemetry) as watched:
+    with telemetry_of_this(own.telemetry) as watch:
         for _ in range(own.rounds):
-            with watched():
-                first = measured_block(training, own.block_steps)
+            watch(True)
+            first = measured_block(training, own.block_steps)
+            watch(False)
             second = other(training, own.block_steps)
+            watch(False)
             third = other(training, own.block_steps)
-            with watched():
-                fourth = measured_block(training, own.block_steps)
+            watch(True)
+            fourth = measured_block(training, own.block_steps)
             ratios.append((first + fourth) / (second + third))
             bare_s += [second, third]
     return tell(own, settings, training, device, ratios, statistics.median(bare_s) / own.block_steps)
 
 
 SAMPLING = """
-import sys
+import sys, threading
 from pathlib import Path
 from trainmark.node.accelerators import open_nvml
-from trainmark.node.telemetry import Telemetry
-path, samples = Path(sys.argv[2]), 0
+from trainmark.node.telemetry import Sampler, allowed_cpus, to_line
+wanted, stopping = threading.Event(), threading.Event()
+taken = 0
+def work(sampler):
+    global taken
+    with Path(sys.argv[2]).open("wb", buffering=0) as file:
+        while not stopping.wait(1.0):
+            if wanted.is_set():
+                file.write(to_line(sampler.take()))
+                taken += 1
 with open_nvml() as nvml:
-    for _ in sys.stdin:
-        with Telemetry(path, int(sys.argv[1]), nvml=nvml):
-            print("sampling", flush=True)
-            sys.stdin.readline()
-        samples += len(path.read_bytes().splitlines()) - 1
-        print(samples, flush=True)
+    thread = threading.Thread(target=work, args=(Sampler(int(sys.argv[1]), nvml, cpus=allowed_cpus()),), daemon=True)
+    thread.start()
+    for line in sys.stdin:
+        wanted.set() if line == "on\\n" else wanted.clear()
+        print(taken if thread.is_alive() else "it has stopped", flush=True)
 """
 
 
 @contextmanager
-def telemetry_of_this(python: str | None) -> Iterator[Callable[[], Any]]:
-    """Yield what has samples of this process taken for as long as it is entered; of no Python, by nobody."""
+def telemetry_of_this(python: str | None) -> Iterator[Callable[[bool], None]]:
+    """Yield what says, before each block, whether samples of this process are taken; of no Python, nothing does."""
     if python is None:
-        yield nullcontext
+        yield lambda _: None
         return
     with (
         tempfile.NamedTemporaryFile() as samples,
@@ -121,27 +130,24 @@ def telemetry_of_this(python: str | None) -> Iterator[Callable[[], Any]]:
             text=True,
         ) as sampler,
     ):
+        said = ""
 
-        def told() -> str:
+        def watch(wanted: bool) -> None:
+            nonlocal said
             assert sampler.stdin is not None
             assert sampler.stdout is not None
             try:
-                sampler.stdin.write("\n")
+                sampler.stdin.write("on\n" if wanted else "off\n")
                 sampler.stdin.flush()
             except BrokenPipeError:
-                return ""
-            return sampler.stdout.readline()
+                raise SystemExit(f"overhead: telemetry by {python} ended; it needs trainmark there") from None
+            said = sampler.stdout.readline().strip()
+            if not said.isdigit():
+                raise SystemExit(f"overhead: no telemetry by {python}: {said or 'it needs trainmark there'}")
 
-        @contextmanager
-        def watched() -> Iterator[None]:
-            if not told():
-                raise SystemExit(f"overhead: {python} has no trainmark to take telemetry with")
-            yield
-            taken.append(told().strip())
-
-        taken: list[str] = []
-        yield watched
-        print(f"telemetry      {taken[-1]} samples", file=sys.stderr)
+        yield watch
+        watch(False)
+        print(f"telemetry      {said} samples", file=sys.stderr)
 
 
 def measured_block(training: Any, steps: int) -> float:

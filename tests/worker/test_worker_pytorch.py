@@ -395,13 +395,13 @@ print(json.dumps([orders, any(overwritten), said, left, len(unpinned), shares]))
 def test_nvjpeg_asks_for_a_hardware_queue_for_each_stream_unless_somebody_has_said_how_many() -> None:
     said = in_pytorch("""
 import os
-from trainmark_worker.pytorch.image_classification.nvjpeg import give_room
+from trainmark_worker.pytorch.image_classification.nvjpeg import ask_for_queues
 said = []
 for asked in (None, "8"):
     os.environ.pop("CUDA_DEVICE_MAX_CONNECTIONS", None)
     if asked is not None:
         os.environ["CUDA_DEVICE_MAX_CONNECTIONS"] = asked
-    give_room()
+    ask_for_queues()
     said.append(os.environ["CUDA_DEVICE_MAX_CONNECTIONS"])
 print(json.dumps(said))
 """)

@@ -60,6 +60,9 @@ class CapturedStep:
         if self._graph is None:
             if self._eager < EAGER_STEPS:
                 self._eager += 1
+                for tensor in batch:
+                    # The first was fetched before this stream was: its memory may be given away after this step alone.
+                    tensor.record_stream(torch.cuda.current_stream())
                 return self._step(batch)
             self._record(batch)
             assert self._graph is not None

@@ -45,9 +45,10 @@ class _Image(ctypes.Structure):
     _fields_ = [("channel", ctypes.c_void_p * 4), ("pitch", ctypes.c_size_t * 4)]
 
 
-def give_room() -> None:
-    """Have CUDA give each stream a queue of its own; called before this process asks CUDA for anything."""
-    os.environ.setdefault(CONNECTIONS, MOST_CONNECTIONS)
+def ask_for_queues() -> None:
+    """Have CUDA use all the hardware queues there are; called before this process asks CUDA for anything."""
+    if not torch.cuda.is_initialized():
+        os.environ.setdefault(CONNECTIONS, MOST_CONNECTIONS)
 
 
 def libraries() -> Iterator[str]:
@@ -113,16 +114,20 @@ class Decoder:
             self._check(
                 "DecodeBatchedInitialize", self._handle, self._state, count, self._threads, PLANAR_RGB
             )
-        number = ctypes.c_void_p(stream.cuda_stream)
-        self._check("DecodeBatched", self._handle, self._state, data, lengths, images, number)
+        handle = ctypes.c_void_p(stream.cuda_stream)
+        # The pictures too, should it refuse some file and have begun on the others.
+        self._kept = (files, images, data, lengths, pictures)
+        self._check("DecodeBatched", self._handle, self._state, data, lengths, images, handle)
         # Begun anew after a refusal.
-        self._batch, self._kept = count, (files, images, data, lengths)
+        self._batch, self._kept = count, self._kept[:-1]
         return pictures
 
     def close(self) -> None:
         """Give back the handle and what hangs on it, once nothing is decoded any longer."""
-        self._call("JpegStateDestroy", self._state)
-        self._call("Destroy", self._handle)
+        if self._handle:
+            self._call("JpegStateDestroy", self._state)
+            self._call("Destroy", self._handle)
+        self._handle = ctypes.c_void_p()
 
     def _room_for(self, sizes: Sequence[Tuple[int, int]]) -> List[Any]:
         """Return pictures of these sizes, in one piece of memory."""

@@ -24,14 +24,14 @@ from ..training import Machine, PyTorchTraining, choose_machine
 from . import observing
 from .feed import ToDevice, memory_format
 from .models import build_model, convert_weights
-from .nvjpeg import give_room
+from .nvjpeg import ask_for_queues
 from .witness import Witness
 
 
 def open_training(settings: ImageSettings, place: Place) -> PyTorchImageTraining:
     """Return the training, ready for its first step."""
-    if settings.loader == "nvjpeg":
-        give_room()
+    if settings.loader == "nvjpeg" and not settings.synthetic:
+        ask_for_queues()
     machine = choose_machine(settings, place)
     feed = _open_feed(settings, place, machine)
     return PyTorchImageTraining(settings, place, machine, feed)

@@ -18,7 +18,7 @@ BLOCK, WARPS = 8192, 16
 """Columns that a program reads at once, and its warps: of ten pairs the fastest on an H200 (docs/performance.md)."""
 
 TOGETHER = 16
-"""Neighbouring columns of one thread, which share what they are taken relative to: an exponential less for each."""
+"""Neighbouring columns, which share what they are taken relative to: an exponential less for each."""
 
 LOG2E, LN2 = tl.constexpr(1.4426950408889634), tl.constexpr(0.6931471805599453)
 
@@ -30,11 +30,11 @@ def loss_and_gradient(logits, losses, targets, columns, BLOCK: tl.constexpr, TOG
     start = logits + row * columns
     target = tl.load(targets + row)
     at_target = tl.load(start + target).to(tl.float32)
-    threads: tl.constexpr = BLOCK // TOGETHER
-    offsets = tl.arange(0, threads)[:, None] * TOGETHER + tl.arange(0, TOGETHER)[None, :]
+    groups: tl.constexpr = BLOCK // TOGETHER
+    offsets = tl.arange(0, groups)[:, None] * TOGETHER + tl.arange(0, TOGETHER)[None, :]
     # In powers of 2. Finite, so that a column without any value is no difference of infinities.
-    highest = tl.full((threads,), -1e30, tl.float32)
-    sums = tl.zeros((threads,), tl.float32)
+    highest = tl.full((groups,), -1e30, tl.float32)
+    sums = tl.zeros((groups,), tl.float32)
     for first in range(0, columns, BLOCK):
         place = first + offsets
         x = tl.load(start + place, mask=place < columns, other=float("-inf")).to(tl.float32) * LOG2E
@@ -42,12 +42,13 @@ def loss_and_gradient(logits, losses, targets, columns, BLOCK: tl.constexpr, TOG
         sums = sums * tl.exp2(highest - higher) + tl.sum(tl.exp2(x - higher[:, None]), 1)
         highest = higher
     most = tl.max(highest, 0)
-    total = most + tl.log2(tl.sum(sums * tl.exp2(highest - most), 0))
-    tl.store(losses + row, total * LN2 - at_target)
+    # Not added to the highest, beside which it may be too small to be seen.
+    more = tl.log2(tl.sum(sums * tl.exp2(highest - most), 0))
+    tl.store(losses + row, (most - at_target * LOG2E + more) * LN2)
     for first in range(0, columns, BLOCK):
         place = first + offsets
         x = tl.load(start + place, mask=place < columns, other=float("-inf")).to(tl.float32) * LOG2E
-        found = tl.exp2(x - total) - tl.where(place == target, 1.0, 0.0)
+        found = tl.exp2(x - most - more) - tl.where(place == target, 1.0, 0.0)
         tl.store(start + place, found.to(logits.dtype.element_ty), mask=place < columns)
 
 
@@ -87,6 +88,9 @@ classified.register_autograd(_backward, setup_context=_keep)
 
 
 def cross_entropy(x: Tensor, weight: Tensor, targets: Tensor) -> Tensor:
-    """Return the mean cross entropy of the classes' logits of ``x`` (rows, width); both of one type of 16 bits."""
+    """Return the mean cross entropy of the classes' logits of ``x`` (rows, width), of the weight's type.
+
+    Each target is one of the weight's rows: none stands for a row that does not count.
+    """
     loss, _ = torch.ops.trainmark.classified(x, weight, targets)
     return loss

@@ -36,8 +36,8 @@ READY = 1
 """Batches that may wait, made, beside the one that is being made or waits for room among them."""
 
 A_PROCESS, MOST_BY_PROCESSES = 0.02, 0.5
-"""The share of the pictures that each process decodes: of 9 000 a second 180, of the 330 that one of an H200's
-processors decodes by itself, of 110 kB each (docs/gpus.md); and the most that all of them do."""
+"""The share of the pictures that each process decodes, which is 180 of 9 000 a second where one of an H200's processors
+decodes 330 of 110 kB by itself; and the most that all of them do. Half is too much there (docs/gpus.md)."""
 
 USUAL_PROCESSES = 8
 """Where there are none, and the feed's own thread reads, as in the look at a known picture: it sees either way then."""
@@ -72,8 +72,8 @@ class NvjpegFeed(Feed):
         share = in_parts(settings.batch_per_device, settings.loader_workers, ahead=READ_AHEAD)
         # Those that are read, those that wait in the queue, and the one that is made or waits for room in it.
         self.ahead, self.produced = share.ahead + READY + 1, Produced()
-        # The processes decode, and count nothing: a picture counts when the GPU has it.
-        self.uncounted = round(share.ahead * settings.batch_per_device)
+        # The processes decode, and count nothing: a picture counts when the GPU has it, with the batch that is made.
+        self.uncounted = round((share.ahead + 1) * settings.batch_per_device)
         self.workers = share.workers
         self.unreadable: List[str] = []
         # Its processes are started here, by the thread that outlives them.
@@ -91,6 +91,8 @@ class NvjpegFeed(Feed):
         """Wait for a batch."""
         made = self.timed(self._ready.get)
         if isinstance(made, RunError):
+            # Nothing comes after it, however often it is asked for.
+            self._ready.put(made)
             raise made
         images, labels = made
         # Their memory was taken on the maker's stream: it may be given away only when the training is done with it.
