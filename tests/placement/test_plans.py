@@ -73,6 +73,12 @@ PLANS: dict[str, tuple[dict[str, Any], NodeResources, FrameworkPython, str]] = {
         SYSTEM,
         "synthetic",
     ),
+    "two_nodes_of_two_ranks": (
+        {"framework": "tensorflow", "nodes": 2, "devices_per_node": 2},
+        HOST,
+        VENV,
+        "synthetic",
+    ),
     "options": (
         {"options": {"learning_rate": 0.1, "schedule": "constant"}, "device": "cpu", "image_size": 64},
         DGX,
