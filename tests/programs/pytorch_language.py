@@ -2,7 +2,8 @@
 
 ``classifier``: loss and gradients of BERT whose words are made even for their product, beside those without. ``lamb``:
 its updates when it counts its steps on the device, beside the others. ``rows``: the last event of a run that is looked
-into by rows. ``attention``: losses where cuDNN's kernel is the first choice, beside torch's own.
+into by rows. ``attention``: losses where cuDNN's kernel is the first choice, beside torch's own. ``sizes``: how many
+parameters the modules of the large models have, which are built without memory.
 """
 
 import importlib
@@ -78,7 +79,30 @@ def attention() -> list[float]:
     return losses
 
 
+def sizes() -> dict[str, int]:
+    recommenders = of("tasks.recommendation.architectures").ARCHITECTURES
+    build_clicks = of("pytorch.recommendation.model").build
+    build_decoder = of("pytorch.causal_lm.building").build_model
+    with torch.device("meta"):
+        modules = {
+            "bert_base": of("pytorch.masked_lm.model").build_model("bert_base", 0.1, False),
+            "gpt2_124m": build_decoder("gpt2_124m", 1024),
+            "llama3.2_1b": build_decoder("llama3.2_1b", 4096),
+            "wide_deep": build_clicks(recommenders["wide_deep"].with_tables(2_322_444, 32), 0.5, False),
+            "dlrm": build_clicks(recommenders["dlrm"].with_tables(2_322_444, 128), 0.0, False),
+        }
+    return {
+        name: sum(parameter.numel() for parameter in module.parameters()) for name, module in modules.items()
+    }
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    told = {"classifier": classifier(), "lamb": lamb(), "rows": rows(), "attention": attention()}
+    told = {
+        "classifier": classifier(),
+        "lamb": lamb(),
+        "rows": rows(),
+        "attention": attention(),
+        "sizes": sizes(),
+    }
     sys.stdout.write(json.dumps(told) + "\n")

@@ -48,3 +48,13 @@ def test_a_large_model_is_looked_into_by_rows(told: Any) -> None:
 def test_the_first_choice_of_attention_is_only_a_choice(told: Any) -> None:
     first, second = told["attention"]
     assert second == pytest.approx(first, rel=1e-6)
+
+
+def test_the_large_models_have_the_parameters_that_are_published(told: Any) -> None:
+    assert told["sizes"] == {
+        "bert_base": 110_106_428,
+        "gpt2_124m": 124_373_760,
+        "llama3.2_1b": 1_235_814_400,
+        "wide_deep": 83_805_581,
+        "dlrm": 299_641_729,
+    }
