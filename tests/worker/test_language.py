@@ -134,6 +134,21 @@ def test_real_tokens_are_read_in_the_order_of_the_seed(framework: str, words: Pa
     assert all(abs(loss - math.log(512)) < 0.2 for loss in losses)
 
 
+@of_each(["pytorch", "paddle"], scope="module")
+def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
+    framework: str, words: Path, folder: Path
+) -> None:
+    losses = []
+    for workers, started in ((0, 0), (9, 4)):
+        flags = {**RUN, "compiler": COMPILERS[framework], "data": words, "loader-workers": workers}
+        (ran,) = start(framework, folder, flags)
+        assert ran.code == 0, ran.stderr
+        # No more than the batches that may be in flight.
+        assert ran.parameters["loader_workers"] == started
+        losses.append([step["loss"] for step in ran.steps])
+    assert losses[0] == losses[1]
+
+
 @every_framework
 def test_a_token_outside_the_vocabulary_ends_the_run_and_is_named(
     framework: str, words: Path, tmp_path: Path

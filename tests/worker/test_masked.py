@@ -157,6 +157,21 @@ def test_the_loss_is_that_of_all_words_however_ranks_and_parts_divide_them(
     assert counts[0] == counts[1] < 8 * LENGTH * (STEPS - WARMUP)
 
 
+@of_each(["pytorch", "paddle"], scope="module", marks=[training])
+def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
+    framework: str, sequences: Path, tmp_path: Path
+) -> None:
+    losses = []
+    for workers, started in ((0, 0), (9, 4)):
+        flags = {**RUN, "compiler": COMPILERS[framework], "data": sequences, "loader-workers": workers}
+        (ran,) = start(framework, tmp_path, flags)
+        assert ran.code == 0, ran.stderr
+        # No more than the batches that may be in flight.
+        assert ran.parameters["loader_workers"] == started
+        losses.append([step["loss"] for step in ran.steps])
+    assert losses[0] == losses[1]
+
+
 @training
 @in_pytorch
 @pytest.mark.parametrize("dropout", [0, 0.1])

@@ -12,11 +12,12 @@ from ...core.feed import Feed
 from ...core.place import Place
 from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
-from ...tasks.causal_lm.tokens import open_feed
+from ...tasks.causal_lm.tokens import token_file
 from ...tasks.causal_lm.training import LanguageTraining
 from ...tasks.language import LanguageSettings
 from ...tasks.products import Observation
 from ..distributed import Group
+from ..loading import DataLoaderFeed
 from ..optimizer import adaptive
 from ..precision import Precision, auto_cast, tf32_seen, type_name
 from ..products import observe
@@ -28,7 +29,10 @@ def open_training(settings: LanguageSettings, place: Place) -> PaddleLanguageTra
     """Return the training, ready for its first step."""
     device, precision = choose_machine(settings, place)
     group = meet_ranks(settings, place, device)
-    feed = open_feed(settings, place, to_batch)
+    feed = None
+    if not settings.synthetic:
+        file = token_file(settings)
+        feed = DataLoaderFeed(file.sequences, file.batch, settings, place)
     return PaddleLanguageTraining(settings, group, device, precision, feed)
 
 

@@ -9,12 +9,13 @@ import paddle
 from ...core.place import Place
 from ...tasks.masked_lm.architectures import decays
 from ...tasks.masked_lm.facts import Seen
-from ...tasks.masked_lm.records import open_feed
+from ...tasks.masked_lm.records import RecordFiles, counting
 from ...tasks.masked_lm.settings import MaskedSettings
 from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
 from ..causal_lm.train import PaddleLanguageTraining
-from ..training import choose_machine, meet_ranks, to_batch
+from ..loading import DataLoaderFeed
+from ..training import choose_machine, meet_ranks
 from .model import BertModel
 
 
@@ -22,7 +23,12 @@ def open_training(settings: MaskedSettings, place: Place) -> PaddleMaskedTrainin
     """Return the training, ready for its first step."""
     device, precision = choose_machine(settings, place)
     group = meet_ranks(settings, place, device)
-    feed = open_feed(settings, place, to_batch)
+    feed = None
+    if not settings.synthetic:
+        files = RecordFiles(settings.data, settings)
+        feed = counting(
+            lambda made: DataLoaderFeed(files.sequences, files.rows, settings, place, made), tuple
+        )
     return PaddleMaskedTraining(settings, group, device, precision, feed)
 
 

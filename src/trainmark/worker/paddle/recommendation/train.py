@@ -14,15 +14,15 @@ from ...core.settings import AdamRecipe
 from ...tasks.products import Observation
 from ...tasks.recommendation.architectures import WideDeep
 from ...tasks.recommendation.facts import DENSE_GRADIENTS, Seen
-from ...tasks.recommendation.records import open_feed
+from ...tasks.recommendation.records import ClickFile, open_feed
 from ...tasks.recommendation.settings import ClickSettings
 from ...tasks.recommendation.training import ClickTraining
 from ..distributed import Group
+from ..loading import DataLoaderFeed
 from ..optimizer import adaptive
 from ..precision import Precision, auto_cast, tf32_seen, type_name
 from ..products import observe
 from ..training import PaddleTraining, choose_machine, meet_ranks, to_batch
-from .loading import DataLoaderFeed
 from .model import WideDeepModel
 
 
@@ -33,7 +33,8 @@ def open_training(settings: ClickSettings, place: Place) -> PaddleClickTraining:
     if settings.synthetic or settings.loader != NATIVE:
         feed: Optional[Feed] = open_feed(settings, place, to_batch)
     else:
-        feed = DataLoaderFeed(settings, place)
+        file = ClickFile(settings.data, settings.vocabulary)
+        feed = DataLoaderFeed(file.samples, file.batch, settings, place)
     return PaddleClickTraining(settings, group, device, precision, feed)
 
 

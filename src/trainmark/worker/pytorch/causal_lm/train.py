@@ -16,15 +16,16 @@ from ...core.settings import LAMB
 from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
 from ...tasks.causal_lm.observing import LayersSeen
-from ...tasks.causal_lm.tokens import open_feed
+from ...tasks.causal_lm.tokens import token_file
 from ...tasks.causal_lm.training import LanguageTraining
 from ...tasks.language import LanguageSettings
 from ...tasks.products import Observation
 from ..compilers import COMPILED_FUSED, NONE, cache_hits
+from ..loading import open_native
 from ..optimizer import adaptive, moments, steps_taken
 from ..precision import type_name
 from ..products import observe
-from ..training import Machine, PyTorchTraining, batches_of, choose_machine
+from ..training import Machine, PyTorchTraining, batches_of, choose_machine, moved
 from ..weights import count_parameters, read
 from . import attention
 from .building import build_model
@@ -35,8 +36,14 @@ from .observing import watched
 def open_training(settings: LanguageSettings, place: Place) -> PyTorchLanguageTraining:
     """Return the training, ready for its first step."""
     machine = choose_machine(settings, place)
-    to_batch = batches_of(machine.device)
-    return PyTorchLanguageTraining(settings, place, machine, to_batch, open_feed(settings, place, to_batch))
+    device = machine.device
+    feed = None
+    if not settings.synthetic:
+        file = token_file(settings)
+        feed = open_native(
+            file.sequences, file.batch, settings, place, device, lambda tensors: moved(tensors, device)
+        )
+    return PyTorchLanguageTraining(settings, place, machine, batches_of(device), feed)
 
 
 WHOLE, FEW = 1 << 28, 1 << 18

@@ -9,13 +9,14 @@ import torch
 from ...core.place import Place
 from ...tasks.masked_lm.architectures import decays
 from ...tasks.masked_lm.facts import Seen
-from ...tasks.masked_lm.records import open_feed
+from ...tasks.masked_lm.records import RecordFiles, counting
 from ...tasks.masked_lm.settings import MaskedSettings
 from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
 from ..causal_lm.train import PyTorchLanguageTraining
 from ..compilers import NONE
-from ..training import batches_of, choose_machine
+from ..loading import open_native
+from ..training import batches_of, choose_machine, moved
 from .model import BertModel, build_model
 
 EVEN = 8
@@ -25,8 +26,15 @@ EVEN = 8
 def open_training(settings: MaskedSettings, place: Place) -> PyTorchMaskedTraining:
     """Return the training, ready for its first step."""
     machine = choose_machine(settings, place)
-    to_batch = batches_of(machine.device)
-    return PyTorchMaskedTraining(settings, place, machine, to_batch, open_feed(settings, place, to_batch))
+    device = machine.device
+    feed = None
+    if not settings.synthetic:
+        files = RecordFiles(settings.data, settings)
+        feed = counting(
+            lambda made: open_native(files.sequences, files.rows, settings, place, device, made),
+            lambda tensors: moved(tensors, device),
+        )
+    return PyTorchMaskedTraining(settings, place, machine, batches_of(device), feed)
 
 
 class PyTorchMaskedTraining(PyTorchLanguageTraining, MaskedTraining):

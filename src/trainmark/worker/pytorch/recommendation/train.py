@@ -14,16 +14,16 @@ from ...core.place import Place
 from ...core.settings import AdamRecipe
 from ...tasks.products import Observation
 from ...tasks.recommendation.facts import DENSE_GRADIENTS, SPARSE_GRADIENTS, Seen
-from ...tasks.recommendation.records import open_feed
+from ...tasks.recommendation.records import ClickFile, open_feed
 from ...tasks.recommendation.settings import ClickSettings
 from ...tasks.recommendation.training import ClickTraining
 from ..compilers import NONE, cache_hits
 from ..gradients import DDP
+from ..loading import open_native
 from ..optimizer import LazyAdam, adaptive, moments, sgd, steps_taken
 from ..precision import type_name
 from ..products import noting, observe
 from ..training import Machine, PyTorchTraining, batches_of, choose_machine, moved
-from .loading import open_native
 from .model import ClickModel, build
 
 
@@ -38,7 +38,10 @@ def open_training(settings: ClickSettings, place: Place) -> PyTorchClickTraining
     if settings.synthetic or settings.loader != NATIVE:
         feed: Optional[Feed] = open_feed(settings, place, to_batch)
     else:
-        feed = open_native(settings, place, device, lambda tensors: moved(tensors, device))
+        file = ClickFile(settings.data, settings.vocabulary)
+        feed = open_native(
+            file.samples, file.batch, settings, place, device, lambda tensors: moved(tensors, device)
+        )
     return PyTorchClickTraining(settings, place, machine, to_batch, feed)
 
 

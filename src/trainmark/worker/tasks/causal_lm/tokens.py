@@ -6,7 +6,7 @@ import json
 import queue
 import threading
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, Optional, Tuple
 
 from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, RunError
@@ -29,6 +29,7 @@ class TokenFile:
         """
         import numpy as np
 
+        self._given = source, vocabulary, length
         path = Path(source)
         self._path = path / TRAIN if path.is_dir() else path
         self._vocabulary, self._length = vocabulary, length
@@ -76,6 +77,14 @@ class TokenFile:
             )
         return rows
 
+    def batch(self, numbers: Any) -> Tuple[Any, ...]:
+        """Return the sequences of these numbers, as the task's batch has them."""
+        return (self.rows(numbers),)
+
+    def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
+        """Let another process map the file itself: what is pickled of a map is the whole file."""
+        return TokenFile, self._given
+
 
 def _manifest(path: Path) -> Any:
     try:
@@ -119,30 +128,34 @@ def open_feed(settings: LanguageSettings, place: Place, ready: Callable[..., Any
     """
     if settings.synthetic:
         return None
-    vocabulary = ARCHITECTURES[settings.model].vocabulary
-    file = TokenFile(settings.data, vocabulary, settings.sequence_length)
-    return feed_of(file.sequences, file.rows, settings, place, ready)
+    file = token_file(settings)
+    return feed_of(file.sequences, file.batch, settings, place, lambda batch: ready(*batch))
+
+
+def token_file(settings: LanguageSettings) -> TokenFile:
+    """Return the file that the settings name, for their model and length."""
+    return TokenFile(settings.data, ARCHITECTURES[settings.model].vocabulary, settings.sequence_length)
 
 
 def feed_of(
     sequences: int,
-    rows_of: Callable[[Any], Any],
+    batch_of: Callable[[Any], Any],
     settings: LanguageSettings,
     place: Place,
     ready: Callable[..., Any],
 ) -> LoadedFeed:
-    """Return a feed of so many sequences; ``rows_of`` reads those of some numbers, ``ready`` makes a batch of them."""
+    """Return a feed of so many sequences; ``batch_of`` reads those of some numbers, ``ready`` makes a batch of them."""
     produced = Produced()
 
     def batches() -> Iterator[Any]:
         for numbers in dealt(sequences, settings.batch_per_device, place, settings.seed):
             try:
-                rows = rows_of(numbers)
+                batch = batch_of(numbers)
             except RunError as stopped:
                 yield stopped
                 return
             produced.add(len(numbers))
-            yield rows
+            yield batch
 
     threaded = settings.loader_workers > 0
     source: Iterator[Any] = ReadAhead(batches(), AHEAD - 1) if threaded else batches()

@@ -34,6 +34,7 @@ class RecordFiles:
 
         Raises ``RunError`` (failed) for what is not there, empty or cut.
         """
+        self._given = source, settings
         path = Path(source)
         self._paths = sorted(path.glob("*.tfrecord")) if path.is_dir() else [path]
         self._settings = settings
@@ -62,6 +63,10 @@ class RecordFiles:
 
         rows = [self._row(int(number)) for number in numbers]
         return tuple(np.stack(column) for column in zip(*rows))
+
+    def __reduce__(self) -> Tuple[Any, Tuple[Any, ...]]:
+        """Let another process map the files itself."""
+        return RecordFiles, self._given
 
     def _row(self, number: int) -> Tuple[Any, ...]:
         import numpy as np
@@ -182,12 +187,21 @@ def open_feed(settings: MaskedSettings, place: Place, ready: Callable[..., Any])
     if settings.synthetic:
         return None
     files = RecordFiles(settings.data, settings)
+    return counting(
+        lambda made: feed_of(files.sequences, files.rows, settings, place, made), lambda batch: ready(*batch)
+    )
+
+
+def counting(
+    open_feed: Callable[[Callable[[Any], Any]], LoadedFeed], ready: Callable[[Any], Any]
+) -> LoadedFeed:
+    """Return the feed that ``open_feed`` makes with what counts each batch's tokens before it is made ready."""
     counts: List[int] = []
 
-    def made(arrays: Tuple[Any, ...]) -> Any:
-        counts.append(int(arrays[LENGTHS].sum()))
-        return ready(*arrays)
+    def made(batch: Any) -> Any:
+        counts.append(int(batch[LENGTHS].sum()))
+        return ready(batch)
 
-    feed = feed_of(files.sequences, files.rows, settings, place, made)
+    feed = open_feed(made)
     feed.counted = counts
     return feed

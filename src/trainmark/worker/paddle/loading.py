@@ -1,33 +1,32 @@
-"""``native``: paddle.io.DataLoader, whose processes look clicks up in the file of raw records."""
+"""``native`` of text and clicks: paddle.io.DataLoader, whose processes read batches by the numbers of their samples."""
 
 from __future__ import annotations
 
-from typing import Any, Iterator, List
+from typing import Any, Callable, Iterator, List, Tuple
 
 import numpy as np
 from paddle.io import DataLoader, Dataset
 
-from ...core.feed import LoadedFeed
-from ...core.outcomes import RunError
-from ...core.place import Place
-from ...core.produced import Produced
-from ...core.queues import AHEAD
-from ...tasks.causal_lm.tokens import dealt
-from ...tasks.recommendation.records import ClickFile
-from ...tasks.recommendation.settings import ClickSettings
+from ..core.feed import LoadedFeed
+from ..core.outcomes import RunError
+from ..core.place import Place
+from ..core.produced import Produced
+from ..core.queues import AHEAD
+from ..core.settings import Settings
+from ..tasks.causal_lm.tokens import dealt
 
 
 class Batches(Dataset):
     """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
 
-    def __init__(self, file: ClickFile) -> None:
-        """Keep what every loader process needs."""
+    def __init__(self, samples: int, batch_of: Callable[[Any], Tuple[Any, ...]]) -> None:
+        """Keep what every loader process needs: what reads the samples of some numbers, as arrays."""
         super().__init__()
-        self._file, self.produced = file, Produced()
+        self._samples, self._batch_of, self.produced = samples, batch_of, Produced()
 
     def __len__(self) -> int:
         """Return the samples."""
-        return self._file.samples
+        return self._samples
 
     def __getitem__(self, numbers: Any) -> Any:
         """Return the batch, or a ``RunError`` beside an array.
@@ -35,7 +34,7 @@ class Batches(Dataset):
         Paddle's loader takes a batch without any array in it for the end of the data.
         """
         try:
-            batch = self._file.batch(numbers)
+            batch = self._batch_of(numbers)
         except RunError as stopped:
             return np.zeros(1, np.uint8), stopped
         self.produced.add(len(numbers))
@@ -57,13 +56,22 @@ class Dealt:
 class DataLoaderFeed(LoadedFeed):
     """Batches of Paddle's loader, which has to be told to end: a thread of its own holds it."""
 
-    def __init__(self, settings: ClickSettings, place: Place) -> None:
-        """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand."""
-        file = ClickFile(settings.data, settings.vocabulary)
-        batches, workers = Batches(file), min(settings.loader_workers, AHEAD)
+    def __init__(
+        self,
+        samples: int,
+        batch_of: Callable[[Any], Tuple[Any, ...]],
+        settings: Settings,
+        place: Place,
+        ready: Callable[[Any], Any] = tuple,
+    ) -> None:
+        """Start the loader processes of this rank, at most ``AHEAD``: each has a batch in hand.
+
+        ``ready`` makes of a loaded batch what the step needs.
+        """
+        batches, workers = Batches(samples, batch_of), min(settings.loader_workers, AHEAD)
         loader = DataLoader(
             batches,
-            batch_sampler=Dealt(file.samples, settings.batch_per_device, place, settings.seed),
+            batch_sampler=Dealt(samples, settings.batch_per_device, place, settings.seed),
             num_workers=workers,
             collate_fn=_as_it_is,
             prefetch_factor=AHEAD // workers if workers else AHEAD,
@@ -74,7 +82,7 @@ class DataLoaderFeed(LoadedFeed):
         self._loader = iter(loader)
         # Without processes a thread works ahead, with a queue that cannot be taken away.
         ahead = AHEAD // workers * workers if workers else AHEAD
-        super().__init__(_read(self._loader), tuple, file.samples, None, ahead, batches.produced)
+        super().__init__(_read(self._loader), ready, samples, None, ahead, batches.produced)
         self.workers = workers
 
     def close(self) -> None:
@@ -89,4 +97,4 @@ def _as_it_is(batches: List[Any]) -> Any:
 
 def _read(batches: Iterator[Any]) -> Iterator[Any]:
     for batch in batches:
-        yield batch[1] if isinstance(batch[1], RunError) else batch
+        yield batch[-1] if isinstance(batch[-1], RunError) else batch

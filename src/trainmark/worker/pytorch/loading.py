@@ -1,4 +1,4 @@
-"""``native``: torch's DataLoader, whose processes look clicks up in the file of raw records."""
+"""``native`` of text and clicks: torch's DataLoader, whose processes read batches by the numbers of their samples."""
 
 from __future__ import annotations
 
@@ -7,27 +7,26 @@ from typing import Any, Callable, Iterator, Tuple
 import torch
 from torch.utils.data import DataLoader, Dataset
 
-from ...core.feed import LoadedFeed
-from ...core.outcomes import RunError
-from ...core.place import Place
-from ...core.produced import Produced
-from ...core.queues import AHEAD
-from ...tasks.causal_lm.tokens import dealt
-from ...tasks.recommendation.records import ClickFile
-from ...tasks.recommendation.settings import ClickSettings
+from ..core.feed import LoadedFeed
+from ..core.outcomes import RunError
+from ..core.place import Place
+from ..core.produced import Produced
+from ..core.queues import AHEAD
+from ..core.settings import Settings
+from ..tasks.causal_lm.tokens import dealt
 
 
 class Batches(Dataset):
     """Whole batches by the numbers of their samples: each is made by one process, in one piece."""
 
-    def __init__(self, file: ClickFile) -> None:
-        """Keep what every loader process needs."""
-        self._file, self.produced = file, Produced()
+    def __init__(self, batch_of: Callable[[Any], Tuple[Any, ...]]) -> None:
+        """Keep what every loader process needs: what reads the samples of some numbers, as arrays."""
+        self._batch_of, self.produced = batch_of, Produced()
 
     def __getitem__(self, numbers: Any) -> Any:
         """Return the batch as tensors, or the ``RunError`` that tells what went wrong."""
         try:
-            batch = self._file.batch(numbers)
+            batch = self._batch_of(numbers)
         except RunError as stopped:
             return stopped
         self.produced.add(len(numbers))
@@ -47,25 +46,29 @@ class Dealt:
 
 
 def open_native(
-    settings: ClickSettings, place: Place, device: Any, ready: Callable[[Tuple[Any, ...]], Any]
+    samples: int,
+    batch_of: Callable[[Any], Tuple[Any, ...]],
+    settings: Settings,
+    place: Place,
+    device: Any,
+    ready: Callable[[Tuple[Any, ...]], Any],
 ) -> LoadedFeed:
     """Start the loader processes of this rank and return the feed that they fill; ``ready`` gets tensors.
 
     They are at most ``AHEAD``: each has a batch in hand.
     """
-    file = ClickFile(settings.data, settings.vocabulary)
-    batches, workers = Batches(file), min(settings.loader_workers, AHEAD)
+    batches, workers = Batches(batch_of), min(settings.loader_workers, AHEAD)
     loader = DataLoader(
         batches,
         batch_size=None,
-        sampler=Dealt(file.samples, settings.batch_per_device, place, settings.seed),
+        sampler=Dealt(samples, settings.batch_per_device, place, settings.seed),
         num_workers=workers,
         collate_fn=_as_it_is,
         pin_memory=device.type == "cuda",
         prefetch_factor=AHEAD // workers if workers else None,
     )
     ahead = AHEAD // workers * workers if workers else 0
-    feed = LoadedFeed(iter(loader), ready, file.samples, None, ahead, batches.produced)
+    feed = LoadedFeed(iter(loader), ready, samples, None, ahead, batches.produced)
     feed.workers = workers
     return feed
 
