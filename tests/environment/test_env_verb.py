@@ -28,7 +28,7 @@ def test_list_has_a_line_for_each_framework_with_what_can_be_made_and_what_is_in
     assert head.split("  ")[0] == "environment"
     assert place == f"in {tmp_path}/envs"
     by_name = {line.split()[0]: line for line in lines}
-    assert by_name["pytorch"].endswith("cpu, cuda; Python 3.11, 3.12, 3.13; --extra dali")
+    assert by_name["pytorch"].endswith("cpu, cuda; Python 3.11, 3.12, 3.13; --extra dali, parquet")
     assert "by --wheel FILE or --index URL only: PyPI's 'oneflow' is a placeholder" in by_name["oneflow"]
     assert "--extra horovod" in by_name["mxnet"]
 

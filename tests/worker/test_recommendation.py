@@ -1,19 +1,22 @@
 """Recommenders: what every framework that trains them promises of a run."""
 
 import math
+import os
 import shutil
+import subprocess
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from preloaded_worker import COMPILERS, start
-from worker_process import Ran
+from worker_process import START, Ran, read_events
 
-from frameworks import in_pytorch, needs_framework, of_each
+from frameworks import framework_python, in_pytorch, needs_framework, of_each
 from trainmark.dataset.clicks import ClickSpec, convert, make_clicks
 from trainmark.dataset.example import encode_lists
 from trainmark.dataset.tfrecord import frame
+from trainmark.environment import find_entry
 from trainmark.tasks.recommendation.data import Form
 
 pytestmark = pytest.mark.training
@@ -204,6 +207,36 @@ def test_examples_without_a_column_or_cut_end_the_run(tmp_path: Path) -> None:
     path.write_bytes(frame(encode_lists({"label": [1]})))
     without = start("tensorflow", tmp_path, {**given, "data": folder})[0]
     assert without.last["reason"] == f"an Example of {folder} has no column C1"
+
+
+@pytest.mark.rare
+@of_each(["pytorch", "tensorflow", "paddle", "jax"])
+def test_parquet_is_read_where_the_environment_has_its_extra(framework: str, tmp_path: Path) -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed: pip install 'trainmark[parquet]'")
+    make_clicks(tmp_path / "raw", ClickSpec(samples=300, vocabulary=VOCABULARY))
+    convert(tmp_path / "raw", tmp_path / "parquet", Form.PARQUET)
+    given = {**RUN, "loader": "parquet", "loader-workers": 1, "data": tmp_path / "parquet"}
+    events = tmp_path / "parquet.jsonl"
+    flags = [f"--{name}={value}" for name, value in {**given, "device": "cpu", "events": events}.items()]
+    (extra,) = find_entry(framework).extras["parquet"].requirements
+    python, beside = framework_python(framework), tmp_path / "extra"
+    subprocess.run(
+        [python, "-m", "pip", "install", "--quiet", "--no-deps", "--target", beside, extra], check=True
+    )
+
+    ran = subprocess.run(
+        [python, START, f"--framework={framework}", "--threads=1", *flags],
+        env={**os.environ, **find_entry(framework).env_vars, "PYTHONPATH": str(beside)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert ran.returncode == 0, ran.stderr
+    last = read_events(events)[-1]["data"]
+    assert last["outcome"] == "ok"
+    assert last["loading"]["consumed"] == [(STEPS - WARMUP) * BATCH]
+    assert last["after_window"]["batch_changed"]
 
 
 @in_pytorch

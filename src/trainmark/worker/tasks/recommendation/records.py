@@ -102,7 +102,9 @@ class Columns:
             from pyarrow import parquet
         except ImportError as error:
             raise RunError(
-                UNSUPPORTED, f"loader parquet needs pyarrow, which {sys.executable} lacks"
+                UNSUPPORTED,
+                f"loader parquet needs pyarrow, which {sys.executable} lacks; trainmark env create --extra parquet "
+                "adds it (in an interpreter of your own: pip install pyarrow)",
             ) from error
         paths, made = record_files(source, "parquet")
         try:
