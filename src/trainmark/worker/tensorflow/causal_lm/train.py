@@ -12,10 +12,11 @@ from ...core.feed import Feed
 from ...core.place import Place
 from ...tasks.causal_lm.architectures import is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
-from ...tasks.causal_lm.tokens import open_feed
+from ...tasks.causal_lm.tokens import token_file
 from ...tasks.causal_lm.training import LanguageTraining
 from ...tasks.language import LanguageSettings
 from ...tasks.products import Observation, product_seen
+from ..loading import open_native
 from ..ranks import Group
 from ..training import Machine, TensorFlowTraining, batches_of, choose_machine
 from .model import GptModel, LanguageModel
@@ -26,10 +27,11 @@ def open_training(settings: LanguageSettings, place: Place) -> TensorFlowLanguag
     machine = choose_machine(settings, place)
     group = Group(place, machine.device)
     keras.utils.set_random_seed(settings.seed)
-    to_batch = batches_of(machine.device)
-    return TensorFlowLanguageTraining(
-        settings, group, machine, to_batch, open_feed(settings, place, to_batch)
-    )
+    to_batch, feed = batches_of(machine.device), None
+    if not settings.synthetic:
+        file = token_file(settings)
+        feed = open_native(file.sequences, file.batch, settings, place, lambda batch: to_batch(*batch))
+    return TensorFlowLanguageTraining(settings, group, machine, to_batch, feed)
 
 
 class TensorFlowLanguageTraining(TensorFlowTraining, LanguageTraining):

@@ -10,12 +10,13 @@ import tensorflow as tf
 from ...core.place import Place
 from ...tasks.masked_lm.architectures import decays
 from ...tasks.masked_lm.facts import Seen
-from ...tasks.masked_lm.records import open_feed
+from ...tasks.masked_lm.records import RecordFiles, counting
 from ...tasks.masked_lm.settings import MaskedSettings
 from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
 from ...tasks.products import Observation
 from ..causal_lm.train import TensorFlowLanguageTraining
+from ..loading import open_native
 from ..ranks import Group
 from ..training import batches_of, choose_machine
 from .model import BertModel
@@ -26,8 +27,13 @@ def open_training(settings: MaskedSettings, place: Place) -> TensorFlowMaskedTra
     machine = choose_machine(settings, place)
     group = Group(place, machine.device)
     keras.utils.set_random_seed(settings.seed)
-    to_batch = batches_of(machine.device)
-    feed = open_feed(settings, place, to_batch)
+    to_batch, feed = batches_of(machine.device), None
+    if not settings.synthetic:
+        files = RecordFiles(settings.data, settings)
+        feed = counting(
+            lambda made: open_native(files.sequences, files.rows, settings, place, made),
+            lambda batch: to_batch(*batch),
+        )
     return TensorFlowMaskedTraining(settings, group, machine, to_batch, feed)
 
 

@@ -8,14 +8,16 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from ...core.arguments import NATIVE
 from ...core.feed import Feed
 from ...core.place import Place
 from ...tasks.products import Observation, product_seen
 from ...tasks.recommendation.architectures import DEEP, WideDeep
 from ...tasks.recommendation.facts import DENSE_GRADIENTS, Seen
-from ...tasks.recommendation.records import open_feed
+from ...tasks.recommendation.records import ClickFile, open_feed
 from ...tasks.recommendation.settings import ClickSettings
 from ...tasks.recommendation.training import ClickTraining
+from ..loading import open_native
 from ..ranks import Group
 from ..training import Machine, TensorFlowTraining, batches_of, choose_machine
 from .model import WideDeepModel
@@ -28,9 +30,12 @@ def open_training(settings: ClickSettings, place: Place) -> TensorFlowClickTrain
     group = Group(place, machine.device)
     keras.utils.set_random_seed(settings.seed)
     to_batch = batches_of(machine.device)
-    return TensorFlowClickTraining(
-        settings, group, machine, to_batch, open_feed(settings, place, to_batch, ALL_READERS)
-    )
+    if settings.synthetic or settings.loader != NATIVE:
+        feed: Optional[Feed] = open_feed(settings, place, to_batch, ALL_READERS)
+    else:
+        file = ClickFile(settings.data, settings.vocabulary)
+        feed = open_native(file.samples, file.batch, settings, place, lambda batch: to_batch(*batch))
+    return TensorFlowClickTraining(settings, group, machine, to_batch, feed)
 
 
 class TensorFlowClickTraining(TensorFlowTraining, ClickTraining):
