@@ -1,7 +1,6 @@
 """Clicks in other forms: Examples in TFRecord files, and columns of Parquet, each under Criteo's names."""
 
 from collections.abc import Iterator
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.dataset.begun import WORK_NAME
-from trainmark.dataset.clicks.made import (
-    ClickManifest,
-    describe,
-    read_manifest,
-    shard_names,
-)
-from trainmark.dataset.example import encode_lists
+from trainmark.dataset.clicks.examples import encode_sample
+from trainmark.dataset.clicks.made import ClickManifest, describe, read_manifest, shard_names
 from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file, write_manifest
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tfrecord import frame
@@ -86,40 +80,9 @@ def convert(
 
 def write_tfrecord(path: Path, words: NDArray[np.uint32]) -> None:
     """Write samples as Examples: ``label`` and C1 to C26 whole numbers, I1 to I13 floats, one value each."""
-    # An Example is its features one after another: each is encoded by itself, and the frequent ones once. A float is
-    # always its last four bytes.
-    floats = [_entry(name, 0.0)[:-4] for name in COLUMNS[1 : 1 + DENSE]]
     with path.open("wb") as file:
         for row in words:
-            values, raw = row.tolist(), row[1 : 1 + DENSE].tobytes()
-            dense = [head + raw[4 * at : 4 * at + 4] for at, head in enumerate(floats)]
-            whole = zip(COLUMNS[1 + DENSE :], values[1 + DENSE :], strict=True)
-            entries = [_entry(COLUMNS[0], values[0]), *dense, *(_entry(*pair) for pair in whole)]
-            file.write(frame(_example(b"".join(entries))))
-
-
-@lru_cache(maxsize=1 << 17)
-def _entry(name: str, value: float) -> bytes:
-    """Return a feature as it stands in an Example, without what stands around all of them."""
-    whole = encode_lists({name: [value]})
-    return whole[_head(whole) :]
-
-
-def _head(example: bytes) -> int:
-    """Return the bytes before the features: a tag, and the length of them all as a varint."""
-    end = 1
-    while example[end] & 0x80:
-        end += 1
-    return end + 1
-
-
-def _example(features: bytes) -> bytes:
-    length, head = len(features), bytearray(b"\x0a")
-    while length > 0x7F:
-        head.append(length & 0x7F | 0x80)
-        length >>= 7
-    head.append(length)
-    return bytes(head) + features
+            file.write(frame(encode_sample(row)))
 
 
 def pyarrow() -> Any:
