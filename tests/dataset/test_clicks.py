@@ -107,6 +107,15 @@ def test_a_missing_column_is_found_and_not_read(tmp_path: Path) -> None:
         ClickFile(str(folder), 1000)
 
 
+def test_a_manifest_with_a_field_too_few_is_told_in_one_line(tmp_path: Path) -> None:
+    folder = made(tmp_path / "clicks")
+    manifest = json.loads((folder / "dataset.json").read_text())
+    manifest["column_sizes"].pop()
+    (folder / "dataset.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=r"dataset.json: column_sizes: Tuple should have at least 26 items"):
+        clicks.verify(folder)
+
+
 # As the worker reads them.
 
 
@@ -231,7 +240,8 @@ def test_a_conversion_goes_on_with_the_file_that_was_not_finished(
     with pytest.raises(KeyboardInterrupt):
         clicks.convert(raw, folder, form, stop)
     (first,) = folder.glob(f"*.{form}")
-    with pytest.raises(InputError, match="its making was interrupted"):
+    assert clicks.recognise(folder)
+    with pytest.raises(InputError, match=r"its making was interrupted; run 'trainmark data convert-clicks'"):
         clicks.verify(folder)
     before = first.stat().st_mtime_ns
     clicks.convert(raw, folder, form)
@@ -263,6 +273,34 @@ def test_what_was_written_as_it_is_cannot_be_trained_on_for_that(
     (problem,) = clicks.verify(folder).problems
     assert (problem.path, problem.kind) == (f"train-00000-of-00001.{form}", ProblemKind.BROKEN)
     assert problem.detail.startswith(said)
+
+
+@IMPOSSIBLE
+def test_a_sample_that_cannot_be_stops_the_conversion_and_nothing_is_left(
+    form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: int, word: int, said: str
+) -> None:
+    monkeypatch.setattr(conversion, "SHARD", 200)
+    raw = made(tmp_path / "raw")
+    set_word(raw, 407, column, word)
+    with pytest.raises(InputError) as stopped:
+        clicks.convert(raw, tmp_path / "converted", form)
+    message = str(stopped.value)
+    assert message.startswith(f"{raw}/train.bin: {said.replace('sample 7', 'sample 407')}")
+    assert message.endswith("; mend the file, or make the data set again in another folder")
+    assert not (tmp_path / "converted").exists()
+
+
+def test_a_manifest_without_a_column_is_not_converted(form: Form, tmp_path: Path) -> None:
+    raw = made(tmp_path / "raw")
+    without_column(raw, "C14")
+    with pytest.raises(InputError, match=r"raw/dataset.json: has no column C14; mend the file, or make"):
+        clicks.convert(raw, tmp_path / "converted", form)
+    assert not (tmp_path / "converted").exists()
+
+
+def test_what_was_converted_is_not_converted_again(converted: Path, form: Form) -> None:
+    with pytest.raises(InputError, match=f"converted: holds {form} already; what is converted are the raw"):
+        clicks.convert(converted, converted.parent / "again", form)
 
 
 def written(folder: Path, form: Form, samples: np.ndarray) -> None:

@@ -1,6 +1,6 @@
 """Clicks in other forms: Examples in TFRecord files, and columns of Parquet, each under Criteo's names."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,8 +9,16 @@ from numpy.typing import NDArray
 
 from trainmark.dataset.begun import WORK_NAME
 from trainmark.dataset.clicks.examples import encode_sample
-from trainmark.dataset.clicks.made import ClickManifest, describe, read_manifest, shard_names
-from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file, write_manifest
+from trainmark.dataset.clicks.made import BEGUN_NAME, ClickManifest, describe, read_manifest, shard_names
+from trainmark.dataset.clicks.samples import first_broken, missing_column
+from trainmark.dataset.manifest import (
+    MANIFEST_NAME,
+    SUMS_NAME,
+    format_sums,
+    sha256,
+    sha256_of_file,
+    write_manifest,
+)
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tfrecord import frame
 from trainmark.dataset.work import Counter, cannot_write, held
@@ -22,6 +30,8 @@ from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
 
 SHARD = 1 << 16
 """Samples of a file."""
+REMEDY = "mend the file, or make the data set again in another folder"
+"""For a source that cannot be converted."""
 
 
 def convert(
@@ -29,14 +39,10 @@ def convert(
 ) -> ClickManifest:
     """Convert made clicks unless that is done; whole files of an interrupted conversion are kept.
 
-    Raises ``InputError`` where ``source`` holds no made clicks or ``location`` something else, ``TrainmarkError`` where
-    it cannot be written.
+    Raises ``InputError`` where ``source`` holds no made clicks, or such as cannot be trained on, or ``location``
+    something else; ``TrainmarkError`` where it cannot be written.
     """
-    made = describe(source)
-    if made is None:
-        raise InputError(
-            f"{source}: has no dataset.json; clicks that 'trainmark data make-clicks' made are converted"
-        )
+    made = _describe_source(source)
     write = {Form.TFRECORD: write_tfrecord, Form.PARQUET: write_parquet}[form]
     if form is Form.PARQUET:
         pyarrow()
@@ -50,11 +56,12 @@ def convert(
         raise InputError(f"{location}: is not empty; choose another folder")
     done = Counter("samples", made.spec.samples, progress)
     words = np.memmap(source / TRAIN, "<u4", "r").reshape(-1, len(COLUMNS))
+    _require_whole(source / TRAIN, words, made.column_sizes)
     names = shard_names(form, made.spec.samples, SHARD)
     try:
         with held(work, f"{location}: another process is converting to it"):
             begun = made.model_copy(update={"form": form}).model_dump_json()
-            known = work / "begun.json"
+            known = work / BEGUN_NAME
             if known.is_file() and known.read_text(encoding="utf-8") != begun:
                 raise InputError(
                     f"{location}: another data set is being converted to it; choose another folder"
@@ -76,6 +83,26 @@ def convert(
     except OSError as error:
         raise cannot_write(error, location, done) from None
     return told
+
+
+def _describe_source(source: Path) -> ClickManifest:
+    made = describe(source)
+    if made is None:
+        raise InputError(
+            f"{source}: has no {MANIFEST_NAME}; clicks that 'trainmark data make-clicks' made are converted"
+        )
+    if made.form != Form.RAW:
+        raise InputError(f"{source}: holds {made.form} already; what is converted are the raw clicks")
+    if said := missing_column(made.columns):
+        raise InputError(f"{source / MANIFEST_NAME}: {said}; {REMEDY}")
+    return made
+
+
+def _require_whole(path: Path, words: NDArray[np.uint32], sizes: Sequence[int]) -> None:
+    """Raise ``InputError`` for the first sample that cannot be: before anything is written, so that nothing is left."""
+    for start in range(0, len(words), SHARD):
+        if said := first_broken(words[start : start + SHARD], sizes, start):
+            raise InputError(f"{path}: {said}; {REMEDY}")
 
 
 def write_tfrecord(path: Path, words: NDArray[np.uint32]) -> None:

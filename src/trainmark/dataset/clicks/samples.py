@@ -1,12 +1,18 @@
 """What is wrong with samples of clicks, whatever file they lie in."""
 
-from collections.abc import Sequence
+from collections.abc import Container, Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.worker.tasks.recommendation.architectures import DENSE
 from trainmark.worker.tasks.recommendation.records import COLUMNS
+
+
+def missing_column(columns: Container[str]) -> str | None:
+    """Return what is wrong with columns that are not all of Criteo's."""
+    missing = [name for name in COLUMNS if name not in columns]
+    return f"has no column {missing[0]}" if missing else None
 
 
 def first_broken(words: NDArray[np.uint32], sizes: Sequence[int], before: int) -> str | None:

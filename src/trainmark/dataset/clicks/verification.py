@@ -10,8 +10,8 @@ from numpy.typing import NDArray
 from trainmark.dataset.begun import refuse_unfinished
 from trainmark.dataset.clicks.conversion import pyarrow
 from trainmark.dataset.clicks.examples import decode_sample
-from trainmark.dataset.clicks.made import RECORD, read_manifest
-from trainmark.dataset.clicks.samples import first_broken
+from trainmark.dataset.clicks.made import RECORD, read_manifest, verb_of
+from trainmark.dataset.clicks.samples import first_broken, missing_column
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256_of_file, trusted_sums
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener
@@ -33,14 +33,13 @@ def verify(directory: Path, progress: ProgressListener | None = None) -> VerifyR
     Raises ``InputError`` if there is nothing to verify, the making was interrupted, or Parquet is without pyarrow.
     """
     made = read_manifest(directory)
-    refuse_unfinished(directory, made, "make-clicks")
+    refuse_unfinished(directory, made, verb_of(directory))
     if made is None:
         raise InputError(f"{directory}: has no {MANIFEST_NAME}: how many categories a field has is not known")
     problems: list[DatasetProblem] = []
     sums = trusted_sums(directory, made.sums_sha256, problems)
-    missing = [name for name in COLUMNS if name not in made.columns]
-    if missing:
-        problems.append(DatasetProblem(MANIFEST_NAME, ProblemKind.MISSING, f"has no column {missing[0]}"))
+    if said := missing_column(made.columns):
+        problems.append(DatasetProblem(MANIFEST_NAME, ProblemKind.MISSING, said))
     names = [TRAIN] if made.form == Form.RAW else sorted(name for name in sums if name.endswith(made.form))
     others = {path.name for path in directory.glob(f"*{Path(names[0]).suffix}")} if names else set()
     problems += [
@@ -140,8 +139,8 @@ class _File:
         parquet = pyarrow()
         try:
             file = parquet.ParquetFile(self.path)
-            if missing := [name for name in COLUMNS if name not in file.schema_arrow.names]:
-                yield ProblemKind.MISSING, f"has no column {missing[0]}"
+            if said := missing_column(file.schema_arrow.names):
+                yield ProblemKind.MISSING, said
                 return
             for part in file.iter_batches(CHUNK, columns=list(COLUMNS)):
                 words = np.empty((part.num_rows, len(COLUMNS)), "<u4")
@@ -161,7 +160,7 @@ def _read_into(rows: list[list[int]], record: Record, number: int) -> tuple[Prob
         words = decode_sample(record.data)
     except ValueError as error:
         return ProblemKind.BROKEN, f"record {number} is no Example: {error}"
-    if missing := [name for name in COLUMNS if name not in words]:
-        return ProblemKind.MISSING, f"sample {number} has no column {missing[0]}"
+    if said := missing_column(words):
+        return ProblemKind.MISSING, f"sample {number} {said}"
     rows.append([words[name] for name in COLUMNS])
     return None
