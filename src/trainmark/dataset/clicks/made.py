@@ -8,7 +8,6 @@ from pydantic import ConfigDict, Field
 
 from trainmark.dataset import manifest
 from trainmark.dataset.begun import WORK_NAME, refuse_unfinished
-from trainmark.dataset.manifest import MANIFEST_NAME
 from trainmark.dataset.values import spec_of
 from trainmark.errors import InputError
 from trainmark.tasks.recommendation.data import Form
@@ -71,12 +70,8 @@ def spec_from(values: Mapping[str, Any], where: str) -> ClickSpec:
 
 def recognise(directory: Path) -> bool:
     """Return whether a folder holds clicks that trainmark made or converted, or is at."""
-    if any((directory / WORK_NAME / name).is_file() for name in (SPEC_NAME, BEGUN_NAME)):
-        return True
-    try:
-        return SCHEMA in (directory / MANIFEST_NAME).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return False
+    begun = any((directory / WORK_NAME / name).is_file() for name in (SPEC_NAME, BEGUN_NAME))
+    return begun or manifest.names_schema(directory, SCHEMA)
 
 
 def verb_of(directory: Path) -> str:
@@ -86,9 +81,7 @@ def verb_of(directory: Path) -> str:
 
 def read_manifest(directory: Path) -> ClickManifest | None:
     """Return the manifest of a made data set, None where there is none; raises ``InputError`` if unusable."""
-    return manifest.read_manifest(
-        directory, ClickManifest, {}, "remove the folder and make the data set again"
-    )
+    return manifest.read_manifest(directory, ClickManifest)
 
 
 def describe(directory: Path) -> ClickManifest | None:
