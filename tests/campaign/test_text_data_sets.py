@@ -2,9 +2,11 @@
 
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from trainmark.campaign.data_sets import DataSets
+from trainmark.dataset import clicks
 from trainmark.errors import InputError
 from trainmark.words.suite import Dataset
 
@@ -57,3 +59,15 @@ def test_a_form_that_only_other_programs_read_is_given_or_missing(
     missing = DataSets({"words": Dataset(task=task, path=str(tmp_path / "ours"))}, tmp_path, 1)
     with pytest.raises(InputError, match="nothing converts to it"):
         missing.prepare("words", form, lambda *_: None)
+
+
+def test_clicks_that_cannot_be_trained_on_are_not_converted_for_a_case(tmp_path: Path) -> None:
+    folder = tmp_path / "clicks"
+    clicks.make_clicks(folder, clicks.ClickSpec(samples=20, vocabulary=1000))
+    samples = np.fromfile(folder / "train.bin", "<u4").reshape(-1, 40)
+    samples[7, 0] = 7
+    samples.tofile(folder / "train.bin")
+    sets = DataSets({"clicks": Dataset(task="recommendation", path=str(folder))}, tmp_path / "home", 1)
+    with pytest.raises(InputError, match=r"clicks/train.bin: sample 7 has label 7, and not 0 or 1; mend the"):
+        sets.prepare("clicks", "tfrecord", lambda *_: None)
+    assert not [*(tmp_path / "home").rglob("*.tfrecord")]

@@ -9,7 +9,9 @@ import pytest
 
 from trainmark.dataset import ProblemKind, clicks
 from trainmark.dataset.clicks import conversion
+from trainmark.dataset.clicks.made import ClickManifest
 from trainmark.dataset.example import decode_lists, encode_lists
+from trainmark.dataset.manifest import format_sums, sha256, sha256_of_file, write_manifest
 from trainmark.dataset.tfrecord import frame, read_records
 from trainmark.errors import InputError
 from trainmark.tasks.recommendation.data import Form
@@ -33,6 +35,12 @@ def found(folder: Path) -> list[tuple[str, ProblemKind]]:
 
 def words(folder: Path) -> np.ndarray:
     return np.fromfile(folder / "train.bin", "<u4").reshape(-1, 40)
+
+
+def set_word(folder: Path, sample: int, column: int, word: int) -> None:
+    spoiled = words(folder)
+    spoiled[sample, column] = word
+    spoiled.tofile(folder / "train.bin")
 
 
 def without_column(folder: Path, name: str) -> None:
@@ -69,21 +77,23 @@ def test_verification_finds_a_file_that_is_cut_empty_missing_or_changed(tmp_path
     assert found(folder) == [("train.bin", ProblemKind.CORRUPTED)]
 
 
-@pytest.mark.parametrize(
+IMPOSSIBLE = pytest.mark.parametrize(
     ("column", "word", "said"),
     [
-        (0, 2, "sample 7 has label 2, and not 0 or 1"),
+        (0, 7, "sample 7 has label 7, and not 0 or 1"),
         (3, 0x7F800000, "sample 7 has inf in I3, which is no number"),
         (16, 10**6, "sample 7 has category 1000000 in C3, which has "),
     ],
+    ids=["label", "dense", "category"],
 )
+
+
+@IMPOSSIBLE
 def test_verification_names_what_cannot_be_in_a_sample(
     tmp_path: Path, column: int, word: int, said: str
 ) -> None:
     folder = made(tmp_path / "clicks")
-    spoiled = words(folder)
-    spoiled[7, column] = word
-    spoiled.tofile(folder / "train.bin")
+    set_word(folder, 7, column, word)
     (problem,) = [one for one in clicks.verify(folder).problems if one.kind is ProblemKind.BROKEN]
     assert problem.detail.startswith(said)
 
@@ -95,6 +105,15 @@ def test_a_missing_column_is_found_and_not_read(tmp_path: Path) -> None:
     assert (problem.kind, problem.detail) == (ProblemKind.MISSING, "has no column C14")
     with pytest.raises(RunError, match="has no column C14"):
         ClickFile(str(folder), 1000)
+
+
+def test_a_manifest_with_a_field_too_few_is_told_in_one_line(tmp_path: Path) -> None:
+    folder = made(tmp_path / "clicks")
+    manifest = json.loads((folder / "dataset.json").read_text())
+    manifest["column_sizes"].pop()
+    (folder / "dataset.json").write_text(json.dumps(manifest))
+    with pytest.raises(InputError, match=r"dataset.json: column_sizes: Tuple should have at least 26 items"):
+        clicks.verify(folder)
 
 
 # As the worker reads them.
@@ -154,9 +173,7 @@ def test_a_worker_holds_categories_against_fields_and_tables(tmp_path: Path) -> 
     folder = made(tmp_path / "clicks")
     with pytest.raises(RunError, match="has 1000 categories, the model's tables have 999 rows"):
         ClickFile(str(folder), 999)
-    spoiled = words(folder)
-    spoiled[7, 39] = 5000
-    spoiled.tofile(folder / "train.bin")
+    set_word(folder, 7, 39, 5000)
     size = column_sizes(1000)[25]
     with pytest.raises(
         RunError, match=rf"sample 7 of .*train.bin has category 5000 in C26, which has {size}"
@@ -223,7 +240,8 @@ def test_a_conversion_goes_on_with_the_file_that_was_not_finished(
     with pytest.raises(KeyboardInterrupt):
         clicks.convert(raw, folder, form, stop)
     (first,) = folder.glob(f"*.{form}")
-    with pytest.raises(InputError, match="its making was interrupted"):
+    assert clicks.recognise(folder)
+    with pytest.raises(InputError, match=r"its making was interrupted; run 'trainmark data convert-clicks'"):
         clicks.verify(folder)
     before = first.stat().st_mtime_ns
     clicks.convert(raw, folder, form)
@@ -242,6 +260,64 @@ def test_broken_files_of_other_forms_are_found_and_named(converted: Path) -> Non
     )
     assert (second.name, ProblemKind.TRUNCATED) in problems
     assert (third.name, ProblemKind.MISSING) in problems
+
+
+@IMPOSSIBLE
+def test_what_was_written_as_it_is_cannot_be_trained_on_for_that(
+    form: Form, tmp_path: Path, column: int, word: int, said: str
+) -> None:
+    """Each checksum is right: whoever wrote the files wrote these values."""
+    raw, folder = made(tmp_path / "raw"), tmp_path / "written"
+    set_word(raw, 7, column, word)
+    written(folder, form, words(raw))
+    (problem,) = clicks.verify(folder).problems
+    assert (problem.path, problem.kind) == (f"train-00000-of-00001.{form}", ProblemKind.BROKEN)
+    assert problem.detail.startswith(said)
+
+
+@IMPOSSIBLE
+def test_a_sample_that_cannot_be_stops_the_conversion_and_nothing_is_left(
+    form: Form, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: int, word: int, said: str
+) -> None:
+    monkeypatch.setattr(conversion, "SHARD", 200)
+    raw = made(tmp_path / "raw")
+    set_word(raw, 407, column, word)
+    with pytest.raises(InputError) as stopped:
+        clicks.convert(raw, tmp_path / "converted", form)
+    message = str(stopped.value)
+    assert message.startswith(f"{raw}/train.bin: {said.replace('sample 7', 'sample 407')}")
+    assert message.endswith("; mend the file, or make the data set again in another folder")
+    assert not (tmp_path / "converted").exists()
+
+
+def test_a_manifest_without_a_column_is_not_converted(form: Form, tmp_path: Path) -> None:
+    raw = made(tmp_path / "raw")
+    without_column(raw, "C14")
+    with pytest.raises(InputError, match=r"raw/dataset.json: has no column C14; mend the file, or make"):
+        clicks.convert(raw, tmp_path / "converted", form)
+    assert not (tmp_path / "converted").exists()
+
+
+def test_what_was_converted_is_not_converted_again(converted: Path, form: Form) -> None:
+    with pytest.raises(InputError, match=f"converted: holds {form} already; what is converted are the raw"):
+        clicks.convert(converted, converted.parent / "again", form)
+
+
+def written(folder: Path, form: Form, samples: np.ndarray) -> None:
+    """Write samples as a conversion does, whatever is in them."""
+    write = {Form.TFRECORD: conversion.write_tfrecord, Form.PARQUET: conversion.write_parquet}[form]
+    name = f"train-00000-of-00001.{form}"
+    folder.mkdir()
+    write(folder / name, samples)
+    sums = format_sums({name: sha256_of_file(folder / name)})
+    (folder / "SHA256SUMS").write_text(sums)
+    manifest = ClickManifest(
+        spec=SPEC,
+        form=form,
+        column_sizes=tuple(column_sizes(SPEC.vocabulary)),
+        sums_sha256=sha256(sums.encode()),
+    )
+    write_manifest(folder, manifest)
 
 
 def test_a_column_that_is_missing_in_a_file_is_named(converted: Path) -> None:

@@ -330,7 +330,7 @@ def test_a_made_folder_that_lost_pictures_is_not_converted(photos: Path, tmp_pat
 def test_a_converted_data_set_is_no_image_folder(photos: Path, tmp_path: Path) -> None:
     convert(photos, tmp_path / "d", Form.TFRECORD)
     for use in (describe, lambda path: convert(path, tmp_path / "e", Form.RECORDIO)):
-        with pytest.raises(InputError, match="holds a converted data set, and an image folder is needed"):
+        with pytest.raises(InputError, match="holds record files of pictures, not an image folder"):
             use(tmp_path / "d")
 
 

@@ -82,6 +82,32 @@ def test_a_worker_reads_sequences_that_overlap_by_the_token_that_is_only_predict
     assert file.rows(np.array([3, 0])).tolist() == [list(range(30, 41)), list(range(11))]
 
 
+def test_a_worker_reads_tokens_of_four_bytes(tmp_path: Path) -> None:
+    folder = made(tmp_path / "tokens", packed.TokenSpec(tokens=1000, vocabulary=100_000, seed=3))
+    file, tokens = TokenFile(str(folder), 100_000, 10), np.fromfile(folder / "train.bin", "<u4")
+    assert (file.sequences, tokens.max() > 65_535) == (99, True)
+    assert file.rows(np.array([7, 0])).tolist() == [tokens[70:81].tolist(), tokens[:11].tolist()]
+    with pytest.raises(RunError, match="has a vocabulary of 100000, the model one of 65536"):
+        TokenFile(str(folder), 65_536, 10)
+
+
+@pytest.mark.parametrize("bytes_less", [1, 2, 4])
+def test_a_worker_refuses_a_cut_file_of_four_byte_tokens(tmp_path: Path, bytes_less: int) -> None:
+    train = made(tmp_path / "tokens", packed.TokenSpec(tokens=1000, vocabulary=100_000)) / "train.bin"
+    train.write_bytes(train.read_bytes()[:-bytes_less])
+    with pytest.raises(RunError, match=rf"is cut: it has {4000 - bytes_less} of 4000 bytes, 4 a token"):
+        TokenFile(str(tmp_path / "tokens"), 100_000, 10)
+
+
+def test_a_worker_names_a_token_of_four_bytes_that_is_outside(tmp_path: Path) -> None:
+    folder = made(tmp_path / "tokens", packed.TokenSpec(tokens=1000, vocabulary=100_000))
+    tokens = np.fromfile(folder / "train.bin", "<u4")
+    tokens[25] = 2**31 + 5
+    tokens.tofile(folder / "train.bin")
+    with pytest.raises(RunError, match=r"token 25 of .*train.bin is 2147483653, outside of the model's voc"):
+        TokenFile(str(folder), 100_000, 10).rows(np.array([0, 2]))
+
+
 def test_all_ranks_together_use_each_sequence_once_an_epoch() -> None:
     places = [
         place_from({"RANK": str(rank), "WORLD_SIZE": "2", "MASTER_ADDR": "a", "MASTER_PORT": "1"})

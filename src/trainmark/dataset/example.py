@@ -6,7 +6,7 @@ Int64List, whose values have the number 1. The wire format: https://protobuf.dev
 """
 
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 Value = bytes | int
 
@@ -39,22 +39,39 @@ def decode_example(data: bytes) -> dict[str, Value | None]:
 
 def encode_lists(features: Mapping[str, Sequence[int] | Sequence[float]]) -> bytes:
     """Return an Example of lists, packed as proto3 packs them: whole numbers, or where the first is a float, floats."""
-    entries = b"".join(
-        _field(1, _field(1, key.encode()) + _field(2, _list(features[key]))) for key in sorted(features)
-    )
-    return _field(1, entries)
+    return encode_features(encode_feature(key, features[key]) for key in sorted(features))
+
+
+def encode_feature(key: str, values: Sequence[int] | Sequence[float]) -> bytes:
+    """Return one list, as it stands among the features of an Example; ``features_of`` returns it again."""
+    return _field(1, key.encode()) + _field(2, _list(values))
+
+
+def encode_features(features: Iterable[bytes]) -> bytes:
+    """Return the Example of features that are encoded already."""
+    return _field(1, b"".join(_field(1, feature) for feature in features))
 
 
 def decode_lists(data: bytes) -> dict[str, list[int] | list[float]]:
     """Return the values of each feature that is an Int64List or a FloatList; raises ``ValueError`` for no Example."""
-    found: dict[str, list[int] | list[float]] = {}
+    decoded = (decode_feature(feature) for feature in features_of(data))
+    return {key: values for key, values in decoded if values is not None}
+
+
+def features_of(data: bytes) -> Iterator[bytes]:
+    """Yield the features of an Example as they are encoded; raises ``ValueError`` for no Example."""
     for features in _values(data, 1):
-        for entry in _values(features, 1):
-            key = next(_values(entry, 1), b"").decode("utf-8")
-            for number, content in _fields(next(_values(entry, 2), b"")):
-                if isinstance(content, bytes) and number in (_FLOAT_LIST, _INT64_LIST):
-                    found[key] = _floats(content) if number == _FLOAT_LIST else _integers(content)
-    return found
+        yield from _values(features, 1)
+
+
+def decode_feature(feature: bytes) -> tuple[str, list[int] | list[float] | None]:
+    """Return a feature's key and its values, None where it is no Int64List and no FloatList."""
+    key = next(_values(feature, 1), b"").decode("utf-8")
+    values: list[int] | list[float] | None = None
+    for number, content in _fields(next(_values(feature, 2), b"")):
+        if isinstance(content, bytes) and number in (_FLOAT_LIST, _INT64_LIST):
+            values = _floats(content) if number == _FLOAT_LIST else _integers(content)
+    return key, values
 
 
 def _list(values: Sequence[int] | Sequence[float]) -> bytes:
@@ -128,21 +145,22 @@ def _values(message: bytes, number: int) -> Iterator[bytes]:
 
 
 def _fields(message: bytes) -> Iterator[tuple[int, Value]]:
-    at = 0
-    while at < len(message):
-        tag, at = _read_varint(message, at)
+    at, end = 0, len(message)
+    while at < end:
+        tag, at = (message[at], at + 1) if message[at] < 0x80 else _read_varint(message, at)
         number, kind = tag >> 3, tag & 7
         if kind == _VARINT:
             value, at = _read_varint(message, at)
             yield number, value
             continue
         if kind == _LENGTH:
-            size, at = _read_varint(message, at)
+            one = at < end and message[at] < 0x80
+            size, at = (message[at], at + 1) if one else _read_varint(message, at)
         elif kind in (_FIXED64, _FIXED32):
             size = 8 if kind == _FIXED64 else 4
         else:
             raise ValueError(f"wire type {kind} at byte {at}")
-        if at + size > len(message):
+        if at + size > end:
             raise ValueError(f"a field of {size} bytes at byte {at} is cut off")
         yield number, message[at : at + size]
         at += size

@@ -9,6 +9,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ValidationError
 
 from trainmark.dataset.problems import DatasetProblem, ProblemKind
+from trainmark.dataset.schemas import HELD
 from trainmark.errors import InputError
 from trainmark.files import to_json, write_atomically
 
@@ -29,18 +30,17 @@ def write_manifest(directory: Path, manifest: BaseModel) -> None:
 
 
 def read_manifest(
-    directory: Path, model: type[Manifest], others: Mapping[str, str], remedy: str
+    directory: Path, model: type[Manifest], remedy: str = "remove the folder and make the data set again"
 ) -> Manifest | None:
     """Return the manifest of ``directory`` as ``model``, or None where there is none.
 
-    ``others`` says by schema what is to be said of data sets of another kind, ``remedy`` what to do about a file that
-    cannot be used. Raises ``InputError`` in both cases.
+    ``remedy`` says what to do about a file that is damaged. Raises ``InputError`` for such a one, and for the manifest
+    of another kind of data set, about which nothing is to be done.
     """
     path = directory / MANIFEST_NAME
     try:
         values = json.loads(path.read_bytes())
-        if isinstance(values, dict) and values.get("schema") in others:
-            raise InputError(f"{directory}: {others[values['schema']]}")
+        _require_schema(path, values, model.model_fields["schema_"].default)
         return model.model_validate(values)
     except FileNotFoundError:
         return None
@@ -52,6 +52,25 @@ def read_manifest(
         raise InputError(f"{path}: {key}: {first['msg']}; {remedy}") from None
     except ValueError:
         raise InputError(f"{path}: is not JSON; {remedy}") from None
+
+
+def _require_schema(path: Path, values: object, wanted: str) -> None:
+    schema = values.get("schema") if isinstance(values, dict) else None
+    if schema == wanted:
+        return
+    if isinstance(schema, str) and (held := HELD.get(schema)):
+        raise InputError(f"{path.parent}: holds {held.noun}, not {HELD[wanted].noun}; {held.conversion}")
+    raise InputError(
+        f"{path}: schema {schema!r} is not {wanted!r}: another version of trainmark wrote it, or another program"
+    )
+
+
+def names_schema(directory: Path, schema: str) -> bool:
+    """Return whether the manifest of a folder has the schema, also where it is damaged."""
+    try:
+        return schema in (directory / MANIFEST_NAME).read_text(encoding="utf-8")
+    except (OSError, ValueError):
+        return False
 
 
 def format_sums(sums: Mapping[str, str]) -> str:

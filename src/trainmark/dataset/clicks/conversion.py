@@ -1,7 +1,6 @@
 """Clicks in other forms: Examples in TFRecord files, and columns of Parquet, each under Criteo's names."""
 
-from collections.abc import Iterator
-from functools import lru_cache
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -9,14 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.dataset.begun import WORK_NAME
-from trainmark.dataset.clicks.made import (
-    ClickManifest,
-    describe,
-    read_manifest,
-    shard_names,
+from trainmark.dataset.clicks.examples import encode_sample
+from trainmark.dataset.clicks.made import BEGUN_NAME, ClickManifest, describe, read_manifest, shard_names
+from trainmark.dataset.clicks.samples import first_broken, missing_column
+from trainmark.dataset.manifest import (
+    MANIFEST_NAME,
+    SUMS_NAME,
+    format_sums,
+    sha256,
+    sha256_of_file,
+    write_manifest,
 )
-from trainmark.dataset.example import encode_lists
-from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file, write_manifest
 from trainmark.dataset.processes import ProgressListener
 from trainmark.dataset.tfrecord import frame
 from trainmark.dataset.work import Counter, cannot_write, held
@@ -28,6 +30,8 @@ from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
 
 SHARD = 1 << 16
 """Samples of a file."""
+REMEDY = "mend the file, or make the data set again in another folder"
+"""For a source that cannot be converted."""
 
 
 def convert(
@@ -35,14 +39,10 @@ def convert(
 ) -> ClickManifest:
     """Convert made clicks unless that is done; whole files of an interrupted conversion are kept.
 
-    Raises ``InputError`` where ``source`` holds no made clicks or ``location`` something else, ``TrainmarkError`` where
-    it cannot be written.
+    Raises ``InputError`` where ``source`` holds no made clicks, or such as cannot be trained on, or ``location``
+    something else; ``TrainmarkError`` where it cannot be written.
     """
-    made = describe(source)
-    if made is None:
-        raise InputError(
-            f"{source}: has no dataset.json; clicks that 'trainmark data make-clicks' made are converted"
-        )
+    made = _describe_source(source)
     write = {Form.TFRECORD: write_tfrecord, Form.PARQUET: write_parquet}[form]
     if form is Form.PARQUET:
         pyarrow()
@@ -56,11 +56,12 @@ def convert(
         raise InputError(f"{location}: is not empty; choose another folder")
     done = Counter("samples", made.spec.samples, progress)
     words = np.memmap(source / TRAIN, "<u4", "r").reshape(-1, len(COLUMNS))
+    _require_whole(source / TRAIN, words, made.column_sizes)
     names = shard_names(form, made.spec.samples, SHARD)
     try:
         with held(work, f"{location}: another process is converting to it"):
             begun = made.model_copy(update={"form": form}).model_dump_json()
-            known = work / "begun.json"
+            known = work / BEGUN_NAME
             if known.is_file() and known.read_text(encoding="utf-8") != begun:
                 raise InputError(
                     f"{location}: another data set is being converted to it; choose another folder"
@@ -84,42 +85,31 @@ def convert(
     return told
 
 
+def _describe_source(source: Path) -> ClickManifest:
+    made = describe(source)
+    if made is None:
+        raise InputError(
+            f"{source}: has no {MANIFEST_NAME}; clicks that 'trainmark data make-clicks' made are converted"
+        )
+    if made.form != Form.RAW:
+        raise InputError(f"{source}: holds {made.form} already; what is converted are the raw clicks")
+    if said := missing_column(made.columns):
+        raise InputError(f"{source / MANIFEST_NAME}: {said}; {REMEDY}")
+    return made
+
+
+def _require_whole(path: Path, words: NDArray[np.uint32], sizes: Sequence[int]) -> None:
+    """Raise ``InputError`` for the first sample that cannot be: before anything is written, so that nothing is left."""
+    for start in range(0, len(words), SHARD):
+        if said := first_broken(words[start : start + SHARD], sizes, start):
+            raise InputError(f"{path}: {said}; {REMEDY}")
+
+
 def write_tfrecord(path: Path, words: NDArray[np.uint32]) -> None:
     """Write samples as Examples: ``label`` and C1 to C26 whole numbers, I1 to I13 floats, one value each."""
-    # An Example is its features one after another: each is encoded by itself, and the frequent ones once. A float is
-    # always its last four bytes.
-    floats = [_entry(name, 0.0)[:-4] for name in COLUMNS[1 : 1 + DENSE]]
     with path.open("wb") as file:
         for row in words:
-            values, raw = row.tolist(), row[1 : 1 + DENSE].tobytes()
-            dense = [head + raw[4 * at : 4 * at + 4] for at, head in enumerate(floats)]
-            whole = zip(COLUMNS[1 + DENSE :], values[1 + DENSE :], strict=True)
-            entries = [_entry(COLUMNS[0], values[0]), *dense, *(_entry(*pair) for pair in whole)]
-            file.write(frame(_example(b"".join(entries))))
-
-
-@lru_cache(maxsize=1 << 17)
-def _entry(name: str, value: float) -> bytes:
-    """Return a feature as it stands in an Example, without what stands around all of them."""
-    whole = encode_lists({name: [value]})
-    return whole[_head(whole) :]
-
-
-def _head(example: bytes) -> int:
-    """Return the bytes before the features: a tag, and the length of them all as a varint."""
-    end = 1
-    while example[end] & 0x80:
-        end += 1
-    return end + 1
-
-
-def _example(features: bytes) -> bytes:
-    length, head = len(features), bytearray(b"\x0a")
-    while length > 0x7F:
-        head.append(length & 0x7F | 0x80)
-        length >>= 7
-    head.append(length)
-    return bytes(head) + features
+            file.write(frame(encode_sample(row)))
 
 
 def pyarrow() -> Any:

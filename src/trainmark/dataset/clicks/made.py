@@ -8,16 +8,17 @@ from pydantic import ConfigDict, Field
 
 from trainmark.dataset import manifest
 from trainmark.dataset.begun import WORK_NAME, refuse_unfinished
-from trainmark.dataset.manifest import MANIFEST_NAME
 from trainmark.dataset.values import spec_of
 from trainmark.errors import InputError
 from trainmark.tasks.recommendation.data import Form
 from trainmark.words.frozen import Frozen
+from trainmark.worker.tasks.recommendation.architectures import CATEGORIES
 from trainmark.worker.tasks.recommendation.clicks import column_sizes
 from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
 
 SCHEMA: Literal["trainmark.clicks/1"] = "trainmark.clicks/1"
-
+SPEC_NAME, BEGUN_NAME = "clicks.json", "begun.json"
+"""What an unfinished making is of, and an unfinished conversion."""
 
 RECORD = 4 * len(COLUMNS)
 """Bytes of a sample: a word of 4 for each column."""
@@ -43,7 +44,11 @@ class ClickManifest(Frozen):
     spec: ClickSpec
     form: str
     columns: tuple[str, ...] = COLUMNS
-    column_sizes: tuple[int, ...] = Field(description="the categories of C1 to C26: all are below them")
+    column_sizes: tuple[int, ...] = Field(
+        min_length=CATEGORIES,
+        max_length=CATEGORIES,
+        description="the categories of C1 to C26: all are below them",
+    )
     sums_sha256: str = Field(pattern="^[0-9a-f]{64}$", description="SHA-256 of the file SHA256SUMS")
 
 
@@ -64,20 +69,19 @@ def spec_from(values: Mapping[str, Any], where: str) -> ClickSpec:
 
 
 def recognise(directory: Path) -> bool:
-    """Return whether a folder holds clicks that trainmark made, or is making."""
-    if (directory / WORK_NAME / TRAIN).is_file() and (directory / WORK_NAME / "clicks.json").is_file():
-        return True
-    try:
-        return SCHEMA in (directory / MANIFEST_NAME).read_text(encoding="utf-8")
-    except (OSError, ValueError):
-        return False
+    """Return whether a folder holds clicks that trainmark made or converted, or is at."""
+    begun = any((directory / WORK_NAME / name).is_file() for name in (SPEC_NAME, BEGUN_NAME))
+    return begun or manifest.names_schema(directory, SCHEMA)
+
+
+def verb_of(directory: Path) -> str:
+    """Return the command that goes on with what was begun in a folder."""
+    return "convert-clicks" if (directory / WORK_NAME / BEGUN_NAME).is_file() else "make-clicks"
 
 
 def read_manifest(directory: Path) -> ClickManifest | None:
     """Return the manifest of a made data set, None where there is none; raises ``InputError`` if unusable."""
-    return manifest.read_manifest(
-        directory, ClickManifest, {}, "remove the folder and make the data set again"
-    )
+    return manifest.read_manifest(directory, ClickManifest)
 
 
 def describe(directory: Path) -> ClickManifest | None:
@@ -88,7 +92,7 @@ def describe(directory: Path) -> ClickManifest | None:
     if not directory.is_dir():
         raise InputError(f"{directory}: no such folder; 'trainmark data make-clicks {directory}' makes one")
     made = read_manifest(directory)
-    refuse_unfinished(directory, made, "make-clicks")
+    refuse_unfinished(directory, made, verb_of(directory))
     if made is not None and made.form != Form.RAW:
         return made
     path = directory / TRAIN

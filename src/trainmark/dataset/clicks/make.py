@@ -8,6 +8,7 @@ from numpy.typing import NDArray
 from trainmark.dataset.begun import State, state_in
 from trainmark.dataset.clicks.made import (
     RECORD,
+    SPEC_NAME,
     ClickManifest,
     ClickSpec,
     describe,
@@ -25,8 +26,6 @@ from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
 
 CHUNK = 1 << 16
 """Samples that are drawn from one stream of random numbers, and written at once."""
-
-SPEC_NAME = "clicks.json"
 
 
 def state(directory: Path, spec: ClickSpec) -> State:

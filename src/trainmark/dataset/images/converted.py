@@ -7,13 +7,14 @@ from typing import Literal
 
 from pydantic import ConfigDict, Field
 
-from trainmark.dataset.images.manifest import CONVERTED_SCHEMA, MADE_SCHEMA
 from trainmark.dataset.images.shards import Shard, find_shards, recognise, shard_of
 from trainmark.dataset.images.spec import Split
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, read_manifest, read_sums, sha256
 from trainmark.errors import InputError
 from trainmark.tasks.image_classification.data import Form
 from trainmark.words.frozen import Frozen
+
+CONVERTED_SCHEMA: Literal["trainmark.converted/1"] = "trainmark.converted/1"
 
 WRITER_VERSION = 1
 """It rises whenever the same source and options would give other bytes."""
@@ -68,8 +69,7 @@ class Converted:
 
 def read_converted(directory: Path) -> ConvertedManifest | None:
     """Return the manifest of a converted data set, None where there is none; raises ``InputError`` if unusable."""
-    others: dict[str, str] = {MADE_SCHEMA: "holds an image folder, and a converted data set is needed here"}
-    return read_manifest(directory, ConvertedManifest, others, "convert the data set again")
+    return read_manifest(directory, ConvertedManifest, "convert the data set again")
 
 
 def describe_converted(directory: Path) -> Converted:

@@ -12,7 +12,6 @@ from trainmark.errors import InputError
 from trainmark.words.frozen import Frozen
 
 MADE_SCHEMA: Literal["trainmark.dataset/1"] = "trainmark.dataset/1"
-CONVERTED_SCHEMA: Literal["trainmark.converted/1"] = "trainmark.converted/1"
 WORK_NAME = ".making"
 """The folder inside an unfinished data set that holds its recipe and the files being written."""
 BEGUN_NAME = "recipe.json"
@@ -52,12 +51,7 @@ class DatasetManifest(Frozen):
 
 def read_manifest(directory: Path) -> DatasetManifest | None:
     """Return the manifest of a made data set, None where there is none; raises ``InputError`` if unusable."""
-    others: dict[str, str] = {
-        CONVERTED_SCHEMA: "holds a converted data set, and an image folder is needed here"
-    }
-    return manifest.read_manifest(
-        directory, DatasetManifest, others, "remove the folder and make the data set again"
-    )
+    return manifest.read_manifest(directory, DatasetManifest)
 
 
 def read_begun(directory: Path) -> ConversionRecipe | None:

@@ -70,14 +70,13 @@ def spec_from(values: Mapping[str, Any], where: str) -> MaskedSpec:
 
 def recognise(directory: Path) -> bool:
     """Return whether a folder holds such sequences, or some that are being made."""
-    return any(any(folder.glob(PATTERN)) for folder in (directory, directory / WORK_NAME))
+    there = any(any(folder.glob(PATTERN)) for folder in (directory, directory / WORK_NAME))
+    return there or manifest.names_schema(directory, SCHEMA)
 
 
 def read_manifest(directory: Path) -> MaskedManifest | None:
     """Return the manifest of a made data set, None where there is none; raises ``InputError`` if unusable."""
-    return manifest.read_manifest(
-        directory, MaskedManifest, {}, "remove the folder and make the data set again"
-    )
+    return manifest.read_manifest(directory, MaskedManifest)
 
 
 def describe(directory: Path) -> MaskedManifest | None:

@@ -69,14 +69,13 @@ def spec_from(values: Mapping[str, Any], where: str) -> TokenSpec:
 
 def recognise(directory: Path) -> bool:
     """Return whether a folder holds tokens, or some that are being made."""
-    return (directory / TRAIN).is_file() or (directory / WORK_NAME / TRAIN).is_file()
+    there = (directory / TRAIN).is_file() or (directory / WORK_NAME / TRAIN).is_file()
+    return there or manifest.names_schema(directory, SCHEMA)
 
 
 def read_manifest(directory: Path) -> TokenManifest | None:
     """Return the manifest of a made data set, None where there is none; raises ``InputError`` if unusable."""
-    return manifest.read_manifest(
-        directory, TokenManifest, {}, "remove the folder and make the data set again"
-    )
+    return manifest.read_manifest(directory, TokenManifest)
 
 
 def describe(directory: Path) -> TokenManifest | None:
