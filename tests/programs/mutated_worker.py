@@ -43,7 +43,8 @@ MISTAKES: dict[str, Callable[[], None]] = {
 def mistakes_of(flags: list[str]) -> dict[str, Callable[[], None]]:
     """Return the mistakes in the task of the model that is asked for."""
     folders: Any = importlib.import_module("trainmark_worker.core.folders")
-    (model,) = (word.partition("=")[2] for word in flags if word.startswith("--model="))
+    # Of two equal flags the worker takes the last.
+    *_, model = (word.partition("=")[2] for word in flags if word.startswith("--model="))
     task = folders.task_of_model(model).name.replace("-", "_")
     found: dict[str, Callable[[], None]] = importlib.import_module(f"mistakes.{task}").MISTAKES
     return found
