@@ -210,9 +210,10 @@ def test_another_recipe_is_found_and_named(
 
 
 @in_pytorch
-@pytest.mark.parametrize("model", ["gpt2_tiny", "wide_deep_tiny"])
+@pytest.mark.parametrize("model", ["gpt2_tiny", "llama_tiny", "wide_deep_tiny", "dlrm_tiny"])
 def test_gradients_that_are_summed_over_the_ranks_are_found_where_epsilon_is_not_small(
     model: str, observed: Observers
 ) -> None:
+    """BERT's are clipped in each step of the check, to the same gradients as their mean: see ``test_masked.py``."""
     wrong = observed(model).following("pytorch", "ranks-summed", ranks=2, gradients="flat")
     assert Subject.UPDATE_NORM in wrong
