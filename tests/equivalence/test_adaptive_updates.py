@@ -25,7 +25,7 @@ def seen(
     }
     step = {"loss": 1.0, "updates": nothing, "statistics": {}, "gradients": nothing, "moments": moments}
     told = {"framework": "f", "model": "m", "parameters": 3, "steps": [step], "step_losses": [1.0]}
-    return Observation.model_validate(told)
+    return Observation.model_validate({**told, "repeated_loss": 1.0})
 
 
 def arrays(*, seed: int) -> dict[str, Any]:

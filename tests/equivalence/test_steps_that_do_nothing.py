@@ -39,6 +39,7 @@ def observation(framework: str, update: float) -> Observation:
             "convolutions": [],
             "steps": steps,
             "step_losses": [7.0] * STEPS,
+            "repeated_loss": 7.0,
         }
     )
 

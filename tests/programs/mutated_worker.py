@@ -21,6 +21,37 @@ def ranks_are_summed() -> None:
     gradients.InOnePiece._all_reduce = lambda _self, buffer: distributed.all_reduce(buffer)
 
 
+def ranks_divide_twice() -> None:
+    """The mean of all ranks, divided by their number once more."""
+    gradients: Any = importlib.import_module("trainmark_worker.pytorch.gradients")
+    whole = gradients.InOnePiece._all_reduce
+
+    def divided(self: Any, buffer: Any) -> None:
+        whole(self, buffer)
+        buffer /= importlib.import_module("torch.distributed").get_world_size()
+
+    gradients.InOnePiece._all_reduce = divided
+
+
+def ranks_clip_alone() -> None:
+    """Each rank's gradients are clipped before the exchange, and not their mean after it."""
+    training: Any = importlib.import_module(
+        "trainmark_worker.pytorch.causal_lm.train"
+    ).PyTorchLanguageTraining
+
+    def step(self: Any, batch: Any) -> Any:
+        self.batch = batch
+        loss = self._pass()
+        self.clip()
+        self.exchange.average()
+        self.scaler.step(self.optimizer)
+        self.scaler.update()
+        self.optimizer.zero_grad(set_to_none=True)
+        return loss
+
+    training._whole_step = step
+
+
 def own_losses() -> None:
     """No mistake: each rank prints the losses of its own batches."""
     training: Any = importlib.import_module("trainmark_worker.core.training").Training
@@ -37,13 +68,16 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "none": lambda: None,
     "own-losses": own_losses,
     "ranks-summed": ranks_are_summed,
+    "ranks-divide-twice": ranks_divide_twice,
+    "ranks-clip-alone": ranks_clip_alone,
 }
 
 
 def mistakes_of(flags: list[str]) -> dict[str, Callable[[], None]]:
     """Return the mistakes in the task of the model that is asked for."""
     folders: Any = importlib.import_module("trainmark_worker.core.folders")
-    (model,) = (word.partition("=")[2] for word in flags if word.startswith("--model="))
+    # Of two equal flags the worker takes the last.
+    *_, model = (word.partition("=")[2] for word in flags if word.startswith("--model="))
     task = folders.task_of_model(model).name.replace("-", "_")
     found: dict[str, Callable[[], None]] = importlib.import_module(f"mistakes.{task}").MISTAKES
     return found

@@ -185,6 +185,45 @@ def test_adamw_in_lambs_name_is_a_doubt_with_dropout_too(dropout: float, tmp_pat
 
 @training
 @in_pytorch
+@pytest.mark.parametrize(
+    ("mistake", "clip_norm", "said"),
+    [
+        # Gradients that are clipped are as long as their sum would be: here they are shorter than the recipe's norm.
+        ("ranks-summed", 100, "the gradients of the 2 ranks are summed and not averaged"),
+        ("ranks-divide-twice", 100, "the mean of the 2 ranks' gradients is divided by 2 once more"),
+        ("ranks-clip-alone", 1, "the gradients count 0.7"),
+    ],
+)
+def test_another_mean_over_the_ranks_is_a_doubt_where_gradients_are_clipped(
+    mistake: str, clip_norm: float, said: str, tmp_path: Path
+) -> None:
+    given = {**RUN, "padding": PADDING, "clip-norm": clip_norm, "gradients": "flat"}
+    first, second = start("pytorch", tmp_path, given, mistake, ranks=2)
+    assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
+    (doubt,) = [found["sentence"] for found in first.last["suspect"] if found["code"] == "update-differs"]
+    assert said in doubt
+
+
+@training
+@in_pytorch
+def test_the_mean_of_the_ranks_means_shows_in_the_loss_of_sequences_that_are_read(
+    sequences: Path, tmp_path: Path
+) -> None:
+    """No run sees it of itself: ``test_the_loss_is_that_of_all_words_…`` is what keeps workers from it."""
+    given = {**RUN, "data": sequences, "loader-workers": 1}
+    losses = []
+    for mistake in ("", "mean-of-ranks"):
+        folder = tmp_path / (mistake or "right")
+        folder.mkdir()
+        first, second = start("pytorch", folder, given, mistake, ranks=2)
+        assert (first.code, second.code) == (0, 0), first.stderr + second.stderr
+        losses.append([step["loss"] for step in first.steps])
+    # By as much as the two may differ there.
+    assert losses[1] != pytest.approx(losses[0], rel=1e-4)
+
+
+@training
+@in_pytorch
 @pytest.mark.parametrize(("mistake", "predicted"), [("eighty", 80), ("all-words", LENGTH)])
 def test_another_number_of_predictions_is_no_valid_run(mistake: str, predicted: int, tmp_path: Path) -> None:
     """Eighty words of a sequence in the place of twenty are four times the work of the largest product."""

@@ -111,12 +111,9 @@ def compare(one: Observation, other: Observation) -> Pair:
 
 def _against_the_description(seen: Observation, found: Conventions, task: EqualWork) -> Iterable[Check]:
     recipe = task.recipe
-    yield check(Subject.PARAMETERS, (abs(seen.parameters - task.parameters(seen)), None))
+    yield _parameters(seen, task)
     yield from task.described(seen)
-    timed = zip(seen.steps, seen.step_losses, strict=False)
-    losses = [(relative(kept, step.loss), f"step {i}") for i, (step, kept) in enumerate(timed)]
-    complete = [(0.0, None)] if len(losses) == len(seen.steps) else [(math.inf, "a step kept no loss")]
-    yield check(Subject.TIMED_STEP, worst([*losses, *complete]))
+    yield _timed_step(seen)
     rates = learning_rates(recipe, len(seen.steps), task.epoch, task.batch)
     pairs = enumerate(zip(found.learning_rates, rates, strict=True))
     yield check(
@@ -132,6 +129,38 @@ def _against_the_description(seen: Observation, found: Conventions, task: EqualW
             None if all(off < 0.01 for off in momentum) else _momentum_remark(found, recipe.momentum),
         )
     yield check(Subject.DECAY, worst(_decays(found, task)))
+
+
+def _parameters(seen: Observation, task: EqualWork) -> Check:
+    more = seen.parameters - task.parameters(seen)
+    if not more:
+        return check(Subject.PARAMETERS, (0, None))
+    told = f"{abs(more):,} {'more' if more > 0 else 'fewer'} than the description has"
+    known = task.known_additions(seen).get(more)
+    return check(Subject.PARAMETERS, (abs(more), None), f"{told}: {known}" if known else told)
+
+
+def _timed_step(seen: Observation) -> Check:
+    """Return whether the timed function's losses are those of the looks; where not, what is known of the reason."""
+    if len(seen.step_losses) < len(seen.steps):
+        return check(Subject.TIMED_STEP, (math.inf, "a step kept no loss"))
+    pairs = [(kept, step.loss) for kept, step in zip(seen.step_losses, seen.steps, strict=False)]
+    told = check(Subject.TIMED_STEP, worst((relative(*pair), f"step {i}") for i, pair in enumerate(pairs)))
+    if told.holds:
+        return told
+    again, first = seen.repeated_loss, seen.steps[0].loss
+    if relative(again, first) > told.tolerance:
+        remark = (
+            "the step has a random part, as dropout is: of two looks on the same weights and batch "
+            f"the losses are {again:.6g} and {first:.6g}"
+        )
+    else:
+        index = next(i for i, pair in enumerate(pairs) if not relative(*pair) <= told.tolerance)
+        remark = (
+            f"what is timed is not what was looked into, or has a random part that the look has not: of step {index} "
+            "the losses are {:.6g} and {:.6g}, while two looks agree".format(*pairs[index])
+        )
+    return told.model_copy(update={"remark": remark})
 
 
 def _whole_decay(task: EqualWork) -> float:

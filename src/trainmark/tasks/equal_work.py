@@ -70,6 +70,10 @@ class EqualWork:
         """Return how many trainable parameters the model has by its description."""
         raise NotImplementedError
 
+    def known_additions(self, _seen: Observation) -> Mapping[int, str]:
+        """Return of what mistake so many parameters more than described are a sign, in words."""
+        return {}
+
     def multiply_adds(self, seen: Observation) -> int:
         """Return those of the forward pass of one sample, from what the layers were seen to be."""
         raise NotImplementedError

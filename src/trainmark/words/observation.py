@@ -51,6 +51,10 @@ class Followed(Told):
 
 
 class Observation(Followed):
-    """Three steps of one framework, each looked into before it was done."""
+    """Three steps of one framework, each looked into before it was done.
+
+    ``repeated_loss`` is that of another look on the weights and the batch of the first step.
+    """
 
     steps: tuple[ObservedStep, ...]
+    repeated_loss: float

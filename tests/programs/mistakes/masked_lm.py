@@ -123,6 +123,17 @@ def mean_of_means() -> None:
     _train().PyTorchMaskedTraining.prepared = prepared
 
 
+def mean_of_ranks() -> None:
+    """Each rank's mean over its own words, as where nobody asks the others how many they have."""
+
+    def prepared(self: Any, parts: int) -> Any:
+        batch = list(self.batch)
+        batch[5] = batch[5] / (batch[5].sum() / parts)
+        return tuple(batch)
+
+    _train().PyTorchMaskedTraining.prepared = prepared
+
+
 def unclipped() -> None:
     """The gradients as they are, whatever the recipe says."""
     _train().PyTorchMaskedTraining.clip = lambda _self: None
@@ -168,5 +179,6 @@ MISTAKES: dict[str, Callable[[], None]] = {
     "no-trust-ratio": no_trust_ratio,
     "unweighted": unweighted,
     "mean-of-means": mean_of_means,
+    "mean-of-ranks": mean_of_ranks,
     "padding-counted": padding_counted,
 }

@@ -94,6 +94,11 @@ class LanguageEqualWork(EqualWork):
         """Return the parameters of the described model, with one matrix for embedding and classifier."""
         return ARCHITECTURES[seen.model].parameters()
 
+    def known_additions(self, seen: Observation) -> Mapping[int, str]:
+        """Return how many more there are where the classifier is another matrix than the embedding."""
+        model = ARCHITECTURES[seen.model]
+        return untied(model.vocabulary, model.width)
+
     def multiply_adds(self, seen: Observation) -> int:
         """Return those of the products, of attention and of the classifier, for one sequence."""
         own, model = _own(seen), ARCHITECTURES[seen.model]
@@ -144,6 +149,12 @@ def with_far_rows(weight: NDArray[np.generic]) -> None:
     """Make the first two rows of a product long and opposite: what a bounded activation cuts off is then there."""
     weight[0] *= FAR
     weight[1] = -weight[0]
+
+
+def untied(vocabulary: int, width: int) -> Mapping[int, str]:
+    """Return how many parameters there are more where weights are not tied, and that in words."""
+    words = f"as many as a classifier of {vocabulary:,} x {width:,} has that is not the embedding (not tied)"
+    return {vocabulary * width: words}
 
 
 def of_text(shape: tuple[int, int], biased: bool, length: int) -> Described:

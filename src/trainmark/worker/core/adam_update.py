@@ -10,7 +10,7 @@ parameter, with a of the moments after the step: they need no gradient, and are 
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from .drawing import drawn
 from .optimizers import Moments, adam
@@ -40,7 +40,7 @@ class AdamUpdate:
     ) -> None:
         """Take the moments before the step, if the framework shows them; see ``clipping``.
 
-        ``clip`` is None where it is not known: then the factor that the moments show is believed, up to 1.
+        ``clip`` is None where no rank knows it: then it follows from what went into the moments (``_clip_shown``).
         """
         self._clip = clip
         self._training, self._recipe, self._rate, self._moments = training, recipe, rate, before
@@ -81,7 +81,7 @@ class AdamUpdate:
         if factor is None:
             return unseen
         clipped = recipe.clip_norm is not None
-        clip = 1.0 if not clipped else min(factor, 1.0) if self._clip is None else self._clip
+        clip = self._clip_shown(factor, names, moments, later) if self._clip is None else self._clip
         factor = factor / clip if clip > 0 else factor
         terms, updates = [], []
         for name in names:
@@ -101,6 +101,23 @@ class AdamUpdate:
         _differs(trusted or self._what_is_wrong(factor, rate, residual), doubts)
         found = {**unseen, "learning_rate": rate, "residual": residual, "gradient_factor": factor}
         return {**found, "clip_factor": clip} if clipped else found
+
+    def _clip_shown(self, factor: float, names: Sequence[str], moments: Moments, later: Moments) -> float:
+        """Return by what the mean of all ranks' gradients was to be clipped, if it counts ``factor`` times.
+
+        Its norm is then that of what went into the first moment, divided by the factor. Of a model that is looked at by
+        rows that norm is not known, and the factor is believed, up to 1.
+        """
+        import numpy as np
+
+        norm, kept = self._recipe.clip_norm, self._recipe.momentum
+        if norm is None:
+            return 1.0
+        if self._training.share_looked_at() < 1:
+            return min(factor, 1.0)
+        given = [np.ravel(later.first[name] - np.float32(kept) * moments.first[name]) for name in names]
+        size = float(np.sqrt(sum(float(values @ values) for values in given))) / (1 - kept)
+        return min(1.0, norm * factor / size) if size and factor > 0 else 1.0
 
     def _gradients_count(
         self, mean: Mapping[str, Any], asked_of: Mapping[str, Any], moments: Moments, later: Moments
@@ -125,6 +142,8 @@ class AdamUpdate:
         ranks = self._training.ranks.place.world_size
         if ranks > 1 and abs(factor / ranks - 1) <= off:
             return f"the gradients of the {ranks} ranks are summed and not averaged"
+        if ranks > 1 and abs(factor * ranks - 1) <= off:
+            return f"the mean of the {ranks} ranks' gradients is divided by {ranks} once more"
         if abs(factor - 1) > off:
             return f"the gradients count {factor:.3g} times"
         if abs(rate / self._rate - 1) > off:

@@ -50,6 +50,7 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
     weights, batch = _given(settings, check)
     training.load_weights(weights)
     training.set_batch(*batch)
+    repeated = _repeated(training, weights) if settings.compiler == OBSERVED else {}
     steps: List[Dict[str, Any]] = []
     observer = _Observer(training, settings, check)
     for index in range(STEPS):
@@ -65,8 +66,16 @@ def observe_training(training: Training, settings: Settings) -> Dict[str, Any]:
         "parameters": training.describe()["parameters"],
         "steps": steps,
         "step_losses": training.losses()[:STEPS],
+        **repeated,
         **observer.layers,
     }
+
+
+def _repeated(training: Training, weights: Mapping[str, Any]) -> Dict[str, float]:
+    """Return the loss of a look before the first: another one on the same weights and batch is a random part's work."""
+    loss = float(training.observe().loss)
+    training.load_weights(weights)
+    return {"repeated_loss": loss}
 
 
 def _given(settings: Settings, check: Check) -> Tuple[Dict[str, Any], List[Any]]:
