@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -76,6 +77,17 @@ def test_the_suite_as_resolved_reads_back_to_the_same_suite(tmp_path: Path) -> N
     again = tmp_path / "elsewhere" / "suite.yaml"
     again.write_text(dump_suite(suite))
     assert load_suite(again) == suite
+
+
+def test_the_suite_as_resolved_names_what_its_task_has_by_default_today(tmp_path: Path) -> None:
+    suite = load(tmp_path, "name: x\naxes: {model: [wide_deep, bert_base]}\n")
+    clicks, text = yaml.safe_load(dump_suite(suite))["cases"]
+    assert (clicks["vocabulary"], clicks["embedding_width"], clicks["table_gradients"]) == (
+        2322444,
+        16,
+        "dense",
+    )
+    assert (text["sequence_length"], text["predictions"], text["padding"]) == (128, 20, 0)
 
 
 def test_a_value_that_is_the_tasks_default_and_not_the_models_reads_back(tmp_path: Path) -> None:
