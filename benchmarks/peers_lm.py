@@ -38,9 +38,6 @@ from overhead import START
 
 GPT2, BERT = ("gpt2_124m", "gpt2_tiny"), ("bert_base", "bert_tiny")
 FULL_LENGTH = {"gpt2_124m": 1024, "bert_base": 128}
-PREDICTIONS_PER_TOKEN = {128: 20, 512: 80}
-"""As BERT's pre-training has them; of other lengths about as many."""
-
 RATE, DECAY = 1e-4, 0.01
 NAMES = {  # of a block's parts, in the worker and in the peers
     GPT2: {
@@ -279,7 +276,7 @@ def main() -> int:
     parser.set_defaults(batch=12)
     own = parser.parse_args()
     own.length = own.length or FULL_LENGTH.get(own.model, 64)
-    own.predictions = own.predictions or PREDICTIONS_PER_TOKEN.get(own.length, max(1, own.length * 5 // 32))
+    own.predictions = own.predictions or max(1, own.length * 5 // 32)
     contestants = CONTESTANTS
     if own.nanogpt is None:
         contestants = {name: one for name, one in CONTESTANTS.items() if not name.startswith("nanogpt")}

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from fakes import CARD, Bench, Listener, behaving, disturb
-from trainmark.campaign import collect_results, plan_campaign
+from trainmark.campaign import CannotStart, collect_results, plan_campaign
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.report import render_markdown
@@ -119,6 +119,15 @@ def test_where_nothing_could_be_measured_the_case_says_what_was_tried(bench: Ben
     assert (bad.outcome, good.outcome) == (Outcome.FAILED, Outcome.OK)
     assert (bad.reason or "").startswith("no choice could be measured: none, nchw: failed: the program ended")
     assert len(bad.runs) == 1
+
+
+def test_where_every_choice_is_a_gap_its_reasons_are_said_and_nothing_runs(bench: Bench) -> None:
+    gaps = [{"when": {"layout": layout}, "reason": "it has none"} for layout in ("nchw", "nhwc")]
+    suite = bench.write(OPEN, card=WAYS | {"gaps": gaps}, protocol=TWICE)
+    (plan,) = plan_campaign(suite, suite.cases, bench.out, bench.folder / "home")
+    assert plan == CannotStart(Outcome.UNSUPPORTED, "it has none")
+    (case,) = bench.run().cases
+    assert (case.outcome, case.reason, case.trials) == (Outcome.UNSUPPORTED, "it has none", ())
 
 
 def test_an_axis_that_the_program_lacks_has_one_candidate(bench: Bench) -> None:

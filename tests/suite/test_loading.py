@@ -5,15 +5,17 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.errors import InputError
 from trainmark.suite import dump_suite, load_suite, select
 from trainmark.suite.matrix import Matrix, expand
-from trainmark.tasks import case_of
+from trainmark.tasks import TASKS, case_of
 from trainmark.words.case import Case, Precision, axes_of
 from trainmark.words.suite import Suite
+from trainmark.worker.core.arguments import parse
 
 SUITE = """\
 name: sample
@@ -77,11 +79,40 @@ def test_the_suite_as_resolved_reads_back_to_the_same_suite(tmp_path: Path) -> N
     assert load_suite(again) == suite
 
 
+def test_the_suite_as_resolved_names_what_its_task_has_by_default_today(tmp_path: Path) -> None:
+    suite = load(tmp_path, "name: x\naxes: {model: [wide_deep, bert_base]}\n")
+    clicks, text = yaml.safe_load(dump_suite(suite))["cases"]
+    assert (clicks["vocabulary"], clicks["embedding_width"], clicks["table_gradients"]) == (
+        2322444,
+        16,
+        "dense",
+    )
+    assert (text["sequence_length"], text["predictions"], text["padding"]) == (128, 20, 0)
+
+
 def test_a_value_that_is_the_tasks_default_and_not_the_models_reads_back(tmp_path: Path) -> None:
     suite = load(tmp_path, "name: x\ndefaults: {model: dlrm}\naxes: {embedding_width: [16, 128]}\n")
     again = tmp_path / "again.yaml"
     again.write_text(dump_suite(suite))
     assert [case.value("embedding_width") for case in load_suite(again).cases] == [16, 128]
+
+
+@pytest.mark.parametrize(("length", "usual"), [(128, 20), (512, 80), (48, 7), (4, 1)])
+def test_the_hidden_words_follow_the_length_unless_they_are_given(
+    length: int, usual: int, tmp_path: Path
+) -> None:
+    assert case_of(model="bert_tiny", sequence_length=length).value("predictions") == usual
+    assert TASKS["masked-lm"].make is not None
+    made = TASKS["masked-lm"].make.model_validate({"sequences": 1, "sequence_length": length})
+    assert made.model_dump()["predictions"] == usual
+    own = parse(("--framework=pytorch", "--model=bert_tiny", f"--sequence-length={length}"), 1)
+    assert vars(own)["predictions"] == usual
+    text = f"name: x\ndefaults: {{model: bert_base, sequence_length: {length}}}\n"
+    suite = load(tmp_path, f"{text}axes: {{predictions: [19, 20, 80]}}\ninclude: [{{batch_per_device: 8}}]\n")
+    again = tmp_path / "again.yaml"
+    again.write_text(dump_suite(suite))
+    assert [case.value("predictions") for case in suite.cases] == [19, 20, 80, usual]
+    assert load_suite(again) == suite
 
 
 def test_an_axis_that_varies_in_two_groups_is_told_and_loses_no_case(tmp_path: Path) -> None:

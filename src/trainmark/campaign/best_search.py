@@ -1,6 +1,6 @@
 """The fastest of what a program has (``compiler: best``, or a way of its task): what is tried, in which short runs."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from enum import Enum
 from itertools import product
@@ -27,9 +27,13 @@ def candidates(case: Case, card: Card, device: Device) -> list[Case]:
 
     A case that leaves none open is its own only candidate.
     """
-    values = [_values(case, axis, card) for axis in case.left_open]
-    varied = (case.varied(**dict(zip(case.left_open, chosen, strict=True))) for chosen in product(*values))
-    return [found for found in varied if find_gap(found, card, device) is None]
+    return [found for found in _varied(case, card) if find_gap(found, card, device) is None]
+
+
+def why_none(case: Case, card: Card, device: Device) -> str:
+    """Return why a case has no candidates: the reasons of the card's gaps, each once."""
+    gaps = (find_gap(found, card, device) for found in _varied(case, card))
+    return "; ".join(dict.fromkeys(gap for gap in gaps if gap is not None))
 
 
 def axes_of_trial(case: Case, candidate: Case) -> dict[str, str]:
@@ -60,6 +64,11 @@ def read_trial(folder: Path) -> Trial | None:
     with suppress(OSError, ValidationError):
         return Trial.model_validate_json((folder / FILE).read_bytes())
     return None
+
+
+def _varied(case: Case, card: Card) -> Iterator[Case]:
+    values = [_values(case, axis, card) for axis in case.left_open]
+    return (case.varied(**dict(zip(case.left_open, chosen, strict=True))) for chosen in product(*values))
 
 
 def _values(case: Case, axis: str, card: Card) -> Sequence[str]:

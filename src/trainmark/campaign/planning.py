@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Unpack
 
 from trainmark.campaign.batch_search import FIRST, probe_protocol
-from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol
+from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol, why_none
 from trainmark.campaign.site import CannotStart, MoreOfSpec, Site
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
@@ -81,7 +81,7 @@ def first_plan(site: Site, protocol: Protocol, case: Case, directory: ResultDire
         card, device = site.workload(case).card, device_of(case, site.machine)
         first = next(iter(candidates(case, card, device)), None)
         if first is None:
-            return CannotStart(Outcome.UNSUPPORTED, f"{card.name} has nothing to choose from on this device")
+            return CannotStart(Outcome.UNSUPPORTED, why_none(case, card, device))
         folder, protocol = directory.trial(case, axes_of_trial(case, first)), trial_protocol(protocol)
         case = first
     if case.batch_per_device == MAX_BATCH:

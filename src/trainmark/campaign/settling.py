@@ -9,6 +9,7 @@ from trainmark.campaign.best_search import (
     forget_trial,
     read_trial,
     trial_protocol,
+    why_none,
     write_trial,
 )
 from trainmark.campaign.executor import Executor, Request
@@ -52,7 +53,7 @@ def _with_best(executor: Executor, case: Case) -> Case | CannotStart:
     if best is not None:
         return next(found for found, trial in trials if trial is best)
     if not trials:
-        return CannotStart(Outcome.UNSUPPORTED, f"{card.name} has nothing to choose from on this device")
+        return CannotStart(Outcome.UNSUPPORTED, why_none(case, card, device))
     said = "; ".join(
         f"{', '.join(trial.axes.values())}: {trial.outcome}: {trial.reason}" for _, trial in trials
     )

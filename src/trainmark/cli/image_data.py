@@ -13,7 +13,10 @@ from trainmark.dataset import clicks, masked, tokens
 from trainmark.dataset import images as pictures
 from trainmark.errors import InputError, nearest
 
-HELP = "Make images, tokens or clicks to train on, convert images to record files, index and verify any data set."
+HELP = (
+    "Make images, tokens, sequences with hidden words or clicks to train on, convert images to record files, "
+    "index and verify any data set."
+)
 
 _Jobs = Annotated[
     int, typer.Option("--jobs", "-j", min=0, help="Processes; 0 is one for each core that may be used.")
@@ -220,7 +223,10 @@ def verify(
         bool, typer.Option("--deep", help="Decode every picture as well: finds what a decoder refuses.")
     ] = False,
     vocabulary: Annotated[
-        int | None, typer.Option(help="Of tokens: all are below it; by default what dataset.json says.")
+        int | None,
+        typer.Option(
+            help="Of tokens, also in sequences with hidden words: all are below it; by default what dataset.json says."
+        ),
     ] = None,
     jobs: _Jobs = 0,
     as_json: _Json = False,

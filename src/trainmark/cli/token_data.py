@@ -52,7 +52,10 @@ def make_masked(
     ],
     sequences: Annotated[int, typer.Option(help="Sequences for training.")] = 10_000,
     sequence_length: Annotated[int, typer.Option(help="Tokens of a sequence, with its padding.")] = 128,
-    predictions: Annotated[int, typer.Option(help="The most hidden words of a sequence.")] = 20,
+    predictions: Annotated[
+        int | None,
+        typer.Option(help="The most hidden words of a sequence; by default 20 of 128 tokens, 80 of 512."),
+    ] = None,
     vocabulary: Annotated[int, typer.Option(help="Tokens are below it.")] = 30_522,
     short: Annotated[int, typer.Option(help="How many of a hundred sequences are shorter.")] = 10,
     shards: Annotated[int, typer.Option(help="Files.")] = 4,
@@ -67,7 +70,7 @@ def make_masked(
     given = {
         "sequences": sequences,
         "sequence_length": sequence_length,
-        "predictions": predictions,
+        **({} if predictions is None else {"predictions": predictions}),
         "vocabulary": vocabulary,
         "short": short,
         "shards": shards,

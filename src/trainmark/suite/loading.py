@@ -15,7 +15,7 @@ from trainmark.suite.document import Document, Key, parse_document, read_documen
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
 from trainmark.suite.naming import log_name
 from trainmark.tasks import TASKS, case_of, find_task
-from trainmark.words.case import SYNTHETIC, Case, axes_of, task_of_model
+from trainmark.words.case import SYNTHETIC, Case, axes_of, own_axes, task_of_model
 from trainmark.words.suite import Dataset, Suite
 
 MAX_CASES = 100_000
@@ -77,12 +77,15 @@ def dump_suite(suite: Suite) -> str:
 
 
 def _short(case: Case) -> dict[str, Any]:
-    """Return what a case says other than its model's defaults, and always what it is known by."""
+    """Return what a case says other than the defaults, and always what it is known by and all axes of its task.
+
+    What a task has by default differs by model, can follow another axis, and is not for ever what it is today.
+    """
     said, defaults = (
         case.model_dump(mode="json"),
         {"where": ""} | case_of(task=case.task, model=case.model).model_dump(mode="json"),
     )
-    always = ("framework", "model", "precision", "batch_per_device")
+    always = ("framework", "model", "precision", "batch_per_device", *own_axes(case.task))
     found = {axis: value for axis, value in said.items() if axis in always or value != defaults[axis]}
     return found if case.task == task_of_model(None) else {"task": case.task} | found
 

@@ -1,9 +1,9 @@
 """The cards of built-in programs, laid together: what all share, what a task adds, what a framework says.
 
 ``frameworks/card.yaml`` is the common part, ``tasks/TASK/card.yaml`` the task's, ``frameworks/NAME/card.yaml`` the
-framework's own, ``worker/NAME/TASK/card.yaml`` what only both together have. A framework trains the tasks that its
-worker has a folder for; what it lacks for all of them, or for one, stands in the ``gaps.json`` of the worker, which
-refuses the same by itself.
+framework's own, ``worker/NAME/TASK/card.yaml`` what only both together have. A framework has a card of each task that
+its worker has a folder for; what it lacks for all of them, of one, or one as a whole, stands in the ``gaps.json`` of
+the worker, which refuses the same by itself.
 """
 
 import json
@@ -21,7 +21,7 @@ PACKAGE = Path(__file__).parent.parent
 
 
 def built_in_cards() -> Iterator[Document]:
-    """Yield one card for each framework and task that it trains; raise ``InputError`` for a part that cannot be used.
+    """Yield one card for each framework and task that it knows; raise ``InputError`` for a part that cannot be used.
 
     A mistake in a card is told of the framework's own file.
     """

@@ -11,6 +11,7 @@ from trainmark.dataset.begun import WORK_NAME, refuse_unfinished
 from trainmark.dataset.manifest import MANIFEST_NAME
 from trainmark.dataset.values import spec_of
 from trainmark.errors import InputError
+from trainmark.tasks.masked_lm.axes import with_usual_predictions
 from trainmark.words.frozen import Frozen
 
 SCHEMA: Literal["trainmark.masked/1"] = "trainmark.masked/1"
@@ -33,6 +34,11 @@ class MaskedSpec(Frozen):
     short: int = Field(default=10, ge=0, le=100)
     shards: int = Field(default=4, ge=1, le=100_000)
     seed: int = Field(default=0, ge=0, lt=2**63)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hide(cls, given: Any) -> Any:
+        return with_usual_predictions(given)
 
     @model_validator(mode="after")
     def _fits(self) -> Self:

@@ -1,9 +1,10 @@
 """The axes of masked language modelling."""
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, ClassVar
+from typing import Annotated, Any, ClassVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from trainmark.words.case import Count, TaskAxes
 from trainmark.words.recipe import RecipeAxis
@@ -18,8 +19,21 @@ class Optimizer(StrEnum):
     LAMB = "lamb"
 
 
+def usual_predictions(length: int) -> int:
+    """Return how many words BERT's pre-training hides of so many tokens: 20 of 128, 80 of 512, else that share."""
+    return max(1, length * 5 // 32)
+
+
+def with_usual_predictions(given: Any) -> Any:
+    """Return what is given of a length, with as many ``predictions`` as are usual for it where none are given."""
+    if not isinstance(given, Mapping) or "predictions" in given:
+        return given
+    length = given.get("sequence_length")
+    return {**given, "predictions": usual_predictions(length)} if isinstance(length, int) else given
+
+
 class MaskedAxes(TaskAxes):
-    """``sequence_length`` is in tokens, of which ``predictions`` are hidden; with 512 tokens 80 are usual.
+    """``sequence_length`` is in tokens, of which ``predictions`` are hidden, by default as many as are usual.
 
     ``padding`` is in percent of the tokens of made-up sequences; those that are read have their own.
 
@@ -36,6 +50,11 @@ class MaskedAxes(TaskAxes):
     padding: Percent = 0
     optimizer: Optimizer = Optimizer.ADAMW
     accumulation: Count = 1
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hide(cls, given: Any) -> Any:
+        return with_usual_predictions(given)
 
     def id_words(self, compiler: str) -> tuple[str, ...]:
         """Return the compiler, ``128tok``, ``20pred``, ``25pad``, ``lamb``, ``acc4``; of the last three what is set.

@@ -1,10 +1,11 @@
 """Data sets of sequences with hidden words, as a suite can have them made."""
 
 from enum import StrEnum
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from trainmark.tasks.masked_lm.axes import with_usual_predictions
 from trainmark.words.case import Count
 from trainmark.words.frozen import Frozen
 
@@ -29,3 +30,8 @@ class MakeMasked(Frozen):
     short: Annotated[int, Field(strict=True, ge=0, le=100)] = 10
     shards: Count = 4
     seed: Annotated[int, Field(strict=True, ge=0)] = 0
+
+    @model_validator(mode="before")
+    @classmethod
+    def _hide(cls, given: Any) -> Any:
+        return with_usual_predictions(given)

@@ -34,12 +34,17 @@ class MaskedSettings(LanguageSettings):
         return not self.synthetic or self.padding > 0
 
 
+def usual_predictions(length: int) -> int:
+    """Return how many words BERT's pre-training hides of so many tokens: 20 of 128, 80 of 512, else that share."""
+    return max(1, length * 5 // 32)
+
+
 def add_flags(parser: argparse.ArgumentParser) -> None:
     """Add the flags, and make the recipe that of BERT's pre-training."""
     text = add_language_flags(parser)
     text.add_argument(
-        "--predictions", type=positive, default=20, metavar="N",
-        help="hidden words of a sample; with 512 tokens 80 are usual",
+        "--predictions", type=positive, metavar="N",
+        help="hidden words of a sample; if not given: 20 of 128 tokens, 80 of 512, else that share",
     )  # fmt: skip
     text.add_argument(
         "--padding", type=int, default=0, metavar="PERCENT",
@@ -61,6 +66,6 @@ def masked_settings(given: argparse.Namespace, common: Settings) -> MaskedSettin
         **{**vars(common), "recipe": recipe},
         sequence_length=given.sequence_length,
         accumulation=given.accumulation,
-        predictions=given.predictions,
+        predictions=given.predictions or usual_predictions(given.sequence_length),
         padding=given.padding,
     )
