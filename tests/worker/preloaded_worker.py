@@ -48,6 +48,20 @@ def start(
     return [ended(process, file, LONG_S) for process, file in zip(started, files, strict=True)]
 
 
+def assert_loader_processes_change_nothing(framework: str, folder: Path, flags: dict[str, Any]) -> None:
+    """Train the same with no loader process and with more than can be used; refuse other losses."""
+    losses = []
+    for workers, started in ((0, 0), (9, 4)):
+        (ran,) = start(
+            framework, folder, {**flags, "compiler": COMPILERS[framework], "loader-workers": workers}
+        )
+        assert ran.code == 0, ran.stderr
+        # No more than the batches that may be in flight.
+        assert ran.parameters["loader_workers"] == started
+        losses.append([step["loss"] for step in ran.steps])
+    assert losses[0] == losses[1]
+
+
 class Observer:
     """Has workers do the three steps of a model, each once, and says what does not hold of them."""
 

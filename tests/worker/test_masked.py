@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from preloaded_worker import COMPILERS, start
+from preloaded_worker import COMPILERS, assert_loader_processes_change_nothing, start
 from worker_process import Ran, beside
 
 from frameworks import in_pytorch, of_each
@@ -161,15 +161,7 @@ def test_the_loss_is_that_of_all_words_however_ranks_and_parts_divide_them(
 def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
     framework: str, sequences: Path, tmp_path: Path
 ) -> None:
-    losses = []
-    for workers, started in ((0, 0), (9, 4)):
-        flags = {**RUN, "compiler": COMPILERS[framework], "data": sequences, "loader-workers": workers}
-        (ran,) = start(framework, tmp_path, flags)
-        assert ran.code == 0, ran.stderr
-        # No more than the batches that may be in flight.
-        assert ran.parameters["loader_workers"] == started
-        losses.append([step["loss"] for step in ran.steps])
-    assert losses[0] == losses[1]
+    assert_loader_processes_change_nothing(framework, tmp_path, {**RUN, "data": sequences})
 
 
 @training
