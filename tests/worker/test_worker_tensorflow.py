@@ -196,3 +196,28 @@ print(json.dumps([before, opened, threads()]))
 
     assert open_ >= before + 3
     assert closed <= open_ - 3
+
+
+def test_the_pipeline_never_holds_more_batches_than_it_says(tmp_path: Path) -> None:
+    images = make_images(tmp_path / "images")
+    flags = f"--data={images} --loader=native-folder --loader-workers=2 --batch-per-device=4".split()
+    told = in_tensorflow(
+        """
+import time
+held = []
+for seed in range(6):
+    feed = open_training(settings(*sys.argv[1:], "--seed", str(seed)), ALONE).feed
+    for _ in range(3):
+        feed.next()
+        time.sleep(0.1)
+        made = feed.loading()
+        held.append(made.produced / 4 - made.taken)
+print(json.dumps([feed.ahead, held]))
+""",
+        *flags,
+    )
+
+    # Two in the queue, and two images of a batch between what makes images and what puts batches together.
+    assert told[0] == 2.5
+    assert max(told[1]) <= 2.5
+    assert max(told[1]) > 1
