@@ -4,7 +4,7 @@ Each contestant is a process of its own, which builds its network, compiles, war
 device together. In each round each of them trains one block of steps while the others wait, in an order drawn anew from
 ``--seed``. Printed are each one's median rate and the median of its ratios to the reference round by round, with 95 %
 intervals by order statistics (see ``overhead.py``). All networks have the same number of parameters, or the contestant
-is left out.
+is left out; a program that does not tell it contends, and that is said.
 """
 
 import argparse
@@ -25,7 +25,6 @@ from typing import Any, NamedTuple
 
 from overhead import START, measured_block, median_interval
 
-WARM_UP_BLOCKS = 2
 LEAST_ROUNDS = 6
 """For an interval of a median with 95 % confidence."""
 
@@ -33,14 +32,16 @@ LEAST_ROUNDS = 6
 class Step(NamedTuple):
     """A contestant's steps in blocks; ``parameters`` are the network's, ``memory`` tells the most bytes in use.
 
-    ``told`` returns what else is worth keeping of it, once it has trained.
+    Both are None where a program says nothing of it. ``told`` returns what else is worth keeping of it, once it has
+    trained; ``warm_up`` is the number of blocks before the first that counts.
     """
 
     block: Callable[[int], float]
-    parameters: int
+    parameters: int | None
     versions: Mapping[str, str]
-    memory: Callable[[], int]
+    memory: Callable[[], int | None]
     told: Callable[[], Mapping[str, Any]] = dict
+    warm_up: int = 2
 
 
 class Contestant(NamedTuple):
@@ -200,13 +201,14 @@ def hold(contest: Contest, own: argparse.Namespace, program: str) -> int:
 
 def _take_in(contestant: "Running", contest: Contest, running: "dict[str, Running]") -> None:
     told = contestant.ready()
-    if told.get("parameters") != contest.parameters:
+    if "error" in told or told["parameters"] not in (contest.parameters, None):
         why = told.get("error") or f"its network is another one, of {told['parameters']} parameters"
         print(f"{contestant.name}: left out, {why}", flush=True)
         contestant.end()
         return
     running[contestant.name] = contestant
-    print(f"{contestant.name}: ready, {told['versions']}", flush=True)
+    uncounted = "" if told["parameters"] else ", the parameters of its network are not told"
+    print(f"{contestant.name}: ready, {told['versions']}{uncounted}", flush=True)
 
 
 def _cannot(contestant: Contestant, own: argparse.Namespace) -> str | None:
@@ -275,7 +277,7 @@ class Running:
 def _contend(contestant: Contestant, own: argparse.Namespace) -> int:
     try:
         step = contestant.opened_by(own)
-        for _ in range(WARM_UP_BLOCKS):
+        for _ in range(step.warm_up):
             step.block(own.steps)
     except Exception as error:
         lines = str(error).strip().splitlines() or [""]
@@ -352,9 +354,10 @@ def _tell(
     asked = ", ".join(f"{key.replace('_', ' ')} {getattr(own, key)}" for key in (*contest.kept, "batch"))
     print(f"{asked}, {result['rounds']} rounds of {own.steps} steps; ratio to {result['reference']}")
     for row in result["rows"]:
+        memory = "" if row["memory_bytes"] is None else f"{row['memory_bytes'] / 2**30:6.2f} GiB"
         print(
             f"{row['name']:<28} {row[f'{unit}_per_s']:9.1f} {_spoken(row['interval_95'], 1)} {unit}/s   "
-            f"{row['ratio']:.3f} {_spoken(row['ratio_interval_95'], 3)}   {row['memory_bytes'] / 2**30:6.2f} GiB",
+            f"{row['ratio']:.3f} {_spoken(row['ratio_interval_95'], 3)}   {memory}",
             flush=True,
         )
     return 0

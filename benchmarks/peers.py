@@ -9,7 +9,8 @@ Run it with a Python that has PyTorch; what else it lacks (torchvision, timm, JA
 How they take turns, and what is printed, stands in ``contest.py``. torchvision and timm train as their own
 documentation and scripts write it: SGD with momentum, label smoothing as the worker's recipe, ``channels_last``,
 autocast with a gradient scaler in FP16; beside that with torch's fused SGD, and with the whole step as one CUDA graph.
-``peers_lm.py`` does the same of language models.
+``--suite`` adds ``program``, somebody's unmodified program through its card, as NVIDIA's ConvNets: each of its blocks
+is the whole run of the suite's one case. ``peers_lm.py`` does the same of language models.
 """
 
 import argparse
@@ -20,6 +21,7 @@ from collections.abc import Callable
 
 from contest import Contest, Contestant, Step, hold, ours_in_blocks, parser_of, torch_in_blocks
 from contest import ours as opened_here
+from program import by_card
 
 PARAMETERS = 25_557_032
 """Of ResNet-50 v1.5 with 1000 classes."""
@@ -117,6 +119,7 @@ CONTESTANTS: dict[str, Contestant] = {
         theirs("torchvision", "default", fused=True, recorded=True), ("torchvision",), "cuda"
     ),
     "timm-compile": Contestant(theirs("timm", "default"), ("timm",)),
+    "program": Contestant(by_card),
 }
 
 
@@ -124,8 +127,19 @@ def main() -> int:
     parser = parser_of(__doc__, CONTESTANTS)
     parser.add_argument("--precision", default="amp-fp16", choices=PRECISIONS)
     parser.add_argument("--image-size", type=int, default=224)
+    parser.add_argument("--suite", metavar="FILE", help="of one case: the program that contends too")
+    parser.add_argument(
+        "--trainmark",
+        metavar="PYTHON",
+        default=sys.executable,
+        help="which has trainmark and measures that; this one",
+    )
     own = parser.parse_args()
-    contest = Contest(CONTESTANTS, PARAMETERS, {"images": own.batch}, ("precision", "image_size"))
+    contestants = CONTESTANTS if own.suite else {n: one for n, one in CONTESTANTS.items() if n != "program"}
+    if "program" in (own.only or ()) and not own.suite:
+        parser.error("program contends with --suite FILE alone, a suite of one case")
+    kept, passed = ("precision", "image_size"), ("suite", "trainmark")
+    contest = Contest(contestants, PARAMETERS, {"images": own.batch}, kept, passed)
     return hold(contest, own, __file__)
 
 
