@@ -114,6 +114,19 @@ def test_a_fatal_error_of_python_is_the_reason_and_not_the_libraries_that_it_nam
     )
 
 
+def test_a_crash_says_where_python_was(tmp_path: Path) -> None:
+    crashed = FATAL.format("Segmentation fault")
+    assert judged(tmp_path, crashed, -11) == (
+        Outcome.FAILED,
+        "the program was killed by signal 11 (SIGSEGV), in main (train.py:7)",
+    )
+    of_two = TORCHRUN.replace("-9", "-11").replace("Signal 9 (SIGKILL)", "Signal 11 (SIGSEGV)")
+    reason = "rank 1 was killed by signal 11 (SIGSEGV)"
+    assert judged(tmp_path, crashed + of_two, 1)[1] == f"{reason}, in main (train.py:7)"
+    nowhere = crashed.replace('  File "/a/train.py", line 7 in main', "  <no Python frame>")
+    assert judged(tmp_path, nowhere + of_two, 1)[1] == f"{reason}, in no call of Python's"
+
+
 def test_what_a_rank_said_before_it_aborted_is_the_reason(tmp_path: Path) -> None:
     words = "ValueError: this is why\n" + FATAL.format("Aborted")
     assert judged(tmp_path, words, 1)[1] == "the program ended with exit code 1: ValueError: this is why"

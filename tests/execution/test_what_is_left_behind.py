@@ -1,6 +1,7 @@
 """What commands leave behind: processes of ranks and of probes, and the folder of a prepare step that broke."""
 
 import os
+import subprocess
 import sys
 import time
 from pathlib import Path
@@ -13,6 +14,7 @@ from trainmark.environment.describing import run_script
 from trainmark.environment.engine import Engine, require_engine
 from trainmark.node import Job, JobOnHost, LocalHost, jobs, run_jobs
 from trainmark.node.git import read_git
+from trainmark.node.processes import MARK, marked
 from trainmark.words.outcome import Outcome
 from trainmark.words.plan import Command
 from trainmark.words.suite import Limits
@@ -45,6 +47,21 @@ def test_ranks_that_are_ended_because_another_node_failed_are_no_strays(
     assert carried.stopped is None
     assert {end.place: (end.code, end.strays) for end in carried.ended} == {0: (-15, 0), 1: (3, 0)}
     assert not left(tmp_path)
+
+
+def test_a_process_that_is_becoming_another_program_is_found(tmp_path: Path) -> None:
+    """For a moment it has no environment that could be read: on a busy machine one was left behind."""
+    script = tmp_path / "again"
+    script.write_text('#!/bin/sh\nexec "$0"\n', encoding="ascii")
+    script.chmod(0o755)
+    mark = str(tmp_path / "run")
+    process = subprocess.Popen([script], env={**os.environ, MARK: mark})
+    try:
+        found = [marked(mark) for _ in range(200)]
+    finally:
+        process.kill()
+        process.wait()
+    assert set(found) == {(process.pid,)}
 
 
 @pytest.mark.parametrize("probe", ["mpirun", "git", "docker", "python"])

@@ -53,6 +53,12 @@ def test_throughput_is_samples_over_the_window_and_never_a_mean_of_rates() -> No
     assert found.final_loss == 2.0
 
 
+def test_the_roofline_is_read_with_the_rate_of_all_memories() -> None:
+    found = measured(lines(peak_bytes_per_s=[100, 50], roofline=0.5))
+    assert (found.peak_bytes_per_s, found.roofline) == (150, 0.5)
+    assert measured(lines(peak_bytes_per_s=None, roofline=None)).roofline is None
+
+
 def test_a_share_above_all_of_the_peak_is_none() -> None:
     told: dict[str, Any] = {"peak_operations_per_s": [100], "mfu": {"counted": 0.9, "6N+12LHQT": 1.1}}
     found = measured(lines(**told))

@@ -47,6 +47,15 @@ def test_tokens_stand_with_padding_and_without_and_the_share_by_its_convention(t
     ]  # fmt: skip
 
 
+def test_the_roofline_has_a_column_where_it_is_known(tmp_path: Path) -> None:
+    results = counting(
+        sample.one_case(), work={"images": 1000}, window_s=10.0, mfu={"counted": 0.25}, roofline=0.381
+    )
+    text = told(results, tmp_path)
+    assert "| MFU (counted) | of the roofline |" in text
+    assert "25.0 % | 38.1 % |" in text
+
+
 def test_what_is_in_doubt_is_marked_here_too(tmp_path: Path) -> None:
     work = {"sequences": 1000, "tokens": 128_000}
     results = counting(sample.one_case(), work=work, window_s=10.0, mfu={"counted": 0.25})

@@ -321,6 +321,26 @@ def test_a_file_that_is_no_whole_jpeg_ends_the_run_and_is_named(
     assert "Traceback" not in ran.stderr
 
 
+# The peaks.
+
+
+@every_framework
+def test_the_least_time_of_a_step_is_told_by_what_the_device_gave(whole: Ran) -> None:
+    last = whole.last
+    if last["peak_operations_per_s"] is None:
+        # Its worker has no product to measure.
+        assert "roofline" not in last
+        return
+    (operations,), (moved,), floor = last["peak_operations_per_s"], last["peak_bytes_per_s"], last["floor"]
+    assert moved > 1e8
+    assert floor["step_s"] >= max(floor["operations_s"], floor["bytes_s"])
+    counted = last["operations_per_sample"]["counted"] * BATCH / operations
+    # Images have no gradient: a little less.
+    assert 0.8 * counted < floor["operations_s"] < counted
+    share = floor["step_s"] / (last["window_s"] / (STEPS - WARMUP))
+    assert last["roofline"] == (pytest.approx(share) if share <= 1 else None)
+
+
 # Two ranks.
 
 

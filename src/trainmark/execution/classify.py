@@ -2,7 +2,7 @@
 
 import re
 import signal
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from trainmark.execution.last_words import (
 )
 from trainmark.logs.events import read_events
 from trainmark.node import read_tail
-from trainmark.node.stacks import Frame
+from trainmark.node.stacks import Frame, crashed_in
 from trainmark.words.outcome import Outcome, RankOutcome
 
 _OOM = re.compile(
@@ -214,7 +214,8 @@ def _by_report(
         outcome, reason = _killed(f"rank {rank}", -report.code, run)
         # Whoever aborts says why before: a C++ library, or Python, whose libraries may then abort on its way out.
         why = own.line if own is not None and report.code == -signal.SIGABRT else b""
-        return outcome, f"{reason}{_quoted(why)}"
+        where = _crashed(one for one in printed if one.rank in (rank, None)) if not why else ""
+        return outcome, f"{reason}{_quoted(why)}{where}"
     # Where nobody keeps the ranks apart, what has no rank is likely to be its own.
     own = own or next((word for word in reversed(said) if word.rank is None), None)
     last = own.line if own is not None else last_line([one for one in printed if one.rank == rank])
@@ -238,7 +239,8 @@ def _by_words(
     ``launchers`` is what the launcher says of itself, ``ended`` the ranks of which each is its node's only program.
     """
     if run.code < 0:
-        return _killed(run.program, -run.code, run)
+        outcome, reason = _killed(run.program, -run.code, run)
+        return outcome, f"{reason}{_crashed(printed)}"
     said = words(printed)
     last = said[-1] if said else None
     if last is not None and last.rank is not None:
@@ -275,6 +277,11 @@ def _killed(who: str, number: int, run: _Run) -> tuple[Outcome, str]:
     if number == signal.SIGKILL and run.oom_kills:
         return Outcome.OOM, f"{who} was killed by the kernel for want of memory"
     return Outcome.FAILED, f"{who} was killed by signal {number} ({_signal_name(number)})"
+
+
+def _crashed(printed: Iterable[Stream]) -> str:
+    """Return what the first of the streams that says it says of where Python was, as the end of a sentence."""
+    return next(filter(None, (crashed_in(one.text.decode(errors="replace")) for one in printed)), "")
 
 
 def _first_cause(reported: list[FailedRank], lost: set[int]) -> FailedRank | None:

@@ -38,6 +38,8 @@ def measure_events(events: RunEvents) -> Measurement:
         peak_operations_per_s=sum(summary.peak_operations_per_s) if summary.peak_operations_per_s else None,
         # More than all of it nobody does; runs of before told it, by a peak that was too low.
         mfu=summary.mfu if max(summary.mfu.values(), default=0.0) <= 1 else {},
+        peak_bytes_per_s=sum(summary.peak_bytes_per_s) if summary.peak_bytes_per_s else None,
+        roofline=summary.roofline,
         steps_skipped=summary.after_window.steps_skipped if summary.after_window else None,
         steadiness=judge_steadiness(times, _epoch_starts(events)[events.measured], waits),
         suspicions=tuple(

@@ -49,6 +49,8 @@ class Summary(BaseModel):
     peak_memory_bytes: Annotated[tuple[int, ...], Field(strict=False)] = ()
     peak_operations_per_s: Annotated[tuple[PositiveInt, ...] | None, Field(strict=False)] = None
     mfu: Mapping[str, PositiveFloat] = Field(default_factory=dict)
+    peak_bytes_per_s: Annotated[tuple[PositiveInt, ...] | None, Field(strict=False)] = None
+    roofline: Annotated[float, Field(gt=0, le=1)] | None = None
     after_window: AfterWindow | None = None
     suspect: Annotated[tuple[OwnDoubt, ...], Field(strict=False)] = ()
 

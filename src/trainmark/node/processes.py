@@ -28,6 +28,16 @@ KILL_S = 60.0
 
 _LOOK_S = 0.05
 
+EXEC_S = 5.0
+"""How long a process may be about to become another program, on a machine where it gets no time to."""
+
+_EXEC_LOOK_S = 0.001
+_EMPTY = 5
+"""As often a process that has words must have no variables, before it is believed to have none."""
+
+_KTHREADD = 2
+"""The parent of all threads of the kernel's own."""
+
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -128,8 +138,26 @@ def _members(mark: str, leader: int | None) -> list[psutil.Process]:
 
 
 def _carries(process: psutil.Process, mark: str) -> bool:
-    said = process.environ().get(MARK, "")
+    said = _environment(process).get(MARK, "")
     return said == mark or said.startswith(f"{mark}{os.sep}")
+
+
+def _environment(process: psutil.Process) -> dict[str, str]:
+    """Return a process's variables; those that it will have, where it is becoming another program (execve).
+
+    Then it has neither words nor variables for a moment, which is long where it gets no time. Threads of the kernel's
+    own and zombies never have any.
+    """
+    deadline, empty = time.monotonic() + EXEC_S, 0
+    while not (variables := process.environ()):
+        # Its words may have come after we looked for its variables.
+        empty += bool(process.cmdline())
+        if empty == _EMPTY or process.ppid() in (0, _KTHREADD) or not _alive(process):
+            break
+        if time.monotonic() > deadline:
+            break
+        time.sleep(_EXEC_LOOK_S)
+    return variables
 
 
 def _in_session(pid: int, leader: int | None) -> bool:

@@ -30,6 +30,7 @@ _MOST_FRAMES = 40
 _THREAD = re.compile(
     r"^(?:Current thread|Thread) 0x\w+.*\(most recent call first\):\n((?:  .*\n)*)", re.MULTILINE
 )
+_CRASHED = re.compile(r"^Current thread 0x\w+.*\(most recent call first\):\n((?:  .*\n)*)", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _WAITS = re.compile(
     r"all_?reduce|all_?gather|reduce_scatter|all_?to_?all|barrier|broadcast|_engine_run_backward|synchronize"
@@ -120,6 +121,18 @@ def read_stack(text: str) -> Stack:
     calls = threads[-1] if threads else ""
     frames = [Frame(file, int(line), function) for file, line, function in _FRAME.findall(calls)]
     return tuple(frames[:_MOST_FRAMES])
+
+
+def crashed_in(text: str) -> str:
+    """Return, as the end of a sentence, where the thread was that a fatal signal met; nothing where nobody wrote it."""
+    threads = _CRASHED.findall(text)
+    if not threads:
+        return ""
+    frames = _FRAME.findall(threads[-1])
+    if not frames:
+        return ", in no call of Python's"
+    file, line, function = frames[0]
+    return f", in {Frame(file, int(line), function).text()}"
 
 
 def who_is_missing(ranks: Mapping[int, Stack], hosts: Mapping[int, str]) -> str:

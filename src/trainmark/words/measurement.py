@@ -123,6 +123,8 @@ class Measurement(Frozen):
     ``peak_operations_per_s`` is what all devices were measured to do in a matrix product, ``mfu`` the share of it that
     the run used, by the name of the convention by which its operations are counted: no peak, no share;
     nor where the run did more than that peak, which then is too low.
+    ``peak_bytes_per_s`` is what the memory of all devices was measured to read and write, ``roofline`` the least time
+    of the step by both peaks, as a share of the time that it took.
     ``steps_skipped`` are those of the whole run that overflowed in FP16 and changed nothing; null where there is no
     scale to try out, or nobody counts them.
     ``data_wait`` is the share of the window that rank 0 waited for its loader. ``peak_memory_bytes`` has
@@ -145,6 +147,8 @@ class Measurement(Frozen):
     final_loss: float | None
     peak_operations_per_s: float | None = None
     mfu: Mapping[str, float] = Field(default_factory=dict)
+    peak_bytes_per_s: float | None = None
+    roofline: float | None = None
     steps_skipped: int | None = None
     steadiness: Steadiness
     suspicions: tuple[Suspicion, ...]

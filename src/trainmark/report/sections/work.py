@@ -1,4 +1,4 @@
-"""What a case worked on beside its headline, each counter by its name, and its share of the measured peak (MFU)."""
+"""What a case worked on beside its headline, each counter by its name, and how far it is from the measured peaks."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -35,6 +35,8 @@ def _is_above_its_peak(found: Measurement) -> bool:
 
 def _table(context: Context, cases: Sequence[CaseResult]) -> Table:
     say = context.say
+    floors = [_median([one.roofline for one in _measured(case) if one.roofline]) for case in cases]
+    has_floor = any(floors)
     counters = list(dict.fromkeys(name for case in cases for found in _measured(case) for name in found.work))
     conventions = list(
         dict.fromkeys(name for case in cases for found in _measured(case) for name in found.mfu)
@@ -53,13 +55,17 @@ def _table(context: Context, cases: Sequence[CaseResult]) -> Table:
                     cell("-" if rate is None else number(rate, digits) + signs)
                     for rate, digits in of_counters
                 ),
-                *(cell("-" if share is None else percent(share) + signs) for share in shares),
+                *(
+                    cell("-" if share is None else percent(share) + signs)
+                    for share in (*shares, *([floors[index]] if has_floor else []))
+                ),
             )
         )
     columns = (
         Column(say("column_case"), numeric=False),
         *(Column(f"{name.replace('_', ' ')}/s") for name in counters),
         *(Column(say("column_mfu", convention=name)) for name in conventions),
+        *([Column(say("column_roofline"))] if has_floor else []),
     )
     above = [case for case in cases if any(_is_above_its_peak(found) for found in _measured(case))]
     notes = of_marks(context, cases)

@@ -1,15 +1,17 @@
 """The share of the device's peak: operations that a run's models need, against a matrix product's that is measured.
 
 The peak is what one large product of two square matrices gives, in the type in which the run computes, by the
-framework's own product and on the run's own device, all ranks at once; no data sheet is asked. The operations of a
-sample are a task's, by conventions that have names (``Task.operations``). Nothing of it is in the window.
+framework's own product and on the run's own device, all ranks at once; no data sheet is asked. What memory gives is
+measured likewise, by adding one long row of values to another. The operations of a sample are a task's, by conventions
+that have names (``Task.operations``). Nothing of it is in the window.
 """
 
 from __future__ import annotations
 
 import time
-from typing import Any, Dict, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, Mapping, NamedTuple, Optional, Tuple
 
+from .roofline import floor_of, share_of_floor
 from .settings import Settings
 from .training import Training
 
@@ -24,6 +26,13 @@ LONGEST_S = 0.1
 
 ROUNDS = 5
 """The fastest counts: a peak is what the device can do, and all else is in its way."""
+
+
+VALUES: Mapping[str, int] = {"cuda": 2**28, "cpu": 2**25}
+"""Of four bytes, in each of the two rows that are added: so many that no cache holds them."""
+
+VALUE_BYTES: Mapping[str, int] = {"float32": 4, "bfloat16": 2, "float16": 2}
+"""Of a value in the type in which a run computes."""
 
 
 class Peak(NamedTuple):
@@ -41,34 +50,57 @@ def find_peak(training: Training, device: str) -> Optional[Peak]:
         operations = 2.0 * size**3
         if best is not None and operations / best.operations_per_s > LONGEST_S:
             break
-        try:
-            product = training.products(size)
-            if product is None:
-                break
-            product(1)
-            seconds = []
-            for _ in range(ROUNDS):
-                started = time.perf_counter()
-                product(count)
-                seconds.append(time.perf_counter() - started)
-        except Exception:
-            # Most likely no memory is left beside the model's. A peak that is not known costs the run nothing.
+        seconds = _fastest(lambda: training.products(size), count)  # noqa: B023 - it is called at once
+        if seconds is None:
             break
-        rate = operations * count / min(seconds)
+        rate = operations * count / seconds
         if best is None or rate > best.operations_per_s:
             best = Peak(rate, size)
     return best
 
 
+def find_bandwidth(training: Training, device: str) -> Optional[float]:
+    """Return the bytes that this rank's device reads and writes a second; None as in ``find_peak``."""
+    values, count = VALUES.get(device, VALUES["cpu"]), AT_ONCE.get(device, 1)
+    seconds = _fastest(lambda: training.sums(values), count)
+    return None if seconds is None else 3 * 4 * values * count / seconds
+
+
+def _fastest(probe: Callable[[], Optional[Callable[[int], None]]], count: int) -> Optional[float]:
+    """Return the seconds of the fastest of some rounds of ``count`` times what ``probe`` makes; None if it cannot."""
+    try:
+        times = probe()
+        if times is None:
+            return None
+        times(1)
+        seconds = []
+        for _ in range(ROUNDS):
+            started = time.perf_counter()
+            times(count)
+            seconds.append(time.perf_counter() - started)
+    except Exception:
+        # Most likely no memory is left beside the model's. A peak that is not known costs the run nothing.
+        return None
+    return min(seconds)
+
+
 def share_of_peak(training: Training, settings: Settings, samples_per_s: float) -> Dict[str, Any]:
-    """Return what the last event says of the peak and, by convention, of the share that was used. All ranks call it."""
+    """Return what the last event says of the peaks and of the shares that were used. All ranks call it.
+
+    ``mfu`` is by convention the operations' share of the matrix product's rate; ``roofline`` the least time of the step
+    (``roofline.py``) as a share of the time it took, on the slowest rank's device.
+    """
     operations = training.task.operations(settings)
     if not operations:
         return {}
+    computed = training.expected().compute_dtype
+    pieces = training.task.pieces(settings, VALUE_BYTES.get(computed, 4))
     device = training.facts().device
     training.barrier()
     own = find_peak(training, device)
-    found = training.gather([round(own.operations_per_s), own.size] if own else [0, 0])
+    training.barrier()
+    moved = find_bandwidth(training, device) if own and pieces else None
+    found = training.gather([round(own.operations_per_s), own.size, round(moved or 0)] if own else [0, 0, 0])
     peaks = [values[0] for values in found]
     if not all(peaks):
         return {
@@ -78,12 +110,18 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
             "mfu": {},
         }
     sizes = " and ".join(f"{size} x {size}" for size in sorted({values[1] for values in found}))
-    return {
+    told = {
         "peak_operations_per_s": peaks,
-        "peak_of": f"product of {sizes} matrices, {training.expected().compute_dtype}",
+        "peak_of": f"product of {sizes} matrices, {computed}",
         "operations_per_sample": operations,
         **shares_of(operations, samples_per_s, sum(peaks)),
     }
+    if not pieces:
+        return told
+    rates = [values[2] for values in found]
+    step_s = settings.batch_per_device * len(found) / samples_per_s
+    floor = max(floor_of(pieces, ops, rate) for ops, rate in zip(peaks, rates)) if all(rates) else None
+    return {**told, "peak_bytes_per_s": rates if all(rates) else None, **share_of_floor(floor, step_s)}
 
 
 def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float) -> Dict[str, Any]:

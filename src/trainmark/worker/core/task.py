@@ -6,6 +6,7 @@ import argparse
 from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from .facts import Expected
+from .roofline import Piece
 from .settings import Settings
 
 
@@ -96,6 +97,13 @@ class Task:
         ``counted``: two for each multiply-add of the forward pass, and twice as many backward.
         """
         return {}
+
+    def pieces(self, _settings: Settings, _value_bytes: int) -> Sequence[Piece]:
+        """Return what a step of one rank must at least compute and move; none known: ().
+
+        ``value_bytes`` is the size of a value in the type in which the run computes.
+        """
+        return ()
 
     def recipe(self, _settings: Settings) -> Dict[str, Any]:
         """Return what the PARAMETER event says of the recipe beside what all tasks have in it."""

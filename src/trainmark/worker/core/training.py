@@ -194,6 +194,14 @@ class Training(Steps):
         """
         return None
 
+    def sums(self, _values: int) -> Optional[Callable[[int], None]]:
+        """Return what adds one row of values to another in place, as often as asked, and waits for it.
+
+        The values, four bytes each, lie on this rank's device: two are read and one is written each time. None: the
+        framework has no such probe.
+        """
+        return None
+
     def alone(self) -> Optional[Callable[[], None]]:
         """Return what passes the batch at hand forward and backward as the step does, with nothing exchanged.
 

@@ -265,6 +265,18 @@ class JaxTraining(Training):
 
         return times
 
+    def sums(self, values: int) -> Callable[[int], None]:
+        """Return sums by one compiled program, which writes where it reads."""
+        one, other = (jax.device_put(np.zeros(values, np.float32), self._device) for _ in range(2))
+        kept, added = [one], jax.jit(jnp.add, donate_argnums=0)
+
+        def times(count: int) -> None:
+            for _ in range(count):
+                kept[0] = added(kept[0], other)
+            jax.block_until_ready(kept)
+
+        return times
+
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""
         return peak_memory_bytes(self._device)

@@ -244,6 +244,18 @@ class PaddleTraining(Training):
 
         return times
 
+    def sums(self, values: int) -> Callable[[int], None]:
+        """Return sums by ``add_``."""
+        one, other = paddle.zeros([values]), paddle.zeros([values])
+
+        def times(count: int) -> None:
+            with paddle.no_grad():
+                for _ in range(count):
+                    one.add_(other)
+            self.synchronize()
+
+        return times
+
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""
         return peak_memory_bytes(self._device)

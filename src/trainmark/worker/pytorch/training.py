@@ -283,6 +283,18 @@ class PyTorchTraining(Training):
 
         return times
 
+    def sums(self, values: int) -> Callable[[int], None]:
+        """Return sums by ``add_``."""
+        one, other = (torch.zeros(values, device=self._device) for _ in range(2))
+
+        def times(count: int) -> None:
+            with torch.no_grad():
+                for _ in range(count):
+                    one.add_(other)
+            self.synchronize()
+
+        return times
+
     def alone(self) -> Optional[Callable[[], None]]:
         """Pass the batch through the network of the step, less what exchanges gradients within it."""
         compiled = self.settings.compiler != NONE

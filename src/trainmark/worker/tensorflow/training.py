@@ -235,6 +235,19 @@ class TensorFlowTraining(Training):
 
         return times
 
+    def sums(self, values: int) -> Callable[[int], None]:
+        """Return sums by ``assign_add``."""
+        with tf.device(self._device.path):
+            one, other = tf.Variable(tf.zeros(values), trainable=False), tf.zeros(values)
+
+        def times(count: int) -> None:
+            with tf.device(self._device.path):
+                for _ in range(count):
+                    one.assign_add(other)
+            self.synchronize()
+
+        return times
+
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""
         return peak_memory_bytes(self._device)

@@ -57,6 +57,16 @@ class Convolution(NamedTuple):
         return (self.outputs, self.inputs // self.groups, self.kernel, self.kernel)
 
 
+class Layer(NamedTuple):
+    """A convolution or the classifier, as it passes one image: values that it reads, gives and has as weights."""
+
+    name: str
+    inputs: int
+    outputs: int
+    weights: int
+    multiply_adds: int
+
+
 class Architecture(NamedTuple):
     """A network: all its convolutions in the order of the forward pass, and the features that the classifier gets."""
 
@@ -77,7 +87,11 @@ class Architecture(NamedTuple):
 
     def multiply_adds(self, size: int, classes: int) -> int:
         """Return those of the forward pass of one square image of ``size`` pixels: convolutions and classifier."""
-        total, entered = self.features * classes, (size, "")
+        return sum(layer.multiply_adds for layer in self.layers(size, classes))
+
+    def layers(self, size: int, classes: int) -> List[Layer]:
+        """Return what convolutions and classifier do with a square image of ``size`` pixels, in forward order."""
+        layers, entered = [], (size, "")
         for conv in self.convolutions:
             block, _, word = conv.name.rpartition(".")
             if block != entered[1]:
@@ -85,9 +99,12 @@ class Architecture(NamedTuple):
                 size = entered[0]
             into = entered[0] if word == "shortcut" else size
             outside = (into + 2 * conv.padding - conv.kernel) // conv.stride + 1
-            total += outside**2 * conv.outputs * (conv.inputs // conv.groups) * conv.kernel**2
+            weights = conv.outputs * (conv.inputs // conv.groups) * conv.kernel**2
+            read, given = into**2 * conv.inputs, outside**2 * conv.outputs
+            layers.append(Layer(conv.name, read, given, weights, outside**2 * weights))
             size = outside
-        return total
+        products = self.features * classes
+        return [*layers, Layer("classifier", self.features, classes, products, products)]
 
     def blocks(self) -> "Dict[str, Dict[str, Convolution]]":
         """Return the convolutions after the stem by their block's name and, in it, the last word of their own."""

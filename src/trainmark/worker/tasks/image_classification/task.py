@@ -6,6 +6,7 @@ import argparse
 from typing import Any, Dict, List, Tuple
 
 from ...core.facts import Expected
+from ...core.roofline import Piece
 from ...core.settings import Settings
 from ...core.task import Check, Task
 from .architectures import ARCHITECTURES, BATCH_NORM_MOMENTUM, is_batch_norm, is_trainable
@@ -53,6 +54,26 @@ class ImageClassification(Task):
         """Return those of convolutions and classifier."""
         own = _own(settings)
         return {"counted": 6 * ARCHITECTURES[own.model].multiply_adds(own.image_size, own.classes)}
+
+    def pieces(self, settings: Settings, value_bytes: int) -> List[Piece]:
+        """Return the passes of convolutions and classifier, and the update by SGD with momentum in float32.
+
+        Backward a layer reads its input, its weights and the gradient of its output once, and writes the gradients of
+        its weights and, but for the first layer, of its input.
+        """
+        own = _own(settings)
+        pieces, batch, weights = [], own.batch_per_device, 0
+        for number, layer in enumerate(ARCHITECTURES[own.model].layers(own.image_size, own.classes)):
+            once = layer.inputs + layer.outputs
+            forward = 2 * layer.multiply_adds * batch
+            gradients = batch * (once + (layer.inputs if number else 0)) + 2 * layer.weights
+            pieces += [
+                Piece(layer.name, forward, value_bytes * (batch * once + layer.weights)),
+                Piece(f"{layer.name}, backward", forward * (2 if number else 1), value_bytes * gradients),
+            ]
+            weights += layer.weights
+        # Weights and momentum are read and written, gradients are read.
+        return [*pieces, Piece("update", 0, weights * (4 * 4 + value_bytes))]
 
     def recipe(self, settings: Settings) -> Dict[str, Any]:
         """Return what only this task's recipe has."""
