@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 import sample_results as sample
 
+from trainmark.insight import find
 from trainmark.report import Language, render_markdown
 from trainmark.words.measurement import About, Suspicion
 from trainmark.words.results import Results
@@ -94,3 +95,26 @@ def test_a_run_that_did_more_than_the_peak_has_no_share_and_the_peak_is_told_as_
     results = counting(sample.one_case(), work={"images": 1000}, window_s=10.0, peak_operations_per_s=1e9)
     text = told(results, tmp_path)
     assert "a run did more operations than the measured peak, which is too low; it has no share" in text
+
+
+def test_of_a_case_without_memory_the_largest_batch_that_fits_is_told() -> None:
+    results = sample.two_frameworks()
+    (found,) = find(results).fitting
+    assert (found.batch, "b160-2n8g" in found.case, "b128-2n8g" in found.by) == (128, True, True)
+
+    # Not what fitted on other hardware.
+    (case,) = [one for one in results.cases if one.id == found.by]
+    here, there = sample.MANIFEST, sample.manifest({"cpu": {**sample.NODE["cpu"], "model": "another"}})
+    cases = tuple(
+        one.model_copy(update={"runs": tuple(run.model_copy(update={"manifest": key}) for run in one.runs)})
+        for one in results.cases
+        for key in ["there" if one is case else "here"]
+    )
+    apart = results.model_copy(update={"cases": cases, "manifests": {"here": here, "there": there}})
+    assert find(apart).fitting == ()
+
+
+def test_the_report_says_which_batch_fits(tmp_path: Path) -> None:
+    assert "out of memory; the largest batch per device known to fit here is 128" in told(
+        sample.two_frameworks(), tmp_path
+    )

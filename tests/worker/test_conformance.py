@@ -267,6 +267,10 @@ def test_a_run_that_gets_less_memory_than_it_needs_is_oom(
 
     assert (ran.code, ran.last["outcome"]) == (3, "oom"), ran.stderr
     assert "throughput" not in ran.last
+    # It is known but where the model itself could not be made.
+    peak = ran.last.get("peak_memory_bytes")
+    assert ("GiB was the most in use before (" in ran.last["reason"]) == (peak is not None)
+    assert framework != "pytorch" or ran.last["peak_memory_bytes"] > 2**20
     assert "Traceback" not in ran.stderr
 
 

@@ -9,7 +9,7 @@ from trainmark.measure import ratio
 from trainmark.measure.pooling import on_like_machines
 from trainmark.measure.statistics import APART
 from trainmark.words.case import MAX_BATCH, SYNTHETIC
-from trainmark.words.findings import Doubt, Findings, RatioFinding, RatioKind, SettledApart
+from trainmark.words.findings import Doubt, Findings, FittingFinding, RatioFinding, RatioKind, SettledApart
 from trainmark.words.gates import GateName
 from trainmark.words.measurement import About, Cause, Ratio, Shape, Steadiness
 from trainmark.words.outcome import Outcome
@@ -50,6 +50,7 @@ def find(results: Results) -> Findings:
         ),
         equality=judge_equality(results.cases, results.certificates),
         ranks=tuple(judge_ranks(results.cases)),
+        fitting=tuple(_fitting(results)),
     )
 
 
@@ -177,6 +178,28 @@ def _data(results: Results) -> Iterator[_Quotient]:
         quotient = ratio(case.estimate, other.estimate)
         if quotient is not None:
             yield RatioKind.REAL_TO_SYNTHETIC, case.id, other.id, quotient
+
+
+def _fitting(results: Results) -> Iterator[FittingFinding]:
+    """Yield for each case without memory the largest batch of one that differs from it in the batch alone."""
+    measured = [
+        (batch, case)
+        for case in results.cases
+        if case.estimate is not None
+        and (batch := case.largest_batch or case.case.batch_per_device) != MAX_BATCH
+    ]
+    for case in results.cases:
+        if case.outcome is not Outcome.OOM:
+            continue
+        alike = (
+            (int(batch), other)
+            for batch, other in measured
+            if other.settled.at_batch(1) == case.settled.at_batch(1)
+            and on_like_machines(case.runs, other.runs, results.manifests)
+        )
+        found = max(alike, key=lambda pair: pair[0], default=None)
+        if found is not None:
+            yield FittingFinding(case=case.id, batch=found[0], by=found[1].id)
 
 
 def _settled_apart(case: CaseResult, other: CaseResult | None) -> Iterator[SettledApart]:

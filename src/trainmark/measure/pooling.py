@@ -26,7 +26,7 @@ def on_like_machines(
     Between numbers of different hardware a ratio would say what the hardware is worth.
     """
     kinds, others = (
-        {kind for run in pooled(runs) for kind in _kinds(run, manifests)} for runs in (one, other)
+        {kind for run in pooled(runs) or runs for kind in _kinds(run, manifests)} for runs in (one, other)
     )
     return not kinds or not others or kinds == others
 

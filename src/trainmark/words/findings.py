@@ -156,11 +156,22 @@ class RanksFinding(Frozen):
     clock_error_s: float | None
 
 
+class FittingFinding(Frozen):
+    """The largest batch per device that ended ok, of cases that differ from ``case``, which was ``oom``, in it alone.
+
+    ``by`` is the case that trained with it, on like hardware.
+    """
+
+    case: str
+    batch: int
+    by: str
+
+
 class Findings(Frozen):
     """All that was judged of a suite's results; cases go by their ids.
 
     ``doubtful`` are the cases whose number is in doubt: a run that it is made of is. ``ranks`` are there for cases of
-    several ranks.
+    several ranks, ``fitting`` for those that had no memory and of which a smaller batch is known to fit.
     """
 
     doubts: tuple[Doubt, ...]
@@ -168,6 +179,7 @@ class Findings(Frozen):
     ratios: tuple[RatioFinding, ...]
     equality: tuple[EqualityFinding, ...]
     ranks: tuple[RanksFinding, ...] = ()
+    fitting: tuple[FittingFinding, ...] = ()
 
     def ratio(self, kind: RatioKind, case: str) -> RatioFinding | None:
         """Return the ratio of a kind whose upper side is ``case``."""

@@ -16,8 +16,10 @@ def not_ok(context: Context) -> Section:
     """Return the section of the runs that gave no number."""
     say = context.say
     rows = []
+    fitting = {found.case: found.batch for found in context.findings.fitting}
     for result in context.results.cases:
         name = context.axes.label(result.case)
+        fits = say("batch_that_fits", batch=fitting[result.id]) if result.id in fitting else ""
         if not result.runs:
             rows.append(
                 (
@@ -33,7 +35,7 @@ def not_ok(context: Context) -> Section:
                 cell(name),
                 cell(str(run.repeat)),
                 cell(say.outcome(run.outcome)),
-                cell(run.reason or "-"),
+                cell((run.reason or "-") + (fits if run.outcome is Outcome.OOM else "")),
                 Cell(context.log(run, LOG)),
             )
             for run in result.runs

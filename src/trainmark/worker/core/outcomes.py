@@ -15,11 +15,15 @@ class RunError(Exception):
 
     ``outcome`` is one of the words above; ``reason`` is one sentence. ``peer_lost`` says that this rank only
     suffered from the end of another one, so that a reader looks for the cause in that rank's own words.
+    ``peak_memory_bytes``: the most that this rank had in use, where that says something of its end.
     """
 
-    def __init__(self, outcome: str, reason: str, peer_lost: bool = False) -> None:
+    def __init__(
+        self, outcome: str, reason: str, peer_lost: bool = False, peak_memory_bytes: Optional[int] = None
+    ) -> None:
         """Keep the outcome and its reason."""
-        super().__init__(outcome, reason, peer_lost)
+        super().__init__(outcome, reason, peer_lost, peak_memory_bytes)
+        self.peak_memory_bytes = peak_memory_bytes
         self.outcome = outcome
         self.reason = reason
         self.peer_lost = peer_lost

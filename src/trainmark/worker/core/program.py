@@ -53,6 +53,7 @@ def main(arguments: Sequence[str]) -> int:
     # What knows the framework's failures.
     knows: Any = None
     events: Optional[EventWriter] = None
+    opened: List[Training] = []
     ending = threading.Lock()
 
     def end(stopped: RunError) -> None:
@@ -78,9 +79,10 @@ def main(arguments: Sequence[str]) -> int:
         one_of(settings.framework, "collective", settings.collective, collectives)
         exchanges = getattr(framework, "GRADIENTS", (NATIVE,))
         one_of(settings.framework, "exchange of gradients", settings.gradients, exchanges)
-        _run(settings, place, trainer, events)
+        _run(settings, place, trainer, events, opened.append)
     except Exception as error:
-        end(_stopped_by(error, knows))
+        stopped = _stopped_by(error, knows)
+        end(_with_peak(stopped, opened[0]) if stopped.outcome == OOM and opened else stopped)
     return 0
 
 
@@ -107,12 +109,19 @@ def limit_memory(limit_bytes: int) -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (limit_bytes, limit_bytes))
 
 
-def _run(settings: Settings, place: Place, trainer: Any, events: Optional[EventWriter]) -> None:
+def _run(
+    settings: Settings,
+    place: Place,
+    trainer: Any,
+    events: Optional[EventWriter],
+    opened: Callable[[Training], None],
+) -> None:
     if settings.equivalence is not None:
         _observe(trainer.open_training(settings, place), settings, events)
         return
     whole = replace(settings, steps=settings.steps + WITNESS_STEPS, witness_steps=WITNESS_STEPS)
     training: Training = trainer.open_training(whole, place)
+    opened(training)
     global_batch = settings.batch_per_device * place.world_size
 
     def after_first_step() -> None:
@@ -246,11 +255,24 @@ def _stopped_by(error: Exception, knows: Any) -> RunError:
     return RunError(FAILED, first_sentence(error))
 
 
+def _with_peak(stopped: RunError, training: Training) -> RunError:
+    """Return how a run ended that had no more memory, with the most that was in use before."""
+    try:
+        peak = training.peak_memory_bytes()
+        used = f"{peak / 2**30:.2f} GiB was the most in use before ({training.facts().peak_memory_of})"
+    except Exception:
+        # What is out of memory may be unable to say even that.
+        return stopped
+    return RunError(OOM, f"{stopped.reason}; {used}", peak_memory_bytes=peak)
+
+
 def _say(stopped: RunError, settings: Settings, place: Place, events: Optional[EventWriter]) -> None:
     """Write the outcome as an event (a rank other than 0 into a file of its own) and as a line on stderr."""
     data = {"outcome": stopped.outcome, "reason": stopped.reason, "rank": place.rank}
     if stopped.peer_lost:
         data["peer_lost"] = True
+    if stopped.peak_memory_bytes is not None:
+        data["peak_memory_bytes"] = stopped.peak_memory_bytes
     try:
         if events is None and place.rank > 0 and settings.events is not None:
             events = _open_events(f"{settings.events}.rank{place.rank}")
