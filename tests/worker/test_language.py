@@ -134,7 +134,7 @@ def test_real_tokens_are_read_in_the_order_of_the_seed(framework: str, words: Pa
     assert all(abs(loss - math.log(512)) < 0.2 for loss in losses)
 
 
-@of_each(["pytorch", "tensorflow", "paddle"], scope="module")
+@every_framework
 def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
     framework: str, words: Path, folder: Path
 ) -> None:

@@ -157,7 +157,7 @@ def test_the_loss_is_that_of_all_words_however_ranks_and_parts_divide_them(
     assert counts[0] == counts[1] < 8 * LENGTH * (STEPS - WARMUP)
 
 
-@of_each(["pytorch", "tensorflow", "paddle"], scope="module", marks=[training])
+@every_framework
 def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
     framework: str, sequences: Path, tmp_path: Path
 ) -> None:

@@ -160,7 +160,7 @@ def test_clicks_of_a_file_are_read_in_the_order_of_the_seed(framework: str, log:
         assert ran.last["after_window"]["learning_rate"] == pytest.approx(0.001, rel=0.01)
 
 
-@of_each(["pytorch", "tensorflow", "paddle"], scope="module")
+@every_framework
 def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
     framework: str, log: Path, folder: Path
 ) -> None:

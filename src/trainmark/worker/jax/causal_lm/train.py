@@ -10,7 +10,7 @@ from ...core.feed import Feed
 from ...core.place import Place
 from ...tasks.causal_lm.architectures import ARCHITECTURES, is_norm
 from ...tasks.causal_lm.facts import STREAM, Seen
-from ...tasks.causal_lm.tokens import open_feed
+from ...tasks.causal_lm.tokens import token_file
 from ...tasks.causal_lm.training import LanguageTraining
 from ...tasks.language import LanguageSettings
 from ...tasks.products import Observation
@@ -26,7 +26,13 @@ def open_training(settings: LanguageSettings, place: Place) -> JaxLanguageTraini
     machine = choose_machine(settings, place)
     group = meet_ranks(settings, place, machine)
     to_batch = batches_of(group)
-    return JaxLanguageTraining(settings, group, machine, to_batch, open_feed(settings, place, to_batch))
+    feed: Optional[Feed] = None
+    if not settings.synthetic:
+        from ..loading import open_native
+
+        file = token_file(settings)
+        feed = open_native(file.sequences, file.batch, settings, place, lambda batch: to_batch(*batch))
+    return JaxLanguageTraining(settings, group, machine, to_batch, feed)
 
 
 class JaxLanguageTraining(NamedTraining, LanguageTraining):

@@ -6,10 +6,11 @@ from typing import Any, Callable, Optional, Tuple
 
 import jax
 
+from ...core.feed import Feed
 from ...core.place import Place
 from ...tasks.masked_lm.architectures import ARCHITECTURES, decays
 from ...tasks.masked_lm.facts import Seen
-from ...tasks.masked_lm.records import open_feed
+from ...tasks.masked_lm.records import RecordFiles, counting
 from ...tasks.masked_lm.settings import MaskedSettings
 from ...tasks.masked_lm.task import WEIGHTS
 from ...tasks.masked_lm.training import MaskedTraining
@@ -25,7 +26,16 @@ def open_training(settings: MaskedSettings, place: Place) -> JaxMaskedTraining:
     machine = choose_machine(settings, place)
     group = meet_ranks(settings, place, machine)
     to_batch = batches_of(group)
-    return JaxMaskedTraining(settings, group, machine, to_batch, open_feed(settings, place, to_batch))
+    feed: Optional[Feed] = None
+    if not settings.synthetic:
+        from ..loading import open_native
+
+        files = RecordFiles(settings.data, settings)
+        feed = counting(
+            lambda made: open_native(files.sequences, files.rows, settings, place, made),
+            lambda batch: to_batch(*batch),
+        )
+    return JaxMaskedTraining(settings, group, machine, to_batch, feed)
 
 
 class JaxMaskedTraining(JaxLanguageTraining, MaskedTraining):

@@ -6,12 +6,13 @@ from typing import Any, Callable, Dict, Optional, Tuple
 
 import jax
 
+from ...core.arguments import NATIVE
 from ...core.feed import Feed
 from ...core.place import Place
 from ...core.settings import AdamRecipe
 from ...tasks.products import Observation
 from ...tasks.recommendation.facts import DENSE_GRADIENTS, Seen
-from ...tasks.recommendation.records import open_feed
+from ...tasks.recommendation.records import ClickFile, open_feed
 from ...tasks.recommendation.settings import ClickSettings
 from ...tasks.recommendation.training import ClickTraining
 from ..named import NamedTraining
@@ -26,7 +27,14 @@ def open_training(settings: ClickSettings, place: Place) -> JaxClickTraining:
     machine = choose_machine(settings, place)
     group = meet_ranks(settings, place, machine)
     to_batch = batches_of(group)
-    return JaxClickTraining(settings, group, machine, to_batch, open_feed(settings, place, to_batch))
+    if settings.synthetic or settings.loader != NATIVE:
+        feed: Optional[Feed] = open_feed(settings, place, to_batch)
+    else:
+        from ..loading import open_native
+
+        file = ClickFile(settings.data, settings.vocabulary)
+        feed = open_native(file.samples, file.batch, settings, place, lambda batch: to_batch(*batch))
+    return JaxClickTraining(settings, group, machine, to_batch, feed)
 
 
 class JaxClickTraining(NamedTraining, ClickTraining):

@@ -1,18 +1,13 @@
-"""Packed tokens without a framework: the file, which rank gets which sequences of it, and reading them ahead."""
+"""Packed tokens without a framework: the file, and which rank gets which sequences of it."""
 
 from __future__ import annotations
 
 import json
-import queue
-import threading
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional, Tuple
+from typing import Any, Iterator, Tuple
 
-from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, RunError
 from ...core.place import Place
-from ...core.produced import Produced
-from ...core.queues import AHEAD
 from ..language import LanguageSettings
 from .architectures import ARCHITECTURES
 
@@ -121,78 +116,6 @@ def dealt(sequences: int, batch: int, place: Place, seed: int) -> Iterator[Any]:
         start += batch * place.world_size
 
 
-def open_feed(settings: LanguageSettings, place: Place, ready: Callable[..., Any]) -> Optional[LoadedFeed]:
-    """Return the feed of the data set, None for made-up tokens; ``ready`` makes a batch of tokens of numpy's.
-
-    One thread reads up to ``AHEAD`` batches ahead; with no loader workers the tokens are read when they are needed.
-    """
-    if settings.synthetic:
-        return None
-    file = token_file(settings)
-    return feed_of(file.sequences, file.batch, settings, place, lambda batch: ready(*batch))
-
-
 def token_file(settings: LanguageSettings) -> TokenFile:
     """Return the file that the settings name, for their model and length."""
     return TokenFile(settings.data, ARCHITECTURES[settings.model].vocabulary, settings.sequence_length)
-
-
-def feed_of(
-    sequences: int,
-    batch_of: Callable[[Any], Any],
-    settings: LanguageSettings,
-    place: Place,
-    ready: Callable[..., Any],
-) -> LoadedFeed:
-    """Return a feed of so many sequences; ``batch_of`` reads those of some numbers, ``ready`` makes a batch of them."""
-    produced = Produced()
-
-    def batches() -> Iterator[Any]:
-        for numbers in dealt(sequences, settings.batch_per_device, place, settings.seed):
-            try:
-                batch = batch_of(numbers)
-            except RunError as stopped:
-                yield stopped
-                return
-            produced.add(len(numbers))
-            yield batch
-
-    threaded = settings.loader_workers > 0
-    source: Iterator[Any] = ReadAhead(batches(), AHEAD - 1) if threaded else batches()
-    feed = LoadedFeed(source, ready, sequences, None, AHEAD if threaded else 0, produced)
-    feed.workers = int(threaded)
-    return feed
-
-
-class ReadAhead:
-    """The items of an iterator, which a thread takes from it beforehand, up to ``count`` and the one in its hand."""
-
-    def __init__(self, items: Iterator[Any], count: int) -> None:
-        """Start the thread."""
-        self._read: "queue.Queue[Any]" = queue.Queue(count)
-        self._over = threading.Event()
-        threading.Thread(target=_read, args=(items, self._read, self._over), daemon=True).start()
-
-    def __iter__(self) -> "ReadAhead":
-        """Return itself."""
-        return self
-
-    def __next__(self) -> Any:
-        """Wait for the next item."""
-        return self._read.get()
-
-    def __del__(self) -> None:
-        """Let the thread end: nobody will take what it reads."""
-        self._over.set()
-
-
-def _read(items: Iterator[Any], read: "queue.Queue[Any]", over: threading.Event) -> None:
-    for item in items:
-        while not over.is_set():
-            try:
-                read.put(item, timeout=1)
-                break
-            except queue.Full:
-                continue
-        if over.is_set():
-            return

@@ -9,12 +9,10 @@ from __future__ import annotations
 import mmap
 import struct
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
 from ...core.feed import LoadedFeed
 from ...core.outcomes import FAILED, RunError
-from ...core.place import Place
-from ..causal_lm.tokens import feed_of
 from .architectures import ARCHITECTURES
 from .settings import MaskedSettings
 from .task import LENGTHS
@@ -180,16 +178,6 @@ def _varint(data: bytes, at: int) -> Tuple[int, int]:
         at, shift = at + 1, shift + 7
         if byte < 0x80:
             return value, at
-
-
-def open_feed(settings: MaskedSettings, place: Place, ready: Callable[..., Any]) -> Optional[LoadedFeed]:
-    """Return the feed of the data set, None for made-up sequences; ``ready`` makes a batch of numpy's arrays."""
-    if settings.synthetic:
-        return None
-    files = RecordFiles(settings.data, settings)
-    return counting(
-        lambda made: feed_of(files.sequences, files.rows, settings, place, made), lambda batch: ready(*batch)
-    )
 
 
 def counting(

@@ -19,9 +19,10 @@ from ...core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ...core.place import Place
 from ...core.produced import Produced
 from ...core.queues import AHEAD
-from ..causal_lm.tokens import ReadAhead, dealt
+from ..causal_lm.tokens import dealt
 from .architectures import CATEGORIES, DENSE
 from .clicks import Batch, column_sizes, crossed, offsets
+from .read_ahead import ReadAhead
 from .settings import ClickSettings
 
 TRAIN, MANIFEST = "train.bin", "dataset.json"

@@ -6,21 +6,16 @@ from typing import Any
 
 import grain
 import numpy as np
-from absl import flags
 
-from ....core.feed import Feed, LoadedFeed
-from ....core.queues import Parts, in_parts, joined
+from ....core.feed import Feed
+from ....core.queues import in_parts
 from ....tasks.image_classification.decoding import single_threaded
 from ....tasks.image_classification.images import Draw
 from ....tasks.image_classification.loading import Photos, collate, join
 from ....tasks.image_classification.settings import ImageSettings
+from ...loading import TASKS, WITHOUT_END, GrainFeed
 from ...ranks import Group
 from ..loss import Batch
-
-TASKS = 4
-"""Parts of batches that a loader process of Grain's has, with the shortest queue that it offers; seen, not told."""
-
-WITHOUT_END = 1 << 60
 
 
 class ToDraw:
@@ -67,27 +62,6 @@ class ToPart:
         return collate([self._photos[draw] for draw in draws])
 
 
-class GrainFeed(LoadedFeed):
-    """Brings Grain's batches to the device, one ahead of the step that uses it."""
-
-    def __init__(self, iterator: Any, group: Group, photos: Photos, share: Parts) -> None:
-        """Take over the iterator, which yields parts of batches."""
-        batches = joined(iterator, share.in_batch, join)
-        more = (len(photos), photos.decoder.name, share.ahead, photos.produced)
-        super().__init__(batches, self._on_device, *more)
-        self._iterator, self._group, self.workers = iterator, group, share.workers
-
-    def _on_device(self, loaded: Any) -> Batch:
-        """Start the copy."""
-        images, labels = loaded
-        return self._group.part(images), self._group.part(labels.astype(np.int32))
-
-    def close(self) -> None:
-        """End the loader's processes."""
-        super().close()
-        self._iterator.close()
-
-
 def open_native(settings: ImageSettings, group: Group) -> Feed:
     """Start the loader processes of this rank and return the feed that they fill.
 
@@ -99,20 +73,15 @@ def open_native(settings: ImageSettings, group: Group) -> Feed:
     epochs = grain.MapDataset.range(len(photos)).seed(settings.seed).shuffle().repeat()
     row = epochs.map_with_index(ToDraw(len(photos)))
     parts = grain.MapDataset.source(Draws(row, settings, group, share.in_batch)).map(ToPart(photos))
-    # The processes are the parallelism; without any, the batch is made when it is asked for.
-    loader: Any = parts.to_iter_dataset(grain.ReadOptions(num_threads=0, prefetch_buffer_size=0))
     single_threaded()
-    if share.workers:
-        # Grain reads its own flags from absl, which wants to have seen a command line first.
-        flags.FLAGS.mark_as_parsed()
-        loader = loader.mp_prefetch(
-            grain.MultiprocessingOptions(share.workers, 1),
-            worker_init_fn=start_worker,
-        )
-    iterator = iter(loader)
-    if settings.loader_workers:
-        iterator.start_prefetch()
-    return GrainFeed(iterator, group, photos, share)
+
+    def on_device(loaded: Any) -> Batch:
+        """Start the copy."""
+        images, labels = loaded
+        return group.part(images), group.part(labels.astype(np.int32))
+
+    decoder, produced = photos.decoder.name, photos.produced
+    return GrainFeed(parts, share, join, on_device, len(photos), decoder, produced, start_worker)
 
 
 def start_worker(_worker: int, _workers: int) -> None:
