@@ -147,3 +147,20 @@ def test_the_plan_of_such_a_case_is_its_first_short_run(bench: Bench) -> None:
 def test_the_largest_batch_and_the_best_layout_are_not_searched_together(bench: Bench) -> None:
     with pytest.raises(InputError, match=r"layout 'best' and batch_per_device 'max' together"):
         bench.write({"layout": "best", "batch_per_device": "max"}, card=WAYS)
+
+
+def test_the_fastest_loader_is_measured_and_made_up_data_have_none_to_choose(bench: Bench) -> None:
+    loaders = {"native": [], "engine": ["--faster=1.5"], "absent": []}
+    card = {
+        "axes": {**CARD["axes"], "loader": {"values": loaders}},
+        "gaps": [{"when": {"loader": "absent"}, "reason": "it is not installed"}],
+    }
+    photos = {"photos": {"make": {"images": 12, "classes": 2, "width": 48, "height": 32}}}
+    asked = {"loader": "best"}
+    bench.write({**asked, "data": "photos"}, asked, card=card, protocol=TWICE, datasets=photos)
+    real, synthetic = bench.run().cases
+    assert (real.case.loader, real.settled.loader) == ("best", "engine")
+    assert sorted(trial.axes["loader"] for trial in real.trials) == ["engine", "native"]
+    assert "photos-best" in real.id
+    assert (synthetic.case.loader, synthetic.trials) == ("native", ())
+    assert all("--faster=1.5" in run.commands[0] for run in real.runs)

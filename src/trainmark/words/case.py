@@ -49,7 +49,7 @@ MAX_BATCH: Literal["max"] = "max"
 """The batch that asks for the largest one that fits into the device's memory."""
 
 BEST: Literal["best"] = "best"
-"""The compiler, or the way (one of the task's axes), that asks for the fastest one that the program has."""
+"""The compiler, the loader, or the way (one of the task's axes), that asks for the fastest one that the program has."""
 
 SYNTHETIC = "synthetic"
 """The data that a program makes up."""
@@ -193,6 +193,9 @@ class Case(Frozen):
         own = {name: value for name, value in point.items() if name not in cls.model_fields}
         if "model" not in point and (model := default_model(point.get("task"))) is not None:
             common["model"] = model
+        if common.get("loader") == BEST and common.get("data", SYNTHETIC) == SYNTHETIC:
+            # Nothing is loaded: there is nothing to choose.
+            del common["loader"]
         return {"task": task_of_model(common.get("model"))} | common | {"task_axes": own}
 
     @field_validator("task")
@@ -246,9 +249,8 @@ class Case(Frozen):
     @property
     def left_open(self) -> tuple[str, ...]:
         """The axes on which the case asks for the best value, which short runs find."""
-        return tuple(
-            axis for axis in ("compiler", *type(self.task_axes).model_fields) if self.value(axis) == BEST
-        )
+        axes = ("compiler", *type(self.task_axes).model_fields, "loader")
+        return tuple(axis for axis in axes if self.value(axis) == BEST)
 
     @property
     def world_size(self) -> int:
