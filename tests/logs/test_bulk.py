@@ -6,12 +6,12 @@ import re
 import numpy as np
 import pytest
 from conftest_logs import Reader, sample
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from trainmark.logs import Status
 from trainmark.logs.bulk import regular_fields
-from trainmark.logs.fields import _searched, extract
+from trainmark.logs.fields import _searched, extract, stamps
 from trainmark.logs.literals import tells_digits_apart
 from trainmark.logs.synthetic import SampleRun
 from trainmark.logs.transport import clean, uncoloured
@@ -43,6 +43,19 @@ def _same(left: dict[str, np.ndarray], right: dict[str, np.ndarray]) -> bool:
     return left.keys() == right.keys() and all(
         np.array_equal(left[name], right[name], equal_nan=True) for name in left
     )
+
+
+@pytest.mark.parametrize("digits", range(7))
+def test_a_stamp_is_the_same_double_in_bulk_and_one_by_one(digits: int) -> None:
+    line = re.compile(rb"(?P<stamp>\d{4}-\S+ \S+) rate: (?P<rate>\S+) img")
+    shares = [
+        f"{number / 10**digits:.{digits}f}"[1:] for number in range(0, 10**digits, max(10**digits // 200, 1))
+    ]
+    words = [f"2023-07-28 06:50:{second:02d}{share}".encode() for second in (0, 37) for share in shares] * 20
+    found = regular_fields(line, b"".join(word + b" rate: 5 img\n" for word in words))
+
+    assert found is not None
+    assert found["clock_s"].tolist() == stamps(words).tolist()
 
 
 @pytest.mark.parametrize("name", [known.name for known in formats() if known.records])
@@ -95,6 +108,10 @@ def test_one_odd_word_among_regular_numbers_is_read_as_the_expression_reads_it(w
     assert _same(extract(_LINE, text).columns, _searched(_LINE, text))
 
 
+@example(
+    name="ngc-mxnet-convnets",
+    noise=[(0.5946861582167638, b"\x01"), (0.5946861582167638, b"\x01\x01\x01\x01"), (0.0625, b"\x01")],
+)
 @given(
     name=st.sampled_from(sorted(_REGULAR)),
     noise=st.lists(st.tuples(st.floats(0, 1), st.binary(min_size=1, max_size=3)), min_size=1, max_size=4),

@@ -209,12 +209,14 @@ def stamps(words: Sequence[bytes]) -> Floats:
     days += _DAYS_BEFORE_MONTH[month & 15] + (leap & (month > 2)) + two(8) - 1
     seconds: Floats = (days * 86400 + two(11) * 3600 + two(14) * 60 + two(17)).astype(np.float64)
     # Summed apart: beside 1.7e9 seconds each addition would lose a tenth of a microsecond.
-    fraction = np.zeros(len(words))
-    for place, digit in enumerate(digits[20:], start=1):
-        is_digit = (digit >= 0) & (digit <= 9)
+    whole, places, is_digit = np.zeros(len(words), np.int64), 0, np.ones(len(words), bool)
+    for digit in digits[20:]:
+        # What stands behind something else is no part of the number.
+        is_digit &= (digit >= 0) & (digit <= 9)
         if not is_digit.any():
             break
-        fraction += np.where(is_digit, digit, 0) * 10.0**-place
-    seconds += fraction
+        whole, places = whole * 10 + np.where(is_digit, digit, 0), places + 1
+    # One division, which rounds once: so the same double comes out whichever way a log is read.
+    seconds += whole / 10.0**places
     seconds[characters[:, 0] == 0] = np.nan
     return seconds
