@@ -12,21 +12,8 @@ import argparse
 import importlib
 import runpy
 import sys
-from collections.abc import Iterator
 
 from overhead import START
-
-
-def pieces_of(own: argparse.Namespace) -> Iterator[tuple[str, float, float]]:
-    """Give name, operations and bytes of each piece of a step of the worker with these flags."""
-    runpy.run_path(str(START))
-    arguments = importlib.import_module("trainmark_worker.core.arguments")
-    task = importlib.import_module("trainmark_worker.tasks.image_classification").TASK
-    words = [
-        "--framework=pytorch", f"--model={own.model}", f"--batch-per-device={own.batch}",
-        f"--image-size={own.image_size}", "--steps=2", "--warmup-steps=1",
-    ]  # fmt: skip
-    yield from task.pieces(arguments.parse(words, 1), own.bytes_of_value)
 
 
 def main() -> int:
@@ -40,16 +27,32 @@ def main() -> int:
     parser.add_argument("--tera-operations", type=float, required=True, help="a second, of a matrix product")
     parser.add_argument("--tera-bytes", type=float, required=True, help="a second, read and written")
     own = parser.parse_args()
-    total = 0.0
+    runpy.run_path(str(START))
+    arguments = importlib.import_module("trainmark_worker.core.arguments")
+    task = importlib.import_module("trainmark_worker.tasks.image_classification").TASK
+    floor_of = importlib.import_module("trainmark_worker.core.roofline").floor_of
+    words = [
+        "--framework=pytorch", f"--model={own.model}", f"--batch-per-device={own.batch}",
+        f"--image-size={own.image_size}", "--steps=2", "--warmup-steps=1",
+    ]  # fmt: skip
+    pieces = task.pieces(arguments.parse(words, 1), own.bytes_of_value)
+    rates = own.tera_operations * 1e12, own.tera_bytes * 1e12
+    by_memory = 0
     print(f"{'':<34} {'10^9 operations':>16} {'10^6 bytes':>12} {'bound by':>10} {'us':>9}")
-    for name, operations, moved in pieces_of(own):
-        by_operations = operations / own.tera_operations / 1e12
-        by_bytes = moved / own.tera_bytes / 1e12
-        bound = "product" if by_operations > by_bytes else "memory"
-        longest = max(by_operations, by_bytes)
-        print(f"{name:<34} {operations / 1e9:16.3f} {moved / 1e6:12.2f} {bound:>10} {longest * 1e6:9.1f}")
-        total += longest
-    print(f"a step at least {total * 1e3:.3f} ms, at most {own.batch / total:.1f} images/s")
+    for piece in pieces:
+        floor = floor_of([piece], *rates)
+        waits = floor.bytes_s >= floor.operations_s
+        by_memory += waits
+        print(
+            f"{piece.name:<34} {piece.operations / 1e9:16.3f} {piece.moved_bytes / 1e6:12.2f} "
+            f"{'memory' if waits else 'product':>10} {floor.step_s * 1e6:9.1f}"
+        )
+    whole = floor_of(pieces, *rates)
+    print(
+        f"a step at least {whole.step_s * 1e3:.3f} ms, at most {own.batch / whole.step_s:.1f} images/s; all operations "
+        f"{whole.operations_s * 1e3:.3f} ms, all bytes {whole.bytes_s * 1e3:.3f} ms; {by_memory} of {len(pieces)} "
+        "passes wait for memory"
+    )
     return 0
 
 

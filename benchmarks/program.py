@@ -22,30 +22,18 @@ def by_card(own: argparse.Namespace) -> Step:
     runs: list[dict[str, Any]] = []
 
     def block(steps: int) -> float:
-        words = [
-            own.trainmark,
-            "-m",
-            "trainmark.cli.main",
-            "run",
-            own.suite,
-            "--out",
-            str(folder / str(len(runs))),
-        ]
+        out = folder / str(len(runs))
+        words = [own.trainmark, "-m", "trainmark.cli.main", "run", own.suite, "--out", str(out)]
         # The exit code says that something speaks against the number too, as that others have memory on the device.
         ran = subprocess.run(words, capture_output=True, text=True, check=False)
-        kept = folder / str(len(runs)) / "results.json"
-        if not kept.exists():
+        if not (out / "results.json").exists():
             raise RuntimeError(f"{own.suite}: {(ran.stderr or ran.stdout).strip().splitlines()[-1:]}")
-        result = json.loads(kept.read_text(encoding="utf-8"))
-        ((case, asked),) = [(one, one["case"]) for one in result["cases"]]
-        different = {
-            key: (asked.get(key), wanted)
-            for key, wanted in (
-                *((key, getattr(own, key)) for key in ("precision", "image_size", "device")),
-                ("batch_per_device", own.batch), ("nodes", 1), ("devices_per_node", 1),
-            )
-            if asked.get(key) != wanted
-        }  # fmt: skip
+        result = json.loads((out / "results.json").read_text(encoding="utf-8"))
+        if len(result["cases"]) != 1:
+            raise ValueError(f"{own.suite} has {len(result['cases'])} cases, and one contends")
+        (case,) = result["cases"]
+        asked, wanted = case["case"], _work(own)
+        different = {key: (asked.get(key), value) for key, value in wanted.items() if asked.get(key) != value}
         if different:
             raise ValueError(f"{own.suite} asks for other work (its own, the contest's): {different}")
         if case["estimate"] is None:
@@ -55,17 +43,24 @@ def by_card(own: argparse.Namespace) -> Step:
         return float(own.batch * steps / case["estimate"]["median"])
 
     def told() -> dict[str, Any]:
-        steps = [
-            run["measurement"]["measured_steps"]
-            for case in runs
-            for run in case["runs"]
-            if run["measurement"]
-        ]
+        last = runs[-1]["runs"][-1]
         return {
             "case": runs[-1]["id"],
-            "measured_steps": steps[-1],
-            "command": runs[-1]["runs"][-1]["commands"],
+            "measured_steps": last["measurement"]["measured_steps"],
+            "command": last["commands"],
         }
 
     # A run warms itself up. What its network has is not in its log, nor what memory it took.
     return Step(block, None, versions, lambda: None, told, warm_up=1)
+
+
+def _work(own: argparse.Namespace) -> dict[str, Any]:
+    """Return what the contest is about, by the axes of a case."""
+    return {
+        "precision": own.precision,
+        "image_size": own.image_size,
+        "device": own.device,
+        "batch_per_device": own.batch,
+        "nodes": 1,
+        "devices_per_node": 1,
+    }

@@ -69,7 +69,7 @@ def stopped_ranks(mark: str, leader: int) -> tuple[int, ...]:
     for process in _members(mark, leader):
         with contextlib.suppress(psutil.Error, OSError, ValueError):
             if process.status() == psutil.STATUS_STOPPED:
-                said = process.environ()
+                said = _environment(process)
                 found.add(int(said.get("RANK") or said.get("OMPI_COMM_WORLD_RANK") or 0))
     return tuple(sorted(found))
 
@@ -80,7 +80,7 @@ def rank_processes(mark: str, leader: int) -> dict[int, psutil.Process]:
     found: list[tuple[psutil.Process, int]] = []
     for process in _members(mark, leader):
         with contextlib.suppress(psutil.Error, OSError, ValueError, KeyError):
-            said = process.environ()
+            said = _environment(process)
             ranks[process.pid] = int(said.get("RANK") or said["OMPI_COMM_WORLD_RANK"])
             found.append((process, process.ppid()))
     return {
@@ -152,9 +152,8 @@ def _environment(process: psutil.Process) -> dict[str, str]:
     while not (variables := process.environ()):
         # Its words may have come after we looked for its variables.
         empty += bool(process.cmdline())
-        if empty == _EMPTY or process.ppid() in (0, _KTHREADD) or not _alive(process):
-            break
-        if time.monotonic() > deadline:
+        never = process.ppid() in (0, _KTHREADD) or not _alive(process)
+        if never or empty == _EMPTY or time.monotonic() > deadline:
             break
         time.sleep(_EXEC_LOOK_S)
     return variables

@@ -27,10 +27,9 @@ LAST_WORDS_S = 0.3
 """How long what an ended rank wrote may be on its way, seconds."""
 
 _MOST_FRAMES = 40
-_THREAD = re.compile(
-    r"^(?:Current thread|Thread) 0x\w+.*\(most recent call first\):\n((?:  .*\n)*)", re.MULTILINE
-)
-_CRASHED = re.compile(r"^Current thread 0x\w+.*\(most recent call first\):\n((?:  .*\n)*)", re.MULTILINE)
+_CALLS = r" 0x\w+.*\(most recent call first\):\n((?:  .*\n)*)"
+_THREAD = re.compile(rf"^(?:Current thread|Thread){_CALLS}", re.MULTILINE)
+_CRASHED = re.compile(rf"^Current thread{_CALLS}", re.MULTILINE)
 _FRAME = re.compile(r'^  File "(.*)", line (\d+) in (.*)$', re.MULTILINE)
 _WAITS = re.compile(
     r"all_?reduce|all_?gather|reduce_scatter|all_?to_?all|barrier|broadcast|_engine_run_backward|synchronize"
@@ -118,9 +117,7 @@ def read_stack(text: str) -> Stack:
     """Return the main thread's calls in what Python's handler of fatal errors has written."""
     # The youngest thread is written first, and the one that has got the signal need not be the main one.
     threads = _THREAD.findall(text)
-    calls = threads[-1] if threads else ""
-    frames = [Frame(file, int(line), function) for file, line, function in _FRAME.findall(calls)]
-    return tuple(frames[:_MOST_FRAMES])
+    return _frames(threads[-1])[:_MOST_FRAMES] if threads else ()
 
 
 def crashed_in(text: str) -> str:
@@ -128,11 +125,12 @@ def crashed_in(text: str) -> str:
     threads = _CRASHED.findall(text)
     if not threads:
         return ""
-    frames = _FRAME.findall(threads[-1])
-    if not frames:
-        return ", in no call of Python's"
-    file, line, function = frames[0]
-    return f", in {Frame(file, int(line), function).text()}"
+    frames = _frames(threads[-1])
+    return f", in {frames[0].text()}" if frames else ", in no call of Python's"
+
+
+def _frames(calls: str) -> Stack:
+    return tuple(Frame(file, int(line), function) for file, line, function in _FRAME.findall(calls))
 
 
 def who_is_missing(ranks: Mapping[int, Stack], hosts: Mapping[int, str]) -> str:

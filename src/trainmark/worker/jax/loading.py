@@ -9,11 +9,11 @@ import numpy as np
 from absl import flags
 
 from ..core.feed import LoadedFeed
-from ..core.outcomes import RunError
 from ..core.place import Place
 from ..core.produced import Produced
 from ..core.queues import Parts, in_parts, joined
 from ..core.settings import Settings
+from ..tasks.by_numbers import ByNumbers
 from ..tasks.causal_lm.tokens import dealt
 
 TASKS = 4
@@ -92,23 +92,6 @@ class Numbers:
         return Numbers, self._given
 
 
-class ToPart:
-    """Makes a part of a batch of the numbers of its samples; it can be pickled."""
-
-    def __init__(self, batch_of: Callable[[Any], Tuple[Any, ...]]) -> None:
-        """Take what reads samples by their numbers."""
-        self._batch_of, self.produced = batch_of, Produced()
-
-    def __call__(self, numbers: Any) -> Any:
-        """Return the arrays, or the ``RunError`` that tells what went wrong."""
-        try:
-            part = tuple(self._batch_of(numbers))
-        except RunError as stopped:
-            return stopped
-        self.produced.add(len(numbers))
-        return part
-
-
 def open_native(
     samples: int,
     batch_of: Callable[[Any], Tuple[Any, ...]],
@@ -123,9 +106,9 @@ def open_native(
     """
     share = in_parts(settings.batch_per_device, settings.loader_workers, TASKS, TASKS)
     numbers = Numbers(samples, settings.batch_per_device, place, settings.seed, share.in_batch)
-    make = ToPart(batch_of)
-    parts = grain.MapDataset.source(numbers).map(make)
-    return GrainFeed(parts, share, _join, ready, samples, None, make.produced)
+    read = ByNumbers(batch_of)
+    parts = grain.MapDataset.source(numbers).map(read)
+    return GrainFeed(parts, share, _join, ready, samples, None, read.produced)
 
 
 def _join(parts: List[Any]) -> Tuple[Any, ...]:

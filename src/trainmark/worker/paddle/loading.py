@@ -10,9 +10,9 @@ from paddle.io import DataLoader, Dataset
 from ..core.feed import LoadedFeed
 from ..core.outcomes import RunError
 from ..core.place import Place
-from ..core.produced import Produced
 from ..core.queues import AHEAD
 from ..core.settings import Settings
+from ..tasks.by_numbers import ByNumbers
 from ..tasks.causal_lm.tokens import dealt
 
 
@@ -22,7 +22,7 @@ class Batches(Dataset):
     def __init__(self, samples: int, batch_of: Callable[[Any], Tuple[Any, ...]]) -> None:
         """Keep what every loader process needs: what reads the samples of some numbers, as arrays."""
         super().__init__()
-        self._samples, self._batch_of, self.produced = samples, batch_of, Produced()
+        self._samples, self.read = samples, ByNumbers(batch_of)
 
     def __len__(self) -> int:
         """Return the samples."""
@@ -33,12 +33,8 @@ class Batches(Dataset):
 
         Paddle's loader takes a batch without any array in it for the end of the data.
         """
-        try:
-            batch = self._batch_of(numbers)
-        except RunError as stopped:
-            return np.zeros(1, np.uint8), stopped
-        self.produced.add(len(numbers))
-        return tuple(batch)
+        batch = self.read(numbers)
+        return (np.zeros(1, np.uint8), batch) if isinstance(batch, RunError) else batch
 
 
 class Dealt:
@@ -82,7 +78,7 @@ class DataLoaderFeed(LoadedFeed):
         self._loader = iter(loader)
         # Without processes a thread works ahead, with a queue that cannot be taken away.
         ahead = AHEAD // workers * workers if workers else AHEAD
-        super().__init__(_read(self._loader), ready, samples, None, ahead, batches.produced)
+        super().__init__(_read(self._loader), ready, samples, None, ahead, batches.read.produced)
         self.workers = workers
 
     def close(self) -> None:

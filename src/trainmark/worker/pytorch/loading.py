@@ -10,9 +10,9 @@ from torch.utils.data import DataLoader, Dataset
 from ..core.feed import LoadedFeed
 from ..core.outcomes import RunError
 from ..core.place import Place
-from ..core.produced import Produced
 from ..core.queues import AHEAD
 from ..core.settings import Settings
+from ..tasks.by_numbers import ByNumbers
 from ..tasks.causal_lm.tokens import dealt
 
 
@@ -21,16 +21,12 @@ class Batches(Dataset):
 
     def __init__(self, batch_of: Callable[[Any], Tuple[Any, ...]]) -> None:
         """Keep what every loader process needs: what reads the samples of some numbers, as arrays."""
-        self._batch_of, self.produced = batch_of, Produced()
+        self.read = ByNumbers(batch_of)
 
     def __getitem__(self, numbers: Any) -> Any:
         """Return the batch as tensors, or the ``RunError`` that tells what went wrong."""
-        try:
-            batch = self._batch_of(numbers)
-        except RunError as stopped:
-            return stopped
-        self.produced.add(len(numbers))
-        return tuple(map(torch.from_numpy, batch))
+        batch = self.read(numbers)
+        return batch if isinstance(batch, RunError) else tuple(map(torch.from_numpy, batch))
 
 
 class Dealt:
@@ -68,7 +64,7 @@ def open_native(
         prefetch_factor=AHEAD // workers if workers else None,
     )
     ahead = AHEAD // workers * workers if workers else 0
-    feed = LoadedFeed(iter(loader), ready, samples, None, ahead, batches.produced)
+    feed = LoadedFeed(iter(loader), ready, samples, None, ahead, batches.read.produced)
     feed.workers = workers
     return feed
 

@@ -9,9 +9,9 @@ import tensorflow as tf
 from ..core.feed import LoadedFeed
 from ..core.outcomes import RunError
 from ..core.place import Place
-from ..core.produced import Produced
 from ..core.queues import AHEAD
 from ..core.settings import Settings
+from ..tasks.by_numbers import ByNumbers
 from ..tasks.causal_lm.tokens import dealt
 
 
@@ -27,7 +27,7 @@ def open_native(
     ``batch_of`` reads the samples of some numbers, in ``loader_workers`` threads, at most ``AHEAD`` batches ahead; with
     none it is asked when a batch is needed.
     """
-    produced = Produced()
+    counted = ByNumbers(batch_of)
     refusals: List[RunError] = []
     workers = min(settings.loader_workers, AHEAD)
 
@@ -35,13 +35,11 @@ def open_native(
         return dealt(samples, settings.batch_per_device, place, settings.seed)
 
     def read(given: Any) -> Tuple[Any, ...]:
-        try:
-            batch = batch_of(given)
-        except RunError as refusal:
-            refusals.append(refusal)
-            raise
-        produced.add(len(given))
-        return tuple(batch)
+        batch = counted(given)
+        if isinstance(batch, RunError):
+            refusals.append(batch)
+            raise batch
+        return batch
 
     kinds = [tf.as_dtype(array.dtype) for array in batch_of(next(numbers()))]
     drawn = tf.data.Dataset.from_generator(
@@ -66,6 +64,6 @@ def open_native(
                 raise
             yield refusals[0]
 
-    feed = LoadedFeed(taken(), ready, samples, None, AHEAD if workers else 0, produced)
+    feed = LoadedFeed(taken(), ready, samples, None, AHEAD if workers else 0, counted.produced)
     feed.workers = workers
     return feed
