@@ -6,7 +6,7 @@ Seeded: the same command gives the same table. The kept runs are those of docs/r
 """
 
 import argparse
-import tarfile
+import lzma
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -19,6 +19,7 @@ from trainmark.campaign.resume import manifest_in, summaries_of
 from trainmark.campaign.suspicion import gpus_of
 from trainmark.logs.events import read_events
 from trainmark.measure.gates import DRIFT, GATES, Evidence, Gate, drift, judge, two_levels
+from trainmark.node.archives import unpack
 from trainmark.store import read_results
 from trainmark.words.gates import GateName
 from trainmark.words.results import Results, sound
@@ -139,8 +140,8 @@ def kept() -> None:
     told: list[str] = []
     for place in sorted(KEPT.glob("*/runs.tar.xz")):
         results = read_results(place.parent / "results.json")
-        with TemporaryDirectory() as folder, tarfile.open(place) as archive:
-            archive.extractall(folder, filter="data")
+        with TemporaryDirectory() as folder, lzma.open(place) as content:
+            unpack(content, Path(folder))
             judged = list(evidence_of(results, Path(folder)))
         fired = Counter(code for _, evidence in judged for code in {doubt.code for doubt in judge(evidence)})
         print(

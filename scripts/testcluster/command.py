@@ -23,6 +23,7 @@ DEFAULT_STATE = Path(tempfile.gettempdir()) / "trainmark-cluster"
 def main() -> int:
     """Read the command line and do what it says; return the exit code."""
     words = _parser().parse_args()
+    os.environ["PATH"] = _path()
     layout = Layout(words.state.resolve())
     code: int = words.do(layout, words)
     return code
@@ -81,9 +82,13 @@ def missing() -> str:
     """Return what stops a cluster from being brought up here, or nothing."""
     if os.geteuid():
         return "root"
-    path = os.environ.get("PATH", "") + ":/usr/sbin:/sbin"
-    lacking = dict.fromkeys(package for it, package in PACKAGES.items() if not shutil.which(it, path=path))
+    lacking = dict.fromkeys(package for it, package in PACKAGES.items() if not shutil.which(it, path=_path()))
     return " ".join(lacking) or _forbidden()
+
+
+def _path() -> str:
+    """Return where commands are looked for: daemons too, which a plain shell's own path does not reach."""
+    return os.environ.get("PATH", "/usr/bin:/bin") + ":/usr/sbin:/sbin"
 
 
 def _forbidden() -> str:

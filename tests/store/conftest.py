@@ -23,7 +23,7 @@ def server() -> Iterator[Path]:
     if not POSTGRESQL.is_dir() or find_spec("psycopg") is None:
         pytest.skip("PostgreSQL 15 and psycopg are not both installed")
     place = Path(subprocess.check_output(["mktemp", "-d", "/tmp/trainmark-pg-XXXXXX"], text=True).strip())
-    become = ["runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
+    become = ["/usr/sbin/runuser", "-u", "postgres", "--"] if os.geteuid() == 0 else []
     if become:
         shutil.chown(place, "postgres")
     control = [*become, str(POSTGRESQL / "pg_ctl"), "-D", str(place / "data"), "-w", "-l", str(place / "log")]
