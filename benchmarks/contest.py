@@ -3,8 +3,9 @@ r"""Programs of the same training step in turn on one machine: rounds, order, in
 Each contestant is a process of its own, which builds its network, compiles, warms up and then waits; all stay on the
 device together. In each round each of them trains one block of steps while the others wait, in an order drawn anew from
 ``--seed``. Printed are each one's median rate and the median of its ratios to the reference round by round, with 95 %
-intervals by order statistics (see ``overhead.py``). All networks have the same number of parameters, or the contestant
-is left out; a program that does not tell it contends, and that is said.
+intervals by order statistics (see ``overhead.py``), and the GPU's clock and power meanwhile; ``--json`` keeps every
+block. All networks have the same number of parameters, or the contestant is left out; a program that does not tell it
+contends, and that is said.
 """
 
 import argparse
@@ -23,6 +24,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from clocks import Clocks
 from overhead import START, measured_block, median_interval
 
 LEAST_ROUNDS = 6
@@ -42,6 +44,13 @@ class Step(NamedTuple):
     memory: Callable[[], int | None]
     told: Callable[[], Mapping[str, Any]] = dict
     warm_up: int = 2
+
+
+class Block(NamedTuple):
+    """A block of steps, and what the GPU's clock and power were meanwhile (see ``clocks.py``)."""
+
+    seconds: float
+    seen: Mapping[str, float]
 
 
 class Contestant(NamedTuple):
@@ -79,7 +88,10 @@ def parser_of(description: str | None, contestants: Mapping[str, Contestant]) ->
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cuda")
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--steps", type=int, default=40, help="of one block")
+    parser.add_argument(
+        "--steps", type=int, default=40,
+        help="of one block, which should take some seconds: a GPU at its power limit lowers its clock only then",
+    )  # fmt: skip
     parser.add_argument(
         "--minutes", type=float, default=60.0, help="of rounds, after which no further one begins"
     )
@@ -182,18 +194,18 @@ def hold(contest: Contest, own: argparse.Namespace, program: str) -> int:
         print(f"{own.reference} is not there: the ratios are to another one", flush=True)
     # Who ends the contest early gets the rounds that were whole.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))
-    seconds: dict[str, list[float]] = {name: [] for name in running}
+    trained: dict[str, list[Block]] = {name: [] for name in running}
     told = {name: one.told for name, one in running.items()}
     try:
-        for number in _rounds(running, own, time.monotonic() + 60 * own.minutes, seconds):
+        for number in _rounds(running, own, time.monotonic() + 60 * own.minutes, trained):
             if own.json:
-                whole = {name: blocks[:number] for name, blocks in seconds.items()}
+                whole = {name: blocks[:number] for name, blocks in trained.items()}
                 own.json.write_text(
                     json.dumps(_result(whole, told, own, contest), indent=1) + "\n", encoding="utf-8"
                 )
     finally:
-        number = min(map(len, seconds.values()), default=0)
-        code = _tell({name: blocks[:number] for name, blocks in seconds.items()}, told, own, contest)
+        number = min(map(len, trained.values()), default=0)
+        code = _tell({name: blocks[:number] for name, blocks in trained.items()}, told, own, contest)
         for contestant in running.values():
             contestant.end()
     return code
@@ -291,25 +303,26 @@ def _contend(contestant: Contestant, own: argparse.Namespace) -> int:
 
 
 def _rounds(
-    running: dict[str, Running], own: argparse.Namespace, ends: float, seconds: dict[str, list[float]]
+    running: dict[str, Running], own: argparse.Namespace, ends: float, trained: dict[str, list[Block]]
 ) -> Iterator[int]:
-    """Add the seconds of each one's block, a block a round; give the number of rounds that are over."""
-    order = random.Random(own.seed)
+    """Add each one's block, a block a round; give the number of rounds that are over."""
+    order, clocks = random.Random(own.seed), Clocks(own.device)
     for number in range(own.rounds if running else 0):
         if number and time.monotonic() > ends:
             print(f"{number} of {own.rounds} rounds: the time is over", flush=True)
             break
         for name in order.sample(list(running), len(running)):
-            seconds[name].append(running[name].block())
+            trained[name].append(Block(*clocks.during(running[name].block)))
         yield number + 1
 
 
 def _result(
-    seconds: dict[str, list[float]],
+    trained: dict[str, list[Block]],
     told: dict[str, dict[str, Any]],
     own: argparse.Namespace,
     contest: Contest,
 ) -> dict[str, Any]:
+    seconds = {name: [block.seconds for block in blocks] for name, blocks in trained.items()}
     others = [name for name in seconds if not name.startswith("trainmark")] or list(seconds)
     reference = own.reference if own.reference in seconds else None
     reference = reference or min(others, key=lambda name: statistics.median(seconds[name]))
@@ -328,6 +341,7 @@ def _result(
                 "ratio_interval_95": _interval(ratios),
                 "memory_bytes": told[name]["memory_bytes"],
                 "versions": told[name]["versions"],
+                "blocks": [{"seconds": round(block.seconds, 6), **block.seen} for block in trained[name]],
                 **({"told": told[name]["told"]} if told[name].get("told") else {}),
             }
         )
@@ -341,15 +355,15 @@ def _result(
 
 
 def _tell(
-    seconds: dict[str, list[float]],
+    trained: dict[str, list[Block]],
     told: dict[str, dict[str, Any]],
     own: argparse.Namespace,
     contest: Contest,
 ) -> int:
-    if not any(seconds.values()):
+    if not any(trained.values()):
         print("peers: nobody has trained a round here", file=sys.stderr)
         return 1
-    result = _result(seconds, told, own, contest)
+    result = _result(trained, told, own, contest)
     unit = next(iter(contest.work))
     asked = ", ".join(f"{key.replace('_', ' ')} {getattr(own, key)}" for key in (*contest.kept, "batch"))
     print(f"{asked}, {result['rounds']} rounds of {own.steps} steps; ratio to {result['reference']}")
@@ -357,7 +371,7 @@ def _tell(
         memory = "" if row["memory_bytes"] is None else f"{row['memory_bytes'] / 2**30:6.2f} GiB"
         print(
             f"{row['name']:<28} {row[f'{unit}_per_s']:9.1f} {_spoken(row['interval_95'], 1)} {unit}/s   "
-            f"{row['ratio']:.3f} {_spoken(row['ratio_interval_95'], 3)}   {memory}",
+            f"{row['ratio']:.3f} {_spoken(row['ratio_interval_95'], 3)}   {memory}   {_seen(row['blocks'])}",
             flush=True,
         )
     return 0
@@ -365,6 +379,16 @@ def _tell(
 
 def _interval(values: list[float]) -> tuple[float, float] | None:
     return median_interval(values) if len(values) >= LEAST_ROUNDS else None
+
+
+def _seen(blocks: list[dict[str, float]]) -> str:
+    """Return the means over the blocks of what was seen of the GPU."""
+    units = {"sm_mhz": "MHz", "power_w": "W"}
+    return " ".join(
+        f"{statistics.fmean(block[key] for block in blocks):.0f} {unit}"
+        for key, unit in units.items()
+        if all(key in block for block in blocks)
+    )
 
 
 def _spoken(interval: tuple[float, float] | None, digits: int) -> str:

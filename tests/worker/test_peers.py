@@ -45,6 +45,10 @@ def test_a_program_contends_through_its_card(tmp_path: Path) -> None:
     assert rows["program"]["memory_bytes"] is None
     assert rows["program"]["told"]["measured_steps"] == 1
     assert rows["trainmark-none"]["memory_bytes"] > 0
+    assert [len(row["blocks"]) for row in result["rows"]] == [1, 1]
+    assert rows["trainmark-none"]["blocks"][0]["seconds"] == pytest.approx(
+        2 / rows["trainmark-none"]["images_per_s"], rel=1e-3
+    )
 
 
 def test_a_program_that_is_asked_for_other_work_is_left_out(tmp_path: Path) -> None:

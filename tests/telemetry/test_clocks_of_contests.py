@@ -1,0 +1,85 @@
+"""``benchmarks/clocks.py``. ``FakeNvml`` is a FAKE where no GPU is: its figures were measured nowhere."""
+
+import importlib.util
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CLOCKS = Path(__file__).parents[2] / "benchmarks" / "clocks.py"
+TAKES_S = 0.5
+
+
+class FakeNvml:
+    """A GPU that takes 500 W, at 1700 MHz; its energy counter may be missing."""
+
+    NVML_CLOCK_SM = 1
+
+    class NVMLError(Exception):
+        pass
+
+    def __init__(self, counts: bool) -> None:
+        self._counts = counts
+        self.opened: list[object] = []
+
+    def nvmlInit(self) -> None: ...
+
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> object:
+        self.opened.append(index)
+        return object()
+
+    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> object:
+        self.opened.append(uuid)
+        return object()
+
+    def nvmlDeviceGetClockInfo(self, gpu: object, kind: int) -> int:
+        return 1700
+
+    def nvmlDeviceGetTotalEnergyConsumption(self, gpu: object) -> float:
+        if not self._counts:
+            raise self.NVMLError
+        return time.perf_counter() * 500e3
+
+
+def clocks(nvml: FakeNvml | None, monkeypatch: pytest.MonkeyPatch, device: str = "cuda") -> Any:
+    monkeypatch.setitem(sys.modules, "pynvml", nvml)
+    spec = importlib.util.spec_from_file_location("clocks", CLOCKS)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.Clocks(device)
+
+
+def block() -> float:
+    """Return other seconds than it takes, as a whole run of a program does."""
+    time.sleep(TAKES_S)
+    return 100.0
+
+
+@pytest.mark.parametrize("device", [("", 0), ("3,1", 3), ("GPU-12ab", "GPU-12ab")])
+def test_power_is_that_of_the_time_that_passed_on_the_gpu_that_trains(
+    device: tuple[str, object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    visible, opened = device
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    nvml = FakeNvml(counts=True)
+
+    seconds, seen = clocks(nvml, monkeypatch).during(block)
+
+    assert (seconds, seen["sm_mhz"]) == (100.0, 1700.0)
+    # The counter is read before and after: by a little more time than the block took, and not by what it says.
+    assert 500 <= seen["power_w"] < 1000
+    assert nvml.opened == [opened]
+
+
+def test_what_the_driver_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert clocks(FakeNvml(counts=False), monkeypatch).during(block) == (100.0, {"sm_mhz": 1700.0})
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_without_a_gpu_or_nvml_a_block_is_a_block(device: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    nvml = FakeNvml(counts=True) if device == "cpu" else None
+    assert clocks(nvml, monkeypatch, device).during(block) == (100.0, {})
