@@ -11,9 +11,10 @@ import pytest
 import yaml
 
 from frameworks import framework_python
-from trainmark.campaign.certifying import questions
+from trainmark.campaign.certifying import observed_case, questions
 from trainmark.campaign.site import Site
 from trainmark.node import LocalHost
+from trainmark.tasks import case_of
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.plan import NodeResources
@@ -48,6 +49,23 @@ def test_one_framework_alone_is_not_asked_about() -> None:
 
 def test_frameworks_that_train_different_models_are_not_compared() -> None:
     assert asked({"framework": "pytorch", "model": "mobilenet_v1"}, {"framework": "paddle"}) == []
+
+
+def test_what_trains_by_another_optimizer_is_another_question() -> None:
+    frameworks = ("pytorch", "jax")
+    cases = tuple(
+        case_of(framework=framework, model="bert_tiny", device="cpu", optimizer=optimizer)
+        for optimizer in ("adamw", "lamb")
+        for framework in frameworks
+    )
+    site = Site(Suite(name="s", cases=cases), load_workloads(), (LocalHost(),), Path("/nowhere"))
+
+    of_adamw, of_lamb = questions(site, cases)
+
+    assert (of_adamw.frameworks, of_lamb.frameworks) == (frameworks, frameworks)
+    assert (of_adamw.rules, of_lamb.rules) == ((("optimizer", "adamw"),), (("optimizer", "lamb"),))
+    assert observed_case(of_lamb, "jax", site).value("optimizer") == "lamb"
+    assert questions(site, [cases[0], cases[3]]) == []
 
 
 # With real frameworks.

@@ -42,7 +42,7 @@ PASSES: Mapping[str, Callable[[], Forward]] = {
     ),
     "bert_tiny": lambda: bert_reference.forward(MASKED["bert_tiny"], MaskedEqualWork().inputs("bert_tiny")),
     **{
-        name: (lambda name=name: recommend(name, ClickEqualWork().of(name).inputs(name)))  # type: ignore[misc]
+        name: (lambda name=name: recommend(name, ClickEqualWork().of(name, {}).inputs(name)))  # type: ignore[misc]
         for name in RECOMMENDED
     },
 }
@@ -63,7 +63,7 @@ def test_every_activation_of_the_described_pass_gets_values_on_both_sides(model:
 
 @pytest.mark.parametrize("model", RECOMMENDED)
 def test_a_bounded_activation_moves_what_every_layer_behind_it_gives(model: str) -> None:
-    arrays = ClickEqualWork().of(model).inputs(model)
+    arrays = ClickEqualWork().of(model, {}).inputs(model)
     right, bounded = recommend(model, arrays), recommend(model, arrays, "relu6")
     off = [apart(bounded.products[name], right.products[name]) for name in right.products]
     assert max(off) > 100 * TOLERANCES[Subject.ACTIVATIONS]

@@ -2,6 +2,8 @@
 
 import json
 import socket
+import subprocess
+import sys
 from contextlib import ExitStack, suppress
 from dataclasses import replace
 from pathlib import Path
@@ -148,6 +150,20 @@ def test_a_plan_names_host_and_rank_of_each_command_and_hosts_that_nobody_knows_
         (1, "NODE1", 3),
     ]
     assert {command["variables"]["MASTER_ADDR"] for command in commands} == {"NODE0"}
+
+
+def test_ports_that_were_given_away_are_given_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
+    drawn = iter([700, 700, 701])
+    monkeypatch.setattr("trainmark.node.machine.random.randrange", lambda _: next(drawn))
+    first = free_ports(8)
+    assert free_ports(8) == first + 8
+
+    ask = (
+        "import random; drawn = iter([700, 701, 702]); random.randrange = lambda _: next(drawn); "
+        "from trainmark.node import free_ports; print(free_ports(8))"
+    )
+    other = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
+    assert int(other.stdout) == first + 16
 
 
 def test_a_host_on_which_no_port_is_free_is_named() -> None:

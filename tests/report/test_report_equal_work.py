@@ -9,9 +9,11 @@ from typing import Any
 import pytest
 import sample_results as sample
 
+from trainmark.insight.equality import judge_equality
 from trainmark.report import Language, render_markdown, render_table
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
+from trainmark.words.findings import Verdict
 from trainmark.words.results import Results, RunResult
 
 KEPT = Path(__file__).parents[2] / "docs" / "results"
@@ -286,6 +288,33 @@ def test_lambs_rows_are_not_shown_equal_by_adamws_certificate() -> None:
     text = report(of([{**axes, "optimizer": "lamb"} for axes in alike], of_adamw))
     assert SHOWN not in text
     assert "nothing shows that pytorch (none, lamb), jax (none, lamb) did the same work" in text
+
+
+def test_each_optimizer_has_the_certificate_that_is_about_it() -> None:
+    alike = [{"model": "bert_tiny", "framework": name} for name in ("pytorch", "jax")]
+    by_lamb: list[Axes] = [{**axes, "optimizer": "lamb"} for axes in alike]
+    parties = [
+        found.model_copy(update={"framework": name, "axes": {}})
+        for name, found in zip(("pytorch", "jax"), BOTH, strict=True)
+    ]
+    of_adamw = certificate(*parties, model="bert_tiny", axes={})
+    of_lamb = of_adamw.model_copy(update={"rules": {"optimizer": "lamb"}})
+    wrong = certificate(*parties, model="bert_tiny", axes={}, unequal=[("pytorch", "jax")])
+    wrong_of_lamb = wrong.model_copy(update={"rules": {"optimizer": "lamb"}})
+
+    assert SHOWN in report(of([*alike, *by_lamb], of_adamw, of_lamb))
+    assert SHOWN in report(of(by_lamb, of_lamb))
+    assert SHOWN in report(of(alike, of_adamw, wrong_of_lamb))
+    assert SHOWN not in report(of(alike, of_lamb))
+    text = report(of([*alike, *by_lamb], of_adamw, wrong_of_lamb))
+    assert SHOWN not in text
+    assert "NOT the same work. pytorch (lamb), jax (lamb) differ in: logits" in text
+    verdicts = {
+        work.way: work.verdict
+        for finding in judge_equality(of([*alike, *by_lamb]).cases, [of_adamw, wrong_of_lamb])
+        for work in finding.works
+    }
+    assert verdicts == {("none",): Verdict.EQUAL, ("none", "lamb"): Verdict.DIFFERENT}
 
 
 # The rest of the report, and the terminal.

@@ -1,15 +1,17 @@
 """Starts workers of text and clicks in copies of preloaded processes, and has their steps looked into."""
 
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
-from worker_process import LONG_S, START, Ran, ended, rank_variables
+from worker_process import START, Ran, ended_together, rank_variables
 
 from preloading import compiled_before, preloaded
 from trainmark.environment import find_entry
 from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
+from trainmark.equivalence.inputs import NO_RULES
 from trainmark.placement import free_ports
 from trainmark.tasks.causal_lm.equal_work import LanguageObservation
 from trainmark.tasks.masked_lm.equal_work import MaskedObservation
@@ -45,7 +47,7 @@ def start(
     places = [rank_variables(rank, ranks, port) if ranks > 1 else {} for rank in range(ranks)]
     started = [preloaded(framework).start(words, {**variables, **place}, folder) for place in places]
     files = [events, *(events.with_name(f"{events.name}.rank{rank}") for rank in range(1, ranks))]
-    return [ended(process, file, LONG_S) for process, file in zip(started, files, strict=True)]
+    return ended_together(started, files)
 
 
 def assert_loader_processes_change_nothing(framework: str, folder: Path, flags: dict[str, Any]) -> None:
@@ -64,10 +66,13 @@ def assert_loader_processes_change_nothing(framework: str, folder: Path, flags: 
 
 
 class Observer:
-    """Has workers do the three steps of a model, each once, and says what does not hold of them."""
+    """Has workers do the three steps of a model, each once, and says what does not hold of them.
 
-    def __init__(self, model: str, folders: pytest.TempPathFactory) -> None:
-        self._model, self._folders = model, folders
+    ``rules`` are the values of the task's axes of that name, where they are not the usual ones.
+    """
+
+    def __init__(self, model: str, folders: pytest.TempPathFactory, **rules: str) -> None:
+        self._model, self._folders, self._rules = model, folders, rules
         self._kept: dict[tuple[object, ...], dict[str, Any]] = {}
 
     def told(
@@ -77,7 +82,7 @@ class Observer:
         key = (framework, mistake, compiler, ranks, *changed.items())
         if key not in self._kept:
             folder = self._folders.mktemp("equal")
-            flags = looking_in(self._model, folder, compiler)
+            flags = looking_in(self._model, folder, compiler, self._rules)
             # The schedule counts samples: with as many more of them the rates of the steps stay as they are.
             (epoch,) = (name for name in flags if name.startswith("epoch-"))
             flags[epoch] = str(int(flags[epoch]) * ranks)
@@ -93,7 +98,8 @@ class Observer:
 
     def alone(self, framework: str, mistake: str = "", **changed: Any) -> dict[Subject, str]:
         """Return what does not hold of a framework's step by itself."""
-        return failing(party(self.seen(framework, mistake, **changed), {}, None, None))
+        seen = self.seen(framework, mistake, **changed)
+        return failing(party(seen, {}, None, None, rules=self._rules))
 
     def between(self, first: str, second: str) -> dict[Subject, str]:
         """Return in what the steps of two frameworks differ."""
@@ -110,10 +116,12 @@ class Observer:
         return failing(follows(self.seen("pytorch"), told, {}, compiler).checks)
 
 
-def looking_in(model: str, folder: Path, compiler: str) -> dict[str, Any]:
+def looking_in(
+    model: str, folder: Path, compiler: str, rules: Mapping[str, str] = NO_RULES
+) -> dict[str, Any]:
     """Return the flags of a worker that does the three steps, their inputs being in ``folder``."""
     write_inputs(model, folder / "inputs.npz")
-    words = worker_flags(model, folder / "inputs.npz", compiler)
+    words = worker_flags(model, folder / "inputs.npz", compiler, rules)
     return dict(word.removeprefix("--").split("=", 1) for word in words)
 
 

@@ -20,13 +20,13 @@ SOME = {"llama_tiny": ("pytorch", "jax"), "dlrm_tiny": ("pytorch", "jax")}
 
 TEXT = ("gpt2_tiny", "llama_tiny", "bert_tiny")
 
-Observers = Callable[[str], Observer]
+Observers = Callable[..., Observer]
 
 
 @pytest.fixture(scope="module")
 def observed(tmp_path_factory: pytest.TempPathFactory) -> Observers:
-    """Return a function from a model to its observer, which does each step once."""
-    return cache(lambda model: Observer(model, tmp_path_factory))
+    """Return a function from a model, and from rules of its task, to its observer, which does each step once."""
+    return cache(lambda model, **rules: Observer(model, tmp_path_factory, **rules))
 
 
 def case(model: str, *frameworks: str, rarely: Collection[str], more: tuple[Any, ...] = ()) -> Any:
@@ -103,11 +103,46 @@ def test_sparse_gradients_of_the_tables_are_the_same_step(observed: Observers) -
     assert failing(compare(dense, sparse).checks) == {}
 
 
+@pytest.mark.parametrize(
+    ("model", "framework"), [case(*pair, rarely=["bert_tiny"]) for pair in trained("bert_tiny")]
+)
+def test_by_lamb_a_framework_trains_the_described_step(
+    model: str, framework: str, observed: Observers
+) -> None:
+    assert observed(model, optimizer="lamb").alone(framework) == {}
+
+
+@pytest.mark.parametrize(
+    ("model", "first", "second"),
+    [case("bert_tiny", *pair, rarely=["bert_tiny"]) for pair in combinations(COMPILERS, 2)],
+)
+def test_by_lamb_two_frameworks_do_equal_work(
+    model: str, first: str, second: str, observed: Observers
+) -> None:
+    assert observed(model, optimizer="lamb").between(first, second) == {}
+
+
+@in_pytorch
+@pytest.mark.parametrize("wrong", [{"mistake": "no-trust-ratio"}, {"optimizer": "adamw"}])
+def test_adamw_in_lambs_place_is_found_and_named(wrong: dict[str, str], observed: Observers) -> None:
+    found = observed("bert_tiny", optimizer="lamb").alone("pytorch", **wrong)
+    assert "the update is AdamW's, and not LAMB's" in found[Subject.UPDATE_RULE]
+
+
+@needs_framework("pytorch")
+@pytest.mark.parametrize(
+    ("model", "framework"), [case(*pair, rarely=["bert_tiny"]) for pair in trained("bert_tiny")]
+)
+def test_by_lamb_its_compiler_does_the_step_that_was_looked_into(
+    model: str, framework: str, observed: Observers
+) -> None:
+    assert observed(model, optimizer="lamb").following(framework, compiler=COMPILERS[framework]) == {}
+
+
 UNTIED = "than the description has: as many as a classifier of {} has that is not the embedding (not tied)"
 
 # Three of BERT's mistakes, "eighty", "all-words" and "padding-counted", make the first step invalid: no steps are told
-# (test_certificate_of_invalid_steps.py). "no-trust-ratio" is LAMB's, and the check's recipe is AdamW: a run's own look
-# finds it (test_masked.py).
+# (test_certificate_of_invalid_steps.py). "no-trust-ratio" is LAMB's (above).
 MISTAKES: dict[str, list[tuple[str, Subject, str]]] = {
     "gpt2_tiny": [
         ("tanh", Subject.LOGITS, "GELU is approximated by tanh, and not exact (erf)"),

@@ -10,7 +10,7 @@ from itertools import combinations
 from pathlib import Path
 
 import pytest
-from worker_process import LONG_S, START, ended, rank_variables
+from worker_process import LONG_S, START, ended_together, rank_variables
 
 from frameworks import in_frameworks, in_pytorch, needs_framework
 from preloading import preloaded
@@ -152,7 +152,7 @@ def done(
     places = [rank_variables(rank, ranks, port) if ranks > 1 else {} for rank in range(ranks)]
     variables = {**find_entry(framework).env_vars, "HOME": str(folder)}
     started = [preloaded(framework).start(words, {**variables, **place}, folder) for place in places]
-    ran, *others = [ended(process, events, 2 * LONG_S) for process in started]
+    ran, *others = ended_together(started, [events] * ranks, 2 * LONG_S)
     for each in (ran, *others):
         assert each.code == 0, each.stderr[-2000:]
     return {**ran.parameters, "steps": ran.last["equivalence"]}

@@ -9,7 +9,7 @@ import json
 import os
 import signal
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -197,6 +197,24 @@ def ended(process: Process, events: Path, within_s: float = LONG_S) -> Ran:
     return Ran(process.returncode, stdout, stderr, read_events(events))
 
 
+def ended_together(
+    processes: Sequence[Process], files: Sequence[Path], within_s: float = LONG_S
+) -> list[Ran]:
+    """Wait for the ranks of a run; where one is not over after a long time, say what those before it have said."""
+    ran: list[Ran] = []
+    for process, file in zip(processes, files, strict=True):
+        try:
+            ran.append(ended(process, file, within_s))
+        except AssertionError as error:
+            for left in processes[len(ran) + 1 :]:
+                end_group(left)
+            told = "".join(
+                f"\nrank {rank}: exit code {one.code}\n{one.stderr}" for rank, one in enumerate(ran)
+            )
+            raise AssertionError(f"rank {len(ran)} was {error}{told}") from None
+    return ran
+
+
 def train_together(tmp_path: Path, framework: str = "pytorch", anew: bool = False, **flags: Any) -> list[Ran]:
     """Run two ranks; the events are rank 0's, or those of the other rank's own file."""
     events = tmp_path / "events.jsonl"
@@ -204,7 +222,7 @@ def train_together(tmp_path: Path, framework: str = "pytorch", anew: bool = Fals
     for file in files:
         file.unlink(missing_ok=True)
     processes = start_ranks(flags, events, framework, anew)
-    return [ended(process, own) for process, own in zip(processes, files, strict=True)]
+    return ended_together(processes, files)
 
 
 def start_beside(framework: str, code: str, *words: str, variables: Mapping[str, str] | None = None) -> Copy:

@@ -1,7 +1,7 @@
 """Showing that frameworks do equal work: the three steps of the equivalence check, run in each and compared."""
 
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from itertools import product
@@ -20,7 +20,7 @@ from trainmark.extensions import folders
 from trainmark.files import write_atomically
 from trainmark.node import LocalHost
 from trainmark.placement import device_of
-from trainmark.tasks import TASKS, case_of, task_of
+from trainmark.tasks import TASKS, case_of, rules_of, task_of
 from trainmark.words.case import Case, Device, Precision
 from trainmark.words.certificate import Certificate, CheckedVariant, Party
 from trainmark.words.observation import Followed, Observation
@@ -44,30 +44,37 @@ class Way:
 
 @dataclass(frozen=True, slots=True)
 class Question:
-    """Whether these frameworks train ``model`` by the same step, on this device, in all these ways."""
+    """Whether these frameworks train ``model`` by the same step, on this device, in all these ways.
+
+    ``rules`` are the values of the task's axes that change what a step computes, such as the optimizer.
+    """
 
     model: str
     frameworks: tuple[str, ...]
     device: Device
+    rules: tuple[tuple[str, str], ...] = ()
     ways: tuple[Way, ...] = ()
 
 
 def questions(site: Site, cases: Iterable[Case]) -> list[Question]:
     """Return what must be shown before these cases stand in one table: each model that several frameworks train.
 
+    What they train by another rule, as by another optimizer, is another question.
+
     Only trainmark's own workers can be asked; what other programs do is not known to be equal. A way that a
     framework does not have is none of its ways.
     """
-    found: dict[tuple[str, Device], list[Case]] = {}
+    found: dict[tuple[str, Device, tuple[tuple[str, str], ...]], list[Case]] = {}
     for case in cases:
         if task_of(case).equal_work and isinstance(site.workload(case).card.source, BuiltinSource):
-            found.setdefault((case.model, case.device), []).extend(_settled(case, site))
+            about = (case.model, case.device, tuple(rules_of(case).items()))
+            found.setdefault(about, []).extend(_settled(case, site))
     asked = []
-    for (model, device), together in found.items():
+    for (model, device, rules), together in found.items():
         frameworks = tuple(dict.fromkeys(case.framework for case in together))
         ways = tuple(dict.fromkeys(_way(case) for case in together if _is_there(case, site)))
         if len(frameworks) > 1:
-            asked.append(Question(model, frameworks, device, ways))
+            asked.append(Question(model, frameworks, device, rules, ways))
     return asked
 
 
@@ -78,7 +85,8 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
     framework that cannot be looked at is in ``absent`` with the reason. Raises ``TrainmarkError`` or OSError when
     nothing can be written.
     """
-    basis, form = _basis(question, site), equal_work_of(question.model).observation
+    rules = dict(question.rules)
+    basis, form = _basis(question, site), equal_work_of(question.model, rules).observation
     kept = read_certificate(folder / CERTIFICATE)
     if kept is not None and kept.basis == basis:
         return kept
@@ -102,11 +110,11 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
                 if way.framework == framework and way != _way(base)
             ]
             observations.append(told.steps)
-            parties.append(party(told.steps, _axes(base), told.version, told.device, variants))
+            parties.append(party(told.steps, _axes(base), told.version, told.device, variants, rules))
     finally:
         # A hundred megabytes that a seed makes anew.
         inputs.unlink(missing_ok=True)
-    certificate = certify(question.model, observations, parties, absent, datetime.now(UTC), basis)
+    certificate = certify(question.model, observations, parties, absent, datetime.now(UTC), basis, rules)
     write_atomically(folder / CERTIFICATE, certificate.model_dump_json(indent=1) + "\n")
     return certificate
 
@@ -128,7 +136,7 @@ def _variant(
 def certificates(
     site: Site, cases: Sequence[Case], out: Path, limits: Limits, announce: Announce
 ) -> tuple[Certificate, ...]:
-    """Return the certificates that these cases need, run or kept, one a model and device."""
+    """Return the certificates that these cases need, run or kept, one a model, device and optimizer."""
     return tuple(
         answer(question, site, out / FOLDER / _name(question), limits, announce)
         for question in questions(site, cases)
@@ -140,7 +148,8 @@ def certify_environments(
 ) -> tuple[Certificate, ...]:
     """Return a certificate for each model, of the frameworks named, or of all whose environments are ready.
 
-    It is about their workers on a CPU. Raises ``InputError`` for an unknown name, and when there are not two.
+    It is about their workers on a CPU, with the optimizer that nobody has to ask for. Raises ``InputError`` for an
+    unknown name, and when there are not two.
     """
     there_are = [model for task in TASKS.values() if task.equal_work for model in task.models]
     for model in models:
@@ -165,7 +174,9 @@ def certify_environments(
 
 def _name(question: Question) -> str:
     device = "" if question.device is Device.AUTO else f"-{question.device.value}"
-    return f"{question.model}{device}"
+    default = rules_of(case_of(model=question.model))
+    rules = "".join(f"-{value}" for axis, value in question.rules if value != default[axis])
+    return f"{question.model}{device}{rules}"
 
 
 def _basis(question: Question, site: Site) -> str:
@@ -186,11 +197,15 @@ def observed_case(question: Question, framework: str, site: Site) -> Case:
     """Return the case in which a framework's step is looked into: FP32, no compiler, the first way that there is."""
     case = case_of(
         framework=framework, model=question.model, precision=Precision.FP32, device=question.device
-    )
-    ways = task_of(case).ways
-    values = [[value.value for value in type(case.value(axis))] for axis in ways]
-    cases = [case.varied(**dict(zip(ways, chosen, strict=True))) for chosen in product(*values)]
+    ).varied(**dict(question.rules))
+    cases = (case.varied(**ways) for ways in _each(task_of(case).ways, case))
     return next((found for found in cases if _can_do(found, site)), case)
+
+
+def _each(axes: Sequence[str], case: Case) -> Iterator[dict[str, str]]:
+    """Yield each combination of the values that enumerated axes of a case can have."""
+    values = [[value.value for value in type(case.value(axis))] for axis in axes]
+    return (dict(zip(axes, chosen, strict=True)) for chosen in product(*values))
 
 
 def _can_do(case: Case, site: Site) -> bool:

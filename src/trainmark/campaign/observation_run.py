@@ -12,6 +12,7 @@ from trainmark.equivalence import worker_flags
 from trainmark.execution import carry_out
 from trainmark.logs.events import read_events
 from trainmark.node import free_ports
+from trainmark.tasks import rules_of
 from trainmark.words.case import Case
 from trainmark.words.names import EVENTS
 from trainmark.words.observation import Followed
@@ -67,5 +68,5 @@ def _plan(case: Case, site: Site, folder: Path, inputs: Path) -> Plan | CannotSt
         folder,
         port=free_ports(1, site.hosts_of(case)),
         # The worker takes the last of two equal flags.
-        more_words=worker_flags(case.model, inputs, case.compiler),
+        more_words=worker_flags(case.model, inputs, case.compiler, rules_of(case)),
     )

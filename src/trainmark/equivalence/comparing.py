@@ -10,7 +10,7 @@ from itertools import combinations
 
 import trainmark
 from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve, unclipped
-from trainmark.equivalence.inputs import equal_work_of
+from trainmark.equivalence.inputs import NO_RULES, equal_work_of
 from trainmark.tasks.equal_work import Deviation, EqualWork, apart, check, finite, relative, worst
 from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.words.observation import Followed, Observation, Sketch
@@ -27,12 +27,14 @@ def party(
     version: str | None,
     device: str | None,
     variants: Sequence[CheckedVariant] = (),
+    rules: Mapping[str, str] = NO_RULES,
 ) -> Party:
     """Return what one framework's step was seen to be, checked against the common description and recipe.
 
-    ``axes`` are the values of the task's ``ways`` in which it was observed.
+    ``axes`` are the values of the task's ``ways`` in which it was observed, ``rules`` those of its ``rules`` that the
+    recipe has.
     """
-    task = equal_work_of(observation.model)
+    task = equal_work_of(observation.model, rules)
     conventions = solve(observation, _is_layerwise(task))
     return Party(
         framework=observation.framework,
@@ -77,15 +79,17 @@ def certify(
     absent: Mapping[str, str],
     made_at: datetime,
     basis: str = "",
+    rules: Mapping[str, str] = NO_RULES,
 ) -> Certificate:
-    """Return the certificate of the frameworks that were observed."""
-    task = equal_work_of(model)
+    """Return the certificate of the frameworks that were observed, by the recipe with these ``rules``."""
+    task = equal_work_of(model, rules)
     return Certificate(
         trainmark_version=trainmark.__version__,
         model=model,
         made_at=made_at,
         batch=task.batch,
         axes=task.shape,
+        rules=rules,
         steps=min((len(observation.steps) for observation in observations), default=0),
         parties=tuple(parties),
         pairs=tuple(compare(one, other) for one, other in combinations(observations, 2)),

@@ -14,7 +14,7 @@ def render_certificate(certificate: Certificate) -> str:
 
 def _lines(certificate: Certificate) -> Iterator[str]:
     yield (
-        f"{certificate.model}: {certificate.steps} training steps in FP32, batch {certificate.batch}, "
+        f"{said_model(certificate)}: {certificate.steps} training steps in FP32, batch {certificate.batch}, "
         f"{said_axes(certificate)}"
     )
     for party in certificate.parties:
@@ -46,6 +46,12 @@ def _lines(certificate: Certificate) -> Iterator[str]:
         yield from (f"      {_told(check)}" for check in pair.checks if not check.holds)
     yield from (f"  {name:<11} not looked at: {reason}" for name, reason in certificate.absent.items())
     yield f"  {'equal work' if certificate.holds else 'NOT shown to be equal work'}"
+
+
+def said_model(certificate: Certificate) -> str:
+    """Return the model, with the optimizer in brackets where the task has more than one."""
+    rules = ", ".join(certificate.rules.values())
+    return f"{certificate.model} ({rules})" if rules else certificate.model
 
 
 def said_axes(certificate: Certificate) -> str:

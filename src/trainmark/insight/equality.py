@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from trainmark.tasks import task_of
+from trainmark.tasks import case_of, rules_of, task_of
 from trainmark.words.case import BUILT_IN, Case, Device, Precision
 from trainmark.words.certificate import Certificate, Check, Party
 from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
@@ -15,14 +15,15 @@ from trainmark.worker.tasks.causal_lm.facts import STREAM
 class _Work:
     """A program's training step in one of its ways, whatever the cases that did it.
 
-    ``beyond`` is what it computes otherwise than any step that a certificate looks at: precision, optimizer, and the
-    type in which a language model's blocks are added up, where that is not FP32.
+    ``rules`` are what a certificate may be about, such as the optimizer, ``beyond`` what none is: another precision,
+    and the type in which a language model's blocks are added up, where that is not FP32.
     """
 
     workload: str
     framework: str
     device: str | None
     way: tuple[str, ...]
+    rules: "_Rules"
     beyond: tuple[str, ...]
 
     @classmethod
@@ -33,6 +34,7 @@ class _Work:
             case.framework,
             _device(result),
             (*(str(case.value(axis)) for axis in task_of(case).ways), case.compiler),
+            tuple(rules_of(case).items()) if case.workload == BUILT_IN else (),
             (*_beyond(case), *_added_in(result)) if case.workload == BUILT_IN else (),
         )
 
@@ -40,6 +42,9 @@ class _Work:
     def name(self) -> str:
         return self.framework if self.workload == BUILT_IN else f"{self.workload}/{self.framework}"
 
+
+_Rules = tuple[tuple[str, str], ...]
+"""The values of a task's ``rules``, by the names of these axes."""
 
 _Cases = dict[_Work, list[str]]
 """The ids of the cases that did each work."""
@@ -62,10 +67,30 @@ def judge_equality(
 
 
 def _judged(model: str, works: _Cases, certificates: Sequence[Certificate]) -> EqualityFinding:
-    readings = [_read(model, works, certificate) for certificate in _speaking(model, works, certificates)]
+    """Return what is said of a model's works, of those that train by the same rules by the certificate of these."""
+    speaking = _speaking(model, works, certificates)
+    alike: dict[_Rules, _Cases] = {}
+    for work, cases in works.items():
+        alike.setdefault(work.rules, {})[work] = cases
+    found = [_judged_alike(model, rules, together, speaking) for rules, together in alike.items()]
+    return EqualityFinding(
+        model=model,
+        works=tuple(work for part in found for work in part.works),
+        differences=tuple(dict.fromkeys(told for part in found for told in part.differences)),
+        observed=tuple(sorted({name for part in found for name in part.observed})),
+        by_variant=any(part.by_variant for part in found),
+    )
+
+
+def _judged_alike(
+    model: str, rules: _Rules, works: _Cases, speaking: Sequence[Certificate]
+) -> EqualityFinding:
+    # One that is about other rules says less than one about these, and more than none.
+    about = [certificate for certificate in speaking if _rules_of(certificate) == rules] or speaking
+    readings = [_read(model, works, certificate) for certificate in about]
     verdicts = {work: _without(work) for work in works}
     none = EqualityFinding(
-        model=model, works=_documents(works, verdicts), differences=(), observed=(), by_variant=False
+        model=model, works=_documents(model, works, verdicts), differences=(), observed=(), by_variant=False
     )
     # Of two for the same question, the one that speaks against somebody; else the one that shows more.
     return max(readings, key=_weight, default=none)
@@ -91,18 +116,19 @@ def _read(model: str, works: _Cases, certificate: Certificate) -> EqualityFindin
     parties = {work: party for work in works if (party := _party(certificate, work)) is not None}
     frameworks = {work.framework for work in parties}
     pairs = [pair for pair in certificate.pairs if frameworks.issuperset(pair.frameworks)]
+    rules = _unusual(model, _rules_of(certificate))
     checks: dict[tuple[str, ...], tuple[Check, ...]] = {
         **{(party.framework,): party.checks for party in parties.values()},
         **{pair.frameworks: pair.checks for pair in pairs},
     }
     between = [
-        Difference(frameworks=names, check=check)
+        Difference(frameworks=names, rules=rules, check=check)
         for names, made in checks.items()
         for check in made
         if not check.holds
     ]
     unequal = {name for difference in between for name in difference.frameworks}
-    own = {work: _as_party(work, party) for work, party in parties.items()}
+    own = {work: _as_party(work, party, _rules_of(certificate)) for work, party in parties.items()}
     verdicts = {
         **{work: _without(work, certificate) for work in works},
         **{work: verdict for work, (verdict, _) in own.items()},
@@ -112,25 +138,25 @@ def _read(model: str, works: _Cases, certificate: Certificate) -> EqualityFindin
         verdicts[work] is Verdict.EQUAL and not _is_observed(work, party) for work, party in parties.items()
     )
     of_ways = (
-        Difference(frameworks=(work.framework,), way=work.way, check=check)
+        Difference(frameworks=(work.framework,), way=work.way, rules=rules, check=check)
         for work, (_, wrong) in own.items()
         for check in wrong
     )
     return EqualityFinding(
         model=model,
-        works=_documents(works, verdicts),
+        works=_documents(model, works, verdicts),
         differences=(*between, *of_ways),
         observed=tuple(sorted({name for pair in pairs for name in pair.frameworks} - unequal)),
         by_variant=by_variant,
     )
 
 
-def _documents(works: _Cases, verdicts: dict[_Work, Verdict]) -> tuple[Work, ...]:
+def _documents(model: str, works: _Cases, verdicts: dict[_Work, Verdict]) -> tuple[Work, ...]:
     return tuple(
         Work(
             name=work.name,
             framework=work.framework,
-            way=(*work.way, *work.beyond),
+            way=(*work.way, *_unusual(model, work.rules), *work.beyond),
             device=work.device,
             cases=tuple(cases),
             verdict=verdicts[work],
@@ -139,9 +165,9 @@ def _documents(works: _Cases, verdicts: dict[_Work, Verdict]) -> tuple[Work, ...
     )
 
 
-def _as_party(work: _Work, party: Party) -> tuple[Verdict, list[Check]]:
-    """Return how a work stands to its framework's observed step, with the checks that do not hold."""
-    equal = Verdict.VARIANT if work.beyond else Verdict.EQUAL
+def _as_party(work: _Work, party: Party, rules: _Rules) -> tuple[Verdict, list[Check]]:
+    """Return how a work stands to its framework's step that was observed by ``rules``; with the checks that fail."""
+    equal = Verdict.VARIANT if work.beyond or work.rules != rules else Verdict.EQUAL
     if _is_observed(work, party):
         return equal, []
     variant = next((found for found in party.variants if found.way == work.way), None)
@@ -171,6 +197,16 @@ def _party(certificate: Certificate, work: _Work) -> Party | None:
     return next(found, None) if work.workload == BUILT_IN else None
 
 
+def _rules_of(certificate: Certificate) -> _Rules:
+    return tuple((rules_of(case_of(model=certificate.model)) | dict(certificate.rules)).items())
+
+
+def _unusual(model: str, rules: _Rules) -> tuple[str, ...]:
+    """Return the values of rules that are not what a model is trained by where nobody asks."""
+    usual = rules_of(case_of(model=model))
+    return tuple(value for axis, value in rules if value != usual[axis])
+
+
 def _device(result: CaseResult) -> str | None:
     """Return what the case's ranks computed on, as the worker said; else as it was asked for."""
     said = (run.parameters.device for run in result.runs if run.measurement)
@@ -181,11 +217,8 @@ def _device(result: CaseResult) -> str | None:
 
 
 def _beyond(case: Case) -> tuple[str, ...]:
-    """Return the precision and the values of the task's ``rules`` that are not those of a certificate."""
-    task = task_of(case)
-    fields = task.axes.model_fields
-    rules = (str(case.value(axis)) for axis in task.rules if case.value(axis) != fields[axis].default)
-    return (*rules, *([] if case.precision is Precision.FP32 else [case.precision.value]))
+    """Return the precision that is not that of a certificate."""
+    return () if case.precision is Precision.FP32 else (case.precision.value,)
 
 
 def _added_in(result: CaseResult) -> tuple[str, ...]:

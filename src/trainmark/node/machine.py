@@ -3,6 +3,7 @@
 import os
 import random
 import socket
+from collections import deque
 from collections.abc import Sequence
 from contextlib import ExitStack
 from pathlib import Path
@@ -31,20 +32,54 @@ def this_machine(host: Host) -> NodeResources:
 def free_ports(count: int, hosts: Sequence[Host] = ()) -> int:
     """Return the first of ``count`` ports in a row that are free here, or on all of ``hosts``.
 
-    They are below those that kernels hand out. Another program may take one of them before the ranks do; the run then
-    fails and says so. Raises ``HostError`` with the host that has none.
+    They are below those that kernels hand out. No other trainmark on this machine is given them, and this one not soon
+    again; another program may take one of them before the ranks do: the run then fails and says so. Raises
+    ``HostError`` with the host that has none.
     """
-    where = ""
+    where, width = "", -(-count // _GRAIN)
     for _ in range(100):
-        first = random.randrange(20_000, 32_000 - count)  # noqa: S311 (no secret)
-        if hosts:
-            busy = next((host for host in hosts if not host.has_free_ports(first, count)), None)
-            where = "" if busy is None else spoken(busy)
-        else:
-            where = "" if ports_are_free(first, count) else "this machine"
-        if not where:
-            return first
+        grain = random.randrange(12_000 // _GRAIN - width)  # noqa: S311 (no secret)
+        first = 20_000 + grain * _GRAIN
+        with ExitStack() as names:
+            ours = _reserve(range(grain, grain + width), names)
+            where = _busy(first, count, hosts) if ours else where or _HERE
+            if not where:
+                _reserved.append(names.pop_all())
+                if len(_reserved) > _MOST_RESERVED:
+                    _reserved.popleft().close()
+                return first
     raise HostError(f"{where}: no {count} free ports in a row between 20000 and 32000")
+
+
+def _busy(first: int, count: int, hosts: Sequence[Host]) -> str:
+    """Return who has not all of these ports free; nothing where all have."""
+    if not hosts:
+        return "" if ports_are_free(first, count) else _HERE
+    busy = next((host for host in hosts if not host.has_free_ports(first, count)), None)
+    return "" if busy is None else spoken(busy)
+
+
+_HERE = "this machine"
+
+_GRAIN = 8
+"""Ports that are reserved as one."""
+
+_MOST_RESERVED = 16
+"""Of the ports that this process was given last; ranks take theirs when they begin."""
+
+_reserved: deque[ExitStack] = deque()
+
+
+def _reserve(grains: range, names: ExitStack) -> bool:
+    """Take the names by which the trainmarks of a machine keep ports from each other: they go with their process."""
+    try:
+        for grain in grains:
+            name = names.enter_context(socket.socket(socket.AF_UNIX))
+            # Linux's abstract names: no files, and those of one network, as its ports are.
+            name.bind(f"\0trainmark-ports-{grain}")
+    except OSError:
+        return False
+    return True
 
 
 def ports_are_free(first: int, count: int) -> bool:

@@ -26,6 +26,7 @@ __all__ = [
     "find_task",
     "model_word",
     "published_name",
+    "rules_of",
     "same_model",
     "same_unit",
     "task_of",
@@ -57,6 +58,11 @@ def find_task(name: str) -> Task:
 def task_of(case: Case) -> Task:
     """Return the task of a case."""
     return TASKS[case.task]
+
+
+def rules_of(case: Case) -> dict[str, str]:
+    """Return the values of a case on the axes that change what its task's step computes, such as the optimizer."""
+    return {axis: str(case.value(axis)) for axis in task_of(case).rules}
 
 
 def case_of(**axes: Any) -> Case:

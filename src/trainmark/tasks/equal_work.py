@@ -54,8 +54,8 @@ class EqualWork:
     recipe: Recipe
     observation: type[Observation] = Observation
 
-    def of(self, _model: str) -> "EqualWork":
-        """Return the part for a model, where not all of the task's are trained by one recipe."""
+    def of(self, _model: str, _rules: Mapping[str, str]) -> "EqualWork":
+        """Return the part for a model and values of the task's ``rules``, where not all are trained by one recipe."""
         return self
 
     def inputs(self, model: str, seed: int) -> dict[str, NDArray[np.generic]]:

@@ -125,13 +125,15 @@ class Certificate(OfTask):
 
     ``absent`` are the frameworks that could not be looked at, with the reason. With fewer than two parties there
     is nothing to compare, and the certificate does not hold. ``basis`` is a digest of what decides the answer: the
-    workers, the inputs, the tolerances and the environments.
+    workers, the inputs, the tolerances and the environments. ``rules``, such as the optimizer, are the values of the
+    task's axes that change what a step computes; of one that is not among them the default was looked at.
     """
 
     schema_name: Literal["trainmark.certificate/1"] = SCHEMA
     trainmark_version: str
     model: str
     made_at: datetime
+    rules: Mapping[str, str] = {}
     batch: int
     steps: int
     parties: tuple[Party, ...]

@@ -77,9 +77,8 @@ class Work(Frozen):
     """What some cases did: a program's training step, in one of its ways, and the verdict on it.
 
     ``name`` is the framework, or of another program its name and the framework. ``way`` is how it trains: the values
-    of the axes in which frameworks differ by nature, and the compiler; then another optimizer or precision than
-    certificates are made with. ``device`` is the one that the runs say they
-    computed on.
+    of the axes in which frameworks differ by nature, and the compiler; then another optimizer than the usual one, and
+    another precision than certificates are made with. ``device`` is the one that the runs say they computed on.
     """
 
     name: str
@@ -93,16 +92,18 @@ class Work(Frozen):
 class Difference(Frozen):
     """A check that does not hold: between two frameworks, or of one against the description.
 
-    With a ``way``: of a framework's other way to train against its observed step.
+    With a ``way``: of a framework's other way to train against its observed step. ``rules`` are the values, such as
+    another optimizer's name, by which the certificate looked at another step than the usual one.
     """
 
     frameworks: tuple[str, ...]
     way: tuple[str, ...] = ()
+    rules: tuple[str, ...] = ()
     check: Check
 
 
 class EqualityFinding(Frozen):
-    """Works of one model on one device, and what the best certificate says of each.
+    """Works of one model on one device, and what the best certificate of its optimizer says of each.
 
     ``observed`` are the frameworks whose eager steps were compared with each other and are equal; ``by_variant``
     says whether a work is shown because it does the same steps as its framework's eager one in another way.

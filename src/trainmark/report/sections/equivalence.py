@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from trainmark.equivalence.render import said_axes
+from trainmark.equivalence.render import said_axes, said_model
 from trainmark.report.axes import COMPILER
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
@@ -98,12 +98,13 @@ def _subject_matter(context: Context, model: str, devices: Sequence[str]) -> str
 
 def _difference(context: Context, found: Difference) -> str:
     say, subject = context.say, context.say(f"subject_{found.check.subject.value}")
+    way = say.joined([*found.way, *found.rules])
+    names = [say("work", name=name, way=way) if way else name for name in found.frameworks]
     if found.way:
-        name = say("work", name=found.frameworks[0], way=say.joined(found.way))
-        return say("not_as_observed", name=name, subject=subject)
-    if len(found.frameworks) == 1:
-        return say("not_as_described", name=found.frameworks[0], subject=subject)
-    return say("not_equal_at", names=say.joined(found.frameworks), subject=subject)
+        return say("not_as_observed", name=names[0], subject=subject)
+    if len(names) == 1:
+        return say("not_as_described", name=names[0], subject=subject)
+    return say("not_equal_at", names=say.joined(names), subject=subject)
 
 
 def _joined(context: Context, works: Iterable[Work]) -> str:
@@ -134,7 +135,7 @@ def _parties(context: Context, certificate: Certificate) -> Table:
     devices = sorted({party.device for party in certificate.parties if party.device})
     heading = say(
         "equivalence_heading",
-        what=_subject_matter(context, certificate.model, devices),
+        what=_subject_matter(context, said_model(certificate), devices),
         steps=certificate.steps,
         batch=certificate.batch,
         size=said_axes(certificate),

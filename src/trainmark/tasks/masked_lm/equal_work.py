@@ -51,12 +51,17 @@ class MaskedEqualWork(EqualWork):
     shape: Mapping[str, int] = {"sequence_length": LENGTH, "predictions": PREDICTIONS}
     # As for causal language modelling: a rise, the full rate, and the first step of the cosine.
     epoch = BATCH * 3 // 2
-    recipe = MaskedRecipe(
-        **{**ADAM_OF_THE_CHECK, "clip_norm": CLIP_NORM},
-        optimizer=ADAMW,
-        dropout=0.0,
-    )
+    recipe: MaskedRecipe
     observation = MaskedObservation
+
+    def __init__(self, optimizer: str = ADAMW) -> None:
+        """Of LAMB the rate is what each parameter that decays moves by, as a part of itself."""
+        constants = {**ADAM_OF_THE_CHECK, "clip_norm": CLIP_NORM}
+        self.recipe = MaskedRecipe(**constants, optimizer=optimizer, dropout=0.0)
+
+    def of(self, _model: str, rules: Mapping[str, str]) -> "MaskedEqualWork":
+        """Return the part for AdamW or LAMB, whichever trains."""
+        return MaskedEqualWork(rules.get("optimizer", ADAMW))
 
     def flags(self) -> Mapping[str, object]:
         """Return lengths, accumulation, the optimizer and its constants, and the length of an epoch."""

@@ -62,7 +62,7 @@ class ClickEqualWork(EqualWork):
     )
     observation = ClickObservation
 
-    def of(self, model: str) -> "ClickEqualWork":
+    def of(self, model: str, _rules: Mapping[str, str]) -> "ClickEqualWork":
         """Return the part of DLRM's models, or this one."""
         return DlrmEqualWork() if isinstance(ARCHITECTURES[model], Interaction) else self
 
@@ -167,7 +167,7 @@ def _own(seen: Followed) -> ClickObservation:
 
 @cache
 def _forward(model: str, form: Form) -> Forward:
-    return forward(_model(model), ClickEqualWork().of(model).inputs(model), form)
+    return forward(_model(model), ClickEqualWork().of(model, {}).inputs(model), form)
 
 
 def _layers(seen: ClickObservation, model: Recommender) -> Check:
