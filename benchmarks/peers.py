@@ -9,6 +9,7 @@ Run it with a Python that has PyTorch; what else it lacks (torchvision, timm, JA
 How they take turns, and what is printed, stands in ``contest.py``. torchvision and timm train as their own
 documentation and scripts write it: SGD with momentum, label smoothing as the worker's recipe, ``channels_last``,
 autocast with a gradient scaler in FP16; beside that with torch's fused SGD, and with the whole step as one CUDA graph.
+``flax`` is the step that a user of JAX, Flax and optax writes (``peer_flax.py``).
 ``--suite`` adds ``program``, somebody's unmodified program through its card, as NVIDIA's ConvNets: each of its blocks
 is the whole run of the suite's one case. ``peers_lm.py`` does the same of language models.
 """
@@ -21,6 +22,7 @@ from collections.abc import Callable
 
 from contest import Contest, Contestant, Step, hold, ours_in_blocks, parser_of, torch_in_blocks
 from contest import ours as opened_here
+from peer_flax import flax
 from program import by_card
 
 PARAMETERS = 25_557_032
@@ -119,6 +121,7 @@ CONTESTANTS: dict[str, Contestant] = {
         theirs("torchvision", "default", fused=True, recorded=True), ("torchvision",), "cuda"
     ),
     "timm-compile": Contestant(theirs("timm", "default"), ("timm",)),
+    "flax": Contestant(flax, ("jax", "flax", "optax"), precisions=PRECISIONS),
     "program": Contestant(by_card),
 }
 

@@ -58,3 +58,18 @@ def test_a_program_that_is_asked_for_other_work_is_left_out(tmp_path: Path) -> N
     assert "'batch_per_device': (4, 2)" in ran.stdout
     (row,) = json.loads((tmp_path / "peers.json").read_text())["rows"]
     assert row["name"] == "trainmark-none"
+
+
+@pytest.mark.rare
+@needs_framework("jax")
+def test_the_step_that_a_user_of_flax_writes_trains_the_same_network(tmp_path: Path) -> None:
+    ran = subprocess.run(
+        [framework_python("jax"), PEERS, "--device=cpu", "--precision=amp-fp16", "--batch=2",
+         "--image-size=32", "--steps=1", "--rounds=1", f"--json={tmp_path / 'peers.json'}", "--only", "flax"],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+    assert ran.returncode == 0, ran.stderr
+    (row,) = json.loads((tmp_path / "peers.json").read_text())["rows"]
+    assert (row["name"], set(row["versions"])) == ("flax", {"flax", "jax", "device"})
+    assert row["images_per_s"] > 0
