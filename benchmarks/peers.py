@@ -9,7 +9,8 @@ Run it with a Python that has PyTorch; what else it lacks (torchvision, timm, JA
 How they take turns, and what is printed, stands in ``contest.py``. torchvision and timm train as their own
 documentation and scripts write it: SGD with momentum, label smoothing as the worker's recipe, ``channels_last``,
 autocast with a gradient scaler in FP16; beside that with torch's fused SGD, and with the whole step as one CUDA graph.
-``flax`` is the step that a user of JAX, Flax and optax writes (``peer_flax.py``).
+``flax`` is the step that a user of JAX, Flax and optax writes (``peer_flax.py``); ``flax-tuned`` has the flags of
+JAX's page on GPU performance, ``flax-highest`` the precision of products that FP32 needs.
 ``--suite`` adds ``program``, somebody's unmodified program through its card, as NVIDIA's ConvNets: each of its blocks
 is the whole run of the suite's one case. ``peers_lm.py`` does the same of language models.
 """
@@ -95,6 +96,9 @@ PRECISIONS = ("fp32", "tf32", "amp-fp16", "amp-bf16")
 STAGES = ("folded", "quarter", "update")
 """Of our fused step, as ``worker/pytorch/stages.py`` has them."""
 
+XLA_FLAGS = "--xla_gpu_triton_gemm_any=true --xla_gpu_enable_latency_hiding_scheduler=true"
+"""What JAX's page on GPU performance names (docs.jax.dev/en/latest/gpu_performance_tips.html, 2026-11-24)."""
+
 CONTESTANTS: dict[str, Contestant] = {
     "trainmark-fused-cudnn": Contestant(ours("pytorch", "fused-cudnn"), ("torch", "cudnn"), "cuda", FP16),
     **{
@@ -121,7 +125,14 @@ CONTESTANTS: dict[str, Contestant] = {
         theirs("torchvision", "default", fused=True, recorded=True), ("torchvision",), "cuda"
     ),
     "timm-compile": Contestant(theirs("timm", "default"), ("timm",)),
-    "flax": Contestant(flax, ("jax", "flax", "optax"), precisions=PRECISIONS),
+    **{
+        name: Contestant(flax, ("jax", "flax", "optax"), precisions=precisions, variables=variables)
+        for name, precisions, variables in (
+            ("flax", PRECISIONS, {}),
+            ("flax-tuned", PRECISIONS, {"XLA_FLAGS": XLA_FLAGS}),
+            ("flax-highest", ("amp-fp16", "amp-bf16"), {"JAX_DEFAULT_MATMUL_PRECISION": "highest"}),
+        )
+    },
     "program": Contestant(by_card),
 }
 

@@ -9,11 +9,20 @@ from trainmark.measure import ratio
 from trainmark.measure.pooling import on_like_machines
 from trainmark.measure.statistics import APART
 from trainmark.words.case import MAX_BATCH, SYNTHETIC
-from trainmark.words.findings import Doubt, Findings, FittingFinding, RatioFinding, RatioKind, SettledApart
+from trainmark.words.findings import (
+    Doubt,
+    Findings,
+    FittingFinding,
+    PowerFinding,
+    RatioFinding,
+    RatioKind,
+    SettledApart,
+)
 from trainmark.words.gates import GateName
 from trainmark.words.measurement import About, Cause, Ratio, Shape, Steadiness
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, Results, RunResult, pooled, sound
+from trainmark.words.telemetry import POWER_LIMIT, GpuSummary
 
 NOT_STEADY = "not-steady"
 """The code of a doubt that the warm-up test raised."""
@@ -51,6 +60,7 @@ def find(results: Results) -> Findings:
         equality=judge_equality(results.cases, results.certificates),
         ranks=tuple(judge_ranks(results.cases)),
         fitting=tuple(_fitting(results)),
+        power=tuple(_held_by_power(results.cases)),
     )
 
 
@@ -200,6 +210,32 @@ def _fitting(results: Results) -> Iterator[FittingFinding]:
         found = max(alike, key=lambda pair: pair[0], default=None)
         if found is not None:
             yield FittingFinding(case=case.id, batch=found[0], by=found[1].id)
+
+
+def _held_by_power(cases: Iterable[CaseResult]) -> Iterator[PowerFinding]:
+    """Yield the cases with a GPU that is at its power limit for as long as it is not, or longer."""
+    for case in cases:
+        gpus = [gpu for run in pooled(case.runs) if (gpu := _held_most(run)) is not None]
+        if gpus and (share := median(_share(gpu) for gpu in gpus)) >= 0.5:
+            clocks = [gpu.sm_clock_mhz_mean for gpu in gpus if gpu.sm_clock_mhz_mean is not None]
+            power = [gpu.power_w_mean for gpu in gpus if gpu.power_w_mean is not None]
+            yield PowerFinding(
+                case=case.id,
+                runs=len(gpus),
+                share=share,
+                sm_clock_mhz=median(clocks) if clocks else None,
+                power_w=median(power) if power else None,
+            )
+
+
+def _held_most(run: RunResult) -> GpuSummary | None:
+    """Return the GPU of a run that its power limit held the most, None where no clock reason was sampled."""
+    gpus = [gpu for node in run.telemetry for gpu in node.gpus if gpu.throttled_share is not None]
+    return max(gpus, key=_share, default=None)
+
+
+def _share(gpu: GpuSummary) -> float:
+    return gpu.reason_shares.get(POWER_LIMIT, 0.0)
 
 
 def _settled_apart(case: CaseResult, other: CaseResult | None) -> Iterator[SettledApart]:

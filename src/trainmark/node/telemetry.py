@@ -13,6 +13,7 @@ from typing import Any
 from trainmark.node.accelerators import Nvml
 from trainmark.node.usage import NodeUsage, ProcessTree, read_node
 from trainmark.words.telemetry import (
+    POWER_LIMIT,
     SCHEMA_VERSION,
     CpuSample,
     GpuName,
@@ -183,7 +184,7 @@ def _shares(before: _Counters | None, now: _Counters) -> CpuSample:
 CLOCK_REASONS = {
     0x001: "gpu_idle",
     0x002: "applications_clocks_setting",
-    0x004: "sw_power_cap",
+    0x004: POWER_LIMIT,
     0x008: "hw_slowdown",
     0x010: "sync_boost",
     0x020: "sw_thermal_slowdown",

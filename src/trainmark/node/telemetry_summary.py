@@ -10,6 +10,7 @@ from pydantic import TypeAdapter, ValidationError
 from trainmark.errors import InputError
 from trainmark.node.telemetry import SLOWDOWNS
 from trainmark.words.telemetry import (
+    POWER_LIMIT,
     SCHEMA_VERSION,
     GpuSample,
     GpuSummary,
@@ -130,7 +131,7 @@ def _dropped(samples: list[GpuSample]) -> float | None:
         return None
     highest = max(clock for clock, _ in busy)
     return _mean(
-        [float(clock < CLOCK_DROP * highest and "sw_power_cap" not in reasons) for clock, reasons in busy]
+        [float(clock < CLOCK_DROP * highest and POWER_LIMIT not in reasons) for clock, reasons in busy]
     )
 
 

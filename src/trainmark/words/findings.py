@@ -168,11 +168,26 @@ class FittingFinding(Frozen):
     by: str
 
 
+class PowerFinding(Frozen):
+    """A case with a GPU that its power limit held in half of the samples of the window, or more.
+
+    Medians over the ``runs`` that were sampled, of each run's GPU that was held the most: ``share`` of the samples,
+    ``sm_clock_mhz`` and ``power_w`` (means over the window; null where nobody tells).
+    """
+
+    case: str
+    runs: int
+    share: float
+    sm_clock_mhz: float | None
+    power_w: float | None
+
+
 class Findings(Frozen):
     """All that was judged of a suite's results; cases go by their ids.
 
     ``doubtful`` are the cases whose number is in doubt: a run that it is made of is. ``ranks`` are there for cases of
-    several ranks, ``fitting`` for those that had no memory and of which a smaller batch is known to fit.
+    several ranks, ``fitting`` for those that had no memory and of which a smaller batch is known to fit, ``power`` for
+    those whose GPUs are held by their power limit.
     """
 
     doubts: tuple[Doubt, ...]
@@ -181,6 +196,7 @@ class Findings(Frozen):
     equality: tuple[EqualityFinding, ...]
     ranks: tuple[RanksFinding, ...] = ()
     fitting: tuple[FittingFinding, ...] = ()
+    power: tuple[PowerFinding, ...] = ()
 
     def ratio(self, kind: RatioKind, case: str) -> RatioFinding | None:
         """Return the ratio of a kind whose upper side is ``case``."""

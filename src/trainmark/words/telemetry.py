@@ -10,6 +10,9 @@ from trainmark.words.frozen import Frozen
 
 SCHEMA_VERSION = 1
 
+POWER_LIMIT = "sw_power_cap"
+"""The clock reason of a GPU that its power limit holds."""
+
 
 @dataclass(frozen=True, slots=True)
 class GpuName:

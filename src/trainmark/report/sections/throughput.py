@@ -1,6 +1,6 @@
 """The main tables: devices by precision and batch, or by framework, as published tables of this field have them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 from trainmark.report.axes import DEVICES, FRAMEWORK, MODEL, NOTHING, WORKLOAD, Grid, Key
 from trainmark.report.blocks import Block, Cell, Chart, Column, Paragraph, Section, Table, cell, plain
@@ -16,6 +16,7 @@ def section(context: Context) -> Section:
     say = context.say
     blocks: list[Block] = [Paragraph(plain(caption(context)))]
     blocks += [Paragraph(plain(text), alert=alert) for text, alert in said_of_work(context)]
+    blocks += [Paragraph(plain(text)) for text in _said_of_power(context)]
     for part in context.parts:
         blocks += _tables(context, part)
         specification = throughput_chart(context, part)
@@ -36,6 +37,29 @@ def caption(context: Context) -> str:
 def said_of_work(context: Context) -> list[tuple[str, bool]]:
     """Return what is known of the frameworks' work where several stand side by side; with true, an alert."""
     return list(equality(context)) if FRAMEWORK in context.axes.varying else []
+
+
+def _said_of_power(context: Context) -> Iterator[str]:
+    """Yield the sentence of the cases whose GPUs their power limit held, if there are any."""
+    say, held = context.say, context.findings.power
+    if not held:
+        return
+    by_id = {result.id: result.case for result in context.results.cases}
+    names = []
+    for found in held[:MOST_NAMED]:
+        told = [
+            f"{number(value, 0)} {unit}"
+            for value, unit in ((found.sm_clock_mhz, "MHz"), (found.power_w, "W"))
+            if value is not None
+        ]
+        label = context.axes.label(by_id[found.case])
+        names.append(say("work", name=label, way=say.joined(told)) if told else label)
+    more = len(held) - len(names)
+    yield say("held_by_power", names=say.joined([*names, *([say("and_more", n=more)] if more else [])]))
+
+
+MOST_NAMED = 8
+"""Cases in a sentence; beyond that it says how many there are."""
 
 
 def tables(context: Context) -> list[Table]:

@@ -1,0 +1,66 @@
+"""Of cases whose GPUs were held by their power limit the report says so, and what the clock was."""
+
+from pathlib import Path
+
+import pytest
+import sample_results as sample
+
+from trainmark.insight.findings import find
+from trainmark.report import Language, render_markdown
+from trainmark.words.results import Results
+from trainmark.words.telemetry import GpuSummary, TelemetrySummary
+
+
+def gpu(share: float | None, mhz: float | None = 1725.4) -> GpuSummary:
+    """Return a GPU that was held in this share of the samples; of None no clock reason was sampled."""
+    return GpuSummary(
+        index=0,
+        uuid=None,
+        name="NVIDIA H200",
+        sm_clock_mhz_mean=mhz,
+        sm_clock_mhz_min=None,
+        power_w_mean=None if mhz is None else 696.6,
+        power_w_max=None,
+        temperature_c_max=None,
+        utilisation_mean=None,
+        memory_used_bytes_max=None,
+        throttled_share=None if share is None else 0.0,
+        reason_shares={"sw_power_cap": share} if share else {},
+        foreign_pids=(),
+        unseen_processes_max=None,
+    )
+
+
+def sampled(*gpus: tuple[GpuSummary, ...]) -> Results:
+    """Return the results of one case, with the GPUs of each of its runs."""
+    results = sample.one_case(len(gpus))
+    (case,) = results.cases
+    runs = tuple(
+        run.model_copy(update={"telemetry": (TelemetrySummary(samples=4, gpus=of_run),)})
+        for run, of_run in zip(case.runs, gpus, strict=True)
+    )
+    return results.model_copy(update={"cases": (case.model_copy(update={"runs": runs}),)})
+
+
+def test_the_gpu_that_was_held_the_most_counts_and_the_median_over_runs() -> None:
+    cool, hot = gpu(0.0, 1980.0), gpu(1.0)
+    (found,) = find(sampled((cool, hot), (hot,), (cool,))).power
+    assert (found.runs, found.share, found.sm_clock_mhz, found.power_w) == (3, 1.0, 1725.4, 696.6)
+    assert find(sampled((cool,), (hot,), (cool,))).power == ()
+
+
+@pytest.mark.parametrize("gpus", [(), (gpu(None),), (gpu(0.0),), (gpu(0.49),)])
+def test_where_none_was_held_nothing_is_said(gpus: tuple[GpuSummary, ...], tmp_path: Path) -> None:
+    results = sampled(gpus)
+    assert find(results).power == ()
+    assert "power limit" not in render_markdown(results, tmp_path).split("## Telemetry")[0]
+
+
+@pytest.mark.parametrize(
+    ("mhz", "said"),
+    [(1725.4, "or more: fp32 b32 1n1g (1725 MHz, 697 W). A"), (None, "or more: fp32 b32 1n1g. A")],
+)
+def test_the_clock_and_the_power_are_told(mhz: float | None, said: str, tmp_path: Path) -> None:
+    text = render_markdown(sampled((gpu(0.5, mhz),)), tmp_path)
+    assert said in text
+    assert "功耗上限" in render_markdown(sampled((gpu(0.5, mhz),)), tmp_path, Language.ZH)
