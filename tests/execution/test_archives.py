@@ -54,6 +54,18 @@ def test_a_folder_arrives_as_it_was(tmp_path: Path) -> None:
     (tmp_path / "copy/shut/later").write_text("ours, so it can be written to")
 
 
+def too_long_to_be_resolved() -> list[tarfile.TarInfo]:
+    """Return a way out whose links, written out, are longer than a path may be (CVE-2025-4517)."""
+    folder, short, members, path = "d" * 247, "abcdefghijklmnop", [], Path()
+    for name in short:
+        members.append(member(str(path / folder), tarfile.DIRTYPE, mode=0o755))
+        members.append(member(str(path / name), tarfile.SYMTYPE, folder))
+        path /= folder
+    long = "/".join([*short, "l" * 254])
+    members.append(member(long, tarfile.SYMTYPE, "../" * len(short)))
+    return [*members, member("out", tarfile.SYMTYPE, f"{long}/.."), member("out/beside")]
+
+
 @pytest.mark.parametrize(
     "harmful",
     [
@@ -65,7 +77,19 @@ def test_a_folder_arrives_as_it_was(tmp_path: Path) -> None:
         [member("out", tarfile.SYMTYPE, ".."), member("out/beside")],
         [member("deep", tarfile.DIRTYPE), member("deep/out", tarfile.SYMTYPE, "../..")],
         [member("out", tarfile.LNKTYPE, "../secret")],
+        [member("out", tarfile.SYMTYPE, ".."), member("beside", tarfile.LNKTYPE, "out")],
+        [member("out", tarfile.SYMTYPE, "b/.."), member("b", tarfile.SYMTYPE, "."), member("out/beside")],
+        [
+            member("sound.d", tarfile.DIRTYPE),
+            member("out", tarfile.SYMTYPE, "sound.d"),
+            member("out/shut", tarfile.DIRTYPE, mode=0o755),
+            member("out", tarfile.SYMTYPE, "b/.."),
+            member("b", tarfile.SYMTYPE, "."),
+        ],
+        too_long_to_be_resolved(),
+        [member("out", tarfile.SYMTYPE, "out"), member("out/beside")],
         [member("device", tarfile.CHRTYPE)],
+        [member("device", tarfile.CHRTYPE), member("again", tarfile.LNKTYPE, "device")],
         [member("pipe", tarfile.FIFOTYPE)],
     ],
 )
@@ -73,14 +97,36 @@ def test_what_leads_out_of_the_folder_and_devices_are_left(
     harmful: list[tarfile.TarInfo], tmp_path: Path
 ) -> None:
     (tmp_path / "secret").write_text("secret")
+    (tmp_path / "shut").mkdir(mode=0o700)
 
     unpack(archive(*harmful, member("sound")), tmp_path / "into")
 
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["into", "secret"]
-    written = [path for path in (tmp_path / "into").rglob("*") if not path.is_dir()]
-    assert {path.name for path in written} <= {"sound", "beside"}
-    assert all(path.resolve().is_relative_to(tmp_path / "into") for path in written)
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["into", "secret", "shut"]
+    assert (tmp_path / "secret").read_text() == "secret"
+    assert stat.S_IMODE((tmp_path / "shut").stat().st_mode) == 0o700
+    written = [path for path in (tmp_path / "into").rglob("*") if path.is_symlink() or not path.is_dir()]
+    assert {path.name for path in written} <= {"sound", "beside", "b", *"abcdefghijklmnop"}
+    assert all(os.path.realpath(path, strict=True).startswith(f"{tmp_path}/into") for path in written)
     assert not Path("/tmp/trainmark-absolute").exists()
+
+
+def test_a_folder_arrives_a_second_time_whatever_links_it_has(tmp_path: Path) -> None:
+    members = [
+        member("leaf"),
+        member("same", tarfile.LNKTYPE, "leaf"),
+        member("deep", tarfile.DIRTYPE, mode=0o600),
+        member("deep/leaf"),
+        member("a", tarfile.SYMTYPE, "b"),
+        member("b", tarfile.SYMTYPE, "a"),
+        member("deep/near", tarfile.SYMTYPE, "../leaf"),
+        member("later", tarfile.SYMTYPE, "missing"),
+    ]
+    for _ in range(2):
+        unpack(archive(*members), tmp_path)
+        found = {str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*")}
+        assert found == {"leaf", "same", "deep", "deep/leaf", "deep/near", "later"}
+        assert (tmp_path / "same").samefile(tmp_path / "leaf")
+        assert os.access(tmp_path / "deep", os.X_OK)
 
 
 def test_what_arrives_is_ours_and_runs_as_nobody_else(tmp_path: Path) -> None:

@@ -153,23 +153,32 @@ def test_a_plan_names_host_and_rank_of_each_command_and_hosts_that_nobody_knows_
 
 
 def test_ports_that_were_given_away_are_given_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
-    drawn = iter([700, 700, 701])
-    monkeypatch.setattr("trainmark.node.machine.random.randrange", lambda _: next(drawn))
+    monkeypatch.setattr("trainmark.node.machine.random.sample", lambda starts, _: starts[700:])
     first = free_ports(8)
     assert free_ports(8) == first + 8
 
     ask = (
-        "import random; drawn = iter([700, 701, 702]); random.randrange = lambda _: next(drawn); "
+        "import random; random.sample = lambda starts, _: starts[700:]; "
         "from trainmark.node import free_ports; print(free_ports(8))"
     )
     other = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
     assert int(other.stdout) == first + 16
 
 
+def test_ports_of_many_ranks_are_found_again_and_again_beside_others_and_with_few_open_files() -> None:
+    ask = (
+        "import resource; from trainmark.node import free_ports; "
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (1024, 1024)); "
+        "print([free_ports(count) > 0 for count in [4] * 40 + [512] * 20])"
+    )
+    others = [subprocess.Popen([sys.executable, "-c", ask], stdout=subprocess.PIPE) for _ in range(2)]
+    assert [other.communicate()[0].count(b"True") for other in others] == [60, 60]
+
+
 def test_a_host_on_which_no_port_is_free_is_named() -> None:
     with ExitStack() as taken:
-        for port in range(20_399, 32_000, 400):
+        for port in range(20_199, 32_000, 200):
             with suppress(OSError):  # Somebody else has it: that will do.
                 taken.enter_context(socket.socket()).bind(("", port))
-        with pytest.raises(HostError, match=r"^second: no 400 free ports in a row between 20000 and 32000$"):
-            free_ports(400, [LocalHost("second")])
+        with pytest.raises(HostError, match=r"^second: no 200 free ports in a row between 20000 and 32000$"):
+            free_ports(200, [LocalHost("second")])

@@ -6,7 +6,7 @@ import shutil
 import stat
 import tarfile
 import tempfile
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
@@ -30,9 +30,12 @@ def unpack(content: IO[bytes], into: Path) -> None:
     The filters of Python's own ``tarfile`` are not in Python 3.11.2, which Debian 12 has.
     """
     into.mkdir(parents=True, exist_ok=True)
+    into = into.resolve()
     with tarfile.open(fileobj=content) as archive:
         archive.extraction_filter = lambda member, _into: member  # later Pythons ask for one
-        archive.extractall(into, members=_harmless(archive, into.resolve()))  # noqa: S202 (they were looked at)
+        archive.extractall(into, members=_harmless(archive, into))  # noqa: S202 (they were looked at)
+        # Links come last: while files are written, and folders get their modes, there is none to follow.
+        _link(into, [member for member in archive if member.issym()])
 
 
 def put_folder(content: IO[bytes], path: Path) -> None:
@@ -47,18 +50,57 @@ def put_folder(content: IO[bytes], path: Path) -> None:
 
 
 def _harmless(archive: tarfile.TarFile, into: Path) -> Iterator[tarfile.TarInfo]:
-    """Yield what may be written, ours and writable, each as the ones before it have left the folder."""
+    """Yield folders, files and hard links to files that are there, ours and writable; no path goes by a link."""
     for member in archive:
         path = into / member.name
-        if member.issym():
-            reached = [path.parent, path.parent / member.linkname]
-        elif member.islnk():
-            reached = [path.parent, into / member.linkname]
-        elif member.isfile() or member.isdir():
-            reached = [path]
-        else:
+        if not _is_below(into, member.name) or not (member.isfile() or member.isdir() or member.islnk()):
             continue
-        if all(each.resolve().is_relative_to(into) for each in reached):
-            member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
-            member.mode = member.mode & 0o755 | stat.S_IRUSR | stat.S_IWUSR
-            yield member
+        if member.islnk() and not _is_file(into, member.linkname):
+            continue
+        if path.is_symlink() or (member.islnk() and path.exists() and path != into / member.linkname):
+            path.unlink()
+        owner = stat.S_IRWXU if member.isdir() else stat.S_IRUSR | stat.S_IWUSR
+        member.uid, member.gid, member.uname, member.gname = os.getuid(), os.getgid(), "", ""
+        member.mode = member.mode & 0o755 | owner
+        yield member
+
+
+def _is_below(into: Path, name: str) -> bool:
+    """Tell whether a name is of something in the folder, and none of its parents a link."""
+    path = Path(name)
+    if path.is_absolute() or ".." in path.parts:
+        return False
+    return not any((into / parent).is_symlink() for parent in path.parents)
+
+
+def _is_file(into: Path, name: str) -> bool:
+    return _is_below(into, name) and (into / name).is_file() and not (into / name).is_symlink()
+
+
+def _link(into: Path, members: Sequence[tarfile.TarInfo]) -> None:
+    """Make symbolic links; those that lead out of the folder, or in a circle, are taken back when all are there."""
+    made = []
+    for member in members:
+        path = into / member.name
+        if not _is_below(into, member.name) or (path.exists() and not path.is_symlink()):
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.unlink(missing_ok=True)
+        path.symlink_to(member.linkname)
+        made.append(path)
+    # One that is taken back may have been another's way.
+    while wrong := [path for path in made if not _stays(path, into)]:
+        for path in wrong:
+            path.unlink()
+        made = [path for path in made if path not in wrong]
+
+
+def _stays(link: Path, into: Path) -> bool:
+    """Tell whether a link leads to something in the folder, or to nothing by a path that cannot leave it."""
+    try:
+        return Path(os.path.realpath(link, strict=True)).is_relative_to(into)
+    except FileNotFoundError:
+        goal = link.readlink()
+        return not goal.is_absolute() and ".." not in goal.parts
+    except OSError:
+        return False

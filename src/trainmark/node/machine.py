@@ -36,19 +36,21 @@ def free_ports(count: int, hosts: Sequence[Host] = ()) -> int:
     again; another program may take one of them before the ranks do: the run then fails and says so. Raises
     ``HostError`` with the host that has none.
     """
-    where, width = "", -(-count // _GRAIN)
-    for _ in range(100):
-        grain = random.randrange(12_000 // _GRAIN - width)  # noqa: S311 (no secret)
-        first = 20_000 + grain * _GRAIN
+    where, width, asked = "", -(-count // _GRAIN), 0
+    starts = range((_LAST - _FIRST) // _GRAIN - width + 1)
+    for grain in random.sample(starts, len(starts)):
         with ExitStack() as names:
-            ours = _reserve(range(grain, grain + width), names)
-            where = _busy(first, count, hosts) if ours else where or _HERE
+            if not _reserve(range(grain, grain + width), names):
+                continue
+            first = _FIRST + grain * _GRAIN
+            where, asked = _busy(first, count, hosts), asked + 1
             if not where:
-                _reserved.append(names.pop_all())
-                if len(_reserved) > _MOST_RESERVED:
-                    _reserved.popleft().close()
+                _reserved.append((width, names.pop_all()))
+                _forget()
                 return first
-    raise HostError(f"{where}: no {count} free ports in a row between 20000 and 32000")
+        if asked == _MOST_ASKED:
+            break
+    raise HostError(f"{where or _HERE}: no {count} free ports in a row between {_FIRST} and {_LAST}")
 
 
 def _busy(first: int, count: int, hosts: Sequence[Host]) -> str:
@@ -59,26 +61,40 @@ def _busy(first: int, count: int, hosts: Sequence[Host]) -> str:
     return "" if busy is None else spoken(busy)
 
 
+_FIRST, _LAST = 20_000, 32_000
+
 _HERE = "this machine"
+
+_MOST_ASKED = 100
+"""Times that hosts are asked."""
 
 _GRAIN = 8
 """Ports that are reserved as one."""
 
-_MOST_RESERVED = 16
-"""Of the ports that this process was given last; ranks take theirs when they begin."""
+_MOST_RESERVED = 8
+"""Grains that are kept beside those that were given last: ranks take theirs when they begin. Each is an open file."""
 
-_reserved: deque[ExitStack] = deque()
+_reserved: deque[tuple[int, ExitStack]] = deque()
+
+
+def _forget() -> None:
+    """Let go of what was reserved first, until little enough is kept."""
+    while len(_reserved) > 1 and sum(width for width, _ in _reserved) - _reserved[-1][0] > _MOST_RESERVED:
+        _reserved.popleft()[1].close()
 
 
 def _reserve(grains: range, names: ExitStack) -> bool:
-    """Take the names by which the trainmarks of a machine keep ports from each other: they go with their process."""
-    try:
-        for grain in grains:
-            name = names.enter_context(socket.socket(socket.AF_UNIX))
+    """Take the names by which the trainmarks of a machine keep ports from each other: they go with their process.
+
+    Returns False where another one has a name; raises ``OSError`` where this process may open no more files.
+    """
+    for grain in grains:
+        name = names.enter_context(socket.socket(socket.AF_UNIX))
+        try:
             # Linux's abstract names: no files, and those of one network, as its ports are.
             name.bind(f"\0trainmark-ports-{grain}")
-    except OSError:
-        return False
+        except OSError:
+            return False
     return True
 
 
