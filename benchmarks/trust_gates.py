@@ -16,9 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.campaign.resume import manifest_in, summaries_of
-from trainmark.campaign.suspicion import gpus_of
 from trainmark.logs.events import read_events
 from trainmark.measure.gates import DRIFT, GATES, Evidence, Gate, drift, judge, two_levels
+from trainmark.measure.gpus import gpus_of
 from trainmark.node.archives import unpack
 from trainmark.store import read_results
 from trainmark.words.gates import GateName

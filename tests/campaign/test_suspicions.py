@@ -2,8 +2,9 @@
 
 import json
 
-from trainmark.campaign.suspicion import gpus_of, version_suspicions, work_suspicions
+from trainmark.campaign.suspicion import version_suspicions, work_suspicions
 from trainmark.logs.events import parse_events
+from trainmark.measure.gpus import gpus_of
 from trainmark.node.facts import collect
 from trainmark.tasks import case_of
 from trainmark.words.manifest import AcceleratorFacts, FrameworkVersions, GpuFacts, Manifest

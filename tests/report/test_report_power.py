@@ -1,20 +1,22 @@
 """Of cases whose GPUs were held by their power limit the report says so, and what the clock was."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sample_results as sample
 
 from trainmark.insight.findings import find
 from trainmark.report import Language, render_markdown
+from trainmark.tasks import case_of
 from trainmark.words.results import Results
 from trainmark.words.telemetry import GpuSummary, TelemetrySummary
 
 
-def gpu(share: float | None, mhz: float | None = 1725.4) -> GpuSummary:
+def gpu(share: float | None, mhz: float | None = 1725.4, index: int = 0) -> GpuSummary:
     """Return a GPU that was held in this share of the samples; of None no clock reason was sampled."""
     return GpuSummary(
-        index=0,
+        index=index,
         uuid=None,
         name="NVIDIA H200",
         sm_clock_mhz_mean=mhz,
@@ -31,9 +33,10 @@ def gpu(share: float | None, mhz: float | None = 1725.4) -> GpuSummary:
     )
 
 
-def sampled(*gpus: tuple[GpuSummary, ...]) -> Results:
-    """Return the results of one case, with the GPUs of each of its runs."""
-    results = sample.one_case(len(gpus))
+def sampled(*gpus: tuple[GpuSummary, ...], **axes: Any) -> Results:
+    """Return the results of one case, with the GPUs of its node in each of its runs."""
+    one = case_of(**axes)
+    results = sample.results([(one, sample.ok_runs(one, 1404.55, len(gpus)))])
     (case,) = results.cases
     runs = tuple(
         run.model_copy(update={"telemetry": (TelemetrySummary(samples=4, gpus=of_run),)})
@@ -43,10 +46,28 @@ def sampled(*gpus: tuple[GpuSummary, ...]) -> Results:
 
 
 def test_the_gpu_that_was_held_the_most_counts_and_the_median_over_runs() -> None:
-    cool, hot = gpu(0.0, 1980.0), gpu(1.0)
-    (found,) = find(sampled((cool, hot), (hot,), (cool,))).power
+    cool, hot, warm = gpu(0.0, 1980.0), gpu(1.0), gpu(0.4, 1900.0, index=1)
+    (found,) = find(sampled((hot, warm), (hot, warm), (cool, warm), devices_per_node=2)).power
     assert (found.runs, found.share, found.sm_clock_mhz, found.power_w) == (3, 1.0, 1725.4, 696.6)
     assert find(sampled((cool,), (hot,), (cool,))).power == ()
+
+
+def test_a_gpu_that_somebody_else_computes_on_is_not_the_cases() -> None:
+    cool, strangers = gpu(0.0, 1980.0), gpu(1.0, 1700.0, index=1)
+    assert find(sampled((cool, strangers))).power == ()
+    assert find(sampled((strangers,), device="cpu")).power == ()
+    assert len(find(sampled((cool, strangers), devices_per_node=2)).power) == 1
+
+
+def test_of_many_cases_the_first_are_named_and_the_others_counted(tmp_path: Path) -> None:
+    held = TelemetrySummary(samples=4, gpus=(gpu(1.0),))
+    cases = [case_of(batch_per_device=batch) for batch in range(1, 11)]
+    runs = [
+        (one, tuple(run.model_copy(update={"telemetry": (held,)}) for run in sample.ok_runs(one, 900.0, 1)))
+        for one in cases
+    ]
+    text = render_markdown(sample.results(runs), tmp_path)
+    assert "fp32 b8 1n1g (1725 MHz, 697 W), 2 more. A" in text
 
 
 @pytest.mark.parametrize("gpus", [(), (gpu(None),), (gpu(0.0),), (gpu(0.49),)])

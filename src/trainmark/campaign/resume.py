@@ -15,7 +15,7 @@ from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
-from trainmark.campaign.suspicion import gpus_of, version_suspicions, work_suspicions
+from trainmark.campaign.suspicion import version_suspicions, work_suspicions
 from trainmark.environment import fingerprint
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
@@ -24,6 +24,7 @@ from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, measure_events, speedup
 from trainmark.measure.gates import Evidence, judge, judge_case
+from trainmark.measure.gpus import gpus_of
 from trainmark.measure.pooling import estimate_of, on_like_machines, require_one_identity
 from trainmark.measure.ranks import rank_times
 from trainmark.measure.rules import find_rule, judge_records, measure_log

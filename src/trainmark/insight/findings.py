@@ -6,9 +6,10 @@ from statistics import median, median_high, median_low
 from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
 from trainmark.measure import ratio
+from trainmark.measure.gpus import gpus_of
 from trainmark.measure.pooling import on_like_machines
 from trainmark.measure.statistics import APART
-from trainmark.words.case import MAX_BATCH, SYNTHETIC
+from trainmark.words.case import MAX_BATCH, SYNTHETIC, Case
 from trainmark.words.findings import (
     Doubt,
     Findings,
@@ -19,9 +20,10 @@ from trainmark.words.findings import (
     SettledApart,
 )
 from trainmark.words.gates import GateName
+from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Cause, Ratio, Shape, Steadiness
 from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, Results, RunResult, pooled, sound
+from trainmark.words.results import CaseResult, KeptManifest, Results, RunResult, pooled, sound
 from trainmark.words.telemetry import POWER_LIMIT, GpuSummary
 
 NOT_STEADY = "not-steady"
@@ -60,7 +62,7 @@ def find(results: Results) -> Findings:
         equality=judge_equality(results.cases, results.certificates),
         ranks=tuple(judge_ranks(results.cases)),
         fitting=tuple(_fitting(results)),
-        power=tuple(_held_by_power(results.cases)),
+        power=tuple(_held_by_power(results)),
     )
 
 
@@ -212,10 +214,11 @@ def _fitting(results: Results) -> Iterator[FittingFinding]:
             yield FittingFinding(case=case.id, batch=found[0], by=found[1].id)
 
 
-def _held_by_power(cases: Iterable[CaseResult]) -> Iterator[PowerFinding]:
-    """Yield the cases with a GPU that is at its power limit for as long as it is not, or longer."""
-    for case in cases:
-        gpus = [gpu for run in pooled(case.runs) if (gpu := _held_most(run)) is not None]
+def _held_by_power(results: Results) -> Iterator[PowerFinding]:
+    """Yield the cases one of whose GPUs is at its power limit for as long as it is not, or longer."""
+    for case in results.cases:
+        runs = [(run, results.manifests.get(run.manifest or "")) for run in pooled(case.runs)]
+        gpus = [gpu for run, there in runs if (gpu := _held_most(case.case, run, there)) is not None]
         if gpus and (share := median(_share(gpu) for gpu in gpus)) >= 0.5:
             clocks = [gpu.sm_clock_mhz_mean for gpu in gpus if gpu.sm_clock_mhz_mean is not None]
             power = [gpu.power_w_mean for gpu in gpus if gpu.power_w_mean is not None]
@@ -228,9 +231,18 @@ def _held_by_power(cases: Iterable[CaseResult]) -> Iterator[PowerFinding]:
             )
 
 
-def _held_most(run: RunResult) -> GpuSummary | None:
-    """Return the GPU of a run that its power limit held the most, None where no clock reason was sampled."""
-    gpus = [gpu for node in run.telemetry for gpu in node.gpus if gpu.throttled_share is not None]
+def _held_most(case: Case, run: RunResult, manifest: KeptManifest | None) -> GpuSummary | None:
+    """Return the GPU, of those that a run computes on, that its power limit held the most.
+
+    None where no clock reason was sampled, or nobody tells which of several GPUs it was.
+    """
+    used = gpus_of(case, manifest if isinstance(manifest, Manifest) else None)
+    gpus = [
+        gpu
+        for node in run.telemetry
+        for gpu in node.gpus
+        if gpu.throttled_share is not None and (len(node.gpus) == 1 if used is None else gpu.index in used)
+    ]
     return max(gpus, key=_share, default=None)
 
 
