@@ -57,6 +57,7 @@ class Contestant(NamedTuple):
     """A program of the step, and what it needs: packages, a device, one of these precisions, one of these models.
 
     Whoever has ``variables`` of the environment is a variant of another one, and contends where ``--only`` names it.
+    Of one whose block is a ``whole`` run, start and all, clock and power would say nothing of its steps.
     """
 
     opened_by: Callable[[argparse.Namespace], Step]
@@ -65,6 +66,7 @@ class Contestant(NamedTuple):
     precisions: tuple[str, ...] = ()
     models: tuple[str, ...] = ()
     variables: Mapping[str, str] = {}
+    whole: bool = False
 
 
 class Contest(NamedTuple):
@@ -240,7 +242,7 @@ class Running:
     """A contestant's process: ready once it is made; ``block`` lets it train."""
 
     def __init__(self, name: str, own: argparse.Namespace, contest: Contest, program: str) -> None:
-        self.name = name
+        self.name, self.whole = name, contest.contestants[name].whole
         self.told: dict[str, Any] = {}
         words = [sys.executable, program, f"--contestant={name}"]
         for key in dict.fromkeys(("device", "batch", "steps", *contest.kept, *contest.passed)):
@@ -312,7 +314,8 @@ def _rounds(
             print(f"{number} of {own.rounds} rounds: the time is over", flush=True)
             break
         for name in order.sample(list(running), len(running)):
-            trained[name].append(Block(*clocks.during(running[name].block)))
+            one = running[name]
+            trained[name].append(Block(one.block(), {}) if one.whole else Block(*clocks.during(one.block)))
         yield number + 1
 
 

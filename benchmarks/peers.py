@@ -133,7 +133,7 @@ CONTESTANTS: dict[str, Contestant] = {
             ("flax-highest", ("amp-fp16", "amp-bf16"), {"JAX_DEFAULT_MATMUL_PRECISION": "highest"}),
         )
     },
-    "program": Contestant(by_card),
+    "program": Contestant(by_card, whole=True),
 }
 
 

@@ -22,17 +22,19 @@ class FakeNvml:
 
     def __init__(self, counts: bool) -> None:
         self._counts = counts
-        self.opened: list[object] = []
+        self.opened: list[int] = []
 
     def nvmlInit(self) -> None: ...
 
-    def nvmlDeviceGetHandleByIndex(self, index: int) -> object:
+    def nvmlDeviceGetHandleByIndex(self, index: int) -> int:
         self.opened.append(index)
-        return object()
+        return index
 
-    def nvmlDeviceGetHandleByUUID(self, uuid: str) -> object:
-        self.opened.append(uuid)
-        return object()
+    def nvmlDeviceGetCount(self) -> int:
+        return 4
+
+    def nvmlDeviceGetUUID(self, gpu: object) -> str:
+        return f"GPU-{gpu}2ab-0000"
 
     def nvmlDeviceGetClockInfo(self, gpu: object, kind: int) -> int:
         return 1700
@@ -59,9 +61,9 @@ def block() -> float:
     return 100.0
 
 
-@pytest.mark.parametrize("device", [("", 0), ("3,1", 3), ("GPU-12ab", "GPU-12ab")])
+@pytest.mark.parametrize("device", [("", 0), ("3,1", 3), ("GPU-22ab", 2)])
 def test_power_is_that_of_the_time_that_passed_on_the_gpu_that_trains(
-    device: tuple[str, object], monkeypatch: pytest.MonkeyPatch
+    device: tuple[str, int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     visible, opened = device
     monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
@@ -72,7 +74,13 @@ def test_power_is_that_of_the_time_that_passed_on_the_gpu_that_trains(
     assert (seconds, seen["sm_mhz"]) == (100.0, 1700.0)
     # The counter is read before and after: by a little more time than the block took, and not by what it says.
     assert 500 <= seen["power_w"] < 1000
-    assert nvml.opened == [opened]
+    assert nvml.opened[-1] == opened
+
+
+@pytest.mark.parametrize("visible", ["GPU-9", "MIG-1", "-1", "7b"])
+def test_of_a_gpu_that_is_not_found_nothing_is_said(visible: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", visible)
+    assert clocks(FakeNvml(counts=True), monkeypatch).during(block) == (100.0, {})
 
 
 def test_what_the_driver_does_not_tell_is_left_out(monkeypatch: pytest.MonkeyPatch) -> None:
