@@ -277,44 +277,76 @@ def test_a_precision_does_not_hide_that_the_fp32_step_is_another() -> None:
     assert "NOT the same work" in text
 
 
+LAMB = {"optimizer": "lamb"}
+
+
+def bert(framework: str, **axes: Any) -> Axes:
+    return {"model": "bert_tiny", "framework": framework, **axes}
+
+
+def of_bert(*frameworks: str, unequal: Sequence[tuple[str, str]] = (), **changes: Any) -> Certificate:
+    parties = [party(name).model_copy(update={"axes": {}}) for name in frameworks]
+    return certificate(*parties, unequal=unequal, model="bert_tiny", axes={}, **changes)
+
+
+OF_ADAMW = of_bert("pytorch", "jax")
+BY_ADAMW = [bert("pytorch"), bert("jax")]
+BY_LAMB = [bert("pytorch", **LAMB), bert("jax", **LAMB)]
+
+
 def test_lambs_rows_are_not_shown_equal_by_adamws_certificate() -> None:
-    alike = [{"model": "bert_tiny", "framework": name} for name in ("pytorch", "jax")]
-    parties = [
-        found.model_copy(update={"framework": name, "axes": {}})
-        for name, found in zip(("pytorch", "jax"), BOTH, strict=True)
-    ]
-    of_adamw = certificate(*parties, model="bert_tiny", axes={})
-    assert SHOWN in report(of(alike, of_adamw))
-    text = report(of([{**axes, "optimizer": "lamb"} for axes in alike], of_adamw))
+    assert f"bert_tiny on cpu: jax, pytorch {SHOWN}" in report(of(BY_ADAMW, OF_ADAMW))
+    text = report(of(BY_LAMB, OF_ADAMW))
     assert SHOWN not in text
     assert "nothing shows that pytorch (none, lamb), jax (none, lamb) did the same work" in text
 
 
 def test_each_optimizer_has_the_certificate_that_is_about_it() -> None:
-    alike = [{"model": "bert_tiny", "framework": name} for name in ("pytorch", "jax")]
-    by_lamb: list[Axes] = [{**axes, "optimizer": "lamb"} for axes in alike]
-    parties = [
-        found.model_copy(update={"framework": name, "axes": {}})
-        for name, found in zip(("pytorch", "jax"), BOTH, strict=True)
-    ]
-    of_adamw = certificate(*parties, model="bert_tiny", axes={})
-    of_lamb = of_adamw.model_copy(update={"rules": {"optimizer": "lamb"}})
-    wrong = certificate(*parties, model="bert_tiny", axes={}, unequal=[("pytorch", "jax")])
-    wrong_of_lamb = wrong.model_copy(update={"rules": {"optimizer": "lamb"}})
+    of_lamb = OF_ADAMW.model_copy(update={"rules": LAMB})
+    wrong_of_lamb = of_bert("pytorch", "jax", unequal=[("pytorch", "jax")], rules=LAMB)
 
-    assert SHOWN in report(of([*alike, *by_lamb], of_adamw, of_lamb))
-    assert SHOWN in report(of(by_lamb, of_lamb))
-    assert SHOWN in report(of(alike, of_adamw, wrong_of_lamb))
-    assert SHOWN not in report(of(alike, of_lamb))
-    text = report(of([*alike, *by_lamb], of_adamw, wrong_of_lamb))
+    both = report(of([*BY_ADAMW, *BY_LAMB], OF_ADAMW, of_lamb))
+    assert f"bert_tiny (adamw) on cpu: jax, pytorch {SHOWN}" in both
+    assert f"bert_tiny (lamb) on cpu: jax, pytorch {SHOWN}" in both
+    assert f"bert_tiny (lamb) on cpu: jax, pytorch {SHOWN}" in report(of(BY_LAMB, of_lamb))
+    assert SHOWN in report(of(BY_ADAMW, OF_ADAMW, wrong_of_lamb))
+    assert SHOWN not in report(of(BY_ADAMW, of_lamb))
+
+    results = of([*BY_ADAMW, *BY_LAMB], OF_ADAMW, wrong_of_lamb)
+    text = report(results)
+    assert f"bert_tiny (adamw) on cpu: jax, pytorch {SHOWN}" in text
+    assert "bert_tiny (lamb) on cpu: NOT the same work. pytorch (lamb), jax (lamb) differ in: logits" in text
+    adamw, lamb = judge_equality(results.cases, results.certificates)
+    assert (adamw.rules, {work.verdict for work in adamw.works}) == (("adamw",), {Verdict.EQUAL})
+    assert (lamb.rules, {work.verdict for work in lamb.works}) == (("lamb",), {Verdict.DIFFERENT})
+
+
+def test_frameworks_by_different_optimizers_are_never_said_to_be_equal() -> None:
+    of_others = of_bert("paddle", "tensorflow", rules=LAMB)
+    others = [bert("paddle", **LAMB), bert("tensorflow", **LAMB)]
+    text = report(of([*BY_ADAMW, *others], OF_ADAMW, of_others))
+    assert f"bert_tiny (adamw) on cpu: jax, pytorch {SHOWN}" in text
+    assert f"bert_tiny (lamb) on cpu: paddle, tensorflow {SHOWN}" in text
+
+    unlike = [bert("pytorch"), bert("jax", **LAMB)]
+    results = of(unlike, OF_ADAMW)
+    text = report(results)
     assert SHOWN not in text
-    assert "NOT the same work. pytorch (lamb), jax (lamb) differ in: logits" in text
-    verdicts = {
-        work.way: work.verdict
-        for finding in judge_equality(of([*alike, *by_lamb]).cases, [of_adamw, wrong_of_lamb])
-        for work in finding.works
-    }
-    assert verdicts == {("none",): Verdict.EQUAL, ("none", "lamb"): Verdict.DIFFERENT}
+    for rules in ("adamw", "lamb"):
+        assert f"bert_tiny ({rules}) on cpu: nothing shows that the frameworks did the same work" in text
+    found = judge_equality(results.cases, results.certificates)
+    assert {work.verdict for finding in found for work in finding.works} == {Verdict.VARIANT}
+    wrong = of_bert("pytorch", "jax", unequal=[("pytorch", "jax")])
+    assert "bert_tiny (adamw) on cpu: NOT the same work. pytorch, jax differ in: logits" in report(
+        of(unlike, wrong)
+    )
+
+
+def test_a_certificate_of_lamb_that_saw_nobody_is_not_hidden_by_adamws() -> None:
+    nobody = of_bert(rules=LAMB, absent={"pytorch": "timeout: 900 s", "jax": "timeout: 900 s"})
+    text = report(of([*BY_ADAMW, *BY_LAMB], OF_ADAMW, nobody))
+    assert "whether pytorch (none, lamb), jax (none, lamb) did the same work could not be looked at" in text
+    assert f"bert_tiny (adamw) on cpu: jax, pytorch {SHOWN}" in text
 
 
 # The rest of the report, and the terminal.

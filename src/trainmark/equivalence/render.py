@@ -49,8 +49,9 @@ def _lines(certificate: Certificate) -> Iterator[str]:
 
 
 def said_model(certificate: Certificate) -> str:
-    """Return the model, with the optimizer in brackets where the task has more than one."""
-    rules = ", ".join(certificate.rules.values())
+    """Return the model, with the values of its task's ``rules`` in brackets, such as the optimizer."""
+    labels = find_task(task_of_model(certificate.model)).labels
+    rules = ", ".join(labels[axis].short.format(value) for axis, value in certificate.rules.items())
     return f"{certificate.model} ({rules})" if rules else certificate.model
 
 

@@ -1,6 +1,6 @@
 """Whether frameworks that stand side by side did equal work, as far as the results' certificates show it."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from trainmark.tasks import case_of, rules_of, task_of
@@ -34,7 +34,7 @@ class _Work:
             case.framework,
             _device(result),
             (*(str(case.value(axis)) for axis in task_of(case).ways), case.compiler),
-            tuple(rules_of(case).items()) if case.workload == BUILT_IN else (),
+            tuple(rules_of(case).items()),
             (*_beyond(case), *_added_in(result)) if case.workload == BUILT_IN else (),
         )
 
@@ -53,47 +53,43 @@ _Cases = dict[_Work, list[str]]
 def judge_equality(
     cases: Iterable[CaseResult], certificates: Sequence[Certificate]
 ) -> tuple[EqualityFinding, ...]:
-    """Return one finding a model and device (as asked for) on which several frameworks have numbers."""
+    """Return one finding a model, device (as asked for) and rules, where several frameworks have numbers.
+
+    What trains by other rules, as by another optimizer, is never equal to what trains by these.
+    """
     groups: dict[tuple[str, Device], _Cases] = {}
     for result in cases:
         if result.estimate is not None:
             works = groups.setdefault((result.case.model, result.case.device), {})
             works.setdefault(_Work.of(result), []).append(result.id)
     return tuple(
-        _judged(model, works, certificates)
+        finding
         for (model, _), works in groups.items()
         if len({work.framework for work in works}) > 1
+        for finding in _judged(model, works, certificates)
     )
 
 
-def _judged(model: str, works: _Cases, certificates: Sequence[Certificate]) -> EqualityFinding:
-    """Return what is said of a model's works, of those that train by the same rules by the certificate of these."""
-    speaking = _speaking(model, works, certificates)
-    alike: dict[_Rules, _Cases] = {}
-    for work, cases in works.items():
-        alike.setdefault(work.rules, {})[work] = cases
-    found = [_judged_alike(model, rules, together, speaking) for rules, together in alike.items()]
-    return EqualityFinding(
-        model=model,
-        works=tuple(work for part in found for work in part.works),
-        differences=tuple(dict.fromkeys(told for part in found for told in part.differences)),
-        observed=tuple(sorted({name for part in found for name in part.observed})),
-        by_variant=any(part.by_variant for part in found),
-    )
-
-
-def _judged_alike(
-    model: str, rules: _Rules, works: _Cases, speaking: Sequence[Certificate]
-) -> EqualityFinding:
-    # One that is about other rules says less than one about these, and more than none.
-    about = [certificate for certificate in speaking if _rules_of(certificate) == rules] or speaking
-    readings = [_read(model, works, certificate) for certificate in about]
-    verdicts = {work: _without(work) for work in works}
-    none = EqualityFinding(
-        model=model, works=_documents(model, works, verdicts), differences=(), observed=(), by_variant=False
-    )
-    # Of two for the same question, the one that speaks against somebody; else the one that shows more.
-    return max(readings, key=_weight, default=none)
+def _judged(model: str, works: _Cases, certificates: Sequence[Certificate]) -> Iterator[EqualityFinding]:
+    """Yield what is said of a model's works, of those that train by the same rules by the certificate of these."""
+    kinds = dict.fromkeys(work.rules for work in works)
+    for rules in kinds:
+        alike = {work: cases for work, cases in works.items() if work.rules == rules}
+        of_these = [certificate for certificate in certificates if _rules_of(certificate) == rules]
+        # One that is about other rules says less than one about these, and more than none.
+        about = _speaking(model, alike, of_these) or _speaking(model, works, certificates)
+        none = EqualityFinding(
+            model=model,
+            works=_documents(model, alike, {work: _without(work) for work in alike}),
+            differences=(),
+            observed=(),
+            by_variant=False,
+        )
+        readings = [_read(model, alike, works, certificate) for certificate in about]
+        # Of two for the same question, the one that speaks against somebody; else the one that shows more.
+        found = max(readings, key=_weight, default=none)
+        named = tuple(value for _, value in rules) if len(kinds) > 1 else _unusual(model, rules)
+        yield found.model_copy(update={"rules": named})
 
 
 def _weight(finding: EqualityFinding) -> tuple[bool, int]:
@@ -111,12 +107,16 @@ def _speaking(model: str, works: Iterable[_Work], certificates: Sequence[Certifi
     return seen or [found for found in of_model if not found.parties]
 
 
-def _read(model: str, works: _Cases, certificate: Certificate) -> EqualityFinding:
-    """Return what one certificate says of the works; differences between others are not theirs."""
+def _read(model: str, works: _Cases, beside: Iterable[_Work], certificate: Certificate) -> EqualityFinding:
+    """Return what one certificate says of works that train by the same rules.
+
+    Told are the differences between the frameworks that stand ``beside`` each other, by whatever rules.
+    """
     parties = {work: party for work in works if (party := _party(certificate, work)) is not None}
-    frameworks = {work.framework for work in parties}
-    pairs = [pair for pair in certificate.pairs if frameworks.issuperset(pair.frameworks)]
-    rules = _unusual(model, _rules_of(certificate))
+    there = {work.framework for work in beside if _party(certificate, work) is not None}
+    pairs = [pair for pair in certificate.pairs if there.issuperset(pair.frameworks)]
+    about = _rules_of(certificate)
+    rules = _unusual(model, about)
     checks: dict[tuple[str, ...], tuple[Check, ...]] = {
         **{(party.framework,): party.checks for party in parties.values()},
         **{pair.frameworks: pair.checks for pair in pairs},
@@ -128,12 +128,16 @@ def _read(model: str, works: _Cases, certificate: Certificate) -> EqualityFindin
         if not check.holds
     ]
     unequal = {name for difference in between for name in difference.frameworks}
-    own = {work: _as_party(work, party, _rules_of(certificate)) for work, party in parties.items()}
+    compared = {name for pair in pairs for name in pair.frameworks} - unequal
+    observed = {work.framework for work in parties if work.rules == about} & compared
+    own = {work: _as_party(work, party, about) for work, party in parties.items()}
     verdicts = {
         **{work: _without(work, certificate) for work in works},
         **{work: verdict for work, (verdict, _) in own.items()},
         **{work: Verdict.DIFFERENT for work in parties if work.framework in unequal},
     }
+    if len(observed) < 2:  # Whatever it is equal to does not stand beside it.
+        verdicts |= {work: Verdict.VARIANT for work in works if verdicts[work] is Verdict.EQUAL}
     by_variant = any(
         verdicts[work] is Verdict.EQUAL and not _is_observed(work, party) for work, party in parties.items()
     )
@@ -146,7 +150,7 @@ def _read(model: str, works: _Cases, certificate: Certificate) -> EqualityFindin
         model=model,
         works=_documents(model, works, verdicts),
         differences=(*between, *of_ways),
-        observed=tuple(sorted({name for pair in pairs for name in pair.frameworks} - unequal)),
+        observed=tuple(sorted(observed)),
         by_variant=by_variant,
     )
 

@@ -82,4 +82,4 @@ certificates = Table(
     Column("document", JSON, nullable=False),
     Index(None, "campaign_id"),
 )
-"""Which frameworks were shown to do equal work: for a campaign, one a model and device."""
+"""Which frameworks were shown to do equal work: for a campaign, one a model, device and optimizer."""

@@ -43,7 +43,7 @@ class Task:
 
     A step's work is an amount of each of ``counters``; the first of them is the headline, which a throughput is told
     in. ``ways`` are the axes, with enumerated values, that change how a step is computed and not what it computes;
-    ``rules`` those that change what it computes, whose values each have a check of equal work of their own.
+    ``rules`` those that change what it computes: a certificate of equal work is about one value of each.
     ``repository`` is the word of the framework-benchmark template for programs of this task (``clas``). ``unnamed``
     is true of the one task that documents mean which name none. ``loose_units`` are other words, in the singular,
     that programs use for what the headline counts (``sample``). ``recipe_axes`` are ways in which published recipes

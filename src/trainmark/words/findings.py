@@ -103,13 +103,15 @@ class Difference(Frozen):
 
 
 class EqualityFinding(Frozen):
-    """Works of one model on one device, and what the best certificate of its optimizer says of each.
+    """Works of one model on one device by the same ``rules``, and what the best certificate of these says of each.
 
+    ``rules`` are named, such as ``lamb``, where they are not the usual ones or others stand beside them.
     ``observed`` are the frameworks whose eager steps were compared with each other and are equal; ``by_variant``
     says whether a work is shown because it does the same steps as its framework's eager one in another way.
     """
 
     model: str
+    rules: tuple[str, ...] = ()
     works: tuple[Work, ...]
     differences: tuple[Difference, ...]
     observed: tuple[str, ...]

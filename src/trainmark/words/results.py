@@ -206,7 +206,7 @@ def fastest(trials: Sequence[Trial]) -> Trial | None:
 class Results(Frozen):
     """A suite's results, with a case for each of its cases. ``complete`` is false when runs are still to come.
 
-    ``certificates`` show which frameworks did equal work, one a model and device; none where one framework
+    ``certificates`` show which frameworks did equal work, one a model, device and optimizer; none where one framework
     was run alone. ``findings`` is what was judged of all this; null in what an older trainmark wrote.
     ``gates_off`` are the gates that the suite turned off.
     """

@@ -63,7 +63,10 @@ def equality(context: Context) -> Iterator[tuple[str, bool]]:
 
 def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> Iterator[tuple[str, bool]]:
     say = context.say
-    what = _subject_matter(context, comparison.model, comparison.devices)
+    model = comparison.model
+    if comparison.rules:
+        model = say("work", name=model, way=say.joined(list(comparison.rules)))
+    what = _subject_matter(context, model, comparison.devices)
     differences = [_difference(context, found) for found in comparison.differences]
     if differences:
         told = say("semicolon").join(dict.fromkeys(differences))
@@ -75,7 +78,9 @@ def _sentences(context: Context, comparison: EqualityFinding, alone: bool) -> It
         key = "certificate_holds_variants" if comparison.by_variant else "certificate_holds"
         yield say(key, what=what, names=say.joined(list(comparison.observed))), False
         return
-    if not (differences or unseen or _claimed(comparison)):
+    # Of one framework alone by these rules there is nothing else to say.
+    variants = {work.framework for work in comparison.with_verdict(Verdict.VARIANT)}
+    if not (differences or unseen or len(variants) > 1 or _claimed(comparison)):
         yield (say("no_certificate") if alone else say("no_certificate_for", what=what)), False
         return
     if _claimed(comparison):
