@@ -52,6 +52,8 @@ _NO_PRECISION = {
 }
 _SAYS_ONLY_AMP = {"nemo", "lightning", "paddleseg", "mmsegmentation"}
 """Programs that say nothing where there is no mixed precision: silence is unknown."""
+_EITHER = {"timm"}
+"""Programs that say the same of FP16 and of BF16: their command tells."""
 _PURE = {"deepspeed": Precision.FP16, "megatron-lm": Precision.BF16}
 """Programs that turn the network itself into 16 bits."""
 
@@ -83,6 +85,25 @@ def test_a_synthetic_log_gives_back_what_was_put_in(name: str) -> None:
         assert log.facts.batch_per_device * (log.facts.accumulation or 1) == 64
 
 
+@pytest.mark.parametrize(
+    ("words", "precision"),
+    [
+        ("--amp", Precision.AMP_FP16),
+        ("--amp --amp-dtype bfloat16", Precision.AMP_BF16),
+        ("--amp-dtype=bfloat16 --amp", Precision.AMP_BF16),
+        ("--amp --amp-dtype float16", Precision.AMP_FP16),
+        ("", None),
+    ],
+)
+def test_timms_command_tells_which_16_bits_its_mixed_precision_has(
+    words: str, precision: Precision | None
+) -> None:
+    text = (
+        f"torchrun --nproc-per-node 8 train.py /data {words}\n{synthetic_log('timm', _run('timm', amp=True))}"
+    )
+    assert read_stream(io.BytesIO(text.encode())).facts.precision is precision
+
+
 @pytest.mark.parametrize("name", sorted(set(samples()) - _NO_PRECISION))
 @pytest.mark.parametrize("amp", [False, True])
 def test_precision_is_read(name: str, amp: bool) -> None:
@@ -93,7 +114,8 @@ def test_precision_is_read(name: str, amp: bool) -> None:
     if name in _SAYS_ONLY_AMP and not amp:
         assert log.facts.precision is None
         return
-    assert log.facts.precision is (_PURE.get(name, Precision.AMP_FP16) if amp else single)
+    expected = None if name in _EITHER else _PURE.get(name, Precision.AMP_FP16)
+    assert log.facts.precision is (expected if amp else single)
     assert ("tf32-unknown" in [problem.code for problem in log.problems]) is (not amp and single is None)
 
 

@@ -19,7 +19,8 @@ _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "averag
 class Intervals:
     """Intervals of one block, each ending at a record; ``first`` is the position of the first of these records.
 
-    ``steps`` is how far the counter rose (at least 1), ``work`` the samples of the record where it says them, else its
+    ``steps`` is how far the counter rose (at least 1), of one that starts anew what it has counted since, at most a
+    record's usual number; ``work`` the samples of the record where it says them, else its
     steps; ``own`` the time by the record's rate or step time, in seconds
     where ``absolute``, else in an unknown unit, and known to ``slack``: of averages with few digits the difference is
     coarse. ``clock_s`` is the seconds between the stamps. What a record does not say, and what lies between two epochs,
@@ -45,9 +46,15 @@ def intervals(log: ParsedLog) -> Iterator[Intervals]:
     start = max(-(-log.warmup_steps // log.step_interval), 1)
     if start >= log.records.count:
         start = 1
+    from_zero = counts_from_zero(log.records)
     for first in range(start, log.records.count, _BLOCK):
         columns = _columns(log.records, first - 1, min(first + _BLOCK, log.records.count))
-        yield _of_block(log, first, columns)
+        yield _of_block(log, first, columns, from_zero)
+
+
+def counts_from_zero(records: Records) -> bool:
+    """Tell whether a record at step n is of n + 1 steps since its counter began."""
+    return records.step is not None and any((block == 0).any() for block in records.step.blocks())
 
 
 def _columns(records: Records, start: int, stop: int) -> dict[str, Floats]:
@@ -59,13 +66,16 @@ def _columns(records: Records, start: int, stop: int) -> dict[str, Floats]:
     }
 
 
-def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats]) -> Intervals:
+def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero: bool) -> Intervals:
     step, epoch, clock = columns["step"], columns["epoch"], columns["clock_s"]
     together = np.ones(len(step) - 1, np.bool_) if log.records.epoch is None else np.diff(epoch) == 0
     steps = (
         np.diff(step) if log.records.step is not None else np.full(len(step) - 1, float(log.step_interval))
     )
-    steps = np.where(together & (steps > 0), steps, log.step_interval)
+    anew = np.full(len(steps), float(log.step_interval))
+    if not log.counts_samples:
+        anew = np.where(np.isfinite(step[1:]), np.clip(step[1:] + from_zero, 1, log.step_interval), anew)
+    steps = np.where(together & (steps > 0), steps, anew)
     rates = np.where(columns["rate"] > 0, columns["rate"], np.nan) * _devices(log)
     absolute = True
     done = step - log.averages_from

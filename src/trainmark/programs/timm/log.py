@@ -14,15 +14,19 @@ from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
 from trainmark.words.case import Precision
 
+MIXED = {"bfloat16": Precision.AMP_BF16, "float16": Precision.AMP_FP16}
+
 
 def facts(context: LogContext) -> Facts:
     """Read the lines that the program starts with; the batch is where the learning rate is made of it."""
     text = context.text
     single = 1 if re.search(rb"Training with a single process", text) else None
     dtype = search_word(rb"AMP[^\n]*\(dtype=(?:torch\.)?(\w+)\)", text)
+    dtype = dtype or search_word(rb"--amp-dtype[= ](\w+)", text)
     precision = None
     if re.search(rb"Training in mixed precision", text):
-        precision = Precision.AMP_BF16 if dtype == "bfloat16" else Precision.AMP_FP16
+        # The program says the same of both types, and takes FP16 where its command names none.
+        precision = MIXED.get(dtype or ("float16" if re.search(rb"--amp\b(?!-)", text) else ""))
     elif re.search(rb"AMP not enabled\. Training in (?:torch\.)?float32", text):
         precision = Precision.FP32
     return Facts(
