@@ -64,6 +64,28 @@ def row(speed: float | None, devices: int = 1, nodes: int = 1, repeat: int = 1, 
     return SpeedRow(log="x", speed=speed, devices=devices, nodes=nodes, repeat=repeat, **(values | other))  # type: ignore[arg-type]
 
 
+@pytest.mark.parametrize(
+    ("alone", "beside", "speedup"),
+    [
+        ({"V100"}, {"V100"}, 7.5),
+        ({"V100"}, {"A100"}, None),
+        ({"V100"}, {"V100", "A100"}, None),
+        (set(), {"A100"}, 7.5),
+    ],
+)
+def test_dlperf_has_no_speedup_between_different_hardware(
+    alone: set[str], beside: set[str], speedup: float | None
+) -> None:
+    rows = [
+        row(100.0, hardware=frozenset(alone)),
+        *(
+            row(750.0, devices=8, repeat=n, hardware=frozenset({kind}))
+            for n, kind in enumerate(sorted(beside), 1)
+        ),
+    ]
+    assert dlperf_json(rows)["r50"]["1n8g"]["speedup"] == speedup
+
+
 def test_the_printed_runs_give_the_printed_result_exactly() -> None:
     assert dlperf_json(printed_runs()) == {
         "r50": {

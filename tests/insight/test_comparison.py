@@ -153,6 +153,14 @@ def test_a_doubt_of_either_side_stands_at_its_number(results: Results) -> None:
     assert text.count("†") == len(found.cases) + 1
 
 
+def test_the_days_are_those_on_which_runs_began_whenever_the_document_was_made(results: Results) -> None:
+    later = results.model_copy(update={"generated_at": results.generated_at.replace(year=2031)})
+    day = f"{results.measured[0]:%Y-%m-%d}"
+    text = render_comparison(compare(results, later, ("old", "new")))
+    assert text.startswith(f"baseline   old: suite {results.suite}, measured on {day}")
+    assert "2031" not in text
+
+
 def test_what_differs_beside_the_numbers_is_named_once_with_its_cases(results: Results) -> None:
     def identity(version: str) -> Identity:
         return Identity.of((Part(name=PartName.PACKAGES, word=version, digest=f"sha256:{version}"),))

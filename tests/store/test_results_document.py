@@ -41,6 +41,30 @@ def test_what_is_no_results_document_is_told_by_its_path(tmp_path: Path, text: s
         read_results(path)
 
 
+@pytest.mark.parametrize(
+    ("wrong", "told"),
+    [
+        ({"median": float("nan")}, "median: Input should be a finite number"),
+        ({"median": -5.0, "minimum": -6.0}, "median: Input should be greater than 0"),
+        ({"median": 1e6}, "a median of 1000000.0 is not between"),
+        (
+            {"interval": {"low": 7000, "high": 6000, "method": "student-t-log"}},
+            "an interval from 7000.0 to 6000.0 ends before it begins",
+        ),
+    ],
+)
+def test_numbers_that_nobody_can_have_measured_are_refused(
+    bench: Bench, tmp_path: Path, wrong: dict[str, object], told: str
+) -> None:
+    bench.write({}, behaving("well"), protocol=TWICE)
+    write_results(tmp_path / "results.json", bench.run())
+    document = json.loads((tmp_path / "results.json").read_text())
+    next(case["estimate"] for case in document["cases"] if case["estimate"]).update(wrong)
+    (tmp_path / "results.json").write_text(json.dumps(document))
+    with pytest.raises(InputError, match=f"not a trainmark.results/1 document: .*{told}"):
+        read_results(tmp_path / "results.json")
+
+
 def test_results_hold_when_every_run_did_the_work_that_was_asked_for(bench: Bench) -> None:
     bench.write({}, behaving("well"), protocol=TWICE)
     assert bench.run().holds

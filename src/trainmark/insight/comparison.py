@@ -142,6 +142,7 @@ def _origin(results: Results, path: str) -> Origin:
         path=path,
         suite=results.suite,
         generated_at=results.generated_at,
+        measured=results.measured,
         trainmark=results.trainmark_version,
         complete=results.complete,
     )

@@ -1,6 +1,6 @@
 """One number of several runs: which of them are pooled, and what forbids it."""
 
-from collections.abc import Hashable, Iterator, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 
 from trainmark.errors import InputError
 from trainmark.measure.statistics import estimate
@@ -26,16 +26,24 @@ def on_like_machines(
     Between numbers of different hardware a ratio would say what the hardware is worth.
     """
     kinds, others = (
-        {kind for run in pooled(runs) or runs for kind in _kinds(run, manifests)} for runs in (one, other)
+        {kind for run in pooled(runs) or runs for kind in machines_of(run, manifests)}
+        for runs in (one, other)
     )
     return not kinds or not others or kinds == others
 
 
-def _kinds(run: RunResult, manifests: Mapping[str, KeptManifest]) -> Iterator[Hashable]:
+def machines_of(run: RunResult, manifests: Mapping[str, KeptManifest]) -> frozenset[Hashable]:
+    """Return the kinds of machines of a run's manifest, as values to be compared; empty where it is not known."""
     manifest = manifests.get(run.manifest or "")
-    for node in manifest.nodes if isinstance(manifest, Manifest) else ():
-        gpus = frozenset((gpu.name, gpu.memory_bytes, gpu.power_limit_w) for gpu in node.accelerators.gpus)
-        yield node.cpu.model, node.cpu.threads, node.cpu.quota_cpus, gpus
+    return frozenset(
+        (
+            node.cpu.model,
+            node.cpu.threads,
+            node.cpu.quota_cpus,
+            frozenset((gpu.name, gpu.memory_bytes, gpu.power_limit_w) for gpu in node.accelerators.gpus),
+        )
+        for node in (manifest.nodes if isinstance(manifest, Manifest) else ())
+    )
 
 
 def require_one_identity(case: str, runs: Sequence[RunResult]) -> None:

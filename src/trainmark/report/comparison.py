@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from trainmark.report.blocks import printable
-from trainmark.report.numbers import interval, number
+from trainmark.report.numbers import days, interval, number
 from trainmark.report.terminal import aligned
 from trainmark.words.comparison import Change, ComparedCase, Comparison, Difference, Side
 from trainmark.words.measurement import Estimate
@@ -29,7 +29,7 @@ def render_comparison(comparison: Comparison) -> str:
 def _parts(comparison: Comparison) -> Iterator[str]:
     sides = comparison.baseline, comparison.candidate
     yield "\n".join(
-        f"{side:<10} {origin.path}: suite {origin.suite}, {origin.generated_at:%Y-%m-%d}"
+        f"{side:<10} {origin.path}: suite {origin.suite}, measured on {days(*origin.measured)}"
         f"{'' if origin.complete else ', unfinished'}"
         for side, origin in zip(Side, sides, strict=True)
     )

@@ -1,6 +1,7 @@
 """Numbers for people: as many digits as they carry, the same number of decimals down a column."""
 
 from collections.abc import Iterable
+from datetime import UTC, datetime
 from math import floor, isfinite, log10
 
 from trainmark.words.measurement import Interval
@@ -33,3 +34,11 @@ def interval(bounds: Interval | None, places: int, factor: float = 1.0) -> str:
 def percent(value: float, places: int = 1) -> str:
     """Return a fraction as a percentage."""
     return f"{value * 100:.{places}f} %"
+
+
+def days(first: datetime, last: datetime) -> str:
+    """Return the day, or the first and the last day, in UTC."""
+    words = [
+        (moment.astimezone(UTC) if moment.tzinfo else moment).strftime("%Y-%m-%d") for moment in (first, last)
+    ]
+    return " – ".join(dict.fromkeys(words))

@@ -30,11 +30,12 @@ class Side(StrEnum):
 
 
 class Origin(Frozen):
-    """Where the results of a side are from."""
+    """Where the results of a side are from; ``measured`` are the moments at which the first and last run began."""
 
     path: str
     suite: str
     generated_at: datetime
+    measured: tuple[datetime, datetime]
     trainmark: str
     complete: bool
 

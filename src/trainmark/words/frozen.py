@@ -14,9 +14,9 @@ from pydantic import (
 
 
 class Frozen(BaseModel):
-    """A document that is made once and only read from then on; an unknown field is an error."""
+    """A document that is made once and only read from then on; an unknown field is an error, and so is NaN."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class OfTask(Frozen):

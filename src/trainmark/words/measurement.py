@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from enum import StrEnum
+from typing import Self
 
-from pydantic import Field
+from pydantic import Field, PositiveFloat, model_validator
 
 from trainmark.words.frozen import Frozen
 
@@ -185,6 +186,12 @@ class Interval(Frozen):
     method: IntervalMethod
     computed_at: float = 0.95
 
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if self.low > self.high:
+            raise ValueError(f"an interval from {self.low} to {self.high} ends before it begins")
+        return self
+
 
 class NoInterval(StrEnum):
     """Why there is no interval."""
@@ -208,13 +215,19 @@ class Estimate(Frozen):
     """
 
     n: int
-    median: float
-    mean: float
-    minimum: float
-    maximum: float
+    median: PositiveFloat
+    mean: PositiveFloat
+    minimum: PositiveFloat
+    maximum: PositiveFloat
     std: float | None
     interval: Interval | None
     no_interval: NoInterval | None = None
+
+    @model_validator(mode="after")
+    def _is_ordered(self) -> Self:
+        if not self.minimum <= self.median <= self.maximum:
+            raise ValueError(f"a median of {self.median} is not between {self.minimum} and {self.maximum}")
+        return self
 
     @property
     def half_width(self) -> float | None:

@@ -226,6 +226,12 @@ class Results(Frozen):
     gates_off: tuple[GateName, ...] = ()
 
     @property
+    def measured(self) -> tuple[datetime, datetime]:
+        """When the first run began and when the last one did; where no run says it, when this was made, twice."""
+        began = [run.started_at for case in self.cases for run in case.runs if run.started_at]
+        return (min(began), max(began)) if began else (self.generated_at, self.generated_at)
+
+    @property
     def holds(self) -> bool:
         """Whether every run is ``ok`` and did what was asked, and frameworks that are compared did equal work."""
         runs = [run for case in self.cases for run in case.runs]

@@ -8,6 +8,7 @@ from trainmark.errors import InputError
 from trainmark.logs.hints import read_hints
 from trainmark.logs.model import ParsedLog
 from trainmark.logs.settle import TF32_UNKNOWN
+from trainmark.measure.pooling import machines_of
 from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import PlacementRow
 from trainmark.report.axes import by_unit
@@ -17,7 +18,7 @@ from trainmark.tasks import published_name
 from trainmark.words.case import Case, Precision, axes_of
 from trainmark.words.names import LOG
 from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, Results, pooled
+from trainmark.words.results import CaseResult, Results, RunResult, pooled
 
 _OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "devices_per_node"})
 
@@ -37,7 +38,11 @@ def rows_from_results(results: Results) -> tuple[SpeedRow, ...]:
         for unit, found in by_unit(results.cases).items()
         for result in found
     }
-    return tuple(row for result in results.cases for row in _case_rows(result, axes, units[result.id]))
+    return tuple(
+        replace(row, hardware=machines_of(run, results.manifests))
+        for result in results.cases
+        for run, row in _case_rows(result, axes, units[result.id])
+    )
 
 
 def _differs(axis: str, cases: Sequence[Case]) -> bool:
@@ -48,7 +53,9 @@ def _word(case: Case, axis: str) -> str:
     return str(case.value(axis)) if axis in case.axes else "-"
 
 
-def _case_rows(result: CaseResult, axes: Sequence[str], unit: str | None) -> Iterator[SpeedRow]:
+def _case_rows(
+    result: CaseResult, axes: Sequence[str], unit: str | None
+) -> Iterator[tuple[RunResult, SpeedRow]]:
     case = result.case
     counted = {run.repeat for run in pooled(result.runs)}
     for run in result.runs:
@@ -57,18 +64,21 @@ def _case_rows(result: CaseResult, axes: Sequence[str], unit: str | None) -> Ite
         if run.outcome in (Outcome.UNSUPPORTED, Outcome.SKIPPED) or isinstance(case.batch_per_device, str):
             continue
         measured = run.measurement if run.outcome is Outcome.OK else None
-        yield SpeedRow(
-            log=run.log or f"{run.directory}/{LOG}",
-            model=published_name(case.model),
-            precision=case.precision.published,
-            batch_per_device=case.batch_per_device,
-            devices=case.world_size,
-            nodes=case.nodes,
-            speed=measured.throughput if measured else None,
-            unit=measured.unit if measured else unit,
-            repeat=run.repeat,
-            spoiled=run.spoiled,
-            variant=tuple((axis, _word(case, axis)) for axis in axes),
+        yield (
+            run,
+            SpeedRow(
+                log=run.log or f"{run.directory}/{LOG}",
+                model=published_name(case.model),
+                precision=case.precision.published,
+                batch_per_device=case.batch_per_device,
+                devices=case.world_size,
+                nodes=case.nodes,
+                speed=measured.throughput if measured else None,
+                unit=measured.unit if measured else unit,
+                repeat=run.repeat,
+                spoiled=run.spoiled,
+                variant=tuple((axis, _word(case, axis)) for axis in axes),
+            ),
         )
 
 
@@ -96,6 +106,7 @@ def row_from_log(parsed: ParsedLog, result: RuleResult, repeat: int = 1) -> Spee
         speed=result.value,
         unit=parsed.unit,
         repeat=repeat,
+        hardware=frozenset({facts.hardware} - {None}),
     )
 
 
@@ -104,7 +115,7 @@ def numbered(rows: Iterable[SpeedRow]) -> list[SpeedRow]:
     seen: Counter[SpeedRow] = Counter()
     found = []
     for row in rows:
-        case = replace(row, log="", speed=None, unit=None)
+        case = replace(row, log="", speed=None, unit=None, hardware=frozenset())
         seen[case] += 1
         found.append(replace(row, repeat=read_hints(row.log).repeat or seen[case]))
     return found

@@ -21,7 +21,8 @@ def dlperf_json(rows: Iterable[SpeedRow]) -> DlperfResult:
     """Return ``{model: {topology: {average_speed, batch_size_per_device, median_speed, speedup}}}``.
 
     Runs without a number do not enter a mean or a median; a topology of such runs alone has null for both.
-    Without a ``1n1g`` that has a number, every speedup is null, and so is one of which a side was spoiled. Where a
+    Without a ``1n1g`` that has a number, every speedup is null, and so is one of which a side was spoiled, or ran on
+    other hardware. Where a
     model ran with more than one batch, precision or variant, each stays apart under a longer name, such as
     ``r50_b128_fp32``. Raises ``InputError`` when two runs of one case have the same number, or runs of one case count
     other things.
@@ -52,12 +53,15 @@ def _model(model: str, rows: list[SpeedRow]) -> dict[str, TopologyResult]:
         repeat, count = Counter(row.repeat for row in members).most_common(1)[0]
         if count > 1:
             raise InputError(f"{model} {topology}: {count} runs are number {repeat}")
-    baseline = _sound_median(topologies.get(BASELINE, []))
+    baseline = topologies.get(BASELINE, [])
     return {topology: _topology(members, baseline) for topology, members in topologies.items()}
 
 
-def _topology(rows: list[SpeedRow], baseline: float | None) -> TopologyResult:
-    speed = _sound_median(rows)
+def _topology(rows: list[SpeedRow], alone: list[SpeedRow]) -> TopologyResult:
+    speed, baseline = _sound_median(rows), _sound_median(alone)
+    hardware, other = (frozenset().union(*(row.hardware for row in side)) for side in (rows, alone))
+    if hardware and other and hardware != other:
+        baseline = None
     return {
         "average_speed": _rounded(_mean(rows)),
         "batch_size_per_device": rows[0].batch_per_device,

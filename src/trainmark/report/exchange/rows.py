@@ -1,5 +1,6 @@
 """What the exchange formats are made of: one measured (or failed) run, free of where it came from."""
 
+from collections.abc import Hashable
 from dataclasses import dataclass
 
 
@@ -12,6 +13,7 @@ class SpeedRow:
     devices over all ``nodes``. ``precision`` is the word for names, such as ``fp32``, ``fp16`` or ``amp``.
     ``repeat`` counts from 1. ``spoiled`` is true of a run that its machine spoiled. ``variant`` holds what else sets
     the case apart, as pairs of axis and value (framework, compiler, data, ...); empty where nothing does.
+    ``hardware`` holds the kinds of machines it ran on, to be compared; empty where nobody says.
     """
 
     log: str
@@ -25,6 +27,7 @@ class SpeedRow:
     repeat: int = 1
     spoiled: bool = False
     variant: tuple[tuple[str, str], ...] = ()
+    hardware: frozenset[Hashable] = frozenset()
 
     @property
     def topology(self) -> str:

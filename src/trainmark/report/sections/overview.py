@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable
-from datetime import UTC, datetime
 
 from trainmark.report.axes import NOTHING
 from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, code, plain
 from trainmark.report.context import Context
+from trainmark.report.numbers import days
 from trainmark.report.sections.environment import framework, hardware, nodes
 from trainmark.words.manifest import Node
 from trainmark.words.names import RESULTS, SUITE
@@ -23,7 +23,7 @@ def lead(context: Context) -> str:
         frameworks=say.joined(_frameworks(context)),
         models=say.joined(_distinct(case.case.model for case in results.cases)),
         hardware=_hardware(context),
-        date=_date(context),
+        date=days(*context.results.measured),
         protocol=results.protocol.name.value,
         cases=say.count("cases", len(results.cases)),
         runs=say.count("runs", len(runs)),
@@ -101,16 +101,6 @@ def _hardware(context: Context) -> str:
 
 def _nodes(context: Context) -> list[Node]:
     return [node for manifest in context.results.manifests.values() for node in nodes(manifest)]
-
-
-def _date(context: Context) -> str:
-    started = [run.started_at for _, run in context.runs() if run.started_at]
-    first, last = (min(started), max(started)) if started else (context.results.generated_at,) * 2
-    return f"{_day(first)}" if _day(first) == _day(last) else f"{_day(first)} – {_day(last)}"
-
-
-def _day(moment: datetime) -> str:
-    return (moment.astimezone(UTC) if moment.tzinfo else moment).strftime("%Y-%m-%d")
 
 
 def _distinct(words: Iterable[str]) -> list[str]:
