@@ -1,6 +1,7 @@
 """Runs of one case that were measured in different environments are refused, and what differs is named."""
 
 import json
+import shutil
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.report import render_markdown
 from trainmark.words.manifest import Manifest
+from trainmark.words.names import EVENTS
 from trainmark.words.results import RunResult
 
 TWO_RUNS: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
@@ -32,6 +34,28 @@ def test_a_resume_in_another_environment_is_refused_by_what_differs(bench: Bench
         InputError, match=r"nodes\[0\]\.cpu\.model was another processor and is .* cannot be pooled"
     ):
         bench.run(resume=True)
+
+
+def test_a_run_that_was_copied_under_another_number_is_no_other_run(bench: Bench) -> None:
+    bench.write({}, protocol=TWO_RUNS)
+    bench.run()
+    (folder,) = bench.out.glob("runs/*/1")
+    shutil.copytree(folder, folder.with_name("3"))
+    with pytest.raises(
+        InputError, match=rf"^{folder.with_name('3')}: its outcome.json says that this was repeat 1;"
+    ):
+        collect_results(read_suite(bench.out), ResultDirectory(bench.out), "trainmark run")
+
+
+def test_runs_that_count_other_things_are_not_pooled(bench: Bench) -> None:
+    bench.write({}, protocol=TWO_RUNS)
+    bench.run()
+    (path,) = bench.out.glob(f"runs/*/1/{EVENTS}")
+    path.write_text(path.read_text().replace("images", "tokens"))
+    with pytest.raises(
+        InputError, match=r"^runs of .* count (tokens/s and images/s|images/s and tokens/s): they are"
+    ):
+        collect_results(read_suite(bench.out), ResultDirectory(bench.out), "trainmark run")
 
 
 def test_a_case_on_other_hardware_than_its_baseline_has_no_speedup(bench: Bench) -> None:

@@ -154,15 +154,15 @@ def test_a_plan_names_host_and_rank_of_each_command_and_hosts_that_nobody_knows_
 
 def test_ports_that_were_given_away_are_given_to_nobody_else(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainmark.node.machine.random.sample", lambda starts, _: starts[700:])
-    first = free_ports(8)
-    assert free_ports(8) == first + 8
+    first, second = free_ports(8), free_ports(8)
 
     ask = (
         "import random; random.sample = lambda starts, _: starts[700:]; "
         "from trainmark.node import free_ports; print(free_ports(8))"
     )
     other = subprocess.run([sys.executable, "-c", ask], capture_output=True, text=True, check=True)
-    assert int(other.stdout) == first + 16
+    # Which they are depends on who else is given ports on this machine; drawn by chance alone all would be the first.
+    assert len({first, second, int(other.stdout)}) == 3
 
 
 def test_ports_of_many_ranks_are_found_again_and_again_beside_others_and_with_few_open_files() -> None:

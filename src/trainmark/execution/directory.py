@@ -41,7 +41,10 @@ class ResultDirectory:
         return earlier if case.options and not ours.exists() and earlier.exists() else ours
 
     def finished(self, case: Case) -> dict[int, OutcomeRecord]:
-        """Return the records of the case's finished runs, by repeat."""
+        """Return the records of the case's finished runs, by repeat.
+
+        Raises ``InputError`` for a folder whose run was another repeat: a copy, which would count twice.
+        """
         folder = self._of(case)
         if not folder.is_dir():
             return {}
@@ -49,7 +52,14 @@ class ResultDirectory:
             int(child.name) for child in folder.iterdir() if re.fullmatch(r"[1-9]\d*", child.name)
         )
         records = {repeat: read_record(folder / str(repeat)) for repeat in repeats}
-        return {repeat: record for repeat, record in records.items() if record is not None}
+        found = {repeat: record for repeat, record in records.items() if record is not None}
+        for repeat, record in found.items():
+            if record.repeat != repeat:
+                raise InputError(
+                    f"{folder / str(repeat)}: its outcome.json says that this was repeat {record.repeat}; a run counts "
+                    "once: take the folder away, or give it back its number"
+                )
+        return found
 
     def probe(self, case: Case, batch_per_device: int) -> Path:
         """Return the folder of the short run that tells whether a batch fits."""

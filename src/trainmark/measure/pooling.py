@@ -47,10 +47,15 @@ def machines_of(run: RunResult, manifests: Mapping[str, KeptManifest]) -> frozen
 
 
 def require_one_identity(case: str, runs: Sequence[RunResult]) -> None:
-    """Raise ``InputError`` saying what differs when measured runs of a case ran different things.
+    """Raise ``InputError`` saying what differs when measured runs of a case ran different things, or counted them.
 
     A run whose identity is not known is taken to be of the same.
     """
+    units = dict.fromkeys(run.measurement.unit for run in pooled(runs) if run.measurement is not None)
+    if len(units) > 1:
+        raise InputError(
+            f"runs of {case} count {' and '.join(units)}: they are not pooled; keep those of one unit"
+        )
     known = [run for run in runs if run.identity is not None and run.measurement is not None]
     for run in known[1:]:
         assert run.identity is not None
