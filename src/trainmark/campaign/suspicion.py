@@ -1,4 +1,4 @@
-"""Doubts about a run that is kept all the same: what it did is not what was asked; and what the gates need of it."""
+"""Doubts about a run that is kept all the same: what it did is not what was asked."""
 
 from collections.abc import Mapping
 

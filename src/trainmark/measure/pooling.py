@@ -1,6 +1,6 @@
 """One number of several runs: which of them are pooled, and what forbids it."""
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence, Set
 
 from trainmark.errors import InputError
 from trainmark.measure.statistics import estimate
@@ -29,6 +29,11 @@ def on_like_machines(
         {kind for run in pooled(runs) or runs for kind in machines_of(run, manifests)}
         for runs in (one, other)
     )
+    return alike(kinds, others)
+
+
+def alike(kinds: Set[Hashable], others: Set[Hashable]) -> bool:
+    """Tell whether machines are of the same kinds, as far as anybody says it."""
     return not kinds or not others or kinds == others
 
 

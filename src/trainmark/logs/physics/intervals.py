@@ -57,6 +57,11 @@ def counts_from_zero(records: Records) -> bool:
     return records.step is not None and any((block == 0).any() for block in records.step.blocks())
 
 
+def counted_anew(step: Floats, from_zero: bool, usual: int) -> Floats:
+    """Return the steps of records before which the counter began anew; ``usual`` at most, and where none is said."""
+    return np.where(np.isfinite(step), np.clip(step + from_zero, 1, usual), usual)
+
+
 def _columns(records: Records, start: int, stop: int) -> dict[str, Floats]:
     size = stop - start
     columns = {name: getattr(records, name) for name in _FIELDS}
@@ -72,9 +77,8 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
     steps = (
         np.diff(step) if log.records.step is not None else np.full(len(step) - 1, float(log.step_interval))
     )
-    anew = np.full(len(steps), float(log.step_interval))
-    if not log.counts_samples:
-        anew = np.where(np.isfinite(step[1:]), np.clip(step[1:] + from_zero, 1, log.step_interval), anew)
+    usual = log.step_interval
+    anew = usual if log.counts_samples else counted_anew(step[1:], from_zero, usual)
     steps = np.where(together & (steps > 0), steps, anew)
     rates = np.where(columns["rate"] > 0, columns["rate"], np.nan) * _devices(log)
     absolute = True

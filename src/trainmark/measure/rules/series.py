@@ -7,7 +7,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import ParsedLog, Problem, Scope, Severity
-from trainmark.logs.physics.intervals import counts_from_zero
+from trainmark.logs.physics.intervals import counted_anew, counts_from_zero
 
 _BLOCK = 1 << 15
 
@@ -59,7 +59,7 @@ class Series:
             yield from records.samples.blocks(start, stop)
             return
         steps = None if self.log.counts_samples or usual == 1 else records.step
-        from_zero = counts_from_zero(records)
+        from_zero = steps is not None and counts_from_zero(records)
         for first in range(start, stop, _BLOCK):
             last = min(first + _BLOCK, stop)
             if steps is None:
@@ -67,8 +67,8 @@ class Series:
                 continue
             counted = steps.array(max(first - 1, 0), last)
             risen = np.diff(counted, prepend=np.inf) if first == 0 else np.diff(counted)
-            own = counted[-(last - first) :] + from_zero
-            yield np.clip(np.where(risen > 0, risen, own), 1, usual)
+            anew = counted_anew(counted[-(last - first) :], from_zero, usual)
+            yield np.clip(np.where(risen > 0, risen, anew), 1, usual)
 
 
 def series(log: ParsedLog) -> Series:

@@ -1,7 +1,7 @@
 """Rows for the exchange formats: out of a suite's results, out of logs, out of a DLPerf directory."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from trainmark.errors import InputError
@@ -18,7 +18,7 @@ from trainmark.tasks import published_name
 from trainmark.words.case import Case, Precision, axes_of
 from trainmark.words.names import LOG
 from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, Results, RunResult, pooled
+from trainmark.words.results import CaseResult, KeptManifest, Results, pooled
 
 _OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "devices_per_node"})
 
@@ -39,9 +39,9 @@ def rows_from_results(results: Results) -> tuple[SpeedRow, ...]:
         for result in found
     }
     return tuple(
-        replace(row, hardware=machines_of(run, results.manifests))
+        row
         for result in results.cases
-        for run, row in _case_rows(result, axes, units[result.id])
+        for row in _case_rows(result, axes, units[result.id], results.manifests)
     )
 
 
@@ -54,8 +54,8 @@ def _word(case: Case, axis: str) -> str:
 
 
 def _case_rows(
-    result: CaseResult, axes: Sequence[str], unit: str | None
-) -> Iterator[tuple[RunResult, SpeedRow]]:
+    result: CaseResult, axes: Sequence[str], unit: str | None, manifests: Mapping[str, KeptManifest]
+) -> Iterator[SpeedRow]:
     case = result.case
     counted = {run.repeat for run in pooled(result.runs)}
     for run in result.runs:
@@ -64,21 +64,19 @@ def _case_rows(
         if run.outcome in (Outcome.UNSUPPORTED, Outcome.SKIPPED) or isinstance(case.batch_per_device, str):
             continue
         measured = run.measurement if run.outcome is Outcome.OK else None
-        yield (
-            run,
-            SpeedRow(
-                log=run.log or f"{run.directory}/{LOG}",
-                model=published_name(case.model),
-                precision=case.precision.published,
-                batch_per_device=case.batch_per_device,
-                devices=case.world_size,
-                nodes=case.nodes,
-                speed=measured.throughput if measured else None,
-                unit=measured.unit if measured else unit,
-                repeat=run.repeat,
-                spoiled=run.spoiled,
-                variant=tuple((axis, _word(case, axis)) for axis in axes),
-            ),
+        yield SpeedRow(
+            log=run.log or f"{run.directory}/{LOG}",
+            model=published_name(case.model),
+            precision=case.precision.published,
+            batch_per_device=case.batch_per_device,
+            devices=case.world_size,
+            nodes=case.nodes,
+            speed=measured.throughput if measured else None,
+            unit=measured.unit if measured else unit,
+            repeat=run.repeat,
+            spoiled=run.spoiled,
+            variant=tuple((axis, _word(case, axis)) for axis in axes),
+            hardware=machines_of(run, manifests),
         )
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from statistics import fmean, median
 
 from trainmark.errors import InputError
+from trainmark.measure.pooling import alike
 from trainmark.report.exchange.rows import SpeedRow
 
 BASELINE = "1n1g"
@@ -22,10 +23,9 @@ def dlperf_json(rows: Iterable[SpeedRow]) -> DlperfResult:
 
     Runs without a number do not enter a mean or a median; a topology of such runs alone has null for both.
     Without a ``1n1g`` that has a number, every speedup is null, and so is one of which a side was spoiled, or ran on
-    other hardware. Where a
-    model ran with more than one batch, precision or variant, each stays apart under a longer name, such as
-    ``r50_b128_fp32``. Raises ``InputError`` when two runs of one case have the same number, or runs of one case count
-    other things.
+    other hardware. Where a model ran with more than one batch, precision or variant, each stays apart under a longer
+    name, such as ``r50_b128_fp32``. Raises ``InputError`` when two runs of one case have the same number, or runs of
+    one case count other things.
     """
     groups: dict[tuple[str, str], list[SpeedRow]] = {}
     for row in rows:
@@ -60,7 +60,7 @@ def _model(model: str, rows: list[SpeedRow]) -> dict[str, TopologyResult]:
 def _topology(rows: list[SpeedRow], alone: list[SpeedRow]) -> TopologyResult:
     speed, baseline = _sound_median(rows), _sound_median(alone)
     hardware, other = (frozenset().union(*(row.hardware for row in side)) for side in (rows, alone))
-    if hardware and other and hardware != other:
+    if not alike(hardware, other):
         baseline = None
     return {
         "average_speed": _rounded(_mean(rows)),
