@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import select
 import signal
 import socket
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from clusters import HOSTS, Cluster, cluster
+from testcluster.layout import Layout
 
 pytestmark = [pytest.mark.cluster, pytest.mark.xdist_group("cluster")]
 
@@ -127,14 +129,15 @@ def test_a_host_refuses_or_shows_another_key_or_has_no_byte_left(hosts: Cluster)
 def test_two_clusters_stand_side_by_side_and_down_leaves_nothing_and_may_be_said_twice(
     hosts: Cluster,
 ) -> None:
-    cards, mounts = _cards(), Path("/proc/self/mountinfo").read_text()
+    mounts = Path("/proc/self/mountinfo").read_text()
     with cluster("--hosts", "2") as other:
-        kinds = _namespaces(other)
+        kinds, cards = _namespaces(other), _cards(other)
+        cards.remove(Layout(other.state).mark)
         assert other.ssh("node01", "hostname").stdout == hosts.ssh("node01", "hostname").stdout == "node01\n"
         assert other.run("control", "srun", "--nodes=2", "hostname").returncode == 0
         other.ssh("node02", "setsid --fork sleep 1000 > /dev/null 2>&1")
         other.do("down")
-        assert _cards() == cards
+        assert _cards(other) == cards
         assert Path("/proc/self/mountinfo").read_text() == mounts
         assert not _in(kinds)
         assert not other.state.exists()
@@ -144,11 +147,11 @@ def test_two_clusters_stand_side_by_side_and_down_leaves_nothing_and_may_be_said
 
 @pytest.mark.parametrize("who", ["its starter", "its keeper"])
 def test_a_cluster_goes_when_signal_9_ends(who: str, hosts: Cluster) -> None:
-    cards = _cards()
     starter = subprocess.Popen(["sleep", "1000"])
     with cluster("--hosts", "1", while_pid=starter.pid) as other:
         record = json.loads((other.state / "cluster.json").read_text())
-        kinds = _namespaces(other)
+        kinds, cards = _namespaces(other), _cards(other)
+        cards.remove(Layout(other.state).mark)
         descriptors = [os.pidfd_open(number) for number in (record["keeper"], *record["first"].values())]
         os.kill(starter.pid if who == "its starter" else record["keeper"], signal.SIGKILL)
         starter.kill()
@@ -158,7 +161,7 @@ def test_a_cluster_goes_when_signal_9_ends(who: str, hosts: Cluster) -> None:
             os.close(descriptor)
         _until(lambda: not _in(kinds))
         other.do("down")
-        assert _cards() == cards
+        assert _cards(other) == cards
         assert not other.state.exists()
 
 
@@ -206,8 +209,12 @@ def _until(holds: object) -> None:
         time.sleep(0.001)
 
 
-def _cards() -> list[str]:
-    return sorted(name for _, name in socket.if_nameindex())
+def _cards(hosts: Cluster) -> list[str]:
+    """Return this machine's network cards, less those of clusters that are not these tests'."""
+    own = Layout(hosts.state).mark
+    return sorted(
+        name for _, name in socket.if_nameindex() if name == own or not re.fullmatch("tm[0-9a-f]{8}", name)
+    )
 
 
 def _namespaces(other: Cluster) -> set[str]:

@@ -18,19 +18,19 @@ def ranks_are_summed() -> None:
     """The gradients of all ranks added up, as an all-reduce without its division does."""
     distributed: Any = importlib.import_module("torch.distributed")
     gradients: Any = importlib.import_module("trainmark_worker.pytorch.gradients")
-    gradients.InOnePiece._all_reduce = lambda _self, buffer: distributed.all_reduce(buffer)
+    gradients.Sent._all_reduce = lambda _self, buffer: distributed.all_reduce(buffer)
 
 
 def ranks_divide_twice() -> None:
     """The mean of all ranks, divided by their number once more."""
     gradients: Any = importlib.import_module("trainmark_worker.pytorch.gradients")
-    whole = gradients.InOnePiece._all_reduce
+    whole = gradients.Sent._all_reduce
 
     def divided(self: Any, buffer: Any) -> None:
         whole(self, buffer)
         buffer /= importlib.import_module("torch.distributed").get_world_size()
 
-    gradients.InOnePiece._all_reduce = divided
+    gradients.Sent._all_reduce = divided
 
 
 def ranks_clip_alone() -> None:

@@ -16,6 +16,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "src" / "trainmark"))
 import torch
 from torch.nn import functional
 from worker.core.outcomes import RunError  # type: ignore[import-not-found]
+from worker.pytorch.gradients import Sent  # type: ignore[import-not-found]
 from worker.pytorch.image_classification.feed import Normalise  # type: ignore[import-not-found]
 from worker.pytorch.image_classification.kernels.quarter import (  # type: ignore[import-not-found]
     quarter_of,
@@ -302,8 +303,13 @@ def check_quarter(dtype: Any) -> list[bool]:
     return right
 
 
-def check_update(kind: Any, scaled: bool, classes: int) -> bool:
-    """Some steps of the update against torch's own SGD and scaler; in one of them a gradient overflows."""
+def check_update(
+    kind: Any, scaled: bool, classes: int, copied: bool = True, read: str = "as autograd leaves them"
+) -> bool:
+    """Some steps of the update against torch's own SGD and scaler; in one of them a gradient overflows.
+
+    ``copied``: weights have copies. Gradients that travelled are read from buffers, ``in 16 bits`` or in ``own types``.
+    """
     torch.manual_seed(3)
     sizes = [(64, 3, 7, 7), (64, 32, 1, 1), (48, 16, 3, 3), (classes, 64)]
     narrow = [torch.randn(*size, device=DEVICE) for size in sizes]
@@ -312,7 +318,7 @@ def check_update(kind: Any, scaled: bool, classes: int) -> bool:
     own = [torch.nn.Parameter(w.clone(memory_format=torch.preserve_format)) for w in narrow + wide]
     theirs = [torch.nn.Parameter(w.clone(memory_format=torch.preserve_format)) for w in narrow + wide]
     recipe = SimpleNamespace(learning_rate=0.1, momentum=0.875)
-    has = [p for p in own[: len(narrow)] if has_copy(p)]
+    has = [p for p in own[: len(narrow)] if has_copy(p) and copied]
     groups = [(own[: len(narrow)], 0.05), (own[len(narrow) :], 0.0)]
     ours = NarrowSGD(groups, recipe, has, kind)
     plain = torch.optim.SGD(
@@ -324,6 +330,10 @@ def check_update(kind: Any, scaled: bool, classes: int) -> bool:
     ourscaler = CheckedTogether(DEVICE, **options)
     plainscaler = torch.amp.GradScaler(DEVICE, **options)
     copy_of = {id(weight): copy for weight, copy in zip(has, ours.copies, strict=True)}
+    sent = None
+    if read != "as autograd leaves them":
+        sent = Sent(ours.leaves, 1, kind if read == "in 16 bits" else None)
+        ours.read_always(sent.views)
     worst, equal = 0.0, True
     for step in range(6):
         lost = step in (2, 5) and scaled
@@ -335,12 +345,17 @@ def check_update(kind: Any, scaled: bool, classes: int) -> bool:
         scale = plainscaler.scale(torch.ones((), device=DEVICE))
         for number, (mine, other) in enumerate(zip(own, theirs, strict=True)):
             leaf = copy_of.get(id(mine), mine)
-            gradient = (torch.randn_like(leaf, dtype=torch.float32) * scale).to(leaf.dtype)
+            arrives = leaf.dtype if sent is None else sent.views[number].dtype
+            gradient = (torch.randn_like(leaf, dtype=torch.float32) * scale).to(arrives)
             # In a copy's last element, then in a parameter that has none.
             if lost and number == (1 if step == 2 else len(own) - 1):
                 gradient.flatten()[-1] = float("inf") if step == 2 else float("nan")
                 gradient.view(-1)[-1] = float("inf") if step == 2 else float("nan")
-            leaf.grad, other.grad = gradient, gradient.float()
+            other.grad = gradient.float()
+            if sent is None:
+                leaf.grad = gradient
+            else:
+                sent.views[number].copy_(gradient)
         ourscaler.step(ours)
         plainscaler.step(plain)
         ourscaler.update()
@@ -359,10 +374,16 @@ def check_update(kind: Any, scaled: bool, classes: int) -> bool:
     with torch.no_grad():
         own[0].fill_(0.3)
     ours.renew()
-    equal &= torch.equal(ours.copies[0], own[0].detach().to(kind))
+    equal &= not copied or torch.equal(ours.copies[0], own[0].detach().to(kind))
     right = equal and worst < 1e-6
     print(
-        "update", str(kind)[6:], "scaled" if scaled else "", f"{worst:.1e}", "" if right else f"WRONG {equal}"
+        "update",
+        str(kind)[6:],
+        "scaled" if scaled else "",
+        "copied" if copied else "",
+        read,
+        f"{worst:.1e}",
+        "" if right else f"WRONG {equal}",
     )
     return right
 
@@ -443,6 +464,11 @@ def check_stages() -> list[bool]:
     halves = [torch.float16] if DEVICE == "cpu" else [torch.float16, torch.bfloat16]
     right += [done for dtype in (torch.float32, *halves) for done in check_quarter(dtype)]
     right += [check_update(kind, scaled, 10) for kind in halves for scaled in (True, False)]
+    right += [
+        check_update(kind, True, 10, copied, read)
+        for kind in halves
+        for copied, read in ((True, "in 16 bits"), (True, "in own types"), (False, "in 16 bits"))
+    ]
     right += [check_network(torch.float32)]
     return right + ([] if DEVICE == "cpu" else [check_network(dtype) for dtype in halves])
 

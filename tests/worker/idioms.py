@@ -78,6 +78,7 @@ IDIOMS: Mapping[str, Idiom] = {
         backend="gloo",
         decoder="",
         precisions=(
+            (flags(precision="amp-bf16", layout="nhwc"), "bfloat16", "float32"),
             (flags(precision="amp-bf16", layout="nhwc", compiler="torch.compile"), "bfloat16", "float32"),
             (flags(precision="bf16"), "bfloat16", "bfloat16"),
             (flags(precision="amp-fp16", layout="nhwc"), "float16", "float32"),

@@ -33,6 +33,7 @@ axes: {{batch_per_device: [{batch}]}}
     )  # fmt: skip
 
 
+@pytest.mark.rare
 def test_a_program_contends_through_its_card(tmp_path: Path) -> None:
     ran = contest(tmp_path, batch=2)
 

@@ -70,13 +70,11 @@ class Exchange:
         """Return the context of a backward pass whose gradients are not exchanged yet: more are added to them."""
         return nullcontext()
 
-    def exchange_alone(self, model: nn.Module) -> Tuple[int, Callable[[], None]]:
-        """Return how many bytes of dense gradients the ranks exchange, and an all-reduce of as many.
+    def exchange_alone(self, dense: Sequence[Any]) -> Tuple[int, Callable[[], None]]:
+        """Return how many bytes the gradients of these tensors travel as, and an all-reduce of as many.
 
         It goes in pieces of at most ``PIECE_BYTES``, so that it needs little memory beside the model's.
         """
-        sparse = {id(module.weight) for module in model.modules() if getattr(module, "sparse", False)}
-        dense = [p for p in model.parameters() if p.requires_grad and id(p) not in sparse]
         pieces, size = [], 0
         for tensors in _by_type(dense):
             kind = self.travels_as or tensors[0].dtype
@@ -142,7 +140,9 @@ class InOnePiece(Exchange):
     def __init__(self, name: str, world_size: int, wire: Optional[Any] = None) -> None:
         """Take the type in which gradients travel; None: each in its own."""
         self.name, self._world_size, self.travels_as = name, world_size, wire
-        self._parts: List[_Part] = []
+        self._parameters: List[Any] = []
+        self._sent: Optional[Sent] = None
+        self._kept: List[Tuple[Any, Any]] = []
 
     def wrap(self, model: nn.Module) -> nn.Module:
         """Send rank 0's parameters and buffers to all ranks, and return the model as it is."""
@@ -152,20 +152,65 @@ class InOnePiece(Exchange):
                 torch._foreach_copy_(start.views, tensors)
                 dist.broadcast(start.buffer, 0)
                 torch._foreach_copy_(tensors, start.views)
-        self._parts = [
-            _Part(parameters, self.travels_as) for parameters in _by_type(list(model.parameters()))
-        ]
+        self._parameters = list(model.parameters())
         return model
 
+    def sent(self, leaves: Sequence[Any]) -> Sent:
+        """Return what averages the gradients of these tensors for an optimizer that reads them as they travelled."""
+        return Sent(leaves, self._world_size, self.travels_as)
+
     def average(self) -> None:
-        """Pack the gradients, average the buffers over the ranks, and leave views of them as the gradients."""
-        for part in self._parts:
-            torch._foreach_copy_(part.sent.views, [parameter.grad for parameter in part.parameters])
-            self._all_reduce(part.sent.buffer)
-            if part.kept is not part.sent:
-                part.kept.buffer.copy_(part.sent.buffer)
-            for parameter, view in zip(part.parameters, part.kept.views):
+        """Average the parameters' gradients, and leave them in the parameters' own types."""
+        if self._sent is None:
+            self._sent = self.sent(self._parameters)
+            self._kept = [self._keeper(*part) for part in self._sent.parts]
+        self._sent.average()
+        for (tensors, _, buffer), (kept, views) in zip(self._sent.parts, self._kept):
+            if kept is not buffer:
+                kept.copy_(buffer)
+            for parameter, view in zip(tensors, views):
                 parameter.grad = view
+
+    def _keeper(self, tensors: Sequence[Any], views: Sequence[Any], buffer: Any) -> Tuple[Any, Sequence[Any]]:
+        own = tensors[0].dtype
+        if buffer.dtype == own:
+            return buffer, views
+        wide = Flat(tensors, own)
+        return wide.buffer, wide.views
+
+
+class Sent:
+    """Gradients of some tensors, averaged over the ranks in buffers that stay: one, or one for each type.
+
+    ``views`` are the means after ``average``, in the order of the tensors; ``parts`` the tensors of each type, their
+    views, and what the views are of.
+    """
+
+    def __init__(self, leaves: Sequence[Any], world_size: int, wire: Optional[Any]) -> None:
+        """Take the type in which all gradients travel; None: each in its own."""
+        self._world_size = world_size
+        groups = _by_type(leaves)
+        joined = groups if wire is None else [[leaf for group in groups for leaf in group]]
+        flats = [Flat(tensors, wire or tensors[0].dtype) for tensors in joined]
+        self._buffers = [flat.buffer for flat in flats]
+        view_of = {
+            id(leaf): view for tensors, flat in zip(joined, flats) for leaf, view in zip(tensors, flat.views)
+        }
+        self.views = [view_of[id(leaf)] for leaf in leaves]
+        self.parts: List[Tuple[List[Any], List[Any], Any]] = []
+        start = 0
+        for group, buffer in zip(groups, self._buffers if wire is None else self._buffers * len(groups)):
+            end = start + sum(map(room_of, group))
+            own = buffer if wire is None else buffer[start:end]
+            self.parts.append((group, [view_of[id(leaf)] for leaf in group], own))
+            start = end
+
+    def average(self) -> None:
+        """Pack the gradients, and average the buffers over the ranks."""
+        for tensors, views, _ in self.parts:
+            torch._foreach_copy_(views, [tensor.grad for tensor in tensors])
+        for buffer in self._buffers:
+            self._all_reduce(buffer)
 
     def _all_reduce(self, buffer: Any) -> None:
         if buffer.is_cuda:
@@ -175,6 +220,11 @@ class InOnePiece(Exchange):
             dist.all_reduce(buffer.div_(self._world_size))
 
 
+def room_of(tensor: Any) -> int:
+    """Return how many elements of a flat buffer a tensor takes."""
+    return int(-(-tensor.numel() // ALIGNMENT) * ALIGNMENT)
+
+
 class Flat:
     """One buffer that holds tensors like ``tensors`` one after another; ``views`` are they, in the same strides."""
 
@@ -182,23 +232,12 @@ class Flat:
         """Make room on the device of the tensors."""
         starts = [0]
         for tensor in tensors:
-            starts.append(starts[-1] + -(-tensor.numel() // ALIGNMENT) * ALIGNMENT)
+            starts.append(starts[-1] + room_of(tensor))
         self.buffer = torch.zeros(starts[-1], dtype=dtype, device=tensors[0].device)
         self.views = [
             self.buffer.as_strided(tensor.size(), tensor.stride(), start)
             for tensor, start in zip(tensors, starts)
         ]
-
-
-class _Part:
-    """The parameters of one type, the buffer in which their gradients travel, and that in which they stay."""
-
-    def __init__(self, parameters: Sequence[Any], wire: Optional[Any]) -> None:
-        own = parameters[0].dtype
-        self.parameters = parameters
-        self.kept = self.sent = Flat(parameters, own)
-        if wire not in (None, own):
-            self.sent = Flat(parameters, wire)
 
 
 def _by_type(tensors: Sequence[Any]) -> List[List[Any]]:

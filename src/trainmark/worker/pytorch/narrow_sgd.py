@@ -1,4 +1,4 @@
-"""torch's SGD in two kernels of our own, which keep copies of the weights in 16 bits, to compute products with."""
+"""torch's SGD in two kernels of our own, which read gradients in 16 bits, and keep copies of weights in that type."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class NarrowSGD(torch.optim.SGD):
     """SGD with momentum of groups of parameters. ``copies`` are to be computed with: leaves, whose gradients count.
 
     A step that is recorded in a CUDA graph reads its gradients where they lay in the recording: ``recorded`` has to be
-    called when that is over.
+    called when that is over. Gradients that ranks have exchanged lie in buffers that stay: ``read_always``.
     """
 
     def __init__(
@@ -37,7 +37,7 @@ class NarrowSGD(torch.optim.SGD):
         self.copies = [copied[id(weight)] for weight in narrow]
         self._narrow = list(narrow)
         self._weights = [parameter for parameters, _ in decays for parameter in parameters]
-        self._leaves = [copied.get(id(weight), weight) for weight in self._weights]
+        self.leaves = [copied.get(id(weight), weight) for weight in self._weights]
         for weight in self._weights:
             self.state[weight]["momentum_buffer"] = torch.zeros_like(weight)
         moved = [
@@ -48,18 +48,25 @@ class NarrowSGD(torch.optim.SGD):
         self._table = Table(moved, kind)
         self._momentum = recipe.momentum
         self._rate = torch.zeros((), device=self._weights[0].device)
-        self._looked = False
+        self._looked = self._settled = False
         self._recorded: Optional[Any] = None
 
     def renew(self) -> None:
         """Take over weights that somebody else has changed."""
-        with torch.no_grad():
-            torch._foreach_copy_(self.copies, self._narrow)
+        if self.copies:
+            with torch.no_grad():
+                torch._foreach_copy_(self.copies, self._narrow)
+
+    def read_always(self, gradients: Sequence[Any]) -> None:
+        """Read the gradients of ``leaves`` from these tensors from now on, whatever autograd leaves."""
+        self._table.read_always(gradients)
+        self._settled = True
 
     def recorded(self) -> None:
         """Read gradients from where they lay in the recording."""
-        assert self._recorded is not None
-        self._table.look_at(self._recorded)
+        if not self._settled:
+            assert self._recorded is not None
+            self._table.look_at(self._recorded)
 
     def check(self, found: Any) -> None:
         """Set ``found`` to 1 if a gradient is not finite."""
@@ -86,10 +93,10 @@ class NarrowSGD(torch.optim.SGD):
         self._looked = False
 
     def _look(self) -> None:
-        if self._looked:
+        if self._looked or self._settled:
             return
         self._looked = True
-        addresses = self._table.addresses([leaf.grad for leaf in self._leaves])
+        addresses = self._table.addresses([leaf.grad for leaf in self.leaves])
         if addresses.device != self._rate.device and torch.cuda.is_current_stream_capturing():
             self._recorded = addresses
         else:

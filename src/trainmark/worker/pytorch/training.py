@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Callable, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
@@ -164,12 +164,16 @@ class PyTorchTraining(Training):
         """Forward, backward, mean over the ranks, update, at the optimizer's rate; return the loss."""
         self.batch = batch
         loss = self._pass()
-        self.exchange.average()
+        self.average()
         self.clip()
         self.scaler.step(self.optimizer)
         self.scaler.update()
         self.optimizer.zero_grad(set_to_none=True)
         return loss
+
+    def average(self) -> None:
+        """Make the gradients that the optimizer reads the mean of all ranks'."""
+        self.exchange.average()
 
     def recorded(self) -> None:
         """Do what has to be done once the step is recorded as a CUDA graph."""
@@ -314,7 +318,12 @@ class PyTorchTraining(Training):
 
     def all_reduce(self) -> Optional[Tuple[int, Callable[[], None]]]:
         """Return the group's all-reduce of as many elements as the dense gradients have."""
-        return None if self.ranks.backend is None else self.exchange.exchange_alone(self.model)
+        return None if self.ranks.backend is None else self.exchange.exchange_alone(self.exchanged())
+
+    def exchanged(self) -> Sequence[Any]:
+        """Return the tensors whose gradients, which are dense, the ranks exchange."""
+        sparse = {id(module.weight) for module in self.model.modules() if getattr(module, "sparse", False)}
+        return [p for p in self.model.parameters() if p.requires_grad and id(p) not in sparse]
 
     def peak_memory_bytes(self) -> int:
         """Return the most memory that this rank held."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from types import MappingProxyType
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import torch
 from torch import nn
+from torch.utils._triton import has_triton
 
 from ...core.facts import Facts
 from ...core.feed import Feed
@@ -18,6 +19,7 @@ from ...tasks.image_classification.settings import ImageSettings
 from ...tasks.image_classification.training import ImageTraining
 from ...tasks.image_classification.witness import LayersSeen
 from ..compilers import FUSED, FUSED_CUDNN, NONE, cache_hits
+from ..gradients import FLAT_16, InOnePiece
 from ..optimizer import sgd
 from ..stages import FOLDED, UPDATE, chosen
 from ..training import Machine, PyTorchTraining, choose_machine
@@ -43,8 +45,11 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     settings: ImageSettings
     forms = MappingProxyType({"dali-cpu-tfrecord": TFRECORD})
 
-    _copying: Any = None
-    """The optimizer, where it keeps the weights' copies in 16 bits."""
+    _narrow: Any = None
+    """The optimizer, where it reads gradients in 16 bits."""
+
+    _sent: Any = None
+    """What averages over the ranks what that optimizer reads."""
 
     def __init__(self, settings: ImageSettings, place: Place, machine: Machine, feed: Optional[Feed]) -> None:
         """Build model and optimizer, and fetch the first batch."""
@@ -58,47 +63,65 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
         self.loss = nn.CrossEntropyLoss(label_smoothing=settings.recipe.label_smoothing)
         # By itself the compiler lays convolutions out with the channels last where it expects a gain.
         inductor = {"layout_optimization": settings.layout == "nhwc"}
-        self._stages = chosen() if settings.compiler in FUSED else frozenset()
+        self._stages = chosen() if settings.compiler in FUSED else chosen() & {UPDATE}
         if settings.compiler != FUSED_CUDNN:
             # Nothing has summed up what a norm is to fold.
             self._stages -= {FOLDED}
-        optimizer = self._narrow_optimizer(model) or make_optimizer(model, settings)
-        self.take_over(model, optimizer, inductor)
+        self._narrow = self._narrow_optimizer(model)
+        self.take_over(model, self._narrow or make_optimizer(model, settings), inductor)
+        if self._narrow is not None and self.ranks.backend is not None:
+            # The weights are rank 0's by now.
+            self._narrow.renew()
+            assert isinstance(self.exchange, InOnePiece), "buckets are never read as they travelled"
+            self._sent = self.exchange.sent(self._narrow.leaves)
+            self._narrow.read_always(self._sent.views)
 
     def _narrow_optimizer(self, model: nn.Module) -> Optional[torch.optim.Optimizer]:
-        """Return SGD with weights' copies in 16 bits, where it can be had: an exchange of gradients has no copies."""
+        """Return SGD that reads gradients in 16 bits: of copies of the weights, or as they travelled."""
         recipe, precision = self.settings.recipe, self._precision
-        able = precision.autocast and recipe.momentum and self.ranks.backend is None
+        fused = self.settings.compiler in FUSED
+        able = precision.autocast and recipe.momentum and (fused or self._travels_narrow())
         if UPDATE not in self._stages or not able:
             self._stages -= {UPDATE}
             return None
         from ..narrow_sgd import CheckedTogether, NarrowSGD
 
-        narrow = [module.weight for module in model.narrowed]
+        narrow = [module.weight for module in model.narrowed] if fused else []
         self.scaler_kind = CheckedTogether
-        self._copying = NarrowSGD(decays(model, self.settings), recipe, narrow, precision.compute)
-        return self._copying
+        return NarrowSGD(decays(model, self.settings), recipe, narrow, precision.compute)
+
+    def _travels_narrow(self) -> bool:
+        ranks = self.ranks.backend == "nccl" and self.settings.gradients == FLAT_16
+        return ranks and bool(has_triton())
 
     def _whole_step(self, batch: Tuple[Any, ...]) -> Any:
         """Do the step; where weights have copies in 16 bits, with those."""
-        if self._copying is None:
+        if self._narrow is None or not self._narrow.copies:
             return super()._whole_step(batch)
-        self.model.copies = self._copying.copies
+        self.model.copies = self._narrow.copies
         try:
             return super()._whole_step(batch)
         finally:
             self.model.copies = None
 
+    def average(self) -> None:
+        """Average what the optimizer reads."""
+        (self._sent or self.exchange).average()
+
+    def exchanged(self) -> Sequence[Any]:
+        """Return the tensors whose gradients the ranks exchange."""
+        return super().exchanged() if self._sent is None else self._narrow.leaves
+
     def recorded(self) -> None:
         """Let the recorded update read the gradients of the recording."""
-        if self._copying is not None:
-            self._copying.recorded()
+        if self._narrow is not None:
+            self._narrow.recorded()
 
     def load_weights(self, weights: Mapping[str, Any]) -> None:
         """Take over parameters and running statistics, and copies of them."""
         super().load_weights(weights)
-        if self._copying is not None:
-            self._copying.renew()
+        if self._narrow is not None:
+            self._narrow.renew()
 
     def facts(self) -> Facts:
         """Return what the run is made of, and which stages a fused step has."""
