@@ -269,4 +269,6 @@ def test_the_slowest_rank_of_most_runs_is_named_with_its_host(old: Results) -> N
     assert (found.slowest, found.host, found.times) == (1, "n1", 2)
     assert found.slower_by == pytest.approx(0.35)
     assert (found.all_reduce_s, found.all_reduce_share) == (0.002, 0.2)
+    # nccl-tests' bus bandwidth: 2 (n - 1) / n of the bytes over the seconds.
+    assert found.all_reduce_bus_bytes_per_s == pytest.approx((1 << 20) / 0.002)
     assert (found.began_within_s, found.clock_error_s) == (0.001, 0.0002)

@@ -40,9 +40,11 @@ def _exchange(held: list[RankTimes]) -> dict[str, Any]:
     found = [run.all_reduce for run in held if run.all_reduce is not None]
     if not found:
         return {}
+    ranks, seconds = len(held[0].ranks), median(one.seconds for one in found)
     return {
         "all_reduce_bytes": found[0].bytes,
-        "all_reduce_s": median(one.seconds for one in found),
+        "all_reduce_s": seconds,
+        "all_reduce_bus_bytes_per_s": 2 * (ranks - 1) / ranks * found[0].bytes / seconds,
         "all_reduce_share": median(one.share for one in found),
     }
 

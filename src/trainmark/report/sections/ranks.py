@@ -57,7 +57,11 @@ def _exchange(context: Context, found: RanksFinding) -> Cell:
     if found.all_reduce_s is None or found.all_reduce_bytes is None:
         return cell("-")
     size = f"{number(found.all_reduce_bytes / MIB, None)} MiB"
-    return cell(context.say("all_reduce_of", ms=number(found.all_reduce_s * 1e3, None), size=size))
+    rate = found.all_reduce_bus_bytes_per_s
+    return cell(
+        context.say("all_reduce_of", ms=number(found.all_reduce_s * 1e3, None), size=size),
+        "" if rate is None else f"{number(rate / 1e9, None)} GB/s",
+    )
 
 
 def _began(found: RanksFinding) -> tuple[str, str]:
