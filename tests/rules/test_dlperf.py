@@ -9,6 +9,7 @@ from trainmark.logs.model import Severity, Status
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import PlacementRow, read_tree, summarise
 from trainmark.programs import synthetic_log
+from trainmark.report.exchange import dlperf_json, rows_from_tree
 
 # NVIDIA TensorFlow ResNet-50 v1.5, FP32, batch 128 (Oneflow-Inc/DLPerf): the speeds of the runs, in the printed order.
 _SPEEDS = {
@@ -87,6 +88,39 @@ def test_an_oom_repeat_is_an_outcome_and_not_a_zero(tmp_path: Path) -> None:
     assert row.summary.average_speed == 256.0
     assert row.outcomes == ((4, Status.OOM),)
     assert "repeat-oom" in {problem.code for problem in row.problems}
+
+
+@pytest.mark.parametrize(
+    ("alone", "beside", "speedup"),
+    [
+        (["Tesla V100-SXM2-32GB"], ["NVIDIA A100-SXM4-40GB"], None),
+        (["Tesla V100-SXM2-32GB"], ["Tesla V100-SXM2-32GB", "NVIDIA A100-SXM4-40GB"], None),
+        (["Tesla V100-SXM2-32GB", "Tesla P100-PCIE-16GB"], [""], None),
+        (["Tesla V100-SXM2-32GB"], ["Tesla V100-SXM2-16GB"], None),
+        (["A100-SXM4-40GB"], ["NVIDIA A100-SXM4-40GB"], 8.0),
+        (["Compute Capability: 7.0"], ["Tesla V100-SXM2-32GB"], 8.0),
+        (["Compute Capability: 7.0"], ["NVIDIA A100-SXM4-40GB"], None),
+        ([""], ["NVIDIA A100-SXM4-40GB"], 8.0),
+    ],
+)
+def test_a_tree_has_no_speedup_between_different_devices_and_says_so(
+    tmp_path: Path, alone: list[str], beside: list[str], speedup: float | None
+) -> None:
+    for place, names, gpus in (("1n1g", alone, 1), ("1n8g", beside, 8)):
+        for repeat, name in enumerate(names, 1):
+            _write(tmp_path, place, f"r50_b128_fp32_{repeat}.log", 0.5, gpus)
+            log = tmp_path / place / f"r50_b128_fp32_{repeat}.log"
+            log.write_text(f"{name}\n{log.read_text()}")
+
+    rows = read_tree(tmp_path)
+
+    eight = _row(rows, "1n8g")
+    assert eight.summary is not None
+    assert eight.summary.speedup == speedup
+    said = [problem.message for problem in eight.problems if problem.code == "hardware-differs"]
+    assert len(said) == (speedup is None)
+    assert all(name in said[0] for name in alone + beside if said and "Compute" not in name)
+    assert dlperf_json(rows_from_tree(rows))["r50"]["1n8g"]["speedup"] == speedup
 
 
 @pytest.mark.parametrize("dead", [True, False])

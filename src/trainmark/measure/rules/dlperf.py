@@ -5,7 +5,7 @@ the printed speeds of the last 100 of 120 iterations, ``extract_tensorflow_logs_
 time that they took; each set of repeats gives a mean and a median; the speedup is by the median, against 1n1g.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -31,9 +31,12 @@ class PlacementSummary:
     speedup: float | None
 
 
-def summarise(speeds: Mapping[str, Sequence[float]], baseline: str = BASELINE) -> dict[str, PlacementSummary]:
+def summarise(
+    speeds: Mapping[str, Sequence[float]], baseline: str = BASELINE, unlike: Container[str] = ()
+) -> dict[str, PlacementSummary]:
     """Return mean, median and speedup of each placement (``"4n8g"`` -> speeds of its repeats, in their order).
 
+    The placements that are ``unlike`` the baseline, of other hardware, have no speedup.
     A placement without a single speed is left out. Speeds, means, medians and speedups have two decimals, and the
     speedup divides the rounded medians: so do the scripts, and their tables come out to the digit.
     """
@@ -44,10 +47,20 @@ def summarise(speeds: Mapping[str, Sequence[float]], baseline: str = BASELINE) -
         name: PlacementSummary(
             average_speed=two_decimals(sum(values) / len(values)),
             median_speed=medians[name],
-            speedup=two_decimals(medians[name] / base) if base else None,
+            speedup=two_decimals(medians[name] / base) if base and name not in unlike else None,
         )
         for name, values in rounded.items()
     }
+
+
+def no_speedup(placement: str, kinds: Iterable[Hashable], baseline: str, others: Iterable[Hashable]) -> str:
+    """Return the sentence that a placement has no speedup, being of other hardware than the baseline."""
+    named = {
+        side: " and ".join(sorted(kind for kind in of if isinstance(kind, str)))
+        for side, of in ((placement, kinds), (baseline, others))
+    }
+    told = ", ".join(f"{side} is of {words}" for side, words in named.items() if words)
+    return f"no speedup: {told or f'{placement} is of other machines than {baseline}'}"
 
 
 def two_decimals(value: float) -> float:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmark.errors import InputError
+from trainmark.logs.hardware import one_device
 from trainmark.logs.hints import read_hints
 from trainmark.logs.model import Facts, ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules.catalog import measure_log, rules_for
-from trainmark.measure.rules.dlperf import PlacementSummary, summarise, two_decimals
+from trainmark.measure.rules.dlperf import BASELINE, PlacementSummary, no_speedup, summarise, two_decimals
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.measure.rules.naming import Naming
 from trainmark.programs import read_log
@@ -53,7 +54,10 @@ class TreeRun:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRow:
-    """One placement of a group. ``summary`` is ``None`` where no repeat has a speed, ``unit`` where no log says it."""
+    """One placement of a group. ``summary`` is ``None`` where no repeat has a speed, ``unit`` where no log says it.
+
+    ``hardware`` holds the devices that the logs of its speeds name; there is no speedup between different ones.
+    """
 
     group: Group
     placement: str
@@ -64,6 +68,7 @@ class PlacementRow:
     summary: PlacementSummary | None
     unit: str | None
     problems: tuple[Problem, ...]
+    hardware: frozenset[str] = frozenset()
 
 
 def read_tree(folder: Path, rule: Rule | None = None, naming: Naming | None = None) -> list[PlacementRow]:
@@ -94,7 +99,10 @@ def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
     speeds = {
         name: [run.result.value for run in of if run.result.value is not None] for name, of in kept.items()
     }
-    summaries = summarise(speeds)
+    hardware = {name: _devices_of(of) for name, of in kept.items()}
+    alone = hardware.get(BASELINE, frozenset())
+    unlike = {name for name, of in hardware.items() if not one_device(alone | of)}
+    summaries = summarise(speeds, unlike=unlike)
     rows = []
     for name in placements:
         nodes, gpus = _place(name)
@@ -115,11 +123,19 @@ def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
                 summary=summaries.get(name),
                 unit=next((run.log.unit for run in runs if run.log.unit), None),
                 problems=tuple(
-                    _problems([run for run in runs if run.placement == name], kept[name], summaries, name)
+                    _problems(
+                        [run for run in runs if run.placement == name], kept[name], summaries, name, alone
+                    )
                 ),
+                hardware=hardware[name],
             )
         )
     return rows
+
+
+def _devices_of(runs: list[TreeRun]) -> frozenset[str]:
+    """Return the names of devices in the logs that give a speed."""
+    return frozenset(run.log.facts.hardware or "" for run in runs if run.result.value is not None) - {""}
 
 
 def _runs(folder: Path, rule: Rule | None) -> Iterator[TreeRun]:
@@ -219,7 +235,11 @@ def _first_of_each(runs: list[TreeRun]) -> list[TreeRun]:
 
 
 def _problems(
-    runs: list[TreeRun], kept: list[TreeRun], summaries: dict[str, PlacementSummary], placement: str
+    runs: list[TreeRun],
+    kept: list[TreeRun],
+    summaries: dict[str, PlacementSummary],
+    placement: str,
+    alone: frozenset[str],
 ) -> Iterator[Problem]:
     for run in runs:
         if run not in kept:
@@ -242,6 +262,8 @@ def _problems(
         yield Problem(
             "rules-differ", f"{placement}: repeats were read by different rules ({', '.join(sorted(rules))})"
         )
-    summary = summaries.get(placement)
-    if summary is not None and summary.speedup is None:
+    summary, own = summaries.get(placement), _devices_of(kept)
+    if summary is not None and not one_device(alone | own):
+        yield Problem("hardware-differs", no_speedup(placement, own, BASELINE, alone))
+    elif summary is not None and summary.speedup is None:
         yield Problem("no-baseline", f"{placement}: no speed of 1n1g, so no speedup")
