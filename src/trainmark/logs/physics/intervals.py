@@ -24,7 +24,7 @@ class Intervals:
     steps; ``own`` the time by the record's rate or step time, in seconds
     where ``absolute``, else in an unknown unit, and known to ``slack``: of averages with few digits the difference is
     coarse. ``clock_s`` is the seconds between the stamps. What a record does not say, and what lies between two epochs,
-    is NaN.
+    is NaN; an average since the epoch's start says of its first record what the steps up to it took.
     """
 
     first: int
@@ -87,7 +87,7 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
     slack = np.zeros(len(steps))
     if log.records.average_time_s is not None and not log.counts_samples:
         passed = done * columns["average_time_s"]
-        own = np.where(together, np.diff(passed), np.nan)
+        own = np.where(together, np.diff(passed), np.where(done <= usual, passed, np.nan)[1:])
         slack = _rounding(columns["average_time_s"], passed)
     elif log.records.average_rate is not None or (
         log.records.rate is not None and log.meaning is Meaning.RUNNING
@@ -95,7 +95,9 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
         absolute = batch is not None
         average = columns["average_rate"] * _devices(log) if log.records.average_rate is not None else rates
         passed = done / average * (batch or 1)
-        own = np.where(together, np.diff(passed), np.nan)
+        # A program that prints nothing but a running rate may begin it anew after the epoch's first steps.
+        begun = (done <= usual) & (log.records.average_rate is not None)
+        own = np.where(together, np.diff(passed), np.where(begun, passed, np.nan)[1:])
         printed = columns["rate" if log.records.average_rate is None else "average_rate"]
         slack = _rounding(printed, passed)
     elif log.records.step_time_s is not None:
