@@ -23,6 +23,7 @@ from trainmark.logs.misread import misread
 from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
 from trainmark.logs.opening import binary_kind, plain
 from trainmark.logs.physics import checked
+from trainmark.logs.restarts import about_restarts
 from trainmark.logs.settle import settle
 from trainmark.logs.several import said_twice, two_results, unlike_copies
 from trainmark.logs.shapes import few_of_each
@@ -195,6 +196,7 @@ def _conclude(
         of_last_steps=known.of_last_steps,
         epoch_seconds=_epoch_seconds(known, context.text),
         contested=settled.contested,
+        restarts=counters.restarts,
         problems=tuple(problems),
         run_words=known.run_words(context) if known.run_words else None,
     )
@@ -319,7 +321,9 @@ def _status(
     if counters.copies == 1 and counters.repeated:
         sentence = f"{counters.repeated} records repeat a counter (a skipped update did its work): they count"
         problems.append(Problem("counter-repeats", sentence, Severity.NOTE))
-    if counters.copies == 1 and counters.backwards:
+    if counters.restarts:
+        problems.append(about_restarts(records, counters.restarts))
+    elif counters.copies == 1 and counters.backwards:
         problems.append(
             Problem("counter-backwards", f"the counters run backwards at {counters.backwards} records")
         )

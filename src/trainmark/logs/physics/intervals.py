@@ -24,7 +24,8 @@ class Intervals:
     steps; ``own`` the time by the record's rate or step time, in seconds
     where ``absolute``, else in an unknown unit, and known to ``slack``: of averages with few digits the difference is
     coarse. ``clock_s`` is the seconds between the stamps. What a record does not say, and what lies between two epochs,
-    is NaN; an average since the epoch's start says of its first record what the steps up to it took.
+    is NaN; an average since the epoch's start says of its first record what the steps up to it took. So is what lies
+    before a restart, and by averages what follows it within its epoch.
     """
 
     first: int
@@ -49,7 +50,18 @@ def intervals(log: ParsedLog) -> Iterator[Intervals]:
     from_zero = counts_from_zero(log.records)
     for first in range(start, log.records.count, _BLOCK):
         columns = _columns(log.records, first - 1, min(first + _BLOCK, log.records.count))
-        yield _of_block(log, first, columns, from_zero)
+        block = _of_block(log, first, columns, from_zero)
+        _leave_out_restarts(log, block)
+        yield block
+
+
+def _leave_out_restarts(log: ParsedLog, block: Intervals) -> None:
+    averaged = log.records.average_time_s is not None or log.records.average_rate is not None
+    averaged = averaged or log.meaning is Meaning.RUNNING
+    for one in log.restarts:
+        block.clock_s[max(one.record - block.first, 0) : max(one.record + 1 - block.first, 0)] = np.nan
+        if averaged and not one.fresh:
+            block.own[max(one.record - block.first, 0) : max(one.until - block.first, 0)] = np.nan
 
 
 def counts_from_zero(records: Records) -> bool:

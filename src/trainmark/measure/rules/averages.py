@@ -56,6 +56,9 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
             "they are left out, and either they or the others are damaged"
         )
         problems.append(Problem("batches-differ", sentence))
+    if unknown := sum(one.until - one.record for one in log.restarts if not one.fresh):
+        sentence = f"the averages after the restart are of an unknown number of steps: {unknown} records are left out"
+        problems.append(Problem("averages-restarted", sentence))
     if between is not None and 2 * counts >= last[0]:
         return between, skipped, problems
     if last[0] <= log.warmup_steps:
@@ -120,7 +123,7 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
     rate, time = records.average_rate, records.average_time_s
     largest, most = _largest_batches(log, skipped, factor), np.nan
     span = _Span()
-    for part in parts(records, skipped):
+    for part in parts(records, skipped, log.restarts):
         if part.begins:
             if span.size:
                 yield span
@@ -153,7 +156,7 @@ def _largest_batches(log: ParsedLog, skipped: int, factor: float) -> Iterator[fl
     """Yield the largest batch of each epoch, by its average rates and times; NaN where a log does not print both."""
     rate, time = log.records.average_rate, log.records.average_time_s
     most = np.nan
-    for number, part in enumerate(parts(log.records, skipped)):
+    for number, part in enumerate(parts(log.records, skipped, log.restarts)):
         if part.begins and number:
             yield most
             most = np.nan

@@ -102,6 +102,11 @@ def _iterations(log: ParsedLog) -> tuple[np.ndarray[tuple[int], np.dtype[np.floa
     # Programs that count from 0 print iteration 20 as their 21st; one that hides its warm-up begins with that.
     from_zero = len(steps) > 0 and (steps[0] == 0 or (steps[0] == FIRST and log.step_interval == 1))
     numbers = steps + 1 if from_zero else steps
+    if any(numbers[: one.record].max(initial=0) < LAST for one in log.restarts):
+        raise NoNumberError(
+            "restarted",
+            f"the run was started again before iteration {LAST}: the rule needs them in one piece",
+        )
     before = int(np.count_nonzero(numbers <= FIRST))
     inside = numbers[(numbers > FIRST) & (numbers <= LAST)]
     if not len(inside) or numbers.max() < LAST:

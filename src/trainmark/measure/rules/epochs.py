@@ -1,12 +1,12 @@
 """The records of a log epoch by epoch, in blocks: an epoch may be as long as the log, which is never in memory."""
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from trainmark.logs.columns import BLOCK_VALUES
-from trainmark.logs.model import Records
+from trainmark.logs.model import Records, Restart
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +30,31 @@ def _follows_another(records: Records, at: int) -> bool:
     return bool(before != here)
 
 
-def parts(records: Records, skipped: int) -> Iterator[Part]:
-    """Yield the parts of the epochs after the first ``skipped`` records; without epochs all are of one."""
+def parts(records: Records, skipped: int, restarts: Sequence[Restart] = ()) -> Iterator[Part]:
+    """Yield the parts of the epochs after the first ``skipped`` records; without epochs all are of one.
+
+    A run that went on at the start of an epoch begins that epoch anew there. Where it went on in the midst of one, the
+    rest of that epoch is in no part: what its averages are of is not known.
+    """
+    for part in _of_epochs(records, skipped):
+        yield from _cut(part, restarts)
+
+
+def _cut(part: Part, restarts: Sequence[Restart]) -> Iterator[Part]:
+    for one in restarts:
+        if one.until <= part.start or one.record >= part.stop:
+            continue
+        if one.record > part.start:
+            yield replace(part, stop=one.record)
+        if not one.fresh:
+            part = Part(True, min(one.until, part.stop), part.stop)
+        elif one.record >= part.start:
+            part = Part(True, one.record, part.stop, True)
+    if part.start < part.stop:
+        yield part
+
+
+def _of_epochs(records: Records, skipped: int) -> Iterator[Part]:
     before = np.nan
     opened = _follows_another(records, skipped)
     for first in range(skipped, records.count, BLOCK_VALUES):

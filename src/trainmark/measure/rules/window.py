@@ -141,7 +141,7 @@ def _ends_of_epochs(found: Series, skipped: int) -> Iterator[tuple[tuple[float, 
     records = found.log.records
     assert records.step is not None
     ends: list[tuple[float, float]] = []
-    for part in parts(records, skipped):
+    for part in parts(records, skipped, found.log.restarts):
         if part.begins:
             if len(ends) > 1:
                 yield ends[0], ends[-1]
@@ -180,9 +180,10 @@ def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
                 np.concatenate(([b], c)) for b, c in zip(before, (epoch, counter, clock), strict=True)
             )
         rises, passed = np.diff(counter), np.diff(clock)
+        forth = ~(rises < 0)  # what passes before a run goes on from a checkpoint is no step
         # A counter that repeats (loss scaling) is a step that was done: an interval's worth of work.
         rises = np.where(rises > 0, np.minimum(rises, 10 * log.step_interval), log.step_interval)
-        good = (np.diff(epoch) == 0) & np.isfinite(passed) & (passed >= 0)
+        good = forth & (np.diff(epoch) == 0) & np.isfinite(passed) & (passed >= 0)
         turned = np.diff(epoch) != 0
         turns += int(np.count_nonzero(turned))
         between += float(counted_anew(counter[1:][turned], from_zero, log.step_interval).sum())

@@ -1,0 +1,122 @@
+"""Where a run went on from a checkpoint into the same file: its counter goes back, and passes the same again."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from trainmark.logs.columns import Column, Floats
+from trainmark.logs.model import Problem, Records, Restart
+
+RESTARTED = "restarted"
+_MOST = 64
+"""Restarts that are looked at; a counter that falls more often is of something else."""
+_BLOCK = 1 << 15
+
+
+@dataclass(frozen=True, slots=True)
+class _Places:
+    """The counters of the records, read where they are needed."""
+
+    count: int
+    epoch: Column | None
+    step: Column | None
+
+    def blocks(self, stop: int) -> Iterator[tuple[Floats, Floats]]:
+        """Yield epochs and steps of the records before ``stop``; what is not counted is 0."""
+        for first in range(0, stop, _BLOCK):
+            yield self.of(first, min(first + _BLOCK, stop))
+
+    def of(self, start: int, stop: int) -> tuple[Floats, Floats]:
+        """Return epochs and steps of the records ``start`` … ``stop``."""
+        size = min(stop, self.count) - start
+        epoch, step = (
+            np.zeros(size) if column is None else np.nan_to_num(column.array(start, start + size))
+            for column in (self.epoch, self.step)
+        )
+        return epoch, step
+
+    def turns(self, start: int) -> int:
+        """Return at which record after ``start`` the epoch changes; the number of records where it does not."""
+        here = self.of(start, start + 1)[0][0]
+        for first in range(start, self.count, _BLOCK):
+            changed = np.flatnonzero(self.of(first, first + _BLOCK)[0] != here)
+            if len(changed):
+                return first + int(changed[0])
+        return self.count
+
+
+def restarts_of(records: Records, interval: int) -> tuple[Restart, ...] | None:
+    """Return where the counters of ``records`` go back to a place that they had passed, and go on regularly from it.
+
+    ``interval`` is the usual number of steps from one record to the next. ``None`` where some fall of the counters is
+    nothing of the kind, as of lines in another order.
+    """
+    places = _Places(records.count, records.epoch, records.step)
+    falls = _falls(places)
+    if falls is None:
+        return None
+    found = []
+    for at in falls:
+        epochs, steps = places.of(max(at - 2, 0), at + 2)
+        here = min(at, 2)
+        around = [slice(max(here - 2, 0), here), slice(here, here + 2)]
+        if not all(_regular(epochs[part], steps[part], interval) for part in around):
+            return None
+        epoch, step = float(epochs[here]), float(steps[here])
+        if not _passed(places, at, epoch, step, interval):
+            return None
+        before = float(epochs[here - 1]), float(steps[here - 1])
+        fresh = records.epoch is not None and step <= interval
+        until = min([places.turns(at), *(other for other in falls if other > at)])
+        found.append(Restart(at, before, (epoch, step), until, fresh))
+    return tuple(found)
+
+
+def about_restarts(records: Records, restarts: tuple[Restart, ...]) -> Problem:
+    """Return the problem that a log has ``restarts``: what it holds is not one run from its beginning to its end."""
+    first, more = restarts[0], len(restarts) - 1
+    times = f" (and {more} more time{'s' if more > 1 else ''})" if more else ""
+    before, after = (_words(records, *place) for place in (first.before, first.after))
+    return Problem(
+        RESTARTED,
+        f"the counter goes back from {before} to {after} at record {first.record + 1}{times}: the run was started "
+        "again there, from a checkpoint; steps that were done twice count twice, and what lies between its two parts "
+        "does not count",
+    )
+
+
+def _falls(places: _Places) -> list[int] | None:
+    found: list[int] = []
+    last = (-np.inf, -np.inf)
+    position = 0
+    for epoch, step in places.blocks(places.count):
+        before_epoch, before = np.concatenate(([last[0]], epoch[:-1])), np.concatenate(([last[1]], step[:-1]))
+        fell = (epoch < before_epoch) | ((epoch == before_epoch) & (step < before))
+        found += (position + np.flatnonzero(fell)).tolist()
+        if len(found) > _MOST:
+            return None
+        last, position = (float(epoch[-1]), float(step[-1])), position + len(epoch)
+    return found
+
+
+def _regular(epoch: Floats, step: Floats, interval: int) -> bool:
+    """Say whether two neighbours follow each other as they should; one alone, at an end of the log, does."""
+    if len(epoch) < 2:
+        return True
+    if epoch[0] == epoch[1]:
+        return bool(0 <= step[1] - step[0] <= interval)
+    return bool(epoch[1] == epoch[0] + 1)
+
+
+def _passed(places: _Places, at: int, epoch: float, step: float, interval: int) -> bool:
+    """Say whether the counter was within less than an interval of this place before."""
+    return any(
+        bool(((epochs == epoch) & (np.abs(steps - step) < interval)).any())
+        for epochs, steps in places.blocks(at)
+    )
+
+
+def _words(records: Records, epoch: float, step: float) -> str:
+    said = [f"epoch {epoch:.0f}"] if records.epoch is not None else []
+    return ", ".join([*said, *([f"step {step:.0f}"] if records.step is not None else [])])
