@@ -190,8 +190,9 @@ class ParsedLog:
     counter of the records counts samples of all devices. With ``of_last_steps`` a record may be of the last steps of
     its interval only; ``epoch_seconds`` is what the program says that its epochs took, without validation.
     ``contested`` names the facts on which the reader of the log contradicts the log; no number may be built on them.
-    ``restarts`` are where the counter goes back, as after a crash. ``run_words`` are there for a run of our own, which
-    says its measured window itself.
+    ``restarts`` are where the counter goes back, as after a crash; ``usual_batch`` is the global batch that most
+    records have, where it changes between them. ``run_words`` are there for a run of our own, which says its measured
+    window itself.
     """
 
     log: str
@@ -216,6 +217,7 @@ class ParsedLog:
     epoch_seconds: Mapping[int, float] = field(default_factory=dict)
     contested: frozenset[str] = frozenset()
     restarts: tuple[Restart, ...] = ()
+    usual_batch: float | None = None
     problems: tuple[Problem, ...] = ()
     run_words: RunWords | None = None
 

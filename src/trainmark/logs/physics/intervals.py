@@ -25,7 +25,7 @@ class Intervals:
     where ``absolute``, else in an unknown unit, and known to ``slack``: of averages with few digits the difference is
     coarse. ``clock_s`` is the seconds between the stamps. What a record does not say, and what lies between two epochs,
     is NaN; an average since the epoch's start says of its first record what the steps up to it took. So is what lies
-    before a restart, and by averages what follows it within its epoch.
+    before a restart, and by averages what follows it within its epoch, and what is of another batch than the usual one.
     """
 
     first: int
@@ -52,6 +52,7 @@ def intervals(log: ParsedLog) -> Iterator[Intervals]:
         columns = _columns(log.records, first - 1, min(first + _BLOCK, log.records.count))
         block = _of_block(log, first, columns, from_zero)
         _leave_out_restarts(log, block)
+        _leave_out_other_batches(log, block)
         yield block
 
 
@@ -62,6 +63,13 @@ def _leave_out_restarts(log: ParsedLog, block: Intervals) -> None:
         block.clock_s[max(one.record - block.first, 0) : max(one.record + 1 - block.first, 0)] = np.nan
         if averaged and not one.fresh:
             block.own[max(one.record - block.first, 0) : max(one.until - block.first, 0)] = np.nan
+
+
+def _leave_out_other_batches(log: ParsedLog, block: Intervals) -> None:
+    """Leave out the intervals of other batches than the usual one: their steps take another time, and rightly."""
+    if log.usual_batch is not None:
+        other = ~np.isclose(block.work, block.steps * log.usual_batch, rtol=1e-9)
+        block.own[other] = block.clock_s[other] = np.nan
 
 
 def counts_from_zero(records: Records) -> bool:

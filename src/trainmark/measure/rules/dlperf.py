@@ -83,6 +83,8 @@ def dlperf_time(log: ParsedLog) -> tuple[float, int]:
     """Return (samples of iterations 21 … 120 over the time between them, records left out before them)."""
     if log.records.clock_s is None or log.records.step is None:
         raise NoNumberError("no-clock", "the rule needs time stamps and iteration numbers")
+    if log.usual_batch is not None:
+        raise NoNumberError("batch-changes", "the global batch size changes, and the rule needs one")
     batch = global_batch(log)
     inside, before = _iterations(log)
     opening = max(before - 1, 0)
