@@ -7,6 +7,7 @@ import pytest
 
 from trainmark.logs.model import Facts, Severity
 from trainmark.measure.rules import measure_log
+from trainmark.measure.rules.series import series
 from trainmark.programs import read_stream
 
 BATCH, USUAL_S, FIRST_S = 256, 0.35, 2.8
@@ -38,6 +39,43 @@ def test_an_epochs_slow_first_step_counts_as_one_step(epochs: int, steps: int, e
     covered = epochs * steps - 1 - result.skipped * every
     seconds = (epochs - 1) * FIRST_S + (covered - (epochs - 1)) * USUAL_S
     assert result.value == pytest.approx(covered * BATCH / seconds, rel=0.004)
+
+
+def _megatron(steps: list[int], seconds: list[float]) -> str:
+    """Return a log whose lines end at ``steps``, each after steps of so many seconds."""
+    lines = ["using world size: 1", f"  global_batch_size .................. {BATCH}"]
+    lines += [
+        f" iteration {step:8d}/    5000 | consumed samples: {step * BATCH:12d} | elapsed time per iteration (ms): "
+        f"{1000 * took:.1f} | learning rate: 9.15E-06 | global batch size: {BATCH:5d} | lm loss: 2.50E+00 |"
+        for step, took in zip(steps, seconds, strict=True)
+    ]
+    return "\n".join([*lines, "[after training is done] datetime: 2024-01-01 12:00:00"]) + "\n"
+
+
+@pytest.mark.parametrize("turned", [False, True])
+def test_a_log_whose_lines_come_further_apart_from_somewhere_on_is_not_cut(turned: bool) -> None:
+    """Each step is printed at first and each hundredth later, or the other way around."""
+    steps = (
+        [*range(100, 2001, 100), *range(2001, 2201)] if turned else [*range(1, 201), *range(300, 2201, 100)]
+    )
+    seconds = [0.5] * 20 + [1.0] * 200 if turned else [0.5] * 200 + [1.0] * 20
+    log = read_stream(io.BytesIO(_megatron(steps, seconds).encode()))
+    result = measure_log(log)
+
+    ends = list(zip([0, *steps], steps, seconds, strict=False))[result.skipped :]
+    work = sum(step - before for before, step, _ in ends)
+    assert result.value == pytest.approx(
+        BATCH * work / sum((step - before) * took for before, step, took in ends)
+    )
+    assert "records-missing" not in {problem.code for problem in log.problems}
+
+
+@pytest.mark.parametrize("lost", [1, 2, 3])
+def test_of_lines_that_are_lost_each_record_weighs_its_own_steps(lost: int) -> None:
+    steps = [step for step in range(10, 2001, 10) if not 1000 < step <= 1000 + 20 * lost or step % 20]
+    log = read_stream(io.BytesIO(_megatron(steps, [0.5] * len(steps)).encode()))
+    assert "records-missing" in {problem.code for problem in log.problems}
+    assert sum(sum(weights) for weights in series(log).weights()) == 10 * BATCH * len(steps)
 
 
 def test_a_stall_is_as_long_as_its_record() -> None:

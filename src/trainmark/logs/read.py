@@ -24,6 +24,7 @@ from trainmark.logs.misread import misread
 from trainmark.logs.model import Ending, Facts, Meaning, ParsedLog, Problem, Records, Severity, Status
 from trainmark.logs.opening import binary_kind, plain
 from trainmark.logs.physics import checked
+from trainmark.logs.physics.intervals import counts_from_zero, steps_covered
 from trainmark.logs.restarts import about_restarts
 from trainmark.logs.settle import settle
 from trainmark.logs.several import said_twice, two_results, unlike_copies
@@ -455,15 +456,16 @@ def _after_last_record(known: Format, seen: Gathering) -> bytes:
 
 
 def _samples_of_records(records: Records, interval: int) -> Records:
-    """Turn samples of one step into samples of the record: times the steps since the record before."""
+    """Turn samples of one step into samples of the record: times the steps that it is of."""
     if records.samples is None or records.step is None:
         return records
-    converted, before = Column(), -np.inf
-    for samples, steps in in_step([records.samples, records.step]):
-        rises = np.diff(np.concatenate(([before], steps)))
-        covered = np.where((rises > 0) & (rises < interval), rises, interval)
+    converted, position, from_zero = Column(), 0, counts_from_zero(records)
+    for samples in records.samples.blocks():
+        covered = steps_covered(
+            records.step, position, position + len(samples), interval, from_zero=from_zero
+        )
         converted.append(samples * covered)
-        before = steps[-1]
+        position += len(samples)
     return replace(records, samples=converted)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog, Problem
+from trainmark.logs.physics.intervals import further_apart
 
 _BLOCK = 1 << 15
 _REGULAR = 0.8
@@ -39,7 +40,7 @@ class _Count:
         rise[[at - 1 for at in restarted]] = 0
         up = rise[rise > 0]
         self.rises, self.regular = self.rises + len(up), self.regular + int((up == self.interval).sum())
-        gaps = up[up > self.interval]
+        gaps = up[(up > self.interval) & ~further_apart(up, self.interval)]
         self.lose(float((np.ceil(gaps / self.interval) - 1).sum()), len(gaps))
         for at in np.flatnonzero(rise < 0).tolist():
             self.turn(float(step[at]), float(step[at + 1]))

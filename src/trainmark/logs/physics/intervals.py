@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Column, Floats
 from trainmark.logs.model import Meaning, ParsedLog, Records, Scope
 
 _BLOCK = 1 << 15
+STRETCH = 4
+"""So many equal rises of a counter are how a program prints its lines."""
 _MOST_DECIMALS = 7
 _FEW = 64
 _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "average_rate", "average_time_s")
@@ -80,6 +82,36 @@ def counts_from_zero(records: Records) -> bool:
 def counted_anew(step: Floats, from_zero: bool, usual: int) -> Floats:
     """Return the steps of records before which the counter began anew; ``usual`` at most, and where none is said."""
     return np.where(np.isfinite(step), np.clip(step + from_zero, 1, usual), usual)
+
+
+def steps_covered(steps: Column, start: int, stop: int, usual: int, *, from_zero: bool) -> Floats:
+    """Return how many of the counted ``steps`` the records ``start`` … ``stop`` are of each.
+
+    They are those since the record before, and where the counter starts anew, those counted since; ``usual`` at most,
+    as where lines are missing, unless the lines come further apart for a while.
+    """
+    first = max(start - STRETCH, 0)
+    step = steps.array(first, stop + STRETCH)
+    rises = np.diff(step, prepend=-np.inf if first == 0 else np.nan)
+    covered = np.where(further_apart(rises, usual), rises, np.minimum(rises, usual))
+    here = slice(start - first, stop - first)
+    anew = counted_anew(step[here], from_zero, usual)
+    known = (rises[here] > 0) & np.isfinite(rises[here])
+    return np.where(known, covered[here], anew)
+
+
+def further_apart(rises: Floats, usual: int) -> NDArray[np.bool_]:
+    """Tell which of neighbouring rises of a counter are larger than ``usual`` and come again and again.
+
+    So a program prints its lines further apart; where lines are missing, no four gaps are alike.
+    """
+    large = rises > usual
+    if not large.any():
+        return large
+    starts = np.flatnonzero(np.diff(rises, prepend=np.nan) != 0)
+    lengths = np.diff(np.append(starts, len(rises)))
+    found: NDArray[np.bool_] = large & np.repeat(lengths >= STRETCH, lengths)
+    return found
 
 
 def _columns(records: Records, start: int, stop: int) -> dict[str, Floats]:
