@@ -100,6 +100,7 @@ def test_averages_begin_anew_where_the_epoch_does() -> None:
     steps = (991 - 21) + 431 + 991
     assert measure_log(log).value == pytest.approx(BATCH * steps / (STEP_S * (steps + 18)), rel=1e-4)
     assert "restarted" not in said_of(log_of_two_epochs)
+    assert not {"too-fast", "pace-changes"} & said_of(log).keys()
 
 
 def detectron2(*parts: range) -> list[str]:

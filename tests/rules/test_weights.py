@@ -174,6 +174,20 @@ def test_a_number_by_the_clock_says_which_share_of_the_steps_lies_between_epochs
     assert said.severity is severity
 
 
+def test_a_bar_that_is_drawn_again_after_validation_is_no_stall_and_no_step() -> None:
+    lines = _averaged("lightning", 3, 400, 50).splitlines()
+    for epoch in (2, 1, 0):
+        at = next(place for place, line in enumerate(lines) if line.startswith(f"Epoch {epoch}: 100%"))
+        lines.insert(at + 1, f"Epoch {epoch}: 100%|#####     | 400/400 [00:25<02:55, 1.4000it/s, v_num=0]")
+    given = Facts(gpus=1, batch_per_device=BATCH)
+    log = read_stream(io.BytesIO(("\n".join(lines) + "\n").encode()), given=given)
+    plain = read_stream(io.BytesIO(_averaged("lightning", 3, 400, 50).encode()), given=given)
+    codes = {problem.code for problem in log.problems}
+    assert codes == {problem.code for problem in plain.problems}
+    assert "counter-repeats" not in codes
+    assert measure_log(log).value == measure_log(plain).value
+
+
 def test_a_slow_start_of_each_epoch_in_averages_is_told_as_a_stall() -> None:
     log = read_stream(io.BytesIO(_averaged("timm", 12, 200, 10).encode()))
     (stall,) = [problem for problem in log.problems if problem.code == "stall"]

@@ -330,7 +330,8 @@ def _status(
             Problem("no-records", known.without_records + _because_of_commas(known, seen))
         ]
     problems = []
-    if counters.copies == 1 and counters.repeated:
+    averaged = records.average_rate is not None or records.average_time_s is not None
+    if counters.copies == 1 and counters.repeated and not averaged:
         sentence = f"{counters.repeated} records repeat a counter (a skipped update did its work): they count"
         problems.append(Problem("counter-repeats", sentence, Severity.NOTE))
     if counters.restarts:

@@ -59,10 +59,10 @@ def intervals(log: ParsedLog) -> Iterator[Intervals]:
 
 
 def _leave_out_restarts(log: ParsedLog, block: Intervals) -> None:
+    """Leave out what averages say after a run went on in the midst of an epoch: of how many steps, is not known."""
     averaged = log.records.average_time_s is not None or log.records.average_rate is not None
     averaged = averaged or log.meaning is Meaning.RUNNING
     for one in log.restarts:
-        block.clock_s[max(one.record - block.first, 0) : max(one.record + 1 - block.first, 0)] = np.nan
         if averaged and not one.fresh:
             block.own[max(one.record - block.first, 0) : max(one.until - block.first, 0)] = np.nan
 
@@ -126,6 +126,7 @@ def _columns(records: Records, start: int, stop: int) -> dict[str, Floats]:
 def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero: bool) -> Intervals:
     step, epoch, clock = columns["step"], columns["epoch"], columns["clock_s"]
     together = np.ones(len(step) - 1, np.bool_) if log.records.epoch is None else np.diff(epoch) == 0
+    together[[one.record - first for one in log.restarts if 0 <= one.record - first < len(together)]] = False
     steps = (
         np.diff(step) if log.records.step is not None else np.full(len(step) - 1, float(log.step_interval))
     )
@@ -139,7 +140,7 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
     slack = np.zeros(len(steps))
     if log.records.average_time_s is not None and not log.counts_samples:
         passed = done * columns["average_time_s"]
-        own = np.where(together, np.diff(passed), np.where(done <= usual, passed, np.nan)[1:])
+        own = _since(passed, np.diff(step), together, begun=done <= usual)
         slack = _rounding(columns["average_time_s"], passed)
     elif log.records.average_rate is not None or (
         log.records.rate is not None and log.meaning is Meaning.RUNNING
@@ -149,7 +150,7 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
         passed = done / average * (batch or 1)
         # A program that prints nothing but a running rate may begin it anew after the epoch's first steps.
         begun = (done <= usual) & (log.records.average_rate is not None)
-        own = np.where(together, np.diff(passed), np.where(begun, passed, np.nan)[1:])
+        own = _since(passed, np.diff(step), together, begun=begun)
         printed = columns["rate" if log.records.average_rate is None else "average_rate"]
         slack = _rounding(printed, passed)
     elif log.records.step_time_s is not None:
@@ -162,6 +163,16 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
     samples = columns["samples"][1:]
     work = np.where(samples > 0, samples, np.nan) if log.records.samples is not None else steps
     return Intervals(first, steps, work, own, slack, np.where(together, np.diff(clock), np.nan), absolute)
+
+
+def _since(passed: Floats, risen: Floats, together: NDArray[np.bool_], *, begun: NDArray[np.bool_]) -> Floats:
+    """Return the time of the steps since the record before, or since the epoch's start where it has ``begun`` there.
+
+    A bar that is drawn again after its last step, with what validation took, tells of no step.
+    """
+    between = np.where(risen != 0, np.diff(passed), np.nan)
+    since: Floats = np.where(together, between, np.where(begun, passed, np.nan)[1:])
+    return since
 
 
 def _rounding(averages: Floats, passed: Floats) -> Floats:
