@@ -71,6 +71,16 @@ def test_the_checkpoint_may_lie_between_two_lines_and_there_may_be_several_resta
     assert measure_log(log).value == pytest.approx(BATCH / STEP_S)
 
 
+@pytest.mark.parametrize(("before", "after"), [(10, 1), (1, 10), (1, 50)])
+def test_a_run_that_is_started_again_may_print_its_lines_at_another_distance(before: int, after: int) -> None:
+    lines = megatron(range(1, 501), every=before) + megatron(range(401, 1001), every=after)
+    log = read(lines)
+
+    assert f"from step 500 to step {400 + after} at record" in said_of(log)["restarted"].message
+    assert not {"records-missing", "counter-backwards"} & said_of(log).keys()
+    assert measure_log(log).value == pytest.approx(BATCH / STEP_S)
+
+
 def imagenet(*parts: tuple[int, range], every: int = 10) -> list[str]:
     """Return a log of averages: each part is an epoch, its first step as slow as ten."""
     lines = ["=> creating model 'resnet50'"]

@@ -11,6 +11,8 @@ from trainmark.logs.model import Problem, Records, Restart
 RESTARTED = "restarted"
 _MOST = 64
 """Restarts that are looked at; a counter that falls more often is of something else."""
+_AROUND = 3
+"""Records on either side of a fall that have to follow each other as they do elsewhere."""
 _BLOCK = 1 << 15
 
 
@@ -58,13 +60,14 @@ def restarts_of(records: Records, interval: int) -> tuple[Restart, ...] | None:
         return None
     found = []
     for at in falls:
-        epochs, steps = places.of(max(at - 2, 0), at + 2)
-        here = min(at, 2)
-        around = [slice(max(here - 2, 0), here), slice(here, here + 2)]
-        if not all(_regular(epochs[part], steps[part], interval) for part in around):
-            return None
+        epochs, steps = places.of(max(at - _AROUND, 0), at + _AROUND)
+        here = min(at, _AROUND)
+        apart = [
+            _apart(epochs[:here][::-1], -steps[:here][::-1], interval),
+            _apart(-epochs[here:], steps[here:], interval),
+        ]
         epoch, step = float(epochs[here]), float(steps[here])
-        if not _passed(places, at, epoch, step, interval):
+        if None in apart or not _passed(places, at, epoch, step, max(filter(None, apart))):
             return None
         before = float(epochs[here - 1]), float(steps[here - 1])
         fresh = records.epoch is not None and step <= interval
@@ -100,13 +103,19 @@ def _falls(places: _Places) -> list[int] | None:
     return found
 
 
-def _regular(epoch: Floats, step: Floats, interval: int) -> bool:
-    """Say whether two neighbours follow each other as they should; one alone, at an end of the log, does."""
+def _apart(epoch: Floats, step: Floats, interval: int) -> float | None:
+    """Return how many steps the records beside a fall are apart, away from it; ``None`` where they are not regular.
+
+    They are, up to the usual ``interval``, or as far as the next ones there; one alone, at an end of the log, is. The
+    steps rise and the epochs fall away from the place, on whichever side of it.
+    """
     if len(epoch) < 2:
-        return True
-    if epoch[0] == epoch[1]:
-        return bool(0 <= step[1] - step[0] <= interval)
-    return bool(epoch[1] == epoch[0] + 1)
+        return interval
+    if epoch[0] != epoch[1]:
+        return interval if epoch[0] - epoch[1] == 1 else None
+    rises = np.diff(step)
+    alike = len(rises) > 1 and rises[0] == rises[1]
+    return max(float(rises[0]), interval) if 0 <= rises[0] <= interval or (rises[0] > 0 and alike) else None
 
 
 def _passed(places: _Places, at: int, epoch: float, step: float, interval: int) -> bool:
