@@ -123,6 +123,36 @@ def test_a_tree_has_no_speedup_between_different_devices_and_says_so(
     assert dlperf_json(rows_from_tree(rows))["r50"]["1n8g"]["speedup"] == speedup
 
 
+@pytest.mark.parametrize(
+    ("program", "amp", "words"),
+    [
+        ("ngc-tensorflow-convnets", True, ["amp-fp16", "fp32"]),
+        ("ngc-pytorch-convnets", False, ["pytorch", "tensorflow"]),
+        ("megatron-lm", False, ["pytorch_samples", "tensorflow_images"]),
+    ],
+)
+def test_logs_of_one_name_that_say_another_precision_framework_or_unit_stay_apart(
+    tmp_path: Path, program: str, amp: bool, words: list[str]
+) -> None:
+    plain = ("ngc-tensorflow-convnets", False)
+    for place, gpus, kinds in (("1n1g", 1, [plain, (program, amp)]), ("1n8g", 8, [(program, amp)])):
+        (tmp_path / place).mkdir()
+        for repeat, (name, mixed) in enumerate(kinds, 1):
+            run = SampleRun([0.5] * 130, gpus=gpus, batch_per_device=128, amp=mixed)
+            text = f"Tesla V100-SXM2-32GB\n{synthetic_log(name, run)}"
+            (tmp_path / place / f"m_b128_{repeat}.log").write_text(text)
+
+    rows = read_tree(tmp_path)
+
+    assert sorted({row.group.variant for row in rows}) == words
+    (one, eight) = [row for row in rows if row.group == _row(rows, "1n8g").group]
+    assert one.summary == summarise({"1n1g": [256.0]})["1n1g"]
+    assert eight.summary is not None
+    assert eight.summary.speedup == 8.0
+    document = dlperf_json(rows_from_tree(rows))
+    assert [result["1n1g"]["speedup"] for result in document.values()] == [1.0, 1.0]
+
+
 @pytest.mark.parametrize("dead", [True, False])
 def test_a_missing_or_dead_baseline_gives_no_speedup(tmp_path: Path, dead: bool) -> None:
     _write(tmp_path, "1n8g", "r50_b128_fp32_1.log", 0.5, 8)

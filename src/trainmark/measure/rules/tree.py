@@ -86,10 +86,32 @@ def read_tree(folder: Path, rule: Rule | None = None, naming: Naming | None = No
         raise InputError(f"{folder}: no file is named {naming.text}{seen}")
     if not runs:
         raise InputError(f"{folder}: no folder named <n>n<g>g with logs in it (1n1g/r50_b128_fp32_1.log)")
+    runs = _apart(runs)
     rows: list[PlacementRow] = []
     for group in sorted({run.group for run in runs}):
         rows += summarise_runs([run for run in runs if run.group == group])
     return rows
+
+
+def _apart(runs: list[TreeRun]) -> list[TreeRun]:
+    """Return ``runs`` in groups of one precision, framework and unit, where logs of one name say several."""
+    said: dict[Group, list[tuple[str, ...]]] = {}
+    for run in runs:
+        said.setdefault(run.group, []).append(_kind(run.log))
+    several = {
+        group: [len({kind[at] for kind in kinds} - {""}) > 1 for at in range(len(kinds[0]))]
+        for group, kinds in said.items()
+    }
+    found = []
+    for run in runs:
+        words = (word for word, differs in zip(_kind(run.log), several[run.group], strict=True) if differs)
+        variant = "_".join(word for word in (run.group.variant, *words) if word)
+        found.append(replace(run, group=replace(run.group, variant=variant)))
+    return found
+
+
+def _kind(log: ParsedLog) -> tuple[str, ...]:
+    return (log.facts.precision or "", log.framework or "", (log.unit or "").removesuffix("/s"))
 
 
 def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
