@@ -335,7 +335,8 @@ def _status(
         sentence = f"{counters.repeated} records repeat a counter (a skipped update did its work): they count"
         problems.append(Problem("counter-repeats", sentence, Severity.NOTE))
     if counters.restarts:
-        problems.append(about_restarts(records, counters.restarts))
+        counted = "sample" if known.counts_samples else "step"
+        problems.append(about_restarts(records, counters.restarts, counted))
     elif counters.copies == 1 and counters.backwards:
         problems.append(
             Problem("counter-backwards", f"the counters run backwards at {counters.backwards} records")

@@ -76,11 +76,14 @@ def restarts_of(records: Records, interval: int) -> tuple[Restart, ...] | None:
     return tuple(found)
 
 
-def about_restarts(records: Records, restarts: tuple[Restart, ...]) -> Problem:
-    """Return the problem that a log has ``restarts``: what it holds is not one run from its beginning to its end."""
+def about_restarts(records: Records, restarts: tuple[Restart, ...], counted: str = "step") -> Problem:
+    """Return the problem that a log has ``restarts``: what it holds is not one run from its beginning to its end.
+
+    What its counter counts is called ``counted``.
+    """
     first, more = restarts[0], len(restarts) - 1
     times = f" (and {more} more time{'s' if more > 1 else ''})" if more else ""
-    before, after = (_words(records, *place) for place in (first.before, first.after))
+    before, after = (_words(records, counted, *place) for place in (first.before, first.after))
     return Problem(
         RESTARTED,
         f"the counter goes back from {before} to {after} at record {first.record + 1}{times}: the run was started "
@@ -118,7 +121,7 @@ def _apart(epoch: Floats, step: Floats, interval: int) -> float | None:
     return max(float(rises[0]), interval) if 0 <= rises[0] <= interval or (rises[0] > 0 and alike) else None
 
 
-def _passed(places: _Places, at: int, epoch: float, step: float, interval: int) -> bool:
+def _passed(places: _Places, at: int, epoch: float, step: float, interval: float) -> bool:
     """Say whether the counter was within less than an interval of this place before."""
     return any(
         bool(((epochs == epoch) & (np.abs(steps - step) < interval)).any())
@@ -126,6 +129,6 @@ def _passed(places: _Places, at: int, epoch: float, step: float, interval: int) 
     )
 
 
-def _words(records: Records, epoch: float, step: float) -> str:
+def _words(records: Records, counted: str, epoch: float, step: float) -> str:
     said = [f"epoch {epoch:.0f}"] if records.epoch is not None else []
-    return ", ".join([*said, *([f"step {step:.0f}"] if records.step is not None else [])])
+    return ", ".join([*said, *([f"{counted} {step:.0f}"] if records.step is not None else [])])

@@ -198,9 +198,10 @@ def _by_clock(log: ParsedLog, skipped: int) -> tuple[float, list[Problem]]:
     problems = []
     if turns:
         share = between / (between + fsum(steps))
+        epochs = f"{turns} epochs" if turns > 1 else "1 epoch"
         sentence = (
             "what lies between one epoch's last line and the next one's first is left out, for the clock passes "
-            f"validation there too: with it steps of {turns} epochs, {share:.1%} of all at least"
+            f"validation there too: with it steps of {epochs}, {share:.1%} of all at least"
         )
         problems.append(Problem("between-epochs", sentence, Severity.of_effect(share)))
     return fsum(steps) * batch / total, problems
