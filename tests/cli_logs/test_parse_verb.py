@@ -239,6 +239,26 @@ def test_logs_become_the_result_of_dlperf(tmp_path: Path) -> None:
     assert (result["1n1g"]["median_speed"], result["1n8g"]["speedup"]) == (64.0, 8.0)
 
 
+@pytest.mark.parametrize("tree", [True, False])
+def test_that_there_is_no_speedup_between_different_devices_is_said_beside_the_result(
+    tmp_path: Path, tree: bool
+) -> None:
+    for place, gpus, device in (("1n1g", 1, "Tesla V100-SXM2-32GB"), ("1n8g", 8, "NVIDIA A100-SXM4-40GB")):
+        (tmp_path / place).mkdir()
+        text = synthetic_log(
+            "ngc-tensorflow-convnets", SampleRun([0.5] * 130, gpus=gpus, batch_per_device=128)
+        )
+        (tmp_path / place / "r50_b128_fp32_1.log").write_text(f"{device}\n{text}")
+
+    code, stdout, stderr = _trainmark("parse", *(["--tree"] if tree else []), tmp_path, "--to", "dlperf-json")
+
+    ((model, result),) = json.loads(stdout).items()
+    assert (code, result["1n1g"]["speedup"], result["1n8g"]["speedup"]) == (1, 1.0, None)
+    assert stderr.endswith(
+        f"no speedup: {model} 1n8g is of NVIDIA A100-SXM4-40GB, 1n1g is of Tesla V100-SXM2-32GB\n"
+    )
+
+
 @pytest.mark.parametrize("form", ["paddle-json", "dlperf-json"])
 def test_a_tree_becomes_both_formats(tmp_path: Path, form: str) -> None:
     for place, gpus in (("1n1g", 1), ("1n8g", 8)):

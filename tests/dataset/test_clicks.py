@@ -6,11 +6,20 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from trainmark.dataset import ProblemKind, clicks
-from trainmark.dataset.clicks import conversion
+from trainmark.dataset.clicks import conversion, verification
+from trainmark.dataset.clicks.examples import decode_sample, decode_samples, encode_sample
 from trainmark.dataset.clicks.made import ClickManifest
-from trainmark.dataset.example import decode_lists, encode_lists
+from trainmark.dataset.example import (
+    decode_lists,
+    encode_feature,
+    encode_features,
+    encode_lists,
+    features_of,
+)
 from trainmark.dataset.manifest import format_sums, sha256, sha256_of_file, write_manifest
 from trainmark.dataset.tfrecord import frame, read_records
 from trainmark.errors import InputError
@@ -18,7 +27,7 @@ from trainmark.tasks.recommendation.data import Form
 from trainmark.worker.core.outcomes import RunError
 from trainmark.worker.core.place import place_from
 from trainmark.worker.tasks.recommendation.clicks import PUBLISHED_SIZES, column_sizes, offsets
-from trainmark.worker.tasks.recommendation.records import ClickFile, Columns
+from trainmark.worker.tasks.recommendation.records import COLUMNS, ClickFile, Columns
 
 SPEC = clicks.ClickSpec(samples=500, vocabulary=1000, seed=3)
 RECORD = 160
@@ -296,6 +305,116 @@ def test_a_manifest_without_a_column_is_not_converted(form: Form, tmp_path: Path
     with pytest.raises(InputError, match=r"raw/dataset.json: has no column C14; mend the file, or make"):
         clicks.convert(raw, tmp_path / "converted", form)
     assert not (tmp_path / "converted").exists()
+
+
+def forms_of_a_sample() -> dict[str, bytes]:
+    """Return Examples that nearly are what a conversion writes, or are but for their form; none has to be wrong."""
+    row = np.zeros(40, "<u4")
+    row[14:] = np.arange(26) * 7_001
+    plain = encode_sample(row)
+    features = list(features_of(plain))
+    values = {"label": [0], "C3": [5], "C26": [9]}
+    forms = {"plain": plain, "empty": b"", "cut": plain[:-1], "longer": plain + b"\0", "twice": plain + plain}
+    for word in (127, 128, 1 << 14, 1 << 21, 1 << 28, (1 << 32) - 1):
+        forms[f"all {word}"] = encode_sample(np.full(40, word, "<u4"))
+    for name in values:
+        at = COLUMNS.index(name)
+        for value in (-1, 1 << 32, 1 << 35, (1 << 63) - 1):
+            other = [*features[:at], encode_feature(name, [value]), *features[at + 1 :]]
+            forms[f"{name} {value}"] = encode_features(other)
+        forms[f"{name} of two"] = encode_features(
+            [*features[:at], encode_feature(name, [1, 2]), *features[at + 1 :]]
+        )
+        forms[f"{name} a float"] = encode_features(
+            [*features[:at], encode_feature(name, [1.0]), *features[at + 1 :]]
+        )
+        forms[f"{name} not there"] = encode_features([*features[:at], *features[at + 1 :]])
+        forms[f"{name} last"] = encode_features([*features[:at], *features[at + 1 :], features[at]])
+        long = encode_feature(name, [1 << 14]).replace(b"\x80\x80\x01", b"\x81\x80\x00")
+        forms[f"{name} in a longer form"] = encode_features([*features[:at], long, *features[at + 1 :]])
+        open_ended = encode_feature(name, [1 << 14]).replace(b"\x80\x80\x01", b"\x81\x80\x80")
+        forms[f"{name} without an end"] = encode_features([*features[:at], open_ended, *features[at + 1 :]])
+        two = encode_feature(name, [1 << 14]).replace(b"\x80\x80\x01", b"\x01\x80\x01")
+        forms[f"{name} of two in the room of one"] = encode_features(
+            [*features[:at], two, *features[at + 1 :]]
+        )
+    forms["another name"] = plain.replace(b"C14", b"C44")
+    forms["I2 an integer"] = encode_features([*features[:2], encode_feature("I2", [1]), *features[3:]])
+    forms["one more"] = encode_features([*features, encode_feature("C27", [1])])
+    return forms
+
+
+def read_singly(record: bytes) -> list[int] | None:
+    try:
+        found = decode_sample(record)
+    except ValueError:
+        return None
+    return [found[name] for name in COLUMNS] if all(name in found for name in COLUMNS) else None
+
+
+def test_many_samples_are_read_as_each_by_itself_or_left_to_that() -> None:
+    forms = forms_of_a_sample()
+    words, known = decode_samples(list(forms.values()))
+    for (form, record), row, whole in zip(forms.items(), words.tolist(), known.tolist(), strict=True):
+        assert not whole or row == read_singly(record), form
+    assert {form for form, whole in zip(forms, known, strict=True) if whole} >= {
+        "plain",
+        "C3 in a longer form",
+        *(f"all {word}" for word in (127, 128, 1 << 14, 1 << 21, 1 << 28, (1 << 32) - 1)),
+    }
+
+
+@given(
+    rows=st.lists(st.lists(st.integers(0, 2**32 - 1), min_size=40, max_size=40), min_size=1, max_size=4),
+    changes=st.lists(st.tuples(st.integers(0, 3), st.integers(0, 700), st.integers(1, 255)), max_size=3),
+)
+def test_damage_to_any_byte_is_read_as_by_itself(
+    rows: list[list[int]], changes: list[tuple[int, int, int]]
+) -> None:
+    written_as = [bytearray(encode_sample(np.array(row, "<u4"))) for row in rows]
+    for number, at, by in changes:
+        changed = written_as[number % len(rows)]
+        changed[at % len(changed)] ^= by
+    damaged = [bytes(record) for record in written_as]
+    words, known = decode_samples(damaged)
+    for record, row, whole in zip(damaged, words.tolist(), known.tolist(), strict=True):
+        assert not whole or row == read_singly(record)
+    if not changes:
+        assert known.all()
+        assert words.tolist() == rows
+
+
+@pytest.mark.parametrize("block", [7, 4096])
+def test_verification_of_examples_says_the_same_whatever_is_read_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, block: int
+) -> None:
+    raw = words(made(tmp_path / "raw"))
+    framed = [frame(encode_sample(row)) for row in raw[:40]]
+    broken = bytearray(framed[0])
+    broken[20] ^= 1
+    spoiled = [frame(record) for record in forms_of_a_sample().values()] + [
+        bytes(broken),
+        framed[0][:-3],
+        b"\1",
+    ]
+    said: list[list[object]] = []
+    for whole in (True, False):
+        monkeypatch.setattr(verification, "EXAMPLES", block if whole else 4096)
+        if not whole:
+            monkeypatch.setattr(verification, "decode_samples", none_known)
+        said.append([])
+        for record in spoiled:
+            folder = tmp_path / f"{whole}{len(said[-1])}"
+            written(folder, Form.TFRECORD, raw[:1])
+            path = folder / "train-00000-of-00001.tfrecord"
+            path.write_bytes(b"".join([*framed[:20], record, *framed[20:]]))
+            report = clicks.verify(folder)
+            said[-1].append((report.records, report.problems))
+    assert said[0] == said[1]
+
+
+def none_known(records: list[bytes]) -> tuple[np.ndarray, np.ndarray]:
+    return np.zeros((len(records), 40), np.uint32), np.zeros(len(records), np.bool_)
 
 
 def test_what_was_converted_is_not_converted_again(converted: Path, form: Form) -> None:

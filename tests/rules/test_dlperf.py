@@ -9,6 +9,7 @@ from trainmark.logs.model import Severity, Status
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import PlacementRow, read_tree, summarise
 from trainmark.programs import synthetic_log
+from trainmark.report.exchange import dlperf_json, rows_from_tree
 
 # NVIDIA TensorFlow ResNet-50 v1.5, FP32, batch 128 (Oneflow-Inc/DLPerf): the speeds of the runs, in the printed order.
 _SPEEDS = {
@@ -87,6 +88,69 @@ def test_an_oom_repeat_is_an_outcome_and_not_a_zero(tmp_path: Path) -> None:
     assert row.summary.average_speed == 256.0
     assert row.outcomes == ((4, Status.OOM),)
     assert "repeat-oom" in {problem.code for problem in row.problems}
+
+
+@pytest.mark.parametrize(
+    ("alone", "beside", "speedup"),
+    [
+        (["Tesla V100-SXM2-32GB"], ["NVIDIA A100-SXM4-40GB"], None),
+        (["Tesla V100-SXM2-32GB"], ["Tesla V100-SXM2-32GB", "NVIDIA A100-SXM4-40GB"], None),
+        (["Tesla V100-SXM2-32GB", "Tesla P100-PCIE-16GB"], [""], None),
+        (["Tesla V100-SXM2-32GB"], ["Tesla V100-SXM2-16GB"], None),
+        (["A100-SXM4-40GB"], ["NVIDIA A100-SXM4-40GB"], 8.0),
+        (["Compute Capability: 7.0"], ["Tesla V100-SXM2-32GB"], 8.0),
+        (["Compute Capability: 7.0"], ["NVIDIA A100-SXM4-40GB"], None),
+        ([""], ["NVIDIA A100-SXM4-40GB"], 8.0),
+    ],
+)
+def test_a_tree_has_no_speedup_between_different_devices_and_says_so(
+    tmp_path: Path, alone: list[str], beside: list[str], speedup: float | None
+) -> None:
+    for place, names, gpus in (("1n1g", alone, 1), ("1n8g", beside, 8)):
+        for repeat, name in enumerate(names, 1):
+            _write(tmp_path, place, f"r50_b128_fp32_{repeat}.log", 0.5, gpus)
+            log = tmp_path / place / f"r50_b128_fp32_{repeat}.log"
+            log.write_text(f"{name}\n{log.read_text()}")
+
+    rows = read_tree(tmp_path)
+
+    eight = _row(rows, "1n8g")
+    assert eight.summary is not None
+    assert eight.summary.speedup == speedup
+    said = [problem.message for problem in eight.problems if problem.code == "hardware-differs"]
+    assert len(said) == (speedup is None)
+    assert all(name in said[0] for name in alone + beside if said and "Compute" not in name)
+    assert dlperf_json(rows_from_tree(rows))["r50"]["1n8g"]["speedup"] == speedup
+
+
+@pytest.mark.parametrize(
+    ("program", "amp", "words"),
+    [
+        ("ngc-tensorflow-convnets", True, ["amp-fp16", "fp32"]),
+        ("ngc-pytorch-convnets", False, ["pytorch", "tensorflow"]),
+        ("megatron-lm", False, ["pytorch_samples", "tensorflow_images"]),
+    ],
+)
+def test_logs_of_one_name_that_say_another_precision_framework_or_unit_stay_apart(
+    tmp_path: Path, program: str, amp: bool, words: list[str]
+) -> None:
+    plain = ("ngc-tensorflow-convnets", False)
+    for place, gpus, kinds in (("1n1g", 1, [plain, (program, amp)]), ("1n8g", 8, [(program, amp)])):
+        (tmp_path / place).mkdir()
+        for repeat, (name, mixed) in enumerate(kinds, 1):
+            run = SampleRun([0.5] * 130, gpus=gpus, batch_per_device=128, amp=mixed)
+            text = f"Tesla V100-SXM2-32GB\n{synthetic_log(name, run)}"
+            (tmp_path / place / f"m_b128_{repeat}.log").write_text(text)
+
+    rows = read_tree(tmp_path)
+
+    assert sorted({row.group.variant for row in rows}) == words
+    (one, eight) = [row for row in rows if row.group == _row(rows, "1n8g").group]
+    assert one.summary == summarise({"1n1g": [256.0]})["1n1g"]
+    assert eight.summary is not None
+    assert eight.summary.speedup == 8.0
+    document = dlperf_json(rows_from_tree(rows))
+    assert [result["1n1g"]["speedup"] for result in document.values()] == [1.0, 1.0]
 
 
 @pytest.mark.parametrize("dead", [True, False])

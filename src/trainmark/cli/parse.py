@@ -282,16 +282,18 @@ def _exchange_tree(
 
 
 def _write_exchange(rows: "list[SpeedRow]", to: Exchange, model: str | None, mission: str | None) -> bool:
-    """Print ``rows``; return whether all of them have a place in the format."""
+    """Print ``rows``; return whether all of them have a place in the format, and are compared where it compares."""
     from dataclasses import replace
 
     from trainmark.files import to_json
-    from trainmark.report.exchange import dlperf_json, list_rows
+    from trainmark.report.exchange import dlperf_json, list_rows, without_speedup
 
     named = [replace(row, model=model) for row in rows] if model else rows
     if to is Exchange.DLPERF_JSON:
         sys.stdout.write(to_json(dlperf_json(named)))
-        return True
+        unlike = without_speedup(named)
+        sys.stderr.write("".join(f"{sentence}\n" for sentence in unlike))
+        return not unlike
     listing = list_rows(named, mission, "name the logs of one of them")
     sys.stderr.write("".join(f"left out: {sentence}\n" for sentence in listing.left_out))
     sys.stdout.write(to_json(listing.rows))

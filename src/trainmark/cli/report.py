@@ -179,7 +179,7 @@ def _exchanged(
     from trainmark.cli.results import selected
     from trainmark.errors import InputError
     from trainmark.files import to_json
-    from trainmark.report.exchange import dlperf_json, list_rows, rows_from_results
+    from trainmark.report.exchange import dlperf_json, list_rows, rows_from_results, without_speedup
 
     results = selected(results, only)
     _say_doubts(results)
@@ -194,7 +194,9 @@ def _exchanged(
     if not runs:
         sys.stderr.write("no run of these cases was started: there is no row\n")
     if wanted is ReportFormat.DLPERF_JSON:
-        return to_json(dlperf_json(runs)), bool(runs)
+        text = to_json(dlperf_json(runs))
+        sys.stderr.write("".join(f"{sentence}\n" for sentence in without_speedup(runs)))
+        return text, bool(runs)
     listing = list_rows(runs, mission, "choose with --only AXIS=VALUE,…")
     sys.stderr.write("".join(f"left out: {sentence}\n" for sentence in listing.left_out))
     return to_json(listing.rows), bool(listing.rows) and not listing.left_out

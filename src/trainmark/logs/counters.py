@@ -7,7 +7,8 @@ import numpy as np
 
 from trainmark.logs.columns import Column, Floats
 from trainmark.logs.fields import FIELDS
-from trainmark.logs.model import Records
+from trainmark.logs.model import Records, Restart
+from trainmark.logs.restarts import restarts_of
 
 _EPOCH = 1e9
 _SAMPLE = 1 << 18
@@ -22,7 +23,8 @@ class Counters:
     ``interval`` is the usual number of steps from one record to the next. ``repeated`` and ``backwards`` count
     records whose number was seen just before, or is lower than one before. ``copies`` is how often nearly every
     number occurs (ranks that print the same lines untagged), 1 as a rule. ``starts`` are the positions at which
-    the numbering starts anew as a second run would.
+    the numbering starts anew as a second run would. ``restarts`` are where it goes back to a checkpoint: they explain
+    all that is ``backwards``, or there are none.
     """
 
     interval: int = 1
@@ -30,6 +32,7 @@ class Counters:
     backwards: int = 0
     copies: int = 1
     starts: tuple[int, ...] = ()
+    restarts: tuple[Restart, ...] = ()
 
 
 def count(records: Records) -> Counters:
@@ -68,6 +71,10 @@ def count(records: Records) -> Counters:
     if not (repeated or backwards or starts):
         return Counters(interval=interval)
     copies = _copies(records)
+    restarts = restarts_of(records, interval) if backwards and not starts else None
+    if restarts and (copies == 1 or len(restarts) < copies):
+        # Where the counter catches up with itself it repeats one number.
+        return Counters(interval, max(repeated - len(restarts), 0), backwards, restarts=restarts)
     if starts and copies > 1 and not _whole_runs(records, starts):
         starts = []  # lines of several ranks that overtake each other, not runs one after the other
     elif starts:

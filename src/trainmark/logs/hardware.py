@@ -1,12 +1,16 @@
 """Which device a log was made on, and whether TF32 can hide behind its "fp32"."""
 
 import re
+from collections.abc import Iterable
+from itertools import combinations
 
 _NAMES = re.compile(
     rb"\b((?:Tesla|NVIDIA|GeForce|Quadro) [A-Z][\w-]*(?: \d[\w-]*)?(?:-\w+)*|[VAHP]\d{2,3}-(?:SXM|PCIE)\w*(?:-\w+)*)"
 )
 _WORDS = (b"Tesla", b"NVIDIA", b"GeForce", b"Quadro", b"-SXM", b"-PCIE")
 """Of which each name has one: to look for them is twenty times faster than for the names."""
+_MAKERS = frozenset({"nvidia", "tesla", "geforce", "quadro"})
+_CAPABILITY_WORDS = "compute capability"
 _CAPABILITY = re.compile(rb"Compute Capability: (\d+)\.\d")
 _AMPERE_OR_LATER = re.compile(
     r"\b(?:A\d{1,3}|H\d{2,3}|B\d{2,3}|GB\d{3}|L\d{1,2}S?|RTX [3-6]0|RTX A\d)|capability ([89]|\d\d)"
@@ -22,7 +26,22 @@ def read_hardware(text: bytes) -> str | None:
         if _AMPERE_OR_LATER.search(word) or _BEFORE_AMPERE.search(word):
             return str(word)
     capability = _CAPABILITY.search(text)
-    return f"compute capability {int(capability[1])}" if capability else None
+    return f"{_CAPABILITY_WORDS} {int(capability[1])}" if capability else None
+
+
+def one_device(names: Iterable[str]) -> bool:
+    """Tell whether all ``names`` can be of one kind of device: by their words, the maker's aside.
+
+    A short name (``V100``) is of each that has its words, and a compute capability of each of its generation.
+    """
+    return all(_alike(*pair) for pair in combinations(dict.fromkeys(names), 2))
+
+
+def _alike(one: str, other: str) -> bool:
+    if one.startswith(_CAPABILITY_WORDS) != other.startswith(_CAPABILITY_WORDS):
+        return None in (generations := {has_tf32(one), has_tf32(other)}) or len(generations) == 1
+    words, others = (set(re.split(r"[\s-]+", name.lower())) - _MAKERS for name in (one, other))
+    return words <= others or others <= words
 
 
 def has_tf32(hardware: str | None) -> bool | None:

@@ -155,6 +155,22 @@ class Records:
 
 
 @dataclass(frozen=True, slots=True)
+class Restart:
+    """A run that died went on from a checkpoint into the same log.
+
+    ``record`` is the place (from 0) of its first record afterwards, ``before`` and ``after`` are the epoch and step of
+    the record before it and of it (0 where a log does not count them). Its epoch ends before the record ``until``. One
+    that is ``fresh`` went on at an epoch's start, so that averages since that start are of the steps that are counted.
+    """
+
+    record: int
+    before: tuple[float, float]
+    after: tuple[float, float]
+    until: int
+    fresh: bool
+
+
+@dataclass(frozen=True, slots=True)
 class RunWords:
     """What a run of our own says of itself: its parameters, and what holds for the whole run."""
 
@@ -174,7 +190,9 @@ class ParsedLog:
     counter of the records counts samples of all devices. With ``of_last_steps`` a record may be of the last steps of
     its interval only; ``epoch_seconds`` is what the program says that its epochs took, without validation.
     ``contested`` names the facts on which the reader of the log contradicts the log; no number may be built on them.
-    ``run_words`` are there for a run of our own, which says its measured window itself.
+    ``restarts`` are where the counter goes back, as after a crash; ``usual_batch`` is the global batch that most
+    records have, where it changes between them. ``run_words`` are there for a run of our own, which says its measured
+    window itself.
     """
 
     log: str
@@ -198,6 +216,8 @@ class ParsedLog:
     of_last_steps: bool = False
     epoch_seconds: Mapping[int, float] = field(default_factory=dict)
     contested: frozenset[str] = frozenset()
+    restarts: tuple[Restart, ...] = ()
+    usual_batch: float | None = None
     problems: tuple[Problem, ...] = ()
     run_words: RunWords | None = None
 

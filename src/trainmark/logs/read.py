@@ -11,6 +11,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from trainmark.logs.batches import told_batches
 from trainmark.logs.bulk import VARYING
 from trainmark.logs.columns import Column, Floats, in_step
 from trainmark.logs.counters import Counters, count, first_of_each
@@ -20,9 +21,11 @@ from trainmark.logs.gathering import HEAD_BYTES, TAIL_BYTES, Gathering
 from trainmark.logs.hints import Hints, read_hints
 from trainmark.logs.literals import can_match
 from trainmark.logs.misread import misread
-from trainmark.logs.model import Ending, Facts, ParsedLog, Problem, Records, Severity, Status
+from trainmark.logs.model import Ending, Facts, Meaning, ParsedLog, Problem, Records, Severity, Status
 from trainmark.logs.opening import binary_kind, plain
 from trainmark.logs.physics import checked
+from trainmark.logs.physics.intervals import counts_from_zero, steps_covered
+from trainmark.logs.restarts import about_restarts
 from trainmark.logs.settle import settle
 from trainmark.logs.several import said_twice, two_results, unlike_copies
 from trainmark.logs.shapes import few_of_each
@@ -128,11 +131,11 @@ def _conclude(
     known = seen.format
     if known is None:
         return _of_no_format(seen, name, settle(Facts(), hints, given).facts)
-    records, problems = _one_rank(seen)
+    records, problems, consumed = _one_rank(seen)
     counters = count(records)
     if counters.copies > 1:
         problems += unlike_copies(known, records, counters.copies)
-        records = first_of_each(records)
+        records, consumed = first_of_each(records), None
         problems.append(
             Problem(
                 "ranks-untagged",
@@ -140,6 +143,11 @@ def _conclude(
                 Severity.NOTE,
             )
         )
+    batches = None
+    if known.records and "batch" in known.records[seen.pattern].groupindex and records.count:
+        averaged = known.meaning is Meaning.INTERVAL
+        records, batches = told_batches(records, consumed, counters.interval, averaged=averaged)
+        problems += filter(None, [batches.problem()])
     if known.samples_of_step and records.samples is not None:
         records = _samples_of_records(records, counters.interval)
 
@@ -152,6 +160,7 @@ def _conclude(
         tf32_said=known.run_words is not None or _says_tf32(context),
         named_fp16=known.fp16,
     )
+    facts = replace(settled.facts, global_batch=batches.only) if batches else settled.facts
     problems += settled.problems
     problems += said_twice(known, seen.pattern, context, seen.later)
     problems += two_results(known, records, seen.tail)
@@ -182,7 +191,7 @@ def _conclude(
         scope=known.scope_said(context) if known.scope_said else known.scope,
         meaning=known.meaning,
         ending=ending,
-        facts=settled.facts,
+        facts=facts,
         records=records,
         figures=figures,
         parameters=words,
@@ -195,6 +204,8 @@ def _conclude(
         of_last_steps=known.of_last_steps,
         epoch_seconds=_epoch_seconds(known, context.text),
         contested=settled.contested,
+        restarts=counters.restarts,
+        usual_batch=batches.usual if batches else None,
         problems=tuple(problems),
         run_words=known.run_words(context) if known.run_words else None,
     )
@@ -246,10 +257,13 @@ def _epoch_seconds(known: Format, text: bytes) -> dict[int, float]:
     return found
 
 
-def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:
-    """Choose the rank that is read: the one with most records, the lowest of equals."""
+def _one_rank(seen: Gathering) -> tuple[Records, list[Problem], Column | None]:
+    """Choose the rank that is read: the one with most records, the lowest of equals.
+
+    The last that is returned is what the run had consumed at each record, where its lines say so.
+    """
     if not seen.counts:
-        return Records(), []
+        return Records(), [], None
     rank = min(seen.counts, key=lambda r: (-seen.counts[r], -1 if r is None else r))
     kept, size = seen.columns[rank], seen.counts[rank]
     if seen.format is not None and seen.format.assemble is not None:
@@ -265,7 +279,7 @@ def _one_rank(seen: Gathering) -> tuple[Records, list[Problem]]:
         problems.append(
             Problem("several-ranks", f"{len(seen.counts)} ranks print records: {which} read", Severity.NOTE)
         )
-    return Records(count=size, **columns), problems
+    return Records(count=size, **columns), problems, kept.get("consumed")
 
 
 def _blocks(columns: Mapping[str, Column]) -> Iterator[dict[str, Floats]]:
@@ -316,10 +330,14 @@ def _status(
             Problem("no-records", known.without_records + _because_of_commas(known, seen))
         ]
     problems = []
-    if counters.copies == 1 and counters.repeated:
+    averaged = records.average_rate is not None or records.average_time_s is not None
+    if counters.copies == 1 and counters.repeated and not averaged:
         sentence = f"{counters.repeated} records repeat a counter (a skipped update did its work): they count"
         problems.append(Problem("counter-repeats", sentence, Severity.NOTE))
-    if counters.copies == 1 and counters.backwards:
+    if counters.restarts:
+        counted = "sample" if known.counts_samples else "step"
+        problems.append(about_restarts(records, counters.restarts, counted))
+    elif counters.copies == 1 and counters.backwards:
         problems.append(
             Problem("counter-backwards", f"the counters run backwards at {counters.backwards} records")
         )
@@ -440,15 +458,16 @@ def _after_last_record(known: Format, seen: Gathering) -> bytes:
 
 
 def _samples_of_records(records: Records, interval: int) -> Records:
-    """Turn samples of one step into samples of the record: times the steps since the record before."""
+    """Turn samples of one step into samples of the record: times the steps that it is of."""
     if records.samples is None or records.step is None:
         return records
-    converted, before = Column(), -np.inf
-    for samples, steps in in_step([records.samples, records.step]):
-        rises = np.diff(np.concatenate(([before], steps)))
-        covered = np.where((rises > 0) & (rises < interval), rises, interval)
+    converted, position, from_zero = Column(), 0, counts_from_zero(records)
+    for samples in records.samples.blocks():
+        covered = steps_covered(
+            records.step, position, position + len(samples), interval, from_zero=from_zero
+        )
         converted.append(samples * covered)
-        before = steps[-1]
+        position += len(samples)
     return replace(records, samples=converted)
 
 

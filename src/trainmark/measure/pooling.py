@@ -3,6 +3,7 @@
 from collections.abc import Hashable, Mapping, Sequence, Set
 
 from trainmark.errors import InputError
+from trainmark.logs.hardware import one_device
 from trainmark.measure.statistics import estimate
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import Estimate, NoInterval, Sampling
@@ -33,7 +34,13 @@ def on_like_machines(
 
 
 def alike(kinds: Set[Hashable], others: Set[Hashable]) -> bool:
-    """Tell whether machines are of the same kinds, as far as anybody says it."""
+    """Tell whether machines are of the same kinds, as far as anybody says it.
+
+    Devices that logs name are of one kind on both sides; what a manifest describes may be several kinds on either.
+    """
+    names = [kind for kind in (*kinds, *others) if isinstance(kind, str)]
+    if names:
+        return one_device(names)
     return not kinds or not others or kinds == others
 
 

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 
 from trainmark.dataset.begun import refuse_unfinished
 from trainmark.dataset.clicks.conversion import pyarrow
-from trainmark.dataset.clicks.examples import decode_sample
+from trainmark.dataset.clicks.examples import decode_sample, decode_samples
 from trainmark.dataset.clicks.made import RECORD, read_manifest, verb_of
 from trainmark.dataset.clicks.samples import first_broken, missing_column
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256_of_file, trusted_sums
@@ -23,7 +23,9 @@ from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN
 CHUNK = 1 << 16
 """Samples that are looked at at once."""
 EXAMPLES = 1 << 12
-"""Samples of TFRecord that are: until then they are Python's own integers."""
+"""Samples of TFRecord that are: until then they are Python's own bytes."""
+BLOCK_BYTES = 1 << 24
+"""What they may hold together: records of something else may be long."""
 
 
 def verify(directory: Path, progress: ProgressListener | None = None) -> VerifyReport:
@@ -120,20 +122,18 @@ class _File:
                 self._look_at(np.frombuffer(whole, "<u4").reshape(-1, len(COLUMNS)))
 
     def _tfrecord(self) -> Found:
-        rows: list[list[int]] = []
-        ended = None
         with self.path.open("rb") as file:
-            for record in read_records(file, self.path.stat().st_size):
-                ended = _read_into(rows, record, self.samples + len(rows))
+            records = read_records(file, self.path.stat().st_size)
+            for block in _blocks(records):
+                whole = block[:-1] if block[-1].broken else block
+                words, ended = _words([record.data for record in whole], self.samples)
+                if ended is None and block[-1].broken:
+                    ended = _broken(block[-1], self.samples + len(whole))
+                if len(words):
+                    self._look_at(words)
                 if ended is not None:
-                    break
-                if len(rows) == EXAMPLES:
-                    self._look_at(np.array(rows, "<u4"))
-                    rows.clear()
-        if rows:
-            self._look_at(np.array(rows, "<u4"))
-        if ended is not None:
-            yield ended
+                    yield ended
+                    return
 
     def _parquet(self) -> Found:
         parquet = pyarrow()
@@ -151,16 +151,40 @@ class _File:
             yield ProblemKind.TRUNCATED, f"cannot be read: {str(error).splitlines()[0]}"
 
 
-def _read_into(rows: list[list[int]], record: Record, number: int) -> tuple[ProblemKind, str] | None:
-    """Append the words of a record, the ``number`` th of its file; return why it has none, and reading ends."""
-    if record.broken is not None:
-        kind = ProblemKind.TRUNCATED if record.broken is Break.TRUNCATED else ProblemKind.BROKEN
-        return kind, f"record {number} at byte {record.offset}: {record.broken}"
-    try:
-        words = decode_sample(record.data)
-    except ValueError as error:
-        return ProblemKind.BROKEN, f"record {number} is no Example: {error}"
-    if said := missing_column(words):
-        return ProblemKind.MISSING, f"sample {number} {said}"
-    rows.append([words[name] for name in COLUMNS])
-    return None
+Ended = tuple[ProblemKind, str]
+"""Why no more of a file is read."""
+
+
+def _blocks(records: Iterator[Record]) -> Iterator[list[Record]]:
+    """Yield records in blocks, up to the first that is broken, which is the last of its block."""
+    block: list[Record] = []
+    size = 0
+    for record in records:
+        block.append(record)
+        size += record.size
+        if record.broken or len(block) == EXAMPLES or size >= BLOCK_BYTES:
+            yield block
+            if record.broken:
+                return
+            block, size = [], 0
+    if block:
+        yield block
+
+
+def _broken(record: Record, number: int) -> Ended:
+    kind = ProblemKind.TRUNCATED if record.broken is Break.TRUNCATED else ProblemKind.BROKEN
+    return kind, f"record {number} at byte {record.offset}: {record.broken}"
+
+
+def _words(records: Sequence[bytes], before: int) -> tuple[NDArray[np.uint32], Ended | None]:
+    """Return the words of a file's records from the ``before`` th on, up to one that has none, and why it has none."""
+    words, known = decode_samples(records)
+    for at in np.flatnonzero(~known).tolist():
+        try:
+            found = decode_sample(records[at])
+        except ValueError as error:
+            return words[:at], (ProblemKind.BROKEN, f"record {before + at} is no Example: {error}")
+        if said := missing_column(found):
+            return words[:at], (ProblemKind.MISSING, f"sample {before + at} {said}")
+        words[at] = [found[name] for name in COLUMNS]
+    return words, None

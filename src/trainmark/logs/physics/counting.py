@@ -1,12 +1,13 @@
 """What the counters count: records that are missing, and records that stand there twice."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog, Problem
+from trainmark.logs.physics.intervals import further_apart
 
 _BLOCK = 1 << 15
 _REGULAR = 0.8
@@ -28,14 +29,18 @@ class _Count:
     first: float = np.nan
     last: float = np.nan
 
-    def meet(self, step: Floats) -> None:
-        """Take in the steps of neighbouring records; a counter that falls began anew with an epoch."""
+    def meet(self, step: Floats, restarted: Collection[int] = ()) -> None:
+        """Take in the steps of neighbouring records; a counter that falls began anew with an epoch.
+
+        At those that are ``restarted`` it went back to a checkpoint, before which nothing is missing.
+        """
         if np.isnan(self.first):
             self.first = float(step[0])
         rise = np.diff(step)
+        rise[[at - 1 for at in restarted]] = 0
         up = rise[rise > 0]
         self.rises, self.regular = self.rises + len(up), self.regular + int((up == self.interval).sum())
-        gaps = up[up > self.interval]
+        gaps = up[(up > self.interval) & ~further_apart(up, self.interval)]
         self.lose(float((np.ceil(gaps / self.interval) - 1).sum()), len(gaps))
         for at in np.flatnonzero(rise < 0).tolist():
             self.turn(float(step[at]), float(step[at + 1]))
@@ -101,7 +106,7 @@ def lost_and_doubled(log: ParsedLog) -> Iterator[Problem]:
             steps = records.step.array(start, stop)
             if start == 0 and _begins_late(log, float(steps[0])):
                 seen.lose(steps[0] // log.step_interval - 1, 1)
-            seen.meet(steps)
+            seen.meet(steps, [one.record - start for one in log.restarts if start < one.record < stop])
             if stop == records.count:
                 seen.finish(float(steps[-1]))
     if seen.lost and seen.regular >= _REGULAR * seen.rises:

@@ -6,10 +6,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.logs.columns import Floats
+from trainmark.logs.columns import Column, Floats
 from trainmark.logs.model import Meaning, ParsedLog, Records, Scope
 
 _BLOCK = 1 << 15
+STRETCH = 4
+"""So many equal rises of a counter are how a program prints its lines."""
 _MOST_DECIMALS = 7
 _FEW = 64
 _FIELDS = ("epoch", "step", "rate", "step_time_s", "samples", "clock_s", "average_rate", "average_time_s")
@@ -24,7 +26,8 @@ class Intervals:
     steps; ``own`` the time by the record's rate or step time, in seconds
     where ``absolute``, else in an unknown unit, and known to ``slack``: of averages with few digits the difference is
     coarse. ``clock_s`` is the seconds between the stamps. What a record does not say, and what lies between two epochs,
-    is NaN.
+    is NaN; an average since the epoch's start says of its first record what the steps up to it took. So is what lies
+    before a restart, and by averages what follows it within its epoch, and what is of another batch than the usual one.
     """
 
     first: int
@@ -49,7 +52,26 @@ def intervals(log: ParsedLog) -> Iterator[Intervals]:
     from_zero = counts_from_zero(log.records)
     for first in range(start, log.records.count, _BLOCK):
         columns = _columns(log.records, first - 1, min(first + _BLOCK, log.records.count))
-        yield _of_block(log, first, columns, from_zero)
+        block = _of_block(log, first, columns, from_zero)
+        _leave_out_restarts(log, block)
+        _leave_out_other_batches(log, block)
+        yield block
+
+
+def _leave_out_restarts(log: ParsedLog, block: Intervals) -> None:
+    """Leave out what averages say after a run went on in the midst of an epoch: of how many steps, is not known."""
+    averaged = log.records.average_time_s is not None or log.records.average_rate is not None
+    averaged = averaged or log.meaning is Meaning.RUNNING
+    for one in log.restarts:
+        if averaged and not one.fresh:
+            block.own[max(one.record - block.first, 0) : max(one.until - block.first, 0)] = np.nan
+
+
+def _leave_out_other_batches(log: ParsedLog, block: Intervals) -> None:
+    """Leave out the intervals of other batches than the usual one: their steps take another time, and rightly."""
+    if log.usual_batch is not None:
+        other = ~np.isclose(block.work, block.steps * log.usual_batch, rtol=1e-9)
+        block.own[other] = block.clock_s[other] = np.nan
 
 
 def counts_from_zero(records: Records) -> bool:
@@ -60,6 +82,36 @@ def counts_from_zero(records: Records) -> bool:
 def counted_anew(step: Floats, from_zero: bool, usual: int) -> Floats:
     """Return the steps of records before which the counter began anew; ``usual`` at most, and where none is said."""
     return np.where(np.isfinite(step), np.clip(step + from_zero, 1, usual), usual)
+
+
+def steps_covered(steps: Column, start: int, stop: int, usual: int, *, from_zero: bool) -> Floats:
+    """Return how many of the counted ``steps`` the records ``start`` … ``stop`` are of each.
+
+    They are those since the record before, and where the counter starts anew, those counted since; ``usual`` at most,
+    as where lines are missing, unless the lines come further apart for a while.
+    """
+    first = max(start - STRETCH, 0)
+    step = steps.array(first, stop + STRETCH)
+    rises = np.diff(step, prepend=-np.inf if first == 0 else np.nan)
+    covered = np.where(further_apart(rises, usual), rises, np.minimum(rises, usual))
+    here = slice(start - first, stop - first)
+    anew = counted_anew(step[here], from_zero, usual)
+    known = (rises[here] > 0) & np.isfinite(rises[here])
+    return np.where(known, covered[here], anew)
+
+
+def further_apart(rises: Floats, usual: int) -> NDArray[np.bool_]:
+    """Tell which of neighbouring rises of a counter are larger than ``usual`` and come again and again.
+
+    So a program prints its lines further apart; where lines are missing, no four gaps are alike.
+    """
+    large = rises > usual
+    if not large.any():
+        return large
+    starts = np.flatnonzero(np.diff(rises, prepend=np.nan) != 0)
+    lengths = np.diff(np.append(starts, len(rises)))
+    found: NDArray[np.bool_] = large & np.repeat(lengths >= STRETCH, lengths)
+    return found
 
 
 def _columns(records: Records, start: int, stop: int) -> dict[str, Floats]:
@@ -74,6 +126,7 @@ def _columns(records: Records, start: int, stop: int) -> dict[str, Floats]:
 def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero: bool) -> Intervals:
     step, epoch, clock = columns["step"], columns["epoch"], columns["clock_s"]
     together = np.ones(len(step) - 1, np.bool_) if log.records.epoch is None else np.diff(epoch) == 0
+    together[[one.record - first for one in log.restarts if 0 <= one.record - first < len(together)]] = False
     steps = (
         np.diff(step) if log.records.step is not None else np.full(len(step) - 1, float(log.step_interval))
     )
@@ -87,7 +140,7 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
     slack = np.zeros(len(steps))
     if log.records.average_time_s is not None and not log.counts_samples:
         passed = done * columns["average_time_s"]
-        own = np.where(together, np.diff(passed), np.nan)
+        own = _since(passed, np.diff(step), together, begun=done <= usual)
         slack = _rounding(columns["average_time_s"], passed)
     elif log.records.average_rate is not None or (
         log.records.rate is not None and log.meaning is Meaning.RUNNING
@@ -95,7 +148,9 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
         absolute = batch is not None
         average = columns["average_rate"] * _devices(log) if log.records.average_rate is not None else rates
         passed = done / average * (batch or 1)
-        own = np.where(together, np.diff(passed), np.nan)
+        # A program that prints nothing but a running rate may begin it anew after the epoch's first steps.
+        begun = (done <= usual) & (log.records.average_rate is not None)
+        own = _since(passed, np.diff(step), together, begun=begun)
         printed = columns["rate" if log.records.average_rate is None else "average_rate"]
         slack = _rounding(printed, passed)
     elif log.records.step_time_s is not None:
@@ -108,6 +163,16 @@ def _of_block(log: ParsedLog, first: int, columns: dict[str, Floats], from_zero:
     samples = columns["samples"][1:]
     work = np.where(samples > 0, samples, np.nan) if log.records.samples is not None else steps
     return Intervals(first, steps, work, own, slack, np.where(together, np.diff(clock), np.nan), absolute)
+
+
+def _since(passed: Floats, risen: Floats, together: NDArray[np.bool_], *, begun: NDArray[np.bool_]) -> Floats:
+    """Return the time of the steps since the record before, or since the epoch's start where it has ``begun`` there.
+
+    A bar that is drawn again after its last step, with what validation took, tells of no step.
+    """
+    between = np.where(risen != 0, np.diff(passed), np.nan)
+    since: Floats = np.where(together, between, np.where(begun, passed, np.nan)[1:])
+    return since
 
 
 def _rounding(averages: Floats, passed: Floats) -> Floats:

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
         summarise_findings,
     )
     from trainmark.measure.rules.catalog import catalogue, find_rule, measure_log, rules_for
-    from trainmark.measure.rules.dlperf import PlacementSummary, summarise
+    from trainmark.measure.rules.dlperf import PlacementSummary, no_speedup, summarise
     from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
     from trainmark.measure.rules.naming import Naming, read_naming
     from trainmark.measure.rules.steady_records import judge_records, noise
@@ -38,6 +38,7 @@ __all__ = [
     "judge",
     "judge_records",
     "measure_log",
+    "no_speedup",
     "noise",
     "read_claims",
     "read_naming",

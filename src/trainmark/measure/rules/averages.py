@@ -2,7 +2,9 @@
 lines.
 
 After ``n`` steps of ``b`` samples with an average of ``r`` samples a second, ``n b / r`` seconds have passed; the
-difference of two such times is the time of the steps between, slow ones that no line shows included.
+difference of two such times is the time of the steps between, slow ones that no line shows included. An epoch that
+begins within the window is in it from its start, where no step was done and no second passed; of the first one the
+window has what follows its first record.
 """
 
 from collections.abc import Iterator
@@ -39,7 +41,9 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
     epochs = left_out = 0
     for span in _epochs(log, skipped):
         last, epochs, left_out = span.last, epochs + 1, left_out + span.left_out
-        if span.size > 1 and span.last[1] > span.first[1]:
+        # Of an epoch of which nothing but its first steps can be used it is not known how the others went.
+        told = span.size > 1 or (span.whole and span.last[0] >= log.step_interval)
+        if told and span.last[1] > span.first[1]:
             counts += span.last[0] - span.first[0]
             seconds += span.last[1] - span.first[1]
     if last is None:
@@ -52,6 +56,9 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
             "they are left out, and either they or the others are damaged"
         )
         problems.append(Problem("batches-differ", sentence))
+    if unknown := sum(one.until - one.record for one in log.restarts if not one.fresh):
+        sentence = f"the averages after the restart are of an unknown number of steps: {unknown} records are left out"
+        problems.append(Problem("averages-restarted", sentence))
     if between is not None and 2 * counts >= last[0]:
         return between, skipped, problems
     if last[0] <= log.warmup_steps:
@@ -75,12 +82,14 @@ def by_averages(log: ParsedLog, skipped: int) -> tuple[float, int, list[Problem]
 class _Span:
     """What the usable records of an epoch say: samples done and seconds passed at the first and at the last of them.
 
+    Of a ``whole`` epoch the first is its start, of which both are 0.
     ``highest`` is the most that any record has done, ``grain`` how exactly the first one tells the epoch's batch, and
     ``left_out`` counts records of another batch.
     """
 
     size: int = 0
     left_out: int = 0
+    whole: bool = False
     first: tuple[float, float] = (0.0, 0.0)
     last: tuple[float, float] = (0.0, 0.0)
     highest: float = -np.inf
@@ -95,7 +104,9 @@ class _Span:
         if not len(places):
             return
         ends = [(float(done[at]), float(passed[at])) for at in places[[0, -1]]]
-        self.first, self.last = ends[0] if not self.size else self.first, ends[1]
+        if not self.size and not self.whole:
+            self.first = ends[0]
+        self.last = ends[1]
         self.size += len(places)
 
 
@@ -112,11 +123,11 @@ def _epochs(log: ParsedLog, skipped: int) -> Iterator[_Span]:
     rate, time = records.average_rate, records.average_time_s
     largest, most = _largest_batches(log, skipped, factor), np.nan
     span = _Span()
-    for part in parts(records, skipped):
+    for part in parts(records, skipped, log.restarts):
         if part.begins:
             if span.size:
                 yield span
-            span = _Span()
+            span = _Span(whole=part.whole)
             most = next(largest)
         done = records.step.array(part.start, part.stop) - log.averages_from
         times = time.array(part.start, part.stop) if time is not None else None
@@ -145,7 +156,7 @@ def _largest_batches(log: ParsedLog, skipped: int, factor: float) -> Iterator[fl
     """Yield the largest batch of each epoch, by its average rates and times; NaN where a log does not print both."""
     rate, time = log.records.average_rate, log.records.average_time_s
     most = np.nan
-    for number, part in enumerate(parts(log.records, skipped)):
+    for number, part in enumerate(parts(log.records, skipped, log.restarts)):
         if part.begins and number:
             yield most
             most = np.nan

@@ -5,7 +5,7 @@ the printed speeds of the last 100 of 120 iterations, ``extract_tensorflow_logs_
 time that they took; each set of repeats gives a mean and a median; the speedup is by the median, against 1n1g.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import median
 
@@ -31,9 +31,12 @@ class PlacementSummary:
     speedup: float | None
 
 
-def summarise(speeds: Mapping[str, Sequence[float]], baseline: str = BASELINE) -> dict[str, PlacementSummary]:
+def summarise(
+    speeds: Mapping[str, Sequence[float]], baseline: str = BASELINE, unlike: Container[str] = ()
+) -> dict[str, PlacementSummary]:
     """Return mean, median and speedup of each placement (``"4n8g"`` -> speeds of its repeats, in their order).
 
+    The placements that are ``unlike`` the baseline, of other hardware, have no speedup.
     A placement without a single speed is left out. Speeds, means, medians and speedups have two decimals, and the
     speedup divides the rounded medians: so do the scripts, and their tables come out to the digit.
     """
@@ -44,10 +47,20 @@ def summarise(speeds: Mapping[str, Sequence[float]], baseline: str = BASELINE) -
         name: PlacementSummary(
             average_speed=two_decimals(sum(values) / len(values)),
             median_speed=medians[name],
-            speedup=two_decimals(medians[name] / base) if base else None,
+            speedup=two_decimals(medians[name] / base) if base and name not in unlike else None,
         )
         for name, values in rounded.items()
     }
+
+
+def no_speedup(placement: str, kinds: Iterable[Hashable], baseline: str, others: Iterable[Hashable]) -> str:
+    """Return the sentence that a placement has no speedup, being of other hardware than the baseline."""
+    named = {
+        side: " and ".join(sorted(kind for kind in of if isinstance(kind, str)))
+        for side, of in ((placement, kinds), (baseline, others))
+    }
+    told = ", ".join(f"{side} is of {words}" for side, words in named.items() if words)
+    return f"no speedup: {told or f'{placement} is of other machines than {baseline}'}"
 
 
 def two_decimals(value: float) -> float:
@@ -70,6 +83,8 @@ def dlperf_time(log: ParsedLog) -> tuple[float, int]:
     """Return (samples of iterations 21 … 120 over the time between them, records left out before them)."""
     if log.records.clock_s is None or log.records.step is None:
         raise NoNumberError("no-clock", "the rule needs time stamps and iteration numbers")
+    if log.usual_batch is not None:
+        raise NoNumberError("batch-changes", "the global batch size changes, and the rule needs one")
     batch = global_batch(log)
     inside, before = _iterations(log)
     opening = max(before - 1, 0)
@@ -89,6 +104,11 @@ def _iterations(log: ParsedLog) -> tuple[np.ndarray[tuple[int], np.dtype[np.floa
     # Programs that count from 0 print iteration 20 as their 21st; one that hides its warm-up begins with that.
     from_zero = len(steps) > 0 and (steps[0] == 0 or (steps[0] == FIRST and log.step_interval == 1))
     numbers = steps + 1 if from_zero else steps
+    if any(numbers[: one.record].max(initial=0) < LAST for one in log.restarts):
+        raise NoNumberError(
+            "restarted",
+            f"the run was started again before iteration {LAST}: the rule needs them in one piece",
+        )
     before = int(np.count_nonzero(numbers <= FIRST))
     inside = numbers[(numbers > FIRST) & (numbers <= LAST)]
     if not len(inside) or numbers.max() < LAST:

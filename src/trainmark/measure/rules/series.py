@@ -7,7 +7,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import ParsedLog, Problem, Scope, Severity
-from trainmark.logs.physics.intervals import counted_anew, counts_from_zero
+from trainmark.logs.physics.intervals import counts_from_zero, steps_covered
 
 _BLOCK = 1 << 15
 
@@ -50,25 +50,21 @@ class Series:
     def weights(self, start: int = 0, stop: int | None = None) -> Iterator[Floats]:
         """Yield how many samples each record covers, up to a common factor: its own count, else its steps.
 
-        A record covers the steps since the one before it, and where its counter starts anew, those counted so far; at
-        most as many as a record usually has, as where lines are missing.
+        A record covers the steps since the one before it (``trainmark.logs.physics.intervals.steps_covered``).
         """
         records, usual = self.log.records, self.log.step_interval
         stop = records.count if stop is None else min(stop, records.count)
         if records.samples is not None:
             yield from records.samples.blocks(start, stop)
             return
-        steps = None if self.log.counts_samples or usual == 1 else records.step
+        steps = None if self.log.counts_samples else records.step
         from_zero = steps is not None and counts_from_zero(records)
         for first in range(start, stop, _BLOCK):
             last = min(first + _BLOCK, stop)
             if steps is None:
                 yield np.ones(last - first)
-                continue
-            counted = steps.array(max(first - 1, 0), last)
-            risen = np.diff(counted, prepend=np.inf) if first == 0 else np.diff(counted)
-            anew = counted_anew(counted[-(last - first) :], from_zero, usual)
-            yield np.clip(np.where(risen > 0, risen, anew), 1, usual)
+            else:
+                yield steps_covered(steps, first, last, usual, from_zero=from_zero)
 
 
 def series(log: ParsedLog) -> Series:

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmark.errors import InputError
+from trainmark.logs.hardware import one_device
 from trainmark.logs.hints import read_hints
 from trainmark.logs.model import Facts, ParsedLog, Problem, Severity, Status
 from trainmark.measure.rules.catalog import measure_log, rules_for
-from trainmark.measure.rules.dlperf import PlacementSummary, summarise, two_decimals
+from trainmark.measure.rules.dlperf import BASELINE, PlacementSummary, no_speedup, summarise, two_decimals
 from trainmark.measure.rules.model import Rule, RuleKind, RuleResult
 from trainmark.measure.rules.naming import Naming
 from trainmark.programs import read_log
@@ -53,7 +54,10 @@ class TreeRun:
 
 @dataclass(frozen=True, slots=True)
 class PlacementRow:
-    """One placement of a group. ``summary`` is ``None`` where no repeat has a speed, ``unit`` where no log says it."""
+    """One placement of a group. ``summary`` is ``None`` where no repeat has a speed, ``unit`` where no log says it.
+
+    ``hardware`` holds the devices that the logs of its speeds name; there is no speedup between different ones.
+    """
 
     group: Group
     placement: str
@@ -64,6 +68,7 @@ class PlacementRow:
     summary: PlacementSummary | None
     unit: str | None
     problems: tuple[Problem, ...]
+    hardware: frozenset[str] = frozenset()
 
 
 def read_tree(folder: Path, rule: Rule | None = None, naming: Naming | None = None) -> list[PlacementRow]:
@@ -81,10 +86,32 @@ def read_tree(folder: Path, rule: Rule | None = None, naming: Naming | None = No
         raise InputError(f"{folder}: no file is named {naming.text}{seen}")
     if not runs:
         raise InputError(f"{folder}: no folder named <n>n<g>g with logs in it (1n1g/r50_b128_fp32_1.log)")
+    runs = _apart(runs)
     rows: list[PlacementRow] = []
     for group in sorted({run.group for run in runs}):
         rows += summarise_runs([run for run in runs if run.group == group])
     return rows
+
+
+def _apart(runs: list[TreeRun]) -> list[TreeRun]:
+    """Return ``runs`` in groups of one precision, framework and unit, where logs of one name say several."""
+    said: dict[Group, list[tuple[str, ...]]] = {}
+    for run in runs:
+        said.setdefault(run.group, []).append(_kind(run.log))
+    several = {
+        group: [len({kind[at] for kind in kinds} - {""}) > 1 for at in range(len(kinds[0]))]
+        for group, kinds in said.items()
+    }
+    found = []
+    for run in runs:
+        words = (word for word, differs in zip(_kind(run.log), several[run.group], strict=True) if differs)
+        variant = "_".join(word for word in (run.group.variant, *words) if word)
+        found.append(replace(run, group=replace(run.group, variant=variant)))
+    return found
+
+
+def _kind(log: ParsedLog) -> tuple[str, ...]:
+    return (log.facts.precision or "", log.framework or "", (log.unit or "").removesuffix("/s"))
 
 
 def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
@@ -94,7 +121,10 @@ def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
     speeds = {
         name: [run.result.value for run in of if run.result.value is not None] for name, of in kept.items()
     }
-    summaries = summarise(speeds)
+    hardware = {name: _devices_of(of) for name, of in kept.items()}
+    alone = hardware.get(BASELINE, frozenset())
+    unlike = {name for name, of in hardware.items() if not one_device(alone | of)}
+    summaries = summarise(speeds, unlike=unlike)
     rows = []
     for name in placements:
         nodes, gpus = _place(name)
@@ -115,11 +145,19 @@ def summarise_runs(runs: list[TreeRun]) -> list[PlacementRow]:
                 summary=summaries.get(name),
                 unit=next((run.log.unit for run in runs if run.log.unit), None),
                 problems=tuple(
-                    _problems([run for run in runs if run.placement == name], kept[name], summaries, name)
+                    _problems(
+                        [run for run in runs if run.placement == name], kept[name], summaries, name, alone
+                    )
                 ),
+                hardware=hardware[name],
             )
         )
     return rows
+
+
+def _devices_of(runs: list[TreeRun]) -> frozenset[str]:
+    """Return the names of devices in the logs that give a speed."""
+    return frozenset(run.log.facts.hardware or "" for run in runs if run.result.value is not None) - {""}
 
 
 def _runs(folder: Path, rule: Rule | None) -> Iterator[TreeRun]:
@@ -219,7 +257,11 @@ def _first_of_each(runs: list[TreeRun]) -> list[TreeRun]:
 
 
 def _problems(
-    runs: list[TreeRun], kept: list[TreeRun], summaries: dict[str, PlacementSummary], placement: str
+    runs: list[TreeRun],
+    kept: list[TreeRun],
+    summaries: dict[str, PlacementSummary],
+    placement: str,
+    alone: frozenset[str],
 ) -> Iterator[Problem]:
     for run in runs:
         if run not in kept:
@@ -242,6 +284,8 @@ def _problems(
         yield Problem(
             "rules-differ", f"{placement}: repeats were read by different rules ({', '.join(sorted(rules))})"
         )
-    summary = summaries.get(placement)
-    if summary is not None and summary.speedup is None:
+    summary, own = summaries.get(placement), _devices_of(kept)
+    if summary is not None and not one_device(alone | own):
+        yield Problem("hardware-differs", no_speedup(placement, own, BASELINE, alone))
+    elif summary is not None and summary.speedup is None:
         yield Problem("no-baseline", f"{placement}: no speed of 1n1g, so no speedup")

@@ -5,7 +5,8 @@
     1024 | lm loss: 2.504220E+00 | …
 
 The time is of one iteration, the mean over the iterations since the line before, evaluation and checkpoints left out.
-The batch is of all devices and of this iteration (it may be ramped up). AMD's fork prints a second time after a slash,
+The batch is of all devices and of this iteration: where it is ramped up, ``consumed samples`` say what the iterations
+since the line before held. AMD's fork prints a second time after a slash,
 its average. Before 2020 the line had no batch: it is that of the arguments, of each group of devices that hold a model.
 GPT-NeoX begins the line with ``samples/sec``, of all devices.
 """
@@ -19,11 +20,15 @@ from trainmark.programs.doubts import model_parallel
 from trainmark.words.case import Precision
 
 _ARGUMENT = re.compile(rb"\n *(?:\d+: *)?(\w+) \.{3,} ?([^\n]+)")
-_TIME = (
-    rb"iteration +(?P<step>\d+)/ *\d+ \|[^\n]*?elapsed time per iteration "
+_STEP = rb"iteration +(?P<step>\d+)/ *\d+ \|"
+_SECONDS = (
+    rb"[^\n]*?elapsed time per iteration "
     rb"\((?:ms\): (?P<step_time_ms>[\d.]+)|s\): (?P<step_time_s>[\d.]+))[ /|]"
 )
-_LINE = _TIME + (rb"[^\n]*? global batch size: +(?P<batch>\d+) \|")
+_CONSUMED = rb" consumed samples: +(?P<consumed>\d+) \|"
+_BATCH = rb"[^\n]*? global batch size: +(?P<batch>\d+) \|"
+_STAMP = rb"\[(?P<stamp>\d{4}-\d\d-\d\d [\d:.]+)\] "
+_TIME = _STEP + _SECONDS
 
 
 def parameters(context: LogContext) -> dict[str, str]:
@@ -71,8 +76,10 @@ FORMAT = Format(
     unit="samples/s",
     scope=Scope.GLOBAL,
     records=(
-        re.compile(rb"\[(?P<stamp>\d{4}-\d\d-\d\d [\d:.]+)\] " + _LINE),
-        re.compile(_LINE),
+        re.compile(_STAMP + _STEP + _CONSUMED + _SECONDS + _BATCH),
+        re.compile(_STEP + _CONSUMED + _SECONDS + _BATCH),
+        re.compile(_STAMP + _TIME + _BATCH),
+        re.compile(_TIME + _BATCH),
         re.compile(rb"samples/sec: (?P<rate>[\d.]+) \| iteration +(?P<step>\d+)/ *\d+ \|"),
         re.compile(_TIME),
     ),

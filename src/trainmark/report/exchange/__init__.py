@@ -1,7 +1,7 @@
 """The exchange formats of others: database rows (``paddle-json``) and DLPerf's result (``dlperf-json``)."""
 
 from trainmark.report.exchange.adapters import numbered, row_from_log, rows_from_results, rows_from_tree
-from trainmark.report.exchange.dlperf import BASELINE, DlperfResult, dlperf_json
+from trainmark.report.exchange.dlperf import BASELINE, DlperfResult, dlperf_json, without_speedup
 from trainmark.report.exchange.listing import Listing, list_rows
 from trainmark.report.exchange.paddle import (
     FIELDS,
@@ -40,4 +40,5 @@ __all__ = [
     "row_from_log",
     "rows_from_results",
     "rows_from_tree",
+    "without_speedup",
 ]

@@ -138,6 +138,7 @@ def rows_from_tree(placements: Iterable[PlacementRow]) -> list[SpeedRow]:
                 speed=speed,
                 unit=placement.unit,
                 repeat=repeat,
+                hardware=placement.hardware,
             )
             found.append(row)
     return found

@@ -5,11 +5,12 @@ against one node with one device, two decimals.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Hashable, Iterable
 from statistics import fmean, median
 
 from trainmark.errors import InputError
 from trainmark.measure.pooling import alike
+from trainmark.measure.rules import no_speedup
 from trainmark.report.exchange.rows import SpeedRow
 
 BASELINE = "1n1g"
@@ -27,12 +28,33 @@ def dlperf_json(rows: Iterable[SpeedRow]) -> DlperfResult:
     name, such as ``r50_b128_fp32``. Raises ``InputError`` when two runs of one case have the same number, or runs of
     one case count other things.
     """
+    return {name: _model(members[0].model, members) for name, members in _models(rows).items()}
+
+
+def without_speedup(rows: Iterable[SpeedRow]) -> tuple[str, ...]:
+    """Return a sentence for each topology that has no speedup because it, or ``1n1g``, is of other hardware.
+
+    The format itself has no place for the reason.
+    """
+    sentences = []
+    for name, members in _models(rows).items():
+        topologies = _topologies(members)
+        alone = _hardware(topologies.get(BASELINE, []))
+        for topology, runs in topologies.items():
+            if BASELINE in topologies and not alike(_hardware(runs), alone):
+                baseline = BASELINE if topology != BASELINE else f"{name} {BASELINE}"
+                sentences.append(no_speedup(f"{name} {topology}", _hardware(runs), baseline, alone))
+    return tuple(sentences)
+
+
+def _models(rows: Iterable[SpeedRow]) -> dict[str, list[SpeedRow]]:
+    """Return the rows by their model's name, which is longer where a model ran in several ways."""
     groups: dict[tuple[str, str], list[SpeedRow]] = {}
     for row in rows:
         groups.setdefault((row.model, _suffix(row)), []).append(row)
     variants = Counter(model for model, _ in groups)
     return {
-        f"{model}_{suffix}" if variants[model] > 1 else model: _model(model, members)
+        f"{model}_{suffix}" if variants[model] > 1 else model: members
         for (model, suffix), members in groups.items()
     }
 
@@ -46,9 +68,7 @@ def _model(model: str, rows: list[SpeedRow]) -> dict[str, TopologyResult]:
     units = sorted({row.unit for row in rows if row.unit is not None})
     if len(units) > 1:
         raise InputError(f"{model}: {' and '.join(units)} cannot share one result")
-    topologies: dict[str, list[SpeedRow]] = {}
-    for row in sorted(rows, key=lambda row: (row.nodes, row.devices, row.repeat)):
-        topologies.setdefault(row.topology, []).append(row)
+    topologies = _topologies(rows)
     for topology, members in topologies.items():
         repeat, count = Counter(row.repeat for row in members).most_common(1)[0]
         if count > 1:
@@ -57,10 +77,20 @@ def _model(model: str, rows: list[SpeedRow]) -> dict[str, TopologyResult]:
     return {topology: _topology(members, baseline) for topology, members in topologies.items()}
 
 
+def _topologies(rows: list[SpeedRow]) -> dict[str, list[SpeedRow]]:
+    topologies: dict[str, list[SpeedRow]] = {}
+    for row in sorted(rows, key=lambda row: (row.nodes, row.devices, row.repeat)):
+        topologies.setdefault(row.topology, []).append(row)
+    return topologies
+
+
+def _hardware(rows: list[SpeedRow]) -> frozenset[Hashable]:
+    return frozenset().union(*(row.hardware for row in rows))
+
+
 def _topology(rows: list[SpeedRow], alone: list[SpeedRow]) -> TopologyResult:
     speed, baseline = _sound_median(rows), _sound_median(alone)
-    hardware, other = (frozenset().union(*(row.hardware for row in side)) for side in (rows, alone))
-    if not alike(hardware, other):
+    if not alike(_hardware(rows), _hardware(alone)):
         baseline = None
     return {
         "average_speed": _rounded(_mean(rows)),
