@@ -140,9 +140,9 @@ class RanksFinding(Frozen):
     ``slowest`` is the rank (on ``host``) that was the slowest in most runs, ``times`` in how many of the ``told`` ones
     that say so, ``slower_by`` how much longer its own pass took than the others' (a share), ``waits`` what the others
     wait for it, and ``all_reduce_share`` what an all-reduce of ``all_reduce_bytes`` would take in ``all_reduce_s``
-    seconds, both as shares of a step; ``all_reduce_bus_bytes_per_s`` is its bus bandwidth, what each rank sent and got a
-    second, as nccl-tests counts it: 2 (n - 1) / n of the bytes over the seconds. The windows of all ranks began within ``began_within_s`` seconds, give or take
-    ``clock_error_s``. What nobody showed is null.
+    seconds, both as shares of a step; ``all_reduce_bus_bytes_per_s`` is its bus bandwidth, as nccl-tests counts it:
+    2 (n - 1) / n of the bytes over the seconds. The windows of all ranks began within ``began_within_s`` seconds, give
+    or take ``clock_error_s``. What nobody showed is null.
     """
 
     case: str

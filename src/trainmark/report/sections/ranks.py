@@ -60,7 +60,7 @@ def _exchange(context: Context, found: RanksFinding) -> Cell:
     rate = found.all_reduce_bus_bytes_per_s
     return cell(
         context.say("all_reduce_of", ms=number(found.all_reduce_s * 1e3, None), size=size),
-        "" if rate is None else f"{number(rate / 1e9, None)} GB/s",
+        "" if rate is None else f"({number(rate / 1e9, None)} GB/s)",
     )
 
 
