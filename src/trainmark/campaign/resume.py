@@ -16,7 +16,7 @@ from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
 from trainmark.campaign.suspicion import version_suspicions, work_suspicions
-from trainmark.environment import fingerprint
+from trainmark.environment import environment_of, fingerprint
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.insight import judged
@@ -208,11 +208,15 @@ def _is_spoiled(suite: Suite, case: Case, folder: Path) -> bool:
 
 
 def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, KeptManifest]:
-    """Return the manifests that finished runs name, read from their folders; equal ones are read once."""
+    """Return the manifests that finished runs name, read from their folders, less the peaks of each run by itself.
+
+    Equal ones are read once.
+    """
     manifests: dict[str, KeptManifest] = {}
     for run in (run for _, runs in finished for run in runs):
         if run.manifest is not None and run.manifest not in manifests:
-            manifests[run.manifest] = manifest_in(directory.path / run.directory) or {}
+            found = manifest_in(directory.path / run.directory)
+            manifests[run.manifest] = {} if found is None else environment_of(found)
     return manifests
 
 
