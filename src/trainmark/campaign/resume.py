@@ -15,7 +15,12 @@ from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
-from trainmark.campaign.suspicion import version_suspicions, work_suspicions
+from trainmark.campaign.suspicion import (
+    MACHINES_DIFFER,
+    machine_suspicions,
+    version_suspicions,
+    work_suspicions,
+)
 from trainmark.environment import environment_of, fingerprint
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
@@ -75,9 +80,19 @@ def collect(
     """
     for case, runs in finished:
         require_one_identity(case.id, runs)
-    estimates = {case.id: estimate_of(runs, suite.protocol.sampling) for case, runs in finished}
-    # What others disturbed is a number beside its doubt, and no side of a ratio.
-    sides = {case.id: estimates[case.id] if sound(runs) else None for case, runs in finished}
+    machines = {case.id: machine_suspicions(runs, manifests) for case, runs in finished}
+    mixed = {
+        case for case, doubts in machines.items() if any(doubt.code == MACHINES_DIFFER for doubt in doubts)
+    }
+    estimates = {
+        case.id: estimate_of(runs, suite.protocol.sampling, one_machine=case.id not in mixed)
+        for case, runs in finished
+    }
+    # What others disturbed, or several machines did, is a number beside its doubt, and no side of a ratio.
+    sides = {
+        case.id: estimates[case.id] if sound(runs) and case.id not in mixed else None
+        for case, runs in finished
+    }
     all_runs = {case.id: runs for case, runs in finished}
     results = tuple(
         _case_result(
@@ -88,6 +103,7 @@ def collect(
             _speedup(case, sides, all_runs, manifests),
             trials.get(case.id, ()),
             count_repeats(suite.protocol, as_attempts(runs), estimates[case.id]),
+            machines[case.id],
         )
         for case, runs in finished
     )
@@ -228,6 +244,7 @@ def _case_result(
     against_one: Speedup | None,
     trials: tuple[Trial, ...],
     repeats: Repeats,
+    machines: tuple[Suspicion, ...],
 ) -> CaseResult:
     bad = next((run for run in runs if run.outcome is not Outcome.OK), None)
     if any(run.outcome is Outcome.OK for run in runs):
@@ -245,7 +262,10 @@ def _case_result(
         speedup=against_one,
         runs=tuple(runs),
         trials=trials,
-        suspicions=judge_case(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
+        suspicions=(
+            *judge_case(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
+            *machines,
+        ),
         repeats=repeats,
     )
 

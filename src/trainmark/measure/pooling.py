@@ -9,13 +9,19 @@ from trainmark.words.measurement import Estimate, NoInterval, Sampling
 from trainmark.words.results import KeptManifest, RunResult, pooled, sound
 
 
-def estimate_of(runs: Sequence[RunResult], sampling: Sampling) -> Estimate | None:
-    """Return the estimate over a case's runs: those that the machine did not spoil, or where it spoiled all, those."""
+def estimate_of(
+    runs: Sequence[RunResult], sampling: Sampling, *, one_machine: bool = True
+) -> Estimate | None:
+    """Return the estimate over a case's runs: those that the machine did not spoil, or where it spoiled all, those.
+
+    Runs that are not of ``one_machine`` have no interval: it would speak for none of them.
+    """
     measured = [run.measurement for run in pooled(runs) if run.measurement is not None]
     found = estimate([m.throughput for m in measured], sampling, [m.measured_steps for m in measured])
-    if found is None or sound(runs):
+    if found is None or (sound(runs) and one_machine):
         return found
-    return found.model_copy(update={"interval": None, "no_interval": NoInterval.SPOILED})
+    why = NoInterval.SPOILED if one_machine else NoInterval.MACHINES_DIFFER
+    return found.model_copy(update={"interval": None, "no_interval": why})
 
 
 def on_like_machines(
