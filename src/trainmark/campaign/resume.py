@@ -400,7 +400,11 @@ def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> 
 
 
 def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> Results:
-    """Return a result directory's results as its runs tell them; a case without a run is there too, as not run."""
+    """Return a result directory's results as its runs tell them; a case without a run is there too, as not run.
+
+    Raises ``InputError`` where finished runs are there that are of none of the suite's cases.
+    """
+    directory.require_cases(suite.cases)
     workloads = load_workloads(Path(card) for card in suite.cards)
     finished = [
         (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
