@@ -1,7 +1,10 @@
 """``trainmark report DIR`` reads the runs themselves: a killed trainmark leaves nothing else."""
 
 import json
+import shlex
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -32,6 +35,48 @@ def test_a_report_touches_no_run(bench: Bench) -> None:
     before = log.stat().st_mtime_ns
     assert main(["report", str(bench.out), "--to", "csv", "--output", str(bench.folder / "x.csv")]) == 0
     assert log.stat().st_mtime_ns == before
+
+
+def test_a_database_tells_the_command_that_made_its_results(
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.write({}, {"precision": "bf16"})
+    words = ["run", str(bench.suite), "--out", str(bench.out), "--only", "precision=fp32"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRAINMARK_HOME", str(bench.folder / "home"))
+        assert main(words) == 0
+    made = shlex.join(["trainmark", *words])
+    assert json.loads((bench.out / "results.json").read_text())["command"] == made
+    into = tmp_path_factory.mktemp("into") / "all.sqlite"
+    assert main(["store", "add", str(bench.out), "--to", str(into)]) == 0
+    (bench.out / "results.json").unlink()
+    for source in (bench.out / "results.sqlite", into, bench.out):
+        assert told(str(source), capsys)["command"] == made
+
+
+def test_a_command_that_nobody_kept_is_not_made_up(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.write({})
+    bench.run()
+    database = bench.out / "results.sqlite"
+    connection = sqlite3.connect(database)
+    connection.execute("UPDATE campaigns SET command = NULL")
+    connection.commit()
+    connection.close()
+    # An earlier trainmark's: where its directory still has the document, that has kept it.
+    assert told(str(database), capsys)["command"] == f"trainmark run {bench.suite}"
+    (bench.out / "results.json").unlink()
+    assert told(str(database), capsys)["command"] is None
+    assert main(["report", str(database), "--to", "md"]) == 0
+    assert "The command that made these results was not kept" in capsys.readouterr().out
+    assert main(["report", str(bench.out), "--to", "html"]) == 0
+    assert "The command that made these results was not kept" in capsys.readouterr().out
+
+
+def told(source: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["report", source, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
 
 
 @pytest.mark.parametrize("how", ["report", "compare", "store", "run"])

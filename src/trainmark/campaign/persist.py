@@ -39,14 +39,16 @@ _SHOWN = 3
 class Persistence:
     """Writes a campaign's results down; owns the database's connection for as long as the campaign runs."""
 
-    def __init__(self, directory: ResultDirectory, suite: Suite, workloads: Workloads) -> None:
+    def __init__(
+        self, directory: ResultDirectory, suite: Suite, workloads: Workloads, command: str | None = None
+    ) -> None:
         self._directory = directory
         self._suite = suite
         self._workloads = workloads
         self._store, self.said = _open_store(directory.path.resolve() / DATABASE)
         # Relative to the database: the directory may be moved and remains the same campaign.
         try:
-            self._campaign = self._store.campaign(suite, ".", trainmark.__version__)
+            self._campaign = self._store.campaign(suite, ".", trainmark.__version__, command)
         except BaseException:
             self._store.close()
             raise

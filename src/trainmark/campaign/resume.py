@@ -22,7 +22,7 @@ from trainmark.campaign.suspicion import (
     work_suspicions,
 )
 from trainmark.environment import environment_of, fingerprint
-from trainmark.errors import InputError
+from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
@@ -35,14 +35,14 @@ from trainmark.measure.ranks import rank_times
 from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.programs import read_log
-from trainmark.store import existing_store
+from trainmark.store import existing_store, identity, read_results
 from trainmark.suite import log_name, parse_suite
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.gates import SPOILING
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
-from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY, name_on
+from trainmark.words.names import DATABASE, EVENTS, LOG, MANIFEST, RESULTS, TELEMETRY, name_on
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.ranks import RankTimes
 from trainmark.words.results import (
@@ -68,14 +68,15 @@ def collect(
     suite: Suite,
     finished: Sequence[Finished],
     manifests: Mapping[str, KeptManifest],
-    command: str,
+    command: str | None,
     certificates: Sequence[Certificate] = (),
     trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
 ) -> Results:
     """Return the results of the suite's cases that are given, as far as they are finished.
 
-    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs; ``certificates`` say which
-    frameworks were shown to do equal work; ``trials`` holds, by a case's id, the short runs that settled its axes.
+    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs (None: nobody kept it);
+    ``certificates`` say which frameworks were shown to do equal work; ``trials`` holds, by a case's id, the short runs
+    that settled its axes.
     Raises ``InputError`` for a case whose runs ran different things.
     """
     for case, runs in finished:
@@ -399,7 +400,7 @@ def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> 
     )
 
 
-def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> Results:
+def collect_results(suite: Suite, directory: ResultDirectory, command: str | None) -> Results:
     """Return a result directory's results as its runs tell them; a case without a run is there too, as not run.
 
     Raises ``InputError`` where finished runs are there that are of none of the suite's cases.
@@ -441,8 +442,37 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
         (case, stored.runs.get(case.id) or stored.runs.get(case.earlier_id, ())) for case in suite.cases
     ]
     folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
-    command = f"trainmark run {suite.name}.yaml --out {folder}"
     # A database of an earlier version has none; its directory may.
     shown = stored.certificates or kept_certificates(folder)
     trials = {case.id: kept_trials(suite, case, ResultDirectory(folder)) for case in suite.cases}
-    return collect(suite, finished, stored.manifests, command, shown, trials), folder
+    results = collect(suite, finished, stored.manifests, meant[0].command, shown, trials)
+    if results.command is None:
+        results = results.model_copy(update={"command": _command_beside(folder, results)})
+    return results, folder
+
+
+def kept_command(folder: Path) -> str | None:
+    """Return the command that made a result directory: its document's, or its database's; None where neither has it."""
+    try:
+        return read_results(folder / RESULTS).command
+    except InputError:
+        pass
+    if not (folder / DATABASE).is_file():
+        return None
+    try:
+        store = existing_store(str(folder / DATABASE))
+    except TrainmarkError:
+        return None
+    try:
+        return next((one.command for one in store.campaigns() if one.directory == "."), None)
+    finally:
+        store.close()
+
+
+def _command_beside(folder: Path, results: Results) -> str | None:
+    """Return the command of the document in a directory where that is of the same campaign as ``results``."""
+    try:
+        beside = read_results(folder / RESULTS)
+        return beside.command if identity(beside) == identity(results) else None
+    except InputError:
+        return None

@@ -38,7 +38,7 @@ from trainmark.words.outcome import Outcome
 from trainmark.words.results import KeptManifest, Results, RunResult
 from trainmark.words.suite import Suite
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration (``migrations/versions``)."""
 _NO_URL = "the database's address is no URL like postgresql://user@host/name"
 _MIGRATIONS = Path(__file__).with_name("migrations")
@@ -46,11 +46,12 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 
 @dataclass(frozen=True, slots=True)
 class StoredCampaign:
-    """A campaign's row; runs are added to it."""
+    """A campaign's row; runs are added to it. ``command`` is null where an earlier trainmark wrote it."""
 
     id: int
     suite: str = ""
     directory: str = ""
+    command: str | None = None
 
 
 _MANIFEST: TypeAdapter[KeptManifest] = TypeAdapter(KeptManifest)
@@ -171,10 +172,12 @@ class Store:
         """Close the database's connections."""
         self._engine.dispose()
 
-    def campaign(self, suite: Suite, directory: str, version: str) -> StoredCampaign:
-        """Return the campaign of a result directory, made when it is new, with the suite as it is now.
+    def campaign(
+        self, suite: Suite, directory: str, version: str, command: str | None = None
+    ) -> StoredCampaign:
+        """Return the campaign of a result directory, made when it is new, with suite and command as they are now.
 
-        ``directory`` is absolute, or relative to the folder of a SQLite file.
+        ``directory`` is absolute, or relative to the folder of a SQLite file. Without a ``command`` it keeps its own.
         """
         suite_yaml = dump_suite(suite)
         with self._transaction() as connection:
@@ -183,12 +186,15 @@ class Store:
             if found is not None:
                 changed = campaigns.c.suite_yaml != suite_yaml
                 connection.execute(update(campaigns).where(ours, changed).values(suite_yaml=suite_yaml))
+                if command is not None:
+                    connection.execute(update(campaigns).where(ours).values(command=command))
             else:
                 row = {
                     "suite": suite.name,
                     "directory": directory,
                     "suite_yaml": suite_yaml,
                     "trainmark_version": version,
+                    "command": command,
                 }
                 found = connection.scalar(insert(campaigns).values(row).returning(campaigns.c.id))
         assert found is not None
@@ -253,7 +259,7 @@ class Store:
 
     def campaigns(self) -> tuple[StoredCampaign, ...]:
         """Return the campaigns that are here, oldest first."""
-        columns = (campaigns.c.id, campaigns.c.suite, campaigns.c.directory)
+        columns = (campaigns.c.id, campaigns.c.suite, campaigns.c.directory, campaigns.c.command)
         with self._transaction() as connection:
             rows = connection.execute(select(*columns).order_by(campaigns.c.id))
             return tuple(StoredCampaign(*row) for row in rows)
@@ -318,10 +324,12 @@ def _of_trainmark(engine: Engine) -> None:
 def _campaign(
     connection: Connection, name: str, results: Results, suite_yaml: str, directory: str
 ) -> StoredCampaign:
-    """Return the campaign of an identity, made when it is new, with the directory in which it lies now."""
+    """Return the campaign of an identity, made when it is new, with its directory and its command as they are now."""
     ours = campaigns.c.identity == name
     # A write comes first: SQLite lets no reader become a writer when another one has written meanwhile.
     connection.execute(update(campaigns).where(ours).values(directory=directory))
+    if results.command is not None:
+        connection.execute(update(campaigns).where(ours).values(command=results.command))
     found = connection.scalar(select(campaigns.c.id).where(ours))
     if found is None:
         row = {
@@ -330,6 +338,7 @@ def _campaign(
             "suite_yaml": suite_yaml,
             "trainmark_version": results.trainmark_version,
             "identity": name,
+            "command": results.command,
         }
         found = connection.scalar(insert(campaigns).values(row).returning(campaigns.c.id))
     assert found is not None
