@@ -15,7 +15,7 @@ from trainmark.execution import ResultDirectory, read_suite
 from trainmark.report import render_markdown
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, NoInterval
-from trainmark.words.names import EVENTS
+from trainmark.words.names import EVENTS, OUTCOME
 from trainmark.words.results import Results, RunResult
 
 TWO_RUNS: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
@@ -46,6 +46,30 @@ def test_a_run_that_was_copied_under_another_number_is_no_other_run(bench: Bench
     shutil.copytree(folder, folder.with_name("3"))
     with pytest.raises(
         InputError, match=rf"^{folder.with_name('3')}: its outcome.json says that this was repeat 1;"
+    ):
+        collected(bench)
+
+
+def test_a_copied_run_whose_number_was_edited_is_no_other_run(bench: Bench) -> None:
+    bench.write({}, protocol=TWO_RUNS)
+    bench.run()
+    (folder,) = bench.out.glob("runs/*/1")
+    copy = folder.with_name("3")
+    shutil.copytree(folder, copy)
+    record = json.loads((copy / OUTCOME).read_text())
+    (copy / OUTCOME).write_text(json.dumps(record | {"repeat": 3}))
+    with pytest.raises(InputError, match=rf"^{copy}: is run 1 \(.*/1\) once more: both began at "):
+        collected(bench)
+
+
+def test_a_run_that_was_copied_to_another_case_is_none_of_it(bench: Bench) -> None:
+    one, other = bench.write({}, {"options": {"behaviour": "tells-peaks"}}).cases
+    bench.run()
+    there = bench.out / "runs" / other.id / "1"
+    shutil.rmtree(there)
+    shutil.copytree(bench.out / "runs" / one.id / "1", there)
+    with pytest.raises(
+        InputError, match=rf"^{there}: its outcome.json says that this was a run of {one.id}; "
     ):
         collected(bench)
 

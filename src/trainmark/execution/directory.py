@@ -8,6 +8,7 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -16,7 +17,7 @@ from trainmark.errors import InputError, TrainmarkError, counted
 from trainmark.files import write_atomically
 from trainmark.node import Host, HostError, on_each
 from trainmark.suite import dump_suite, load_suite
-from trainmark.words.case import Case
+from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.names import CHECK, MANIFEST, OUTCOME, RUNS, SUITE
 from trainmark.words.outcome import OutcomeRecord
 from trainmark.words.suite import Suite
@@ -44,7 +45,8 @@ class ResultDirectory:
     def finished(self, case: Case) -> dict[int, OutcomeRecord]:
         """Return the records of the case's finished runs, by repeat.
 
-        Raises ``InputError`` for a folder whose run was another repeat: a copy, which would count twice.
+        Raises ``InputError`` for a folder whose run was another repeat or of another case, and for two of the same run:
+        a copy, which would count twice.
         """
         folder = self._of(case)
         if not folder.is_dir():
@@ -58,6 +60,14 @@ class ResultDirectory:
                     f"{folder / str(repeat)}: its outcome.json says that this was repeat {record.repeat}; a run counts "
                     "once: take the folder away, or give it back its number"
                 )
+            # What a case leaves open was once settled in its run's id.
+            settled = case.left_open or case.batch_per_device == MAX_BATCH
+            if not settled and record.case_id not in (case.id, case.earlier_id):
+                raise InputError(
+                    f"{folder / str(repeat)}: its outcome.json says that this was a run of {record.case_id}; take the "
+                    "folder away, or put it back where it was"
+                )
+        _require_different(folder, found)
         return found
 
     def require_cases(self, cases: Iterable[Case]) -> None:
@@ -217,6 +227,20 @@ def _locked(path: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()}")
         file.flush()
         yield
+
+
+def _require_different(folder: Path, records: Mapping[int, OutcomeRecord]) -> None:
+    """Raise ``InputError`` where two runs of a case began at the same microsecond and lasted as long: one is a copy."""
+    began: dict[tuple[datetime, float | None], int] = {}
+    for repeat, record in records.items():
+        if record.started_at is None:
+            continue
+        first = began.setdefault((record.started_at, record.duration_s), repeat)
+        if first != repeat:
+            raise InputError(
+                f"{folder / str(repeat)}: is run {first} ({folder / str(first)}) once more: both began at "
+                f"{record.started_at.isoformat()}; a run counts once: take the folder away"
+            )
 
 
 def _damaged(folder: Path) -> Path | None:

@@ -1,6 +1,7 @@
 """One number of several runs: which of them are pooled, and what forbids it."""
 
 from collections.abc import Hashable, Mapping, Sequence, Set
+from datetime import datetime
 
 from trainmark.errors import InputError
 from trainmark.measure.statistics import estimate
@@ -55,6 +56,20 @@ def machines_of(run: RunResult, manifests: Mapping[str, KeptManifest]) -> frozen
         )
         for node in (manifest.nodes if isinstance(manifest, Manifest) else ())
     )
+
+
+def require_different_runs(case: str, runs: Sequence[RunResult]) -> None:
+    """Raise ``InputError`` where two runs began at the same microsecond and lasted as long: one is the other again."""
+    began: dict[tuple[datetime, float | None], int] = {}
+    for run in runs:
+        if run.started_at is None:
+            continue
+        first = began.setdefault((run.started_at, run.duration_s), run.repeat)
+        if first != run.repeat:
+            raise InputError(
+                f"runs {first} and {run.repeat} of {case} are one run, which counts once: both began at "
+                f"{run.started_at.isoformat()}"
+            )
 
 
 def require_one_identity(case: str, runs: Sequence[RunResult]) -> None:

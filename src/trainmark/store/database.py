@@ -28,9 +28,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.measure.pooling import require_one_identity
+from trainmark.measure.pooling import require_different_runs, require_one_identity
 from trainmark.store.tables import campaigns, certificates, manifests, runs
-from trainmark.suite import dump_suite
+from trainmark.suite import dump_suite, parse_suite
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
@@ -331,6 +331,9 @@ def _campaign(
     if results.command is not None:
         connection.execute(update(campaigns).where(ours).values(command=results.command))
     found = connection.scalar(select(campaigns.c.id).where(ours))
+    if found is not None:
+        joined = _joined(connection, found, suite_yaml)
+        connection.execute(update(campaigns).where(ours).values(suite_yaml=joined))
     if found is None:
         row = {
             "suite": results.suite,
@@ -343,6 +346,28 @@ def _campaign(
         found = connection.scalar(insert(campaigns).values(row).returning(campaigns.c.id))
     assert found is not None
     return StoredCampaign(found)
+
+
+def _joined(connection: Connection, campaign: int, suite_yaml: str) -> str:
+    """Return a campaign's suite as it is now, with those cases of it as it was whose runs stay here."""
+    before = connection.scalar(select(campaigns.c.suite_yaml).where(campaigns.c.id == campaign))
+    if before in (None, suite_yaml):
+        return suite_yaml
+    try:
+        was, now = (parse_suite(str(text), "suite of the database") for text in (before, suite_yaml))
+    except InputError:
+        return suite_yaml
+    held = set(connection.scalars(select(runs.c.case_id).where(runs.c.campaign_id == campaign).distinct()))
+    ids = {case.id for case in now.cases}
+    stay = [case for case in was.cases if case.id not in ids and held & {case.id, case.earlier_id}]
+    if not stay:
+        return suite_yaml
+    joined = {
+        "cases": (*now.cases, *stay),
+        "datasets": {**was.datasets, **now.datasets},
+        "cards": tuple(dict.fromkeys((*now.cards, *was.cards))),
+    }
+    return dump_suite(now.model_copy(update=joined))
 
 
 def _put(connection: Connection, campaign: StoredCampaign, results: Results) -> Added:
@@ -358,6 +383,7 @@ def _put(connection: Connection, campaign: StoredCampaign, results: Results) -> 
             for (case_id, repeat), result in here.items()
             if case_id == found.case.id and repeat not in put
         ]
+        require_different_runs(found.case.id, [*stay, *found.runs])
         require_one_identity(found.case.id, [*stay, *found.runs])
         for run in found.runs:
             before = here.get((found.case.id, run.repeat))
