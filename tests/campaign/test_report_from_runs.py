@@ -131,6 +131,10 @@ def test_numbers_whose_runs_are_all_gone_are_kept(bench: Bench, capsys: pytest.C
     assert main(["report", str(bench.out)]) == 2
     assert f"{document}: has 1 run, and runs/ has none of them" in capsys.readouterr().err
     assert document.read_bytes() == kept
+    document.write_bytes(kept[:-9])
+    assert main(["report", str(bench.out)]) == 2
+    assert f"{document}: not a trainmark.results/1 document" in capsys.readouterr().err
+    assert document.read_bytes() == kept[:-9]
 
 
 def test_a_database_is_reported_like_its_directory(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

@@ -26,7 +26,9 @@ CAN = pytest.CaptureFixture[str]
 def with_runs(results: Results, repeats: int) -> Results:
     """Return the results as they were when each case had so many runs."""
     cases = tuple(
-        case.model_copy(update={"runs": tuple(run for run in case.runs if run.repeat <= repeats)})
+        case.model_copy(
+            update={"runs": tuple(run for run in case.runs if run.repeat <= repeats), "estimate": None}
+        )
         for case in results.cases
     )
     return results.model_copy(update={"cases": cases})
@@ -166,7 +168,8 @@ def test_runs_of_another_program_are_not_added_to_those_that_are_here(
         part = Part(name=PartName.SOURCE, word="folder program", digest=digest)
         case = old.cases[1]
         runs = tuple(run.model_copy(update={"identity": Identity.of((part,))}) for run in case.runs[:keep])
-        return old.model_copy(update={"cases": (old.cases[0], case.model_copy(update={"runs": runs}))})
+        changed = case.model_copy(update={"runs": runs, "estimate": None})
+        return old.model_copy(update={"cases": (old.cases[0], changed)})
 
     write_results(out / "results.json", ran("sha256:1a2b3c4d5e6f", keep=3))
     added(out, address, capsys)

@@ -128,19 +128,23 @@ def _write_all(results: "Results", folder: Path, language: "Language") -> None:
 def _say_lost(kept: Path, results: "Results") -> None:
     """Say which measured runs a results.json has that is to be replaced, and the directory has no more.
 
-    Raises ``InputError`` where it has none of them: the document is all that is left.
+    Raises ``InputError`` where it has none of them: the document is all that is left, also one that cannot be read.
     """
     from trainmark.errors import InputError, counted
     from trainmark.store import read_results
 
+    def measured(of: "Results") -> dict[tuple[str, int], str]:
+        return {
+            (case.id, run.repeat): run.directory for case in of.cases for run in case.runs if run.measurement
+        }
+
+    there = measured(results)
     try:
-        before = read_results(kept)
+        had = measured(read_results(kept))
     except InputError:
-        return
-    had, there = (
-        {(case.id, run.repeat): run.directory for case in each.cases for run in case.runs if run.measurement}
-        for each in (before, results)
-    )
+        if there or not kept.is_file():
+            return
+        raise
     lost = [folder for known, folder in had.items() if known not in there]
     if had and not there:
         raise InputError(
