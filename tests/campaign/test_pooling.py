@@ -13,6 +13,7 @@ from trainmark.cli.main import main
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.report import render_markdown
+from trainmark.report.exchange import rows_from_results
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, NoInterval
 from trainmark.words.names import EVENTS, OUTCOME
@@ -116,6 +117,7 @@ def test_runs_of_different_machines_are_one_number_in_doubt_that_names_what_diff
         assert (case.estimate.n, case.estimate.interval) == (3, None)
         assert case.estimate.no_interval is NoInterval.MACHINES_DIFFER
         assert case.speedup is None
+    assert {row.one_machine for row in rows_from_results(collected(bench))} == {False}
     findings = collected(bench).findings
     assert findings is not None
     assert findings.doubtful == tuple(case.id for case in collected(bench).cases)
