@@ -24,3 +24,8 @@ def nearest(word: str, known: Iterable[str]) -> str:
     matches = get_close_matches(word.lower(), {k.lower(): k for k in known}, n=1, cutoff=0.5)
     by_lower = {k.lower(): k for k in known}
     return f"; did you mean '{by_lower[matches[0]]}'?" if matches else ""
+
+
+def counted(number: int, what: str) -> str:
+    """Return a number of things as a message says it: ``1 run``, ``2 runs``."""
+    return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,9 +1,13 @@
 """``trainmark report DIR`` reads the runs themselves: a killed trainmark leaves nothing else."""
 
 import json
+import shlex
+import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from fakes import Bench
 from trainmark.cli.main import main
@@ -31,6 +35,106 @@ def test_a_report_touches_no_run(bench: Bench) -> None:
     before = log.stat().st_mtime_ns
     assert main(["report", str(bench.out), "--to", "csv", "--output", str(bench.folder / "x.csv")]) == 0
     assert log.stat().st_mtime_ns == before
+
+
+def test_a_database_tells_the_command_that_made_its_results(
+    bench: Bench, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.write({}, {"precision": "bf16"})
+    words = ["run", str(bench.suite), "--out", str(bench.out), "--only", "precision=fp32"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TRAINMARK_HOME", str(bench.folder / "home"))
+        assert main(words) == 0
+    made = shlex.join(["trainmark", *words])
+    assert json.loads((bench.out / "results.json").read_text())["command"] == made
+    into = tmp_path_factory.mktemp("into") / "all.sqlite"
+    assert main(["store", "add", str(bench.out), "--to", str(into)]) == 0
+    (bench.out / "results.json").unlink()
+    for source in (bench.out / "results.sqlite", into, bench.out):
+        assert told(str(source), capsys)["command"] == made
+
+
+def test_a_command_that_nobody_kept_is_not_made_up(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.write({})
+    bench.run()
+    database = bench.out / "results.sqlite"
+    connection = sqlite3.connect(database)
+    connection.execute("UPDATE campaigns SET command = NULL")
+    connection.commit()
+    connection.close()
+    # An earlier trainmark's: where its directory still has the document, that has kept it.
+    assert told(str(database), capsys)["command"] == f"trainmark run {bench.suite}"
+    (bench.out / "results.json").unlink()
+    assert told(str(database), capsys)["command"] is None
+    assert main(["report", str(database), "--to", "md"]) == 0
+    assert "The command that made these results was not kept" in capsys.readouterr().out
+    assert main(["report", str(bench.out), "--to", "html"]) == 0
+    assert "The command that made these results was not kept" in capsys.readouterr().out
+
+
+def told(source: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    capsys.readouterr()
+    assert main(["report", source, "--json"]) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+@pytest.mark.parametrize("how", ["report", "compare", "store", "run"])
+def test_runs_that_no_case_of_an_edited_suite_fits_are_told_and_nothing_is_written(
+    bench: Bench, capsys: pytest.CaptureFixture[str], how: str
+) -> None:
+    bench.write({}, {"precision": "bf16"})
+    bench.run()
+    suite, document = bench.out / "suite.yaml", bench.out / "results.json"
+    kept = document.read_bytes()
+    suite.write_text(suite.read_text().replace("batch_per_device: 4", "batch_per_device: 8"))
+    into = str(bench.folder / "all.sqlite")
+    words = {
+        "report": ["report", str(bench.out)],
+        "compare": ["compare", str(bench.out), str(bench.out)],
+        "store": ["store", "add", str(bench.out), "--to", into],
+        "run": ["run", str(suite), "--out", str(bench.out), "--resume"],
+    }[how]
+    assert main(words) == 2
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"{suite}: none of its cases is that of 2 finished runs (" in said
+    assert "fake-bf16" in said or "fake-good-bf16" in said
+    assert "restore it, or move their folders out of" in said
+    assert document.read_bytes() == kept
+
+
+def test_runs_of_a_case_that_was_taken_out_of_the_suite_are_told_too(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.write({}, {"precision": "bf16"})
+    measured = bench.run()
+    suite = bench.out / "suite.yaml"
+    document = yaml.safe_load(suite.read_text())
+    del document["cases"][1]
+    suite.write_text(yaml.safe_dump(document))
+    assert main(["report", str(bench.out)]) == 2
+    gone = measured.cases[1].id
+    assert f"that of 1 finished run (runs/{gone}/1)" in capsys.readouterr().err
+    (bench.out / "runs" / gone).rename(bench.folder / gone)
+    assert main(["report", str(bench.out)]) == 0
+    assert f"1 run that {bench.out / 'results.json'} had is gone from runs/: " in capsys.readouterr().err
+
+
+def test_numbers_whose_runs_are_all_gone_are_kept(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
+    bench.write({})
+    bench.run()
+    document = bench.out / "results.json"
+    kept = document.read_bytes()
+    (folder,) = bench.out.glob("runs/*/1")
+    folder.rename(bench.folder / "elsewhere")
+    assert main(["report", str(bench.out)]) == 2
+    assert f"{document}: has 1 run, and runs/ has none of them" in capsys.readouterr().err
+    assert document.read_bytes() == kept
+    document.write_bytes(kept[:-9])
+    assert main(["report", str(bench.out)]) == 2
+    assert f"{document}: not a trainmark.results/1 document" in capsys.readouterr().err
+    assert document.read_bytes() == kept[:-9]
 
 
 def test_a_database_is_reported_like_its_directory(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

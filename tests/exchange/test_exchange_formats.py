@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,14 @@ def test_dlperf_has_no_speedup_between_different_hardware(
         ),
     ]
     assert dlperf_json(rows)["r50"]["1n8g"]["speedup"] == speedup
+
+
+def test_dlperf_has_no_speedup_of_runs_on_several_machines() -> None:
+    rows = [row(100.0), row(750.0, devices=8), row(760.0, devices=8, repeat=2)]
+    assert dlperf_json(rows)["r50"]["1n8g"]["speedup"] == 7.55
+    mixed = [rows[0], *(replace(one, one_machine=False) for one in rows[1:])]
+    assert dlperf_json(mixed)["r50"]["1n8g"]["speedup"] is None
+    assert dlperf_json(mixed)["r50"]["1n8g"]["median_speed"] == 755.0
 
 
 def test_the_printed_runs_give_the_printed_result_exactly() -> None:

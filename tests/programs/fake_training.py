@@ -120,7 +120,10 @@ def write_events(given: argparse.Namespace, file: TextIO) -> None:
         data = {"phase": phase, "step_time_s": step_s, "loss": None if nan else 6.9 - index / 100}
         write(file, [0, index], data | {"data_wait_s": 0.0})
     suspect = [{"code": "loss-not-finite", "sentence": "The loss of step 2 is nan."}] if nan else []
-    write(file, [], summary(given, measured, batch * given.devices) | {"suspect": suspect})
+    told = peaks(given) if given.behaviour.startswith("tells-peaks") else {}
+    write(file, [], summary(given, measured, batch * given.devices) | {"suspect": suspect} | told)
+    if given.behaviour == "tells-peaks-and-fails":
+        sys.exit("a program that measured what its device can do and then failed")
     if given.behaviour == "garbage-summary":
         nonsense = {"first_step_s": "soon", "suspect": [3], "peak_memory_bytes": {"a": 1}, "compile_s": [1]}
         write(file, [], nonsense)
@@ -158,6 +161,20 @@ def summary(given: argparse.Namespace, measured: list[float], global_batch: int)
         "window_at": time.time() - window_s,
         "first_step_s": STEP_S,
         "peak_memory_bytes": [MIB],
+    }
+
+
+def peaks(given: argparse.Namespace) -> dict[str, Any]:
+    """Return what a built-in worker tells of its devices, rank by rank; or what none can."""
+    if given.behaviour == "tells-peaks-of-nonsense":
+        return {"peak_operations_per_s": ["fast"], "peak_of": 3, "peak_type": None}
+    return {
+        "peak_operations_per_s": [1000 + rank for rank in range(given.devices)],
+        "peak_of": "product of 768 x 768 matrices, bfloat16",
+        "peak_type": "bfloat16",
+        "peak_bytes_per_s": [100 + rank for rank in range(given.devices)],
+        "peak_bytes_of": "sum of two rows of 33554432 values, float32",
+        "peak_bytes_type": "float32",
     }
 
 

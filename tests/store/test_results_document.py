@@ -65,6 +65,27 @@ def test_numbers_that_nobody_can_have_measured_are_refused(
         read_results(tmp_path / "results.json")
 
 
+@pytest.mark.parametrize("changed", ["estimate", "run", "number"])
+def test_a_number_that_is_not_that_of_the_runs_beside_it_is_refused(tmp_path: Path, changed: str) -> None:
+    document = json.loads(OLD.read_text())
+    path, (case, *_) = tmp_path / "results.json", document["cases"]
+    path.write_text(json.dumps(document))
+    assert read_results(path).cases[0].estimate is not None
+    if changed == "estimate":
+        case["estimate"] |= {
+            "median": case["estimate"]["median"] * 2,
+            "maximum": case["estimate"]["maximum"] * 2,
+        }
+    elif changed == "run":
+        for run in case["runs"]:
+            run["measurement"]["throughput"] *= 1.5
+    else:
+        case["runs"] = case["runs"][:1]
+    path.write_text(json.dumps(document))
+    with pytest.raises(InputError, match=rf"^{path}: the number of {case['id']} is not that of its runs: "):
+        read_results(path)
+
+
 def test_results_hold_when_every_run_did_the_work_that_was_asked_for(bench: Bench) -> None:
     bench.write({}, behaving("well"), protocol=TWICE)
     assert bench.run().holds

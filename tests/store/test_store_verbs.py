@@ -26,7 +26,9 @@ CAN = pytest.CaptureFixture[str]
 def with_runs(results: Results, repeats: int) -> Results:
     """Return the results as they were when each case had so many runs."""
     cases = tuple(
-        case.model_copy(update={"runs": tuple(run for run in case.runs if run.repeat <= repeats)})
+        case.model_copy(
+            update={"runs": tuple(run for run in case.runs if run.repeat <= repeats), "estimate": None}
+        )
         for case in results.cases
     )
     return results.model_copy(update={"cases": cases})
@@ -90,6 +92,34 @@ def test_a_directory_that_grew_adds_what_is_new(out: Path, old: Results, address
     assert added(out, address, capsys) == {"campaign": 1, "new": 4, "changed": 0, "known": 2}
 
 
+def test_a_directory_whose_suite_grew_is_reported_with_its_new_cases_and_keeps_those_that_are_gone(
+    out: Path, old: Results, address: str, capsys: CAN
+) -> None:
+    first = min(old.cases, key=lambda case: min(run.started_at for run in case.runs if run.started_at))
+    for cases, reported in (((first,), 1), (old.cases, 2), ((first,), 2)):
+        write_results(out / "results.json", old.model_copy(update={"cases": cases}))
+        assert added(out, address, capsys)["campaign"] == 1
+        assert main(["report", address, "--json"]) == 0
+        told = Results.model_validate_json(capsys.readouterr().out)
+        assert [len(case.runs) for case in told.cases] == [3] * reported
+
+
+def test_a_run_that_got_another_number_does_not_count_twice(
+    out: Path, old: Results, address: str, capsys: CAN
+) -> None:
+    added(out, address, capsys)
+    case = old.cases[1]
+    runs = (*case.runs[:2], case.runs[2].model_copy(update={"repeat": 4}))
+    write_results(
+        out / "results.json",
+        old.model_copy(update={"cases": (old.cases[0], case.model_copy(update={"runs": runs}))}),
+    )
+    assert main(["store", "add", str(out), "--to", address]) == 2
+    assert (
+        f"runs 3 and 4 of {case.id} are one run, which counts once: both began at " in capsys.readouterr().err
+    )
+
+
 def test_a_directory_that_was_moved_is_the_same_campaign(
     out: Path, tmp_path: Path, address: str, capsys: CAN
 ) -> None:
@@ -138,7 +168,8 @@ def test_runs_of_another_program_are_not_added_to_those_that_are_here(
         part = Part(name=PartName.SOURCE, word="folder program", digest=digest)
         case = old.cases[1]
         runs = tuple(run.model_copy(update={"identity": Identity.of((part,))}) for run in case.runs[:keep])
-        return old.model_copy(update={"cases": (old.cases[0], case.model_copy(update={"runs": runs}))})
+        changed = case.model_copy(update={"runs": runs, "estimate": None})
+        return old.model_copy(update={"cases": (old.cases[0], changed)})
 
     write_results(out / "results.json", ran("sha256:1a2b3c4d5e6f", keep=3))
     added(out, address, capsys)

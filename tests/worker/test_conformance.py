@@ -337,6 +337,7 @@ def test_the_least_time_of_a_step_is_told_by_what_the_device_gave(whole: Ran) ->
         return
     (operations,), (moved,), floor = last["peak_operations_per_s"], last["peak_bytes_per_s"], last["floor"]
     assert moved > 1e8
+    assert (last["peak_bytes_type"], last["peak_bytes_of"][-7:]) == ("float32", "float32")
     assert floor["step_s"] >= max(floor["operations_s"], floor["bytes_s"])
     counted = last["operations_per_sample"]["counted"] * BATCH / operations
     # Images have no gradient: a little less.

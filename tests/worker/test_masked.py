@@ -70,6 +70,7 @@ def test_the_share_of_the_measured_peak_is_told_by_both_conventions(whole: Ran) 
     assert len(peaks) == 1
     # On many cores a larger product is the faster one.
     assert re.fullmatch(r"product of (\d+) x \1 matrices, float32", whole.last["peak_of"])
+    assert whole.last["peak_type"] == "float32"
     for name, operations in ARCHITECTURES[MODEL].operations(LENGTH, PREDICTIONS).items():
         assert shares[name] == pytest.approx(operations * whole.last["throughput"] / peaks[0])
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from trainmark.campaign.persist import full_disk_is_told
     from trainmark.campaign.planning import first_plan, load_programs, plan_campaign
     from trainmark.campaign.reserving import reserve_hosts
-    from trainmark.campaign.resume import collect_results, stored_results
+    from trainmark.campaign.resume import collect_results, kept_command, stored_results
     from trainmark.campaign.schedule import Progress
     from trainmark.campaign.site import CannotStart, Site
 
@@ -31,6 +31,7 @@ __all__ = [
     "collect_results",
     "first_plan",
     "full_disk_is_told",
+    "kept_command",
     "load_programs",
     "plan_campaign",
     "reserve_hosts",

@@ -68,7 +68,7 @@ def run_campaign(order: Order, audience: Audience) -> CampaignEnding:
     ):
         for damage in directory.set_damaged_aside():
             audience.readying(damage)
-        persistence = Persistence(directory, order.suite, workloads)
+        persistence = Persistence(directory, order.suite, workloads, shlex.join(order.command))
         try:
             finished = FinishedRuns(order.cases, directory, persistence)
             executor = Executor.at(site, order.suite, directory, audience)

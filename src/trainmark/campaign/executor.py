@@ -6,7 +6,7 @@ from pathlib import Path
 
 from trainmark.campaign.audience import Audience
 from trainmark.campaign.identity import Identifier
-from trainmark.campaign.persist import require_same_environment, write_manifest
+from trainmark.campaign.persist import complete_manifest, require_same_environment, write_manifest
 from trainmark.campaign.planning import plan_run
 from trainmark.campaign.same_program import (
     changed_meanwhile,
@@ -132,6 +132,10 @@ class Executor:
             keep_entries(self.directory, parts)
         limits, watch = self.suite.limits, self.audience.pulse
         record = with_expected(carry_out(plan, request.folder, limits, self.site.hosts, watch), plan)
+        if record.outcome is Outcome.OK:
+            with held():
+                asked = request.asked.id
+                complete_manifest(request.folder, setting.manifest, request.case, asked, request.repeat)
         if not parts:
             return record
         with held():

@@ -13,15 +13,17 @@ from pathlib import Path
 import trainmark
 from trainmark.campaign.resume import Finished, collect_run, manifest_in
 from trainmark.campaign.same_program import UnlikeRunsError
-from trainmark.environment import fingerprint, pooling_differences
+from trainmark.environment import environment_of, fingerprint, pooling_differences
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.files import write_atomically
+from trainmark.logs.events import read_events
+from trainmark.measure.peaks import peaks_told
 from trainmark.store import Store, document_of, sqlite_url
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
-from trainmark.words.manifest import Manifest
-from trainmark.words.names import DATABASE, LOG, MANIFEST
+from trainmark.words.manifest import Manifest, MeasuredPeaks, Node
+from trainmark.words.names import DATABASE, EVENTS, LOG, MANIFEST
 from trainmark.words.outcome import Outcome, OutcomeRecord
 from trainmark.words.results import RunResult
 from trainmark.words.suite import Suite
@@ -37,14 +39,16 @@ _SHOWN = 3
 class Persistence:
     """Writes a campaign's results down; owns the database's connection for as long as the campaign runs."""
 
-    def __init__(self, directory: ResultDirectory, suite: Suite, workloads: Workloads) -> None:
+    def __init__(
+        self, directory: ResultDirectory, suite: Suite, workloads: Workloads, command: str | None = None
+    ) -> None:
         self._directory = directory
         self._suite = suite
         self._workloads = workloads
         self._store, self.said = _open_store(directory.path.resolve() / DATABASE)
         # Relative to the database: the directory may be moved and remains the same campaign.
         try:
-            self._campaign = self._store.campaign(suite, ".", trainmark.__version__)
+            self._campaign = self._store.campaign(suite, ".", trainmark.__version__, command)
         except BaseException:
             self._store.close()
             raise
@@ -55,7 +59,8 @@ class Persistence:
 
     def keep(self, case: Case, result: RunResult) -> None:
         """Store a finished run, and give its log the name that the suite publishes it under."""
-        self._store.add(self._campaign, case, result, manifest_in(self._directory.path / result.directory))
+        found = manifest_in(self._directory.path / result.directory)
+        self._store.add(self._campaign, case, result, None if found is None else environment_of(found))
         if result.log is not None:
             _link(self._directory.path / result.log, self._directory.path / result.directory / LOG)
 
@@ -81,8 +86,31 @@ class Persistence:
 
 
 def write_manifest(folder: Path, manifest: Manifest) -> None:
-    """Write the manifest of a run's node into the run's folder."""
+    """Write the manifest of a run's nodes into the run's folder."""
     write_atomically(folder / MANIFEST, manifest.model_dump_json(indent=1) + "\n")
+
+
+def complete_manifest(folder: Path, manifest: Manifest, case: Case, asked: str, repeat: int) -> None:
+    """Write a manifest anew with the peaks that the run in the folder measured; leave it where it measured none.
+
+    ``case`` is what ran, ``asked`` the id of the case that it is a run of.
+    """
+    events = read_events(folder / EVENTS)
+    told = peaks_told(events.summary, case.world_size)
+    if not told:
+        return
+
+    def of_node(number: int, node: Node) -> Node:
+        peaks = MeasuredPeaks(
+            case_id=asked,
+            repeat=repeat,
+            precision=events.parameters.precision,
+            peaks=tuple(peak for peak in told if peak.rank // case.devices_per_node == number),
+        )
+        return node.model_copy(update={"peaks": peaks})
+
+    nodes = tuple(of_node(number, node) for number, node in enumerate(manifest.nodes))
+    write_manifest(folder, manifest.model_copy(update={"nodes": nodes}))
 
 
 def _open_store(path: Path) -> tuple[Store, str | None]:

@@ -15,9 +15,14 @@ from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
-from trainmark.campaign.suspicion import version_suspicions, work_suspicions
-from trainmark.environment import fingerprint
-from trainmark.errors import InputError
+from trainmark.campaign.suspicion import (
+    MACHINES_DIFFER,
+    machine_suspicions,
+    version_suspicions,
+    work_suspicions,
+)
+from trainmark.environment import environment_of, fingerprint
+from trainmark.errors import InputError, TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
@@ -30,14 +35,14 @@ from trainmark.measure.ranks import rank_times
 from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.programs import read_log
-from trainmark.store import existing_store
+from trainmark.store import existing_store, identity, read_results
 from trainmark.suite import log_name, parse_suite
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.gates import SPOILING
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
-from trainmark.words.names import EVENTS, LOG, MANIFEST, TELEMETRY, name_on
+from trainmark.words.names import DATABASE, EVENTS, LOG, MANIFEST, RESULTS, TELEMETRY, name_on
 from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.words.ranks import RankTimes
 from trainmark.words.results import (
@@ -63,21 +68,32 @@ def collect(
     suite: Suite,
     finished: Sequence[Finished],
     manifests: Mapping[str, KeptManifest],
-    command: str,
+    command: str | None,
     certificates: Sequence[Certificate] = (),
     trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
 ) -> Results:
     """Return the results of the suite's cases that are given, as far as they are finished.
 
-    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs; ``certificates`` say which
-    frameworks were shown to do equal work; ``trials`` holds, by a case's id, the short runs that settled its axes.
+    ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs (None: nobody kept it);
+    ``certificates`` say which frameworks were shown to do equal work; ``trials`` holds, by a case's id, the short runs
+    that settled its axes.
     Raises ``InputError`` for a case whose runs ran different things.
     """
     for case, runs in finished:
         require_one_identity(case.id, runs)
-    estimates = {case.id: estimate_of(runs, suite.protocol.sampling) for case, runs in finished}
-    # What others disturbed is a number beside its doubt, and no side of a ratio.
-    sides = {case.id: estimates[case.id] if sound(runs) else None for case, runs in finished}
+    machines = {case.id: machine_suspicions(runs, manifests) for case, runs in finished}
+    mixed = {
+        case for case, doubts in machines.items() if any(doubt.code == MACHINES_DIFFER for doubt in doubts)
+    }
+    estimates = {
+        case.id: estimate_of(runs, suite.protocol.sampling, one_machine=case.id not in mixed)
+        for case, runs in finished
+    }
+    # What others disturbed, or several machines did, is a number beside its doubt, and no side of a ratio.
+    sides = {
+        case.id: estimates[case.id] if sound(runs) and case.id not in mixed else None
+        for case, runs in finished
+    }
     all_runs = {case.id: runs for case, runs in finished}
     results = tuple(
         _case_result(
@@ -88,6 +104,7 @@ def collect(
             _speedup(case, sides, all_runs, manifests),
             trials.get(case.id, ()),
             count_repeats(suite.protocol, as_attempts(runs), estimates[case.id]),
+            machines[case.id],
         )
         for case, runs in finished
     )
@@ -208,11 +225,15 @@ def _is_spoiled(suite: Suite, case: Case, folder: Path) -> bool:
 
 
 def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, KeptManifest]:
-    """Return the manifests that finished runs name, read from their folders; equal ones are read once."""
+    """Return the manifests that finished runs name, read from their folders, less the peaks of each run by itself.
+
+    Equal ones are read once.
+    """
     manifests: dict[str, KeptManifest] = {}
     for run in (run for _, runs in finished for run in runs):
         if run.manifest is not None and run.manifest not in manifests:
-            manifests[run.manifest] = manifest_in(directory.path / run.directory) or {}
+            found = manifest_in(directory.path / run.directory)
+            manifests[run.manifest] = {} if found is None else environment_of(found)
     return manifests
 
 
@@ -224,6 +245,7 @@ def _case_result(
     against_one: Speedup | None,
     trials: tuple[Trial, ...],
     repeats: Repeats,
+    machines: tuple[Suspicion, ...],
 ) -> CaseResult:
     bad = next((run for run in runs if run.outcome is not Outcome.OK), None)
     if any(run.outcome is Outcome.OK for run in runs):
@@ -241,7 +263,10 @@ def _case_result(
         speedup=against_one,
         runs=tuple(runs),
         trials=trials,
-        suspicions=judge_case(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
+        suspicions=(
+            *judge_case(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
+            *machines,
+        ),
         repeats=repeats,
     )
 
@@ -375,8 +400,12 @@ def _measure_log(case: Case, card: Card, log: Path, commands: Sequence[str]) -> 
     )
 
 
-def collect_results(suite: Suite, directory: ResultDirectory, command: str) -> Results:
-    """Return a result directory's results as its runs tell them; a case without a run is there too, as not run."""
+def collect_results(suite: Suite, directory: ResultDirectory, command: str | None) -> Results:
+    """Return a result directory's results as its runs tell them; a case without a run is there too, as not run.
+
+    Raises ``InputError`` where finished runs are there that are of none of the suite's cases.
+    """
+    directory.require_cases(suite.cases)
     workloads = load_workloads(Path(card) for card in suite.cards)
     finished = [
         (case, [collect_run(suite, case, workloads, directory, r) for r in directory.finished(case).values()])
@@ -413,8 +442,37 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
         (case, stored.runs.get(case.id) or stored.runs.get(case.earlier_id, ())) for case in suite.cases
     ]
     folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
-    command = f"trainmark run {suite.name}.yaml --out {folder}"
     # A database of an earlier version has none; its directory may.
     shown = stored.certificates or kept_certificates(folder)
     trials = {case.id: kept_trials(suite, case, ResultDirectory(folder)) for case in suite.cases}
-    return collect(suite, finished, stored.manifests, command, shown, trials), folder
+    results = collect(suite, finished, stored.manifests, meant[0].command, shown, trials)
+    if results.command is None:
+        results = results.model_copy(update={"command": _command_beside(folder, results)})
+    return results, folder
+
+
+def kept_command(folder: Path) -> str | None:
+    """Return the command that made a result directory: its document's, or its database's; None where neither has it."""
+    try:
+        return read_results(folder / RESULTS).command
+    except InputError:
+        pass
+    if not (folder / DATABASE).is_file():
+        return None
+    try:
+        store = existing_store(str(folder / DATABASE))
+    except TrainmarkError:
+        return None
+    try:
+        return next((one.command for one in store.campaigns() if one.directory == "."), None)
+    finally:
+        store.close()
+
+
+def _command_beside(folder: Path, results: Results) -> str | None:
+    """Return the command of the document in a directory where that is of the same campaign as ``results``."""
+    try:
+        beside = read_results(folder / RESULTS)
+        return beside.command if identity(beside) == identity(results) else None
+    except InputError:
+        return None

@@ -1,16 +1,72 @@
 """Doubts about a run that is kept all the same: what it did is not what was asked."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
+from trainmark.environment import fingerprint, pooling_differences
 from trainmark.logs.events import RunEvents
 from trainmark.words.case import BEST, MAX_BATCH, Case
 from trainmark.words.manifest import Manifest
 from trainmark.words.measurement import About, Measurement, Suspicion
+from trainmark.words.results import KeptManifest, RunResult, pooled
 from trainmark.words.suite import Protocol
 from trainmark.workload import Card
 
 _OF_THE_MACHINE = ("workload", "nodes", "devices_per_node", "data", "loader", "device", "options", "where")
 """Axes that a run may word in its own way, or say nothing of."""
+
+MACHINES_DIFFER = "machines-differ"
+"""The code of a doubt about a case whose number is of runs on different machines."""
+
+_SHOWN = 3
+
+
+def machine_suspicions(
+    runs: Sequence[RunResult], manifests: Mapping[str, KeptManifest]
+) -> tuple[Suspicion, ...]:
+    """Return a doubt for each other machine on which runs of a case's number were measured, and for those not known.
+
+    No campaign adds such runs to each other; folders that were put together by hand hold them all the same.
+    """
+    counted = pooled(runs)
+    known = [(run, manifest) for run in counted if (manifest := _manifest(run, manifests)) is not None]
+    if not known:
+        return ()
+    first, there = known[0]
+    seen = {fingerprint(there)}
+    doubts = []
+    for run, manifest in known[1:]:
+        if fingerprint(manifest) in seen:
+            continue
+        seen.add(fingerprint(manifest))
+        told = list(_apart(there, manifest))
+        more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+        sentence = (
+            f"run {run.repeat} was measured on another machine than run {first.repeat}, and the number is of both: "
+            f"{'; '.join(told[:_SHOWN])}{more}"
+        )
+        doubts.append(Suspicion(code=MACHINES_DIFFER, sentence=sentence, about=About.MACHINE))
+    for run in counted:
+        if _manifest(run, manifests) is None:
+            sentence = (
+                f"run {run.repeat} has no manifest that can be read: nothing says that it was measured on the machine "
+                f"of run {first.repeat}"
+            )
+            doubts.append(Suspicion(code="machine-unknown", sentence=sentence, about=About.MACHINE))
+    return tuple(doubts)
+
+
+def _manifest(run: RunResult, manifests: Mapping[str, KeptManifest]) -> Manifest | None:
+    found = manifests.get(run.manifest or "")
+    return found if isinstance(found, Manifest) else None
+
+
+def _apart(one: Manifest, other: Manifest) -> Iterator[str]:
+    """Yield what forbids to pool runs of the two: hosts that have names of their own first."""
+    hosts = [", ".join(node.hostname or "-" for node in manifest.nodes) for manifest in (other, one)]
+    if hosts[0] != hosts[1]:
+        yield f"host {hosts[0]} and not {hosts[1]}"
+    for path, before, now in pooling_differences(one, other):
+        yield f"{path} is {now} and was {before}"
 
 
 def work_suspicions(

@@ -119,9 +119,43 @@ def _write_all(results: "Results", folder: Path, language: "Language") -> None:
     from trainmark.store import write_results
     from trainmark.words.names import RESULTS
 
+    _say_lost(folder / RESULTS, results)
     write_results(folder / RESULTS, results)
     for path in write_reports(folder, results, language):
         sys.stderr.write(f"wrote {path}\n")
+
+
+def _say_lost(kept: Path, results: "Results") -> None:
+    """Say which measured runs a results.json has that is to be replaced, and the directory has no more.
+
+    Raises ``InputError`` where it has none of them: the document is all that is left, also one that cannot be read.
+    """
+    from trainmark.errors import InputError, counted
+    from trainmark.store import read_results
+
+    def measured(of: "Results") -> dict[tuple[str, int], str]:
+        return {
+            (case.id, run.repeat): run.directory for case in of.cases for run in case.runs if run.measurement
+        }
+
+    there = measured(results)
+    try:
+        had = measured(read_results(kept))
+    except InputError:
+        if there or not kept.is_file():
+            return
+        raise
+    lost = [folder for known, folder in had.items() if known not in there]
+    if had and not there:
+        raise InputError(
+            f"{kept}: has {counted(len(had), 'run')}, and runs/ has none of them: it stays as it is; put them back, or "
+            "take it away"
+        )
+    if lost:
+        are = "is" if len(lost) == 1 else "are"
+        sys.stderr.write(
+            f"{counted(len(lost), 'run')} that {kept} had {are} gone from runs/: {', '.join(lost)}\n"
+        )
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -12,21 +12,16 @@ def results_of(folder: Path) -> "Results":
 
     A trainmark that was killed leaves runs and no ``results.json``.
     """
-    from trainmark.errors import InputError
     from trainmark.store import read_results
     from trainmark.words.names import RESULTS, RUNS, SUITE
 
     document = folder / RESULTS
     if not ((folder / SUITE).is_file() and (folder / RUNS).is_dir()):
         return read_results(document)
-    from trainmark.campaign import collect_results
+    from trainmark.campaign import collect_results, kept_command
     from trainmark.execution import ResultDirectory, read_suite
 
-    try:
-        command = read_results(document).command
-    except InputError:
-        command = f"trainmark run {folder / SUITE} --out {folder}"
-    return collect_results(read_suite(folder), ResultDirectory(folder), command)
+    return collect_results(read_suite(folder), ResultDirectory(folder), kept_command(folder))
 
 
 def results_from(source: str, campaign: str | None) -> "tuple[Results, Path]":

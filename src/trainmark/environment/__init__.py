@@ -14,7 +14,12 @@ if TYPE_CHECKING:
     from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
     from trainmark.environment.inspecting import EnvironmentFinding, Inspection, examine, inspect
     from trainmark.environment.listing import Row, overview
-    from trainmark.environment.manifest import differences, fingerprint, pooling_differences
+    from trainmark.environment.manifest import (
+        differences,
+        environment_of,
+        fingerprint,
+        pooling_differences,
+    )
     from trainmark.environment.places import folder_of, log_of
     from trainmark.environment.relock import make_lock
     from trainmark.environment.resolving import (
@@ -55,6 +60,7 @@ __all__ = [
     "describe",
     "differences",
     "entries",
+    "environment_of",
     "examine",
     "find_entry",
     "fingerprint",

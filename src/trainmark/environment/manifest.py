@@ -20,13 +20,20 @@ def fingerprint(manifest: Manifest) -> str:
     return "sha256:" + hashlib.sha256("\n".join(nodes).encode()).hexdigest()
 
 
+def environment_of(manifest: Manifest) -> Manifest:
+    """Return what a manifest says of its environment alone: not the peaks, which are one run's."""
+    nodes = tuple(node.model_copy(update={"peaks": None}) for node in manifest.nodes)
+    return manifest.model_copy(update={"nodes": nodes})
+
+
 def differences(one: Manifest, other: Manifest) -> list[tuple[str, Any, Any]]:
     """Return every fact in which two manifests differ, as (path, in the one, in the other), in the order of paths.
 
     A path looks like ``nodes[0].cpu.model``; a fact that only one side has is None on the other. The times of
-    collection are not compared.
+    collection and what runs measured are not compared.
     """
-    return _differences(one.model_dump(mode="json"), other.model_dump(mode="json"))
+    left, right = (environment_of(manifest).model_dump(mode="json") for manifest in (one, other))
+    return _differences(left, right)
 
 
 def _differences(one: Any, other: Any) -> list[tuple[str, Any, Any]]:

@@ -5,23 +5,25 @@ import json
 import os
 import re
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from datetime import datetime
 from pathlib import Path
 
 from pydantic import ValidationError
 
-from trainmark.errors import InputError, TrainmarkError
+from trainmark.errors import InputError, TrainmarkError, counted
 from trainmark.files import write_atomically
 from trainmark.node import Host, HostError, on_each
 from trainmark.suite import dump_suite, load_suite
-from trainmark.words.case import Case
+from trainmark.words.case import MAX_BATCH, Case
 from trainmark.words.names import CHECK, MANIFEST, OUTCOME, RUNS, SUITE
 from trainmark.words.outcome import OutcomeRecord
 from trainmark.words.suite import Suite
 
 _LOCK = ".lock"
+_REPEAT = re.compile(r"[1-9]\d*")
 _HALF = re.compile(r"\.[\w.]+\.(yaml|json|csv|md|html)\.\d+\.tmp")
 
 
@@ -43,14 +45,13 @@ class ResultDirectory:
     def finished(self, case: Case) -> dict[int, OutcomeRecord]:
         """Return the records of the case's finished runs, by repeat.
 
-        Raises ``InputError`` for a folder whose run was another repeat: a copy, which would count twice.
+        Raises ``InputError`` for a folder whose run was another repeat or of another case, and for two of the same run:
+        a copy, which would count twice.
         """
         folder = self._of(case)
         if not folder.is_dir():
             return {}
-        repeats = sorted(
-            int(child.name) for child in folder.iterdir() if re.fullmatch(r"[1-9]\d*", child.name)
-        )
+        repeats = sorted(int(child.name) for child in folder.iterdir() if _REPEAT.fullmatch(child.name))
         records = {repeat: read_record(folder / str(repeat)) for repeat in repeats}
         found = {repeat: record for repeat, record in records.items() if record is not None}
         for repeat, record in found.items():
@@ -59,7 +60,37 @@ class ResultDirectory:
                     f"{folder / str(repeat)}: its outcome.json says that this was repeat {record.repeat}; a run counts "
                     "once: take the folder away, or give it back its number"
                 )
+            # What a case leaves open was once settled in its run's id.
+            settled = case.left_open or case.batch_per_device == MAX_BATCH
+            if not settled and record.case_id not in (case.id, case.earlier_id):
+                raise InputError(
+                    f"{folder / str(repeat)}: its outcome.json says that this was a run of {record.case_id}; take the "
+                    "folder away, or put it back where it was"
+                )
+        _require_different(folder, found)
         return found
+
+    def require_cases(self, cases: Iterable[Case]) -> None:
+        """Raise ``InputError`` where finished runs lie here that are of none of these cases, which are the suite's.
+
+        Whatever is made of the directory would leave their numbers out without a word.
+        """
+        known = {self._of(case).name for case in cases}
+        found = [
+            path.parent
+            for path in sorted(self.path.glob(f"{RUNS}/*/*/{OUTCOME}"))
+            if path.parent.parent.name not in known
+            and _REPEAT.fullmatch(path.parent.name)
+            and (record := read_record(path.parent)) is not None
+            and record.started_at is not None
+        ]
+        if found:
+            more = f", and {len(found) - 1} more" if len(found) > 1 else ""
+            raise InputError(
+                f"{self.path / SUITE}: none of its cases is that of {counted(len(found), 'finished run')} "
+                f"({found[0].relative_to(self.path)}{more}): it was changed since they were measured; restore it, or "
+                f"move their folders out of {self.path / RUNS}"
+            )
 
     def probe(self, case: Case, batch_per_device: int) -> Path:
         """Return the folder of the short run that tells whether a batch fits."""
@@ -125,6 +156,7 @@ def opened(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Ite
         document = dump_suite(suite)
         if (path / SUITE).exists():
             _check_owner(path, suite, document, resume)
+            ResultDirectory(path).require_cases(suite.cases)
             # Which gates are asked changes no run, only what is said of it.
             if read_suite(path).gates != suite.gates:
                 write_atomically(path / SUITE, document)
@@ -195,6 +227,20 @@ def _locked(path: Path) -> Iterator[None]:
         file.write(f"process {os.getpid()}")
         file.flush()
         yield
+
+
+def _require_different(folder: Path, records: Mapping[int, OutcomeRecord]) -> None:
+    """Raise ``InputError`` where two runs of a case began at the same microsecond and lasted as long: one is a copy."""
+    began: dict[tuple[datetime, float | None], int] = {}
+    for repeat, record in records.items():
+        if record.started_at is None:
+            continue
+        first = began.setdefault((record.started_at, record.duration_s), repeat)
+        if first != repeat:
+            raise InputError(
+                f"{folder / str(repeat)}: is run {first} ({folder / str(first)}) once more: both began at "
+                f"{record.started_at.isoformat()}; a run counts once: take the folder away"
+            )
 
 
 def _damaged(folder: Path) -> Path | None:

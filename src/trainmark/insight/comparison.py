@@ -21,6 +21,7 @@ _WHY_NOT = {
     NoInterval.RUNS_APART: "has runs of which one is half as fast again as another",
     NoInterval.SPOILED: "has only runs that its machine spoiled",
     NoInterval.STEPS_DIFFER: "has runs with different numbers of steps",
+    NoInterval.MACHINES_DIFFER: "has runs of different machines",
 }
 _BESIDE = ("os.", "virtualisation.", "container", "variables.", "trainmark", "git.commit", "git.dirty")
 """Facts of a node that do not forbid to pool runs, and may explain a difference all the same."""

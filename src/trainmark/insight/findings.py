@@ -21,7 +21,7 @@ from trainmark.words.findings import (
 )
 from trainmark.words.gates import GateName
 from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, Cause, Ratio, Shape, Steadiness
+from trainmark.words.measurement import About, Cause, NoInterval, Ratio, Shape, Steadiness
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, KeptManifest, Results, RunResult, pooled, sound
 from trainmark.words.telemetry import POWER_LIMIT, GpuSummary
@@ -178,8 +178,14 @@ def _speedups(cases: Iterable[CaseResult]) -> Iterator[_Quotient]:
 
 def _data(results: Results) -> Iterator[_Quotient]:
     """Yield the ratio of each two measured cases that differ in their data (and its loader) alone."""
-    # No ratio is made of runs that a machine spoiled, or between different hardware.
-    measured = [case for case in results.cases if case.estimate is not None and sound(case.runs)]
+    # No ratio is made of runs that a machine spoiled, of those of several machines, or between different hardware.
+    measured = [
+        case
+        for case in results.cases
+        if case.estimate is not None
+        and case.estimate.no_interval is not NoInterval.MACHINES_DIFFER
+        and sound(case.runs)
+    ]
     synthetic = {_but_for_data(case): case for case in measured if case.case.data == SYNTHETIC}
     for case in measured:
         other = synthetic.get(_but_for_data(case))

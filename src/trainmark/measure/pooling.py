@@ -1,6 +1,7 @@
 """One number of several runs: which of them are pooled, and what forbids it."""
 
 from collections.abc import Hashable, Mapping, Sequence, Set
+from datetime import datetime
 
 from trainmark.errors import InputError
 from trainmark.logs.hardware import one_device
@@ -10,13 +11,19 @@ from trainmark.words.measurement import Estimate, NoInterval, Sampling
 from trainmark.words.results import KeptManifest, RunResult, pooled, sound
 
 
-def estimate_of(runs: Sequence[RunResult], sampling: Sampling) -> Estimate | None:
-    """Return the estimate over a case's runs: those that the machine did not spoil, or where it spoiled all, those."""
+def estimate_of(
+    runs: Sequence[RunResult], sampling: Sampling, *, one_machine: bool = True
+) -> Estimate | None:
+    """Return the estimate over a case's runs: those that the machine did not spoil, or where it spoiled all, those.
+
+    Runs that are not of ``one_machine`` have no interval: it would speak for none of them.
+    """
     measured = [run.measurement for run in pooled(runs) if run.measurement is not None]
     found = estimate([m.throughput for m in measured], sampling, [m.measured_steps for m in measured])
-    if found is None or sound(runs):
+    if found is None or (sound(runs) and one_machine):
         return found
-    return found.model_copy(update={"interval": None, "no_interval": NoInterval.SPOILED})
+    why = NoInterval.SPOILED if one_machine else NoInterval.MACHINES_DIFFER
+    return found.model_copy(update={"interval": None, "no_interval": why})
 
 
 def on_like_machines(
@@ -56,6 +63,20 @@ def machines_of(run: RunResult, manifests: Mapping[str, KeptManifest]) -> frozen
         )
         for node in (manifest.nodes if isinstance(manifest, Manifest) else ())
     )
+
+
+def require_different_runs(case: str, runs: Sequence[RunResult]) -> None:
+    """Raise ``InputError`` where two runs began at the same microsecond and lasted as long: one is the other again."""
+    began: dict[tuple[datetime, float | None], int] = {}
+    for run in runs:
+        if run.started_at is None:
+            continue
+        first = began.setdefault((run.started_at, run.duration_s), run.repeat)
+        if first != run.repeat:
+            raise InputError(
+                f"runs {first} and {run.repeat} of {case} are one run, which counts once: both began at "
+                f"{run.started_at.isoformat()}"
+            )
 
 
 def require_one_identity(case: str, runs: Sequence[RunResult]) -> None:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
         database_url,
         document_of,
         existing_store,
+        identity,
         sqlite_url,
     )
 
@@ -25,6 +26,7 @@ __all__ = [
     "database_url",
     "document_of",
     "existing_store",
+    "identity",
     "read_results",
     "sqlite_url",
     "write_results",

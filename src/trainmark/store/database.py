@@ -28,9 +28,9 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.measure.pooling import require_one_identity
+from trainmark.measure.pooling import require_different_runs, require_one_identity
 from trainmark.store.tables import campaigns, certificates, manifests, runs
-from trainmark.suite import dump_suite
+from trainmark.suite import dump_suite, parse_suite
 from trainmark.words.case import Case
 from trainmark.words.certificate import Certificate
 from trainmark.words.manifest import Manifest
@@ -38,7 +38,7 @@ from trainmark.words.outcome import Outcome
 from trainmark.words.results import KeptManifest, Results, RunResult
 from trainmark.words.suite import Suite
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration (``migrations/versions``)."""
 _NO_URL = "the database's address is no URL like postgresql://user@host/name"
 _MIGRATIONS = Path(__file__).with_name("migrations")
@@ -46,11 +46,12 @@ _MIGRATIONS = Path(__file__).with_name("migrations")
 
 @dataclass(frozen=True, slots=True)
 class StoredCampaign:
-    """A campaign's row; runs are added to it."""
+    """A campaign's row; runs are added to it. ``command`` is null where an earlier trainmark wrote it."""
 
     id: int
     suite: str = ""
     directory: str = ""
+    command: str | None = None
 
 
 _MANIFEST: TypeAdapter[KeptManifest] = TypeAdapter(KeptManifest)
@@ -171,10 +172,12 @@ class Store:
         """Close the database's connections."""
         self._engine.dispose()
 
-    def campaign(self, suite: Suite, directory: str, version: str) -> StoredCampaign:
-        """Return the campaign of a result directory, made when it is new, with the suite as it is now.
+    def campaign(
+        self, suite: Suite, directory: str, version: str, command: str | None = None
+    ) -> StoredCampaign:
+        """Return the campaign of a result directory, made when it is new, with suite and command as they are now.
 
-        ``directory`` is absolute, or relative to the folder of a SQLite file.
+        ``directory`` is absolute, or relative to the folder of a SQLite file. Without a ``command`` it keeps its own.
         """
         suite_yaml = dump_suite(suite)
         with self._transaction() as connection:
@@ -183,12 +186,15 @@ class Store:
             if found is not None:
                 changed = campaigns.c.suite_yaml != suite_yaml
                 connection.execute(update(campaigns).where(ours, changed).values(suite_yaml=suite_yaml))
+                if command is not None:
+                    connection.execute(update(campaigns).where(ours).values(command=command))
             else:
                 row = {
                     "suite": suite.name,
                     "directory": directory,
                     "suite_yaml": suite_yaml,
                     "trainmark_version": version,
+                    "command": command,
                 }
                 found = connection.scalar(insert(campaigns).values(row).returning(campaigns.c.id))
         assert found is not None
@@ -253,7 +259,7 @@ class Store:
 
     def campaigns(self) -> tuple[StoredCampaign, ...]:
         """Return the campaigns that are here, oldest first."""
-        columns = (campaigns.c.id, campaigns.c.suite, campaigns.c.directory)
+        columns = (campaigns.c.id, campaigns.c.suite, campaigns.c.directory, campaigns.c.command)
         with self._transaction() as connection:
             rows = connection.execute(select(*columns).order_by(campaigns.c.id))
             return tuple(StoredCampaign(*row) for row in rows)
@@ -318,11 +324,16 @@ def _of_trainmark(engine: Engine) -> None:
 def _campaign(
     connection: Connection, name: str, results: Results, suite_yaml: str, directory: str
 ) -> StoredCampaign:
-    """Return the campaign of an identity, made when it is new, with the directory in which it lies now."""
+    """Return the campaign of an identity, made when it is new, with its directory and its command as they are now."""
     ours = campaigns.c.identity == name
     # A write comes first: SQLite lets no reader become a writer when another one has written meanwhile.
     connection.execute(update(campaigns).where(ours).values(directory=directory))
+    if results.command is not None:
+        connection.execute(update(campaigns).where(ours).values(command=results.command))
     found = connection.scalar(select(campaigns.c.id).where(ours))
+    if found is not None:
+        joined = _joined(connection, found, suite_yaml)
+        connection.execute(update(campaigns).where(ours).values(suite_yaml=joined))
     if found is None:
         row = {
             "suite": results.suite,
@@ -330,10 +341,33 @@ def _campaign(
             "suite_yaml": suite_yaml,
             "trainmark_version": results.trainmark_version,
             "identity": name,
+            "command": results.command,
         }
         found = connection.scalar(insert(campaigns).values(row).returning(campaigns.c.id))
     assert found is not None
     return StoredCampaign(found)
+
+
+def _joined(connection: Connection, campaign: int, suite_yaml: str) -> str:
+    """Return a campaign's suite as it is now, with those cases of it as it was whose runs stay here."""
+    before = connection.scalar(select(campaigns.c.suite_yaml).where(campaigns.c.id == campaign))
+    if before in (None, suite_yaml):
+        return suite_yaml
+    try:
+        was, now = (parse_suite(str(text), "suite of the database") for text in (before, suite_yaml))
+    except InputError:
+        return suite_yaml
+    held = set(connection.scalars(select(runs.c.case_id).where(runs.c.campaign_id == campaign).distinct()))
+    ids = {case.id for case in now.cases}
+    stay = [case for case in was.cases if case.id not in ids and held & {case.id, case.earlier_id}]
+    if not stay:
+        return suite_yaml
+    joined = {
+        "cases": (*now.cases, *stay),
+        "datasets": {**was.datasets, **now.datasets},
+        "cards": tuple(dict.fromkeys((*now.cards, *was.cards))),
+    }
+    return dump_suite(now.model_copy(update=joined))
 
 
 def _put(connection: Connection, campaign: StoredCampaign, results: Results) -> Added:
@@ -349,6 +383,7 @@ def _put(connection: Connection, campaign: StoredCampaign, results: Results) -> 
             for (case_id, repeat), result in here.items()
             if case_id == found.case.id and repeat not in put
         ]
+        require_different_runs(found.case.id, [*stay, *found.runs])
         require_one_identity(found.case.id, [*stay, *found.runs])
         for run in found.runs:
             before = here.get((found.case.id, run.repeat))

@@ -34,8 +34,10 @@ campaigns = Table(
     Column("trainmark_version", String(64), nullable=False),
     # 71 characters: "sha256:" and its hexadecimal digits.
     Column("identity", String(71), unique=True),
+    Column("command", Text),
 )
-"""One result directory each; ``identity`` is null in the database that lies in the directory itself."""
+"""One result directory each; ``identity`` is null in the database that lies in the directory itself, ``command`` in
+what an earlier trainmark wrote."""
 
 manifests = Table(
     "manifests",

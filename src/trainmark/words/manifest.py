@@ -2,9 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Literal
 
-from pydantic import AwareDatetime
+from pydantic import AwareDatetime, NonNegativeInt, PositiveFloat
 
 from trainmark.words.frozen import Frozen
 
@@ -131,8 +132,54 @@ class FrameworkVersions(Frozen):
     nccl: str | None = None
 
 
+class PeakQuantity(StrEnum):
+    """What a device was measured to do at most."""
+
+    MATRIX_PRODUCT = "matrix-product"
+    MEMORY = "memory"
+
+
+class PeakUnit(StrEnum):
+    """What a peak is counted in: operations, or bytes that are read and written."""
+
+    OPERATIONS = "FLOP/s"
+    BYTES = "bytes/s"
+
+
+class MeasuredPeak(Frozen):
+    """The most that one rank's device did a second: ``rate`` in ``unit``, with values of ``type`` (``bfloat16``).
+
+    ``of`` says what was timed, as the run says it.
+    """
+
+    rank: NonNegativeInt
+    quantity: PeakQuantity
+    rate: PositiveFloat
+    unit: PeakUnit
+    type: str | None
+    of: str | None
+
+
+class MeasuredPeaks(Frozen):
+    """What the devices of a node were measured to do: by the run that the manifest is of, after its window.
+
+    ``case_id`` and ``repeat`` name that run; ``precision`` is the one in which it says that it trained: in TF32 a
+    product of ``float32`` is TensorFloat-32's.
+    """
+
+    measured_by: Literal["this run"] = "this run"
+    case_id: str
+    repeat: int
+    precision: str | None
+    peaks: tuple[MeasuredPeak, ...]
+
+
 class Node(Frozen):
-    """One node. A fact that could not be had is null; ``variables`` are those of the allow-list only."""
+    """One node. A fact that could not be had is null; ``variables`` are those of the allow-list only.
+
+    ``peaks`` are added when a run has ended that measured them. They are null in what results and databases keep of an
+    environment, which is the same for many runs.
+    """
 
     hostname: str | None
     collected: AwareDatetime
@@ -147,6 +194,7 @@ class Node(Frozen):
     git: GitFacts | None
     variables: Mapping[str, str]
     trainmark: str
+    peaks: MeasuredPeaks | None = None
 
 
 class Manifest(Frozen):

@@ -206,6 +206,8 @@ class NoInterval(StrEnum):
     """Their machine spoiled every one: how much others disturbed them says nothing about the case."""
     STEPS_DIFFER = "steps-differ"
     """Their windows have different numbers of steps: they are not repeats of one measurement."""
+    MACHINES_DIFFER = "machines-differ"
+    """They were measured on different machines: an interval speaks for one."""
 
 
 class Estimate(Frozen):

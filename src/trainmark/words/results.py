@@ -208,7 +208,8 @@ class Results(Frozen):
 
     ``certificates`` show which frameworks did equal work, one a model, device and optimizer; none where one framework
     was run alone. ``findings`` is what was judged of all this; null in what an older trainmark wrote.
-    ``gates_off`` are the gates that the suite turned off.
+    ``gates_off`` are the gates that the suite turned off. ``command`` is the last call that made runs of it; null where
+    nobody kept it.
     """
 
     schema_name: Literal["trainmark.results/1"] = SCHEMA
@@ -217,7 +218,7 @@ class Results(Frozen):
     suite: str
     description: str
     protocol: Protocol
-    command: str
+    command: str | None
     complete: bool
     cases: tuple[CaseResult, ...]
     manifests: Mapping[str, KeptManifest]

@@ -16,6 +16,7 @@ from trainmark.report.exchange.rows import SpeedRow
 from trainmark.suite.naming import dlperf_name
 from trainmark.tasks import published_name
 from trainmark.words.case import Case, Precision, axes_of
+from trainmark.words.measurement import NoInterval
 from trainmark.words.names import LOG
 from trainmark.words.outcome import Outcome
 from trainmark.words.results import CaseResult, KeptManifest, Results, pooled
@@ -77,6 +78,9 @@ def _case_rows(
             spoiled=run.spoiled,
             variant=tuple((axis, _word(case, axis)) for axis in axes),
             hardware=machines_of(run, manifests),
+            one_machine=(
+                result.estimate is None or result.estimate.no_interval is not NoInterval.MACHINES_DIFFER
+            ),
         )
 
 

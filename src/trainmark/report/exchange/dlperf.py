@@ -23,10 +23,10 @@ def dlperf_json(rows: Iterable[SpeedRow]) -> DlperfResult:
     """Return ``{model: {topology: {average_speed, batch_size_per_device, median_speed, speedup}}}``.
 
     Runs without a number do not enter a mean or a median; a topology of such runs alone has null for both.
-    Without a ``1n1g`` that has a number, every speedup is null, and so is one of which a side was spoiled, or ran on
-    other hardware. Where a model ran with more than one batch, precision or variant, each stays apart under a longer
-    name, such as ``r50_b128_fp32``. Raises ``InputError`` when two runs of one case have the same number, or runs of
-    one case count other things.
+    Without a ``1n1g`` that has a number, every speedup is null, and so is one of which a side was spoiled, ran on
+    other hardware or on several machines. Where a model ran with more than one batch, precision or variant, each stays
+    apart under a longer name, such as ``r50_b128_fp32``. Raises ``InputError`` when two runs of one case have the same
+    number, or runs of one case count other things.
     """
     return {name: _model(members[0].model, members) for name, members in _models(rows).items()}
 
@@ -101,7 +101,7 @@ def _topology(rows: list[SpeedRow], alone: list[SpeedRow]) -> TopologyResult:
 
 
 def _sound_median(rows: Iterable[SpeedRow]) -> float | None:
-    return _median(row for row in rows if not row.spoiled)
+    return _median(row for row in rows if row.one_machine and not row.spoiled)
 
 
 def _speeds(rows: Iterable[SpeedRow]) -> list[float]:

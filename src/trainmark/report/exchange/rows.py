@@ -13,7 +13,8 @@ class SpeedRow:
     devices over all ``nodes``. ``precision`` is the word for names, such as ``fp32``, ``fp16`` or ``amp``.
     ``repeat`` counts from 1. ``spoiled`` is true of a run that its machine spoiled. ``variant`` holds what else sets
     the case apart, as pairs of axis and value (framework, compiler, data, ...); empty where nothing does.
-    ``hardware`` holds the kinds of machines it ran on, to be compared; empty where nobody says.
+    ``hardware`` holds the kinds of machines it ran on, to be compared; empty where nobody says. ``one_machine`` is
+    false of a run whose case's number is of several, known to differ.
     """
 
     log: str
@@ -28,6 +29,7 @@ class SpeedRow:
     spoiled: bool = False
     variant: tuple[tuple[str, str], ...] = ()
     hardware: frozenset[Hashable] = frozenset()
+    one_machine: bool = True
 
     @property
     def topology(self) -> str:

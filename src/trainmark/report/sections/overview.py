@@ -1,13 +1,14 @@
 """The opening, what a reader must know before any number; and the end: how the numbers came about, and again."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from trainmark.report.axes import NOTHING
 from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, code, plain
 from trainmark.report.context import Context
 from trainmark.report.numbers import days
-from trainmark.report.sections.environment import framework, hardware, nodes
+from trainmark.report.sections.environment import framework, hardware, named, nodes
+from trainmark.words.hosts import LOCALHOST
 from trainmark.words.manifest import Node
 from trainmark.words.names import RESULTS, SUITE
 from trainmark.words.outcome import Outcome
@@ -117,10 +118,22 @@ def method(context: Context) -> Section:
     return Section("method", say("method_title"), (Bullets(tuple(used)), more))
 
 
+def _command(context: Context) -> Iterator[Block]:
+    """Yield the command; where nobody kept it, that it is so, and on which hosts the runs were."""
+    say, command = context.say, context.results.command
+    if command is not None:
+        yield Code(say("reproduce_command"), command)
+        return
+    hosts = {host for _, run in context.runs() for host in run.hosts} - {LOCALHOST}
+    yield Paragraph(plain(say("command_unknown")))
+    if hosts:
+        yield Paragraph(plain(say("command_hosts", hosts=named(list(hosts)))))
+
+
 def reproduce(context: Context) -> Section:
     """Return the command that made the results, and the files to read them from."""
     say = context.say
-    blocks: list[Block] = [Code(say("reproduce_command"), context.results.command)]
+    blocks = list(_command(context))
     names = (SUITE, RESULTS, "results.csv", "runs.csv")
     held = [
         (*context.link(name, name), *plain(say("colon") + say(f"file_{name.replace('.', '_')}")))

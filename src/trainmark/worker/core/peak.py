@@ -106,6 +106,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
         return {
             "peak_operations_per_s": None,
             "peak_of": None,
+            "peak_type": None,
             "operations_per_sample": operations,
             "mfu": {},
         }
@@ -113,6 +114,7 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     told = {
         "peak_operations_per_s": peaks,
         "peak_of": f"product of {sizes} matrices, {computed}",
+        "peak_type": computed,
         "operations_per_sample": operations,
         **shares_of(operations, samples_per_s, sum(peaks)),
     }
@@ -121,7 +123,15 @@ def share_of_peak(training: Training, settings: Settings, samples_per_s: float) 
     rates = [values[2] for values in found]
     step_s = settings.batch_per_device * len(found) / samples_per_s
     floor = max(floor_of(pieces, ops, rate) for ops, rate in zip(peaks, rates)) if all(rates) else None
-    return {**told, "peak_bytes_per_s": rates if all(rates) else None, **share_of_floor(floor, step_s)}
+    memory: Dict[str, Any] = {"peak_bytes_per_s": None}
+    if all(rates):
+        values = VALUES.get(device, VALUES["cpu"])
+        memory = {
+            "peak_bytes_per_s": rates,
+            "peak_bytes_of": f"sum of two rows of {values} values, float32",
+            "peak_bytes_type": "float32",
+        }
+    return {**told, **memory, **share_of_floor(floor, step_s)}
 
 
 def shares_of(operations: Mapping[str, float], samples_per_s: float, peak: float) -> Dict[str, Any]:
