@@ -1,0 +1,64 @@
+"""Records of another program in a log: the file then holds more than the run that is read."""
+
+from collections import Counter
+from collections.abc import Sequence
+
+from trainmark.logs.bulk import VARYING
+from trainmark.logs.format import Format
+from trainmark.logs.gathering import Gathering
+from trainmark.logs.literals import can_match
+from trainmark.logs.model import Problem
+from trainmark.logs.shapes import few_of_each
+
+_FEWEST_OTHERS = 2
+_FEW = 4
+
+
+def about_other_formats(seen: Gathering, formats: Sequence[Format]) -> list[Problem]:
+    """Tell another program's records at either end of the log: the file then holds more than the run that is read."""
+    known = seen.format
+    assert known is not None
+    for place, text in (("beginning", _few_of_each(bytes(seen.head))), ("end", _few_of_each(seen.tail))):
+        others = [other for other in formats if other is not known and _may_be_in(other, text)]
+        rest = _without(known, text) if others else b""
+        for other in others:
+            if _is_in(other, rest):
+                sentence = f"the {place} of the file has records of another format, {other.name}: split it"
+                return [Problem("several-formats", sentence)]
+    return []
+
+
+def _few_of_each(text: bytes) -> bytes:
+    """Return the lines of ``text``, of those that differ in their numbers only the first few."""
+    met: Counter[bytes] = Counter()
+    kept = []
+    text = few_of_each(text, _FEW)  # these first: to look at each line by itself costs more
+    for line, kind in zip(text.split(b"\n"), text.translate(None, VARYING).split(b"\n"), strict=True):
+        met[kind] += 1
+        if met[kind] <= _FEW:
+            kept.append(line)
+    return b"\n".join(kept)
+
+
+def _without(known: Format, text: bytes) -> bytes:
+    """Return ``text`` without the records of ``known``."""
+    for pattern in known.records:
+        text = pattern.sub(b"", text)
+    if known.extract is not None:
+        text = b"\n".join(line for line in text.split(b"\n") if not known.mark.search(line))
+    return text
+
+
+def _may_be_in(other: Format, text: bytes) -> bool:
+    patterns = (*other.records, *other.figures.values(), *([other.mark] if other.extract else []))
+    return any(can_match(pattern, text) for pattern in patterns)
+
+
+def _is_in(other: Format, text: bytes) -> bool:
+    """Say whether ``text`` holds two records of ``other``, or a result as it prints it."""
+    if other.extract is not None:
+        return other.mark.search(text) is not None and bool(other.extract(text).columns)
+    results = (figure.search(text) for figure in other.figures.values() if can_match(figure, text))
+    return any(results) or any(
+        can_match(pattern, text) and len(pattern.findall(text)) >= _FEWEST_OTHERS for pattern in other.records
+    )
