@@ -175,10 +175,12 @@ def test_ports_of_many_ranks_are_found_again_and_again_beside_others_and_with_fe
     assert [other.communicate()[0].count(b"True") for other in others] == [60, 60]
 
 
-def test_a_host_on_which_no_port_is_free_is_named() -> None:
+def test_a_host_on_which_no_port_is_free_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    # Of few ports: who tests beside this one wants some hundred in a row elsewhere.
+    monkeypatch.setattr("trainmark.node.machine._LAST", 20_400)
     with ExitStack() as taken:
-        for port in range(20_199, 32_000, 200):
+        for port in (20_199, 20_399):
             with suppress(OSError):  # Somebody else has it: that will do.
                 taken.enter_context(socket.socket()).bind(("", port))
-        with pytest.raises(HostError, match=r"^second: no 200 free ports in a row between 20000 and 32000$"):
+        with pytest.raises(HostError, match=r"^second: no 200 free ports in a row between 20000 and 20400$"):
             free_ports(200, [LocalHost("second")])
