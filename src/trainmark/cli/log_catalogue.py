@@ -1,0 +1,56 @@
+"""What ``trainmark parse`` knows: its rules, and the formats of logs."""
+
+import json
+
+
+def list_rules(*, as_json: bool) -> str:
+    """Return the rules and who publishes by them, as text or a JSON object a line."""
+    from trainmark.measure.rules import catalogue
+
+    if as_json:
+        return "".join(
+            json.dumps(
+                {
+                    "rule": rule.name,
+                    "formula": rule.formula,
+                    "published_by": rule.published_by,
+                    "formats": sorted(rule.formats),
+                },
+                ensure_ascii=False,
+            )
+            + "\n"
+            for rule in catalogue()
+        )
+    lines = []
+    for rule in catalogue():
+        lines += [rule.name, f"    {rule.formula}", f"    published by: {rule.published_by}"]
+        lines += [f"    for: {', '.join(sorted(rule.formats)) or 'every format'}"]
+    lines += [
+        "With a number of your own: mean, median, harmonic, trimmed, window and --skip N; mean-last-N.",
+        "",
+    ]
+    return "\n".join(lines)
+
+
+def list_formats(*, as_json: bool) -> str:
+    """Return the formats that are known, as a table or a JSON object a line."""
+    from trainmark.programs import formats
+
+    if as_json:
+        return "".join(
+            json.dumps(
+                {
+                    "format": f.name,
+                    "framework": f.framework,
+                    "unit": f.unit,
+                    "rate_of": f.scope,
+                    "rate_is": f.meaning,
+                }
+            )
+            + "\n"
+            for f in formats()
+        )
+    from trainmark.cli.tables import table
+
+    headings = ("format", "framework", "unit", "printed rate is of", "and averages over")
+    return table(headings, [[f.name, f.framework or "-", f.unit, f.scope, f.meaning] for f in formats()])
