@@ -2,6 +2,8 @@
 
 import json
 import re
+import resource
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -69,7 +71,19 @@ def test_environments_that_are_not_made_exit_1_with_the_way_out(tmp_path: Path, 
     assert said.splitlines()[-1] == "  NOT shown to be equal work"
 
 
-def test_without_a_model_all_models_are_asked_about(tmp_path: Path, capsys: Captured) -> None:
+@pytest.fixture
+def small_files() -> Iterator[None]:
+    """Let this process write no file of more than a megabyte: the inputs of every model are larger."""
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (1 << 20, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, before)
+
+
+@pytest.mark.usefixtures("small_files")
+def test_without_a_model_all_models_are_asked_about_and_no_weights_are_made_for_nobody(
+    tmp_path: Path, capsys: Captured
+) -> None:
     assert main([*CHECK, "pytorch", "tensorflow", "--root", str(tmp_path), "--json"]) == 1
     told = json.loads(capsys.readouterr().out)
     asked = {found["model"] for found in told["certificates"]}

@@ -14,7 +14,7 @@ from trainmark.campaign.kept import CERTIFICATE, FOLDER, read_certificate
 from trainmark.campaign.observation_run import observe
 from trainmark.campaign.site import CannotStart, Site
 from trainmark.environment import State, entries, fingerprint, state_of
-from trainmark.equivalence import certify, equal_work_of, follows, party, write_inputs
+from trainmark.equivalence import certify, equal_work_of, follows, party
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
 from trainmark.files import write_atomically
@@ -92,7 +92,8 @@ def answer(question: Question, site: Site, folder: Path, limits: Limits, announc
         return kept
     folder.mkdir(parents=True, exist_ok=True)
     inputs = (folder / INPUTS).absolute()
-    write_inputs(question.model, inputs)
+    # Left by one that was killed, and perhaps not whole.
+    inputs.unlink(missing_ok=True)
     observations: list[Observation] = []
     parties: list[Party] = []
     absent: dict[str, str] = {}

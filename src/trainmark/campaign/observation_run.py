@@ -8,7 +8,7 @@ from pydantic import ValidationError
 
 from trainmark.campaign.planning import plan_run
 from trainmark.campaign.site import CannotStart, Site
-from trainmark.equivalence import worker_flags
+from trainmark.equivalence import worker_flags, write_inputs
 from trainmark.execution import carry_out
 from trainmark.logs.events import read_events
 from trainmark.node import free_ports
@@ -37,11 +37,14 @@ def observe(
 ) -> Observed[Steps] | str:
     """Run the case's worker on the inputs, in ``folder``; return what it tells, or why it cannot be known.
 
-    ``form`` is ``Observation`` where the steps are looked into, else ``Followed``.
+    Inputs that are not there yet are made for the first one that can start: they are as large as the model. ``form`` is
+    ``Observation`` where the steps are looked into, else ``Followed``.
     """
     plan = _plan(case, site, folder.absolute(), inputs)
     if isinstance(plan, CannotStart):
         return plan.reason
+    if not inputs.exists():
+        write_inputs(case.model, inputs)
     folder.mkdir(exist_ok=True)
     record = carry_out(plan, folder, limits, site.hosts)
     if record.outcome is not Outcome.OK:

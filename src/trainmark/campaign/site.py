@@ -232,7 +232,7 @@ class Site:
     @property
     def machine(self) -> NodeResources:
         """What the first host has."""
-        return self.placement_hosts[0].machine
+        return self.hosts[0].machine()
 
     def hosts_of(self, case: Case) -> tuple[Host, ...]:
         """Return the hosts of a case's nodes, as far as there are so many."""

@@ -117,16 +117,24 @@ def usable_cores(allowed: int, quota_cpus: float | None) -> int:
     return allowed if quota_cpus is None else max(1, min(allowed, int(quota_cpus)))
 
 
+_known_openmpi: set[tuple[str, int]] = set()
+"""Programs that have said that they are OpenMPI's: each is asked once, as a campaign looks for every case."""
+
+
 def _why_no_openmpi(host: Host) -> str | None:
     """Return why OpenMPI's mpirun cannot be used here and what to do, or None; MPICH's has other flags."""
     way_out = "install OpenMPI (Debian: apt install openmpi-bin)"
     if (mpirun := host.which("mpirun")) is None:
         return f"mpirun was not found on {spoken(host)}; {way_out}"
+    program = (mpirun, Path(mpirun).stat().st_mtime_ns)
+    if program in _known_openmpi:
+        return None
     said = prober(host, _ASK_S).ask(Command(0, (mpirun, "--version"), {}))
     if said.stopped is not None or said.code == NOT_FOUND:
         return f"{mpirun} does not run ({said.complaint() or 'no answer'}); {way_out}"
     if b"Open MPI" not in said.out:
         return f"{mpirun} is not OpenMPI's; {way_out} and put it first on PATH"
+    _known_openmpi.add(program)
     return None
 
 
