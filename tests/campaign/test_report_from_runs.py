@@ -11,7 +11,7 @@ import yaml
 
 from fakes import Bench
 from trainmark.cli.main import main
-from trainmark.words.names import LOG
+from trainmark.words.names import EVENTS, LOG
 
 KEPT = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
 
@@ -135,6 +135,25 @@ def test_numbers_whose_runs_are_all_gone_are_kept(bench: Bench, capsys: pytest.C
     assert main(["report", str(bench.out)]) == 2
     assert f"{document}: not a trainmark.results/1 document" in capsys.readouterr().err
     assert document.read_bytes() == kept[:-9]
+
+
+def test_runs_that_are_there_and_give_no_number_any_more_are_not_said_to_be_gone(
+    bench: Bench, capsys: pytest.CaptureFixture[str]
+) -> None:
+    bench.write({}, {"precision": "bf16"})
+    bench.run()
+    document = bench.out / "results.json"
+    first, second = sorted(bench.out.glob(f"runs/*/1/{EVENTS}"))
+    first.write_text("")
+    assert main(["report", str(bench.out)]) == 0
+    run = first.parent.relative_to(bench.out)
+    assert f"1 run that {document} had has no number any more: {run} (" in capsys.readouterr().err
+    kept = document.read_bytes()
+    second.write_text("")
+    assert main(["report", str(bench.out)]) == 2
+    run = second.parent.relative_to(bench.out)
+    assert f"has 1 run, and runs/ has no number of any: {run} (" in capsys.readouterr().err
+    assert document.read_bytes() == kept
 
 
 def test_a_database_is_reported_like_its_directory(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:

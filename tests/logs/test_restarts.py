@@ -171,3 +171,15 @@ def test_dlperfs_rule_refuses_a_window_in_which_the_run_began_anew() -> None:
     result = measure_log(log, find_rule("dlperf-time"))
     assert result.value is None
     assert "restarted" in {problem.code for problem in result.problems}
+
+
+@pytest.mark.parametrize("back", [11, 21, 101])
+@pytest.mark.parametrize("rule", ["dlperf-time", "dlperf-speed"])
+def test_dlperfs_rule_reads_the_iterations_before_a_restart_that_passes_them_once_more(
+    back: int, rule: str
+) -> None:
+    log = read(megatron(range(1, 131), range(back, 501), every=1))
+
+    result = measure_log(log, find_rule(rule))
+    assert result.value == pytest.approx(BATCH / STEP_S)
+    assert result.skipped == 20

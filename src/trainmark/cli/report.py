@@ -128,34 +128,43 @@ def _write_all(results: "Results", folder: Path, language: "Language") -> None:
 def _say_lost(kept: Path, results: "Results") -> None:
     """Say which measured runs a results.json has that is to be replaced, and the directory has no more.
 
-    Raises ``InputError`` where it has none of them: the document is all that is left, also one that cannot be read.
+    Those that are there and give no number any more are told with the reason. Raises ``InputError`` where it has none
+    of them: the document is all that is left, also one that cannot be read.
     """
     from trainmark.errors import InputError, counted
     from trainmark.store import read_results
 
-    def measured(of: "Results") -> dict[tuple[str, int], str]:
-        return {
-            (case.id, run.repeat): run.directory for case in of.cases for run in case.runs if run.measurement
-        }
-
-    there = measured(results)
+    there = {(case.id, run.repeat): run for case in results.cases for run in case.runs}
+    measured = any(run.measurement for run in there.values())
     try:
-        had = measured(read_results(kept))
+        before = read_results(kept)
     except InputError:
-        if there or not kept.is_file():
+        if measured or not kept.is_file():
             return
         raise
+    had = {
+        (case.id, run.repeat): run.directory for case in before.cases for run in case.runs if run.measurement
+    }
     lost = [folder for known, folder in had.items() if known not in there]
-    if had and not there:
+    silent = [
+        f"{run.directory} ({run.reason or run.outcome.value})"
+        for known in had
+        if (run := there.get(known)) is not None and run.measurement is None
+    ]
+    if had and not measured:
+        has, way = "has none of them", "put them back"
+        if silent:
+            has, way = f"has no number of any: {silent[0]}", "restore what they wrote"
         raise InputError(
-            f"{kept}: has {counted(len(had), 'run')}, and runs/ has none of them: it stays as it is; put them back, or "
-            "take it away"
+            f"{kept}: has {counted(len(had), 'run')}, and runs/ {has}; it stays as it is: {way}, or take it away"
         )
-    if lost:
-        are = "is" if len(lost) == 1 else "are"
-        sys.stderr.write(
-            f"{counted(len(lost), 'run')} that {kept} had {are} gone from runs/: {', '.join(lost)}\n"
-        )
+    for folders, one, more in (
+        (lost, "is gone from runs/", "are gone from runs/"),
+        (silent, "has no number any more", "have no number any more"),
+    ):
+        if folders:
+            now = one if len(folders) == 1 else more
+            sys.stderr.write(f"{counted(len(folders), 'run')} that {kept} had {now}: {', '.join(folders)}\n")
 
 
 def _write(text: str, output: Path | None) -> None:

@@ -104,11 +104,15 @@ def _iterations(log: ParsedLog) -> tuple[np.ndarray[tuple[int], np.dtype[np.floa
     # Programs that count from 0 print iteration 20 as their 21st; one that hides its warm-up begins with that.
     from_zero = len(steps) > 0 and (steps[0] == 0 or (steps[0] == FIRST and log.step_interval == 1))
     numbers = steps + 1 if from_zero else steps
-    if any(numbers[: one.record].max(initial=0) < LAST for one in log.restarts):
+    reached = np.flatnonzero(numbers >= LAST)
+    end = int(reached[0]) if len(reached) else len(numbers)
+    if any(one.record <= end for one in log.restarts):
         raise NoNumberError(
             "restarted",
             f"the run was started again before iteration {LAST}: the rule needs them in one piece",
         )
+    # A counter that falls later, to a checkpoint or with an epoch, passes the same numbers again.
+    numbers = numbers[: end + 1]
     before = int(np.count_nonzero(numbers <= FIRST))
     inside = numbers[(numbers > FIRST) & (numbers <= LAST)]
     if not len(inside) or numbers.max() < LAST:
