@@ -79,8 +79,9 @@ class Repository:
             env={**os.environ, **WHO},
             capture_output=True,
             text=True,
-            check=True,
+            check=False,
         )
+        assert done.returncode == 0, (done.args, done.returncode, done.stderr)
         return done.stdout.strip()
 
     def commit(self, files: dict[str, str]) -> str:
