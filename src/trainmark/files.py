@@ -7,13 +7,23 @@ from pathlib import Path
 from typing import Any
 
 
+_DEVICES = Path("/dev")
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write ``content`` to ``path`` so that ``path`` is, at every moment, the old file or the whole new one.
 
     The bytes go to a temporary file in the same folder, are flushed to the disk, and take the place of
-    ``path`` in one rename. On failure (a full disk) the temporary file is removed and ``OSError`` is raised.
+    ``path`` in one rename; of a link, of the file that it leads to. What is no file, as ``/dev/null``, a terminal or a
+    pipe, is written into and stays what it is. On failure (a full disk) the temporary file is removed and ``OSError``
+    is raised.
     """
     data = content.encode() if isinstance(content, str) else content
+    if path.exists() and (not path.is_file() or path.parent == _DEVICES):
+        with path.open("wb") as stream:
+            stream.write(data)
+        return
+    path = path.resolve()
     # Of a process, and within it of a thread: several may write the same.
     temporary = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")
     try:
