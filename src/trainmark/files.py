@@ -6,7 +6,6 @@ import threading
 from pathlib import Path
 from typing import Any
 
-
 _DEVICES = Path("/dev")
 
 
