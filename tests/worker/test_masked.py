@@ -158,7 +158,7 @@ def test_the_loss_is_that_of_all_words_however_ranks_and_parts_divide_them(
     assert counts[0] == counts[1] < 8 * LENGTH * (STEPS - WARMUP)
 
 
-@every_framework
+@rarely_jax
 def test_the_number_of_loader_processes_changes_nothing_in_the_batches(
     framework: str, sequences: Path, tmp_path: Path
 ) -> None:

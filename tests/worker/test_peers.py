@@ -52,6 +52,7 @@ def test_a_program_contends_through_its_card(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.rare
 def test_a_program_that_is_asked_for_other_work_is_left_out(tmp_path: Path) -> None:
     ran = contest(tmp_path, batch=4)
 
