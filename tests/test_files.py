@@ -21,24 +21,18 @@ def test_a_pipe_is_written_into_and_stays_one(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [pipe]
 
 
-def test_a_link_stays_and_the_file_that_it_leads_to_is_written(tmp_path: Path) -> None:
-    target = tmp_path / "elsewhere" / "report.md"
-    target.parent.mkdir()
+def test_a_link_is_replaced_and_what_it_leads_to_is_left_alone(tmp_path: Path) -> None:
+    pipe, target = tmp_path / "pipe", tmp_path / "elsewhere.md"
+    os.mkfifo(pipe)
     target.write_text("old")
-    link = tmp_path / "report.md"
-    link.symlink_to(target)
+    for leads_to in (target, pipe, tmp_path / "nowhere"):
+        link = tmp_path / "report.md"
+        link.unlink(missing_ok=True)
+        link.symlink_to(leads_to)
 
-    write_atomically(link, "new")
+        write_atomically(link, "new")
 
-    assert link.is_symlink()
-    assert target.read_text() == "new"
-    assert list(target.parent.iterdir()) == [target]
-
-
-def test_a_link_into_nowhere_leads_to_the_new_file(tmp_path: Path) -> None:
-    link = tmp_path / "report.md"
-    link.symlink_to(tmp_path / "there.md")
-
-    write_atomically(link, "new")
-
-    assert (tmp_path / "there.md").read_text() == "new"
+        assert not link.is_symlink()
+        assert link.read_text() == "new"
+    assert target.read_text() == "old"
+    assert not (tmp_path / "nowhere").exists()
