@@ -7,8 +7,8 @@ as a process of its own that is held on one core; the loaders take turns, round 
 own loader, with one loader process or thread, up to what it hands over in host memory. The work is the same for all:
 read from the page cache, decode, random-resized crop to 224 pixels, flip. Bytes come out; the loaders of MXNet and
 MindSpore also normalise, and floats come out. A loader whose environment is not there is named as absent; DALI is an
-extra of PyTorch's (``trainmark env create pytorch --extra dali``). Not here: ``nvjpeg``, which decodes on a GPU, and
-OneFlow's loader, for which there is no wheel to install.
+extra of PyTorch's (``trainmark env create pytorch --extra dali``). Not here: ``nvjpeg`` and ``dali-gpu``, which decode
+on a GPU, and OneFlow's loader, for which there is no wheel to install.
 
 Speeds are images for each second of processor time, of all threads and processes of the loader, so that other work on
 the machine counts less; images/s by the clock stand beside them. The share is that of the limit, the whole pictures

@@ -1,4 +1,4 @@
-"""PyTorch's DALI loader for TFRecord: it trains, and what DALI would not notice is found before the first step."""
+"""PyTorch's DALI loaders: they train, and what DALI would not notice, or would end a run for, is found and told."""
 
 import shutil
 from collections.abc import Callable
@@ -155,3 +155,78 @@ def test_of_a_large_data_set_a_sample_is_read_and_the_ranks_share_it(whole: Path
     one, other = beside("pytorch", COUNTS_RECORDS.format(folder=str(whole), sample_bytes=quarter))
     assert len({*one, *other}) == len(one) + len(other) == 7
     assert abs(len(one) - len(other)) <= 1
+
+
+@pytest.fixture
+def photos(tmp_path: Path) -> Path:
+    make_image_folder(tmp_path / "photos", ImageFolderSpec(images=26, classes=3, width=64, height=48), jobs=1)
+    return tmp_path / "photos/train"
+
+
+def test_a_file_that_dali_refuses_is_named_and_black_stands_in_its_place(
+    photos: Path, tmp_path: Path
+) -> None:
+    text, empty, cut, *_, stray = sorted(photos.rglob("*.JPEG"))
+    text.write_text("no picture at all")
+    empty.write_bytes(b"")
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    stray.write_bytes(stray.read_bytes() + b"what a camera left")
+    # Each rank's epoch has each file once, and the pipeline begins anew for each of the three.
+    ran = train(tmp_path, data=photos, steps=60, **{**FLAGS, "loader": "dali-cpu"})
+    assert ran.code == 0, ran.stderr
+    assert ran.last["outcome"] == "ok"
+    assert ran.last["unreadable"]["files"] == [3]
+    assert set(ran.last["unreadable"]["first"]) == {str(text), str(empty), str(cut)}
+    assert "samples-unreadable" in {doubt["code"] for doubt in ran.last["suspect"]}
+    for file in (text, empty, cut):
+        assert f"trainmark-worker: {file} cannot be decoded: " in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def test_a_file_that_is_gone_ends_the_run(photos: Path, tmp_path: Path) -> None:
+    listing = tmp_path / "list.txt"
+    listing.write_text("".join(f"{file} 0\n" for file in sorted(photos.rglob("*.JPEG"))) + "gone.JPEG 1\n")
+    ran = train(tmp_path, data=listing, steps=60, **{**FLAGS, "loader": "dali-cpu"})
+    assert (ran.code != 0, ran.last["outcome"]) == (True, "failed")
+    assert "gone.JPEG" in ran.last["reason"]
+    assert "Traceback" not in ran.stderr
+
+
+READS_WHAT_NOTHING_REFUSES = """
+from pathlib import Path
+import torch
+from nvidia.dali import fn, types
+from trainmark_worker.core.arguments import parse
+from trainmark_worker.core.outcomes import RunError
+from trainmark_worker.core.place import Place
+from trainmark_worker.pytorch.image_classification.loaders import dali, open_loader
+# A JPEG engine makes a picture of every file: so does this, and there is no GPU here.
+dali._made_on_host = lambda settings: lambda files: fn.cast(fn.zeros(shape=[8, 8, 3]), dtype=types.UINT8)
+settings = parse(["--framework=pytorch", "--model=mobilenet_v1", "--batch-per-device=2", "--image-size=32", "--steps=5",
+    "--warmup-steps=2", "--classes=3", "--loader-workers=1", "--events=unused", {loader!r}, {data!r}], 1)
+feed = open_loader(settings, Place(0, 1, 0, 1, None, None), torch.device("cpu"), torch.float32)
+said = None
+try:
+    for _ in range(30):
+        feed.next()
+except RunError as error:
+    said = str(error)
+print(json.dumps([feed.unreadable, said]))
+"""
+
+
+def test_a_picture_that_is_cut_off_is_told_where_the_decoder_does_not_notice(photos: Path) -> None:
+    cut, other, *_, stray = sorted(photos.rglob("*.JPEG"))
+    cut.write_bytes(cut.read_bytes()[: cut.stat().st_size // 2])
+    other.write_bytes(other.read_bytes()[:-2])
+    stray.write_bytes(stray.read_bytes() + b"what a camera left")
+    code = READS_WHAT_NOTHING_REFUSES.format(loader="--loader=dali-cpu", data=f"--data={photos}")
+    unreadable, said = beside("pytorch", code)
+    assert said is None
+    assert sorted(unreadable) == [str(cut), str(other)]
+
+
+def test_the_mixed_pipeline_wants_a_gpu(photos: Path, tmp_path: Path) -> None:
+    ran = train(tmp_path, data=photos, **{**FLAGS, "loader": "dali-gpu"})
+    assert (ran.code != 0, ran.last["outcome"]) == (True, "unsupported")
+    assert "the loader dali-gpu decodes on an NVIDIA GPU, and this run is on a CPU" in ran.last["reason"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
 from .queues import UNCOUNTED
@@ -108,6 +109,13 @@ def loading_of(ranks: Sequence[RankLoading]) -> Optional[Dict[str, Any]]:
         "in_flight_at_end": [rank.in_flight[2] for rank in ranks],
         "waited_s": [rank.waited_us / 1e6 for rank in ranks],
     }
+
+
+def tell_unreadable(names: List[str], name: str, why: str) -> None:
+    """Add a file that could not be decoded to ``names``, and say of the first few why."""
+    names.append(name)
+    if len(names) <= NAMED:
+        print(f"trainmark-worker: {name} cannot be decoded: {why}", file=sys.stderr, flush=True)
 
 
 def unreadable_of(counts: Sequence[int], names: Sequence[str]) -> Dict[str, Any]:

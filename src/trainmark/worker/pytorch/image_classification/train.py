@@ -25,6 +25,7 @@ from ..stages import FOLDED, UPDATE, chosen
 from ..training import Machine, PyTorchTraining, choose_machine
 from . import observing
 from .feed import ToDevice, memory_format
+from .loaders import ON_GPU
 from .models import build_model, convert_weights
 from .nvjpeg import ask_for_queues
 from .witness import Witness
@@ -32,7 +33,7 @@ from .witness import Witness
 
 def open_training(settings: ImageSettings, place: Place) -> PyTorchImageTraining:
     """Return the training, ready for its first step."""
-    if settings.loader == "nvjpeg" and not settings.synthetic:
+    if settings.loader in ON_GPU and not settings.synthetic:
         ask_for_queues()
     machine = choose_machine(settings, place)
     feed = _open_feed(settings, place, machine)
@@ -43,7 +44,7 @@ class PyTorchImageTraining(PyTorchTraining, ImageTraining):
     """An image network, its loss, and the witness in it."""
 
     settings: ImageSettings
-    forms = MappingProxyType({"dali-cpu-tfrecord": TFRECORD})
+    forms = MappingProxyType({"dali-cpu-tfrecord": TFRECORD, "dali-gpu-tfrecord": TFRECORD})
 
     _narrow: Any = None
     """The optimizer, where it reads gradients in 16 bits."""

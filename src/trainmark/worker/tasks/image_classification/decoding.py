@@ -13,6 +13,9 @@ from .images import Box, Draw, random_resized_crop, randomness
 
 START_OF_IMAGE, END_OF_IMAGE = b"\xff\xd8", b"\xff\xd9"
 
+END_BYTES = 4096
+"""Where the end marker must be, of a file's last bytes: some have stray ones behind it."""
+
 FRAMES = frozenset(range(0xC0, 0xD0)) - {0xC4, 0xC8, 0xCC}
 """Markers after which the picture's size stands: of all ways to code one (ITU-T T.81, table B.1)."""
 
@@ -98,7 +101,7 @@ def decode_whole(data: bytes, decoder: Decoder) -> Any:
 
 def is_cut_off(data: bytes) -> bool:
     """Return whether the data begins as a JPEG and does not end as one; ImageNet's PNG is no JPEG."""
-    return data[:2] == START_OF_IMAGE and END_OF_IMAGE not in data[-4096:]
+    return data[:2] == START_OF_IMAGE and END_OF_IMAGE not in data[-END_BYTES:]
 
 
 def frame_of(data: bytes) -> Optional[Frame]:

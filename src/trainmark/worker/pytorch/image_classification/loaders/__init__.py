@@ -10,6 +10,9 @@ from ....core.outcomes import UNSUPPORTED, RunError, first_sentence
 from ....core.place import Place
 from ....tasks.image_classification.settings import ImageSettings
 
+ON_GPU = frozenset({"nvjpeg", "dali-gpu", "dali-gpu-tfrecord"})
+"""Loaders that decode on an NVIDIA GPU."""
+
 
 def open_loader(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
     """Return the feed of the loader that was asked for; its first images are already being read."""
@@ -54,4 +57,6 @@ LOADERS: Dict[str, Callable[[ImageSettings, Place, Any, Any], Feed]] = {
     "nvjpeg": _nvjpeg,
     "dali-cpu": _dali_folder,
     "dali-cpu-tfrecord": _dali_tfrecord,
+    "dali-gpu": _dali_folder,
+    "dali-gpu-tfrecord": _dali_tfrecord,
 }

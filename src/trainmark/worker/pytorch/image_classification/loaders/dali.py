@@ -1,25 +1,28 @@
-"""``dali-cpu`` and ``dali-cpu-tfrecord``: NVIDIA DALI's threads read, decode, crop and flip; the device normalises.
+"""``dali-cpu`` and ``dali-gpu``, and both from TFRecord: NVIDIA DALI reads, decodes, crops and mirrors.
 
-The pipeline needs no GPU. DALI draws its own random numbers: the crops and the order are of the same kind as the other
-loaders', but not the same ones.
+The pipelines of the first need no GPU, and the device normalises what they make; those of the second read on the host
+and do all else on the GPU, whose JPEG engines take a part of the decoding. DALI draws its own random numbers: the crops
+and the order are of the same kind as the other loaders', but not the same ones.
 """
 
 from __future__ import annotations
 
-import random
-import re
 from pathlib import Path
-from typing import Any, Dict, Iterator, Tuple
+from typing import Any, Callable, Dict, Mapping, Tuple
 
 import torch
 from nvidia.dali import fn, pipeline_def, tfrecord, types
 
-from ....core.feed import Feed
-from ....core.outcomes import FAILED, RunError, first_sentence
+from ....core.feed import Feed, LoadedFeed
+from ....core.outcomes import UNSUPPORTED, RunError
 from ....core.place import Place
+from ....tasks.image_classification.decoding import END_BYTES
 from ....tasks.image_classification.images import read_images
+from ....tasks.image_classification.normalisation import DEVIATION, MEAN
 from ....tasks.image_classification.settings import ImageSettings
-from ..feed import HostFeed, Normalise
+from ..feed import Batch, HostFeed, Normalise
+from . import ON_GPU
+from .dali_batches import Batches, Files, Refused
 from .shards import find_shards
 
 PREFETCH_BATCHES = 2
@@ -29,25 +32,26 @@ SHUFFLE_WINDOW = 1024
 """Records of a rank that are kept to draw from; the shards themselves are written in random order."""
 FIRST_LABEL = 1
 """Of ImageNet's TFRecord files, in which 0 stands for "background"."""
+BY_ENGINES = 1.0
+"""The share of the pictures that a GPU's JPEG engines decode, where it has them. DALI's own is 0.65, for which the host
+decodes the Huffman codes of the others; an H200's engines have room for all (docs/gpus.md)."""
+
+Read = Callable[[], Tuple[Any, Any]]
+"""The reader's part of a pipeline: files and labels."""
 
 
 def open_folder(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
     """Return a feed from an image folder or a list file."""
-    images = read_images(settings.data, settings.classes)
-    order = list(range(len(images.paths)))
-    # Every rank passes the same order; DALI deals it out and shuffles it anew after each epoch.
-    random.Random(settings.seed).shuffle(order)  # noqa: S311 (no secret)
-    options = {
-        "files": [images.paths[image] for image in order],
-        "labels": [images.labels[image] for image in order],
-        "shuffle_after_epoch": True,
-        **_share(place),
-    }
+    files = Files(read_images(settings.data, settings.classes), settings.seed)
 
     def read() -> Tuple[Any, Any]:
-        return tuple(fn.readers.file(**options))
+        # Every rank passes the same order; DALI deals it out and shuffles it anew after each epoch.
+        options = {"files": files.paths, "labels": files.labels, "shuffle_after_epoch": True}
+        return tuple(fn.readers.file(**options, **_share(place)))
 
-    return _feed(_pipeline(settings, place, read), settings, device, dtype, first_label=0)
+    feed = _feed(read, files.leave_out, settings, place, (device, dtype), first_label=0)
+    feed.unreadable = files.unreadable
+    return feed
 
 
 def open_tfrecord(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
@@ -70,79 +74,129 @@ def open_tfrecord(settings: ImageSettings, place: Place, device: Any, dtype: Any
         features = fn.readers.tfrecord(**options)
         return features["image/encoded"], features["image/class/label"]
 
-    return _feed(_pipeline(settings, place, read), settings, device, dtype, first_label=FIRST_LABEL)
+    return _feed(read, None, settings, place, (device, dtype), first_label=FIRST_LABEL)
 
 
 def _share(place: Place) -> Dict[str, Any]:
     return {"name": "reader", "shard_id": place.rank, "num_shards": place.world_size}
 
 
-def _pipeline(settings: ImageSettings, place: Place, read: Any) -> Any:
-    """Return the pipeline from ``read`` to bytes (batch, size, size, 3) and labels."""
-
-    @pipeline_def(
-        batch_size=settings.batch_per_device,
-        num_threads=max(1, settings.loader_workers),
-        device_id=None,
-        seed=settings.seed + place.rank,
-        prefetch_queue_depth=PREFETCH_BATCHES,
-    )
-    def build() -> Tuple[Any, Any]:
-        files, labels = read()
-        part = fn.decoders.image_random_crop(
-            files,
-            device="cpu",
-            output_type=types.RGB,
-            random_area=[0.08, 1.0],
-            random_aspect_ratio=[3 / 4, 4 / 3],
-            num_attempts=10,
-        )
-        size = settings.image_size
-        fitted = fn.resize(part, size=[size, size], interp_type=types.INTERP_LINEAR, antialias=False)
-        return fn.flip(fitted, horizontal=fn.random.coin_flip()), labels
-
-    return build()
-
-
-def _feed(pipeline: Any, settings: ImageSettings, device: Any, dtype: Any, first_label: int) -> Feed:
-    try:
-        pipeline.build()
-    except RuntimeError as error:
-        raise _told(error, settings) from error
-    images = pipeline.reader_meta("reader")["epoch_size"]
-    batches = _batches(pipeline, settings, device, first_label)
-    feed = HostFeed(batches, device, Normalise(device, dtype, settings.layout), images, "dali", AHEAD)
+def _feed(
+    read: Read,
+    refused: Refused,
+    settings: ImageSettings,
+    place: Place,
+    wanted: Tuple[Any, Any],
+    first_label: int,
+) -> Feed:
+    """Return the feed of batches on a device and in a type, ``wanted``."""
+    device, dtype = wanted
+    on_gpu = settings.loader in ON_GPU
+    if on_gpu and device.type != "cuda":
+        said = f"the loader {settings.loader} decodes on an NVIDIA GPU, and this run is on a CPU"
+        raise RunError(UNSUPPORTED, said)
+    made = _made_on_gpu(settings, dtype) if on_gpu else _made_on_host(settings)
+    make = _pipeline(settings, place, device.index if on_gpu else None, read, made)
+    batches = Batches(make, refused, settings, first_label)
+    feed: LoadedFeed
+    if on_gpu:
+        placed = _Placed(device, dtype, settings)
+        feed = LoadedFeed(iter(batches), placed, batches.images, "dali, mixed", AHEAD)
+    else:
+        kept = (_kept(batch, device) for batch in batches)
+        normalise = Normalise(device, dtype, settings.layout)
+        feed = HostFeed(kept, device, normalise, batches.images, "dali", AHEAD)
     feed.workers = max(1, settings.loader_workers)
     return feed
 
 
-def _batches(pipeline: Any, settings: ImageSettings, device: Any, first_label: int) -> Iterator[Any]:
-    while True:
-        try:
-            pixels, labels = pipeline.run()
-        except RuntimeError as error:
-            yield _told(error, settings)
-            return
-        labels = torch.from_dlpack(labels.as_tensor()).view(-1).long() - first_label
-        if not 0 <= int(labels.min()) <= int(labels.max()) < settings.classes:
-            yield RunError(
-                FAILED,
-                f"{settings.data} has labels from {int(labels.min())} to {int(labels.max())}, "
-                f"but the network has {settings.classes} classes (--classes)",
-            )
-            return
-        # DALI uses its memory again for the batch after next.
-        pixels = torch.from_dlpack(pixels.as_tensor())
-        yield (pixels.pin_memory() if device.type == "cuda" else pixels.clone()), labels
+def _pipeline(
+    settings: ImageSettings, place: Place, gpu: Any, read: Read, made: Callable[[Any], Any]
+) -> Callable[[], Any]:
+    """Return what makes a pipeline of what ``read`` reads: pictures as ``made``, labels, files' ends and names."""
 
-
-def _told(error: RuntimeError, settings: ImageSettings) -> RunError:
-    """Return the sentence that matters of DALI's many lines."""
-    text = str(error)
-    sample = re.search(r"Failed to decode sample #\d+ : (.+)", text)
-    if sample:
-        return RunError(FAILED, f"{sample[1].strip()} cannot be decoded (DALI)")
-    _, _, reason = text.partition("encountered:")
-    return RunError(
-        FAILED, f"DALI cannot read {settings.data}: {first_sentence(RuntimeError(reason or text))}"
+    @pipeline_def(
+        batch_size=settings.batch_per_device,
+        num_threads=max(1, settings.loader_workers),
+        device_id=gpu,
+        seed=settings.seed + place.rank,
+        prefetch_queue_depth=PREFETCH_BATCHES,
     )
+    def build() -> Tuple[Any, ...]:
+        files, labels = read()
+        return (made(files), labels, *_ends(files), fn.get_property(files, key="source_info"))
+
+    return build
+
+
+def _ends(files: Any) -> Tuple[Any, Any]:
+    """Return each file's last bytes, and its first ones with as much of its end as ``is_cut_off`` looks at."""
+    length = files.shape(dtype=types.INT32)[0]
+    last = fn.slice(files, start=length - 2, shape=[2], axes=[0], out_of_bounds_policy="pad")
+    begin = fn.slice(files, start=[0], shape=[2], axes=[0], out_of_bounds_policy="pad")
+    end = fn.slice(
+        files, start=length - END_BYTES, shape=[END_BYTES], axes=[0], out_of_bounds_policy="trim_to_shape"
+    )
+    return last, fn.cat(begin, end, axis=0)
+
+
+CROPPED: Mapping[str, Any] = {
+    "output_type": types.RGB,
+    "random_area": [0.08, 1.0],
+    "random_aspect_ratio": [3 / 4, 4 / 3],
+    "num_attempts": 10,
+}
+
+
+def _scaled(part: Any, settings: ImageSettings) -> Any:
+    size = [settings.image_size, settings.image_size]
+    return fn.resize(part, size=size, interp_type=types.INTERP_LINEAR, antialias=False)
+
+
+def _made_on_host(settings: ImageSettings) -> Callable[[Any], Any]:
+    """Return what makes bytes (batch, size, size, 3)."""
+
+    def made(files: Any) -> Any:
+        part = fn.decoders.image_random_crop(files, device="cpu", **CROPPED)
+        return fn.flip(_scaled(part, settings), horizontal=fn.random.coin_flip())
+
+    return made
+
+
+def _made_on_gpu(settings: ImageSettings, dtype: Any) -> Callable[[Any], Any]:
+    """Return what makes normalised pictures as they lie in memory by the layout, in FP16 where that is asked for."""
+
+    def made(files: Any) -> Any:
+        part = fn.decoders.image_random_crop(files, device="mixed", hw_decoder_load=BY_ENGINES, **CROPPED)
+        return fn.crop_mirror_normalize(
+            _scaled(part, settings),
+            dtype=types.FLOAT16 if dtype == torch.float16 else types.FLOAT,
+            output_layout="HWC" if settings.layout == "nhwc" else "CHW",
+            mean=[255 * mean for mean in MEAN],
+            std=[255 * deviation for deviation in DEVIATION],
+            mirror=fn.random.coin_flip(),
+        )
+
+    return made
+
+
+def _kept(batch: Any, device: Any) -> Any:
+    """Return a batch of the host in memory that is not DALI's: it uses its own again for the batch after next."""
+    if isinstance(batch, RunError):
+        return batch
+    pixels, labels = batch
+    return (pixels.pin_memory() if device.type == "cuda" else pixels.clone()), labels
+
+
+class _Placed:
+    """Makes of pictures that are on the GPU, and labels that are not, what the network reads."""
+
+    def __init__(self, device: Any, dtype: Any, settings: ImageSettings) -> None:
+        """Take what the batches are to be."""
+        self._device, self._dtype, self._nhwc = device, dtype, settings.layout == "nhwc"
+
+    def __call__(self, batch: Any) -> Batch:
+        """Return images (batch, 3, size, size) and labels (batch,); bytes in NHWC order are not moved for that."""
+        pixels, labels = batch
+        images = pixels.permute(0, 3, 1, 2) if self._nhwc else pixels
+        return images.to(self._dtype), labels.pin_memory().to(self._device, non_blocking=True)

@@ -8,14 +8,13 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import sys
 import threading
 from typing import Any, Iterator, List
 
 import torch
 
 from ....core.feed import Feed
-from ....core.loading import NAMED
+from ....core.loading import tell_unreadable
 from ....core.outcomes import FAILED, UNSUPPORTED, RunError, first_sentence
 from ....core.place import Place
 from ....core.produced import Produced
@@ -127,10 +126,7 @@ class NvjpegFeed(Feed):
             self._ready.put(_stopped(error))
 
     def _leave_out(self, photo: Photo, why: str) -> None:
-        name = self._images.paths[photo.image]
-        self.unreadable.append(name)
-        if len(self.unreadable) <= NAMED:
-            print(f"trainmark-worker: {name} cannot be decoded: {why}", file=sys.stderr, flush=True)
+        tell_unreadable(self.unreadable, self._images.paths[photo.image], why)
 
 
 def _stopped(error: Exception) -> RunError:
