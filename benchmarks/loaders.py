@@ -132,9 +132,9 @@ def open_tensorflow(settings: Any, place: Any) -> Any:
 
 
 def open_mxnet(settings: Any, place: Any) -> Any:
-    return worker("mxnet.image_classification.loaders").LOADERS[settings.loader](
-        settings, place, lambda batch: batch
-    )
+    import mxnet
+
+    return worker("mxnet.image_classification.loaders").open_loader(settings, place, mxnet.cpu())
 
 
 def open_paddle(settings: Any, place: Any) -> Any:
@@ -259,7 +259,8 @@ def run_loader(python: str, name: str, data: Path, given: argparse.Namespace) ->
 
 def pythons() -> dict[str, str]:
     """Return the Python of each environment that is there."""
-    from trainmark.environment import default_home, folder_of
+    from trainmark.environment import folder_of
+    from trainmark.home import default_home
 
     home = default_home(os.environ)
     names = {loader.environment for loader in LOADERS.values()}

@@ -182,7 +182,7 @@ def test_dali_deals_every_picture_once_an_epoch_to_two_ranks(converted: Path, lo
 
 
 @needs_framework("pytorch")
-@pytest.mark.parametrize("loader", ["dali-cpu", "dali-gpu-tfrecord"])
+@pytest.mark.parametrize("loader", ["dali-cpu", "dali-cpu-tfrecord", "dali-gpu", "dali-gpu-tfrecord"])
 def test_without_dali_its_loaders_are_unsupported_and_say_how_to_get_it(tmp_path: Path, loader: str) -> None:
     # Where the environment has DALI, this one comes first and does not import.
     package = tmp_path / "first/nvidia/dali"

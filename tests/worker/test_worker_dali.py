@@ -193,7 +193,6 @@ def test_a_file_that_is_gone_ends_the_run(photos: Path, tmp_path: Path) -> None:
 
 
 READS_WHAT_NOTHING_REFUSES = """
-from pathlib import Path
 import torch
 from nvidia.dali import fn, types
 from trainmark_worker.core.arguments import parse
@@ -224,6 +223,23 @@ def test_a_picture_that_is_cut_off_is_told_where_the_decoder_does_not_notice(pho
     unreadable, said = beside("pytorch", code)
     assert said is None
     assert sorted(unreadable) == [str(cut), str(other)]
+
+
+WRITES_CUT_PICTURES = """
+from pathlib import Path
+from trainmark_worker.tasks.image_classification import known_data
+known_data.JPEG = known_data.JPEG[:-2]
+known_data.write_known(known_data.TFRECORD, Path({folder!r}), 4)
+"""
+
+
+def test_of_tfrecord_a_picture_that_is_cut_off_ends_the_run_with_its_shard(tmp_path: Path) -> None:
+    writes = WRITES_CUT_PICTURES.format(folder=str(tmp_path))
+    reads = READS_WHAT_NOTHING_REFUSES.format(loader="--loader=dali-cpu-tfrecord", data=f"--data={tmp_path}")
+    unreadable, said = beside("pytorch", writes + reads)
+    assert unreadable is None
+    assert str(tmp_path / "train-00000-of-00001") in said
+    assert said.endswith("cannot be decoded: it has no end-of-image marker")
 
 
 def test_the_mixed_pipeline_wants_a_gpu(photos: Path, tmp_path: Path) -> None:

@@ -20,6 +20,13 @@ def open_loader(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
     return LOADERS[settings.loader](settings, place, device, dtype)
 
 
+def require_gpu(settings: ImageSettings, device: Any) -> None:
+    """Raise where a loader that decodes on a GPU is to feed a run on a CPU."""
+    if device.type != "cuda":
+        said = f"the loader {settings.loader} decodes on an NVIDIA GPU, and this run is on a CPU"
+        raise RunError(UNSUPPORTED, said)
+
+
 def _native(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
     from .native import open_native
 

@@ -14,15 +14,15 @@ import torch
 from nvidia.dali import fn, pipeline_def, tfrecord, types
 
 from ....core.feed import Feed, LoadedFeed
-from ....core.outcomes import UNSUPPORTED, RunError
+from ....core.outcomes import RunError
 from ....core.place import Place
 from ....tasks.image_classification.decoding import END_BYTES
 from ....tasks.image_classification.images import read_images
 from ....tasks.image_classification.normalisation import DEVIATION, MEAN
 from ....tasks.image_classification.settings import ImageSettings
 from ..feed import Batch, HostFeed, Normalise
-from . import ON_GPU
-from .dali_batches import Batches, Files, Refused
+from . import ON_GPU, require_gpu
+from .dali_batches import Batches, Files, Source
 from .shards import find_shards
 
 PREFETCH_BATCHES = 2
@@ -36,9 +36,6 @@ BY_ENGINES = 1.0
 """The share of the pictures that a GPU's JPEG engines decode, where it has them. DALI's own is 0.65, for which the host
 decodes the Huffman codes of the others; an H200's engines have room for all (docs/gpus.md)."""
 
-Read = Callable[[], Tuple[Any, Any]]
-"""The reader's part of a pipeline: files and labels."""
-
 
 def open_folder(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
     """Return a feed from an image folder or a list file."""
@@ -49,7 +46,7 @@ def open_folder(settings: ImageSettings, place: Place, device: Any, dtype: Any) 
         options = {"files": files.paths, "labels": files.labels, "shuffle_after_epoch": True}
         return tuple(fn.readers.file(**options, **_share(place)))
 
-    feed = _feed(read, files.leave_out, settings, place, (device, dtype), first_label=0)
+    feed = _feed(Source(read, 0, files.leave_out), settings, place, device, dtype)
     feed.unreadable = files.unreadable
     return feed
 
@@ -74,30 +71,21 @@ def open_tfrecord(settings: ImageSettings, place: Place, device: Any, dtype: Any
         features = fn.readers.tfrecord(**options)
         return features["image/encoded"], features["image/class/label"]
 
-    return _feed(read, None, settings, place, (device, dtype), first_label=FIRST_LABEL)
+    return _feed(Source(read, FIRST_LABEL), settings, place, device, dtype)
 
 
 def _share(place: Place) -> Dict[str, Any]:
     return {"name": "reader", "shard_id": place.rank, "num_shards": place.world_size}
 
 
-def _feed(
-    read: Read,
-    refused: Refused,
-    settings: ImageSettings,
-    place: Place,
-    wanted: Tuple[Any, Any],
-    first_label: int,
-) -> Feed:
-    """Return the feed of batches on a device and in a type, ``wanted``."""
-    device, dtype = wanted
+def _feed(source: Source, settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
+    """Return the feed of what is made of a source."""
     on_gpu = settings.loader in ON_GPU
-    if on_gpu and device.type != "cuda":
-        said = f"the loader {settings.loader} decodes on an NVIDIA GPU, and this run is on a CPU"
-        raise RunError(UNSUPPORTED, said)
+    if on_gpu:
+        require_gpu(settings, device)
     made = _made_on_gpu(settings, dtype) if on_gpu else _made_on_host(settings)
-    make = _pipeline(settings, place, device.index if on_gpu else None, read, made)
-    batches = Batches(make, refused, settings, first_label)
+    make = _pipeline(settings, place, device.index if on_gpu else None, source, made)
+    batches = Batches(make, source, settings)
     feed: LoadedFeed
     if on_gpu:
         placed = _Placed(device, dtype, settings)
@@ -111,9 +99,9 @@ def _feed(
 
 
 def _pipeline(
-    settings: ImageSettings, place: Place, gpu: Any, read: Read, made: Callable[[Any], Any]
+    settings: ImageSettings, place: Place, gpu: Any, source: Source, made: Callable[[Any], Any]
 ) -> Callable[[], Any]:
-    """Return what makes a pipeline of what ``read`` reads: pictures as ``made``, labels, files' ends and names."""
+    """Return what makes a pipeline of what a source reads: pictures as ``made``, labels, files' ends and names."""
 
     @pipeline_def(
         batch_size=settings.batch_per_device,
@@ -123,7 +111,7 @@ def _pipeline(
         prefetch_queue_depth=PREFETCH_BATCHES,
     )
     def build() -> Tuple[Any, ...]:
-        files, labels = read()
+        files, labels = source.read()
         return (made(files), labels, *_ends(files), fn.get_property(files, key="source_info"))
 
     return build

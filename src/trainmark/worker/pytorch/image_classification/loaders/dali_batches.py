@@ -6,7 +6,7 @@ import random
 import re
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Iterator, List, Optional
+from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
 import torch
 
@@ -25,6 +25,11 @@ MAGIC = (
 )  # fmt: skip
 """What files begin with that DALI has a decoder for: JPEG, PNG, BMP, WebP, TIFF, PNM and JPEG 2000."""
 
+UNDECODED = re.compile(r"Failed to decode sample #\d+ : (.+)")
+UNMAPPED = re.compile(r"File mapping failed: (.+)")
+UNKNOWN = "nvImageCodec failure: '#4'"
+"""DALI's words about a file, with its name; and about one that is no picture, without."""
+
 NO_END = "it has no end-of-image marker"
 
 
@@ -37,8 +42,15 @@ class UnreadableError(RuntimeError):
         self.path, self.why = path, why
 
 
-Refused = Optional[Callable[[RuntimeError], bool]]
-"""Told of an error that may be about a file; returns whether that file has been left out."""
+class Source(NamedTuple):
+    """Where pictures come from: ``read`` returns the files and labels of a pipeline, the first label being as said.
+
+    ``leave_out`` is told of an error that may be about a file, and returns whether that file has been left out.
+    """
+
+    read: Callable[[], Tuple[Any, Any]]
+    first_label: int
+    leave_out: Optional[Callable[[RuntimeError], bool]] = None
 
 
 class Files:
@@ -70,14 +82,14 @@ class Files:
 
     def _named(self, said: str) -> Optional[str]:
         """Return the path in DALI's words; of what is no picture at all it names none, and the files are looked at."""
-        decoding = re.search(r"Failed to decode sample #\d+ : (.+)", said)
-        mapping = re.search(r"File mapping failed: (.+)", said)
-        if decoding or "nvImageCodec failure: '#4'" in said:
-            path = decoding[1].strip() if decoding else next(filter(_is_no_picture, self.paths), None)
-        else:
+        undecoded, unmapped = UNDECODED.search(said), UNMAPPED.search(said)
+        if undecoded:
+            return undecoded[1].strip()
+        if unmapped:
             # An empty file cannot be mapped; neither can one that is not there, and that is another thing.
-            path = mapping[1].strip() if mapping and _is_no_picture(mapping[1].strip()) else None
-        return path
+            path = unmapped[1].strip()
+            return path if _is_no_picture(path) else None
+        return next(filter(_is_no_picture, self.paths), None) if UNKNOWN in said else None
 
     def _black(self) -> str:
         self._folder = self._folder or tempfile.TemporaryDirectory(prefix="trainmark-black-")
@@ -100,12 +112,9 @@ class Batches:
     What ends them is a ``RunError`` in a batch's place. Where a file is left out a new pipeline begins the epoch anew.
     """
 
-    def __init__(
-        self, make: Callable[[], Any], refused: Refused, settings: ImageSettings, first_label: int
-    ) -> None:
+    def __init__(self, make: Callable[[], Any], source: Source, settings: ImageSettings) -> None:
         """Build the pipeline that ``make`` returns; raise ``RunError`` if it cannot be."""
-        self._make, self._refused = make, refused
-        self._settings, self._first_label = settings, first_label
+        self._make, self._source, self._settings = make, source, settings
         self._pipeline = self._built()
         self.images = self._pipeline.reader_meta("reader")["epoch_size"]
 
@@ -115,7 +124,8 @@ class Batches:
             try:
                 yield self._next()
             except RuntimeError as error:
-                if self._refused is None or not self._refused(error):
+                leave_out = self._source.leave_out
+                if leave_out is None or not leave_out(error):
                     yield _told(error, self._settings)
                     return
                 self._pipeline = self._built()
@@ -137,7 +147,7 @@ class Batches:
         stream = torch.cuda.current_stream() if self._pipeline.device_id is not None else None
         made, numbers, last, ends, names = self._pipeline.run(stream)
         self._look_at_ends(last, ends, names)
-        labels = torch.from_dlpack(numbers.as_tensor()).view(-1).long() - self._first_label
+        labels = torch.from_dlpack(numbers.as_tensor()).view(-1).long() - self._source.first_label
         lowest, highest = int(labels.min()), int(labels.max())
         if not 0 <= lowest <= highest < settings.classes:
             said = f"{settings.data} has labels from {lowest} to {highest}"
@@ -157,9 +167,9 @@ def _told(error: RuntimeError, settings: ImageSettings) -> RunError:
     text = str(error)
     if isinstance(error, UnreadableError):
         return RunError(FAILED, text)
-    sample = re.search(r"Failed to decode sample #\d+ : (.+)", text)
-    if sample:
-        return RunError(FAILED, f"{sample[1].strip()} cannot be decoded (DALI)")
+    undecoded = UNDECODED.search(text)
+    if undecoded:
+        return RunError(FAILED, f"{undecoded[1].strip()} cannot be decoded (DALI)")
     _, _, reason = text.partition("encountered:")
     return RunError(
         FAILED, f"DALI cannot read {settings.data}: {first_sentence(RuntimeError(reason or text))}"

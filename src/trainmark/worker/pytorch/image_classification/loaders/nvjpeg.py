@@ -25,6 +25,7 @@ from ....tasks.image_classification.settings import ImageSettings
 from ...failures import stopped_by
 from ..feed import Batch
 from ..nvjpeg import Decoder
+from . import require_gpu
 from .nvjpeg_batches import Maker, Wanted
 from .nvjpeg_files import Photo, read_in_processes
 
@@ -49,8 +50,7 @@ def by_processes(workers: int) -> float:
 
 def open_nvjpeg(settings: ImageSettings, place: Place, device: Any, dtype: Any) -> Feed:
     """Start the reading processes and the decoding threads, and return the feed that they fill."""
-    if device.type != "cuda":
-        raise RunError(UNSUPPORTED, "the loader nvjpeg decodes on an NVIDIA GPU, and this run is on a CPU")
+    require_gpu(settings, device)
     if not installed("triton"):
         raise RunError(UNSUPPORTED, "the loader nvjpeg needs Triton, which is not installed here")
     try:
