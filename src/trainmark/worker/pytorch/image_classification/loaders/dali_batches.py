@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import re
 import tempfile
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Callable, Iterator, List, NamedTuple, Optional, Tuple
 
@@ -66,7 +67,6 @@ class Files:
         self.paths = [images.paths[image] for image in order]
         self.labels = [images.labels[image] for image in order]
         self.unreadable: List[str] = []
-        self._folder: Any = None
 
     def leave_out(self, error: RuntimeError) -> bool:
         """Put black in the place of the file that an error is about; return whether there is such a file."""
@@ -76,7 +76,7 @@ class Files:
             path, why = self._named(str(error)) or "", "DALI refuses it"
         if path not in self.paths:
             return False
-        self.paths[self.paths.index(path)] = self._black()
+        self.paths[self.paths.index(path)] = self._black
         tell_unreadable(self.unreadable, path, why)
         return True
 
@@ -91,11 +91,16 @@ class Files:
             return path if _is_no_picture(path) else None
         return next(filter(_is_no_picture, self.paths), None) if UNKNOWN in said else None
 
+    @cached_property
     def _black(self) -> str:
-        self._folder = self._folder or tempfile.TemporaryDirectory(prefix="trainmark-black-")
+        """Write the black picture, once: a pipeline has it mapped, and dies with the process if it becomes shorter."""
         path = Path(self._folder.name) / "black.ppm"
         path.write_bytes(BLACK)
         return str(path)
+
+    @cached_property
+    def _folder(self) -> Any:
+        return tempfile.TemporaryDirectory(prefix="trainmark-black-")
 
 
 def _is_no_picture(path: str) -> bool:
