@@ -13,9 +13,9 @@ import math
 
 import numpy as np
 
-from trainmark.check.measuring import ROUNDS
+from trainmark.check.bandwidth import ROUNDS
 from trainmark.check.outliers import compare, is_clear
-from trainmark.words.check import Quantity, Timing
+from trainmark.schema.check import Quantity, Timing
 
 HOSTS = (2, 3, 4, 8, 16, 32, 64)
 QUANTITIES = (Quantity.MATRIX_PRODUCT, Quantity.MEMORY_COPY, Quantity.LINK)

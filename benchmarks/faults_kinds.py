@@ -31,9 +31,9 @@ from fakes import Silent
 from trainmark.campaign import Order, run_campaign
 from trainmark.check import CheckOrder, check_hosts
 from trainmark.node import hosts_of
+from trainmark.schema.check import Level
+from trainmark.schema.outcome import Outcome
 from trainmark.suite import load_hosts, load_suite
-from trainmark.words.check import Level
-from trainmark.words.outcome import Outcome
 
 MEMORY_CONTROL = Path("/sys/fs/cgroup/memory")
 

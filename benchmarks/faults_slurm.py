@@ -8,7 +8,7 @@ from typing import Any
 import yaml
 from faults_trial import OK, Kind, Lane, judged, standing, suite, wait_for, wait_for_nothing
 
-from trainmark.words.results import Results
+from trainmark.schema.results import Results
 
 PROGRAMS_THERE = Path("/opt/programs")
 LONG_M = 10

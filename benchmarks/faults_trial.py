@@ -23,9 +23,9 @@ from clusters import Cluster  # noqa: E402
 from fakes import CARD, SUITE, Silent  # noqa: E402
 from trainmark.campaign import Order, run_campaign  # noqa: E402
 from trainmark.node import hosts_of  # noqa: E402
+from trainmark.schema.outcome import Outcome  # noqa: E402
+from trainmark.schema.results import CaseResult, RunResult  # noqa: E402
 from trainmark.suite import load_hosts, load_suite  # noqa: E402
-from trainmark.words.outcome import Outcome  # noqa: E402
-from trainmark.words.results import CaseResult, RunResult  # noqa: E402
 
 PROGRAMS = REPOSITORY / "tests" / "programs"
 ENVIRONMENT = Path.home() / ".local/share/trainmark/envs/pytorch"
@@ -52,7 +52,7 @@ class Lane:
         return [
             number
             for number, line in lines
-            if "stepping.py" in line and "stub.py" not in line and "ranks.py" not in line
+            if "stepping.py" in line and "exec_wrapper.py" not in line and "ranks.py" not in line
         ]
 
     def rank(self, host: str) -> int:

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from trainmark.measure import estimate, judge_steadiness, narrow_enough, ratio
 from trainmark.measure.statistics import STOPPING, WAITED, WAITED_MORE, interpolation, student_t
-from trainmark.words.measurement import Sampling
+from trainmark.schema.measurement import Sampling
 
 Array = NDArray[np.float64]
 Random = np.random.Generator

@@ -20,9 +20,9 @@ from typing import NamedTuple
 import yaml
 
 from trainmark.measure import estimate, narrow_enough
+from trainmark.schema.measurement import Estimate, Sampling
+from trainmark.schema.results import CaseResult, pooled
 from trainmark.store.document import read_results
-from trainmark.words.measurement import Estimate, Sampling
-from trainmark.words.results import CaseResult, pooled
 
 FIVE, LEAST, TARGET = 5, 3, 0.01
 

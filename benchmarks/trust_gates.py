@@ -20,9 +20,9 @@ from trainmark.logs.events import read_events
 from trainmark.measure.gates import DRIFT, GATES, Evidence, Gate, drift, judge, two_levels
 from trainmark.measure.gpus import gpus_of
 from trainmark.node.archives import unpack
+from trainmark.schema.gates import GateName
+from trainmark.schema.results import Results, sound
 from trainmark.store import read_results
-from trainmark.words.gates import GateName
-from trainmark.words.results import Results, sound
 
 KEPT = Path(__file__).parents[1] / "docs" / "results"
 SEED = 20261122

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.node import RemoteHost
-from trainmark.words.hosts import EngineName, HostEntry, SshSettings
+from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 
 STAND_IN = """#!/bin/sh
 # In the place of ssh: the command, from another folder, after what a login shell might print.

@@ -12,10 +12,10 @@ import yaml
 from preloading import Copy, call_trainmark, start_trainmark
 from trainmark.campaign import Order, Progress, run_campaign
 from trainmark.execution import Pulse
+from trainmark.schema.case import Case
+from trainmark.schema.results import Results, RunResult
+from trainmark.schema.suite import Suite
 from trainmark.suite import load_suite
-from trainmark.words.case import Case
-from trainmark.words.results import Results, RunResult
-from trainmark.words.suite import Suite
 
 PROGRAMS = Path(__file__).with_name("programs")
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.node import Job, LocalHost, Paths
-from trainmark.words.plan import Command, NodeResources
+from trainmark.schema.plan import Command, NodeResources
 
 FOUR_CORES = NodeResources(cores=4, gpus=0)
 

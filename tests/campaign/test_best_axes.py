@@ -12,13 +12,13 @@ from trainmark.campaign import CannotStart, collect_results, plan_campaign
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.report import render_markdown
+from trainmark.schema.findings import Doubt
+from trainmark.schema.measurement import About
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Plan
+from trainmark.schema.results import Results
+from trainmark.schema.suite import Suite
 from trainmark.suite import load_suite
-from trainmark.words.findings import Doubt
-from trainmark.words.measurement import About
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Plan
-from trainmark.words.results import Results
-from trainmark.words.suite import Suite
 
 OPEN: dict[str, Any] = {"compiler": "best", "layout": "best"}
 TWICE = {"name": "adaptive", "steps": 60, "warmup_steps": 12, "repeats": 2}

@@ -9,8 +9,8 @@ from fakes import CARD, Bench, Listener
 from made_environments import make_empty_environment
 from trainmark.dataset.images import ImageFolderSpec, make_image_folder
 from trainmark.errors import InputError
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult
 
 AXES: dict[str, Any] = CARD["axes"]
 REPEATS = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}

@@ -12,13 +12,13 @@ import yaml
 
 from frameworks import framework_python
 from trainmark.campaign.certifying import observed_case, questions
-from trainmark.campaign.site import Site
+from trainmark.campaign.run_environment import Site
 from trainmark.node import LocalHost
+from trainmark.schema.case import Case
+from trainmark.schema.certificate import Certificate
+from trainmark.schema.plan import NodeResources
+from trainmark.schema.suite import Suite
 from trainmark.tasks import case_of
-from trainmark.words.case import Case
-from trainmark.words.certificate import Certificate
-from trainmark.words.plan import NodeResources
-from trainmark.words.suite import Suite
 from trainmark.workload import load_workloads
 
 SUITE: dict[str, Any] = {

@@ -7,7 +7,7 @@ import pytest
 from fakes import Bench
 from frameworks import framework_python, needs_extra
 from trainmark.dataset.images import Form, ImageFolderSpec, convert, make_image_folder
-from trainmark.words.outcome import Outcome
+from trainmark.schema.outcome import Outcome
 
 PICTURES = ImageFolderSpec(images=12, classes=3, width=64, height=48)
 

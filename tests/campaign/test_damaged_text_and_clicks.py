@@ -9,7 +9,7 @@ import pytest
 from fakes import Bench
 from frameworks import framework_python, needs_framework
 from trainmark.dataset import clicks, tokens
-from trainmark.words.outcome import Outcome
+from trainmark.schema.outcome import Outcome
 
 pytestmark = [pytest.mark.training, needs_framework("pytorch")]
 

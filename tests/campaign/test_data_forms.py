@@ -17,7 +17,7 @@ from trainmark.dataset.images import (
     make_image_folder,
 )
 from trainmark.errors import InputError
-from trainmark.words.outcome import Outcome
+from trainmark.schema.outcome import Outcome
 
 PICTURES = ImageFolderSpec(images=12, classes=3, width=64, height=48)
 MAKE = {"images": 12, "classes": 3, "width": 64, "height": 48}

@@ -11,9 +11,9 @@ import yaml
 from fakes import Silent
 from frameworks import framework_python, needs_framework
 from trainmark.campaign import Order, run_campaign
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult
 from trainmark.suite import load_suite
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult
 
 # The suite behind these tests takes some minutes.
 pytestmark = [pytest.mark.training, pytest.mark.timeout(3600)]

@@ -8,8 +8,8 @@ import pytest
 from fakes import Bench
 from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import synthetic_log
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import RunResult
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import RunResult
 
 PRINT_THE_LOG = "from pathlib import Path\nprint(Path(__file__).with_name('log.txt').read_text())\n"
 

@@ -14,8 +14,8 @@ from trainmark.campaign import Progress, collect_results
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.node.trees import WHOLE_BYTES, Trees
-from trainmark.words.identity import Entries, Identity, PartName
-from trainmark.words.results import RunResult
+from trainmark.schema.identity import Entries, Identity, PartName
+from trainmark.schema.results import RunResult
 
 THREE: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}
 TRAINER = """import argparse, time

@@ -12,8 +12,8 @@ import pytest
 
 from fakes import CARD, Bench, Listener, alive, behaving
 from preloading import Copy
+from trainmark.schema.names import DATABASE
 from trainmark.store import read_results
-from trainmark.words.names import DATABASE
 
 REPEATS = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 

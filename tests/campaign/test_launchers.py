@@ -17,8 +17,8 @@ import pytest
 from fakes import PROGRAMS, Bench, alive
 from frameworks import framework_python, needs_framework
 from repositories import Repository, card
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import Results, RunResult
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import Results, RunResult
 
 STEPS, WARMUP, BATCH, RANKS = 40, 20, 32, 2
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from fakes import Bench, Listener, behaving
 from trainmark.campaign import plan_campaign
 from trainmark.campaign.batch_search import LARGEST, largest_fitting, next_batch
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Plan
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Plan
 
 TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 

@@ -10,9 +10,9 @@ from fakes import Bench, Silent, behaving
 from trainmark.campaign import Progress, collect_results
 from trainmark.campaign.persist import complete_manifest
 from trainmark.execution import ResultDirectory, read_suite
-from trainmark.words.manifest import Manifest, PeakQuantity
-from trainmark.words.names import EVENTS, MANIFEST
-from trainmark.words.results import RunResult
+from trainmark.schema.manifest import Manifest, PeakQuantity
+from trainmark.schema.names import EVENTS, MANIFEST
+from trainmark.schema.results import RunResult
 
 TELLS = behaving("tells-peaks", precision="bf16")
 PROTOCOL: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}

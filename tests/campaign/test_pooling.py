@@ -14,10 +14,10 @@ from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
 from trainmark.report import render_markdown
 from trainmark.report.exchange import rows_from_results
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, NoInterval
-from trainmark.words.names import EVENTS, OUTCOME
-from trainmark.words.results import Results, RunResult
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import About, NoInterval
+from trainmark.schema.names import EVENTS, OUTCOME
+from trainmark.schema.results import Results, RunResult
 
 TWO_RUNS: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 

@@ -9,9 +9,9 @@ import pytest
 
 from fakes import Bench, Silent
 from repositories import CARD, Repository, card, program
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import RunResult
 from trainmark.store import read_results
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import RunResult
 
 SETTINGS: dict[str, Any] = {
     "protocol": {"name": "adaptive", "steps": 30, "warmup_steps": 5, "repeats": 1},

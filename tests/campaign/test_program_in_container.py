@@ -13,10 +13,10 @@ from fakes import CARD, PROGRAMS, Bench, Silent
 from repositories import Repository, card, program
 from trainmark.campaign import run_campaign
 from trainmark.node import LocalHost
-from trainmark.words.hosts import Traffic
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import NodeResources
-from trainmark.words.results import RunResult
+from trainmark.schema.hosts import Traffic
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import NodeResources
+from trainmark.schema.results import RunResult
 
 CASE = {"workload": "linear", "framework": "python"}
 PROTOCOL = {"name": "adaptive", "steps": 30, "warmup_steps": 5, "repeats": 2}

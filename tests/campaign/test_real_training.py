@@ -15,9 +15,9 @@ from frameworks import framework_python
 from trainmark.campaign import Progress
 from trainmark.dataset.images import ImageFolderSpec, make_image_folder
 from trainmark.execution import Pulse
-from trainmark.words.case import Case
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import Results
+from trainmark.schema.case import Case
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import Results
 
 pytestmark = pytest.mark.training
 

@@ -11,7 +11,7 @@ import yaml
 
 from fakes import Bench
 from trainmark.cli.main import main
-from trainmark.words.names import EVENTS, LOG
+from trainmark.schema.names import EVENTS, LOG
 
 KEPT = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
 

@@ -11,10 +11,10 @@ import pytest
 from fakes import Bench, Listener, Silent, behaving
 from trainmark.campaign import collect_results, run_campaign
 from trainmark.execution import ResultDirectory, read_suite
+from trainmark.schema.names import DATABASE
+from trainmark.schema.outcome import Outcome
 from trainmark.store import read_results
 from trainmark.suite import select
-from trainmark.words.names import DATABASE
-from trainmark.words.outcome import Outcome
 
 REPEATS = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}
 

@@ -10,10 +10,10 @@ from trainmark.campaign import Progress
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, Schedule, ended_by, wants_another
 from trainmark.measure import estimate
-from trainmark.words.measurement import Sampling
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import EndedBy
-from trainmark.words.suite import Protocol
+from trainmark.schema.measurement import Sampling
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import EndedBy
+from trainmark.schema.suite import Protocol
 
 ADAPTIVE = Protocol.model_validate(
     {"name": "adaptive", "min_repeats": 3, "max_repeats": 7, "target_half_width": 0.02, "max_case_s": 100.0}

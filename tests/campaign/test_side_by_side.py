@@ -13,19 +13,19 @@ import pytest
 from agents import agent_host, stand_in
 from fakes import Bench, Listener
 from trainmark.campaign import Progress, plan_campaign, run_campaign
-from trainmark.campaign.hosting import Hosting, hosting
+from trainmark.campaign.host_pool import Hosting, hosting
+from trainmark.campaign.run_environment import CannotStart
 from trainmark.campaign.schedule import Attempt, Schedule
-from trainmark.campaign.site import CannotStart
 from trainmark.errors import InputError
 from trainmark.node import LocalHost, RemoteHost
+from trainmark.schema.case import Case
+from trainmark.schema.hosts import Traffic
+from trainmark.schema.manifest import FrameworkVersions, Node
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import Results, RunResult
+from trainmark.schema.suite import Protocol
 from trainmark.suite import load_suite
 from trainmark.tasks import case_of
-from trainmark.words.case import Case
-from trainmark.words.hosts import Traffic
-from trainmark.words.manifest import FrameworkVersions, Node
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import Results, RunResult
-from trainmark.words.suite import Protocol
 
 
 def agents(folder: Path, *names: str) -> tuple[RemoteHost, ...]:

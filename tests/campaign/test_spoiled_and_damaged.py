@@ -16,11 +16,11 @@ from trainmark.campaign import Progress, collect_results, stored_results
 from trainmark.campaign.schedule import Attempt, Schedule, wants_another
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, read_suite
+from trainmark.schema.names import DATABASE
+from trainmark.schema.outcome import NodeOutcome, Outcome
+from trainmark.schema.results import CaseResult, RunResult
+from trainmark.schema.suite import Protocol
 from trainmark.suite import load_suite
-from trainmark.words.names import DATABASE
-from trainmark.words.outcome import NodeOutcome, Outcome
-from trainmark.words.results import CaseResult, RunResult
-from trainmark.words.suite import Protocol
 
 ALL: dict[str, Any] = {"off": []}
 THREE: dict[str, Any] = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 3}

@@ -6,10 +6,10 @@ from trainmark.campaign.suspicion import version_suspicions, work_suspicions
 from trainmark.logs.events import parse_events
 from trainmark.measure.gpus import gpus_of
 from trainmark.node.facts import collect
+from trainmark.schema.manifest import AcceleratorFacts, FrameworkVersions, GpuFacts, Manifest
+from trainmark.schema.measurement import About, Measurement, Steadiness
+from trainmark.schema.suite import Protocol
 from trainmark.tasks import case_of
-from trainmark.words.manifest import AcceleratorFacts, FrameworkVersions, GpuFacts, Manifest
-from trainmark.words.measurement import About, Measurement, Steadiness
-from trainmark.words.suite import Protocol
 from trainmark.workload import load_workloads
 
 

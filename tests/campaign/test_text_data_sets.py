@@ -8,7 +8,7 @@ import pytest
 from trainmark.campaign.data_sets import DataSets
 from trainmark.dataset import clicks
 from trainmark.errors import InputError
-from trainmark.words.suite import Dataset
+from trainmark.schema.suite import Dataset
 
 
 @pytest.mark.parametrize(

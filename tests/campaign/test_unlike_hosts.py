@@ -2,9 +2,9 @@
 
 import pytest
 
-from trainmark.campaign.site import other_environment
+from trainmark.campaign.run_environment import other_environment
 from trainmark.node import LocalHost
-from trainmark.words.manifest import FrameworkVersions, Node
+from trainmark.schema.manifest import FrameworkVersions, Node
 
 HERE = LocalHost().facts(None, None, None)
 

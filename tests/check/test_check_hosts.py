@@ -15,16 +15,16 @@ import pytest
 from fakes import Bench
 from frameworks import framework_python, needs_framework
 from trainmark.check import CheckOrder, Patience, check_hosts
-from trainmark.check.looking import look, read_gpus
-from trainmark.check.measuring import Speeds, Station, measure_devices, reduce_all
+from trainmark.check.bandwidth import Speeds, Station, measure_devices, reduce_all
 from trainmark.check.network import check_network
-from trainmark.check.suiting import _placed, _same_data
+from trainmark.check.preflight_suite import _placed, _same_data
+from trainmark.check.snapshot import look, read_gpus
 from trainmark.cli.main import main
 from trainmark.node import Host, LocalHost, RemoteHost
 from trainmark.node.accelerators import Nvml
 from trainmark.placement import FrameworkPython
-from trainmark.words.check import CheckFinding, CheckReport, Level
-from trainmark.words.hosts import EngineName, HostEntry, SshSettings
+from trainmark.schema.check import CheckFinding, CheckReport, Level
+from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 
 SHORT = Patience(answer_s=3.0, framework_s=3.0)
 """For a host that never answers: that it is given up does not depend on how soon others answer."""

@@ -4,13 +4,13 @@ from typing import Any
 
 import pytest
 
-from trainmark.check.judging import Need, judge
-from trainmark.check.looking import Busy, GpuLook, HostLook, InfinibandPort, Interface
+from trainmark.check.formatting import shared
 from trainmark.check.network import peers_of
-from trainmark.check.saying import shared
+from trainmark.check.rules import Need, judge
+from trainmark.check.snapshot import Busy, GpuLook, HostLook, InfinibandPort, Interface
 from trainmark.node import LocalHost
-from trainmark.words.check import CheckFinding, Level
-from trainmark.words.manifest import Node
+from trainmark.schema.check import CheckFinding, Level
+from trainmark.schema.manifest import Node
 
 GIB = 1 << 30
 HERE = LocalHost().facts(None, None, None)

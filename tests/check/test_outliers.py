@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.check.measuring import judge_speeds
+from trainmark.check.bandwidth import judge_speeds
 from trainmark.check.outliers import compare
-from trainmark.words.check import Level, Quantity, Timing
+from trainmark.schema.check import Level, Quantity, Timing
 
 ROUNDS = (1.0, 1.002, 1.01, 1.3, 1.05)
 

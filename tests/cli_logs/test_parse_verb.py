@@ -12,7 +12,7 @@ import pytest
 from preloading import call_trainmark
 from trainmark.logs.synthetic import SampleRun
 from trainmark.programs import synthetic_log
-from trainmark.words.outcome import Outcome, OutcomeRecord
+from trainmark.schema.outcome import Outcome, OutcomeRecord
 
 _KEYS = [
     *("log", "format", "framework", "model", "precision", "nodes", "gpus", "batch_per_device", "unit"),

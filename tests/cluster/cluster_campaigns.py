@@ -15,8 +15,8 @@ from clusters import ALLOCATED, SCRIPT, Cluster
 from fakes import CARD, Bench, Silent
 from trainmark.campaign import run_campaign
 from trainmark.node import RemoteHost, hosts_of
+from trainmark.schema.results import Results
 from trainmark.suite import load_hosts
-from trainmark.words.results import Results
 
 ON_CLUSTER = [
     pytest.mark.cluster,

@@ -9,8 +9,8 @@ from clusters import HOSTS, Cluster
 from trainmark.check import CheckOrder, check_hosts
 from trainmark.check.network import check_network
 from trainmark.node import RemoteHost, hosts_of
+from trainmark.schema.check import Level
 from trainmark.suite import load_hosts
-from trainmark.words.check import Level
 
 pytestmark = [
     pytest.mark.cluster,

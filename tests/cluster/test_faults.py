@@ -29,8 +29,8 @@ from cluster_campaigns import (
 
 from clusters import HOSTS, SCRIPT, Cluster
 from fakes import CARD, SUITE, Bench, Silent
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, Results
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult, Results
 
 pytestmark = ON_CLUSTER
 

@@ -12,8 +12,8 @@ from clusters import HOSTS, Cluster
 from fakes import PROGRAMS, Bench
 from frameworks import needs_framework
 from repositories import Repository, card
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import Results
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import Results
 
 pytestmark = [
     pytest.mark.cluster,

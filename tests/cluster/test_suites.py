@@ -24,8 +24,8 @@ from cluster_campaigns import (
 
 from clusters import HOSTS, Cluster
 from fakes import Bench, Silent
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, Results
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult, Results
 
 pytestmark = ON_CLUSTER
 

@@ -11,9 +11,9 @@ import yaml
 
 from clusters import ALLOCATED, HOSTS, Cluster
 from frameworks import needs_framework
-from trainmark.words.names import TELEMETRY, name_on
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import Results
+from trainmark.schema.names import TELEMETRY, name_on
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import Results
 
 pytestmark = [
     pytest.mark.cluster,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from trainmark.node.accelerators import Nvml, cuda_version, open_nvml, read_accelerators
-from trainmark.words.manifest import AcceleratorFacts
+from trainmark.schema.manifest import AcceleratorFacts
 
 
 class FakeError(Exception):

@@ -10,8 +10,8 @@ import pytest
 
 from frameworks import framework_python
 from trainmark.cli.main import main
+from trainmark.schema.certificate import Certificate
 from trainmark.tasks import TASKS
-from trainmark.words.certificate import Certificate
 
 CHECK = ["env", "check", "--equivalence"]
 MOBILENET = ["--model", "mobilenet_v1"]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.node.facts import Roots, read_container, read_cpu, read_host, read_memory
-from trainmark.words.manifest import ContainerFacts, MemoryFacts
+from trainmark.schema.manifest import ContainerFacts, MemoryFacts
 
 VM = Path(__file__).parent / "recorded" / "linux-vm"
 VM_ROOTS = Roots(VM / "proc", VM / "sys", VM / "etc", VM)

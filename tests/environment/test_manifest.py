@@ -10,7 +10,7 @@ from pydantic import ValidationError
 
 from trainmark.environment import differences, fingerprint
 from trainmark.node.facts import Roots, collect, collect_node
-from trainmark.words.manifest import (
+from trainmark.schema.manifest import (
     AcceleratorFacts,
     ContainerFacts,
     FrameworkVersions,

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from trainmark.equivalence.conventions import solve
-from trainmark.words.observation import Observation
+from trainmark.schema.observation import Observation
 from trainmark.worker.core.equivalence import _products
 
 RATE = 0.01

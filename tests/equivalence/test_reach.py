@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from trainmark.schema.certificate import Subject
 from trainmark.tasks.causal_lm import llama_reference
 from trainmark.tasks.causal_lm import reference as gpt_reference
 from trainmark.tasks.causal_lm.equal_work import LanguageEqualWork
@@ -15,7 +16,6 @@ from trainmark.tasks.masked_lm import reference as bert_reference
 from trainmark.tasks.masked_lm.equal_work import MaskedEqualWork
 from trainmark.tasks.recommendation import reference as click_reference
 from trainmark.tasks.recommendation.equal_work import EMBEDDING_WIDTH, VOCABULARY, ClickEqualWork
-from trainmark.words.certificate import Subject
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES as LANGUAGE
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES as MASKED
 from trainmark.worker.tasks.recommendation.architectures import ARCHITECTURES as RECOMMENDERS

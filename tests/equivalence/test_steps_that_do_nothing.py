@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 
 from trainmark.equivalence import certify, follows, party
+from trainmark.schema.certificate import Certificate, Subject
+from trainmark.schema.observation import Followed, Observation
 from trainmark.tasks.image_classification.equal_work import ImageObservation
-from trainmark.words.certificate import Certificate, Subject
-from trainmark.words.observation import Followed, Observation
 from trainmark.worker.core.equivalence import STEPS
 from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES, is_trainable
 

@@ -9,13 +9,13 @@ from trainmark.errors import InputError
 from trainmark.logs import Facts, ParsedLog, Status
 from trainmark.measure.rules import RuleResult
 from trainmark.report.exchange import dlperf_json, row_from_log, rows_from_results
+from trainmark.schema.case import Case, Precision
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.parameters import Parameters
+from trainmark.schema.results import CaseResult, Results, RunResult
+from trainmark.schema.suite import Protocol, ProtocolName
 from trainmark.tasks import case_of
 from trainmark.tasks.image_classification import Layout
-from trainmark.words.case import Case, Precision
-from trainmark.words.outcome import Outcome
-from trainmark.words.parameters import Parameters
-from trainmark.words.results import CaseResult, Results, RunResult
-from trainmark.words.suite import Protocol, ProtocolName
 
 FACTS = Facts(model="resnet50_v1.5", precision=Precision.AMP_FP16, nodes=4, gpus=32, batch_per_device=224)
 LOG = ParsedLog("4n8g/r50_b224_amp_1.log", Status.OK, unit="images/s", facts=FACTS)

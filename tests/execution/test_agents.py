@@ -18,16 +18,16 @@ from pydantic import TypeAdapter
 from agents import agent_host, hosts_file, stand_in
 from fakes import CARD, Bench, Silent, alive
 from trainmark.campaign import run_campaign
-from trainmark.campaign.sending import send_data, send_program
+from trainmark.campaign.transfer import send_data, send_program
 from trainmark.errors import TrainmarkError
 from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost, path_there
 from trainmark.node.channel import HELLO, PART_BYTES, Sender, receive
 from trainmark.node.jobs import prober
 from trainmark.node.network import interface_of
 from trainmark.node.processes import MARK
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Command, NodeResources
-from trainmark.words.results import Results
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Command, NodeResources
+from trainmark.schema.results import Results
 
 FOUR_CORES = NodeResources(cores=4, gpus=0)
 MEETING: dict[str, Any] = {
@@ -139,7 +139,7 @@ def test_a_program_and_a_data_set_that_a_host_lacks_are_sent_to_it_once(
 def test_what_is_too_much_to_send_is_said(
     host: RemoteHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainmark.campaign.sending.MOST_BYTES", 10)
+    monkeypatch.setattr("trainmark.campaign.transfer.MOST_BYTES", 10)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "shard").write_bytes(b"\x00" * 100)
     host.lies_at(tmp_path / "data", tmp_path / "elsewhere")

@@ -7,7 +7,7 @@ import pytest
 
 from trainmark.execution.classify import Exit, classify
 from trainmark.node import last_step, read_tail
-from trainmark.words.outcome import Outcome
+from trainmark.schema.outcome import Outcome
 
 TORCHRUN = """\
 torch.distributed.elastic.multiprocessing.errors.ChildFailedError:

@@ -14,8 +14,8 @@ from hosts import FOUR_CORES, OtherDisk
 from repositories import Repository
 from trainmark.campaign import run_campaign
 from trainmark.node import LocalHost
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import RunResult
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import RunResult
 
 MEETING = {
     "launcher": "ranks",

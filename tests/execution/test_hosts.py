@@ -17,10 +17,10 @@ from trainmark.cli.main import main
 from trainmark.execution import carry_out
 from trainmark.node import Host, LocalHost, free_ports
 from trainmark.node.host import HostError
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Command, NodeResources, Plan, PlannedNode
-from trainmark.words.results import RunResult
-from trainmark.words.suite import Limits
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Command, NodeResources, Plan, PlannedNode
+from trainmark.schema.results import RunResult
+from trainmark.schema.suite import Limits
 
 FOUR_CORES = NodeResources(cores=4, gpus=0)
 MEETING = {

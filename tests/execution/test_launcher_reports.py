@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.execution.classify import Exit, classify
-from trainmark.words.outcome import Outcome
+from trainmark.schema.outcome import Outcome
 
 OPENMPI_4 = """\
 [1,1]<stderr>:[rank1]: Traceback (most recent call last):

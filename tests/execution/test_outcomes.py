@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from fakes import Bench, alive, behaving
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult
 
 
 def only(bench: Bench, *cases: dict[str, Any], **settings: Any) -> CaseResult:

@@ -11,8 +11,8 @@ from typing import Any
 
 from fakes import CARD, Bench, alive
 from trainmark.node.processes import MARK
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import RunResult
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import RunResult
 
 HANGS = """\
 import os, pathlib, subprocess, sys, time

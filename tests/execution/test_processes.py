@@ -18,8 +18,8 @@ from preloading import usual_signals
 from trainmark.node import LocalHost, Runner, held
 from trainmark.node.host import Job
 from trainmark.node.processes import MARK, end_all, private_bytes
-from trainmark.words.plan import Command
-from trainmark.words.suite import Limits
+from trainmark.schema.plan import Command
+from trainmark.schema.suite import Limits
 
 HYDRA = """
 import os, signal, sys, time

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from fakes import CARD, Bench, alive
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import RunResult
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import RunResult
 
 RANKS = {
     "launcher": "ranks",

@@ -9,7 +9,7 @@ import pytest
 from fakes import Bench
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory, opened, write_record
-from trainmark.words.outcome import Outcome, OutcomeRecord
+from trainmark.schema.outcome import Outcome, OutcomeRecord
 
 
 def test_a_folder_with_other_things_in_it_is_refused_and_stays_as_it_was(bench: Bench) -> None:

@@ -9,9 +9,9 @@ import pytest
 
 from trainmark.execution.classify import Exit, classify
 from trainmark.node import Job, JobOnHost, LocalHost, run_jobs
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Command
-from trainmark.words.suite import Limits
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Command
+from trainmark.schema.suite import Limits
 
 LOST = """\
 

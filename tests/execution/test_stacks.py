@@ -12,7 +12,7 @@ import pytest
 from trainmark.node import Job, LocalHost
 from trainmark.node.processes import belongs, rank_processes
 from trainmark.node.stacks import ANSWER_S, Frame, read_stack, who_is_missing
-from trainmark.words.plan import Command
+from trainmark.schema.plan import Command
 
 PROGRAM = """\
 import os, threading, time

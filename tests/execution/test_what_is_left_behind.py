@@ -15,9 +15,9 @@ from trainmark.environment.engine import Engine, require_engine
 from trainmark.node import Job, JobOnHost, LocalHost, jobs, run_jobs
 from trainmark.node.git import read_git
 from trainmark.node.processes import MARK, marked
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Command
-from trainmark.words.suite import Limits
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Command
+from trainmark.schema.suite import Limits
 
 LEAVES = "setsid sleep 600 & echo $! >>{pids}"
 

@@ -9,9 +9,9 @@ import pytest
 
 from agents import agent_host, stand_in
 from trainmark.node import Host, Job, JobOnHost, LocalHost, Pulse, run_jobs
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Command
-from trainmark.words.suite import Limits
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Command
+from trainmark.schema.suite import Limits
 
 UNTIL_SEEN = "until grep -qs '\"processes\":[1-9]' {other}/telemetry; do sleep 0.05; done"
 

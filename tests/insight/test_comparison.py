@@ -12,13 +12,13 @@ from trainmark.errors import InputError
 from trainmark.insight import compare
 from trainmark.measure import estimate
 from trainmark.report.comparison import render_comparison
+from trainmark.schema.comparison import Change, Comparison, Side
+from trainmark.schema.identity import Identity, Part, PartName
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult, Results
 from trainmark.store import read_results, write_results
-from trainmark.words.comparison import Change, Comparison, Side
-from trainmark.words.identity import Identity, Part, PartName
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, Suspicion
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, Results
 
 OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
 CAN = pytest.CaptureFixture[str]

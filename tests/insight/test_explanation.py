@@ -23,9 +23,9 @@ from trainmark.insight import (
 from trainmark.insight.explanation import Basis, OwnCause, PublishedRule
 from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import Reading, StatedRecipe
-from trainmark.logs.physics import Stall
+from trainmark.logs.plausibility import Stall
 from trainmark.reference import find_reference, load_references
-from trainmark.words.recipe import AxisName, Condition, RecipeAxis
+from trainmark.schema.recipe import AxisName, Condition, RecipeAxis
 
 CORPUS_LOG = (
     CORPUS / "logs" / "ResNet50V1.5" / "OtherReports" / "PyTorch" / "V100-LOG" / "pytorch_gpu1_amp_bs256.txt"

@@ -8,13 +8,13 @@ import pytest
 from trainmark.insight import find, judged
 from trainmark.measure import estimate, speedup
 from trainmark.node.facts import collect
+from trainmark.schema.findings import RatioKind
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import About, Measurement, Steadiness, Suspicion
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
+from trainmark.schema.results import CaseResult, Results, RunResult
 from trainmark.store import read_results, write_results
-from trainmark.words.findings import RatioKind
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, Measurement, Steadiness, Suspicion
-from trainmark.words.outcome import Outcome
-from trainmark.words.ranks import AllReduce, RankTime, RankTimes
-from trainmark.words.results import CaseResult, Results, RunResult
 
 OLD = Path(__file__).parents[1] / "store" / "old" / "results-0.1.json"
 OTHER = Suspicion(code="batch-differs", sentence="batch 256 was asked for, not 128", about=About.WORK)

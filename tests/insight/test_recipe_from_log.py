@@ -17,8 +17,7 @@ from trainmark.insight.log_head import data_wait
 from trainmark.insight.recipe import StatedRecipe, recipe_from
 from trainmark.logs.parameters import Parameter, read_parameters
 from trainmark.programs import dialects
-from trainmark.tasks import all_axes, model_word
-from trainmark.words.manifest import (
+from trainmark.schema.manifest import (
     AcceleratorFacts,
     CpuFacts,
     FrameworkVersions,
@@ -29,7 +28,8 @@ from trainmark.words.manifest import (
     OsFacts,
     VirtualisationFacts,
 )
-from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.tasks import all_axes, model_word
 
 WHOLE = ngc_log()
 
@@ -339,8 +339,8 @@ def test_what_dialects_speak_of_are_axes() -> None:
 
 
 def test_an_axis_of_a_task_has_the_name_by_which_recipes_are_published() -> None:
+    from trainmark.schema.case import recipe_axis
     from trainmark.tasks import all_axes
-    from trainmark.words.case import recipe_axis
 
     assert (recipe_axis("predictions"), recipe_axis("accumulation")) == (
         "max_predictions_per_seq",

@@ -9,7 +9,7 @@ from trainmark.logs import Facts, Status
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import find_rule, measure_log
 from trainmark.programs import find_format, formats, read_stream, samples, synthetic_log
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 _INTERVALS = {
     "paddleclas": 10,

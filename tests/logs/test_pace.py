@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.logs import Facts, Severity
-from trainmark.logs.physics import stalls
+from trainmark.logs.plausibility import stalls
 from trainmark.logs.synthetic import SampleRun
 from trainmark.measure.rules import measure_log
 from trainmark.programs import read_log, synthetic_log

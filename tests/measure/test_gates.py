@@ -11,11 +11,11 @@ from pydantic import BaseModel
 from trainmark.logs.events import RunEvents
 from trainmark.measure.gates import DRIFT, GATES, Evidence, judge, judge_case
 from trainmark.node.telemetry_summary import _dropped
+from trainmark.schema.gates import SPOILING, GateName
+from trainmark.schema.measurement import About
+from trainmark.schema.parameters import Parameters
+from trainmark.schema.telemetry import GpuSample, GpuSummary, TelemetrySummary
 from trainmark.tasks import case_of
-from trainmark.words.gates import SPOILING, GateName
-from trainmark.words.measurement import About
-from trainmark.words.parameters import Parameters
-from trainmark.words.telemetry import GpuSample, GpuSummary, TelemetrySummary
 
 GPU = GpuSummary(
     index=0, uuid="GPU-1", name="H200", sm_clock_mhz_mean=1900.0, sm_clock_mhz_min=1800, power_w_mean=600.0,

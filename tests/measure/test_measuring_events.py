@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from trainmark.logs.events import parse_events
 from trainmark.measure import NotMeasurable, measure_events
-from trainmark.words.measurement import Measurement
+from trainmark.schema.measurement import Measurement
 
 PARAMETERS = {"schema": "trainmark.events/1", "global_batch": 8, "unit": "images/s"}
 

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from trainmark.measure.ranks import rank_times
-from trainmark.words.hosts import LOCALHOST
-from trainmark.words.outcome import NodeOutcome
+from trainmark.schema.hosts import LOCALHOST
+from trainmark.schema.outcome import NodeOutcome
 
 SUMMARY: dict[str, Any] = {
     # The clock of the second node is an hour ahead.

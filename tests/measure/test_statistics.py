@@ -18,7 +18,7 @@ from trainmark.measure import (
     spread_of,
 )
 from trainmark.measure.statistics import interpolation
-from trainmark.words.measurement import Estimate, Interval, IntervalMethod, NoInterval, Ratio, Sampling
+from trainmark.schema.measurement import Estimate, Interval, IntervalMethod, NoInterval, Ratio, Sampling
 
 throughputs = st.floats(min_value=1.0, max_value=1.4, allow_nan=False)
 

@@ -7,7 +7,7 @@ import pytest
 from numpy.typing import NDArray
 
 from trainmark.measure import judge_steadiness
-from trainmark.words.measurement import CannotSay, Cause, Shape
+from trainmark.schema.measurement import CannotSay, Cause, Shape
 
 STEPS = 100
 Series = NDArray[np.float64]

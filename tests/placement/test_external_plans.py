@@ -12,11 +12,11 @@ from typing import NamedTuple
 
 import pytest
 
-from trainmark.campaign import site
+from trainmark.campaign import run_environment
 from trainmark.cli.main import main
 from trainmark.node import local
+from trainmark.schema.plan import NodeResources
 from trainmark.suite import load_suite, log_name
-from trainmark.words.plan import NodeResources
 
 SUITES = Path(__file__).parents[2] / "suites"
 GOLDEN = Path(__file__).with_name("golden") / "external"
@@ -27,7 +27,7 @@ DGX = NodeResources(cores=80, gpus=8)
 @pytest.fixture(autouse=True)
 def _somebody_elses_machine(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local, "this_machine", lambda _host: DGX)
-    monkeypatch.setattr(site, "owner", lambda: "1000:1000")
+    monkeypatch.setattr(run_environment, "owner", lambda: "1000:1000")
     monkeypatch.setenv("TRAINMARK_HOME", "/trainmark")
 
 

@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import pytest
 
-from trainmark.campaign import CannotStart, plan_campaign, site
+from trainmark.campaign import CannotStart, plan_campaign, run_environment
 from trainmark.node import LocalHost
+from trainmark.schema.plan import NodeResources, Plan
 from trainmark.suite import load_hosts, load_suite, select
-from trainmark.words.plan import NodeResources, Plan
 
 SUITES = Path(__file__).parents[2] / "suites"
 GOLDEN = Path(__file__).with_name("golden") / "lines"
@@ -117,7 +117,7 @@ def planned(line: Line, folder: Path) -> list[Plan | CannotStart]:
 def test_a_documents_launch_line_is_planned_as_its_golden_file(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, name: str
 ) -> None:
-    monkeypatch.setattr(site, "owner", lambda: "1000:1000")
+    monkeypatch.setattr(run_environment, "owner", lambda: "1000:1000")
     line = LINES[name]
     (plan,) = planned(line, tmp_path)
     assert isinstance(plan, Plan)

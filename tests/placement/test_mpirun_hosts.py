@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from trainmark.placement import FrameworkPython, PlacementHost, RunSpec, place
+from trainmark.schema.hosts import HostEntry, Traffic
+from trainmark.schema.launcher import Launcher
+from trainmark.schema.plan import NodeResources, Plan
+from trainmark.schema.suite import Protocol
 from trainmark.tasks import case_of
-from trainmark.words.hosts import HostEntry, Traffic
-from trainmark.words.launcher import Launcher
-from trainmark.words.plan import NodeResources, Plan
-from trainmark.words.suite import Protocol
 from trainmark.workload import load_workloads
 
 FIRST = PlacementHost(

@@ -24,10 +24,10 @@ from trainmark.placement import (
     containerised,
     place,
 )
+from trainmark.schema.case import Case
+from trainmark.schema.plan import Command, NodeResources, Plan
+from trainmark.schema.suite import Protocol
 from trainmark.tasks import case_of
-from trainmark.words.case import Case
-from trainmark.words.plan import Command, NodeResources, Plan
-from trainmark.words.suite import Protocol
 from trainmark.workload import Axis, Card, Counts, Image, UnsupportedByCard, Workload, load_workloads
 
 GOLDEN = Path(__file__).with_name("golden")

@@ -19,7 +19,7 @@ from trainmark.reference import (
     read_figures,
     select,
 )
-from trainmark.words.recipe import RecipeAxis
+from trainmark.schema.recipe import RecipeAxis
 from trainmark.workload.cards import shipped
 from trainmark.workload.source import GitSource
 

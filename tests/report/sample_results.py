@@ -7,13 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.measure import estimate, speedup
-from trainmark.tasks import case_of
-from trainmark.tasks.image_classification import Layout
-from trainmark.words.case import Case
-from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
-from trainmark.words.identity import Identity
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import (
+from trainmark.schema.case import Case
+from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
+from trainmark.schema.identity import Identity
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import (
     About,
     Estimate,
     Level,
@@ -23,11 +21,13 @@ from trainmark.words.measurement import (
     StepTimes,
     Suspicion,
 )
-from trainmark.words.outcome import Outcome
-from trainmark.words.parameters import Parameters
-from trainmark.words.ranks import AllReduce, RankTime, RankTimes
-from trainmark.words.results import CaseResult, EndedBy, Repeats, Results, RunResult
-from trainmark.words.suite import Protocol
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.parameters import Parameters
+from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
+from trainmark.schema.results import CaseResult, EndedBy, Repeats, Results, RunResult
+from trainmark.schema.suite import Protocol
+from trainmark.tasks import case_of
+from trainmark.tasks.image_classification import Layout
 
 START = datetime(2026, 11, 3, 8, 0, tzinfo=UTC)
 SPREAD = (1.0, 1.004, 0.995, 1.002, 0.998, 1.006, 0.991)

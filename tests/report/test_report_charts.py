@@ -18,8 +18,8 @@ from trainmark.report.charts.steps import MOST_POINTS, steps_chart, thinned
 from trainmark.report.context import context
 from trainmark.report.series import read_series
 from trainmark.report.writing import compose
+from trainmark.schema.results import Results
 from trainmark.tasks import case_of
-from trainmark.words.results import Results
 
 
 def charts(results: Results, folder: Path, language: Language = Language.EN) -> dict[str, Chart]:

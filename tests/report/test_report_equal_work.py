@@ -11,10 +11,10 @@ import sample_results as sample
 
 from trainmark.insight.equality import judge_equality
 from trainmark.report import Language, render_markdown, render_table
-from trainmark.words.case import Case
-from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
-from trainmark.words.findings import Verdict
-from trainmark.words.results import Results, RunResult
+from trainmark.schema.case import Case
+from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
+from trainmark.schema.findings import Verdict
+from trainmark.schema.results import Results, RunResult
 
 KEPT = Path(__file__).parents[2] / "docs" / "results"
 MODEL = "mobilenet_v1"

@@ -13,8 +13,8 @@ import sample_results as sample
 from browser import WINDOWS, cut_off, needs_browser, open_page
 
 from trainmark.report import Language, render_html
+from trainmark.schema.results import Results
 from trainmark.tasks import case_of
-from trainmark.words.results import Results
 
 VOID = {"meta", "br", "hr", "img", "input", "link"}
 EXAMPLES = [

@@ -28,14 +28,14 @@ from trainmark.report.blocks import (
     printable,
 )
 from trainmark.report.markdown import to_markdown
+from trainmark.schema.case import Case, Precision
+from trainmark.schema.gates import GateName
+from trainmark.schema.measurement import Steadiness
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.parameters import Parameters
+from trainmark.schema.results import Results, RunResult
+from trainmark.schema.telemetry import TelemetrySummary
 from trainmark.tasks import case_of
-from trainmark.words.case import Case, Precision
-from trainmark.words.gates import GateName
-from trainmark.words.measurement import Steadiness
-from trainmark.words.outcome import Outcome
-from trainmark.words.parameters import Parameters
-from trainmark.words.results import Results, RunResult
-from trainmark.words.telemetry import TelemetrySummary
 
 Golden = Callable[[str, str], None]
 

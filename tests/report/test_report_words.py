@@ -11,7 +11,7 @@ from trainmark.report import Language
 from trainmark.report.axes import COMMON
 from trainmark.report.language import catalogue
 from trainmark.report.numbers import MOST_DECIMALS, decimals, number
-from trainmark.words.outcome import Outcome
+from trainmark.schema.outcome import Outcome
 
 
 def places(sentence: str) -> set[str]:

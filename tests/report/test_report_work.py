@@ -7,8 +7,8 @@ import sample_results as sample
 
 from trainmark.insight import find
 from trainmark.report import Language, render_markdown
-from trainmark.words.measurement import About, Suspicion
-from trainmark.words.results import Results
+from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.results import Results
 
 
 def told(results: Results, folder: Path) -> str:

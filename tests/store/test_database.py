@@ -14,12 +14,12 @@ from sqlalchemy import URL, create_engine
 
 from fakes import Bench
 from trainmark.errors import InputError, TrainmarkError
+from trainmark.schema.case import Case
+from trainmark.schema.certificate import Certificate
+from trainmark.schema.results import RunResult
+from trainmark.schema.suite import Suite
 from trainmark.store import Store, document_of, migrations, sqlite_url
 from trainmark.store.tables import metadata
-from trainmark.words.case import Case
-from trainmark.words.certificate import Certificate
-from trainmark.words.results import RunResult
-from trainmark.words.suite import Suite
 
 KEPT = Path(__file__).parents[2] / "docs" / "results" / "frameworks" / "equivalence"
 

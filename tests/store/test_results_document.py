@@ -7,9 +7,9 @@ import pytest
 
 from fakes import Bench, behaving
 from trainmark.errors import InputError
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import SCHEMA
 from trainmark.store import read_results, write_results
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import SCHEMA
 
 OLD = Path(__file__).with_name("old") / "results-0.1.json"
 TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
@@ -108,7 +108,7 @@ def test_one_bad_run_of_three_speaks_against_the_results_and_not_for_a_number(be
 
 
 def test_a_doubt_about_the_machine_does_not_speak_against_the_work(bench: Bench) -> None:
-    from trainmark.words.measurement import About, Suspicion
+    from trainmark.schema.measurement import About, Suspicion
 
     bench.write()
     results = bench.run()

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.words.manifest import Manifest
-from trainmark.words.outcome import Outcome
-from trainmark.words.parameters import Parameters
-from trainmark.words.results import Results, RunResult
-from trainmark.words.telemetry import TelemetrySummary
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.parameters import Parameters
+from trainmark.schema.results import Results, RunResult
+from trainmark.schema.telemetry import TelemetrySummary
 
 OLD = Path(__file__).with_name("old") / "results-0.1.json"
 KEPT = sorted((Path(__file__).parents[2] / "docs" / "results").glob("*/results.json"))

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 import trainmark
+from trainmark.schema.case import Case, Precision
+from trainmark.schema.suite import NamingScheme
 from trainmark.suite.naming import log_name
 from trainmark.tasks import case_of
-from trainmark.words.case import Case, Precision
-from trainmark.words.suite import NamingScheme
 from trainmark.workload import load_workloads
 
 HOUSE = Path(trainmark.__file__).parent

@@ -21,10 +21,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from trainmark.cli.main import main
+from trainmark.schema.job import JobKind, JobSettings
 from trainmark.submission import job_of, render
 from trainmark.suite import load_hosts
 from trainmark.tasks import case_of
-from trainmark.words.job import JobKind, JobSettings
 
 HERE = Path(__file__).parent
 GOLDEN = HERE / "golden"

@@ -6,8 +6,8 @@ import pytest
 
 from trainmark.errors import InputError
 from trainmark.node.engines import starting
+from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 from trainmark.suite.hosts import expanded, load_hosts
-from trainmark.words.hosts import EngineName, HostEntry, SshSettings
 
 FILE = """\
 engine: ssh

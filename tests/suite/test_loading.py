@@ -10,11 +10,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from trainmark.errors import InputError
+from trainmark.schema.case import Case, Precision, axes_of
+from trainmark.schema.suite import Suite
 from trainmark.suite import dump_suite, load_suite, select
 from trainmark.suite.matrix import Matrix, expand
 from trainmark.tasks import TASKS, case_of
-from trainmark.words.case import Case, Precision, axes_of
-from trainmark.words.suite import Suite
 from trainmark.worker.core.arguments import parse
 
 SUITE = """\

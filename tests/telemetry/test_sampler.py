@@ -15,7 +15,7 @@ from trainmark.errors import InputError
 from trainmark.node.telemetry import Clock, Sampler, Telemetry, to_line
 from trainmark.node.telemetry_summary import read_telemetry, summarise
 from trainmark.node.usage import read_node
-from trainmark.words.telemetry import CpuSample, GpuName, GpuSample, Header, MemorySample, Sample
+from trainmark.schema.telemetry import CpuSample, GpuName, GpuSample, Header, MemorySample, Sample
 
 
 def gpu(**facts: object) -> GpuSample:

@@ -13,11 +13,11 @@ from trainmark.environment import find_entry
 from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.equivalence.inputs import NO_RULES
 from trainmark.placement import free_ports
+from trainmark.schema.certificate import Check, Party, Subject
+from trainmark.schema.observation import Followed, Observation
 from trainmark.tasks.causal_lm.equal_work import LanguageObservation
 from trainmark.tasks.masked_lm.equal_work import MaskedObservation
 from trainmark.tasks.recommendation.equal_work import ClickObservation
-from trainmark.words.certificate import Check, Party, Subject
-from trainmark.words.observation import Followed, Observation
 
 MUTATED = Path(__file__).parents[1] / "programs" / "mutated_worker.py"
 COMPILERS = {"pytorch": "none", "jax": "xla", "tensorflow": "graph", "paddle": "to_static"}

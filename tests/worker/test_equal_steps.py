@@ -11,7 +11,7 @@ from preloaded_worker import COMPILERS, OBSERVATIONS, Observer, failing, own_los
 
 from frameworks import in_frameworks, in_pytorch, needs_framework
 from trainmark.equivalence import compare
-from trainmark.words.certificate import Subject
+from trainmark.schema.certificate import Subject
 
 pytestmark = pytest.mark.training
 

@@ -15,18 +15,18 @@ from worker_process import LONG_S, START, ended_together, rank_variables
 from frameworks import in_frameworks, in_pytorch, needs_framework
 from preloading import preloaded
 from trainmark.campaign.certifying import Question, observed_case
-from trainmark.campaign.site import Site
+from trainmark.campaign.run_environment import Site
 from trainmark.environment import find_entry
 from trainmark.equivalence import compare, follows, party, worker_flags, write_inputs
 from trainmark.node import LocalHost, free_ports
+from trainmark.schema.case import Device
+from trainmark.schema.certificate import Party, Subject
+from trainmark.schema.observation import Followed, Observation
+from trainmark.schema.plan import NodeResources
+from trainmark.schema.suite import Suite
 from trainmark.tasks import case_of
 from trainmark.tasks.image_classification import Layout
 from trainmark.tasks.image_classification.equal_work import ImageObservation
-from trainmark.words.case import Device
-from trainmark.words.certificate import Party, Subject
-from trainmark.words.observation import Followed, Observation
-from trainmark.words.plan import NodeResources
-from trainmark.words.suite import Suite
 from trainmark.worker.core.folders import framework_names
 from trainmark.workload import find_gap, load_workloads
 

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from trainmark.report.exchange import mission_for
+from trainmark.schema.case import Device
 from trainmark.tasks import TASKS, case_of, published_name
 from trainmark.tasks.causal_lm.llama_reference import inverse_frequencies
-from trainmark.words.case import Device
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES as CAUSAL
 from trainmark.worker.tasks.causal_lm.architectures import Llama, Rotation
 from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES as IMAGES

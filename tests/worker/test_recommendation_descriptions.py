@@ -3,8 +3,8 @@
 import pytest
 
 from trainmark.report.exchange import mission_for
+from trainmark.schema.case import Device
 from trainmark.tasks import TASKS, case_of, published_name
-from trainmark.words.case import Device
 from trainmark.worker.core.arguments import parse
 from trainmark.worker.core.outcomes import RunError
 from trainmark.worker.tasks.recommendation import task as described

@@ -16,8 +16,8 @@ from worker_process import SMALL, START, Ran, ended, make_images, rank_variables
 from frameworks import in_pytorch
 from preloading import preloaded
 from trainmark.equivalence import compare, party, worker_flags, write_inputs
+from trainmark.schema.case import Case, Device
 from trainmark.tasks.image_classification.equal_work import ImageObservation
-from trainmark.words.case import Case, Device
 from trainmark.worker.tasks.image_classification.architectures import ARCHITECTURES
 from trainmark.workload import find_gap, load_workloads
 

@@ -8,16 +8,16 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from trainmark.campaign.audience import Audience
     from trainmark.campaign.campaign import CampaignEnding, Order, run_campaign
     from trainmark.campaign.certifying import certify_environments
     from trainmark.campaign.data_sets import DataSets
+    from trainmark.campaign.listener import Audience
     from trainmark.campaign.persist import full_disk_is_told
     from trainmark.campaign.planning import first_plan, load_programs, plan_campaign
     from trainmark.campaign.reserving import reserve_hosts
     from trainmark.campaign.resume import collect_results, kept_command, stored_results
+    from trainmark.campaign.run_environment import CannotStart, Site
     from trainmark.campaign.schedule import Progress
-    from trainmark.campaign.site import CannotStart, Site
 
 __all__ = [
     "Audience",

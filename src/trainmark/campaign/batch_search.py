@@ -7,7 +7,7 @@ run to run.
 
 from collections.abc import Mapping
 
-from trainmark.words.suite import Protocol
+from trainmark.schema.suite import Protocol
 
 FIRST = 8
 STEP = 8

@@ -9,10 +9,10 @@ from pathlib import Path
 from pydantic import ValidationError
 
 from trainmark.files import write_atomically
+from trainmark.schema.case import Case, Device
+from trainmark.schema.results import Trial
+from trainmark.schema.suite import Protocol
 from trainmark.tasks import case_of
-from trainmark.words.case import Case, Device
-from trainmark.words.results import Trial
-from trainmark.words.suite import Protocol
 from trainmark.workload import Card, find_gap
 
 FILE = "trial.json"

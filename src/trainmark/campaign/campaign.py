@@ -5,27 +5,27 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.campaign.audience import Audience
+from trainmark.campaign.case_search import run_case
+from trainmark.campaign.certificates import kept_certificates
 from trainmark.campaign.certifying import certificates
 from trainmark.campaign.executor import Executor
-from trainmark.campaign.finished import FinishedRuns
-from trainmark.campaign.kept import kept_certificates
+from trainmark.campaign.identity_check import require_same_identity
+from trainmark.campaign.listener import Audience
 from trainmark.campaign.persist import Persistence, full_disk_is_told
 from trainmark.campaign.planning import load_programs
 from trainmark.campaign.resume import as_attempts, collect, kept_trials, read_manifests
-from trainmark.campaign.same_program import require_same_identity
+from trainmark.campaign.run_environment import Site
+from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule, wants_another
-from trainmark.campaign.settling import run_case
 from trainmark.campaign.side_by_side import SideBySide
-from trainmark.campaign.site import Site
 from trainmark.execution import opened
 from trainmark.node import Host, HostError, LocalHost, held, on_each
 from trainmark.placement import PlacementHost
+from trainmark.schema.case import Case
+from trainmark.schema.names import RESULTS, RUNS
+from trainmark.schema.results import Results
+from trainmark.schema.suite import Suite
 from trainmark.store import write_results
-from trainmark.words.case import Case
-from trainmark.words.names import RESULTS, RUNS
-from trainmark.words.results import Results
-from trainmark.words.suite import Suite
 from trainmark.workload import UnsupportedByCard
 
 

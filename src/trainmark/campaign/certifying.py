@@ -10,9 +10,9 @@ from tempfile import TemporaryDirectory
 
 from trainmark import equivalence, tasks, worker
 from trainmark.campaign.best_search import candidates
-from trainmark.campaign.kept import CERTIFICATE, FOLDER, read_certificate
+from trainmark.campaign.certificates import CERTIFICATE, FOLDER, read_certificate
 from trainmark.campaign.observation_run import observe
-from trainmark.campaign.site import CannotStart, Site
+from trainmark.campaign.run_environment import CannotStart, Site
 from trainmark.environment import State, entries, fingerprint, state_of
 from trainmark.equivalence import certify, equal_work_of, follows, party
 from trainmark.errors import InputError, nearest
@@ -20,11 +20,11 @@ from trainmark.extensions import folders
 from trainmark.files import write_atomically
 from trainmark.node import LocalHost
 from trainmark.placement import device_of
+from trainmark.schema.case import Case, Device, Precision
+from trainmark.schema.certificate import Certificate, CheckedVariant, Party
+from trainmark.schema.observation import Followed, Observation
+from trainmark.schema.suite import Limits, Suite
 from trainmark.tasks import TASKS, case_of, rules_of, task_of
-from trainmark.words.case import Case, Device, Precision
-from trainmark.words.certificate import Certificate, CheckedVariant, Party
-from trainmark.words.observation import Followed, Observation
-from trainmark.words.suite import Limits, Suite
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
 INPUTS = "inputs.npz"

@@ -6,9 +6,9 @@ from pathlib import Path
 
 from trainmark.dataset import DatasetKind, kind_of
 from trainmark.errors import InputError
+from trainmark.schema.case import task_of_model
+from trainmark.schema.suite import Dataset
 from trainmark.tasks import find_task
-from trainmark.words.case import task_of_model
-from trainmark.words.suite import Dataset
 
 Preparing = Callable[[str, int, int], None]
 """Hears what is being prepared, and how many of how many samples are done."""

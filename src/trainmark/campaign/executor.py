@@ -4,25 +4,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from trainmark.campaign.audience import Audience
 from trainmark.campaign.identity import Identifier
-from trainmark.campaign.persist import complete_manifest, require_same_environment, write_manifest
-from trainmark.campaign.planning import plan_run
-from trainmark.campaign.same_program import (
+from trainmark.campaign.identity_check import (
     changed_meanwhile,
     identity_of,
     keep_entries,
     require_same_commands,
     require_same_identity,
 )
-from trainmark.campaign.site import CannotStart, Setting, Site
+from trainmark.campaign.listener import Audience
+from trainmark.campaign.persist import complete_manifest, require_same_environment, write_manifest
+from trainmark.campaign.planning import plan_run
+from trainmark.campaign.run_environment import CannotStart, Setting, Site
 from trainmark.execution import NotReady, Preparer, ResultDirectory, carry_out, read_record, with_expected
 from trainmark.node import Host, HostError, HostOSError, free_ports, held, on_each
-from trainmark.words.case import Case
-from trainmark.words.identity import Entries
-from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.plan import Plan
-from trainmark.words.suite import Protocol, Suite
+from trainmark.schema.case import Case
+from trainmark.schema.identity import Entries
+from trainmark.schema.outcome import Outcome, OutcomeRecord
+from trainmark.schema.plan import Plan
+from trainmark.schema.suite import Protocol, Suite
 
 PORTS_BESIDE_RANKS = 4
 """Ports that a run may need besides one a rank: the rendezvous, and a framework's scheduler and servers."""

@@ -7,18 +7,18 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from trainmark.campaign.site import Site
+from trainmark.campaign.run_environment import Site
 from trainmark.dataset import SUMS_NAME
 from trainmark.environment import installed
 from trainmark.extensions import VARIABLE as EXTENSIONS
 from trainmark.extensions import folders
 from trainmark.node.trees import Trees, listing
 from trainmark.placement import PlacementHost, RunSpec, place
-from trainmark.words.case import SYNTHETIC, Case
-from trainmark.words.hosts import Traffic
-from trainmark.words.identity import Entries, PartName
-from trainmark.words.manifest import Manifest, Node
-from trainmark.words.plan import Plan
+from trainmark.schema.case import SYNTHETIC, Case
+from trainmark.schema.hosts import Traffic
+from trainmark.schema.identity import Entries, PartName
+from trainmark.schema.manifest import Manifest, Node
+from trainmark.schema.plan import Plan
 from trainmark.workload import BuiltinSource, Card, FolderSource, GitSource, Workload, commit_of
 
 _UNNAMED = {"description", "source"}

@@ -7,18 +7,18 @@ from typing import Generic, TypeVar
 from pydantic import ValidationError
 
 from trainmark.campaign.planning import plan_run
-from trainmark.campaign.site import CannotStart, Site
+from trainmark.campaign.run_environment import CannotStart, Site
 from trainmark.equivalence import worker_flags, write_inputs
 from trainmark.execution import carry_out
 from trainmark.logs.events import read_events
 from trainmark.node import free_ports
+from trainmark.schema.case import Case
+from trainmark.schema.names import EVENTS
+from trainmark.schema.observation import Followed
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Plan
+from trainmark.schema.suite import Limits, Protocol
 from trainmark.tasks import rules_of
-from trainmark.words.case import Case
-from trainmark.words.names import EVENTS
-from trainmark.words.observation import Followed
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Plan
-from trainmark.words.suite import Limits, Protocol
 
 Steps = TypeVar("Steps", bound=Followed)
 

@@ -11,22 +11,22 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import trainmark
+from trainmark.campaign.identity_check import UnlikeRunsError
 from trainmark.campaign.resume import Finished, collect_run, manifest_in
-from trainmark.campaign.same_program import UnlikeRunsError
 from trainmark.environment import environment_of, fingerprint, pooling_differences
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.files import write_atomically
 from trainmark.logs.events import read_events
 from trainmark.measure.peaks import peaks_told
+from trainmark.schema.case import Case
+from trainmark.schema.certificate import Certificate
+from trainmark.schema.manifest import Manifest, MeasuredPeaks, Node
+from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST
+from trainmark.schema.outcome import Outcome, OutcomeRecord
+from trainmark.schema.results import RunResult
+from trainmark.schema.suite import Suite
 from trainmark.store import Store, document_of, sqlite_url
-from trainmark.words.case import Case
-from trainmark.words.certificate import Certificate
-from trainmark.words.manifest import Manifest, MeasuredPeaks, Node
-from trainmark.words.names import DATABASE, EVENTS, LOG, MANIFEST
-from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.results import RunResult
-from trainmark.words.suite import Suite
 from trainmark.workload import Workloads
 
 LEAST_FREE_BYTES = 1 << 20

@@ -7,16 +7,16 @@ from typing import Unpack
 
 from trainmark.campaign.batch_search import FIRST, probe_protocol
 from trainmark.campaign.best_search import axes_of_trial, candidates, trial_protocol, why_none
-from trainmark.campaign.site import CannotStart, MoreOfSpec, Site
+from trainmark.campaign.run_environment import CannotStart, MoreOfSpec, Site
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, LocalHost
 from trainmark.placement import FrameworkPython, device_of, place, prepare
+from trainmark.schema.case import MAX_BATCH, Case
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Plan
+from trainmark.schema.suite import Protocol, Suite
 from trainmark.suite import read_document
-from trainmark.words.case import MAX_BATCH, Case
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Plan
-from trainmark.words.suite import Protocol, Suite
 from trainmark.workload import UnsupportedByCard, Workloads, load_workloads
 from trainmark.workload.card import OWN_FORMAT
 

@@ -5,9 +5,9 @@ from statistics import mean
 
 from trainmark.campaign.schedule import Attempt, ended_by
 from trainmark.measure import expected_half_width, runs_to_wait_for, spread_of
-from trainmark.words.measurement import Estimate
-from trainmark.words.results import Expected, Repeats
-from trainmark.words.suite import Protocol, ProtocolName
+from trainmark.schema.measurement import Estimate
+from trainmark.schema.results import Expected, Repeats
+from trainmark.schema.suite import Protocol, ProtocolName
 
 MOST_RUNS_FORESEEN = 1000
 LEAST_RUNS = 3

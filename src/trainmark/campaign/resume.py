@@ -10,8 +10,8 @@ from types import MappingProxyType
 
 import trainmark
 from trainmark.campaign.best_search import read_trial
+from trainmark.campaign.certificates import kept_certificates
 from trainmark.campaign.identity import variables_of
-from trainmark.campaign.kept import kept_certificates
 from trainmark.campaign.log_facts import contradictions, unsaid
 from trainmark.campaign.repeats import count_repeats
 from trainmark.campaign.schedule import Attempt, wants_another
@@ -35,17 +35,15 @@ from trainmark.measure.ranks import rank_times
 from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
 from trainmark.programs import read_log
-from trainmark.store import existing_store, identity, read_results
-from trainmark.suite import log_name, parse_suite
-from trainmark.words.case import Case
-from trainmark.words.certificate import Certificate
-from trainmark.words.gates import SPOILING
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, Estimate, Measurement, Speedup, Suspicion
-from trainmark.words.names import DATABASE, EVENTS, LOG, MANIFEST, RESULTS, TELEMETRY, name_on
-from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
-from trainmark.words.ranks import RankTimes
-from trainmark.words.results import (
+from trainmark.schema.case import Case
+from trainmark.schema.certificate import Certificate
+from trainmark.schema.gates import SPOILING
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
+from trainmark.schema.names import DATABASE, EVENTS, LOG, MANIFEST, RESULTS, TELEMETRY, name_on
+from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
+from trainmark.schema.ranks import RankTimes
+from trainmark.schema.results import (
     CaseResult,
     KeptManifest,
     Repeats,
@@ -55,8 +53,10 @@ from trainmark.words.results import (
     pooled,
     sound,
 )
-from trainmark.words.suite import NamingScheme, Suite
-from trainmark.words.telemetry import TelemetrySummary
+from trainmark.schema.suite import NamingScheme, Suite
+from trainmark.schema.telemetry import TelemetrySummary
+from trainmark.store import existing_store, identity, read_results
+from trainmark.suite import log_name, parse_suite
 from trainmark.workload import Card, Workloads, load_workloads
 from trainmark.workload.card import OWN_FORMAT
 

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from hashlib import blake2b
 
 from trainmark.measure import narrow_enough
-from trainmark.words.measurement import Sampling
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import EndedBy
-from trainmark.words.suite import Protocol
+from trainmark.schema.measurement import Sampling
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import EndedBy
+from trainmark.schema.suite import Protocol
 
 _HOPELESS = frozenset({Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INVALID})
 """What another run of the same case would only say again."""

@@ -6,19 +6,19 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from dataclasses import dataclass
 
-from trainmark.campaign.audience import Audience
+from trainmark.campaign.case_search import run_case
 from trainmark.campaign.executor import Executor
-from trainmark.campaign.finished import FinishedRuns
-from trainmark.campaign.hosting import hosting
+from trainmark.campaign.host_pool import hosting
+from trainmark.campaign.identity_check import UnlikeRunsError
+from trainmark.campaign.listener import Audience
 from trainmark.campaign.resume import as_attempts
-from trainmark.campaign.same_program import UnlikeRunsError
+from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule
-from trainmark.campaign.settling import run_case
 from trainmark.execution import Pulse
 from trainmark.node import Host, held, on_each
-from trainmark.words.case import Case
-from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.results import RunResult
+from trainmark.schema.case import Case
+from trainmark.schema.outcome import Outcome, OutcomeRecord
+from trainmark.schema.results import RunResult
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,11 +4,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from trainmark.environment import fingerprint, pooling_differences
 from trainmark.logs.events import RunEvents
-from trainmark.words.case import BEST, MAX_BATCH, Case
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, Measurement, Suspicion
-from trainmark.words.results import KeptManifest, RunResult, pooled
-from trainmark.words.suite import Protocol
+from trainmark.schema.case import BEST, MAX_BATCH, Case
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import About, Measurement, Suspicion
+from trainmark.schema.results import KeptManifest, RunResult, pooled
+from trainmark.schema.suite import Protocol
 from trainmark.workload import Card
 
 _OF_THE_MACHINE = ("workload", "nodes", "devices_per_node", "data", "loader", "device", "options", "where")

@@ -9,22 +9,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trainmark import __version__
-from trainmark.check.asking import Question, ask_all
-from trainmark.check.judging import Need, judge
-from trainmark.check.looking import HostLook
-from trainmark.check.measuring import ROUNDS, Speeds, Station, judge_speeds, measure_devices, reduce_all
+from trainmark.check.bandwidth import ROUNDS, Speeds, Station, judge_speeds, measure_devices, reduce_all
+from trainmark.check.formatting import joined
 from trainmark.check.network import Network, check_network
-from trainmark.check.saying import joined
-from trainmark.check.suiting import Suited, look_at_suite, need_of
+from trainmark.check.preflight_suite import Suited, look_at_suite, need_of
+from trainmark.check.probe import Question, ask_all
+from trainmark.check.rules import Need, judge
+from trainmark.check.snapshot import HostLook
 from trainmark.environment import SYSTEM, Environment, EnvironmentKind, UnusableEnvironment, resolve
 from trainmark.errors import TrainmarkError
 from trainmark.node import Host, on_each, path_there
 from trainmark.placement import FrameworkPython
-from trainmark.words.case import Device
-from trainmark.words.check import CheckFinding, CheckReport, Level, Timing
-from trainmark.words.manifest import Node
-from trainmark.words.plan import Command
-from trainmark.words.suite import Suite
+from trainmark.schema.case import Device
+from trainmark.schema.check import CheckFinding, CheckReport, Level, Timing
+from trainmark.schema.manifest import Node
+from trainmark.schema.plan import Command
+from trainmark.schema.suite import Suite
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,7 +138,7 @@ def _unreachable(host: Host) -> str | None:
 def _question(order: CheckOrder, host: Host) -> Question:
     python = path_there(host.paths, Path(sys.executable))
     folders = list(dict.fromkeys(str(folder) for folder in _folders(order, host)))
-    words = (str(python), "-m", "trainmark.check.looking", json.dumps({"folders": folders}))
+    words = (str(python), "-m", "trainmark.check.snapshot", json.dumps({"folders": folders}))
     return Question(host, (Command(0, words, {}),))
 
 

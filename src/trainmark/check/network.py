@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from trainmark.check.asking import Answer, Asked, Question, ask, script, started, wait_for_words
-from trainmark.check.saying import rates, span
+from trainmark.check.formatting import rates, span
+from trainmark.check.probe import Answer, Asked, Question, ask, script, started, wait_for_words
 from trainmark.errors import TrainmarkError
 from trainmark.node import Host, free_ports, path_there
-from trainmark.words.check import CheckFinding, ClockOffset, Level, Quantity, Timing
-from trainmark.words.frozen import Frozen
+from trainmark.schema.check import CheckFinding, ClockOffset, Level, Quantity, Timing
+from trainmark.schema.frozen import Frozen
 
 SENT = 32 << 20
 """Bytes that are sent over a link to see how fast it is."""

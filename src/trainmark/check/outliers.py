@@ -12,7 +12,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist, median
 
-from trainmark.words.check import Quantity, Timing
+from trainmark.schema.check import Quantity, Timing
 
 LEVEL = 0.05
 """How often a check of healthy hosts may name one."""

@@ -1,6 +1,6 @@
 """A check as lines for a terminal: the worst first, and what it comes to at the end."""
 
-from trainmark.words.check import CheckFinding, CheckReport, Level
+from trainmark.schema.check import CheckFinding, CheckReport, Level
 
 _ORDER = (Level.FAILURE, Level.WARNING, Level.NOTE, Level.OK)
 

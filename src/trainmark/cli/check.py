@@ -51,8 +51,8 @@ def check(
     from trainmark.errors import InputError
     from trainmark.files import write_atomically
     from trainmark.home import default_home
+    from trainmark.schema.names import CHECK
     from trainmark.suite import select
-    from trainmark.words.names import CHECK
 
     if only is not None and suite is None:
         raise InputError("--only chooses cases of a suite: give the suite")

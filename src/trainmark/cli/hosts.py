@@ -19,8 +19,8 @@ def chosen_hosts(given: str | None, engine: str | None) -> "Iterator[tuple[Host,
     reached is given all the same: it says why when it is needed.
     """
     from trainmark.node import LocalHost, RemoteHost, hosts_of, on_each
+    from trainmark.schema.hosts import EngineName
     from trainmark.suite import load_hosts
-    from trainmark.words.hosts import EngineName
 
     if engine is not None and engine not in set(EngineName):
         raise InputError(

@@ -149,7 +149,7 @@ def _given(
 ) -> "Facts":
     from trainmark.errors import InputError, nearest
     from trainmark.logs import Facts
-    from trainmark.words.case import Precision
+    from trainmark.schema.case import Precision
 
     if precision is not None and precision not in set(Precision):
         known = ", ".join(Precision)

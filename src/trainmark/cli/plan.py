@@ -12,9 +12,9 @@ from trainmark.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from trainmark.campaign import CannotStart
-    from trainmark.words.case import Case
-    from trainmark.words.plan import Plan
-    from trainmark.words.suite import Protocol
+    from trainmark.schema.case import Case
+    from trainmark.schema.plan import Plan
+    from trainmark.schema.suite import Protocol
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -72,9 +72,9 @@ def plan(
 
 def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
     from trainmark.cli.suites import read_suite
+    from trainmark.schema.job import JobKind
     from trainmark.submission import job_of, render
     from trainmark.suite import load_job, select
-    from trainmark.words.job import JobKind
 
     if kind not in set(JobKind):
         raise InputError(f"--as {kind}: not a kind of job{nearest(kind, JobKind)} ({', '.join(JobKind)})")

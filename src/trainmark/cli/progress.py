@@ -13,8 +13,8 @@ from rich.text import Text
 
 from trainmark.campaign import Progress as CampaignProgress
 from trainmark.execution import Pulse
-from trainmark.words.case import Case
-from trainmark.words.results import RunResult
+from trainmark.schema.case import Case
+from trainmark.schema.results import RunResult
 
 _QUIET_S = 15.0
 """Without a terminal, a running run says at most this often that it lives."""

@@ -10,7 +10,7 @@ import typer
 
 if TYPE_CHECKING:
     from trainmark.report import Language
-    from trainmark.words.results import Results
+    from trainmark.schema.results import Results
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -116,8 +116,8 @@ def _results(source: str, campaign: str | None, wanted: ReportFormat | None) -> 
 
 def _write_all(results: "Results", folder: Path, language: "Language") -> None:
     from trainmark.report import write_reports
+    from trainmark.schema.names import RESULTS
     from trainmark.store import write_results
-    from trainmark.words.names import RESULTS
 
     _say_lost(folder / RESULTS, results)
     write_results(folder / RESULTS, results)

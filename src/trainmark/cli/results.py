@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from trainmark.words.results import Results
+    from trainmark.schema.results import Results
 
 
 def results_of(folder: Path) -> "Results":
@@ -12,8 +12,8 @@ def results_of(folder: Path) -> "Results":
 
     A trainmark that was killed leaves runs and no ``results.json``.
     """
+    from trainmark.schema.names import RESULTS, RUNS, SUITE
     from trainmark.store import read_results
-    from trainmark.words.names import RESULTS, RUNS, SUITE
 
     document = folder / RESULTS
     if not ((folder / SUITE).is_file() and (folder / RUNS).is_dir()):

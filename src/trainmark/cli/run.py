@@ -18,7 +18,7 @@ from trainmark.errors import InputError, nearest
 
 if TYPE_CHECKING:
     from trainmark.report import Language
-    from trainmark.words.results import Results
+    from trainmark.schema.results import Results
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
 
@@ -106,7 +106,7 @@ def _show(results: "Results", out: Path, language: "Language", as_json: bool) ->
     """Print the results, write the reports, and say where they are."""
     from trainmark.campaign import full_disk_is_told
     from trainmark.report import render_table, write_reports
-    from trainmark.words.names import RESULTS
+    from trainmark.schema.names import RESULTS
 
     sys.stdout.write((out / RESULTS).read_text(encoding="utf-8") if as_json else render_table(results))
     sys.stdout.flush()

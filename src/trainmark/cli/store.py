@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from trainmark.cli.tables import table
-from trainmark.words.case import SYNTHETIC
+from trainmark.schema.case import SYNTHETIC
 
 if TYPE_CHECKING:
+    from trainmark.schema.results import Results
     from trainmark.store import CampaignSummary
-    from trainmark.words.results import Results
 
 app = typer.Typer(
     add_completion=False,
@@ -110,9 +110,9 @@ def _is_within(folder: Path, database: Path) -> bool:
 
 def _suite(folder: Path, results: "Results") -> str:
     """Return the suite as resolved; where only ``results.json`` is left, as far as that tells it."""
+    from trainmark.schema.names import SUITE
+    from trainmark.schema.suite import Dataset, Suite
     from trainmark.suite import dump_suite
-    from trainmark.words.names import SUITE
-    from trainmark.words.suite import Dataset, Suite
 
     if (folder / SUITE).is_file():
         return (folder / SUITE).read_text(encoding="utf-8")

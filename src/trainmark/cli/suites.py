@@ -6,8 +6,8 @@ from pathlib import Path
 from trainmark.environment import SYSTEM, find_entry
 from trainmark.environment.engine import ENGINES
 from trainmark.errors import InputError
+from trainmark.schema.suite import EACH_ITS_OWN, Suite
 from trainmark.suite import load_suite, read_document
-from trainmark.words.suite import EACH_ITS_OWN, Suite
 from trainmark.workload import NoCardError, load_workloads
 
 

@@ -4,11 +4,11 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from trainmark.dataset.begun import WORK_NAME
 from trainmark.dataset.manifest import SUMS_NAME, format_sums, sha256, sha256_of_file
+from trainmark.dataset.resume_state import WORK_NAME
 from trainmark.dataset.work import Counter, cannot_write, held
 from trainmark.files import write_atomically
-from trainmark.words.frozen import Frozen
+from trainmark.schema.frozen import Frozen
 
 
 @contextmanager

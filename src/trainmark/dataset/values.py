@@ -6,7 +6,7 @@ from typing import Any, TypeVar
 from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
-from trainmark.words.frozen import Frozen
+from trainmark.schema.frozen import Frozen
 
 Spec = TypeVar("Spec", bound=Frozen)
 

@@ -14,13 +14,13 @@ if TYPE_CHECKING:
     from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
     from trainmark.environment.inspecting import EnvironmentFinding, Inspection, examine, inspect
     from trainmark.environment.listing import Row, overview
+    from trainmark.environment.locations import folder_of, log_of
     from trainmark.environment.manifest import (
         differences,
         environment_of,
         fingerprint,
         pooling_differences,
     )
-    from trainmark.environment.places import folder_of, log_of
     from trainmark.environment.relock import make_lock
     from trainmark.environment.resolving import (
         SYSTEM,
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
         state_of,
     )
     from trainmark.environment.stamp import Stamp, read_stamp
-    from trainmark.words.manifest import FrameworkVersions, Manifest, Node
+    from trainmark.schema.manifest import FrameworkVersions, Manifest, Node
 
 __all__ = [
     "SYSTEM",

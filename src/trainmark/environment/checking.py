@@ -12,7 +12,7 @@ from trainmark.environment.describing import (
 )
 from trainmark.environment.entry import Entry, find_entry
 from trainmark.environment.inspecting import EnvironmentFinding, import_findings, inspect
-from trainmark.environment.places import folder_of
+from trainmark.environment.locations import folder_of
 from trainmark.environment.resolving import (
     Environment,
     EnvironmentKind,
@@ -22,7 +22,7 @@ from trainmark.environment.resolving import (
     resolve,
 )
 from trainmark.environment.stamp import read_stamp
-from trainmark.words.manifest import FrameworkVersions
+from trainmark.schema.manifest import FrameworkVersions
 
 
 class CheckReport(BaseModel):

@@ -14,9 +14,9 @@ from trainmark.environment.describing import Inside, look_inside
 from trainmark.environment.entry import Build, Entry, Links, Placeholder, Variant, digest_of, lock_of
 from trainmark.environment.inspecting import imports_of, inspect, pins_of
 from trainmark.environment.interpreter import Interpreter, choose, probe
+from trainmark.environment.locations import CREATING, clear, folder_of, guarded, log_of, python_of
 from trainmark.environment.lock import canonical, render_lock
 from trainmark.environment.pip import Installer
-from trainmark.environment.places import CREATING, clear, folder_of, guarded, log_of, python_of
 from trainmark.environment.resolving import State, state_of
 from trainmark.environment.stamp import Stamp, WheelRecord, read_stamp, write_stamp
 from trainmark.errors import InputError, TrainmarkError

@@ -13,13 +13,13 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from trainmark.environment.entry import Entry, find_entry
 from trainmark.environment.resolving import UnusableEnvironment, environ_inside
 from trainmark.node import NOT_FOUND, LocalHost, Said, prober
-from trainmark.words.manifest import FrameworkVersions
-from trainmark.words.plan import Command
+from trainmark.schema.manifest import FrameworkVersions
+from trainmark.schema.plan import Command
 
 MARK = "TRAINMARK "
 """Before the JSON of an answer, on the last line that has it: frameworks print what they like."""
 
-_DESCRIBE = Path(__file__).parent / "inside" / "describe_environment.py"
+_DESCRIBE = Path(__file__).parent / "remote_scripts" / "describe_environment.py"
 
 
 class Inside(BaseModel):

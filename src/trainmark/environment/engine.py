@@ -4,7 +4,7 @@ from enum import StrEnum
 
 from trainmark.environment.resolving import UnusableEnvironment
 from trainmark.node import Host, prober, spoken
-from trainmark.words.plan import Command
+from trainmark.schema.plan import Command
 
 _ASK_S = 30.0
 

@@ -14,11 +14,11 @@ from trainmark.environment.describing import (
     look_inside,
 )
 from trainmark.environment.entry import Entry, entries, find_entry, lock_of, minor_of
+from trainmark.environment.locations import python_of
 from trainmark.environment.lock import Pin, canonical
-from trainmark.environment.places import python_of
 from trainmark.environment.resolving import Environment, EnvironmentKind, UnusableEnvironment
 from trainmark.environment.stamp import Stamp, read_stamp
-from trainmark.words.manifest import FrameworkVersions
+from trainmark.schema.manifest import FrameworkVersions
 
 _INTERPRETER = re.compile(r"/[^\n'\"]*/bin/python[0-9.]*")
 

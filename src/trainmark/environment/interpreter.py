@@ -11,7 +11,7 @@ from pathlib import Path
 from trainmark.environment.entry import Entry
 from trainmark.errors import InputError
 from trainmark.node import LocalHost, prober
-from trainmark.words.plan import Command
+from trainmark.schema.plan import Command
 
 _PROBE = """
 import json, sys

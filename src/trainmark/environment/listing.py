@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from trainmark.environment.entry import Entry, Variant, entries
 from trainmark.environment.interpreter import find
-from trainmark.environment.places import folder_of
+from trainmark.environment.locations import folder_of
 from trainmark.environment.resolving import SYSTEM, state_of
 from trainmark.environment.stamp import read_stamp
 

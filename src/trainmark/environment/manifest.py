@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from trainmark.words.manifest import Manifest, Node
+from trainmark.schema.manifest import Manifest, Node
 
 
 def fingerprint(manifest: Manifest) -> str:

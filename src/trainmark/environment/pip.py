@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.environment.interpreter import Interpreter, clean_environ
-from trainmark.environment.places import python_of
+from trainmark.environment.locations import python_of
 from trainmark.errors import TrainmarkError
 
 

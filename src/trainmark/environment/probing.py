@@ -9,9 +9,9 @@ from trainmark.environment.entry import entries
 from trainmark.environment.inspecting import examine
 from trainmark.environment.resolving import SYSTEM, UnusableEnvironment, resolve
 from trainmark.node import Runner, path_there
-from trainmark.words.frozen import Frozen
-from trainmark.words.manifest import FrameworkVersions
-from trainmark.words.plan import Command
+from trainmark.schema.frozen import Frozen
+from trainmark.schema.manifest import FrameworkVersions
+from trainmark.schema.plan import Command
 
 
 class Probed(Frozen):

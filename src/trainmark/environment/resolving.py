@@ -9,7 +9,7 @@ from pathlib import Path
 
 from trainmark.environment.entry import Entry, digest_of, find_entry
 from trainmark.environment.interpreter import clean_environ
-from trainmark.environment.places import CREATING, STAMP, folder_of, python_of
+from trainmark.environment.locations import CREATING, STAMP, folder_of, python_of
 from trainmark.environment.stamp import Stamp, read_stamp
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.extensions import carried

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import AwareDatetime, BaseModel, ConfigDict, ValidationError
 
 from trainmark.environment.entry import Variant
-from trainmark.environment.places import STAMP
+from trainmark.environment.locations import STAMP
 from trainmark.files import to_json, write_atomically
 
 

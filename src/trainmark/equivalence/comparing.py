@@ -11,9 +11,9 @@ from itertools import combinations
 import trainmark
 from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve, unclipped
 from trainmark.equivalence.inputs import NO_RULES, equal_work_of
+from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
+from trainmark.schema.observation import Followed, Observation, Sketch
 from trainmark.tasks.equal_work import Deviation, EqualWork, apart, check, finite, relative, worst
-from trainmark.words.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
-from trainmark.words.observation import Followed, Observation, Sketch
 from trainmark.worker.core.schedule import learning_rates
 from trainmark.worker.core.settings import LAMB, AdamRecipe
 

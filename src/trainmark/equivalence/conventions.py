@@ -20,7 +20,7 @@ from statistics import median
 
 import numpy as np
 
-from trainmark.words.observation import Observation, ObservedStep
+from trainmark.schema.observation import Observation, ObservedStep
 
 DECAYS = 1e-3
 """A decay below this is none: that of a recipe is at least 0.01, that of the checks 0.1."""

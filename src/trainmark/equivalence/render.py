@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
+from trainmark.schema.case import task_of_model
+from trainmark.schema.certificate import Certificate, Check
 from trainmark.tasks import find_task
-from trainmark.words.case import task_of_model
-from trainmark.words.certificate import Certificate, Check
 
 
 def render_certificate(certificate: Certificate) -> str:

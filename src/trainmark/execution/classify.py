@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from trainmark.execution.last_words import (
+from trainmark.execution.rank_errors import (
     UNKNOWN,
     FailedRank,
     Stream,
@@ -21,7 +21,7 @@ from trainmark.execution.last_words import (
 from trainmark.logs.events import read_events
 from trainmark.node import read_tail
 from trainmark.node.stacks import Frame, crashed_in
-from trainmark.words.outcome import Outcome, RankOutcome
+from trainmark.schema.outcome import Outcome, RankOutcome
 
 _OOM = re.compile(
     rb"CUDA out of memory|OutOfMemoryError|CUDA_ERROR_OUT_OF_MEMORY|can't allocate memory|MemoryError\b"

@@ -16,11 +16,11 @@ from pydantic import ValidationError
 from trainmark.errors import InputError, TrainmarkError, counted
 from trainmark.files import write_atomically
 from trainmark.node import Host, HostError, on_each
+from trainmark.schema.case import MAX_BATCH, Case
+from trainmark.schema.names import CHECK, MANIFEST, OUTCOME, RUNS, SUITE
+from trainmark.schema.outcome import OutcomeRecord
+from trainmark.schema.suite import Suite
 from trainmark.suite import dump_suite, load_suite
-from trainmark.words.case import MAX_BATCH, Case
-from trainmark.words.names import CHECK, MANIFEST, OUTCOME, RUNS, SUITE
-from trainmark.words.outcome import OutcomeRecord
-from trainmark.words.suite import Suite
 
 _LOCK = ".lock"
 _REPEAT = re.compile(r"[1-9]\d*")

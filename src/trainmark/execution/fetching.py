@@ -7,8 +7,8 @@ from itertools import islice, takewhile
 from pathlib import Path
 
 from trainmark.node import Host, HostError, HostOSError
-from trainmark.words.names import RUNS
-from trainmark.words.plan import Plan
+from trainmark.schema.names import RUNS
+from trainmark.schema.plan import Plan
 
 _MOST_LEVELS = 3
 """Folders of one case above that of a run: the longest is that of a short run for a choice or a batch."""

@@ -13,10 +13,10 @@ from trainmark.execution.sources import Git, SourceError, check_out, discard, fe
 from trainmark.files import to_json, write_atomically
 from trainmark.node import NOT_FOUND, Host, Job, JobOnHost, Pulse, Runner, mark_below, run_jobs, unwatched
 from trainmark.placement import removal
-from trainmark.words.names import name_on
-from trainmark.words.outcome import Outcome, OutcomeRecord
-from trainmark.words.plan import Command, Plan, Preparation, PrepareStep
-from trainmark.words.suite import Limits
+from trainmark.schema.names import name_on
+from trainmark.schema.outcome import Outcome, OutcomeRecord
+from trainmark.schema.plan import Command, Plan, Preparation, PrepareStep
+from trainmark.schema.suite import Limits
 
 SOURCE = "source.json"
 """In a run's folder: which repository, commit and tree the program came from."""

@@ -25,12 +25,12 @@ from trainmark.node import (
     read_tail,
     run_jobs,
 )
-from trainmark.words.hosts import LOCALHOST
-from trainmark.words.measurement import About, Suspicion
-from trainmark.words.names import LOG, TELEMETRY, name_on
-from trainmark.words.outcome import NodeOutcome, Outcome, OutcomeRecord
-from trainmark.words.plan import Plan
-from trainmark.words.suite import Limits
+from trainmark.schema.hosts import LOCALHOST
+from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.names import LOG, TELEMETRY, name_on
+from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
+from trainmark.schema.plan import Plan
+from trainmark.schema.suite import Limits
 
 
 def carry_out(

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from trainmark.errors import TrainmarkError
 from trainmark.node import Runner, Said, spoken, unwatched
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Checkout, Command
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Checkout, Command
 
 _SAFE = (
     *("-c", "core.hooksPath=/dev/null", "-c", "core.fsmonitor=false", "-c", "core.autocrlf=false"),

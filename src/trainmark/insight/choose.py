@@ -6,8 +6,8 @@ from trainmark.errors import InputError
 from trainmark.insight.explanation import ExplainedRun
 from trainmark.insight.recipe import recipe_of
 from trainmark.reference import Reference, Statistic
+from trainmark.schema.recipe import Condition
 from trainmark.tasks import same_model, same_unit
-from trainmark.words.recipe import Condition
 
 _MUST_AGREE = (Condition.FRAMEWORK, Condition.PRECISION, Condition.DEVICES, Condition.DEVICE)
 _MAY_BE_UNSAID = (Condition.DEVICE_MEMORY_GB, Condition.BATCH_PER_DEVICE, Condition.NODES)

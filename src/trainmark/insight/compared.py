@@ -6,8 +6,8 @@ from pathlib import Path
 from trainmark.insight.from_log import stated_recipe
 from trainmark.insight.recipe import Reading, StatedRecipe
 from trainmark.logs import Facts
+from trainmark.schema.recipe import AxisName, Condition
 from trainmark.tasks import model_word
-from trainmark.words.recipe import AxisName, Condition
 
 _Cell = tuple[str, str | None, int | None, int | None]
 

@@ -8,11 +8,11 @@ from trainmark.environment import pooling_differences
 from trainmark.errors import InputError
 from trainmark.insight.findings import judged
 from trainmark.measure import ratio
-from trainmark.words.comparison import Change, ComparedCase, Comparison, Difference, Origin, Side
-from trainmark.words.identity import Part
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import NoInterval, Ratio
-from trainmark.words.results import CaseResult, Results, RunResult, pooled
+from trainmark.schema.comparison import Change, ComparedCase, Comparison, Difference, Origin, Side
+from trainmark.schema.identity import Part
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import NoInterval, Ratio
+from trainmark.schema.results import CaseResult, Results, RunResult, pooled
 
 _WHY_NOT = {
     NoInterval.ONE_RUN: "has one run: how much runs differ is not known",

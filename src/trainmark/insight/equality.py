@@ -3,11 +3,11 @@
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
+from trainmark.schema.case import BUILT_IN, Case, Device, Precision
+from trainmark.schema.certificate import Certificate, Check, Party
+from trainmark.schema.findings import Difference, EqualityFinding, Verdict, Work
+from trainmark.schema.results import CaseResult
 from trainmark.tasks import case_of, rules_of, task_of
-from trainmark.words.case import BUILT_IN, Case, Device, Precision
-from trainmark.words.certificate import Certificate, Check, Party
-from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
-from trainmark.words.results import CaseResult
 from trainmark.worker.tasks.causal_lm.facts import STREAM
 
 

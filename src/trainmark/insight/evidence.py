@@ -11,10 +11,10 @@ from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
 from trainmark.insight.recipe import StatedRecipe
 from trainmark.reference import Reference, find_peak, find_reference
+from trainmark.schema.case import own_axes, recipe_axis
+from trainmark.schema.frozen import Frozen
+from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.tasks import KnownAxis, same_model
-from trainmark.words.case import own_axes, recipe_axis
-from trainmark.words.frozen import Frozen
-from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 
 class Strength(StrEnum):

@@ -23,10 +23,10 @@ from trainmark.insight.evidence import (
 )
 from trainmark.insight.programs import Change, change_of
 from trainmark.insight.recipe import Reading, StatedRecipe, recipe_of
-from trainmark.logs.physics import Stall
+from trainmark.logs.plausibility import Stall
 from trainmark.reference import Reference
+from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.tasks import all_axes, axes_of_model, same_model, same_unit
-from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 NO_GAP = 0.01
 """Two numbers that differ by less than this share are not told apart: nothing is to be explained."""

@@ -9,8 +9,8 @@ from trainmark.measure import ratio
 from trainmark.measure.gpus import gpus_of
 from trainmark.measure.pooling import on_like_machines
 from trainmark.measure.statistics import APART
-from trainmark.words.case import MAX_BATCH, SYNTHETIC, Case
-from trainmark.words.findings import (
+from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case
+from trainmark.schema.findings import (
     Doubt,
     Findings,
     FittingFinding,
@@ -19,12 +19,12 @@ from trainmark.words.findings import (
     RatioKind,
     SettledApart,
 )
-from trainmark.words.gates import GateName
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import About, Cause, NoInterval, Ratio, Shape, Steadiness
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, KeptManifest, Results, RunResult, pooled, sound
-from trainmark.words.telemetry import POWER_LIMIT, GpuSummary
+from trainmark.schema.gates import GateName
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import About, Cause, NoInterval, Ratio, Shape, Steadiness
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult, KeptManifest, Results, RunResult, pooled, sound
+from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary
 
 NOT_STEADY = "not-steady"
 """The code of a doubt that the warm-up test raised."""

@@ -13,15 +13,15 @@ from trainmark.insight.recipe import Reading, StatedRecipe, recipe_from
 from trainmark.logs import Facts, ParsedLog, Severity
 from trainmark.logs.discover import log_of_run
 from trainmark.logs.parameters import read_parameters
-from trainmark.logs.physics import stalls
+from trainmark.logs.plausibility import stalls
 from trainmark.logs.transport import clean
 from trainmark.measure.rules import find_rule, measure_log, noise
 from trainmark.programs import formats, read_log
 from trainmark.reference import find_peak
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.names import EVENTS, LOG, MANIFEST
+from trainmark.schema.recipe import AxisName, AxisValue, Condition
 from trainmark.tasks import model_word
-from trainmark.words.manifest import Manifest
-from trainmark.words.names import EVENTS, LOG, MANIFEST
-from trainmark.words.recipe import AxisName, AxisValue, Condition
 
 HEAD_BYTES = 4 << 20
 """How much of a log is searched for settings and for the time that it waited for data."""

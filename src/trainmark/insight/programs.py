@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 from trainmark.insight.recipe import StatedRecipe
 from trainmark.programs import dialects
-from trainmark.words.case import axes_of
-from trainmark.words.recipe import AxisName, Condition, RecipeAxis
+from trainmark.schema.case import axes_of
+from trainmark.schema.recipe import AxisName, Condition, RecipeAxis
 
 
 @dataclass(frozen=True, slots=True)

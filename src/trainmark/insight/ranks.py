@@ -5,9 +5,9 @@ from collections.abc import Iterable, Iterator
 from statistics import median
 from typing import Any
 
-from trainmark.words.findings import RanksFinding
-from trainmark.words.ranks import RankTimes
-from trainmark.words.results import CaseResult, pooled
+from trainmark.schema.findings import RanksFinding
+from trainmark.schema.ranks import RankTimes
+from trainmark.schema.results import CaseResult, pooled
 
 
 def judge_ranks(cases: Iterable[CaseResult]) -> Iterator[RanksFinding]:

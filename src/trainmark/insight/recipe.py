@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from trainmark.programs import Parameters, dialects
 from trainmark.reference import Reference
-from trainmark.words.recipe import AxisName, AxisValue, Condition
+from trainmark.schema.recipe import AxisName, AxisValue, Condition
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from trainmark.insight.explanation import (
     Nearer,
     RecipeDifference,
 )
-from trainmark.words.recipe import AxisName
+from trainmark.schema.recipe import AxisName
 
 _SAME = "same architecture, framework, model and precision"
 _BASIS = {

@@ -19,12 +19,12 @@ from trainmark.logs.format import Format, LogContext, positive
 from trainmark.logs.gathering import HEAD_BYTES, Gathering
 from trainmark.logs.hints import Hints
 from trainmark.logs.literals import can_match
-from trainmark.logs.misread import misread
 from trainmark.logs.model import Facts, ParsedLog, Problem, Records, Status
-from trainmark.logs.one_rank import read_records
+from trainmark.logs.multi_run import said_twice, two_results
 from trainmark.logs.other_formats import about_other_formats
+from trainmark.logs.rank_records import read_records
+from trainmark.logs.rejected_lines import misread
 from trainmark.logs.settle import settle
-from trainmark.logs.several import said_twice, two_results
 from trainmark.logs.trouble import find_trouble
 
 _LONGEST_NUMBER = 10

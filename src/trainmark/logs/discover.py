@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from trainmark.errors import InputError
-from trainmark.words.names import EVENTS, LOG, OUTCOME, RUNS, SUITE
+from trainmark.schema.names import EVENTS, LOG, OUTCOME, RUNS, SUITE
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.dllogger import PARAMETER, stream_event
-from trainmark.words.parameters import Parameters
+from trainmark.schema.parameters import Parameters
 
 SCHEMA = "trainmark.events/1"
 

@@ -8,7 +8,7 @@ from trainmark.logs import dllogger
 from trainmark.logs.columns import Floats
 from trainmark.logs.fields import Extract
 from trainmark.logs.model import Ending, Facts, Meaning, Problem, RunWords, Scope
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 
 @dataclass(frozen=True, slots=True)

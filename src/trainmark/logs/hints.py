@@ -7,8 +7,8 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePath
 
-from trainmark.logs.physics.bounds import possible
-from trainmark.words.case import HALF, SINGLE, Precision
+from trainmark.logs.plausibility.bounds import possible
+from trainmark.schema.case import HALF, SINGLE, Precision
 
 _WORD = r"(?:(?<=[\W_])|^)"  # a token starts at the name's start or after a separator
 _END = r"(?=[\W_]|$)"

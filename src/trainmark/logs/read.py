@@ -14,7 +14,7 @@ from trainmark.logs.gathering import Gathering
 from trainmark.logs.hints import read_hints
 from trainmark.logs.model import Facts, ParsedLog, Problem, Status
 from trainmark.logs.opening import binary_kind, plain
-from trainmark.logs.physics import checked
+from trainmark.logs.plausibility import checked
 from trainmark.logs.transport import pieces
 
 _LARGEST_BLOCK_BYTES = 30 << 20

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from trainmark.logs.hardware import has_tf32
 from trainmark.logs.hints import Hints
 from trainmark.logs.model import Facts, Problem, Severity
-from trainmark.words.case import SINGLE, Precision
+from trainmark.schema.case import SINGLE, Precision
 
 TF32_UNKNOWN = "tf32-unknown"
 """The code of a log that names single precision and not whether TF32 was on."""

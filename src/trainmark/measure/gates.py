@@ -15,10 +15,10 @@ from numpy.typing import NDArray
 
 from trainmark.logs.events import RunEvents
 from trainmark.node.telemetry import SLOWDOWNS
-from trainmark.words.case import Case
-from trainmark.words.gates import GateName
-from trainmark.words.measurement import About, Suspicion
-from trainmark.words.telemetry import GpuSummary, TelemetrySummary
+from trainmark.schema.case import Case
+from trainmark.schema.gates import GateName
+from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.telemetry import GpuSummary, TelemetrySummary
 
 LEAST_STEPS = 40
 """A window of fewer steps says too little about levels."""

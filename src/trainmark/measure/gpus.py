@@ -1,7 +1,7 @@
 """Which of a node's GPUs a case computes on."""
 
-from trainmark.words.case import Case, Device
-from trainmark.words.manifest import Manifest, Node
+from trainmark.schema.case import Case, Device
+from trainmark.schema.manifest import Manifest, Node
 
 
 def gpus_of(case: Case, manifest: Manifest | None) -> tuple[int, ...] | None:

@@ -7,7 +7,7 @@ from trainmark.logs.events import RunEvents
 from trainmark.logs.model import RunWords
 from trainmark.measure.own_window import own_window
 from trainmark.measure.steadiness import judge_steadiness
-from trainmark.words.measurement import About, Measurement, StepTimes, Suspicion
+from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicion
 
 
 def measure_events(events: RunEvents) -> Measurement:

@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, PositiveInt, ValidationError
 
-from trainmark.words.manifest import MeasuredPeak, PeakQuantity, PeakUnit
+from trainmark.schema.manifest import MeasuredPeak, PeakQuantity, PeakUnit
 
 _Rates = Annotated[tuple[PositiveInt, ...] | None, Field(strict=False)]
 

@@ -6,9 +6,9 @@ from datetime import datetime
 from trainmark.errors import InputError
 from trainmark.logs.hardware import one_device
 from trainmark.measure.statistics import estimate
-from trainmark.words.manifest import Manifest
-from trainmark.words.measurement import Estimate, NoInterval, Sampling
-from trainmark.words.results import KeptManifest, RunResult, pooled, sound
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import Estimate, NoInterval, Sampling
+from trainmark.schema.results import KeptManifest, RunResult, pooled, sound
 
 
 def estimate_of(

@@ -4,9 +4,9 @@ from collections.abc import Mapping, Sequence
 from statistics import fmean, median
 from typing import Any
 
-from trainmark.words.hosts import LOCALHOST
-from trainmark.words.outcome import NodeOutcome
-from trainmark.words.ranks import AllReduce, RankTime, RankTimes
+from trainmark.schema.hosts import LOCALHOST
+from trainmark.schema.outcome import NodeOutcome
+from trainmark.schema.ranks import AllReduce, RankTime, RankTimes
 
 
 def rank_times(

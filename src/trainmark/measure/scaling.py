@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from trainmark.measure.statistics import ratio, scaled
-from trainmark.words.measurement import Estimate, Ratio, Speedup
+from trainmark.schema.measurement import Estimate, Ratio, Speedup
 
 
 def speedup(

@@ -28,7 +28,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.words.measurement import Estimate, Interval, IntervalMethod, NoInterval, Ratio, Sampling
+from trainmark.schema.measurement import Estimate, Interval, IntervalMethod, NoInterval, Ratio, Sampling
 
 CONFIDENCE = 0.95
 LEAST_RUNS = 3

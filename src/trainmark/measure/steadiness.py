@@ -29,7 +29,7 @@ import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
 from numpy.typing import NDArray
 
-from trainmark.words.measurement import CannotSay, Cause, Level, Shape, Steadiness
+from trainmark.schema.measurement import CannotSay, Cause, Level, Shape, Steadiness
 
 Series = NDArray[np.float64]
 

@@ -36,9 +36,9 @@ if TYPE_CHECKING:
     )
     from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
     from trainmark.node.machine import free_ports
+    from trainmark.node.parallel import on_each
     from trainmark.node.processes import held
     from trainmark.node.remote import RemoteHost, hosts_of
-    from trainmark.node.together import on_each
 
 __all__ = [
     "NOT_FOUND",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from trainmark.words.manifest import AcceleratorFacts, GpuFacts
+from trainmark.schema.manifest import AcceleratorFacts, GpuFacts
 
 
 class Nvml:

@@ -34,8 +34,8 @@ from trainmark.node.local import LocalHost
 from trainmark.node.network import interface_of
 from trainmark.node.reserving import same_holder
 from trainmark.node.stacks import Stack
-from trainmark.words.manifest import FrameworkVersions
-from trainmark.words.plan import NodeResources
+from trainmark.schema.manifest import FrameworkVersions
+from trainmark.schema.plan import NodeResources
 
 TICK_S = 0.25
 """How often the state of the jobs is told, seconds."""

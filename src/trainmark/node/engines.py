@@ -3,7 +3,7 @@
 import shlex
 from pathlib import Path
 
-from trainmark.words.hosts import EngineName, HostEntry, SshSettings
+from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 
 
 def starting(entry: HostEntry, engine: EngineName, ssh: SshSettings, python: Path) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainmark import __version__
 from trainmark.node.accelerators import Nvml, open_nvml, read_accelerators
-from trainmark.words.manifest import (
+from trainmark.schema.manifest import (
     ContainerFacts,
     CpuFacts,
     FrameworkVersions,

@@ -5,8 +5,8 @@ from urllib.parse import urlsplit, urlunsplit
 
 from trainmark.node.host import Host
 from trainmark.node.jobs import Runner, prober
-from trainmark.words.manifest import GitFacts
-from trainmark.words.plan import Command
+from trainmark.schema.manifest import GitFacts
+from trainmark.schema.plan import Command
 
 _ASK_S = 30.0
 

@@ -8,9 +8,9 @@ from typing import IO, Protocol
 
 from trainmark.errors import TrainmarkError
 from trainmark.node.stacks import Stack
-from trainmark.words.hosts import LOCALHOST, Traffic
-from trainmark.words.manifest import FrameworkVersions, Node
-from trainmark.words.plan import Command, NodeResources
+from trainmark.schema.hosts import LOCALHOST, Traffic
+from trainmark.schema.manifest import FrameworkVersions, Node
+from trainmark.schema.plan import Command, NodeResources
 
 Paths = tuple[tuple[Path, Path], ...]
 """What has another path on a host than here: files, or folders with all that they hold, as (here, there)."""

@@ -13,12 +13,12 @@ from dataclasses import dataclass
 import psutil
 
 from trainmark.node.host import Host, HostError, Job, JobEnd, Look, spoken
+from trainmark.node.parallel import on_each
 from trainmark.node.processes import MARK, held
 from trainmark.node.stacks import Stack, who_is_missing
-from trainmark.node.together import on_each
-from trainmark.words.outcome import Outcome
-from trainmark.words.plan import Command
-from trainmark.words.suite import Limits
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import Command
+from trainmark.schema.suite import Limits
 
 GRACE_S = 10.0
 """How long the other nodes may go on after one has failed: their ranks lose their peers, and say so by themselves."""

@@ -32,9 +32,9 @@ from trainmark.node.reserving import reserve
 from trainmark.node.stacks import ASKED, Stack, stacks, stop_ranks
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
-from trainmark.words.hosts import LOCALHOST, PLAIN, Traffic
-from trainmark.words.manifest import FrameworkVersions, Node
-from trainmark.words.plan import Command, NodeResources
+from trainmark.schema.hosts import LOCALHOST, PLAIN, Traffic
+from trainmark.schema.manifest import FrameworkVersions, Node
+from trainmark.schema.plan import Command, NodeResources
 
 TAIL_BYTES = 64 * 1024
 SPAWN_ERROR = "torch-spawn-error.{}"
@@ -43,7 +43,7 @@ SPAWN_ERROR = "torch-spawn-error.{}"
 _LONGEST_PAUSE_S = 0.05
 """Between two looks at whether a job has ended."""
 
-_STUB = Path(__file__).with_name("stub.py")
+_EXEC_WRAPPER = Path(__file__).with_name("exec_wrapper.py")
 _RANKS = Path(__file__).with_name("ranks.py")
 _PYTHON = (sys.executable, "-I", "-S")
 _SPAWN_FILES = "pytorch-errorfile-*.pickle"
@@ -287,12 +287,12 @@ class LocalHost:
         bounds = (str(os.getpid()), str(job.memory or 0))
         if len(job.commands) == 1:
             (command,) = job.commands
-            words = (*_PYTHON, str(_STUB), *bounds, *command.words)
+            words = (*_PYTHON, str(_EXEC_WRAPPER), *bounds, *command.words)
             return words, _without(os.environ, command.without) | dict(command.variables)
         # Absolute, because it is read by a process whose working directory is the run's folder.
         ranks = job.directory.resolve() / f"ranks{job.log.stem.removeprefix('train')}.json"
         self.put(ranks, to_json([_described(command) for command in job.commands]).encode())
-        return (*_PYTHON, str(_STUB), *bounds, *_PYTHON, str(_RANKS), str(ranks), str(_STUB)), dict(
+        return (*_PYTHON, str(_EXEC_WRAPPER), *bounds, *_PYTHON, str(_RANKS), str(ranks), str(_EXEC_WRAPPER)), dict(
             os.environ
         )
 

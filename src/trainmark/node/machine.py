@@ -11,7 +11,7 @@ from pathlib import Path
 from trainmark.node.facts import read_cpu
 from trainmark.node.host import Host, HostError, spoken
 from trainmark.node.jobs import NOT_FOUND, prober
-from trainmark.words.plan import Command, NodeResources
+from trainmark.schema.plan import Command, NodeResources
 
 _ASK_S = 30.0
 

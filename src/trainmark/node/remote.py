@@ -29,12 +29,12 @@ from trainmark.node.host import (
     with_place,
 )
 from trainmark.node.local import LocalHost
+from trainmark.node.parallel import on_each
 from trainmark.node.reserving import same_holder
 from trainmark.node.stacks import Stack
-from trainmark.node.together import on_each
-from trainmark.words.hosts import LOCALHOST, EngineName, HostEntry, HostSet, SshSettings
-from trainmark.words.manifest import FrameworkVersions, Node
-from trainmark.words.plan import NodeResources
+from trainmark.schema.hosts import LOCALHOST, EngineName, HostEntry, HostSet, SshSettings
+from trainmark.schema.manifest import FrameworkVersions, Node
+from trainmark.schema.plan import NodeResources
 
 CLOCK_QUESTIONS = 8
 

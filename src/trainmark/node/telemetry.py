@@ -12,7 +12,7 @@ from typing import Any
 
 from trainmark.node.accelerators import Nvml
 from trainmark.node.usage import NodeUsage, ProcessTree, read_node
-from trainmark.words.telemetry import (
+from trainmark.schema.telemetry import (
     POWER_LIMIT,
     SCHEMA_VERSION,
     CpuSample,

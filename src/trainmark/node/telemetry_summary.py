@@ -9,7 +9,7 @@ from pydantic import TypeAdapter, ValidationError
 
 from trainmark.errors import InputError
 from trainmark.node.telemetry import SLOWDOWNS
-from trainmark.words.telemetry import (
+from trainmark.schema.telemetry import (
     POWER_LIMIT,
     SCHEMA_VERSION,
     GpuSample,

@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from trainmark.words.names import SUITE
+from trainmark.schema.names import SUITE
 
 WHOLE_BYTES = 64 << 20
 """Files up to this size are hashed whole; of a larger one (data, weights) the size and samples are."""

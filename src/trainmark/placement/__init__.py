@@ -2,7 +2,7 @@
 
 from trainmark.node import free_ports
 from trainmark.placement.container import removal
-from trainmark.placement.place import place
+from trainmark.placement.planner import place
 from trainmark.placement.preparation import containerised, prepare, prepared_key, source_key
 from trainmark.placement.spec import Container, FrameworkPython, PlacementHost, RunSpec, device_of
 

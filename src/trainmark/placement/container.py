@@ -12,7 +12,7 @@ from pathlib import Path
 
 from trainmark.environment.engine import Engine
 from trainmark.placement.spec import Container
-from trainmark.words.plan import Command
+from trainmark.schema.plan import Command
 from trainmark.workload import Mount, Sharing, UnsupportedByCard
 
 RDMA_DEVICES = "/dev/infiniband"

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from trainmark.environment.engine import Engine
 from trainmark.node.processes import MARK
 from trainmark.placement.spec import RunSpec
-from trainmark.words.case import Case
-from trainmark.words.launcher import Launcher
+from trainmark.schema.case import Case
+from trainmark.schema.launcher import Launcher
 from trainmark.workload import filled
 
 

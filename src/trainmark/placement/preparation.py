@@ -8,10 +8,10 @@ from pathlib import Path
 
 from trainmark.environment.engine import Engine
 from trainmark.placement.container import ContainerContext
-from trainmark.placement.place import container_context, inside, values_of
+from trainmark.placement.planner import container_context, inside, values_of
 from trainmark.placement.spec import Container, FrameworkPython, RunSpec
-from trainmark.words.case import Case
-from trainmark.words.plan import Checkout, Command, Preparation, PrepareStep
+from trainmark.schema.case import Case
+from trainmark.schema.plan import Checkout, Command, Preparation, PrepareStep
 from trainmark.workload import (
     CHECKOUT,
     Card,

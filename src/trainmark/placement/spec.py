@@ -6,11 +6,11 @@ from pathlib import Path
 
 from trainmark.environment.engine import Engine
 from trainmark.node import Paths, path_there
-from trainmark.words.case import SYNTHETIC, Case, Device
-from trainmark.words.hosts import PLAIN, Traffic
-from trainmark.words.launcher import Launcher
-from trainmark.words.plan import NodeResources
-from trainmark.words.suite import Protocol
+from trainmark.schema.case import SYNTHETIC, Case, Device
+from trainmark.schema.hosts import PLAIN, Traffic
+from trainmark.schema.launcher import Launcher
+from trainmark.schema.plan import NodeResources
+from trainmark.schema.suite import Protocol
 from trainmark.workload import BuiltinSource, Card, Image, Workload
 
 RENDEZVOUS_PORT = 29400

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trainmark.logs.parameters import Parameter
-from trainmark.words.case import task_choices
-from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.schema.case import task_choices
+from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 Parameters = Mapping[str, Parameter]
 Said = tuple[AxisName, AxisValue, Parameter]

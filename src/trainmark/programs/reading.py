@@ -8,7 +8,7 @@ from typing import BinaryIO
 from trainmark import logs
 from trainmark.logs import Facts, ParsedLog, Problem, Status
 from trainmark.programs.registry import formats
-from trainmark.words.names import LOG, OUTCOME
+from trainmark.schema.names import LOG, OUTCOME
 
 
 def read_log(path: str | Path, given: Facts | None = None) -> ParsedLog:
@@ -24,7 +24,7 @@ def read_log(path: str | Path, given: Facts | None = None) -> ParsedLog:
 
 
 def _as_recorded(parsed: ParsedLog, record: Path) -> ParsedLog:
-    from trainmark.words.outcome import Outcome, OutcomeRecord
+    from trainmark.schema.outcome import Outcome, OutcomeRecord
 
     try:
         ended = OutcomeRecord.model_validate_json(record.read_bytes())

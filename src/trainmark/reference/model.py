@@ -15,9 +15,9 @@ from pydantic import (
     model_validator,
 )
 
+from trainmark.schema.case import Precision
+from trainmark.schema.recipe import AxisValue
 from trainmark.tasks import KnownAxis
-from trainmark.words.case import Precision
-from trainmark.words.recipe import AxisValue
 
 ReferenceName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9.-]*$", max_length=80)]
 """A figure's stable name: lower-case letters, digits, ``.`` and ``-``."""

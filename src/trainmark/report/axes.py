@@ -12,9 +12,9 @@ import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from trainmark.schema.case import SYNTHETIC, Case, Option, axes_of
+from trainmark.schema.results import CaseResult
 from trainmark.tasks import AxisLabel, task_of
-from trainmark.words.case import SYNTHETIC, Case, Option, axes_of
-from trainmark.words.results import CaseResult
 
 Aspect = str
 """One way in which cases can differ: an axis, but that ``data`` holds the loader too, and ``devices`` the nodes."""

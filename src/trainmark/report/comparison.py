@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from trainmark.report.blocks import printable
 from trainmark.report.numbers import days, interval, number
 from trainmark.report.terminal import aligned
-from trainmark.words.comparison import Change, ComparedCase, Comparison, Difference, Side
-from trainmark.words.measurement import Estimate
+from trainmark.schema.comparison import Change, ComparedCase, Comparison, Difference, Side
+from trainmark.schema.measurement import Estimate
 
 _WORDS = {
     Change.FASTER: "faster",

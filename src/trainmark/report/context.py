@@ -13,9 +13,9 @@ from trainmark.report.axes import BATCH, COMMON, Aspect, Axes, axis_label, by_un
 from trainmark.report.blocks import Span
 from trainmark.report.language import Catalogue, Language, catalogue
 from trainmark.report.series import StepSeries
-from trainmark.words.findings import Findings, RatioFinding
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, Results, RunResult
+from trainmark.schema.findings import Findings, RatioFinding
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult, Results, RunResult
 
 
 @dataclass(frozen=True, slots=True)

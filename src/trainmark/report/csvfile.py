@@ -8,10 +8,10 @@ from typing import Any
 
 from trainmark.insight import judged
 from trainmark.report.axes import WHERE
-from trainmark.words.case import Case, axes_of
-from trainmark.words.findings import Doubt, Findings, RatioKind
-from trainmark.words.measurement import Interval
-from trainmark.words.results import CaseResult, Results, RunResult
+from trainmark.schema.case import Case, axes_of
+from trainmark.schema.findings import Doubt, Findings, RatioKind
+from trainmark.schema.measurement import Interval
+from trainmark.schema.results import CaseResult, Results, RunResult
 
 _OF_CASE = (
     "world_size", "outcome", "reason", "unit", "runs", "runs_ok", "throughput_median",

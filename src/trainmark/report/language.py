@@ -8,7 +8,7 @@ from importlib.resources import files
 
 import yaml
 
-from trainmark.words.outcome import Outcome
+from trainmark.schema.outcome import Outcome
 
 
 class Language(StrEnum):

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 from math import floor, isfinite, log10
 
-from trainmark.words.measurement import Interval
+from trainmark.schema.measurement import Interval
 
 SIGNIFICANT_DIGITS = 4
 MOST_DECIMALS = 4

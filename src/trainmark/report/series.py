@@ -8,8 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.logs.events import read_events
-from trainmark.words.names import EVENTS
-from trainmark.words.results import CaseResult, Results
+from trainmark.schema.names import EVENTS
+from trainmark.schema.results import CaseResult, Results
 
 MOST_CASES = 12
 """How many cases are drawn; further cases keep their series in their ``events.jsonl``."""

@@ -11,8 +11,8 @@ from trainmark.report.language import Language
 from trainmark.report.sections import repeats
 from trainmark.report.sections.overview import lead
 from trainmark.report.sections.throughput import caption, said_of_work, tables
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import Results
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import Results
 
 
 def render_table(results: Results, language: Language = Language.EN) -> str:

@@ -26,7 +26,7 @@ from trainmark.report.sections import (
     work,
 )
 from trainmark.report.series import read_series
-from trainmark.words.results import Results
+from trainmark.schema.results import Results
 
 PLOTS = "plots"
 

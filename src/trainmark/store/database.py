@@ -29,14 +29,14 @@ from sqlalchemy.exc import ArgumentError, DBAPIError, IntegrityError
 
 from trainmark.errors import InputError, TrainmarkError
 from trainmark.measure.pooling import require_different_runs, require_one_identity
+from trainmark.schema.case import Case
+from trainmark.schema.certificate import Certificate
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import KeptManifest, Results, RunResult
+from trainmark.schema.suite import Suite
 from trainmark.store.tables import campaigns, certificates, manifests, runs
 from trainmark.suite import dump_suite, parse_suite
-from trainmark.words.case import Case
-from trainmark.words.certificate import Certificate
-from trainmark.words.manifest import Manifest
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import KeptManifest, Results, RunResult
-from trainmark.words.suite import Suite
 
 HEAD = "0004"
 """The newest migration (``migrations/versions``)."""

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 import trainmark.tasks  # noqa: F401 (the cases of a document are read by their tasks)
 from trainmark.errors import InputError
 from trainmark.files import write_atomically
-from trainmark.words.results import SCHEMA, CaseResult, Results, pooled
+from trainmark.schema.results import SCHEMA, CaseResult, Results, pooled
 
 
 def write_results(path: Path, results: Results) -> None:

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 
 from trainmark.errors import InputError
+from trainmark.schema.case import Case, Device
+from trainmark.schema.job import Job, JobSettings
 from trainmark.suite import read_document
-from trainmark.words.case import Case, Device
-from trainmark.words.job import Job, JobSettings
 
 MOST_BYTES = 900_000
 """A ConfigMap holds 1 MiB with all that belongs to it."""

@@ -8,8 +8,8 @@ Kubeflow's operators make the key by which the launcher's pod reaches the others
 from typing import Any, TypeAlias
 
 from trainmark.errors import InputError
+from trainmark.schema.job import Job, JobKind, KubernetesJob
 from trainmark.submission.measuring import measuring
-from trainmark.words.job import Job, JobKind, KubernetesJob
 
 Manifest: TypeAlias = dict[str, Any]
 

@@ -1,6 +1,6 @@
 """The words that measure a job's suite, wherever the job runs."""
 
-from trainmark.words.job import Job
+from trainmark.schema.job import Job
 
 
 def measuring(job: Job, suite: str, hosts: tuple[str, ...]) -> tuple[str, ...]:

@@ -2,9 +2,9 @@
 
 import yaml
 
+from trainmark.schema.job import Job, JobKind
 from trainmark.submission.kubernetes import manifests
 from trainmark.submission.slurm import script
-from trainmark.words.job import Job, JobKind
 
 
 def render(job: Job, kind: JobKind) -> str:

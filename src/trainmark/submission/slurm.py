@@ -6,8 +6,8 @@ The options are those of Slurm's manual page sbatch(1).
 import shlex
 from collections.abc import Iterator
 
+from trainmark.schema.job import Job
 from trainmark.submission.measuring import measuring
-from trainmark.words.job import Job
 
 NOTICE_S = 300
 """How long before its time is out the job is told, seconds: the run in hand is ended, and its files brought home."""

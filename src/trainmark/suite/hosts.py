@@ -9,10 +9,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
+from trainmark.schema.hosts import EngineName, HostEntry, HostSet
+from trainmark.schema.job import JobSettings
 from trainmark.suite.document import Document, read_document
 from trainmark.suite.loading import explained
-from trainmark.words.hosts import EngineName, HostEntry, HostSet
-from trainmark.words.job import JobSettings
 
 FROM_SLURM = "slurm"
 """In the place of a file: the nodes of the allocation."""

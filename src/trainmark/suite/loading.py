@@ -11,12 +11,12 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from trainmark.errors import InputError, nearest
+from trainmark.schema.case import SYNTHETIC, Case, axes_of, own_axes, task_of_model
+from trainmark.schema.suite import Dataset, Suite
 from trainmark.suite.document import Document, Key, parse_document, read_document
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
 from trainmark.suite.naming import log_name
 from trainmark.tasks import TASKS, case_of, find_task
-from trainmark.words.case import SYNTHETIC, Case, axes_of, own_axes, task_of_model
-from trainmark.words.suite import Dataset, Suite
 
 MAX_CASES = 100_000
 """A matrix of more cases than this is taken for a mistake."""

@@ -5,9 +5,9 @@ Sources: the log list of the NGC PyTorch report (``pytorch_gpu8_amp_bs256.txt``)
 (``1n8g/r50_b128_fp32_1.log``) and the framework-benchmark template (``clas_MobileNetV1_mp_bs64_fp32_8_speed``).
 """
 
+from trainmark.schema.case import Case
+from trainmark.schema.suite import NamingScheme
 from trainmark.tasks import task_of
-from trainmark.words.case import Case
-from trainmark.words.suite import NamingScheme
 
 
 def log_name(case: Case, repeat: int, scheme: NamingScheme) -> str:

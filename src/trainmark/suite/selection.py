@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from fnmatch import fnmatchcase
 
 from trainmark.errors import InputError, nearest
-from trainmark.words.case import Case, axes_of
+from trainmark.schema.case import Case, axes_of
 
 
 def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:

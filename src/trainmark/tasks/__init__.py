@@ -8,10 +8,10 @@ from pydantic import AfterValidator
 
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
+from trainmark.schema.case import Case, declare_axes, own_axes, recipe_axis
+from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
 from trainmark.tasks.task import AxisLabel, Model, Task
 from trainmark.tasks.units import count_same
-from trainmark.words.case import Case, declare_axes, own_axes, recipe_axis
-from trainmark.words.recipe import AxisName, AxisValue, Condition, RecipeAxis
 
 __all__ = [
     "TASKS",

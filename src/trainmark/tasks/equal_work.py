@@ -7,8 +7,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.words.certificate import Check, Subject
-from trainmark.words.observation import Followed, Observation, Sketch
+from trainmark.schema.certificate import Check, Subject
+from trainmark.schema.observation import Followed, Observation, Sketch
 from trainmark.worker.core.settings import Recipe
 
 Deviation = tuple[float, str | None]

@@ -4,9 +4,9 @@ import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
+from trainmark.schema.certificate import Check, Subject
+from trainmark.schema.observation import Observation, ObservedStep, Sketch, Told
 from trainmark.tasks.equal_work import TOLERANCES, Deviation, Forward, apart, check, relative, worst
-from trainmark.words.certificate import Check, Subject
-from trainmark.words.observation import Observation, ObservedStep, Sketch, Told
 
 ADAM_OF_THE_CHECK: Mapping[str, Any] = {
     "learning_rate": 0.02,

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trainmark.words.case import TaskAxes
-from trainmark.words.frozen import Frozen
+from trainmark.schema.case import TaskAxes
+from trainmark.schema.frozen import Frozen
 
 if TYPE_CHECKING:
     from trainmark.tasks.equal_work import EqualWork

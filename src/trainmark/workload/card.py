@@ -6,10 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from trainmark.schema.case import Word, axes_of, task_of_model
+from trainmark.schema.frozen import Frozen
+from trainmark.schema.launcher import Launcher
 from trainmark.tasks import TASKS
-from trainmark.words.case import Word, axes_of, task_of_model
-from trainmark.words.frozen import Frozen
-from trainmark.words.launcher import Launcher
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source
 

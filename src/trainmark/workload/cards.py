@@ -10,9 +10,9 @@ from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
 from trainmark.programs import cards
+from trainmark.schema.case import Case, axes_of
 from trainmark.suite import Document, read_document
 from trainmark.tasks import TASKS, case_of
-from trainmark.words.case import Case, axes_of
 from trainmark.workload.card import Card
 from trainmark.workload.parts import built_in_cards
 from trainmark.workload.placeholders import PLACEHOLDERS, placeholders_in

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from trainmark.errors import nearest
+from trainmark.schema.case import SYNTHETIC, Case, Device
 from trainmark.tasks import case_of
-from trainmark.words.case import SYNTHETIC, Case, Device
 from trainmark.workload.card import Card, Counts
 from trainmark.workload.cards import Workload
 from trainmark.workload.placeholders import filled

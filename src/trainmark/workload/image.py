@@ -6,7 +6,7 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
-from trainmark.words.frozen import Frozen
+from trainmark.schema.frozen import Frozen
 
 _PART = r"[a-z0-9]+(?:[._-]+[a-z0-9]+)*"
 Reference = Annotated[

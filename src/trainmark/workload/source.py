@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from trainmark.words.frozen import Frozen
+from trainmark.schema.frozen import Frozen
 
 _ADDRESS = re.compile(r"(https://[\w.-]+(:\d+)?/|ssh://([\w.-]+@)?[\w.][\w.-]*(:\d+)?/|file:///)[^\s'\"]+")
 _COMMIT = re.compile(r"[0-9a-f]{40}")

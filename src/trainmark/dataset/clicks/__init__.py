@@ -5,11 +5,11 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from trainmark.dataset.begun import State
     from trainmark.dataset.clicks.conversion import convert
     from trainmark.dataset.clicks.made import ClickSpec, describe, recognise, spec_from
     from trainmark.dataset.clicks.make import make_clicks, state
     from trainmark.dataset.clicks.verification import verify
+    from trainmark.dataset.resume_state import State
 
 __all__ = [
     "ClickSpec",

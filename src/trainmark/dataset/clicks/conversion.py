@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.dataset.begun import WORK_NAME
 from trainmark.dataset.clicks.examples import encode_sample
 from trainmark.dataset.clicks.made import BEGUN_NAME, ClickManifest, describe, read_manifest, shard_names
 from trainmark.dataset.clicks.samples import first_broken, missing_column
@@ -20,6 +19,7 @@ from trainmark.dataset.manifest import (
     write_manifest,
 )
 from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.resume_state import WORK_NAME
 from trainmark.dataset.tfrecord import frame
 from trainmark.dataset.work import Counter, cannot_write, held
 from trainmark.errors import InputError

@@ -7,11 +7,11 @@ from typing import Any, Literal
 from pydantic import ConfigDict, Field
 
 from trainmark.dataset import manifest
-from trainmark.dataset.begun import WORK_NAME, refuse_unfinished
+from trainmark.dataset.resume_state import WORK_NAME, refuse_unfinished
 from trainmark.dataset.values import spec_of
 from trainmark.errors import InputError
+from trainmark.schema.frozen import Frozen
 from trainmark.tasks.recommendation.data import Form
-from trainmark.words.frozen import Frozen
 from trainmark.worker.tasks.recommendation.architectures import CATEGORIES
 from trainmark.worker.tasks.recommendation.clicks import column_sizes
 from trainmark.worker.tasks.recommendation.records import COLUMNS, TRAIN

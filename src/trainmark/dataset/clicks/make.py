@@ -5,7 +5,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.dataset.begun import State, state_in
 from trainmark.dataset.clicks.made import (
     RECORD,
     SPEC_NAME,
@@ -18,6 +17,7 @@ from trainmark.dataset.clicks.made import (
 from trainmark.dataset.making import making, move_into_place
 from trainmark.dataset.manifest import write_manifest
 from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.resume_state import State, state_in
 from trainmark.dataset.work import Counter
 from trainmark.tasks.recommendation.data import Form
 from trainmark.worker.tasks.recommendation.architectures import DENSE

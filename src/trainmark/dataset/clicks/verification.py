@@ -7,7 +7,6 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.dataset.begun import refuse_unfinished
 from trainmark.dataset.clicks.conversion import pyarrow
 from trainmark.dataset.clicks.examples import decode_sample, decode_samples
 from trainmark.dataset.clicks.made import RECORD, read_manifest, verb_of
@@ -15,6 +14,7 @@ from trainmark.dataset.clicks.samples import first_broken, missing_column
 from trainmark.dataset.manifest import MANIFEST_NAME, SUMS_NAME, sha256_of_file, trusted_sums
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.resume_state import refuse_unfinished
 from trainmark.dataset.tfrecord import Break, Record, read_records
 from trainmark.errors import InputError
 from trainmark.tasks.recommendation.data import Form

@@ -9,7 +9,7 @@ from pydantic import ConfigDict, Field, ValidationError
 from trainmark.dataset import manifest
 from trainmark.dataset.images.spec import ImageFolderSpec, Split
 from trainmark.errors import InputError
-from trainmark.words.frozen import Frozen
+from trainmark.schema.frozen import Frozen
 
 MADE_SCHEMA: Literal["trainmark.dataset/1"] = "trainmark.dataset/1"
 WORK_NAME = ".making"

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, ValidationError, model_validator
 
 from trainmark.errors import InputError, nearest
-from trainmark.words.frozen import Frozen
+from trainmark.schema.frozen import Frozen
 
 
 class Sizes(StrEnum):

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from trainmark.dataset.begun import State
     from trainmark.dataset.masked.made import MaskedSpec, describe, recognise, spec_from
     from trainmark.dataset.masked.make import make_masked, state
     from trainmark.dataset.masked.verification import verify
+    from trainmark.dataset.resume_state import State
 
 __all__ = [
     "MaskedSpec",

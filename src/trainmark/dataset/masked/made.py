@@ -7,12 +7,12 @@ from typing import Any, Literal, Self
 from pydantic import ConfigDict, Field, model_validator
 
 from trainmark.dataset import manifest
-from trainmark.dataset.begun import WORK_NAME, refuse_unfinished
 from trainmark.dataset.manifest import MANIFEST_NAME
+from trainmark.dataset.resume_state import WORK_NAME, refuse_unfinished
 from trainmark.dataset.values import spec_of
 from trainmark.errors import InputError
+from trainmark.schema.frozen import Frozen
 from trainmark.tasks.masked_lm.axes import with_usual_predictions
-from trainmark.words.frozen import Frozen
 
 SCHEMA: Literal["trainmark.masked/1"] = "trainmark.masked/1"
 PATTERN = "*.tfrecord"

@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.dataset.begun import State, state_in
 from trainmark.dataset.example import encode_lists
 from trainmark.dataset.making import making, move_into_place
 from trainmark.dataset.manifest import write_manifest
@@ -26,6 +25,7 @@ from trainmark.dataset.masked.made import (
     read_manifest,
 )
 from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.resume_state import State, state_in
 from trainmark.dataset.tfrecord import frame
 from trainmark.dataset.work import Counter
 

@@ -4,12 +4,12 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from trainmark.dataset.begun import refuse_unfinished
 from trainmark.dataset.example import decode_lists
 from trainmark.dataset.manifest import sha256_of_file, trusted_sums
 from trainmark.dataset.masked.made import PATTERN, read_manifest
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.resume_state import refuse_unfinished
 from trainmark.dataset.tfrecord import Break, Record, read_records
 from trainmark.tasks.masked_lm.data import Form
 

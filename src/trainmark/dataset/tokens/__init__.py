@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import lazy
 
 if TYPE_CHECKING:
-    from trainmark.dataset.begun import State
+    from trainmark.dataset.resume_state import State
     from trainmark.dataset.tokens.made import TokenSpec, describe, recognise, spec_from
     from trainmark.dataset.tokens.make import make_tokens, state
     from trainmark.dataset.tokens.verification import verify

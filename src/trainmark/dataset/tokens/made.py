@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from pydantic import ConfigDict, Field
 
 from trainmark.dataset import manifest
-from trainmark.dataset.begun import WORK_NAME, refuse_unfinished
 from trainmark.dataset.manifest import MANIFEST_NAME
+from trainmark.dataset.resume_state import WORK_NAME, refuse_unfinished
 from trainmark.dataset.values import spec_of
 from trainmark.errors import InputError
-from trainmark.words.frozen import Frozen
+from trainmark.schema.frozen import Frozen
 
 SCHEMA: Literal["trainmark.tokens/1"] = "trainmark.tokens/1"
 TRAIN, VALIDATION = "train.bin", "val.bin"

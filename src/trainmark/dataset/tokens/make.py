@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.dataset.begun import State, state_in
 from trainmark.dataset.making import making, move_into_place
 from trainmark.dataset.manifest import write_manifest
 from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.resume_state import State, state_in
 from trainmark.dataset.tokens.made import (
     TRAIN,
     VALIDATION,

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from trainmark.dataset.begun import refuse_unfinished
 from trainmark.dataset.manifest import trusted_sums
 from trainmark.dataset.problems import DatasetProblem, Depth, ProblemKind, VerifyReport
 from trainmark.dataset.processes import ProgressListener
+from trainmark.dataset.resume_state import refuse_unfinished
 from trainmark.dataset.tokens.made import read_manifest, read_part
 from trainmark.tasks.causal_lm.data import Form
 

@@ -14,7 +14,7 @@ from pathlib import Path
 
 from trainmark.errors import InputError, nearest
 from trainmark.logs.model import MOST_OF_A_NOTE, Facts, ParsedLog, Severity, Status
-from trainmark.logs.physics import stalls
+from trainmark.logs.plausibility import stalls
 from trainmark.measure.rules.catalog import conventional_rules, rules_for
 from trainmark.measure.rules.model import RuleKind, RuleResult
 from trainmark.measure.rules.stretches import span_of_stretches

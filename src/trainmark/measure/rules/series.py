@@ -7,7 +7,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import ParsedLog, Problem, Scope, Severity
-from trainmark.logs.physics.intervals import counts_from_zero, steps_covered
+from trainmark.logs.plausibility.intervals import counts_from_zero, steps_covered
 
 _BLOCK = 1 << 15
 
@@ -50,7 +50,7 @@ class Series:
     def weights(self, start: int = 0, stop: int | None = None) -> Iterator[Floats]:
         """Yield how many samples each record covers, up to a common factor: its own count, else its steps.
 
-        A record covers the steps since the one before it (``trainmark.logs.physics.intervals.steps_covered``).
+        A record covers the steps since the one before it (``trainmark.logs.plausibility.intervals.steps_covered``).
         """
         records, usual = self.log.records, self.log.step_interval
         stop = records.count if stop is None else min(stop, records.count)

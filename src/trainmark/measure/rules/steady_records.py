@@ -5,7 +5,7 @@ import numpy as np
 from trainmark.logs.model import Meaning, ParsedLog
 from trainmark.measure.rules.series import NoNumberError, series
 from trainmark.measure.steadiness import judge_steadiness
-from trainmark.words.measurement import CannotSay, Steadiness
+from trainmark.schema.measurement import CannotSay, Steadiness
 
 _PARTS = 8
 _STUDENT = 2.365

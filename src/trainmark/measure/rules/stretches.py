@@ -6,7 +6,7 @@ import numpy as np
 
 from trainmark.logs.columns import Floats
 from trainmark.logs.model import Meaning, ParsedLog
-from trainmark.logs.physics.intervals import last_digit
+from trainmark.logs.plausibility.intervals import last_digit
 from trainmark.measure.rules.series import NoNumberError, Series, series
 
 _SHORTEST = 10

@@ -19,7 +19,7 @@ from math import fsum
 import numpy as np
 
 from trainmark.logs.model import MOST_OF_A_NOTE, Meaning, ParsedLog, Problem, RunWords, Severity
-from trainmark.logs.physics.intervals import counted_anew, counts_from_zero
+from trainmark.logs.plausibility.intervals import counted_anew, counts_from_zero
 from trainmark.measure.own_window import NotMeasurable, NoWindow, own_window
 from trainmark.measure.rules.averages import by_averages, has_averages
 from trainmark.measure.rules.epochs import parts

@@ -11,7 +11,7 @@ import re
 from trainmark.logs.format import Format, LogContext, search_integer, unknowable
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Problem, Scope
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:

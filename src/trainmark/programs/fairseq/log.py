@@ -15,7 +15,7 @@ from trainmark.logs.format import Format, LogContext, Published, ends_with, inte
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:

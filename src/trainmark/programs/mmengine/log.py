@@ -13,7 +13,7 @@ import re
 from trainmark.logs.format import Format, LogContext, search_integer, search_word
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Scope
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from trainmark.programs.options import NONE, Dialect, Parameters, Said, flag, typed, words
-from trainmark.words.recipe import RecipeAxis
+from trainmark.schema.recipe import RecipeAxis
 
 
 def read(parameters: Parameters) -> Iterator[Said]:

@@ -11,7 +11,7 @@ import re
 from trainmark.logs.format import Format, LogContext, ends_with, integer, namespace, search_integer
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:

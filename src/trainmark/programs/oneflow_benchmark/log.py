@@ -21,7 +21,7 @@ from trainmark.logs.format import (
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 _ARGUMENT = re.compile(rb"\n?([a-z_]\w*) = ([^\n]+)\n")
 

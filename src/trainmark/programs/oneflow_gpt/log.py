@@ -13,7 +13,7 @@ import re
 from trainmark.logs.format import Format, LogContext, all_devices, config_lines, integer, unknowable
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 _ARGUMENT = re.compile(rb"\n *(\w+) \.{3,} ?([^\n]+)")
 

@@ -15,7 +15,7 @@ from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Ending, Facts, Scope
 from trainmark.logs.paddle import paddle_devices
 from trainmark.logs.precision import says_mixed
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 _CONFIG = re.compile(rb"\n *([A-Za-z_][\w ]*): ([^\n]+)")
 

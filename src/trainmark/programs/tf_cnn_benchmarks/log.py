@@ -21,7 +21,7 @@ from trainmark.logs.format import (
 )
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Meaning, Scope
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:

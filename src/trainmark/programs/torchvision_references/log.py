@@ -14,7 +14,7 @@ from trainmark.logs.format import Format, LogContext, integer, namespace, search
 from trainmark.logs.hardware import read_hardware
 from trainmark.logs.model import Facts, Scope
 from trainmark.logs.precision import by_switch
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:

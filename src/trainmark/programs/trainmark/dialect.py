@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from trainmark.programs.options import NONE, Dialect, Parameters, Said, words
-from trainmark.words.case import own_axes, recipe_axis
-from trainmark.words.recipe import Condition, RecipeAxis
+from trainmark.schema.case import own_axes, recipe_axis
+from trainmark.schema.recipe import Condition, RecipeAxis
 
 
 def read(parameters: Parameters) -> Iterator[Said]:

@@ -13,7 +13,7 @@ from trainmark.logs.events import UNSAID_UNIT, RunEvents, parse_events
 from trainmark.logs.fields import Extract
 from trainmark.logs.format import Format, LogContext, Published, dll_parameters, ends_with, integer
 from trainmark.logs.model import Facts, Problem, RunWords, Scope
-from trainmark.words.case import Precision
+from trainmark.schema.case import Precision
 
 
 def facts(context: LogContext) -> Facts:

@@ -6,7 +6,7 @@ from trainmark.measure import scaled
 from trainmark.report.axes import DEVICES
 from trainmark.report.charts.theme import INK, MUTED, REACH, Rows, colours, text_width, themed
 from trainmark.report.context import Context, UnitPart, marks_of_ratio
-from trainmark.words.findings import RatioKind
+from trainmark.schema.findings import RatioKind
 
 MOST_SERIES = 12
 """More lines than this cannot be told apart; the table has them all."""

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from trainmark.report.charts.theme import MUTED, Rows, colours, themed
 from trainmark.report.context import Context
 from trainmark.report.series import StepSeries
-from trainmark.words.results import CaseResult
+from trainmark.schema.results import CaseResult
 
 MOST_POINTS = 120
 """How many points a run's line may have; a longer series keeps the extremes of each stretch."""

@@ -15,7 +15,7 @@ from trainmark.report.charts.theme import (
 )
 from trainmark.report.context import Context, UnitPart, marks, shown
 from trainmark.report.numbers import decimals, number
-from trainmark.words.results import CaseResult
+from trainmark.schema.results import CaseResult
 
 MOST_CASES = 200
 """More bars than this nobody reads; the table has them all."""

@@ -13,13 +13,13 @@ from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import PlacementRow
 from trainmark.report.axes import by_unit
 from trainmark.report.exchange.rows import SpeedRow
+from trainmark.schema.case import Case, Precision, axes_of
+from trainmark.schema.measurement import NoInterval
+from trainmark.schema.names import LOG
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult, KeptManifest, Results, pooled
 from trainmark.suite.naming import dlperf_name
 from trainmark.tasks import published_name
-from trainmark.words.case import Case, Precision, axes_of
-from trainmark.words.measurement import NoInterval
-from trainmark.words.names import LOG
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, KeptManifest, Results, pooled
 
 _OWN_FIELDS = frozenset({"model", "precision", "batch_per_device", "nodes", "devices_per_node"})
 

@@ -4,8 +4,8 @@ from pydantic import ValidationError
 
 from trainmark.report.blocks import Block, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
-from trainmark.words.check import CheckFinding, CheckReport, Level
-from trainmark.words.names import CHECK
+from trainmark.schema.check import CheckFinding, CheckReport, Level
+from trainmark.schema.names import CHECK
 
 _ORDER = (Level.FAILURE, Level.WARNING, Level.NOTE, Level.OK)
 

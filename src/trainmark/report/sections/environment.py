@@ -11,10 +11,10 @@ from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Tab
 from trainmark.report.context import Context
 from trainmark.report.language import Catalogue
 from trainmark.report.numbers import GIB, number
-from trainmark.words.hosts import LOCALHOST
-from trainmark.words.manifest import Manifest, Node
-from trainmark.words.results import KeptManifest
-from trainmark.words.telemetry import TelemetrySummary
+from trainmark.schema.hosts import LOCALHOST
+from trainmark.schema.manifest import Manifest, Node
+from trainmark.schema.results import KeptManifest
+from trainmark.schema.telemetry import TelemetrySummary
 
 MOST_HOSTS = 4
 """More hosts than this are told by the first and the last of their names."""

@@ -6,10 +6,10 @@ from trainmark.equivalence.render import said_axes, said_model
 from trainmark.report.axes import COMPILER
 from trainmark.report.blocks import Block, Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
+from trainmark.schema.case import Precision, task_of_model
+from trainmark.schema.certificate import Certificate, Check, Party, Subject
+from trainmark.schema.findings import Difference, EqualityFinding, Verdict, Work
 from trainmark.tasks import TASKS, AxisLabel
-from trainmark.words.case import Precision, task_of_model
-from trainmark.words.certificate import Certificate, Check, Party, Subject
-from trainmark.words.findings import Difference, EqualityFinding, Verdict, Work
 
 NOT_EQUAL = "≠"
 """The mark of a framework whose work was compared and found different."""

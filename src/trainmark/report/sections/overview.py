@@ -8,10 +8,10 @@ from trainmark.report.blocks import Block, Bullets, Code, Paragraph, Section, co
 from trainmark.report.context import Context
 from trainmark.report.numbers import days
 from trainmark.report.sections.environment import framework, hardware, named, nodes
-from trainmark.words.hosts import LOCALHOST
-from trainmark.words.manifest import Node
-from trainmark.words.names import RESULTS, SUITE
-from trainmark.words.outcome import Outcome
+from trainmark.schema.hosts import LOCALHOST
+from trainmark.schema.manifest import Node
+from trainmark.schema.names import RESULTS, SUITE
+from trainmark.schema.outcome import Outcome
 
 
 def lead(context: Context) -> str:

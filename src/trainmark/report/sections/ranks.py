@@ -3,8 +3,8 @@
 from trainmark.report.blocks import Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
 from trainmark.report.numbers import number, percent
-from trainmark.words.findings import RanksFinding
-from trainmark.words.results import CaseResult
+from trainmark.schema.findings import RanksFinding
+from trainmark.schema.results import CaseResult
 
 MIB = 1 << 20
 

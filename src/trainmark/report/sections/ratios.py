@@ -11,8 +11,8 @@ from trainmark.report.charts.scaling import scaling_chart
 from trainmark.report.context import Context, UnitPart, footnotes, marks, marks_of_ratio, shown
 from trainmark.report.numbers import decimals, interval, number, percent
 from trainmark.report.sections.throughput import heading_of, throughput
-from trainmark.words.findings import RatioFinding, RatioKind
-from trainmark.words.results import CaseResult
+from trainmark.schema.findings import RatioFinding, RatioKind
+from trainmark.schema.results import CaseResult
 
 
 def scaling(context: Context) -> Section | None:

@@ -3,8 +3,8 @@
 from trainmark.report.blocks import Cell, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
 from trainmark.report.numbers import percent
-from trainmark.words.measurement import Sampling
-from trainmark.words.results import CaseResult, Expected, Repeats, sound
+from trainmark.schema.measurement import Sampling
+from trainmark.schema.results import CaseResult, Expected, Repeats, sound
 
 
 def section(context: Context) -> Section | None:

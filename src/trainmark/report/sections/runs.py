@@ -6,10 +6,10 @@ from trainmark.report.blocks import Block, Cell, Code, Column, Paragraph, Sectio
 from trainmark.report.context import Context, Mark, UnitPart
 from trainmark.report.numbers import GIB, decimals, number, percent
 from trainmark.report.sections.environment import named
-from trainmark.words.hosts import LOCALHOST
-from trainmark.words.names import LOG
-from trainmark.words.outcome import Outcome
-from trainmark.words.results import CaseResult, RunResult
+from trainmark.schema.hosts import LOCALHOST
+from trainmark.schema.names import LOG
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.results import CaseResult, RunResult
 
 
 def not_ok(context: Context) -> Section:

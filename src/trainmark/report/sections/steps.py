@@ -9,8 +9,8 @@ from trainmark.report.charts.steps import steps_chart
 from trainmark.report.context import Context
 from trainmark.report.numbers import decimals, number, percent
 from trainmark.report.series import MOST_CASES
-from trainmark.words.measurement import CannotSay, Measurement, Steadiness
-from trainmark.words.results import CaseResult
+from trainmark.schema.measurement import CannotSay, Measurement, Steadiness
+from trainmark.schema.results import CaseResult
 
 
 def section(context: Context) -> Section | None:

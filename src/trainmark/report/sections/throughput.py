@@ -8,7 +8,7 @@ from trainmark.report.charts.throughput import throughput_chart
 from trainmark.report.context import Context, UnitPart, footnotes, marks, shown
 from trainmark.report.numbers import decimals, interval, number
 from trainmark.report.sections.equivalence import NOT_EQUAL, equality
-from trainmark.words.results import CaseResult, fastest
+from trainmark.schema.results import CaseResult, fastest
 
 
 def section(context: Context) -> Section:

@@ -4,7 +4,7 @@ from trainmark.report.axes import by_unit
 from trainmark.report.blocks import Block, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context
 from trainmark.report.numbers import decimals, number
-from trainmark.words.results import CaseResult, fastest
+from trainmark.schema.results import CaseResult, fastest
 
 TAKEN = "✓"
 

@@ -7,8 +7,8 @@ from trainmark.report.axes import by_unit
 from trainmark.report.blocks import Block, Column, Paragraph, Section, Table, cell, plain
 from trainmark.report.context import Context, marks, of_marks
 from trainmark.report.numbers import decimals, number, percent
-from trainmark.words.measurement import Measurement
-from trainmark.words.results import CaseResult, pooled
+from trainmark.schema.measurement import Measurement
+from trainmark.schema.results import CaseResult, pooled
 
 
 def section(context: Context) -> Section | None:

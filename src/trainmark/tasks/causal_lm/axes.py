@@ -1,6 +1,6 @@
 """The axes of causal language modelling."""
 
-from trainmark.words.case import Count, TaskAxes
+from trainmark.schema.case import Count, TaskAxes
 
 
 class LanguageAxes(TaskAxes):

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.schema.certificate import Check, Subject
+from trainmark.schema.observation import Followed, Observation
 from trainmark.tasks.causal_lm import llama_reference, reference
 from trainmark.tasks.equal_work import (
     SMOOTH,
@@ -26,8 +28,6 @@ from trainmark.tasks.products import (
     layers,
     passes,
 )
-from trainmark.words.certificate import Check, Subject
-from trainmark.words.observation import Followed, Observation
 from trainmark.worker.core.settings import ADAMW, AdamRecipe
 from trainmark.worker.tasks.causal_lm.architectures import ARCHITECTURES, Gpt, Llama, is_norm
 

@@ -12,9 +12,9 @@ from typing import Any
 import numpy as np
 from scipy.special import expit, log_softmax, softmax
 
+from trainmark.schema.observation import Sketch
 from trainmark.tasks.causal_lm.reference import Arrays, gelu
 from trainmark.tasks.equal_work import Forward, Range, range_of
-from trainmark.words.observation import Sketch
 from trainmark.worker.core.equivalence import sketch
 from trainmark.worker.tasks.causal_lm.architectures import Llama
 

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainmark.words.case import TaskAxes
+from trainmark.schema.case import TaskAxes
 
 
 class Layout(StrEnum):

@@ -5,8 +5,8 @@ from typing import Annotated
 
 from pydantic import Field
 
-from trainmark.words.case import Count
-from trainmark.words.frozen import Frozen
+from trainmark.schema.case import Count
+from trainmark.schema.frozen import Frozen
 
 
 class Form(StrEnum):

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.schema.certificate import Check, Subject
+from trainmark.schema.observation import Followed, Observation, ObservedStep, Sketch, Told
 from trainmark.tasks.equal_work import (
     RECTIFIER,
     TOLERANCES,
@@ -19,8 +21,6 @@ from trainmark.tasks.equal_work import (
     relative,
     worst,
 )
-from trainmark.words.certificate import Check, Subject
-from trainmark.words.observation import Followed, Observation, ObservedStep, Sketch, Told
 from trainmark.worker.tasks.image_classification.architectures import (
     ARCHITECTURES,
     Convolution,

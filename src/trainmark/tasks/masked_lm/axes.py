@@ -6,8 +6,8 @@ from typing import Annotated, Any, ClassVar
 
 from pydantic import Field, model_validator
 
-from trainmark.words.case import Count, TaskAxes
-from trainmark.words.recipe import RecipeAxis
+from trainmark.schema.case import Count, TaskAxes
+from trainmark.schema.recipe import RecipeAxis
 
 Percent = Annotated[int, Field(strict=True, ge=0, lt=50)]
 

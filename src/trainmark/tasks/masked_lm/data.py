@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, model_validator
 
+from trainmark.schema.case import Count
+from trainmark.schema.frozen import Frozen
 from trainmark.tasks.masked_lm.axes import with_usual_predictions
-from trainmark.words.case import Count
-from trainmark.words.frozen import Frozen
 
 
 class Form(StrEnum):

@@ -7,6 +7,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.schema.certificate import Check, Subject
+from trainmark.schema.observation import Followed, Observation
 from trainmark.tasks.causal_lm.equal_work import (
     BATCH,
     PARTS,
@@ -18,8 +20,6 @@ from trainmark.tasks.causal_lm.equal_work import (
 from trainmark.tasks.equal_work import SMOOTH, EqualWork, Forward, Range, check, common_range, reached
 from trainmark.tasks.masked_lm.reference import DESCRIBED, NOT_MASKED, OTHERS, Form, forward
 from trainmark.tasks.products import ADAM_OF_THE_CHECK, as_described, layers, passes
-from trainmark.words.certificate import Check, Subject
-from trainmark.words.observation import Followed, Observation
 from trainmark.worker.core.settings import ADAMW
 from trainmark.worker.tasks.masked_lm.architectures import ARCHITECTURES, decays
 from trainmark.worker.tasks.masked_lm.settings import MaskedRecipe

@@ -2,7 +2,7 @@
 
 from enum import StrEnum
 
-from trainmark.words.case import Count, TaskAxes
+from trainmark.schema.case import Count, TaskAxes
 
 
 class TableGradients(StrEnum):

@@ -7,6 +7,8 @@ from functools import cache
 import numpy as np
 from numpy.typing import NDArray
 
+from trainmark.schema.certificate import Check, Subject
+from trainmark.schema.observation import Followed, Observation
 from trainmark.tasks.equal_work import (
     RECTIFIER,
     EqualWork,
@@ -18,8 +20,6 @@ from trainmark.tasks.equal_work import (
 )
 from trainmark.tasks.products import ADAM_OF_THE_CHECK, ProductsObservation, as_described, layers, passes
 from trainmark.tasks.recommendation.reference import DESCRIBED, OTHER_DLRMS, OTHERS, Form, forward
-from trainmark.words.certificate import Check, Subject
-from trainmark.words.observation import Followed, Observation
 from trainmark.worker.core.settings import ADAM, Recipe
 from trainmark.worker.tasks.recommendation.architectures import (
     ARCHITECTURES,

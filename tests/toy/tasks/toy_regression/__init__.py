@@ -4,8 +4,8 @@ from typing import Annotated
 
 from pydantic import Field
 
+from trainmark.schema.case import TaskAxes
 from trainmark.tasks import AxisLabel, Model, Task
-from trainmark.words.case import TaskAxes
 
 __all__ = ["TASK", "ToyAxes"]
 

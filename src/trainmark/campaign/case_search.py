@@ -1,0 +1,139 @@
+"""A run of a case, after the short runs that settle what the case leaves open: its axes, then its largest batch."""
+
+from pathlib import Path
+
+from trainmark.campaign.batch_search import largest_fitting, next_batch, probe_protocol
+from trainmark.campaign.best_search import (
+    axes_of_trial,
+    candidates,
+    forget_trial,
+    read_trial,
+    trial_protocol,
+    why_none,
+    write_trial,
+)
+from trainmark.campaign.executor import Executor, Request
+from trainmark.campaign.identity_check import identity_of
+from trainmark.campaign.persist import require_space
+from trainmark.campaign.resume import manifest_in, measured
+from trainmark.campaign.run_environment import CannotStart
+from trainmark.environment import fingerprint
+from trainmark.execution import read_record, write_record
+from trainmark.logs.events import read_events
+from trainmark.placement import device_of
+from trainmark.schema.case import MAX_BATCH, Case
+from trainmark.schema.names import EVENTS
+from trainmark.schema.outcome import Outcome, OutcomeRecord
+from trainmark.schema.results import Trial, fastest
+
+
+def run_case(executor: Executor, case: Case, repeat: int) -> OutcomeRecord:
+    """Run a case on the hosts that have its labels, in the folder of this repeat; return what became of it."""
+    folder = executor.directory.run(case, repeat)
+    request = Request(case, case, executor.suite.protocol, repeat, folder)
+    there = executor.site.of(case)
+    if isinstance(there, CannotStart):
+        return executor.refuse(request, there)
+    on_labelled = executor.on(there)
+    settled = _with_best(on_labelled, case)
+    if isinstance(settled, Case):
+        settled = _with_largest_batch(on_labelled, settled)
+    if isinstance(settled, CannotStart):
+        return executor.refuse(request, settled)
+    return on_labelled.execute(Request(case, settled, executor.suite.protocol, repeat, folder))
+
+
+def _with_best(executor: Executor, case: Case) -> Case | CannotStart:
+    """Return the case with the fastest values on the axes that it leaves open, found by short runs."""
+    if not case.left_open:
+        return case
+    card, device = executor.site.workload(case).card, device_of(case, executor.site.machine)
+    trials = [(found, _try(executor, case, found)) for found in candidates(case, card, device)]
+    best = fastest([trial for _, trial in trials])
+    if best is not None:
+        return next(found for found, trial in trials if trial is best)
+    if not trials:
+        return CannotStart(Outcome.UNSUPPORTED, why_none(case, card, device))
+    said = "; ".join(
+        f"{', '.join(trial.axes.values())}: {trial.outcome}: {trial.reason}" for _, trial in trials
+    )
+    return CannotStart(trials[0][1].outcome, f"no choice could be measured: {said}")
+
+
+def _try(executor: Executor, case: Case, candidate: Case) -> Trial:
+    axes = axes_of_trial(case, candidate)
+    folder = executor.directory.trial(case, axes)
+    known = read_trial(folder)
+    if known is not None and _holds_still(executor, case, candidate, folder):
+        return known
+    if known is not None:
+        forget_trial(folder)
+        executor.directory.set_aside(folder)
+    executor.audience.trying(candidate, axes)
+    protocol = trial_protocol(executor.suite.protocol)
+    record = executor.execute(Request(case, candidate, protocol, 1, folder))
+    require_space(folder, record.outcome)
+    card, events = executor.site.workload(candidate).card, read_events(folder / EVENTS)
+    outcome, reason, measurement = measured(candidate, card, folder, events, record)
+    trial = Trial(
+        axes=axes,
+        outcome=outcome,
+        reason=reason,
+        throughput=measurement.throughput if measurement else None,
+        unit=measurement.unit if measurement else None,
+    )
+    # A run that could not be started for something that may be there tomorrow is tried again then.
+    if record.started_at is not None or outcome is Outcome.UNSUPPORTED:
+        write_trial(folder, trial)
+    write_record(folder, record)
+    return trial
+
+
+def _with_largest_batch(executor: Executor, case: Case) -> Case | CannotStart:
+    """Return the case with a batch that is a number, found by short runs where it asks for the largest one."""
+    if case.batch_per_device != MAX_BATCH:
+        return case
+    tried: dict[int, bool] = {}
+    reason = None
+    while (batch := next_batch(tried)) is not None:
+        record = _probe(executor, case, batch)
+        if record.outcome not in (Outcome.OK, Outcome.OOM):
+            return CannotStart(record.outcome, f"a batch of {batch} was tried: {record.reason}")
+        tried[batch] = record.outcome is Outcome.OK
+        reason = record.reason or reason
+    largest = largest_fitting(tried)
+    return case.at_batch(largest) if largest else CannotStart(Outcome.OOM, f"no batch fits: {reason}")
+
+
+def _holds_still(executor: Executor, asked: Case, case: Case, folder: Path) -> bool:
+    """Tell whether a short run was made on such a machine, by such a program, as the case would have now.
+
+    Of a case that has runs those decide who may add to them.
+    """
+    record, then = read_record(folder), manifest_in(folder)
+    if executor.directory.finished(asked) or record is None or record.identity is None or then is None:
+        return True
+    setting = executor.site.setting(case)
+    if isinstance(setting, CannotStart):
+        return True
+    now = identity_of(executor.identifier.program(case))
+    changes = record.identity.beside(now).changes(now)
+    if fingerprint(then) == fingerprint(setting.manifest) and not changes:
+        return True
+    executor.audience.readying(f"{folder}: of another environment or program; it is repeated")
+    return False
+
+
+def _probe(executor: Executor, case: Case, batch: int) -> OutcomeRecord:
+    folder = executor.directory.probe(case, batch)
+    known = read_record(folder)
+    if known is not None and known.started_at is not None:
+        if _holds_still(executor, case, case.at_batch(batch), folder):
+            return known
+        executor.directory.set_aside(folder)
+    executor.audience.probing(batch)
+    protocol = probe_protocol(executor.suite.protocol)
+    record = executor.execute(Request(case, case.at_batch(batch), protocol, 1, folder))
+    require_space(folder, record.outcome)
+    write_record(folder, record)
+    return record

@@ -1,0 +1,183 @@
+"""The refusal to add a run to runs of something else.
+
+The entries of each part lie once in a result directory, under ``identity/``, so that a refusal can say what changed.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from trainmark.errors import InputError
+from trainmark.execution import ResultDirectory
+from trainmark.files import write_atomically
+from trainmark.schema.case import Case
+from trainmark.schema.identity import Entries, Identity, PartName
+from trainmark.schema.measurement import About, Suspicion
+from trainmark.schema.outcome import OutcomeRecord
+from trainmark.schema.plan import Plan
+
+FOLDER = "identity"
+"""In a result directory: the entries of each part of its runs' identities, by digest."""
+
+_SHOWN = 3
+_LONGEST = 60
+
+
+class UnlikeRunsError(InputError):
+    """A run would not be what earlier runs of its case were, and cannot be pooled with them."""
+
+
+def keep_entries(directory: ResultDirectory, parts: Iterable[Entries]) -> None:
+    """Write the entries of parts that the directory does not hold yet."""
+    folder = directory.path / FOLDER
+    folder.mkdir(exist_ok=True)
+    for entries in parts:
+        path = _path(folder, entries.part.digest)
+        if not path.exists():
+            write_atomically(path, entries.model_dump_json(indent=1) + "\n")
+
+
+def identity_of(parts: Iterable[Entries]) -> Identity:
+    """Return the identity that these parts make."""
+    return Identity.of(tuple(entries.part for entries in parts))
+
+
+def require_same_identity(directory: ResultDirectory, case: Case, parts: tuple[Entries, ...]) -> None:
+    """Raise ``UnlikeRunsError`` saying what differs when an earlier run of the case ran something else.
+
+    Of the earlier runs' identities those parts are compared that ``parts`` has; a run of before there were
+    identities has none.
+    """
+    now = identity_of(parts)
+    for record in directory.finished(case).values():
+        if record.identity is None or record.started_at is None:
+            continue
+        earlier = record.identity.beside(now)
+        if told := earlier.told(now):
+            raise UnlikeRunsError(
+                f"{directory.path}: run {record.repeat} of {case.id} ran something else: "
+                f"{told}{_how(directory, earlier, parts)}; start a new --out, or delete those runs"
+                f"{_way_out(parts, earlier)}"
+            )
+
+
+def changed_meanwhile(before: Iterable[Entries], after: Iterable[Entries]) -> tuple[Suspicion, ...]:
+    """Return a doubt where the program is another after a run than it was before it."""
+    held, now = ({found.name: found for found in parts} for parts in (before, after))
+    source, again = held[PartName.SOURCE], now[PartName.SOURCE]
+    told = list(_entry_changes(source.entries, again.entries))
+    if not told:
+        return ()
+    more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    sentence = (
+        f"the program was changed while it ran: {again.word}: {', '.join(told[:_SHOWN])}{more}; "
+        "files that it writes there itself can be named under 'ignore' of the card's source"
+    )
+    return (Suspicion(code="source-changed", sentence=sentence, about=About.WORK),)
+
+
+def require_same_commands(directory: ResultDirectory, case: Case, record: OutcomeRecord, plan: Plan) -> None:
+    """Raise ``UnlikeRunsError`` when a run of before there were identities was started by other commands than ``plan``.
+
+    ``plan`` is that of the same repeat in the same folder. Ports are not compared.
+    """
+    folder = str(directory.run(case, record.repeat).absolute())
+    was = [_portless(text, folder, case) for text in record.commands]
+    now = [_portless(command.text(), folder, case) for command in plan.commands]
+    if was and was != now:
+        pairs = (pair for pair in zip(was, now, strict=False) if pair[0] != pair[1])
+        before, after = next(pairs, (f"{len(was)} commands", f"{len(now)} commands"))
+        told = _apart(before, after)
+        raise UnlikeRunsError(
+            f"{directory.path}: run {record.repeat} of {case.id} was started by another command ({told}); "
+            "start a new --out, or delete those runs"
+        )
+
+
+def _how(directory: ResultDirectory, earlier: Identity, parts: tuple[Entries, ...]) -> str:
+    """Return in what entries the parts differ, as far as the earlier ones can be read."""
+    now = {entries.name: entries for entries in parts}
+    told: list[str] = []
+    for was, _ in earlier.changes(identity_of(parts)):
+        if was is None or was.name not in now:
+            continue
+        try:
+            text = _path(directory.path / FOLDER, was.digest).read_bytes()
+            before = Entries.model_validate_json(text).entries
+        except (OSError, ValidationError):
+            continue
+        told += list(_entry_changes(before, now[was.name].entries))
+    more = f" and {len(told) - _SHOWN} more" if len(told) > _SHOWN else ""
+    return f": {', '.join(told[:_SHOWN])}{more}" if told else ""
+
+
+def _entry_changes(before: Mapping[str, str], now: Mapping[str, str]) -> Iterator[str]:
+    for name in sorted(before.keys() | now.keys()):
+        was, is_ = before.get(name), now.get(name)
+        if was == is_:
+            continue
+        if was is None:
+            yield f"{name} is new"
+        elif is_ is None:
+            yield f"{name} is gone"
+        elif _is_digest(was) and _is_digest(is_):
+            yield f"{name} is another"
+        else:
+            yield f"{name} was {_apart(was, is_)}"
+
+
+def _is_digest(text: str) -> bool:
+    return len(text.removeprefix("sampled ")) == 64 and " " not in text.removeprefix("sampled ")
+
+
+def _apart(was: str, now: str) -> str:
+    """Return where two texts part: the words between what they have in common at both ends."""
+    left, right = was.split(" "), now.split(" ")
+    while left and right and left[0] == right[0]:
+        left, right = left[1:], right[1:]
+    while left and right and left[-1] == right[-1]:
+        left, right = left[:-1], right[:-1]
+    shown = [
+        text if len(text) <= _LONGEST else f"{text[:_LONGEST]}…" for text in map(" ".join, (left, right))
+    ]
+    return f"'{shown[0]}' and is '{shown[1]}'"
+
+
+def _way_out(parts: tuple[Entries, ...], earlier: Identity) -> str:
+    changed = {pair.name for both in earlier.changes(identity_of(parts)) for pair in both if pair is not None}
+    folder = any(entries.name is PartName.SOURCE and entries.word.startswith("folder ") for entries in parts)
+    if PartName.SOURCE in changed and folder:
+        return (
+            " (files that the program itself writes there can be named under 'ignore' of the card's source)"
+        )
+    return ""
+
+
+def _portless(text: str, folder: str, case: Case) -> str:
+    """Return a command's words without the place of the run's folder, and without ports where ranks meet."""
+    end = str(Path(*Path(folder).parts[-3:]))
+    words = []
+    for word in text.split(" "):
+        head, found, tail = word.partition(end)
+        start = head[: head.find("/")] if "/" in head else head
+        words.append(f"{start}RUN{tail}" if found else word)
+    if case.world_size > 1:
+        words = ["".join(_numbers_out(word)) for word in words]
+    return " ".join(words)
+
+
+def _numbers_out(word: str) -> Iterator[str]:
+    """Yield a word's pieces with numbers that can be ports left out."""
+    number = ""
+    for character in f"{word} ":
+        if character.isdigit():
+            number += character
+            continue
+        yield "PORT" if number and 1024 <= int(number) <= 65535 else number
+        yield character
+        number = ""
+
+
+def _path(folder: Path, digest: str) -> Path:
+    return folder / f"{digest.removeprefix('sha256:')[:32]}.json"

@@ -1,0 +1,358 @@
+"""What a suite's cases need on its hosts: programs, interpreters, data sets."""
+
+import os
+import threading
+from collections.abc import Callable, Sequence
+from copy import copy
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypedDict, Unpack
+
+from trainmark.campaign.data_sets import DataSets
+from trainmark.campaign.transfer import send_data, send_program
+from trainmark.environment import (
+    Environment,
+    EnvironmentKind,
+    UnusableEnvironment,
+    find_entry,
+    resolve,
+)
+from trainmark.environment.engine import ENGINES, Engine, require_engine
+from trainmark.environment.locations import folder_of, python_of
+from trainmark.environment.probing import probe_environment
+from trainmark.errors import TrainmarkError
+from trainmark.extensions import carried
+from trainmark.node import Host, Pulse, Runner, path_there, unwatched
+from trainmark.placement import (
+    FrameworkPython,
+    PlacementHost,
+    RunSpec,
+    containerised,
+    prepared_key,
+)
+from trainmark.schema.case import SYNTHETIC, Case
+from trainmark.schema.manifest import Manifest, Node
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.plan import NodeResources
+from trainmark.schema.suite import EACH_ITS_OWN, Limits, Protocol, Suite
+from trainmark.workload import FolderSource, UnsupportedByCard, Workload, Workloads
+
+PROJECT = Path(__file__).parent
+"""Whose git state the manifest keeps: trainmark's own, where it runs from a checkout."""
+
+_PROBE = Limits(timeout_s=1800)
+"""What the look into an environment may take: frameworks are slow to import from a cold disk."""
+
+
+class MoreOfSpec(TypedDict, total=False):
+    """What a run's spec may be given besides: where its ranks meet, and words after the program's own."""
+
+    port: int
+    more_words: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CannotStart:
+    """A case that will not be started, with the outcome that this is and the reason."""
+
+    outcome: Outcome
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Setting:
+    """Where a program runs: its interpreter, by its path here, and the manifest of all nodes as they are with it."""
+
+    interpreter: FrameworkPython
+    manifest: Manifest
+
+
+class Site:
+    """Finds what cases need; a missing piece is found out once and told for every case that wants it.
+
+    What it starts to find out carries ``mark``.
+    """
+
+    def __init__(
+        self, suite: Suite, workloads: Workloads, hosts: Sequence[Host], home: Path, mark: str = "trainmark"
+    ) -> None:
+        self.hosts = tuple(hosts)
+        self._suite = suite
+        self._workloads = workloads
+        self._home = home
+        self._mark = mark
+        self._watch: Callable[[Pulse], None] = unwatched
+        self._expected: dict[str, FrameworkPython] = {}
+        self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
+        self._data: dict[tuple[str, str], CannotStart | None] = {}
+        self._one_at_a_time = threading.Lock()
+        # Data is made here, whatever hosts there are.
+        self._datasets = DataSets(suite.datasets, home, len(os.sched_getaffinity(0)))
+
+    def watched(self, watch: Callable[[Pulse], None]) -> "Site":
+        """Return this site, whose looks into environments ``watch`` can end by raising; what was found is shared."""
+        other = copy(self)
+        other._watch = watch
+        return other
+
+    def on(self, hosts: Sequence[Host]) -> "Site":
+        """Return this site with these of its hosts alone, in this order; what was found out is kept in common."""
+        other = copy(self)
+        other.hosts = tuple(hosts)
+        return other
+
+    def of(self, case: Case) -> "Site | CannotStart":
+        """Return this site with the hosts alone that have the case's labels, or why it cannot be started."""
+        if not case.where:
+            return self
+        found = [host for host in self.hosts if has_labels(host, case)]
+        return (
+            self.on(found)
+            if found
+            else CannotStart(Outcome.UNSUPPORTED, f"no host has the labels {case.where}")
+        )
+
+    def workload(self, case: Case) -> Workload:
+        """Return the case's workload; raises ``InputError`` when there is none of its name."""
+        return self._workloads.find(case)
+
+    def setting(self, case: Case) -> Setting | CannotStart:
+        """Return where the case's program runs, or why it cannot be started there.
+
+        On each host the framework is imported once to ask for its versions, so one that does not import is found here.
+        Into a container nobody looks before the run.
+        """
+        interpreter = self.expected_interpreter(case)
+        if isinstance(interpreter, CannotStart):
+            return interpreter
+        nodes: list[Node] = []
+        for host in self.hosts_of(case):
+            node = self._node(host, case, interpreter)
+            if isinstance(node, CannotStart):
+                where = f"{host.name}: " if len(self.hosts_of(case)) > 1 else ""
+                return CannotStart(node.outcome, f"{where}{node.reason}")
+            nodes.append(node)
+        names = [host.name for host in self.hosts_of(case)]
+        if (other := other_environment(names, nodes)) is not None:
+            return CannotStart(Outcome.UNSUPPORTED, other)
+        return Setting(interpreter, Manifest(nodes=tuple(nodes)))
+
+    def _node(self, host: Host, case: Case, interpreter: FrameworkPython) -> Node | CannotStart:
+        """Return what a host is with the case's environment, found out once."""
+        environment, container = self._environment(case), interpreter.container
+        about = self.workload(case).card.framework if container is None else container.description.reference
+        key = (host.name, environment, about)
+        if key not in self._nodes:
+            try:
+                if container is None:
+                    runner = Runner(host, _PROBE, self._mark, self._watch)
+                    probed = probe_environment(environment, about, self._home, runner)
+                    versions, lock = probed.versions, probed.lock_digest
+                else:
+                    engine = container.engine
+                    versions, lock = None, f"{engine} {require_engine(engine, host)}, {about}"
+                self._nodes[key] = host.facts(versions, lock, path_there(host.paths, PROJECT))
+            except UnusableEnvironment as error:
+                self._nodes[key] = CannotStart(Outcome.UNSUPPORTED, str(error))
+        return self._nodes[key]
+
+    def make_data(self, case: Case, progress: Callable[[str, int, int], None]) -> CannotStart | None:
+        """See that the case's data is there in the form that its program takes; return why it cannot be had.
+
+        What may be made is made, and what lies there in another form is converted. ``progress`` hears what is
+        being prepared, and how many of how many samples are done.
+        """
+        if case.data == SYNTHETIC:
+            return None
+        key = (case.data, self._form(case))
+        with self._one_at_a_time:
+            if key not in self._data:
+                self._data[key] = self._find_data(*key, progress)
+        folder = self._datasets.location(*key)
+        if self._data[key] is None:
+            try:
+                for host in self.hosts_of(case):
+                    send_data(host, folder, lambda what: progress(what, 1, 1))
+            except TrainmarkError as error:
+                return CannotStart(Outcome.FAILED, f"data set '{case.data}': {error}")
+        return self._data[key]
+
+    def data(self, case: Case) -> str:
+        """Return what the program is told as its data: ``synthetic``, or the folder where it lies or will lie."""
+        return SYNTHETIC if case.data == SYNTHETIC else str(self._datasets.given(case.data, self._form(case)))
+
+    def _form(self, case: Case) -> str:
+        return self.workload(case).card.data_format(case.loader)
+
+    def expected_interpreter(self, case: Case) -> FrameworkPython | CannotStart:
+        """Return the Python that would run the case's program, whether or not it is there yet.
+
+        Raises ``InputError`` when there is no workload or no environment of the name.
+        """
+        name = self._environment(case)
+        if name in ENGINES:
+            return self._interpreter_inside(case, Engine(name))
+        if name not in self._expected:
+            self._expected[name] = _expected(name, self._home)
+        return self._expected[name]
+
+    @property
+    def placement_hosts(self) -> tuple[PlacementHost, ...]:
+        """What placement must know of the hosts, as they are now: what is sent to one has a path of its own there."""
+        return tuple(
+            PlacementHost(
+                host.machine(),
+                host.name,
+                host.address,
+                host.folder,
+                host.paths,
+                host.interface,
+                host.traffic,
+            )
+            for host in self.hosts
+        )
+
+    @property
+    def placed(self) -> tuple[tuple[Host, PlacementHost], ...]:
+        """The hosts, with what placement knows of them."""
+        return tuple(zip(self.hosts, self.placement_hosts, strict=True))
+
+    def send_program(self, case: Case, say: Callable[[str], None]) -> CannotStart | None:
+        """See that the folder of the case's program is on its hosts; return why that cannot be."""
+        workload = self.workload(case)
+        if isinstance(workload.card.source, FolderSource):
+            try:
+                for host in self.hosts_of(case):
+                    ignore = workload.card.source.ignore
+                    send_program(host, Path(workload.source), ignore, self._home, say)
+            except TrainmarkError as error:
+                return CannotStart(Outcome.FAILED, str(error))
+        return None
+
+    @property
+    def machine(self) -> NodeResources:
+        """What the first host has."""
+        return self.hosts[0].machine()
+
+    def hosts_of(self, case: Case) -> tuple[Host, ...]:
+        """Return the hosts of a case's nodes, as far as there are so many."""
+        return self.hosts[: case.nodes]
+
+    def spec(
+        self,
+        case: Case,
+        protocol: Protocol,
+        interpreter: FrameworkPython,
+        repeat: int,
+        directory: Path,
+        **more: Unpack[MoreOfSpec],
+    ) -> RunSpec:
+        """Return what decides the plan of a run, with its data and the folder for what its card's steps make.
+
+        Raises ``UnsupportedByCard`` when nothing says which commit of the program is meant.
+        """
+        workload, dataset = self.workload(case), self._dataset(case)
+        needs_folder = self._environment(case) in ENGINES or workload.card.prepare
+        return RunSpec(
+            case=case,
+            workload=workload,
+            interpreter=interpreter,
+            hosts=self.placement_hosts,
+            protocol=protocol,
+            repeat=repeat,
+            directory=directory,
+            data=self.data(case),
+            dataset=dataset,
+            prepared=self._prepared(case, dataset) if needs_folder else Path(),
+            started_by=self._suite.launcher,
+            **more,
+        )
+
+    def repositories(self, node: int) -> Path:
+        """Return the folder on a node that holds the repositories of programs."""
+        return path_there(self.hosts[node].paths, self._home / "sources")
+
+    def _dataset(self, case: Case) -> str:
+        if case.data == SYNTHETIC:
+            return SYNTHETIC
+        return str(self._datasets.location(case.data, self._form(case)))
+
+    def _prepared(self, case: Case, dataset: str) -> Path:
+        key = prepared_key(case, self.workload(case).card, self._environment(case), dataset)
+        return self._home / "prepared" / key
+
+    def _interpreter_inside(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
+        try:
+            prepared = self._prepared(case, self._dataset(case))
+            return containerised(case, self.workload(case).card, engine, prepared, owner())
+        except UnsupportedByCard as error:
+            return CannotStart(Outcome.UNSUPPORTED, str(error))
+
+    def _environment(self, case: Case) -> str:
+        asked = self._suite.environment_of(case.framework)
+        return self.workload(case).card.environment if asked == EACH_ITS_OWN else asked
+
+    def _find_data(
+        self, name: str, form: str, progress: Callable[[str, int, int], None]
+    ) -> CannotStart | None:
+        try:
+            self._datasets.prepare(name, form, progress)
+        except TrainmarkError as error:
+            return CannotStart(Outcome.FAILED, f"data set '{name}': {error}")
+        return None
+
+
+def has_labels(host: Host, case: Case) -> bool:
+    """Tell whether a host has all the labels that a case asks for; its name is one, called ``host``."""
+    return case.labels.items() <= {**host.labels, "host": host.name}.items()
+
+
+def other_environment(hosts: Sequence[str], nodes: Sequence[Node]) -> str | None:
+    """Return which host has another framework, Python or lock than most have, in a sentence; None where all are alike.
+
+    What was measured of unlike ranks would be a figure of neither. What a host does not say is not compared.
+    """
+    for said in (_version, _python, _lock):
+        found = [said(node) for node in nodes]
+        known = [value for value in found if value is not None]
+        # Of as many, what the first host has.
+        usual = max(known, key=known.count, default=None)
+        for host, value in zip(hosts, found, strict=True):
+            if value is not None and value != usual:
+                what = f"{value}, and {hosts[found.index(usual)]} has {usual}"
+                return f"{host}: has {what}; make the same environment on all hosts (trainmark env create)"
+    return None
+
+
+def _version(node: Node) -> str | None:
+    one = node.framework
+    return f"{one.framework} {one.version}" if one is not None and one.version is not None else None
+
+
+def _python(node: Node) -> str | None:
+    return f"Python {node.framework.python}" if node.framework is not None else None
+
+
+def _lock(node: Node) -> str | None:
+    return f"the environment of lock {node.environment_lock}" if node.environment_lock is not None else None
+
+
+def owner() -> str:
+    """Return who is to own what a container writes: this user, as ``uid:gid``."""
+    return f"{os.getuid()}:{os.getgid()}"
+
+
+def _as_interpreter(environment: Environment) -> FrameworkPython:
+    return FrameworkPython(environment.python, environment.kind is EnvironmentKind.VENV, environment.env_vars)
+
+
+def _expected(name: str, home: Path) -> FrameworkPython:
+    """Return where ``resolve`` would find the environment ``name``, made or not."""
+    try:
+        return _as_interpreter(resolve(name, home=home))
+    except UnusableEnvironment:
+        ours = carried(os.environ)
+        if os.sep in name:
+            return FrameworkPython(Path(name), isolated=False, variables=ours)
+        found = {**find_entry(name).env_vars, **ours}
+        return FrameworkPython(python_of(folder_of(home, name)), isolated=True, variables=found)

@@ -1,0 +1,48 @@
+"""The finished runs of a campaign's cases: read from their folders, and kept there the moment they end."""
+
+from collections.abc import Sequence
+
+from trainmark.campaign.persist import Persistence, require_space
+from trainmark.execution import ResultDirectory, write_record
+from trainmark.node import held
+from trainmark.schema.case import Case
+from trainmark.schema.outcome import OutcomeRecord
+from trainmark.schema.results import RunResult
+
+
+class FinishedRuns:
+    """The finished runs of the cases that a campaign was asked for, and of those that an earlier call has run."""
+
+    def __init__(self, cases: Sequence[Case], directory: ResultDirectory, persistence: Persistence) -> None:
+        self.cases = tuple(cases)
+        self._directory, self._persistence = directory, persistence
+        # A run that could not even be started measured nothing: what it lacked may be there now.
+        self._runs = {case.id: [run for run in self._read(case) if run.started_at] for case in cases}
+
+    def of(self, case: Case) -> Sequence[RunResult]:
+        """Return a case's finished runs."""
+        return self._runs[case.id] if case.id in self._runs else self._read(case)
+
+    def next_repeat(self, case: Case) -> int:
+        """Return the number of the case's next run."""
+        return 1 + max((run.repeat for run in self.of(case)), default=0)
+
+    def keep(self, case: Case, record: OutcomeRecord) -> RunResult:
+        """Write down how a run of one of the cases ended; return its result.
+
+        Raises the ``OSError`` of a full disk for a run that went wrong on one, which stays unfinished.
+        """
+        folder = self._directory.run(case, record.repeat)
+        # Held: what has been measured is not lost to a Ctrl-C at its last moment.
+        with held():
+            result = self._persistence.result(case, record)
+            require_space(folder, result.outcome)
+            # A run that leaves no measurement is "invalid", which shows only when it is read.
+            said = {"case_id": case.id, "outcome": result.outcome, "reason": result.reason}
+            write_record(folder, record.model_copy(update=said))
+            self._persistence.keep(case, result)
+            self._runs[case.id].append(result)
+        return result
+
+    def _read(self, case: Case) -> list[RunResult]:
+        return [self._persistence.result(case, record) for record in self._directory.finished(case).values()]

@@ -1,0 +1,196 @@
+"""Placing a run: which processes start on which host, with which share of the cores, by which launcher."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from trainmark.environment.engine import Engine
+from trainmark.placement.container import ContainerContext, wrapped
+from trainmark.placement.launching import (
+    Rendezvous,
+    by_hand,
+    interface_variables,
+    launched,
+    launches_containers,
+    meeting_variables,
+    missing,
+    mpirun,
+    rank_variables,
+    starting_nodes,
+)
+from trainmark.placement.spec import FrameworkPython, RunSpec
+from trainmark.schema.case import SYNTHETIC, Device
+from trainmark.schema.launcher import Launcher
+from trainmark.schema.names import EVENTS
+from trainmark.schema.plan import Command, NodeResources, Plan, PlannedNode
+from trainmark.workload import (
+    GitSource,
+    Mount,
+    UnsupportedByCard,
+    Values,
+    find_gap,
+    program_variables,
+    program_words,
+)
+
+
+def place(spec: RunSpec) -> Plan:
+    """Return the plan of one run.
+
+    The ranks of a node share its cores out evenly: each gets ``cores // devices_per_node`` threads, at
+    least one. Raises ``UnsupportedByCard`` when the program cannot do what the case asks.
+    """
+    gap = find_gap(spec.case, spec.card, spec.device)
+    if gap is not None:
+        raise UnsupportedByCard(gap)
+    return Plan(
+        case=spec.case,
+        repeat=spec.repeat,
+        nodes=tuple(
+            PlannedNode(spec.host(node).name, address, spec.directory_on(node))
+            for node, address in enumerate(spec.addresses)
+        ),
+        commands=tuple(_commands(spec)),
+        events=spec.directory / EVENTS,
+        log_format=spec.card.log_format,
+        unit=spec.card.counted_in,
+        cannot_run=_what_is_missing(spec) or missing(spec),
+        expects=tuple(spec.directory / name for name in spec.card.expects),
+        by_hand=by_hand(spec),
+    )
+
+
+def _commands(spec: RunSpec) -> Iterator[Command]:
+    for node in starting_nodes(spec):
+        yield from _commands_of(spec.on(node), node)
+
+
+def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
+    rendezvous = _rendezvous(spec, node)
+    context = None if spec.interpreter.container is None else container_context(spec, node)
+    values = values_of(spec, node)
+    texts = values.placeholders(spec.case, spec.workload)
+    variables = {
+        **spec.host(node).traffic.variables,
+        "OMP_NUM_THREADS": str(_threads(spec, node)),
+        "PYTHONUNBUFFERED": "1",
+        **interface_variables(spec, node),
+        **meeting_variables(spec, rendezvous),
+        **spec.interpreter.variables,
+        **program_variables(spec.case, spec.card, values, texts),
+    }
+    program = (*program_words(spec.case, spec.workload, values, texts), *spec.more_words)
+    if launches_containers(spec):
+        alone = Command(node, (str(spec.interpreter.python), *program), variables)
+        contained = inside(spec.interpreter, alone, context)
+        started = (*mpirun(spec, rendezvous, tuple(contained.variables)), *contained.words)
+        yield Command(node, started, contained.variables)
+        return
+    words = (*launched(spec, node, rendezvous, texts, variables), *program)
+    for rank, of_rank in rank_variables(spec, node, rendezvous):
+        command = Command(node, words, {**variables, **of_rank}, rank=rank)
+        yield inside(spec.interpreter, command, context)
+
+
+def values_of(spec: RunSpec, node: int) -> Values:
+    """Return what a card's placeholders stand for in a run's command on ``node``."""
+    threads, directory = _threads(spec, node), spec.directory_on(node)
+    return Values(
+        steps=spec.protocol.steps,
+        warmup_steps=spec.protocol.warmup_steps,
+        threads=threads,
+        loader_workers=_loader_workers(spec, node, threads),
+        seed=spec.repeat,
+        events=directory / EVENTS,
+        data=spec.data,
+        dataset=spec.dataset,
+        directory=directory,
+        prepared=spec.prepared,
+        python=str(spec.interpreter.python),
+        hosts=spec.addresses,
+        port=spec.port,
+        node=node,
+        device=spec.device,
+    )
+
+
+def inside(interpreter: FrameworkPython, command: Command, context: ContainerContext | None) -> Command:
+    """Return the command as it is started on the host so that it runs in the interpreter's environment.
+
+    ``context`` is what a container needs of the host; only without a container it may be None. Raises
+    ``UnsupportedByCard`` for a folder that a container engine cannot mount.
+    """
+    if interpreter.container is not None:
+        assert context is not None
+        return wrapped(command, interpreter.container, context)
+    if not interpreter.isolated:
+        return command
+    variables = {**command.variables, "PYTHONNOUSERSITE": "1"}
+    return Command(command.node, command.words, variables, ("PYTHONPATH", "PYTHONHOME"), command.rank)
+
+
+def container_context(spec: RunSpec, node: int) -> ContainerContext:
+    """Return what a container of the run needs of the host of ``node``."""
+    real = spec.case.data != SYNTHETIC
+    read = [spec.dataset] if real else []
+    if real and not Path(spec.data).is_relative_to(spec.dataset):
+        read.append(spec.data)
+    if not isinstance(spec.card.source, GitSource):
+        read.append(str(spec.workload.source))
+    if spec.card.prepare:
+        read.append(str(spec.prepared))
+    mounts = tuple(Mount(source=path, target=path) for path in read)
+    own = spec.card.image.mounts if spec.card.image is not None else ()
+    on_gpus = spec.device is Device.CUDA
+    devices = spec.machine(node).devices(spec.case.devices_per_node) if on_gpus else ()
+    return ContainerContext(
+        directory=spec.directory_on(node),
+        mounts=(*mounts, *own),
+        devices=devices,
+        rdma=spec.case.nodes > 1 and spec.host(node).traffic.rdma,
+        placed_from_outside=launches_containers(spec),
+    )
+
+
+def _rendezvous(spec: RunSpec, node: int) -> Rendezvous:
+    if spec.device is not Device.CUDA:
+        return Rendezvous(spec.addresses, spec.port, ())
+    machine, container = spec.machine(node), spec.interpreter.container
+    # Docker's containers count the GPUs that they are given from 0; Apptainer's see the host's.
+    counted_anew = container is not None and container.engine is Engine.DOCKER
+    of = NodeResources(machine.cores, machine.gpus) if counted_anew else machine
+    return Rendezvous(spec.addresses, spec.port, of.devices(spec.case.devices_per_node))
+
+
+def _threads(spec: RunSpec, node: int) -> int:
+    # mpirun starts the same words on all nodes: those of the smallest.
+    nodes = range(spec.case.nodes) if spec.launcher is Launcher.MPIRUN else (node,)
+    return max(1, min(spec.machine(one).cores for one in nodes) // spec.case.devices_per_node)
+
+
+def _what_is_missing(spec: RunSpec) -> str | None:
+    case, known = spec.case, len(spec.hosts)
+    if case.nodes > known:
+        hosts = "one host" if known == 1 else f"{known} hosts"
+        return f"{case.nodes} nodes are asked for, and this placement knows {hosts} only"
+    return next(filter(None, (_what_a_node_lacks(spec, node) for node in range(case.nodes))), None)
+
+
+def _what_a_node_lacks(spec: RunSpec, node: int) -> str | None:
+    case, machine = spec.case, spec.machine(node)
+    which = "this machine" if case.nodes == 1 else spec.host(node).name
+    if case.device is Device.CUDA and machine.gpus == 0:
+        return f"a GPU is asked for, and {which} has none"
+    on_gpus = spec.device is Device.CUDA
+    there, what = (machine.gpus, "GPU") if on_gpus else (machine.cores, "CPU core")
+    if machine.slots is not None and machine.slots < min(there, case.devices_per_node):
+        return f"{case.devices_per_node} devices per node are asked for, and {which} gives {machine.slots} (slots)"
+    if case.devices_per_node > there:
+        some = f"{there} {what}{'s' if there != 1 else ''}"
+        return f"{case.devices_per_node} devices per node are asked for, and {which} has {some}"
+    return None
+
+
+def _loader_workers(spec: RunSpec, node: int, threads: int) -> int:
+    """Loader processes for one rank: all of its cores beside a GPU; beside CPU training a quarter of them."""
+    beside_gpu = spec.device is Device.CUDA and spec.machine(node).gpus > 0
+    return threads if beside_gpu else max(1, threads // 4)

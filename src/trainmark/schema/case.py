@@ -1,0 +1,310 @@
+"""A case: one point of a suite's matrix, with every axis said, and the name that it goes by."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+
+from pydantic import (
+    BeforeValidator,
+    Field,
+    SerializeAsAny,
+    SerializerFunctionWrapHandler,
+    StringConstraints,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+
+from trainmark.schema.frozen import Frozen
+
+Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=64)]
+"""A name that is safe in a path, a flag and a table: letters, digits, ``. _ + -``, at most 64 of them."""
+
+Count = Annotated[int, Field(strict=True, gt=0)]
+"""A whole number from 1: strict, because YAML's ``yes`` is a truth and would count as 1."""
+
+
+def _where(value: Any) -> Any:
+    """Read ``{gpu: A100}`` as ``gpu=A100``; several labels are joined in the order of their names."""
+    if not isinstance(value, Mapping):
+        return value
+    return ",".join(f"{name}={word}" for name, word in sorted(value.items()))
+
+
+Where = Annotated[
+    Annotated[str, StringConstraints(pattern=r"^([\w-]+=[\w.-]+(,[\w-]+=[\w.-]+)*)?$", max_length=128)],
+    BeforeValidator(_where),
+]
+"""Labels that hosts must have (``gpu=A100,rack=2``); empty: any host will do."""
+
+Option = bool | int | float | str
+
+BUILT_IN = "trainmark"
+"""The workload that is trainmark's own training program."""
+
+MAX_BATCH: Literal["max"] = "max"
+"""The batch that asks for the largest one that fits into the device's memory."""
+
+BEST: Literal["best"] = "best"
+"""The compiler, the loader, or the way (one of the task's axes), that asks for the fastest one that the program has."""
+
+SYNTHETIC = "synthetic"
+"""The data that a program makes up."""
+
+
+class Precision(StrEnum):
+    """How the training step computes; ``fp32`` means that TF32 is off."""
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    AMP_FP16 = "amp-fp16"
+    AMP_BF16 = "amp-bf16"
+    FP16 = "fp16"
+    BF16 = "bf16"
+
+    @property
+    def published(self) -> str:
+        """The word of names and databases of others: their ``amp`` is FP16, and the other kind must not share it."""
+        return {"amp-fp16": "amp", "amp-bf16": "amp_bf16"}.get(self.value, self.value)
+
+
+SINGLE = frozenset({Precision.FP32, Precision.TF32})
+"""What programs and names call single precision or fp32 alike: what was asked for, and never that TF32 was off."""
+
+HALF = (frozenset({Precision.FP16, Precision.AMP_FP16}), frozenset({Precision.BF16, Precision.AMP_BF16}))
+"""What programs and names call alike by the narrow type: mixed precision, and all in that type."""
+
+
+class Device(StrEnum):
+    """What a rank computes on; ``auto`` takes the GPU where there is one."""
+
+    AUTO = "auto"
+    CPU = "cpu"
+    CUDA = "cuda"
+
+
+class TaskAxes(Frozen):
+    """The axes that only the cases of one task have; each task declares its own (``declare_axes``), typed.
+
+    ``recipe_names`` are those that published recipes and other programs call something else: one axis, one name there.
+    """
+
+    recipe_names: ClassVar[Mapping[str, str]] = {}
+
+    def id_words(self, compiler: str) -> tuple[str, ...]:
+        """Return these axes as words of a case's id, with the compiler's among them."""
+        return (compiler, *(f"{name}{value}" for name, value in self.model_dump(mode="json").items()))
+
+
+_AXES: dict[str, type[TaskAxes]] = {}
+_MODELS: dict[str, tuple[str, ...]] = {}
+_TASK_OF_MODEL: dict[str, str] = {}
+_OF_MODEL: dict[str, Mapping[str, object]] = {}
+_UNNAMED: list[str] = []
+
+
+def declare_axes(
+    task: str, axes: type[TaskAxes], models: Mapping[str, Mapping[str, object]], unnamed: bool = False
+) -> None:
+    """Make a task known by its axes and the models that mean it; ``trainmark.tasks`` does so for every task.
+
+    Of each model the values on the task's axes that are its own defaults, where they are not the task's.
+
+    A document names the task of a case, and so the type of its axes. Where it names none, the task is the one that
+    has the model, or else the ``unnamed`` one: the only one that there was when cases named none. Where it names no
+    model, the first of the task's is meant.
+    """
+    _AXES[task], _MODELS[task] = axes, tuple(models)
+    _TASK_OF_MODEL.update(dict.fromkeys(_MODELS[task], task))
+    _OF_MODEL.update(models)
+    if unnamed:
+        _UNNAMED[:] = [task]
+
+
+def task_of_model(model: object) -> str:
+    """Return the task that a model means where none is named; empty where no task is known."""
+    return _TASK_OF_MODEL.get(str(model), next(iter(_UNNAMED), ""))
+
+
+def default_model(task: object = None) -> str | None:
+    """Return the model that is meant where none is named: the task's first; without a task, the unnamed one's."""
+    return next(iter(_MODELS.get(str(task)) or _MODELS.get(task_of_model(None), ())), None)
+
+
+def own_axes(*tasks: str) -> tuple[str, ...]:
+    """Return the names of the axes that these tasks alone have; of every task's where none is named."""
+    return tuple(dict.fromkeys(axis for task in tasks or _AXES for axis in _AXES[task].model_fields))
+
+
+def recipe_axis(axis: str) -> str:
+    """Return the name of an axis in recipes: that of a task's own, or what published recipes call it."""
+    return next((axes.recipe_names[axis] for axes in _AXES.values() if axis in axes.recipe_names), axis)
+
+
+def task_choices(axis: str) -> frozenset[str]:
+    """Return the words that an axis of a task can have, in any task; empty where they are not enumerated."""
+    types = (axes.model_fields[axis].annotation for axes in _AXES.values() if axis in axes.model_fields)
+    kinds = (kind for type_ in types for kind in (type_, *get_args(type_)))
+    enums = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum))
+    return frozenset(word.value for enum in enums for word in enum)
+
+
+def axes_of(*tasks: str) -> tuple[str, ...]:
+    """Return the names of the axes of these tasks' cases, in order; of every task's where none is named."""
+    fields = (own_axes(*tasks) if name == "task_axes" else (name,) for name in Case.model_fields)
+    return tuple(axis for axes in fields for axis in axes)
+
+
+class Case(Frozen):
+    """One point of a suite's matrix: what is trained, how, and on how many devices.
+
+    ``batch_per_device`` counts the task's samples; ``data`` is ``synthetic`` or the name of one of the suite's data
+    sets; ``options`` go to the workload's program by the names that its card declares. ``task_axes`` are the axes
+    that the ``task`` alone has; in a document they stand beside the others. ``where`` are labels of the hosts that it
+    may run on; a document of a case without it does not name it.
+    """
+
+    workload: Word = BUILT_IN
+    framework: Word = "pytorch"
+    model: Word
+    task: Word
+    precision: Precision = Precision.FP32
+    batch_per_device: Count | Literal["max"] = 32
+    nodes: Count = 1
+    devices_per_node: Count = 1
+    data: Word = SYNTHETIC
+    loader: Word = "native"
+    task_axes: SerializeAsAny[TaskAxes]
+    compiler: Word = "none"
+    device: Device = Device.AUTO
+    options: Mapping[Word, Option] = Field(default_factory=dict)
+    where: Where = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _gather(cls, point: Any) -> Any:
+        """Let the task's axes stand beside the others, the task be that of the model, and a model the task's first."""
+        if not isinstance(point, Mapping) or "task_axes" in point:
+            return point
+        common = {name: value for name, value in point.items() if name in cls.model_fields}
+        own = {name: value for name, value in point.items() if name not in cls.model_fields}
+        if "model" not in point and (model := default_model(point.get("task"))) is not None:
+            common["model"] = model
+        if common.get("loader") == BEST and common.get("data", SYNTHETIC) == SYNTHETIC:
+            # Nothing is loaded: there is nothing to choose.
+            del common["loader"]
+        return {"task": task_of_model(common.get("model"))} | common | {"task_axes": own}
+
+    @field_validator("task")
+    @classmethod
+    def _is_known(cls, task: str) -> str:
+        if task not in _AXES:
+            raise ValueError(f"'{task}' is not known (known: {', '.join(_AXES)})")
+        return task
+
+    @field_validator("task_axes", mode="wrap")
+    @classmethod
+    def _typed(cls, axes: Any, _handler: Any, info: ValidationInfo) -> TaskAxes:
+        """Read the axes as those of the case's task; a mistake in the task itself is told by its own check."""
+        declared = _AXES.get(info.data.get("task", ""))
+        if declared is None:
+            return TaskAxes()
+        own = _OF_MODEL.get(info.data.get("model", ""), {})
+        return declared.model_validate({**own, **axes} if isinstance(axes, Mapping) else axes)
+
+    @model_serializer(mode="wrap")
+    def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        point: dict[str, Any] = {}
+        for name, value in handler(self).items():
+            if name == "where" and not value:
+                continue
+            point |= value if name == "task_axes" else {name: value}
+        return point
+
+    @model_validator(mode="after")
+    def _searches_one_thing(self) -> Self:
+        if self.batch_per_device == MAX_BATCH and self.left_open:
+            raise ValueError(
+                f"{self.left_open[0]} 'best' and batch_per_device 'max' together: say one of the two, "
+                "because each is found at a known value of the other"
+            )
+        return self
+
+    @property
+    def axes(self) -> tuple[str, ...]:
+        """The names of all axes of this case, in the order in which ids and tables use them."""
+        return axes_of(self.task)
+
+    def value(self, axis: str) -> Any:
+        """Return what the case says on an axis, common or its task's own; ``AttributeError`` for one it has not."""
+        return getattr(self if axis in Case.model_fields else self.task_axes, axis)
+
+    def varied(self, **changes: Any) -> Self:
+        """Return this case with other values on some axes, the task's own among them; they are checked anew."""
+        return self.model_validate({axis: self.value(axis) for axis in self.axes} | changes)
+
+    @property
+    def left_open(self) -> tuple[str, ...]:
+        """The axes on which the case asks for the best value, which short runs find."""
+        axes = ("compiler", *type(self.task_axes).model_fields, "loader")
+        return tuple(axis for axis in axes if self.value(axis) == BEST)
+
+    @property
+    def world_size(self) -> int:
+        """The number of ranks, one a device."""
+        return self.nodes * self.devices_per_node
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        """The labels that its hosts must have."""
+        pairs = (word.partition("=") for word in self.where.split(",") if word)
+        return {name: value for name, _, value in pairs}
+
+    @property
+    def topology(self) -> str:
+        """Nodes and devices per node as the field writes them: ``4n8g``."""
+        return f"{self.nodes}n{self.devices_per_node}g"
+
+    @property
+    def id(self) -> str:
+        """The case's name in paths and tables: every axis in a fixed order, so that equal cases have equal ids.
+
+        The loader is left out for synthetic data, the workload for the built-in one, the device where it is
+        ``auto``, the task where the model says it, and ``where`` for a case that may run anywhere; options add 16
+        digits of their digest, which a million cases share with a probability of 3e-8.
+        """
+        return self._name(digits=16)
+
+    @property
+    def earlier_id(self) -> str:
+        """The id that versions before 0.2 gave this case, with 6 digits of the options' digest."""
+        return self._name(digits=6)
+
+    def _name(self, digits: int) -> str:
+        words = [
+            *([self.workload] if self.workload != BUILT_IN else []),
+            self.framework,
+            *([self.task] if self.task != task_of_model(self.model) else []),
+            self.model,
+            self.precision.value,
+            f"b{self.batch_per_device}",
+            self.topology,
+            self.data if self.data == SYNTHETIC else f"{self.data}-{self.loader}",
+            *self.task_axes.id_words(self.compiler),
+            *([self.device.value] if self.device is not Device.AUTO else []),
+            *([f"o{_digest(self.options)[:digits]}"] if self.options else []),
+            *([f"on.{self.where}".replace("=", ".").replace(",", "+")] if self.where else []),
+        ]
+        return "-".join(words)
+
+    def at_batch(self, batch_per_device: int) -> "Case":
+        """Return this case with another batch per device (how ``max`` becomes a number)."""
+        return self.model_copy(update={"batch_per_device": batch_per_device})
+
+
+def _digest(options: Mapping[str, Option]) -> str:
+    canonical: Any = json.dumps(dict(options), sort_keys=True)
+    return hashlib.sha256(canonical.encode()).hexdigest()

@@ -1,0 +1,110 @@
+"""What `trainmark check` found of the hosts of a suite: findings, one line each, and what was measured there."""
+
+from enum import StrEnum
+from typing import Literal
+
+from pydantic import AwareDatetime
+
+from trainmark.schema.frozen import Frozen
+
+
+class Level(StrEnum):
+    """How much a finding weighs: a failure says that the hosts are not fit; a warning leaves that to the reader."""
+
+    OK = "ok"
+    NOTE = "note"
+    WARNING = "warning"
+    FAILURE = "failure"
+
+
+class CheckFinding(Frozen):
+    """One thing that was looked at: ``check`` is its short name, ``hosts`` are those that it is said of.
+
+    ``found`` says what was found, ``others`` what the other hosts have, ``remedy`` what to do.
+    """
+
+    check: str
+    level: Level
+    hosts: tuple[str, ...]
+    found: str
+    others: str | None = None
+    remedy: str | None = None
+
+
+class Quantity(StrEnum):
+    """What is measured on a device, or (``link``) from a host to another."""
+
+    MATRIX_PRODUCT = "matrix-product"
+    MEMORY_COPY = "memory-copy"
+    HOST_TO_DEVICE = "host-to-device"
+    LINK = "link"
+
+
+class Timing(Frozen):
+    """How long one piece of work took on one device of a host, in seconds, once a round.
+
+    ``amount`` is how much work that was, in ``unit`` (``FLOP`` or ``bytes``). ``kind`` is the device's model: only
+    timings of one kind are compared. Of a link the ``device`` is the host at its other end.
+    """
+
+    quantity: Quantity
+    host: str
+    device: str
+    kind: str
+    amount: float
+    unit: Literal["FLOP", "bytes"]
+    seconds: tuple[float, ...]
+
+    @property
+    def fastest_s(self) -> float:
+        """The fastest round, in seconds: what the device can do while nobody else takes of it."""
+        return min(self.seconds)
+
+    @property
+    def rate(self) -> float:
+        """The amount of work per second in the fastest round."""
+        return self.amount / self.fastest_s
+
+
+class Reduction(Frozen):
+    """How long an all-reduce over all ``ranks`` took, in seconds: each repeat by the slowest rank's clock.
+
+    ``size`` is that of the message, in bytes.
+    """
+
+    size: int
+    ranks: int
+    backend: str
+    seconds: tuple[float, ...]
+
+
+class ClockOffset(Frozen):
+    """How far a host's clock is ahead of the first host's, in seconds, and by how much that can be wrong."""
+
+    host: str
+    against: str
+    offset_s: float
+    error_s: float
+
+
+class CheckReport(Frozen):
+    """All that a check found. Written as ``check.json``; ``suite`` is null where none was given.
+
+    ``measured_with`` is what the timings were taken with on each host (``torch 2.13.0``).
+    """
+
+    schema_version: Literal[1] = 1
+    checked: AwareDatetime
+    trainmark: str
+    suite: str | None
+    hosts: tuple[str, ...]
+    findings: tuple[CheckFinding, ...]
+    timings: tuple[Timing, ...] = ()
+    reductions: tuple[Reduction, ...] = ()
+    clocks: tuple[ClockOffset, ...] = ()
+    measured_with: tuple[str, ...] = ()
+
+    @property
+    def fit(self) -> bool:
+        """Whether nothing was found that is a failure."""
+        return all(finding.level is not Level.FAILURE for finding in self.findings)

@@ -1,0 +1,95 @@
+"""Identity: what a run ran, in named parts, each with a digest; runs of which it differs are not pooled.
+
+Machines are not part of it (the manifest's fingerprint compares those), nor is what every run has of its own: its
+number and seed, ports, folders, hosts' names, times.
+"""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Self
+
+from trainmark.schema.frozen import Frozen
+
+
+class PartName(StrEnum):
+    """What an identity is made of."""
+
+    CARD = "card"
+    """What the card says, but for its description and where its source lies."""
+    SOURCE = "source"
+    """The program: a commit, the files of a folder, or trainmark's own worker."""
+    COMMANDS = "commands"
+    """The words and the variables of the commands, with names in place of folders, hosts, ports and seeds."""
+    PACKAGES = "packages"
+    """The Python and the packages of the environment, or the container's image."""
+    VARIABLES = "variables"
+    """The caller's variables that change how a framework runs."""
+    PREPARED = "prepared"
+    """The files that the card's prepare steps left."""
+    DATA = "data"
+    """The data set's files."""
+
+
+class Part(Frozen):
+    """One part: a short ``word`` for people, and the digest (``sha256:…``) of its entries."""
+
+    name: PartName
+    word: str
+    digest: str
+
+
+class Entries(Frozen):
+    """What a part's digest is made of, by name: a file's digest, a package's version, the words of a command."""
+
+    name: PartName
+    word: str
+    entries: Mapping[str, str]
+
+    @property
+    def part(self) -> Part:
+        """The part that these entries make."""
+        return Part(name=self.name, word=self.word, digest=_digest(self.entries))
+
+
+class Identity(Frozen):
+    """What a run ran: the ``digest`` of all its parts' digests, and the parts."""
+
+    digest: str
+    parts: tuple[Part, ...]
+
+    @classmethod
+    def of(cls, parts: tuple[Part, ...]) -> Self:
+        """Return the identity that these parts make."""
+        return cls(digest=_digest({part.name.value: part.digest for part in parts}), parts=parts)
+
+    def changes(self, now: "Identity") -> tuple[tuple[Part | None, Part | None], ...]:
+        """Return the parts that differ, as they are in this identity and as they are in ``now``; None is absent."""
+        before, after = ({part.name: part for part in held.parts} for held in (self, now))
+        pairs = ((before.get(name), after.get(name)) for name in PartName)
+        return tuple((was, is_) for was, is_ in pairs if (was and was.digest) != (is_ and is_.digest))
+
+    def beside(self, now: "Identity") -> "Identity":
+        """Return this identity with those parts alone that ``now`` has too."""
+        names = {part.name for part in now.parts}
+        return Identity.of(tuple(part for part in self.parts if part.name in names))
+
+    def told(self, now: "Identity") -> str:
+        """Return what changed from this identity to ``now`` as one clause, empty where nothing did."""
+        return "; ".join(_told(was, is_) for was, is_ in self.changes(now))
+
+
+def _told(was: Part | None, now: Part | None) -> str:
+    known = now or was
+    assert known is not None
+    return f"{known.name} changed: {known.word} (was {_short(was)}, now {_short(now)})"
+
+
+def _short(part: Part | None) -> str:
+    return "none" if part is None else f"{part.digest.removeprefix('sha256:')[:8]}…"
+
+
+def _digest(entries: Mapping[str, str]) -> str:
+    text = json.dumps(dict(entries), sort_keys=True, separators=(",", ":"))
+    return f"sha256:{hashlib.sha256(text.encode(errors='surrogateescape')).hexdigest()}"

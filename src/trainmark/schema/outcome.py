@@ -1,0 +1,112 @@
+"""Outcomes: what can become of a run, and ``outcome.json``, which says what became of one.
+
+An outcome is never a number, and only ``ok`` has a throughput.
+"""
+
+from datetime import datetime
+from enum import StrEnum
+from typing import Literal
+
+from trainmark.schema.frozen import Frozen
+from trainmark.schema.identity import Identity
+from trainmark.schema.measurement import Suspicion
+
+
+class Outcome(StrEnum):
+    """What became of a run."""
+
+    OK = "ok"
+    """It ran to its end and left a whole measured window."""
+    OOM = "oom"
+    """The device's or the host's memory, or the suite's memory limit, was not enough."""
+    TIMEOUT = "timeout"
+    """It took longer than its limit, or was silent for longer than its limit, and was ended."""
+    FAILED = "failed"
+    """It ended by an error or a signal."""
+    INVALID = "invalid"
+    """It ended normally, but what it left is no measurement of the case."""
+    UNSUPPORTED = "unsupported"
+    """The case cannot run here: a device, a precision, a compiler or an environment is not there."""
+    SKIPPED = "skipped"
+    """It was not run: not chosen, or not reached yet."""
+
+    @property
+    def label(self) -> str:
+        """How a table shows it where a number would stand."""
+        return {"oom": "OOM", "timeout": "timeout"}.get(self.value, self.value)
+
+
+class NodeOutcome(Frozen):
+    """How what was started on one node ended.
+
+    ``exit_code`` is the command's (negative for a signal, which ``signal`` names); null when nothing was started
+    there. ``oom_kills`` is how many processes the node's kernel killed for want of memory meanwhile, ``strays`` how
+    many the node left behind when it had ended by itself. ``reason`` is the run's, on the node that was the first to
+    fail, and says of a node that trainmark ended that it did. Before the run the node's clock was ``clock_offset_s``
+    ahead of that of whoever ran trainmark, give or take ``clock_error_s``, in seconds, and after it by
+    ``clock_offset_after_s``; null on that machine itself, and where nobody asked.
+    """
+
+    node: int
+    host: str
+    exit_code: int | None = None
+    signal: str | None = None
+    oom_kills: int = 0
+    strays: int = 0
+    reason: str | None = None
+    clock_offset_s: float | None = None
+    clock_error_s: float | None = None
+    clock_offset_after_s: float | None = None
+    clock_error_after_s: float | None = None
+
+    def clock(self) -> tuple[float, float | None] | None:
+        """Return how far the clock was ahead in the run, and how wrong that may be, in seconds; None: nobody asked.
+
+        However it went from the one offset to the other, by drift or by being set, it lay between them.
+        """
+        before, error = self.clock_offset_s, self.clock_error_s
+        if before is None or error is None or self.clock_offset_after_s is None:
+            return None if before is None else (before, error)
+        moved = self.clock_offset_after_s - before
+        return before + moved / 2, max(error, self.clock_error_after_s or 0.0) + abs(moved) / 2
+
+
+class RankOutcome(Frozen):
+    """How one rank ended, as far as it or its launcher said so; null is what nobody said."""
+
+    node: int
+    rank: int
+    exit_code: int | None = None
+    signal: str | None = None
+    reason: str | None = None
+
+
+class OutcomeRecord(Frozen):
+    """What became of a run, why, when, and by which commands.
+
+    ``reason`` is a sentence for every outcome but ``ok``. ``exit_code`` is the first command's, negative for
+    a signal, null when nothing was started. ``last_step`` is the last step that the program spoke of;
+    ``strays`` is the number of processes that it left behind and that were ended. ``nodes`` and ``ranks`` say the
+    same of each; they are empty in what was written before there were several, and ``ranks`` where no launcher of
+    ours or of others told the ranks apart. ``identity`` is what was run; null where it is not known.
+    ``doubts`` are those that nothing but who started the run could have. ``hosts`` are the names of the hosts of its
+    nodes, in the order of the nodes; empty where it was not started, and in what an older trainmark wrote.
+    """
+
+    schema_name: Literal["trainmark.outcome/1"] = "trainmark.outcome/1"
+    case_id: str
+    repeat: int
+    outcome: Outcome
+    reason: str | None = None
+    exit_code: int | None = None
+    started_at: datetime | None = None
+    ended_at: datetime | None = None
+    duration_s: float | None = None
+    last_step: int | None = None
+    strays: int = 0
+    commands: tuple[str, ...] = ()
+    nodes: tuple[NodeOutcome, ...] = ()
+    ranks: tuple[RankOutcome, ...] = ()
+    identity: Identity | None = None
+    doubts: tuple[Suspicion, ...] = ()
+    hosts: tuple[str, ...] = ()

@@ -1,0 +1,147 @@
+"""A plan: the commands of one run by node and rank, readable before anything is started."""
+
+import shlex
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from trainmark.schema.case import Case
+
+
+@dataclass(frozen=True, slots=True)
+class NodeResources:
+    """What placement must know of a node: the cores that may be used, its GPUs, and whether it has OpenMPI.
+
+    ``visible`` are the GPUs by the names of ``CUDA_VISIBLE_DEVICES`` where that is set. ``no_openmpi`` says why
+    OpenMPI's mpirun cannot be used and what to do, or is None. ``slots`` is how many devices a run may have there at
+    most, where somebody said so.
+    """
+
+    cores: int
+    gpus: int
+    visible: tuple[str, ...] = ()
+    no_openmpi: str | None = None
+    slots: int | None = None
+
+    def devices(self, count: int) -> tuple[str, ...]:
+        """Return the names of the first ``count`` GPUs, whether or not there are so many."""
+        return self.visible[:count] if self.visible else tuple(str(number) for number in range(count))
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedNode:
+    """One node of a plan: the host that it is, the address at which the others reach it, and the run's folder there."""
+
+    host: str
+    address: str
+    directory: Path
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One process to start on one node: its words, the variables to add and those to take away.
+
+    A node has one of them, or one a rank where nothing else starts its ranks; then ``rank`` is that rank.
+    """
+
+    node: int
+    words: tuple[str, ...]
+    variables: Mapping[str, str]
+    without: tuple[str, ...] = ()
+    rank: int | None = None
+
+    def text(self) -> str:
+        """Return the command as one line for a POSIX shell."""
+        unset = [word for name in self.without for word in ("-u", name)]
+        pairs = [f"{name}={value}" for name, value in self.variables.items()]
+        prefix = ["env", *unset, *pairs] if unset else pairs
+        return " ".join([*(_assignment(word) for word in prefix), shlex.join(self.words)])
+
+
+@dataclass(frozen=True, slots=True)
+class Checkout:
+    """A working tree of one commit: where the repository is, the cache that holds it, and where the tree goes."""
+
+    url: str
+    commit: str
+    cache: Path
+    tree: Path
+
+    def cached(self) -> tuple[tuple[str, ...], ...]:
+        """Return the commands that bring the commit, and nothing else, into the cache."""
+        fetch = ("fetch", "--quiet", "--depth", "1", "--no-tags", self.url, self.commit)
+        return (
+            ("git", "init", "--quiet", "--bare", str(self.cache)),
+            ("git", "--git-dir", str(self.cache), *fetch),
+        )
+
+    def made(self) -> tuple[str, ...]:
+        """Return the command that makes the working tree."""
+        add = ("worktree", "add", "--quiet", "--detach", str(self.tree), self.commit)
+        return ("git", "--git-dir", str(self.cache), *add)
+
+
+@dataclass(frozen=True, slots=True)
+class PrepareStep:
+    """A command that must have ended well once before the run: an image's, or a prepare step's.
+
+    ``leaves`` are what it must have made. ``present`` ends well where nothing is to be done any more.
+    """
+
+    description: str
+    command: Command
+    leaves: tuple[Path, ...] = ()
+    present: tuple[str, ...] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Preparation:
+    """What must be there before the run on its ``node``: the program's source, and what the tasks make in ``folder``.
+
+    ``source`` is the run's own working tree, ``workshop`` the tasks' one; ``inside`` is where in it the program is.
+    """
+
+    folder: Path
+    inside: str = "."
+    source: Checkout | None = None
+    workshop: Checkout | None = None
+    tasks: tuple[PrepareStep, ...] = ()
+    node: int = 0
+
+    def lines(self) -> Iterator[tuple[str, str]]:
+        """Give a description and a command line for each thing to be done, in order, to be read or typed."""
+        for checkout, whose in ((self.workshop, "to prepare with"), (self.source, "of this run")):
+            if checkout is not None:
+                for words in checkout.cached():
+                    yield f"the source: {checkout.url} at {checkout.commit}", shlex.join(words)
+                yield f"the working tree {whose}", shlex.join(checkout.made())
+            if checkout is self.workshop:
+                yield from ((task.description, task.command.text()) for task in self.tasks)
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """One run as it would be started.
+
+    ``nodes`` are its nodes in order, ``commands`` what is started on them. ``events`` is the file that the program's
+    first rank is told to write its events to. ``cannot_run`` says why these hosts cannot carry the plan out (too few
+    devices, fewer hosts than nodes), or is None. ``preparations`` are what must be there before the run, by node.
+    ``expects`` are files that the run must leave. ``by_hand`` are sentences on what no command of the plan does.
+    """
+
+    case: Case
+    repeat: int
+    nodes: tuple[PlannedNode, ...]
+    commands: tuple[Command, ...]
+    events: Path
+    log_format: str
+    unit: str
+    cannot_run: str | None
+    preparations: tuple[Preparation, ...] = ()
+    expects: tuple[Path, ...] = ()
+    by_hand: tuple[str, ...] = ()
+
+
+def _assignment(word: str) -> str:
+    name, sign, value = word.partition("=")
+    return f"{name}={shlex.quote(value)}" if sign else word

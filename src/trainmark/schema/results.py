@@ -1,0 +1,242 @@
+"""The documents of a suite's results: a run, a case over its runs, and all of them in ``results.json``.
+
+The schema's name is ``trainmark.results/1``; docs/file-formats.md describes every field, and which version of it
+added which. A later version only adds fields, or gets another number.
+"""
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Annotated, Any, Literal
+
+from pydantic import Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+
+from trainmark.schema.case import MAX_BATCH, Case
+from trainmark.schema.certificate import Certificate
+from trainmark.schema.findings import Findings
+from trainmark.schema.frozen import Frozen
+from trainmark.schema.gates import SPOILING, GateName
+from trainmark.schema.identity import Identity
+from trainmark.schema.manifest import Manifest
+from trainmark.schema.measurement import About, Estimate, Measurement, Speedup, Suspicion
+from trainmark.schema.outcome import Outcome
+from trainmark.schema.parameters import Parameters
+from trainmark.schema.ranks import RankTimes
+from trainmark.schema.suite import Protocol
+from trainmark.schema.telemetry import TelemetrySummary
+
+SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
+
+
+class RunResult(Frozen):
+    """One run: what became of it and, where it is ``ok``, its measurement.
+
+    ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
+    suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
+    is a key of the document's ``manifests``. ``suspicions`` holds every doubt, the measurement's included.
+    ``telemetry`` has a summary a node, in the order of the nodes; in JSON the first node's stands by itself there, and
+    those of the others in ``other_nodes``.
+    ``identity`` is what was run; null where it is not known, in what an older trainmark wrote.
+    ``hosts`` are the names of the hosts that it ran on, one a node; ``ranks`` says what several ranks did beside each
+    other. Both are empty in what an older trainmark wrote.
+    """
+
+    repeat: int
+    outcome: Outcome
+    reason: str | None
+    started_at: datetime | None
+    duration_s: float | None
+    directory: str
+    log: str | None
+    commands: tuple[str, ...]
+    measurement: Measurement | None
+    suspicions: tuple[Suspicion, ...]
+    parameters: Parameters
+    telemetry: tuple[TelemetrySummary, ...]
+    manifest: str | None
+    identity: Identity | None = None
+    hosts: tuple[str, ...] = ()
+    ranks: RankTimes | None = None
+
+    @model_validator(mode="before")
+    @classmethod
+    def _join_nodes(cls, document: Any) -> Any:
+        if not isinstance(document, Mapping) or isinstance(document.get("telemetry"), list | tuple):
+            return document
+        fields = dict(document)
+        first, others = fields.pop("telemetry", None), fields.pop("other_nodes", ())
+        return fields | {"telemetry": (*((first,) if first else ()), *others)}
+
+    @model_serializer(mode="wrap")
+    def _part_nodes(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        fields = dict(handler(self))
+        nodes = fields["telemetry"]
+        first = next((node for node in nodes if node["node"] == 0), None)
+        return fields | {"telemetry": first, "other_nodes": [node for node in nodes if node is not first]}
+
+    @property
+    def spoiled(self) -> bool:
+        """Whether its machine spoiled it; such a run is not pooled with sound ones."""
+        return any(doubt.about is About.MACHINE and doubt.code in SPOILING for doubt in self.suspicions)
+
+
+def sound(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Return the measured runs that no machine spoiled: what ratios and intervals are made of."""
+    return [run for run in runs if run.measurement is not None and not run.spoiled]
+
+
+def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
+    """Return the runs that a case's number is made of: the sound ones, or where there is none, all measured ones."""
+    return sound(runs) or [run for run in runs if run.measurement is not None]
+
+
+class Trial(Frozen):
+    """A short run for a case that asks for the best value of some axes: with which values, and what came of it.
+
+    ``throughput`` is in ``unit``; both are null where the outcome is not ``ok``. ``spoiled`` says that its machine
+    spoiled it, so that another choice may be the faster one; false in what an older trainmark wrote.
+    """
+
+    axes: Mapping[str, str]
+    outcome: Outcome
+    reason: str | None
+    throughput: float | None
+    unit: str | None
+    spoiled: bool = False
+
+
+class EndedBy(StrEnum):
+    """Why a case got no further run."""
+
+    FIXED = "fixed"
+    """The protocol's number of runs, which was fixed beforehand."""
+    TARGET = "target"
+    """Its interval is as narrow as was asked."""
+    EQUAL_RUNS = "equal-runs"
+    """Its runs gave the same number: another would say nothing new."""
+    MAXIMUM = "maximum"
+    """The most runs that the protocol allows."""
+    TIME = "time"
+    """The most time that the protocol allows."""
+    OUTCOME = "outcome"
+    """An outcome that another run would only repeat."""
+
+
+class Expected(Frozen):
+    """What a number of runs is expected to give: half the interval's width as a share of the median (null where there
+    would be none), and the seconds that they would take."""
+
+    runs: int
+    half_width: float | None
+    seconds: float | None
+
+
+class Repeats(Frozen):
+    """How many runs a case has, why not more, and what more of them, or another protocol, would have given.
+
+    ``runs`` are those that count, ``spoiled`` those that the machine spoiled; all took ``spent_s`` seconds. ``target``
+    is the half width that was asked for, ``half_width`` what there is. ``to_target`` is how many runs are expected to
+    meet the target, ``twice`` what twice as many as now would give; both are null where the spread is not known.
+    ``dlperf`` is what the time spent would have given under the protocol of that name, as many of its 5 runs as fit.
+    ``ended_by`` is null as long as runs are to come.
+    """
+
+    ended_by: EndedBy | None
+    runs: int
+    spoiled: int
+    spent_s: float
+    target: float | None
+    half_width: float | None
+    to_target: Expected | None = None
+    twice: Expected | None = None
+    dlperf: Expected | None = None
+
+
+KeptManifest = Annotated[Manifest | Mapping[str, Any], Field(union_mode="left_to_right")]
+"""A manifest, or what a version of trainmark wrote for one whose manifests this one does not know."""
+
+
+class CaseResult(Frozen):
+    """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those.
+
+    ``suspicions`` are of the runs together; those of one run stand with it. Where a machine spoiled every run, the
+    estimate has no interval, and there is no speedup.
+
+    ``trials`` are there where the case leaves axes open: the fastest of them says what its runs were made with.
+    ``repeats`` says why it has as many runs as it has; null in what an older trainmark wrote.
+    """
+
+    id: str
+    case: Case
+    outcome: Outcome
+    reason: str | None
+    estimate: Estimate | None
+    speedup: Speedup | None
+    runs: tuple[RunResult, ...]
+    trials: tuple[Trial, ...] = ()
+    suspicions: tuple[Suspicion, ...] = ()
+    repeats: Repeats | None = None
+
+    @property
+    def settled(self) -> Case:
+        """The case with what was found best on the axes that it leaves open."""
+        best = fastest(self.trials)
+        return self.case if best is None else self.case.varied(**best.axes)
+
+    @property
+    def largest_batch(self) -> int | None:
+        """The batch per device that ``max`` became, if the case asks for it and a run says it."""
+        if self.case.batch_per_device != MAX_BATCH:
+            return None
+        found = (run.parameters.batch_per_device for run in self.runs if run.measurement)
+        return next(filter(None, found), None)
+
+    @property
+    def unit(self) -> str | None:
+        """The unit of the throughput, such as ``samples/s``."""
+        return next((run.measurement.unit for run in self.runs if run.measurement), None)
+
+
+def fastest(trials: Sequence[Trial]) -> Trial | None:
+    """Return the trial with the highest throughput, the first of equals; None where none has one."""
+    measured = [trial for trial in trials if trial.throughput is not None]
+    return max(measured, key=lambda trial: trial.throughput or 0.0, default=None)
+
+
+class Results(Frozen):
+    """A suite's results, with a case for each of its cases. ``complete`` is false when runs are still to come.
+
+    ``certificates`` show which frameworks did equal work, one a model, device and optimizer; none where one framework
+    was run alone. ``findings`` is what was judged of all this; null in what an older trainmark wrote.
+    ``gates_off`` are the gates that the suite turned off. ``command`` is the last call that made runs of it; null where
+    nobody kept it.
+    """
+
+    schema_name: Literal["trainmark.results/1"] = SCHEMA
+    trainmark_version: str
+    generated_at: datetime
+    suite: str
+    description: str
+    protocol: Protocol
+    command: str | None
+    complete: bool
+    cases: tuple[CaseResult, ...]
+    manifests: Mapping[str, KeptManifest]
+    certificates: tuple[Certificate, ...] = ()
+    findings: Findings | None = None
+    gates_off: tuple[GateName, ...] = ()
+
+    @property
+    def measured(self) -> tuple[datetime, datetime]:
+        """When the first run began and when the last one did; where no run says it, when this was made, twice."""
+        began = [run.started_at for case in self.cases for run in case.runs if run.started_at]
+        return (min(began), max(began)) if began else (self.generated_at, self.generated_at)
+
+    @property
+    def holds(self) -> bool:
+        """Whether every run is ``ok`` and did what was asked, and frameworks that are compared did equal work."""
+        runs = [run for case in self.cases for run in case.runs]
+        doubts = [doubt for run in runs for doubt in run.suspicions]
+        fine = all(run.outcome is Outcome.OK for run in runs)
+        equal = all(certificate.holds for certificate in self.certificates)
+        return bool(runs) and fine and equal and not any(doubt.about is About.WORK for doubt in doubts)

@@ -1,0 +1,212 @@
+"""A suite and its protocol: what to measure, how often, and within which limits, as resolved."""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal, Self
+
+from pydantic import (
+    BeforeValidator,
+    Discriminator,
+    Field,
+    PositiveFloat,
+    PositiveInt,
+    Tag,
+    model_validator,
+)
+
+from trainmark.schema.case import Case, Count, Word
+from trainmark.schema.frozen import Frozen
+from trainmark.schema.gates import GateName
+from trainmark.schema.launcher import Launcher
+from trainmark.schema.measurement import Sampling
+
+
+class NamingScheme(StrEnum):
+    """How published log files are called."""
+
+    CASE = "case"
+    NGC = "ngc"
+    DLPERF = "dlperf"
+    PADDLE = "paddle"
+
+
+class ProtocolName(StrEnum):
+    """The protocols that exist; a suite may change the numbers of each."""
+
+    ADAPTIVE = "adaptive"
+    DLPERF = "dlperf"
+
+
+class Protocol(Frozen):
+    """How a case is measured.
+
+    A run has ``steps`` steps, of which the first ``warmup_steps`` are not measured. A case is run at least
+    ``min_repeats`` times and at most ``max_repeats`` times. With ``target_half_width`` set, runs are added
+    until half the width of the 95 % interval is at most that fraction of the median, or the case has taken
+    ``max_case_s`` seconds. The cases of each pass come in a random order that ``order_seed`` fixes, so that what one
+    leaves behind (heat) does not always fall on the same other; null is the suite's order.
+    """
+
+    name: ProtocolName
+    steps: Count
+    warmup_steps: Annotated[int, Field(strict=True, ge=0)]
+    min_repeats: Count
+    max_repeats: Count
+    target_half_width: Annotated[float, Field(gt=0, lt=1)] | None
+    max_case_s: PositiveFloat | None
+    order_seed: Annotated[int, Field(strict=True, ge=0)] | None = 1
+
+    @property
+    def sampling(self) -> Sampling:
+        """Whether the number of a case's runs is fixed beforehand, or waited for."""
+        waits = self.target_half_width is not None and self.min_repeats < self.max_repeats
+        return Sampling.WAITED if waits else Sampling.FIXED
+
+    @property
+    def measured_steps(self) -> int:
+        """The number of steps in the measured window."""
+        return self.steps - self.warmup_steps
+
+    @model_validator(mode="before")
+    @classmethod
+    def _fill_from_preset(cls, value: Any) -> Any:
+        """Let a protocol be a bare name, and let ``repeats`` stand for both limits."""
+        if isinstance(value, str):
+            value = {"name": value}
+        if not isinstance(value, dict):
+            return value
+        preset = _PRESETS.get(str(value.get("name", ProtocolName.ADAPTIVE)), {})
+        given = dict(value)
+        if "repeats" in given:
+            repeats = given.pop("repeats")
+            given = {"min_repeats": repeats, "max_repeats": repeats} | given
+        return {"name": ProtocolName.ADAPTIVE} | preset | given
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Self:
+        if self.warmup_steps < 1:
+            raise ValueError("warmup_steps must be at least 1: the first step is never part of the window")
+        if self.steps <= self.warmup_steps:
+            raise ValueError(
+                f"steps ({self.steps}) must be more than warmup_steps ({self.warmup_steps}): "
+                "nothing would be left to measure"
+            )
+        if self.max_repeats < self.min_repeats:
+            raise ValueError(
+                f"max_repeats ({self.max_repeats}) is less than min_repeats ({self.min_repeats})"
+            )
+        return self
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    # DLPerf's rule: 5 runs of 120 steps, the first 20 dropped.
+    "dlperf": {
+        "steps": 120,
+        "warmup_steps": 20,
+        "min_repeats": 5,
+        "max_repeats": 5,
+        "target_half_width": None,
+        "max_case_s": None,
+    },
+    "adaptive": {
+        "steps": 120,
+        "warmup_steps": 20,
+        "min_repeats": 3,
+        "max_repeats": 10,
+        "target_half_width": 0.01,
+        "max_case_s": 3600.0,
+    },
+}
+
+
+_SIZE = re.compile(r"^\s*(\d+(?:\.\d+)?)\s*([kMGT]i?)?B?\s*$")
+_UNITS = {None: 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS |= {f"{prefix}i": 2 ** (10 * power) for power, prefix in enumerate("kMGT", start=1)}
+
+
+def _bytes(value: Any) -> Any:
+    """Read ``8 GiB`` and its like as bytes; anything else is left to the type check."""
+    if isinstance(value, str) and (match := _SIZE.match(value)):
+        return int(float(match[1]) * _UNITS[match[2]])
+    return value
+
+
+class Limits(Frozen):
+    """What one run may take before it is stopped: seconds in all, seconds of silence, bytes of host memory."""
+
+    timeout_s: PositiveFloat = 3600.0
+    stall_timeout_s: PositiveFloat = 900.0
+    memory: Annotated[PositiveInt | None, BeforeValidator(_bytes)] = None
+
+
+class Dataset(Frozen):
+    """Where a data set lies (relative to the suite's file), and how to make it if it may be made.
+
+    ``task`` is whose data it is (None: the one task that is meant where none is named); it says which values ``make``
+    has and in which ``formats`` the data can lie. ``path`` is the folder of the first form; ``formats`` are the folders
+    where the same samples lie in another one. A form that a program takes and that is not there is converted from the
+    first one where that can be done.
+    """
+
+    task: Word | None = None
+    path: str | None = None
+    make: Mapping[Word, int] | None = None
+    formats: Mapping[Word, str] = Field(default_factory=dict)
+
+
+EACH_ITS_OWN = "auto"
+"""The environment that is each framework's own."""
+
+_ONE, _EACH = "str", "dict[str,str]"
+
+
+def _how_given(value: Any) -> str:
+    return _EACH if isinstance(value, Mapping) else _ONE
+
+
+Environments = Annotated[
+    Annotated[str, Tag(_ONE)] | Annotated[Mapping[Word, str], Tag(_EACH)], Discriminator(_how_given)
+]
+"""One environment for every case, or one for each framework."""
+
+
+class Gates(Frozen):
+    """Which gates are not asked: ``off`` names them (docs/gates.md)."""
+
+    off: tuple[GateName, ...] = ()
+
+
+class Suite(Frozen):
+    """A suite as resolved: cases in the order in which they run, and all that their runs need.
+
+    ``environment`` is ``auto`` (each framework's own, made by ``trainmark env create``), ``system`` (the Python that
+    runs trainmark), ``docker`` or ``apptainer`` (the card's image), or the path of a Python interpreter, with a
+    slash in it; or such a word or path by framework, ``auto`` for those that are not named.
+
+    ``cards`` are files of further workload cards. ``equivalence`` asks for the certificate that several
+    frameworks do equal work. ``launcher`` starts the ranks of the built-in workers in the place of their card's; other
+    programs keep theirs. ``gates`` says which doubts are not to be raised. With ``side_by_side`` cases run at the
+    same time on different hosts, never two on one. Paths are relative to the suite's file.
+    ``cases`` is the expanded matrix.
+    """
+
+    name: Word
+    description: str = ""
+    environment: Environments = EACH_ITS_OWN
+    protocol: Protocol = Field(default_factory=lambda: Protocol.model_validate(ProtocolName.ADAPTIVE.value))
+    limits: Limits = Limits()
+    cards: tuple[str, ...] = ()
+    datasets: Mapping[Word, Dataset] = Field(default_factory=dict)
+    naming: NamingScheme = NamingScheme.CASE
+    equivalence: bool = True
+    gates: Gates = Gates()
+    launcher: Literal[Launcher.RANKS, Launcher.TORCHRUN, Launcher.MPIRUN] | None = None
+    side_by_side: bool = False
+    cases: tuple[Case, ...]
+
+    def environment_of(self, framework: str) -> str:
+        """Return the word or path that says where a framework's cases run."""
+        if isinstance(self.environment, str):
+            return self.environment
+        return self.environment.get(framework, EACH_ITS_OWN)

@@ -1,0 +1,143 @@
+"""Telemetry: the lines of ``telemetry.jsonl`` (a header, then samples), and what they say about a window.
+
+Shares are of the logical CPUs of a node that the run may use, 0 to 1.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from trainmark.schema.frozen import Frozen
+
+SCHEMA_VERSION = 1
+
+POWER_LIMIT = "sw_power_cap"
+"""The clock reason of a GPU that its power limit holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuName:
+    """Which GPU a sample's ``index`` (NVML's) means."""
+
+    index: int
+    uuid: str | None
+    name: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class Header:
+    """The first line: the root of the run's process tree, the interval asked for, and what was sampled.
+
+    Of what another host's mpirun started there is no root.
+    """
+
+    schema_version: int
+    pid: int | None
+    interval_s: float
+    cpus: int
+    gpus: tuple[GpuName, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CpuSample:
+    """Shares of the node's processor time since the sample before; None in the first one.
+
+    ``tree`` is the run's process tree, ``own`` this program, ``other`` all the rest of what was ``busy``.
+    """
+
+    busy: float | None
+    tree: float | None
+    own: float | None
+    other: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class MemorySample:
+    """Memory in bytes. ``tree_rss`` counts shared pages once a process; ``tree_pss`` shares them out (taken rarely)."""
+
+    tree_rss_bytes: int
+    tree_pss_bytes: int | None
+    available_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSample:
+    """One GPU at one moment; None is what NVML does not offer there.
+
+    ``clock_reasons`` are NVML's reasons for a clock below the highest. ``utilisation`` is the share of the last
+    driver period with a kernel running (0 to 1). ``foreign_pids`` compute on this GPU and are not of the run;
+    ``unseen_processes`` counts those whose pid is not visible here (another container's), so nobody can say.
+    """
+
+    index: int
+    sm_clock_mhz: int | None
+    memory_clock_mhz: int | None
+    power_w: float | None
+    temperature_c: int | None
+    utilisation: float | None
+    memory_used_bytes: int | None
+    clock_reasons: tuple[str, ...] | None
+    foreign_pids: tuple[int, ...] | None
+    unseen_processes: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """One line. ``monotonic_s`` is CLOCK_MONOTONIC, which every process of the node shares; ``wall_s`` is Unix time.
+
+    ``interval_s`` is the time since the sample before, 0 in the first.
+    """
+
+    monotonic_s: float
+    wall_s: float
+    interval_s: float
+    processes: int
+    cpu: CpuSample
+    memory: MemorySample
+    gpus: tuple[GpuSample, ...]
+
+
+class GpuSummary(Frozen):
+    """One GPU over a window; None is what was never sampled.
+
+    ``reason_shares`` gives for each clock reason the share of samples that show it; ``throttled_share`` is that of
+    samples with any of ``SLOWDOWNS`` (heat, a hardware slowdown, a power brake; not the power limit).
+    ``clock_dropped_share`` is that of busy samples more than 5 % below the window's highest clock, for another reason
+    than the power limit.
+    """
+
+    index: int
+    uuid: str | None
+    name: str | None
+    sm_clock_mhz_mean: float | None
+    sm_clock_mhz_min: int | None
+    power_w_mean: float | None
+    power_w_max: float | None
+    temperature_c_max: int | None
+    utilisation_mean: float | None
+    memory_used_bytes_max: int | None
+    throttled_share: float | None
+    reason_shares: Mapping[str, float]
+    foreign_pids: tuple[int, ...]
+    unseen_processes_max: int | None
+    clock_dropped_share: float | None = None
+
+
+class TelemetrySummary(Frozen):
+    """A window of a run: means over time of the CPU shares (0 to 1, of all logical CPUs), extremes of memory.
+
+    It is of one node, and of its own ranks' window. ``unreadable_lines`` counts lines that are not samples; a last
+    line that was cut off is one of them.
+    """
+
+    node: int = 0
+    samples: int
+    unreadable_lines: int = 0
+    seconds: float = 0.0
+    cpu_busy_mean: float | None = None
+    cpu_tree_mean: float | None = None
+    cpu_other_mean: float | None = None
+    cpu_other_max: float | None = None
+    tree_rss_bytes_max: int | None = None
+    tree_pss_bytes_max: int | None = None
+    available_bytes_min: int | None = None
+    gpus: tuple[GpuSummary, ...] = ()
