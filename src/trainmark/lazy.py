@@ -1,32 +1,21 @@
-"""Rooms whose public names are loaded when they are first asked for, so that no verb waits for what it does not use."""
+"""Packages whose public names are imported on first use, so that no command waits for modules that it does not need."""
 
-import ast
-import sys
-from collections.abc import Callable
-from functools import cache
+from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 
-def lazy(room: str) -> Callable[[str], Any]:
-    """Return the ``__getattr__`` of a room: a name comes from where the room imports it ``if TYPE_CHECKING``."""
+def attach(package: str, exports: Mapping[str, Sequence[str]]) -> Callable[[str], Any]:
+    """Return the module-level ``__getattr__`` (PEP 562) of ``package``.
 
-    @cache
-    def homes() -> dict[str, str]:
-        tree = ast.parse(Path(str(sys.modules[room].__file__)).read_text(encoding="utf-8"))
-        blocks = (node for node in tree.body if isinstance(node, ast.If) and _is_for_types(node.test))
-        imports = (node for block in blocks for node in block.body if isinstance(node, ast.ImportFrom))
-        return {alias.name: str(found.module) for found in imports for alias in found.names}
+    ``exports`` has, for each module, the names that the package exports from it; a module that starts with ``.`` is
+    relative to the package. The package imports the same names under ``TYPE_CHECKING`` for the type checker.
+    """
+    module_of = {name: module for module, names in exports.items() for name in names}
 
     def get(name: str) -> Any:
-        # Python itself asks a package for many names with two underscores.
-        if name.startswith("__") or name not in homes():
-            raise AttributeError(f"module {room!r} has no attribute {name!r}")
-        return getattr(import_module(homes()[name]), name)
+        if name not in module_of:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        return getattr(import_module(module_of[name], package), name)
 
     return get
-
-
-def _is_for_types(test: ast.expr) -> bool:
-    return isinstance(test, ast.Name) and test.id == "TYPE_CHECKING"

@@ -1,47 +1,67 @@
-"""Rooms whose names are loaded when they are first asked for."""
+"""Packages whose names are imported on first use."""
 
 import ast
 from importlib import import_module
-from importlib.util import find_spec
+from importlib.util import find_spec, resolve_name
 from pathlib import Path
 
 import pytest
 
 import trainmark
 
-HOUSE = Path(trainmark.__file__).parent
+PACKAGE = Path(trainmark.__file__).parent
 CHECKOUT = Path(__file__).resolve().parents[2]
-ROOMS = [
-    ".".join(path.parent.relative_to(HOUSE).parts)
-    for path in sorted(HOUSE.rglob("*/__init__.py"))
-    if "lazy(__name__)" in path.read_text()
+LAZY = [
+    ".".join(path.parent.relative_to(PACKAGE.parent).parts)
+    for path in sorted(PACKAGE.rglob("*/__init__.py"))
+    if "attach(" in path.read_text()
 ]
 
 
-@pytest.mark.parametrize("room", ROOMS)
-def test_no_public_name_is_that_of_a_file_of_its_room(room: str) -> None:
-    # The file, once imported, would be found in the place of what it defines.
-    package = import_module(f"trainmark.{room}")
-    files = {path.stem for path in Path(str(package.__file__)).parent.iterdir()}
-    assert files.isdisjoint(package.__all__)
-    for name in package.__all__:
-        getattr(package, name)
+@pytest.mark.parametrize("package", LAZY)
+def test_the_table_and_the_imports_for_types_agree(package: str) -> None:
+    tree = ast.parse(Path(str(import_module(package).__file__)).read_text(encoding="utf-8"))
+    (table,) = (
+        ast.literal_eval(node.value.args[1])
+        for node in tree.body
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call)
+        if isinstance(node.value.func, ast.Name) and node.value.func.id == "attach"
+    )
+    typed = {
+        (alias.name, node.module)
+        for block in tree.body
+        if isinstance(block, ast.If) and ast.unparse(block.test) == "TYPE_CHECKING"
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert {(name, resolve_name(module, package)) for module in table for name in table[module]} == typed
 
 
-def test_every_name_that_is_taken_from_a_room_is_there() -> None:
-    """A room that is lazy has any name for the type checker; verbs and benchmarks import inside their functions."""
-    lost = [
-        f"{path}: {taken.module}.{alias.name}"
-        for folder in (HOUSE, CHECKOUT / "benchmarks", CHECKOUT / "scripts")
+@pytest.mark.parametrize("package", LAZY)
+def test_no_public_name_is_a_module_of_its_package(package: str) -> None:
+    # Once such a module is imported, Python finds it in place of the name that it defines.
+    lazy = import_module(package)
+    modules = {path.stem for path in Path(str(lazy.__file__)).parent.iterdir()}
+    assert modules.isdisjoint(lazy.__all__)
+    for name in lazy.__all__:
+        getattr(lazy, name)
+
+
+def test_every_imported_name_exists() -> None:
+    """The type checker accepts any name of a lazy package; commands and benchmarks import inside their functions."""
+    missing = [
+        f"{path}: {node.module}.{alias.name}"
+        for folder in (PACKAGE, CHECKOUT / "benchmarks", CHECKOUT / "scripts")
         for path in folder.rglob("*.py")
         # A worker imports its framework.
-        if HOUSE / "worker" not in path.parents
-        for taken in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
-        if isinstance(taken, ast.ImportFrom) and (taken.module or "").startswith("trainmark.")
-        for alias in taken.names
-        if not _has(str(taken.module), alias.name)
+        if PACKAGE / "worker" not in path.parents
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("trainmark.")
+        for alias in node.names
+        if not _has(str(node.module), alias.name)
     ]
-    assert lost == []
+    assert missing == []
 
 
 def _has(module: str, name: str) -> bool:

@@ -5,7 +5,7 @@ The names are loaded when they are first asked for, so that a plan is printed wi
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.campaign.campaign import CampaignEnding, Order, run_campaign
@@ -39,4 +39,18 @@ __all__ = [
     "stored_results",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".campaign": ("CampaignEnding", "Order", "run_campaign"),
+        ".certifying": ("certify_environments",),
+        ".data_sets": ("DataSets",),
+        ".listener": ("Audience",),
+        ".persist": ("full_disk_is_told",),
+        ".planning": ("first_plan", "load_programs", "plan_campaign"),
+        ".reserving": ("reserve_hosts",),
+        ".resume": ("collect_results", "kept_command", "stored_results"),
+        ".run_environment": ("CannotStart", "Site"),
+        ".schedule": ("Progress",),
+    },
+)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.check.checking import CheckOrder, Patience, check_hosts
@@ -11,4 +11,11 @@ if TYPE_CHECKING:
 
 __all__ = ["CheckOrder", "Patience", "as_text", "check_hosts", "compare"]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".checking": ("CheckOrder", "Patience", "check_hosts"),
+        ".outliers": ("compare",),
+        ".rendering": ("as_text",),
+    },
+)

@@ -6,7 +6,7 @@ The names are loaded when they are first asked for: numpy, pydantic and Pillow a
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.dataset.kind import DatasetKind
@@ -26,7 +26,15 @@ __all__ = [
     "kind_of",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".kind": ("DatasetKind",),
+        ".manifest": ("SUMS_NAME",),
+        ".problems": ("DatasetProblem", "Depth", "ProblemKind", "VerifyReport"),
+        ".processes": ("ProgressListener", "available_cores"),
+    },
+)
 
 
 def kind_of(name: str) -> "DatasetKind":

@@ -5,7 +5,7 @@ The names are loaded when they are first asked for: a run needs nothing of what 
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.environment.checking import CheckReport, check
@@ -78,4 +78,29 @@ __all__ = [
     "state_of",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".checking": ("CheckReport", "check"),
+        ".creation": ("Created", "Request", "create", "remove"),
+        ".describing": ("describe", "installed"),
+        ".entry": ("Entry", "Extra", "Placeholder", "Variant", "entries", "find_entry"),
+        ".inspecting": ("EnvironmentFinding", "Inspection", "examine", "inspect"),
+        ".listing": ("Row", "overview"),
+        ".locations": ("folder_of", "log_of"),
+        ".manifest": ("differences", "environment_of", "fingerprint", "pooling_differences"),
+        ".relock": ("make_lock",),
+        ".resolving": (
+            "SYSTEM",
+            "Environment",
+            "EnvironmentKind",
+            "State",
+            "UnusableEnvironment",
+            "resolve",
+            "run_environ",
+            "state_of",
+        ),
+        ".stamp": ("Stamp", "read_stamp"),
+        "trainmark.schema.manifest": ("FrameworkVersions", "Manifest", "Node"),
+    },
+)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.equivalence.comparing import certify, compare, follows, party
@@ -20,4 +20,11 @@ __all__ = [
     "write_inputs",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".comparing": ("certify", "compare", "follows", "party"),
+        ".inputs": ("equal_work_of", "worker_flags", "write_inputs"),
+        ".render": ("render_certificate",),
+    },
+)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.execution.directory import (
@@ -29,4 +29,12 @@ __all__ = [
     "write_record",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".directory": ("ResultDirectory", "opened", "read_record", "read_suite", "write_record"),
+        ".prepare": ("NotReady", "Preparer", "with_expected"),
+        ".runner": ("carry_out",),
+        "trainmark.node": ("Pulse",),
+    },
+)

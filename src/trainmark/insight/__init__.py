@@ -5,7 +5,7 @@ Names are loaded when they are first used: the command line imports this room on
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.insight.choose import choose_reference
@@ -40,4 +40,17 @@ __all__ = [
     "to_document",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".choose": ("choose_reference",),
+        ".compared": ("recipes_apart",),
+        ".comparison": ("compare",),
+        ".evidence": ("Effect", "load_effects"),
+        ".explanation": ("ExplainedRun", "Explanation", "RecipeDifference", "explain"),
+        ".findings": ("find", "judged"),
+        ".from_log": ("run_from_log",),
+        ".recipe": ("Reading", "StatedRecipe", "recipe_from", "recipe_of"),
+        ".render": ("render_text", "to_document"),
+    },
+)

@@ -5,7 +5,7 @@ Names are loaded when they are first used, so that ``trainmark.logs.events`` alo
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.logs.discover import find_logs
@@ -46,4 +46,24 @@ __all__ = [
     "read_stream",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".discover": ("find_logs",),
+        ".format": ("Format", "LogContext"),
+        ".hints": ("Hints", "read_hints"),
+        ".model": (
+            "Ending",
+            "Facts",
+            "Meaning",
+            "ParsedLog",
+            "Problem",
+            "Record",
+            "Records",
+            "Scope",
+            "Severity",
+            "Status",
+        ),
+        ".read": ("read_log", "read_stream"),
+    },
+)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.measure.measurement import measure_events
@@ -33,4 +33,21 @@ __all__ = [
     "spread_of",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".measurement": ("measure_events",),
+        ".own_window": ("NotMeasurable",),
+        ".scaling": ("speedup",),
+        ".statistics": (
+            "estimate",
+            "expected_half_width",
+            "narrow_enough",
+            "ratio",
+            "runs_to_wait_for",
+            "scaled",
+            "spread_of",
+        ),
+        ".steadiness": ("judge_steadiness",),
+    },
+)

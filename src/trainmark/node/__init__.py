@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.node.archives import packed
@@ -79,4 +79,42 @@ __all__ = [
     "unwatched",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".archives": ("packed",),
+        ".facts": ("Roots", "collect", "collect_node"),
+        ".host": (
+            "ClockOffset",
+            "Host",
+            "HostError",
+            "HostGoneError",
+            "HostOSError",
+            "Job",
+            "JobEnd",
+            "Look",
+            "Paths",
+            "path_there",
+            "spoken",
+        ),
+        ".jobs": (
+            "NOT_FOUND",
+            "Carried",
+            "Ended",
+            "JobOnHost",
+            "Pulse",
+            "Runner",
+            "Said",
+            "mark_below",
+            "prober",
+            "probes_mark",
+            "run_jobs",
+            "unwatched",
+        ),
+        ".local": ("LocalHost", "last_step", "rank_codes", "read_tail"),
+        ".machine": ("free_ports",),
+        ".parallel": ("on_each",),
+        ".processes": ("held",),
+        ".remote": ("RemoteHost", "hosts_of"),
+    },
+)

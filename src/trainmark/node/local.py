@@ -292,9 +292,15 @@ class LocalHost:
         # Absolute, because it is read by a process whose working directory is the run's folder.
         ranks = job.directory.resolve() / f"ranks{job.log.stem.removeprefix('train')}.json"
         self.put(ranks, to_json([_described(command) for command in job.commands]).encode())
-        return (*_PYTHON, str(_EXEC_WRAPPER), *bounds, *_PYTHON, str(_RANKS), str(ranks), str(_EXEC_WRAPPER)), dict(
-            os.environ
-        )
+        return (
+            *_PYTHON,
+            str(_EXEC_WRAPPER),
+            *bounds,
+            *_PYTHON,
+            str(_RANKS),
+            str(ranks),
+            str(_EXEC_WRAPPER),
+        ), dict(os.environ)
 
 
 def read_tail(path: Path) -> bytes:

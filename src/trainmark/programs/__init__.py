@@ -8,7 +8,7 @@ found by looking, here and in the ``programs`` of extensions, and a module is im
 from typing import TYPE_CHECKING
 
 from trainmark.extensions import folders
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 __path__ = [*__path__, *map(str, folders("programs"))]
 
@@ -33,4 +33,11 @@ __all__ = [
     "synthetic_log",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".options": ("Dialect", "Parameters", "Said"),
+        ".reading": ("follow_log", "read_log", "read_stream"),
+        ".registry": ("cards", "dialects", "find_format", "formats", "samples", "synthetic_log"),
+    },
+)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.report.csvfile import render_csv, render_runs_csv
@@ -21,4 +21,12 @@ __all__ = [
     "write_reports",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".csvfile": ("render_csv", "render_runs_csv"),
+        ".language": ("Language",),
+        ".terminal": ("render_table",),
+        ".writing": ("render_html", "render_markdown", "write_plots", "write_reports"),
+    },
+)

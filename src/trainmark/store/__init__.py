@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 from trainmark.store.document import read_results, write_results
 
 if TYPE_CHECKING:
@@ -32,4 +32,19 @@ __all__ = [
     "write_results",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".database": (
+            "Added",
+            "CampaignSummary",
+            "Store",
+            "StoredCampaign",
+            "database_url",
+            "document_of",
+            "existing_store",
+            "identity",
+            "sqlite_url",
+        ),
+    },
+)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.dataset.clicks.conversion import convert
@@ -23,4 +23,13 @@ __all__ = [
     "verify",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".conversion": ("convert",),
+        ".made": ("ClickSpec", "describe", "recognise", "spec_from"),
+        ".make": ("make_clicks", "state"),
+        ".verification": ("verify",),
+        "trainmark.dataset.resume_state": ("State",),
+    },
+)

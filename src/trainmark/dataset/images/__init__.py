@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.dataset.images.conversion import Conversion, convert
@@ -39,4 +39,18 @@ __all__ = [
     "verify_image_folder",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".conversion": ("Conversion", "convert"),
+        ".converted": ("Converted", "ConvertedManifest", "describe_converted"),
+        ".folder": ("ImageFolder", "describe"),
+        ".indexing": ("Indexed", "index"),
+        ".make": ("FolderState", "folder_state", "make_image_folder"),
+        ".ofrecord": ("require_ofrecord",),
+        ".shards": ("recognise",),
+        ".spec": ("ImageFolderSpec", "Sizes", "spec_from"),
+        ".verification": ("verify", "verify_image_folder"),
+        "trainmark.tasks.image_classification.data": ("Form",),
+    },
+)

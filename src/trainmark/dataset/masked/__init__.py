@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.dataset.masked.made import MaskedSpec, describe, recognise, spec_from
@@ -21,4 +21,12 @@ __all__ = [
     "verify",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".made": ("MaskedSpec", "describe", "recognise", "spec_from"),
+        ".make": ("make_masked", "state"),
+        ".verification": ("verify",),
+        "trainmark.dataset.resume_state": ("State",),
+    },
+)

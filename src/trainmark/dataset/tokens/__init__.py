@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.dataset.resume_state import State
@@ -21,4 +21,12 @@ __all__ = [
     "verify",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        "trainmark.dataset.resume_state": ("State",),
+        ".made": ("TokenSpec", "describe", "recognise", "spec_from"),
+        ".make": ("make_tokens", "state"),
+        ".verification": ("verify",),
+    },
+)

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING
 
-from trainmark.lazy import lazy
+from trainmark.lazy import attach
 
 if TYPE_CHECKING:
     from trainmark.measure.rules.auditing import (
@@ -48,4 +48,23 @@ __all__ = [
     "summarise_findings",
 ]
 
-__getattr__ = lazy(__name__)
+__getattr__ = attach(
+    __name__,
+    {
+        ".auditing": (
+            "AuditFinding",
+            "AuditVerdict",
+            "Claim",
+            "audit",
+            "judge",
+            "read_claims",
+            "summarise_findings",
+        ),
+        ".catalog": ("catalogue", "find_rule", "measure_log", "rules_for"),
+        ".dlperf": ("PlacementSummary", "no_speedup", "summarise"),
+        ".model": ("Rule", "RuleKind", "RuleResult"),
+        ".naming": ("Naming", "read_naming"),
+        ".steady_records": ("judge_records", "noise"),
+        ".tree": ("Group", "PlacementRow", "read_tree"),
+    },
+)
