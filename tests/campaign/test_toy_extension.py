@@ -80,4 +80,4 @@ def test_without_its_folder_the_task_is_told_to_be_unknown(out: Path) -> None:
     assert done.returncode == 2
     assert "suite.yaml:" in done.stderr
     known = ", ".join(TASKS)
-    assert f"'toy-regression' is not known (known: {known})" in done.stderr
+    assert f"unknown task 'toy-regression' (known: {known})" in done.stderr

@@ -11,9 +11,9 @@ from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
 from trainmark.insight.recipe import StatedRecipe
 from trainmark.reference import Reference, find_peak, find_reference
-from trainmark.schema.case import own_axes, recipe_axis
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.schema.task_catalogue import own_axes, recipe_axis
 from trainmark.tasks import KnownAxis, same_model
 
 

@@ -5,8 +5,8 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from trainmark.logs.parameters import Parameter
-from trainmark.schema.case import task_choices
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.schema.task_catalogue import task_choices
 
 Parameters = Mapping[str, Parameter]
 Said = tuple[AxisName, AxisValue, Parameter]

@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
-from typing import Annotated, Any, ClassVar, Literal, Self, get_args
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     BeforeValidator,
@@ -12,13 +12,17 @@ from pydantic import (
     SerializeAsAny,
     SerializerFunctionWrapHandler,
     StringConstraints,
+    ValidationError,
     ValidationInfo,
     field_validator,
     model_serializer,
     model_validator,
 )
+from pydantic_core import InitErrorDetails, PydanticCustomError
 
+from trainmark.errors import nearest
 from trainmark.schema.frozen import Frozen
+from trainmark.schema.task_catalogue import TaskAxes, declared_tasks, default_model, own_axes, task_of_model
 
 Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$", max_length=64)]
 """A name that is safe in a path, a flag and a table: letters, digits, ``. _ + -``, at most 64 of them."""
@@ -55,6 +59,11 @@ SYNTHETIC = "synthetic"
 """The data that a program makes up."""
 
 
+UNKNOWN_TASK: Literal["unknown_task"] = "unknown_task"
+UNKNOWN_AXIS: Literal["unknown_axis"] = "unknown_axis"
+"""The types of the errors of a case whose task, or one of whose axes, is unknown; their message is one sentence."""
+
+
 class Precision(StrEnum):
     """How the training step computes; ``fp32`` means that TF32 is off."""
 
@@ -84,72 +93,6 @@ class Device(StrEnum):
     AUTO = "auto"
     CPU = "cpu"
     CUDA = "cuda"
-
-
-class TaskAxes(Frozen):
-    """The axes that only the cases of one task have; each task declares its own (``declare_axes``), typed.
-
-    ``recipe_names`` are those that published recipes and other programs call something else: one axis, one name there.
-    """
-
-    recipe_names: ClassVar[Mapping[str, str]] = {}
-
-    def id_words(self, compiler: str) -> tuple[str, ...]:
-        """Return these axes as words of a case's id, with the compiler's among them."""
-        return (compiler, *(f"{name}{value}" for name, value in self.model_dump(mode="json").items()))
-
-
-_AXES: dict[str, type[TaskAxes]] = {}
-_MODELS: dict[str, tuple[str, ...]] = {}
-_TASK_OF_MODEL: dict[str, str] = {}
-_OF_MODEL: dict[str, Mapping[str, object]] = {}
-_UNNAMED: list[str] = []
-
-
-def declare_axes(
-    task: str, axes: type[TaskAxes], models: Mapping[str, Mapping[str, object]], unnamed: bool = False
-) -> None:
-    """Make a task known by its axes and the models that mean it; ``trainmark.tasks`` does so for every task.
-
-    Of each model the values on the task's axes that are its own defaults, where they are not the task's.
-
-    A document names the task of a case, and so the type of its axes. Where it names none, the task is the one that
-    has the model, or else the ``unnamed`` one: the only one that there was when cases named none. Where it names no
-    model, the first of the task's is meant.
-    """
-    _AXES[task], _MODELS[task] = axes, tuple(models)
-    _TASK_OF_MODEL.update(dict.fromkeys(_MODELS[task], task))
-    _OF_MODEL.update(models)
-    if unnamed:
-        _UNNAMED[:] = [task]
-
-
-def task_of_model(model: object) -> str:
-    """Return the task that a model means where none is named; empty where no task is known."""
-    return _TASK_OF_MODEL.get(str(model), next(iter(_UNNAMED), ""))
-
-
-def default_model(task: object = None) -> str | None:
-    """Return the model that is meant where none is named: the task's first; without a task, the unnamed one's."""
-    return next(iter(_MODELS.get(str(task)) or _MODELS.get(task_of_model(None), ())), None)
-
-
-def own_axes(*tasks: str) -> tuple[str, ...]:
-    """Return the names of the axes that these tasks alone have; of every task's where none is named."""
-    return tuple(dict.fromkeys(axis for task in tasks or _AXES for axis in _AXES[task].model_fields))
-
-
-def recipe_axis(axis: str) -> str:
-    """Return the name of an axis in recipes: that of a task's own, or what published recipes call it."""
-    return next((axes.recipe_names[axis] for axes in _AXES.values() if axis in axes.recipe_names), axis)
-
-
-def task_choices(axis: str) -> frozenset[str]:
-    """Return the words that an axis of a task can have, in any task; empty where they are not enumerated."""
-    types = (axes.model_fields[axis].annotation for axes in _AXES.values() if axis in axes.model_fields)
-    kinds = (kind for type_ in types for kind in (type_, *get_args(type_)))
-    enums = (kind for kind in kinds if isinstance(kind, type) and issubclass(kind, StrEnum))
-    return frozenset(word.value for enum in enums for word in enum)
 
 
 def axes_of(*tasks: str) -> tuple[str, ...]:
@@ -201,19 +144,28 @@ class Case(Frozen):
     @field_validator("task")
     @classmethod
     def _is_known(cls, task: str) -> str:
-        if task not in _AXES:
-            raise ValueError(f"'{task}' is not known (known: {', '.join(_AXES)})")
+        known = declared_tasks()
+        if task not in known:
+            raise PydanticCustomError(
+                UNKNOWN_TASK, "{problem}", {"problem": f"unknown task '{task}'{_choices(task, tuple(known))}"}
+            )
         return task
 
     @field_validator("task_axes", mode="wrap")
     @classmethod
     def _typed(cls, axes: Any, _handler: Any, info: ValidationInfo) -> TaskAxes:
-        """Read the axes as those of the case's task; a mistake in the task itself is told by its own check."""
-        declared = _AXES.get(info.data.get("task", ""))
-        if declared is None:
+        """Read the axes with the type of the case's task; the check of ``task`` reports an unknown task."""
+        task = declared_tasks().get(info.data.get("task", ""))
+        if task is None:
             return TaskAxes()
-        own = _OF_MODEL.get(info.data.get("model", ""), {})
-        return declared.model_validate({**own, **axes} if isinstance(axes, Mapping) else axes)
+        if not isinstance(axes, Mapping):
+            return task.axes.model_validate(axes)
+        if unknown := [axis for axis in axes if axis not in task.axes.model_fields]:
+            raise ValidationError.from_exception_data(
+                cls.__name__, [_unknown_axis(axis, axes[axis], task.name) for axis in unknown]
+            )
+        model = task.models.get(info.data.get("model", ""))
+        return task.axes.model_validate({**(model.axes if model else {}), **axes})
 
     @model_serializer(mode="wrap")
     def _flat(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
@@ -303,6 +255,19 @@ class Case(Frozen):
     def at_batch(self, batch_per_device: int) -> "Case":
         """Return this case with another batch per device (how ``max`` becomes a number)."""
         return self.model_copy(update={"batch_per_device": batch_per_device})
+
+
+def _unknown_axis(axis: object, value: Any, task: str) -> InitErrorDetails:
+    problem = f"task '{task}' has no axis '{axis}'{_choices(str(axis), axes_of(task))}"
+    return InitErrorDetails(
+        type=PydanticCustomError(UNKNOWN_AXIS, "{problem}", {"problem": problem}),
+        loc=(str(axis),),
+        input=value,
+    )
+
+
+def _choices(word: str, known: tuple[str, ...]) -> str:
+    return f"{nearest(word, known)} (known: {', '.join(known)})"
 
 
 def _digest(options: Mapping[str, Option]) -> str:

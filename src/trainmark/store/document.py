@@ -6,7 +6,6 @@ from statistics import median
 
 from pydantic import ValidationError
 
-import trainmark.tasks  # noqa: F401 (the cases of a document are read by their tasks)
 from trainmark.errors import InputError
 from trainmark.files import write_atomically
 from trainmark.schema.results import SCHEMA, CaseResult, Results, pooled

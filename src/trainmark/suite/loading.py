@@ -11,8 +11,9 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
 from trainmark.errors import InputError, nearest
-from trainmark.schema.case import SYNTHETIC, Case, axes_of, own_axes, task_of_model
+from trainmark.schema.case import SYNTHETIC, Case, axes_of
 from trainmark.schema.suite import Dataset, Suite
+from trainmark.schema.task_catalogue import own_axes, task_of_model
 from trainmark.suite.document import Document, Key, parse_document, read_document
 from trainmark.suite.matrix import Matrix, Point, RuleError, expand
 from trainmark.suite.naming import log_name
@@ -316,6 +317,8 @@ def _sentence(
             return "is missing"
         case "value_error":
             return str(details["ctx"]["error"])
+        case "unknown_task" | "unknown_axis":
+            return details["msg"]
         case _ if loc[-1:] == ("memory",):
             return f"'{given}' is no amount of memory; write bytes, or for example 8GiB"
         case _:

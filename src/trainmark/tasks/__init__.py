@@ -8,8 +8,9 @@ from pydantic import AfterValidator
 
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
-from trainmark.schema.case import Case, declare_axes, own_axes, recipe_axis
+from trainmark.schema.case import Case
 from trainmark.schema.recipe import AxisName, AxisValue, Condition, RecipeAxis
+from trainmark.schema.task_catalogue import own_axes, recipe_axis
 from trainmark.tasks.task import AxisLabel, Model, Task
 from trainmark.tasks.units import count_same
 
@@ -38,9 +39,6 @@ __path__ = [*__path__, *map(str, folders("tasks"))]
 def _find() -> dict[str, Task]:
     names = sorted(path.parent.name for room in __path__ for path in Path(room).glob("*/__init__.py"))
     found: list[Task] = [import_module(f"{__name__}.{name}").TASK for name in names]
-    for task in found:
-        models = {name: model.axes for name, model in task.models.items()}
-        declare_axes(task.name, task.axes, models, task.unnamed)
     return {task.name: task for task in found}
 
 

@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from trainmark.schema.case import TaskAxes
 from trainmark.schema.frozen import Frozen
+from trainmark.schema.task_catalogue import TaskAxes
 
 if TYPE_CHECKING:
     from trainmark.tasks.equal_work import EqualWork
@@ -44,7 +44,7 @@ class Task:
     A step's work is an amount of each of ``counters``; the first of them is the headline, which a throughput is told
     in. ``ways`` are the axes, with enumerated values, that change how a step is computed and not what it computes;
     ``rules`` those that change what it computes: a certificate of equal work is about one value of each.
-    ``repository`` is the word of the framework-benchmark template for programs of this task (``clas``). ``unnamed``
+    ``repository`` is the word of the framework-benchmark template for programs of this task (``clas``). ``is_default``
     is true of the one task that documents mean which name none. ``loose_units`` are other words, in the singular,
     that programs use for what the headline counts (``sample``). ``recipe_axes`` are ways in which published recipes
     of this task differ, beside its axes. ``model_word`` returns trainmark's word for a model as a program spells it,
@@ -61,7 +61,7 @@ class Task:
     models: Mapping[str, Model] = field(default_factory=dict)
     labels: Mapping[str, AxisLabel] = field(default_factory=dict)
     repository: str | None = None
-    unnamed: bool = False
+    is_default: bool = False
     loose_units: frozenset[str] = frozenset()
     recipe_axes: tuple[str, ...] = ()
     model_word: Callable[[str], str | None] | None = None

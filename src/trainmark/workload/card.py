@@ -6,9 +6,10 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
-from trainmark.schema.case import Word, axes_of, task_of_model
+from trainmark.schema.case import Word, axes_of
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.launcher import Launcher
+from trainmark.schema.task_catalogue import task_of_model
 from trainmark.tasks import TASKS
 from trainmark.workload.image import Image
 from trainmark.workload.source import Source

@@ -3,8 +3,8 @@
 from collections.abc import Iterator
 
 from trainmark.programs.options import NONE, Dialect, Parameters, Said, words
-from trainmark.schema.case import own_axes, recipe_axis
 from trainmark.schema.recipe import Condition, RecipeAxis
+from trainmark.schema.task_catalogue import own_axes, recipe_axis
 
 
 def read(parameters: Parameters) -> Iterator[Said]:

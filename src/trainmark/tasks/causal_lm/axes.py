@@ -1,6 +1,7 @@
 """The axes of causal language modelling."""
 
-from trainmark.schema.case import Count, TaskAxes
+from trainmark.schema.case import Count
+from trainmark.schema.task_catalogue import TaskAxes
 
 
 class LanguageAxes(TaskAxes):

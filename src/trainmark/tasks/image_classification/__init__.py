@@ -34,7 +34,7 @@ TASK = Task(
         "image_size": AxisLabel("image size", "图像尺寸", value="{} px", short="{}px"),
     },
     repository="clas",
-    unnamed=True,
+    is_default=True,
     loose_units=frozenset({"img", "sample", "example"}),
     recipe_axes=("mixup", "fused_batch_norm"),
     model_word=model_word,

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from trainmark.schema.case import TaskAxes
+from trainmark.schema.task_catalogue import TaskAxes
 
 
 class Layout(StrEnum):

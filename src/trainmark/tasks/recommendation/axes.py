@@ -2,7 +2,8 @@
 
 from enum import StrEnum
 
-from trainmark.schema.case import Count, TaskAxes
+from trainmark.schema.case import Count
+from trainmark.schema.task_catalogue import TaskAxes
 
 
 class TableGradients(StrEnum):
