@@ -47,7 +47,7 @@ def test_a_stopped_suite_leaves_no_process_and_a_usable_directory(
     first, second = read_results(bench.out / "results.json").cases
     assert (first.outcome, second.outcome, second.reason) == ("ok", "skipped", "not run yet")
     assert err.splitlines()[-1].startswith(
-        "interrupted, nothing finished is lost; go on with: trainmark run "
+        "interrupted; all finished runs are saved; continue with: trainmark run "
     )
     assert err.splitlines()[-1].endswith(" --resume")
     assert out.splitlines()[0].startswith("Suite fakes")
@@ -125,7 +125,7 @@ def test_ctrl_c_while_data_is_made_leaves_no_process_and_goes_on_later(bench: Be
     os.killpg(group, signal.SIGINT)
     _, err = process.communicate(timeout=300)
     assert process.returncode == 130
-    assert "interrupted, nothing finished is lost" in err
+    assert "interrupted; all finished runs are saved" in err
     assert "Traceback" not in err
     for pid in members(group):
         # Python's own resource tracker ends a moment after the process that it serves.

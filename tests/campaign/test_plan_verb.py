@@ -25,7 +25,7 @@ def test_a_plan_names_each_case_and_its_command_and_runs_nothing(
     assert sorted(bench.folder.rglob("*")) == before
     blocks = text.split("\n\n")
     assert blocks[0].startswith(
-        "# suite fakes: 4 cases, 1 run each, 12 steps a run, the first 2 not measured"
+        "# suite fakes: 4 cases, 1 run each, 12 steps per run, the first 2 not measured"
     )
     assert [block.splitlines()[0] for block in blocks[1:]] == [f"# {case.id}" for case in suite.cases]
     assert f"--events={bench.out}/runs/{suite.cases[0].id}/1/events.jsonl" in blocks[1]

@@ -118,7 +118,7 @@ def test_runs_of_a_case_that_was_taken_out_of_the_suite_are_told_too(
     assert f"that of 1 finished run (runs/{gone}/1)" in capsys.readouterr().err
     (bench.out / "runs" / gone).rename(bench.folder / gone)
     assert main(["report", str(bench.out)]) == 0
-    assert f"1 run that {bench.out / 'results.json'} had is gone from runs/: " in capsys.readouterr().err
+    assert f"1 run of {bench.out / 'results.json'} is missing from runs/: " in capsys.readouterr().err
 
 
 def test_numbers_whose_runs_are_all_gone_are_kept(bench: Bench, capsys: pytest.CaptureFixture[str]) -> None:
@@ -129,7 +129,7 @@ def test_numbers_whose_runs_are_all_gone_are_kept(bench: Bench, capsys: pytest.C
     (folder,) = bench.out.glob("runs/*/1")
     folder.rename(bench.folder / "elsewhere")
     assert main(["report", str(bench.out)]) == 2
-    assert f"{document}: has 1 run, and runs/ has none of them" in capsys.readouterr().err
+    assert f"{document}: records 1 run, but runs/ contains none of them" in capsys.readouterr().err
     assert document.read_bytes() == kept
     document.write_bytes(kept[:-9])
     assert main(["report", str(bench.out)]) == 2
@@ -147,12 +147,12 @@ def test_runs_that_are_there_and_give_no_number_any_more_are_not_said_to_be_gone
     first.write_text("")
     assert main(["report", str(bench.out)]) == 0
     run = first.parent.relative_to(bench.out)
-    assert f"1 run that {document} had has no number any more: {run} (" in capsys.readouterr().err
+    assert f"1 run of {document} no longer has a result: {run} (" in capsys.readouterr().err
     kept = document.read_bytes()
     second.write_text("")
     assert main(["report", str(bench.out)]) == 2
     run = second.parent.relative_to(bench.out)
-    assert f"has 1 run, and runs/ has no number of any: {run} (" in capsys.readouterr().err
+    assert f"records 1 run, but runs/ has no result for any of them: {run} (" in capsys.readouterr().err
     assert document.read_bytes() == kept
 
 

@@ -77,7 +77,7 @@ def test_one_bad_log_gives_exit_code_1_and_the_others_are_still_read(good: Path,
 
 @pytest.mark.parametrize("words", [(), ("--json",)])
 def test_a_folder_without_a_log_is_told_and_gives_exit_code_1(tmp_path: Path, words: tuple[str, ...]) -> None:
-    assert _trainmark("parse", tmp_path, *words)[0::2] == (1, "trainmark parse: no file found\n")
+    assert _trainmark("parse", tmp_path, *words)[0::2] == (1, "trainmark parse: no log files found\n")
 
 
 def test_standard_input_and_gzip_are_read(good: Path) -> None:
@@ -101,7 +101,7 @@ def test_a_table_for_people_has_units_and_problems(good: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("parse",), "no log is named"),
+        (("parse",), "no log given"),
         (("parse", "nothing.log"), "nothing.log: no such file"),
         (("parse", "x", "--rule", "windo"), "did you mean 'window'?"),
         (("parse", "x", "--precision", "fp23"), "did you mean"),
@@ -174,7 +174,7 @@ def test_a_global_batch_and_what_the_program_says_of_its_device_are_shown(tmp_pa
 
     batch = _rows(told)[0]["global_batch"]
     assert f"global {batch} " in stdout
-    assert f"{titan}: the program prints 339.16 TFLOP/s a device, MFU 34.29%\n" in stdout
+    assert f"{titan}: the program prints 339.16 TFLOP/s per device, MFU 34.29%\n" in stdout
     assert [row["mfu"] for row in _rows(told)] == [None, 0.3429]
 
 
@@ -291,13 +291,16 @@ def test_a_flag_that_a_tree_would_not_heed_is_refused(tmp_path: Path, words: tup
     code, stdout, stderr = _trainmark("parse", "--tree", tmp_path, *words)
 
     assert (code, stdout) == (2, "")
-    assert stderr == f"trainmark parse: --tree takes no {words[0]}: the names in its directory say these\n"
+    assert (
+        stderr
+        == f"trainmark parse: --tree cannot be combined with {words[0]}: the paths in the tree state these\n"
+    )
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--to", "paddle-json", "--json"), "drop --json"),
+        (("--to", "paddle-json", "--json"), "leave out --json"),
         (("--mission", "x"), "--mission is for --to paddle-json"),
         (("--to", "paddle-json", "--mission", "image clasification"), "did you mean 'image classification'?"),
     ],

@@ -172,7 +172,7 @@ def test_a_conversion_that_is_there_is_left_as_it_is(
     assert main(command) == 0
     first = capsys.readouterr().out
     assert first == (
-        f"{tmp_path}/d: converted; recordio, 28 pictures (22 train, 6 val) of 3 classes from 0, "
+        f"{tmp_path}/d: converted; recordio, 28 images (22 train, 6 val) of 3 classes, labels from 0, "
         f"{(tmp_path / 'd/train.rec').stat().st_size / 1e6 + (tmp_path / 'd/val.rec').stat().st_size / 1e6:.1f} MB\n"
     )
     before = {path: path.stat().st_ino for path in (tmp_path / "d").iterdir()}
@@ -337,7 +337,7 @@ def test_a_converted_data_set_is_no_image_folder(photos: Path, tmp_path: Path) -
 @pytest.mark.parametrize(
     ("words", "says"),
     [
-        (["--to", "tfrecrd"], "--to tfrecrd: is not tfrecord or recordio; did you mean 'tfrecord'?"),
+        (["--to", "tfrecrd"], "--to tfrecrd: not tfrecord or recordio; did you mean 'tfrecord'?"),
         (["--to", "tfrecord", "--shards", "0"], "0 shards: there must be at least 1"),
     ],
 )

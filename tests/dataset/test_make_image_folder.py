@@ -241,7 +241,7 @@ def test_a_complete_folder_is_left_as_it_is(tmp_path: Path, capsys: pytest.Captu
         "48",
     ]
     assert main(["data", "make", str(tmp_path / "d"), *flags]) == 0
-    assert "already there, nothing to do" in capsys.readouterr().out
+    assert "already complete" in capsys.readouterr().out
 
 
 def test_another_data_set_in_the_folder_is_refused_by_what_differs(tmp_path: Path) -> None:
@@ -323,7 +323,7 @@ def test_an_interrupted_making_never_looks_complete_and_goes_on(tmp_path: Path, 
     assert out == ""
     assert "Traceback" not in err
     if stop is signal.SIGINT:
-        assert err == "trainmark data: interrupted; the same command goes on from here\n"
+        assert err == "trainmark data: interrupted; run the same command again to continue\n"
     wait_for_the_end_of(maker.pid)
 
     assert not (directory / "dataset.json").exists()

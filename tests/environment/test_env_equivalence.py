@@ -95,14 +95,17 @@ def test_without_a_model_all_models_are_asked_about_and_no_weights_are_made_for_
     ("words", "complaint"),
     [
         (["pytroch", "tensorflow"], "no framework 'pytroch'; did you mean 'pytorch'?"),
-        (["system", "pytorch"], "no framework 'system' (there are: jax, "),
-        (["/usr/bin/python3", "pytorch"], "no framework '/usr/bin/python3' (there are: jax, "),
+        (["system", "pytorch"], "no framework 'system' (available: jax, "),
+        (["/usr/bin/python3", "pytorch"], "no framework '/usr/bin/python3' (available: jax, "),
         (["pytorch", "jax", "--model", "resnet50"], "--model resnet50: no such model"),
         (["pytorch"], "equal work is between two frameworks at least"),
         (["pytorch", "pytorch"], "equal work is between two frameworks at least"),
         ([], "equal work is between two frameworks at least; ready here: none"),
-        (["pytorch", "jax", "--python", "/usr/bin/python3"], "--python and --framework are not for it"),
-        (["pytorch", "jax", "--framework", "jax"], "--python and --framework are not for it"),
+        (
+            ["pytorch", "jax", "--python", "/usr/bin/python3"],
+            "cannot be combined with --python or --framework",
+        ),
+        (["pytorch", "jax", "--framework", "jax"], "cannot be combined with --python or --framework"),
     ],
 )
 def test_what_cannot_be_asked_exits_2_with_one_line(
@@ -117,11 +120,11 @@ def test_what_cannot_be_asked_exits_2_with_one_line(
 
 def test_a_model_without_equivalence_is_a_mistake(tmp_path: Path, capsys: Captured) -> None:
     assert main(["env", "check", "pytorch", *MOBILENET, "--root", str(tmp_path)]) == 2
-    assert "--model is for --equivalence" in capsys.readouterr().err
+    assert "--model needs --equivalence" in capsys.readouterr().err
 
 
 def test_help_says_where_it_is_checked_and_who_can_be_named(capsys: Captured) -> None:
     assert main(["env", "check", "--help"]) == 0
     said = " ".join(capsys.readouterr().out.split())
     assert "in FP32 on this machine's CPU" in said
-    assert "for --equivalence, frameworks alone" in said
+    assert "with --equivalence, only frameworks" in said

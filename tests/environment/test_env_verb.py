@@ -54,7 +54,7 @@ def test_all_names_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixt
     (tmp_path / "file").write_text("")
     assert main(["env", "create", "--all", "--variant", "cpu", "--root", str(tmp_path / "file")]) == 1
     said = capsys.readouterr().err
-    assert "trainmark env: oneflow is left out: by --wheel FILE or --index URL only" in said
+    assert "trainmark env: oneflow is skipped: by --wheel FILE or --index URL only" in said
     assert "oneflow" not in said.splitlines()[-1]
     assert "pytorch" in said.splitlines()[-1]
 
@@ -88,7 +88,7 @@ def test_auto_says_so_where_there_is_a_gpu_and_no_lock_for_it(
     (tmp_path / "file").write_text("")
     create = ["env", "create", "--root", str(tmp_path / "file")]
     assert main([*create, "paddle"]) == 2
-    if "a GPU is here" not in capsys.readouterr().err:
+    if "this machine has a GPU" not in capsys.readouterr().err:
         # No GPU here: NVML answers for one that is not there.
         monkeypatch.setattr(pynvml, "nvmlInit", lambda: None)
         monkeypatch.setattr(pynvml, "nvmlShutdown", lambda: None)
@@ -97,7 +97,7 @@ def test_auto_says_so_where_there_is_a_gpu_and_no_lock_for_it(
     assert main([*create, "paddle"]) == 2
     first, *_ = capsys.readouterr().err.splitlines()
     assert first == (
-        "trainmark env: a GPU is here, but 'paddle' has no lock for CUDA: the CPU build is taken; "
+        "trainmark env: this machine has a GPU, but 'paddle' has no lock for CUDA: using the CPU build; "
         "PyPI's paddlepaddle is the CPU build; for a GPU build give a wheel of paddlepaddle-gpu by --wheel "
         "(docs/environments.md)"
     )
@@ -133,9 +133,9 @@ def test_check_of_a_python_without_the_framework_names_it(
         (["remove", "system"], "'system' is the Python that runs trainmark"),
         (["create", "system"], "'system' is the Python that runs trainmark"),
         (["create", "pytorch", "--variant", "rocm"], "rocm"),
-        (["create"], "give the names of environments, or --all"),
-        (["create", "pytorch", "--all"], "give the names of environments, or --all"),
-        (["create", "pytorch", "jax", "--wheel", "a.whl"], "are for one environment"),
+        (["create"], "name the environments to create, or use --all"),
+        (["create", "pytorch", "--all"], "name the environments to create, or use --all"),
+        (["create", "pytorch", "jax", "--wheel", "a.whl"], "apply to one environment"),
         (["create", "pytorch", "jaxx"], "did you mean 'jax'"),
         (["create", "pytorch", "--variant", "cpu", "--extra", "horovod"], "'pytorch' has no extra 'horovod'"),
     ],
@@ -152,4 +152,4 @@ def test_input_errors_exit_2_with_one_line(
 
 def test_removing_what_is_not_there_is_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["env", "remove", "pytorch", "--root", str(tmp_path)]) == 0
-    assert capsys.readouterr().out == "pytorch: there is none\n"
+    assert capsys.readouterr().out == "pytorch: no such environment\n"

@@ -76,17 +76,17 @@ def test_it_is_made_from_a_wheel_an_index_or_a_folder_of_the_user_and_from_nothi
         assert (stamp["index"], [wheel["package"] for wheel in stamp["wheels"]]) == (url, ["oneflow"])
         assert len(stamp["wheels"][0]["sha256"]) == 64
         assert not (folder_of(home, "oneflow") / "fetched").exists()
-        assert "already there and right" not in capsys.readouterr().out
+        assert "exists and matches its lock" not in capsys.readouterr().out
         assert env("create", "oneflow", "--index", url, *root) == 0
-        assert "already there and right" in capsys.readouterr().out
+        assert "exists and matches its lock" in capsys.readouterr().out
     # Once it is there, nothing need be said of where it came from.
     assert env("create", "oneflow", *root) == 0
-    assert "already there and right" in capsys.readouterr().out
+    assert "exists and matches its lock" in capsys.readouterr().out
 
     # The same wheel by its path is the same environment; another one is not.
     wheel = next((wheels / "own" / "oneflow").iterdir())
     assert env("create", "oneflow", "--wheel", wheel, *root) == 0
-    assert "already there and right" in capsys.readouterr().out
+    assert "exists and matches its lock" in capsys.readouterr().out
     newer = make_wheel(tmp_path, "1.0.1", ONEFLOW, "oneflow")
     assert env("create", "oneflow", "--wheel", newer, *root, "--json") == 0
     assert json.loads(capsys.readouterr().out)["packages"]["oneflow"] == "1.0.1"

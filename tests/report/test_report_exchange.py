@@ -138,7 +138,7 @@ def test_results_without_a_run_that_was_started_are_no_rows_and_exit_1(
 
     said = capsys.readouterr()
     assert json.loads(said.out) == []
-    assert said.err == "no run of these cases was started: there is no row\n"
+    assert said.err == "no run of these cases was started, so there are no rows\n"
 
 
 @pytest.mark.parametrize(

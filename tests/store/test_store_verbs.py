@@ -189,8 +189,8 @@ def test_a_database_with_several_campaigns_reports_the_one_that_is_chosen(
     write_results(other / "results.json", old.model_copy(update={"suite": "other"}))
     assert main(["store", "add", str(out), str(other), "--to", address]) == 0
     assert capsys.readouterr().out.splitlines() == [
-        f"{out}: campaign 1 (h200-frameworks): 6 runs new, 0 changed, 0 known",
-        f"{other}: campaign 2 (other): 6 runs new, 0 changed, 0 known",
+        f"{out}: campaign 1 (h200-frameworks): 6 runs added, 0 updated, 0 unchanged",
+        f"{other}: campaign 2 (other): 6 runs added, 0 updated, 0 unchanged",
     ]
     for chosen in ("2", "other", str(other)):
         assert main(["report", address, "--json", "--campaign", chosen]) == 0
@@ -312,7 +312,7 @@ def test_a_directorys_own_database_is_not_filled_with_its_runs_again(bench: Benc
     bench.write()
     bench.run()
     assert main(["store", "add", str(bench.out), "--to", str(bench.out / "results.sqlite")]) == 2
-    assert "the directory's own database" in capsys.readouterr().err
+    assert "is the own database of" in capsys.readouterr().err
 
 
 def test_a_database_of_the_first_version_opens_with_all_of_its_runs(tmp_path: Path, old: Results) -> None:

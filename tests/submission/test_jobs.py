@@ -257,8 +257,8 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
         {"out": "/results"},
         "job.kubernetes: is missing in the hosts file: which 'image' do the pods have?\n",
     ),
-    ("pbs", LITTLE, "--as pbs: not a kind of job (sbatch, trainjob, mpijob)\n"),
-    ("mpjob", LITTLE, "--as mpjob: not a kind of job; did you mean 'mpijob'? (sbatch, trainjob, mpijob)\n"),
+    ("pbs", LITTLE, "--as pbs: unknown kind of job (sbatch, trainjob, mpijob)\n"),
+    ("mpjob", LITTLE, "--as mpjob: unknown kind of job; did you mean 'mpijob'? (sbatch, trainjob, mpijob)\n"),
 ]
 
 

@@ -1,1 +1,1 @@
-"""The command line: one module a verb, each thin; ``main`` imports only the verb that was asked for."""
+"""The command line: one thin module per verb; ``main`` imports only the requested verb."""

@@ -1,4 +1,4 @@
-"""``trainmark audit``: do published values follow from their logs?"""
+"""``trainmark audit``: check published values against the logs they were computed from."""
 
 import json
 import sys
@@ -16,18 +16,22 @@ app = typer.Typer(name="audit", add_completion=False, rich_markup_mode=None, pre
 @app.command()
 def audit(
     table: Annotated[
-        Path, typer.Argument(metavar="TABLE.csv", help="Columns log,published[,gpus,batch,unit].")
+        Path,
+        typer.Argument(metavar="TABLE.csv", help="A table with the columns log,published[,gpus,batch,unit]."),
     ],
     logs: Annotated[
-        Path, typer.Option(metavar="DIR", help="The folder that the table's logs are relative to.")
+        Path,
+        typer.Option(
+            metavar="DIR", help="The folder that contains the logs; paths in the table are relative to it."
+        ),
     ],
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a row, a line each.")
+        bool, typer.Option("--json", help="Print one JSON object per row, one per line.")
     ] = False,
 ) -> None:
-    """Check published values against their logs, by the rules of their publishers and by conventional ones.
+    """Recompute published values from their logs, by the publishers' own rules and by conventional ones.
 
-    Exit code 1: some value is not reproduced, or its log cannot be read.
+    Exit code 1: a value is not reproduced, or its log cannot be read.
     """
     from trainmark.errors import InputError
     from trainmark.insight import recipes_apart
@@ -36,7 +40,7 @@ def audit(
 
     claims = read_claims(table)
     if not claims:
-        raise InputError(f"{table}: the table has no row")
+        raise InputError(f"{table}: the table has no rows")
     if not logs.is_dir():
         raise InputError(f"{logs}: no such folder (--logs)")
     findings: list[AuditFinding] = []

@@ -1,4 +1,4 @@
-"""``trainmark check``: are this machine, or these hosts, fit to run a suite?"""
+"""``trainmark check``: check whether this machine, or the given hosts, are ready to run a suite."""
 
 import os
 import signal
@@ -15,33 +15,39 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def check(
     suite: Annotated[
         Path | None,
-        typer.Argument(help="The suite's YAML file; without it the hosts alone.", metavar="SUITE"),
+        typer.Argument(
+            help="The suite's YAML file; without it, only the hosts are checked.", metavar="SUITE"
+        ),
     ] = None,
     out: Annotated[
         Path | None,
         typer.Option(
-            "--out", help="The directory that run will be given; keeps check.json, shown in its report."
+            "--out",
+            help="The result directory of the later run: check.json is saved there and shown in the report.",
         ),
     ] = None,
-    only: Annotated[str | None, typer.Option("--only", help="These cases only; see trainmark run.")] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", help="Check for only these cases; see trainmark run.")
+    ] = None,
     hosts: Annotated[
         str | None,
         typer.Option(
             "--hosts",
-            help="The hosts to check: a hosts file (FILE or FILE:GROUP), slurm for those of the allocation, "
-            "or mpi for those that OpenMPI is told of; "
-            "this machine alone by default.",
+            help="The hosts to check: a hosts file (FILE or FILE:GROUP), slurm (the hosts of the allocation) or mpi "
+            "(the hosts in OpenMPI's hostfile); default: this machine only.",
         ),
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="What reaches the hosts: ssh, slurm or mpi, whatever the file says."),
+        typer.Option(
+            "--engine", help="How to reach the hosts (ssh, slurm or mpi); overrides the hosts file."
+        ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print check.json instead of the lines.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print check.json instead of text.")] = False,
 ) -> None:
-    """Look whether the hosts are fit for a suite, measure how fast they are, and say what to do where they are not.
+    """Check whether the hosts are ready for a suite, measure their speed, and print what to fix.
 
-    Nothing is installed or changed, and nothing needs root. Exit code 0: fit, warnings aside. 1: not fit.
+    Installs and changes nothing, and needs no root. Exit code 0: ready, perhaps with warnings. 1: not ready.
     2: the suite cannot be used.
     """
     from trainmark.check import CheckOrder, as_text, check_hosts
@@ -55,14 +61,14 @@ def check(
     from trainmark.suite import select
 
     if only is not None and suite is None:
-        raise InputError("--only chooses cases of a suite: give the suite")
+        raise InputError("--only selects cases of a suite: name the suite too")
     resolved = None if suite is None else read_suite(suite)
     if resolved is not None and only is not None:
         resolved = resolved.model_copy(update={"cases": tuple(select(resolved.cases, only))})
-    place = out or Path("results") / (resolved.name if resolved is not None else "")
+    directory = out or Path("results") / (resolved.name if resolved is not None else "")
     home = default_home(os.environ)
-    with interrupted_by(signal.SIGTERM, signal.SIGHUP), chosen_hosts(hosts, engine) as there:
-        order = CheckOrder(hosts=there, home=home, out=place, suite=resolved)
+    with interrupted_by(signal.SIGTERM, signal.SIGHUP), chosen_hosts(hosts, engine) as connected:
+        order = CheckOrder(hosts=connected, home=home, out=directory, suite=resolved)
         report = check_hosts(order, lambda text: sys.stderr.write(f"check: {text}\n"))
     document = report.model_dump_json(indent=1) + "\n"
     if out is not None:

@@ -1,4 +1,4 @@
-"""``trainmark compare``: is it faster than before, or slower, or can the two not be told apart; and what differs."""
+"""``trainmark compare``: compare two results case by case, and list what else differs between them."""
 
 import sys
 from pathlib import Path
@@ -16,30 +16,33 @@ _SOURCE = "The --out directory of a trainmark run, its results.json, or STORE#CA
 
 @app.command()
 def compare(
-    baseline: Annotated[str, typer.Argument(metavar="A", help=f"What it is compared with. {_SOURCE}")],
-    candidate: Annotated[str, typer.Argument(metavar="B", help="What is to be judged. As A.")],
+    baseline: Annotated[str, typer.Argument(metavar="A", help=f"The baseline. {_SOURCE}")],
+    candidate: Annotated[
+        str, typer.Argument(metavar="B", help="The result to judge, in the same forms as A.")
+    ],
     within: Annotated[
         float,
         typer.Option(
             min=0.0,
             max=100.0,
             metavar="PERCENT",
-            help="Call a case faster or slower where the whole interval is off by more than this.",
+            help="Call a case faster or slower only if its whole interval differs by more than this.",
         ),
     ] = 0.0,
     only: Annotated[
-        str | None, typer.Option(help="These cases only, as in run (axis=value|value, or a pattern).")
+        str | None,
+        typer.Option(help="Compare only these cases, as in trainmark run (axis=value|value, or a pattern)."),
     ] = None,
     ignoring: Annotated[
         str | None,
-        typer.Option(metavar="AXIS,…", help="Axes on which the two may differ: precision,compiler."),
+        typer.Option(metavar="AXIS,…", help="Axes on which A and B may differ, e.g. precision,compiler."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the comparison as one JSON object.")] = False,
 ) -> None:
-    """Compare two results case by case: faster, slower, or not distinguishable, and in what the two sides differ.
+    """Compare two results case by case (faster, slower or indistinguishable), and list what differs between A and B.
 
-    Cases are the same where all their axes are, but for those to be ignored.
-    Exit code 1: a case is slower, or has lost its number.
+    Two cases are compared if they have equal values on all axes except the ignored ones.
+    Exit code 1: a case is slower, or has no result any more.
     """
     from trainmark.cli.results import selected
     from trainmark.insight import compare as compared
@@ -64,7 +67,7 @@ def _axes(ignoring: str | None, sides: "list[Results]") -> list[str]:
     known = {axis: None for side in sides for result in side.cases for axis in result.case.axes}
     for name in names:
         if name not in known:
-            raise InputError(f"--ignoring {name}: no case has such an axis{nearest(name, known)}")
+            raise InputError(f"--ignoring {name}: no case has this axis{nearest(name, known)}")
     return names
 
 

@@ -1,4 +1,4 @@
-"""``trainmark data``: the commands about data sets, which each kind of data set brings."""
+"""``trainmark data``: the commands of all kinds of data sets."""
 
 import typer
 

@@ -1,4 +1,4 @@
-"""How the commands about data sets print: lines of names that may be no text, JSON, and progress."""
+"""Output of the data commands: lines with arbitrary file names, JSON, and progress."""
 
 import json
 import sys
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 def print_line(line: str) -> None:
-    """Print one line, whatever a file's name holds: terminal codes, or bytes that are no text."""
+    """Print one line, with control characters and undecodable bytes in file names escaped."""
     shown = "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in line)
     encoding = sys.stdout.encoding or "utf-8"
     typer.echo(shown.encode(encoding, "backslashreplace").decode(encoding))
@@ -24,16 +24,16 @@ def print_line(line: str) -> None:
 
 def print_json(value: object) -> None:
     """Print one value as JSON, on one line."""
-    # ASCII, since a file's name may hold bytes that are no text; JSON's escapes carry them.
+    # ASCII, because file names may contain undecodable bytes, which JSON escapes can represent.
     typer.echo(json.dumps(value, ensure_ascii=True, allow_nan=False))
 
 
 @contextmanager
-def progress(word: str) -> Iterator["ProgressListener"]:
-    """Show progress on stderr: a bar on a terminal; else a line now and then, none for what is quick."""
+def progress(label: str) -> Iterator["ProgressListener"]:
+    """Show progress on stderr: a bar on a terminal, else a line every 10 seconds."""
     if sys.stderr.isatty():
         with _bar() as bar:
-            task = bar.add_task(word, total=None)
+            task = bar.add_task(label, total=None)
             yield lambda done, total: bar.update(task, completed=done, total=total)
         return
     last = time.monotonic()
@@ -42,19 +42,19 @@ def progress(word: str) -> Iterator["ProgressListener"]:
         nonlocal last
         if time.monotonic() - last >= 10:
             last = time.monotonic()
-            sys.stderr.write(f"{word}: {done} of {total}\n")
+            sys.stderr.write(f"{label}: {done} of {total}\n")
 
     yield show
 
 
 @contextmanager
-def resumable(word: str) -> Iterator["ProgressListener"]:
-    """Show progress on what the same command takes up again; an interruption says so and ends with code 130."""
+def resumable(label: str) -> Iterator["ProgressListener"]:
+    """Show progress of resumable work; on Ctrl-C, print how to resume and exit with code 130."""
     try:
-        with progress(word) as told:
-            yield told
+        with progress(label) as listener:
+            yield listener
     except KeyboardInterrupt:
-        sys.stderr.write("trainmark data: interrupted; the same command goes on from here\n")
+        sys.stderr.write("trainmark data: interrupted; run the same command again to continue\n")
         raise typer.Exit(130) from None
 
 

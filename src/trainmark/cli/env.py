@@ -1,4 +1,4 @@
-"""``trainmark env``: make, list, check and remove the frameworks' environments, and resolve their locks."""
+"""``trainmark env``: create, list, check and remove the frameworks' environments, and resolve their locks."""
 
 import os
 from enum import StrEnum
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from trainmark.environment import CheckReport, Created, Entry, Request, Row, Variant
 
 app = typer.Typer(
-    help="Create and inspect the frameworks' environments.",
+    help="Create, list, check and remove the frameworks' environments.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -20,39 +20,39 @@ app = typer.Typer(
 
 
 class VariantChoice(StrEnum):
-    """The variant asked for; ``auto`` is ``cuda`` where a GPU answers and there is a lock for it, else ``cpu``."""
+    """The requested variant; ``auto`` is ``cuda`` if a GPU is found and a lock for CUDA exists, else ``cpu``."""
 
     CPU = "cpu"
     CUDA = "cuda"
     AUTO = "auto"
 
 
-Name = Annotated[str, typer.Argument(help="A framework of the catalogue, such as pytorch.", metavar="NAME")]
+Name = Annotated[str, typer.Argument(help="A framework of the catalogue, e.g. pytorch.", metavar="NAME")]
 Names = Annotated[
-    list[str] | None, typer.Argument(help="Frameworks of the catalogue, such as pytorch.", metavar="NAME")
+    list[str] | None, typer.Argument(help="Frameworks of the catalogue, e.g. pytorch.", metavar="NAME")
 ]
 CheckedNames = Annotated[
     list[str] | None,
     typer.Argument(
-        help="Frameworks of the catalogue, 'system', or the path of a Python; for --equivalence, frameworks alone.",
+        help="Frameworks of the catalogue, 'system', or the path of a Python; with --equivalence, only frameworks.",
         metavar="NAME",
     ),
 ]
 Choice = Annotated[
     VariantChoice,
-    typer.Option(
-        "--variant", help="Which build; auto: cuda where there is a GPU and a lock for it, else cpu."
-    ),
+    typer.Option("--variant", help="The build; auto: cuda if there is a GPU and a lock for CUDA, else cpu."),
 ]
-Python = Annotated[Path | None, typer.Option("--python", help="The interpreter to use.", metavar="PATH")]
+Python = Annotated[
+    Path | None, typer.Option("--python", help="The Python interpreter to use.", metavar="PATH")
+]
 Index = Annotated[
-    str | None, typer.Option("--index", help="A package index, searched beside pip's.", metavar="URL")
+    str | None, typer.Option("--index", help="A package index to search in addition to pip's.", metavar="URL")
 ]
 Root = Annotated[
     Path | None,
     typer.Option(
         "--root",
-        help="The folder whose envs/ holds them (default: $TRAINMARK_HOME, or else ~/.local/share/trainmark).",
+        help="The folder that contains envs/ (default: $TRAINMARK_HOME, else ~/.local/share/trainmark).",
         metavar="DIR",
     ),
 ]
@@ -61,7 +61,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 
 @app.command("list")
 def list_(root: Root = None, as_json: AsJson = False) -> None:
-    """Say which environments there can be, and in what state they are."""
+    """List the environments that exist or can be created, with their state."""
     from trainmark.environment import overview
 
     home = _home(root)
@@ -69,8 +69,8 @@ def list_(root: Root = None, as_json: AsJson = False) -> None:
     if as_json:
         _print_json([row.model_dump(mode="json") for row in rows])
         return
-    table = [("environment", "state", "holds", "can be made here")]
-    table += [(row.environment, row.state, _holds(row), _can_be_made(row)) for row in rows]
+    table = [("environment", "state", "contents", "can be created here")]
+    table += [(row.environment, row.state, _contents(row), _creatable(row)) for row in rows]
     widths = [max(len(line[column]) for line in table) for column in range(3)]
     for line in table:
         cells = [text.ljust(width) for text, width in zip(line, widths, strict=False)]
@@ -82,36 +82,41 @@ def list_(root: Root = None, as_json: AsJson = False) -> None:
 def create(
     names: Names = None,
     every: Annotated[
-        bool, typer.Option("--all", help="All that can be made here; those that cannot are named.")
+        bool,
+        typer.Option(
+            "--all", help="Create all environments that this machine supports, and list the others."
+        ),
     ] = False,
     variant: Choice = VariantChoice.AUTO,
     python: Python = None,
     wheel: Annotated[
         list[Path] | None,
-        typer.Option("--wheel", help="A wheel in place of a pin; repeatable.", metavar="FILE"),
+        typer.Option(
+            "--wheel", help="A wheel to install instead of a pinned package; repeatable.", metavar="FILE"
+        ),
     ] = None,
     index: Index = None,
     extra: Annotated[
         list[str] | None,
-        typer.Option("--extra", help="Something besides, such as dali for pytorch; repeatable."),
+        typer.Option("--extra", help="An optional addition, e.g. dali for pytorch; repeatable."),
     ] = None,
     root: Root = None,
     as_json: AsJson = False,
 ) -> None:
-    """Make frameworks' environments from their locks.
+    """Create the environments of frameworks from their locks.
 
-    One that is there and right is left as it is.
+    An environment that exists and matches its lock is left unchanged.
     """
     from trainmark.environment import Request, find_entry
     from trainmark.errors import InputError, TrainmarkError
 
     home = _home(root)
     if every == bool(names):
-        raise InputError("give the names of environments, or --all")
-    asked = _makeable(home) if every else list(dict.fromkeys(names or ()))
-    if (every or len(asked) > 1) and (wheel or extra or python):
-        raise InputError("--wheel, --extra and --python are for one environment: name it alone")
-    entries = [find_entry(name) for name in asked]
+        raise InputError("name the environments to create, or use --all")
+    requested = _makeable(home) if every else list(dict.fromkeys(names or ()))
+    if (every or len(requested) > 1) and (wheel or extra or python):
+        raise InputError("--wheel, --extra and --python apply to one environment: name only that one")
+    entries = [find_entry(name) for name in requested]
     done: list[dict[str, Any]] = []
     failed: list[str] = []
     for entry in entries:
@@ -121,15 +126,15 @@ def create(
             )
             done.append(_create_one(request, home, as_json))
         except TrainmarkError as error:
-            if not every and len(asked) == 1:
+            if not every and len(requested) == 1:
                 raise
             failed.append(entry.framework)
             done.append({"name": entry.framework, "made": False, "failed": str(error)})
-            _say(f"{entry.framework}: {error}")
+            _log(f"{entry.framework}: {error}")
     if as_json:
-        _print_json(done if every or len(asked) > 1 else done[0])
+        _print_json(done if every or len(requested) > 1 else done[0])
     if failed:
-        _say(f"failed: {', '.join(failed)}")
+        _log(f"failed: {', '.join(failed)}")
         raise typer.Exit(1)
 
 
@@ -140,60 +145,64 @@ def check(
         bool,
         typer.Option(
             "--equivalence",
-            help="Show instead that frameworks train by the same step, in FP32 on this machine's CPU: all whose "
-            "environments are ready, or two and more that are named.",
+            help="Check instead that frameworks compute the same training step, in FP32 on this machine's CPU: all "
+            "frameworks whose environments are ready, or the two or more that are named.",
         ),
     ] = False,
     model: Annotated[
         list[str] | None,
-        typer.Option("--model", help="For --equivalence: this model; repeatable, all by default."),
+        typer.Option(
+            "--model", help="For --equivalence: check only this model; repeatable; default: all models."
+        ),
     ] = None,
     python: Python = None,
     framework: Annotated[
-        str | None, typer.Option("--framework", help="What 'system' is to hold (default: pytorch).")
+        str | None, typer.Option("--framework", help="The framework expected in 'system' (default: pytorch).")
     ] = None,
     root: Root = None,
     as_json: AsJson = False,
 ) -> None:
-    """Look at environments, and train one step in each.
+    """Check environments: their files, versions and imports, and one training step in each.
 
-    Each is looked at from outside and inside. Exit code 1: something is wrong.
+    Exit code 1: a check failed.
     """
     from trainmark.errors import InputError
 
     if equivalence:
         if python is not None or framework is not None:
             raise InputError(
-                "--equivalence looks at made environments: --python and --framework are not for it"
+                "--equivalence checks created environments: it cannot be combined with --python or --framework"
             )
         _check_equivalence(names or [], model or [], _home(root), as_json)
         return
     if not names:
-        raise InputError("give the names of environments, or --equivalence")
+        raise InputError("name the environments to check, or use --equivalence")
     if model:
-        raise InputError("--model is for --equivalence")
-    from trainmark.environment import check as look
+        raise InputError("--model needs --equivalence")
+    from trainmark.environment import check as check_environment
 
-    reports = [look(name, home=_home(root), python=python, framework=framework) for name in names]
+    reports = [
+        check_environment(name, home=_home(root), python=python, framework=framework) for name in names
+    ]
     if as_json:
-        told = [{"ok": report.ok, **report.model_dump(mode="json")} for report in reports]
-        _print_json(told[0] if len(told) == 1 else told)
+        documents = [{"ok": report.ok, **report.model_dump(mode="json")} for report in reports]
+        _print_json(documents[0] if len(documents) == 1 else documents)
     else:
         for report in reports:
-            _print_report(report, named=len(reports) > 1)
+            _print_report(report, with_name=len(reports) > 1)
     if not all(report.ok for report in reports):
         raise typer.Exit(1)
 
 
 @app.command()
 def remove(name: Name, root: Root = None) -> None:
-    """Remove an environment that trainmark made, whole or half made."""
+    """Remove an environment that trainmark created, also an incomplete one."""
     from trainmark.environment import find_entry
     from trainmark.environment import remove as discard
 
     find_entry(name)
-    there = discard(name, home=_home(root), say=_say)
-    typer.echo(f"{name}: removed" if there else f"{name}: there is none")
+    existed = discard(name, home=_home(root), say=_log)
+    typer.echo(f"{name}: removed" if existed else f"{name}: no such environment")
 
 
 @app.command()
@@ -202,11 +211,13 @@ def lock(
     variant: Choice = VariantChoice.AUTO,
     python: Python = None,
     index: Index = None,
-    out: Annotated[Path | None, typer.Option("--out", help="Write the lock there.", metavar="FILE")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="Write the lock to this file.", metavar="FILE")
+    ] = None,
 ) -> None:
-    """Resolve a fresh lock with pip and print it; install nothing.
+    """Resolve a new lock with pip and print it, without installing anything.
 
-    It is for those who maintain the catalogue.
+    For maintainers of the catalogue.
     """
     from trainmark.environment import Request, find_entry, make_lock
     from trainmark.errors import InputError
@@ -214,11 +225,11 @@ def lock(
 
     entry = find_entry(name)
     if entry.placeholder is not None:
-        _say(
+        _log(
             f"{entry.placeholder.reason}: '{entry.placeholder.package}' itself cannot be locked, "
             "its dependencies can"
         )
-    text = make_lock(Request(entry, _variant(variant, entry), python, (), index), say=_say)
+    text = make_lock(Request(entry, _variant(variant, entry), python, (), index), say=_log)
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -248,29 +259,29 @@ def _variant(choice: VariantChoice, entry: "Entry") -> "Variant":
     if Variant.CUDA in entry.variants:
         return Variant.CUDA
     hint = entry.variants[Variant.CPU].hint
-    more = f"; {hint}" if hint else ""
-    _say(f"a GPU is here, but '{entry.framework}' has no lock for CUDA: the CPU build is taken{more}")
+    suffix = f"; {hint}" if hint else ""
+    _log(f"this machine has a GPU, but '{entry.framework}' has no lock for CUDA: using the CPU build{suffix}")
     return Variant.CPU
 
 
 def _create_one(request: "Request", home: Path, as_json: bool) -> dict[str, Any]:
     from trainmark.environment import create as make
 
-    created = make(request, home=home, say=_say)
+    created = make(request, home=home, say=_log)
     stamp = created.stamp
     if created.beside:
-        _say(_about_packages_beside(created, request.entry))
+        _log(_unlocked_packages_warning(created, request.entry))
     if not as_json:
-        done = "made" if created.made else "already there and right"
-        built = f", with {', '.join(stamp.extras)}" if stamp.extras else ""
+        done = "created" if created.made else "exists and matches its lock"
+        extras = f", with {', '.join(stamp.extras)}" if stamp.extras else ""
         typer.echo(
-            f"{stamp.name}: {done} ({stamp.variant}, Python {stamp.python_version}{built}, {created.folder})"
+            f"{stamp.name}: {done} ({stamp.variant}, Python {stamp.python_version}{extras}, {created.folder})"
         )
     return {"made": created.made, "path": str(created.folder), **stamp.model_dump(mode="json")}
 
 
-def _print_report(report: "CheckReport", named: bool) -> None:
-    if named:
+def _print_report(report: "CheckReport", with_name: bool) -> None:
+    if with_name:
         typer.echo(f"{report.environment}:")
     for finding in report.findings:
         typer.echo(f"{'ok  ' if finding.ok else 'FAIL'} {finding.check:<10} {finding.message}")
@@ -292,8 +303,8 @@ def _check_equivalence(names: list[str], models: list[str], home: Path, as_json:
     for name in names:
         if name not in known:
             has = ", ".join(known)
-            raise InputError(f"--equivalence: no framework '{name}'{nearest(name, known)} (there are: {has})")
-    certificates = certify_environments(names, models, home, _say)
+            raise InputError(f"--equivalence: no framework '{name}'{nearest(name, known)} (available: {has})")
+    certificates = certify_environments(names, models, home, _log)
     if as_json:
         _print_json(
             {
@@ -309,22 +320,22 @@ def _check_equivalence(names: list[str], models: list[str], home: Path, as_json:
 
 
 def _makeable(home: Path) -> list[str]:
-    """Return the frameworks that can be made here without more being said; name the others."""
+    """Return the frameworks whose environments can be created without further options; print the others."""
     from trainmark.environment import SYSTEM, overview
 
     rows = [row for row in overview(home) if row.environment != SYSTEM]
     for row in rows:
         if not row.makeable:
-            _say(f"{row.environment} is left out: {row.note}")
+            _log(f"{row.environment} is skipped: {row.note}")
     return [row.environment for row in rows if row.makeable]
 
 
-def _holds(row: "Row") -> str:
+def _contents(row: "Row") -> str:
     python = f"Python {row.python}" if row.python else None
     return ", ".join(part for part in (row.variant, python, *row.extras) if part) or "-"
 
 
-def _can_be_made(row: "Row") -> str:
+def _creatable(row: "Row") -> str:
     if not row.variants:
         return row.path
     what = f"{', '.join(row.variants)}; Python {', '.join(row.lock_fits_python)}"
@@ -332,13 +343,15 @@ def _can_be_made(row: "Row") -> str:
     return f"{what}{extras}; {row.note}" if row.note else f"{what}{extras}"
 
 
-def _about_packages_beside(created: "Created", entry: "Entry") -> str:
+def _unlocked_packages_warning(created: "Created", entry: "Entry") -> str:
     count = len(created.beside)
-    said = f"{count} packages that the lock does not name came along ({', '.join(created.beside[:3])}, …)"
-    return f"{said}: the index gave another build; {entry.variants[created.stamp.variant].hint}"
+    packages = (
+        f"{count} packages that are not in the lock were installed too ({', '.join(created.beside[:3])}, …)"
+    )
+    return f"{packages}: the index has a different build; {entry.variants[created.stamp.variant].hint}"
 
 
-def _say(line: str) -> None:
+def _log(line: str) -> None:
     typer.echo(f"trainmark env: {line}", err=True)
 
 

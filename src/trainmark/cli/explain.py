@@ -1,4 +1,4 @@
-"""``trainmark explain``: why is this number not that number?"""
+"""``trainmark explain``: explain why a throughput differs from a published one."""
 
 import sys
 from pathlib import Path
@@ -14,24 +14,24 @@ def explain(
     log: Annotated[
         Path,
         typer.Argument(
-            help="The log of the run, or a run's directory (DIR/runs/CASE/REPEAT).", metavar="LOG"
+            help="The log of a run, or the folder of a run (DIR/runs/CASE/REPEAT).", metavar="LOG"
         ),
     ],
     reference: Annotated[
         str | None,
-        typer.Option(help="The published figure to compare with; by default the fastest of the run's case."),
+        typer.Option(help="The published figure to compare with; default: the fastest one of the same case."),
     ] = None,
     rule: Annotated[
-        str | None, typer.Option(help="The rule for the run's throughput; the window rule by default.")
+        str | None, typer.Option(help="The rule that computes the throughput from the log; default: window.")
     ] = None,
     device: Annotated[
-        str | None, typer.Option(help="The device, where the log does not name it: V100.")
+        str | None, typer.Option(help="The device, if the log does not name it, e.g. V100.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print one JSON object.")] = False,
 ) -> None:
-    """Lay a run beside a published figure and rank what differs by what is known of its effect.
+    """Compare a run with a published figure and rank the differences by their known effect on throughput.
 
-    Exit code 1 when the log gives no throughput: the differences are printed all the same.
+    Exit code 1: the log gives no throughput; the differences are printed anyway.
     """
     from trainmark.files import to_json
     from trainmark.insight.choose import choose_reference
@@ -47,6 +47,6 @@ def explain(
     explanation = explain_run(run, figure, load_effects(), load_references())
     sys.stdout.write(to_json(to_document(explanation)) if as_json else render_text(explanation))
     if run.throughput is None:
-        reasons = "; ".join(run.doubts) or "no rule gives a number"
+        reasons = "; ".join(run.doubts) or "no rule applies to this log"
         sys.stderr.write(f"{log}: no throughput: {reasons}\n")
         raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""The hosts that ``--hosts`` and ``--engine`` name, connected for as long as a verb needs them."""
+"""The hosts of ``--hosts`` and ``--engine``, connected while a verb needs them."""
 
 import os
 from collections.abc import Iterator
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @contextmanager
 def chosen_hosts(given: str | None, engine: str | None) -> "Iterator[tuple[Host, ...]]":
-    """Give the hosts in their order, this machine alone where none is named; let their agents go in the end.
+    """Yield the hosts in their order (by default this machine only), and close their connections at the end.
 
-    Raises ``InputError`` for a hosts file that is none and for an engine that is not known. A host that cannot be
-    reached is given all the same: it says why when it is needed.
+    Raises ``InputError`` for an invalid hosts file or an unknown engine. A host that cannot be reached is included;
+    it reports the reason when it is used.
     """
     from trainmark.node import LocalHost, RemoteHost, hosts_of, on_each
     from trainmark.schema.hosts import EngineName
@@ -24,11 +24,11 @@ def chosen_hosts(given: str | None, engine: str | None) -> "Iterator[tuple[Host,
 
     if engine is not None and engine not in set(EngineName):
         raise InputError(
-            f"--engine {engine}: not an engine{nearest(engine, EngineName)} ({', '.join(EngineName)})"
+            f"--engine {engine}: unknown engine{nearest(engine, EngineName)} ({', '.join(EngineName)})"
         )
     if given is None:
         if engine is not None:
-            raise InputError(f"--engine {engine}: nothing to reach; give --hosts")
+            raise InputError(f"--engine {engine}: add --hosts; without it only this machine is used")
         yield (LocalHost(),)
         return
     hosts = hosts_of(load_hosts(given, os.environ, None if engine is None else EngineName(engine)))

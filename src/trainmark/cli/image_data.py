@@ -1,4 +1,4 @@
-"""The commands about pictures: make image folders, convert them to other forms, index and verify them."""
+"""The commands for images: create image folders, convert them to record files, index and verify data sets."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -14,45 +14,47 @@ from trainmark.dataset import images as pictures
 from trainmark.errors import InputError, nearest
 
 HELP = (
-    "Make images, tokens, sequences with hidden words or clicks to train on, convert images to record files, "
-    "index and verify any data set."
+    "Create synthetic data sets (images, tokens, masked sequences, clicks), convert images or clicks to record files, "
+    "index and verify data sets."
 )
 
 _Jobs = Annotated[
-    int, typer.Option("--jobs", "-j", min=0, help="Processes; 0 is one for each core that may be used.")
+    int, typer.Option("--jobs", "-j", min=0, help="The number of processes; 0: one per available core.")
 ]
-_Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")]
+_Json = Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")]
 
 
 def make(
     directory: Annotated[
-        Path, typer.Argument(help="The folder; new, empty, or one that this made.", metavar="DIR")
+        Path,
+        typer.Argument(
+            help="The folder to create: new, empty, or left incomplete by this command.", metavar="DIR"
+        ),
     ],
-    images: Annotated[int, typer.Option(help="Training pictures.")] = 1000,
+    images: Annotated[int, typer.Option(help="The number of training images.")] = 1000,
     validation: Annotated[
         int | None,
         typer.Option(
             "--validation",
             "--val",
-            help="Validation pictures; 0 is none, by default a twentieth of the others, one a class at least.",
+            help="The number of validation images (0: none); default: 1/20 of --images, at least 1 per class.",
         ),
     ] = None,
-    classes: Annotated[int, typer.Option(help="Classes, each a folder.")] = 10,
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal pictures.")] = 0,
-    width: Annotated[int, typer.Option(help="Pixels, of the usual picture.")] = 500,
-    height: Annotated[int, typer.Option(help="Pixels, of the usual picture.")] = 375,
+    classes: Annotated[int, typer.Option(help="The number of classes; each is a folder.")] = 10,
+    seed: Annotated[int, typer.Option(help="The seed; equal seeds give identical images.")] = 0,
+    width: Annotated[int, typer.Option(help="The width of most images, in pixels.")] = 500,
+    height: Annotated[int, typer.Option(help="The height of most images, in pixels.")] = 375,
     sizes: Annotated[
-        str, typer.Option(help="'mixed' (mostly the usual size, as in ImageNet) or 'fixed'.")
+        str,
+        typer.Option(help="'mixed' (most images have the given size, as in ImageNet) or 'fixed' (all do)."),
     ] = "mixed",
-    quality: Annotated[int, typer.Option(help="JPEG quality, 1 to 100.")] = 95,
+    quality: Annotated[int, typer.Option(help="The JPEG quality, 1 to 100.")] = 95,
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Make a folder of seeded, ImageNet-like JPEGs.
+    """Create a folder of random ImageNet-like JPEGs, with list files of 'path label' lines.
 
-    Lists of lines 'path label' lie beside them.
-
-    It can be interrupted: the same command goes on. A data set that is complete is left as it is.
+    If interrupted, run the same command again to continue. A complete data set is left unchanged.
     """
     spec = pictures.spec_from(
         {
@@ -68,8 +70,8 @@ def make(
         "the options of 'data make'",
     )
     before = pictures.folder_state(directory, spec)
-    with resumable("making") as told:
-        folder = pictures.make_image_folder(directory, spec, jobs or dataset.available_cores(), told)
+    with resumable("creating") as listener:
+        folder = pictures.make_image_folder(directory, spec, jobs or dataset.available_cores(), listener)
     if as_json:
         print_json(_made_document(directory, before, spec, folder))
     else:
@@ -96,44 +98,48 @@ def _made_document(
 
 def _made_sentence(before: "pictures.FolderState", folder: "pictures.ImageFolder") -> str:
     done = {
-        pictures.FolderState.ABSENT: "made",
+        pictures.FolderState.ABSENT: "created",
         pictures.FolderState.UNFINISHED: "finished",
-        pictures.FolderState.DAMAGED: "mended: its lost files are there again",
-        pictures.FolderState.COMPLETE: "already there, nothing to do",
+        pictures.FolderState.DAMAGED: "repaired: the missing files were created again",
+        pictures.FolderState.COMPLETE: "already complete",
     }[before]
     return (
-        f"{done}; {folder.images} pictures of {folder.classes} classes, "
+        f"{done}; {folder.images} images of {folder.classes} classes, "
         f"{folder.mean_bytes / 1000:.1f} kB on average, {', '.join(folder.lists)}"
     )
 
 
 def convert(
     source: Annotated[
-        Path, typer.Argument(help="An image folder, or a list file 'path label'.", metavar="SOURCE")
+        Path, typer.Argument(help="An image folder, or a list file of 'path label' lines.", metavar="SOURCE")
     ],
     destination: Annotated[
-        Path, typer.Argument(help="The folder; new, empty, or one that this converted.", metavar="DIR")
+        Path,
+        typer.Argument(
+            help="The folder to create: new, empty, or left incomplete by this command.", metavar="DIR"
+        ),
     ],
-    to: Annotated[str, typer.Option(help="'tfrecord' or 'recordio'.")],
+    to: Annotated[str, typer.Option(help="The format to convert to: 'tfrecord' or 'recordio'.")],
     shards: Annotated[
         int | None,
         typer.Option(
-            help="Files of the training split of TFRecord; by default one for 1251 pictures, 8 to 1024."
+            help="The number of TFRecord files of the training split; default: one per 1251 images, 8 to 1024."
         ),
     ] = None,
-    seed: Annotated[int, typer.Option(help="Of the order in which the training pictures are written.")] = 0,
+    seed: Annotated[
+        int, typer.Option(help="The seed of the order in which the training images are written.")
+    ] = 0,
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Write an image folder as TFRecord shards, or as RecordIO.
+    """Convert an image folder to TFRecord shards or to RecordIO, with index files (DALI's for TFRecord).
 
-    Shards have DALI's index files beside them, RecordIO has its own. It can be interrupted: the same command goes on.
-    The destination is there when it is whole, and not before.
+    If interrupted, run the same command again to continue. The destination appears only once it is complete.
     """
     if to not in (pictures.Form.TFRECORD, pictures.Form.RECORDIO):
         known = (pictures.Form.TFRECORD.value, pictures.Form.RECORDIO.value)
-        raise InputError(f"--to {to}: is not {' or '.join(known)}{nearest(to, known)}")
-    with resumable("converting") as told:
+        raise InputError(f"--to {to}: not {' or '.join(known)}{nearest(to, known)}")
+    with resumable("converting") as listener:
         done = pictures.convert(
             source,
             destination,
@@ -141,7 +147,7 @@ def convert(
             shards=shards,
             seed=seed,
             jobs=jobs or dataset.available_cores(),
-            progress=told,
+            progress=listener,
         )
     if as_json:
         print_json(_converted_document(destination, to, done))
@@ -171,30 +177,32 @@ def _converted_lines(destination: Path, to: str, done: "pictures.Conversion") ->
     manifest = done.manifest
     yield from (f"note: {note}" for note in done.notes)
     yield from (
-        f"note: {path} was no RGB or grey JPEG, and was encoded anew" for path in manifest.encoded_anew
+        f"note: {path} is not an RGB or grey JPEG and was re-encoded" for path in manifest.encoded_anew
     )
-    what = "already there, nothing to do" if done.was_there else "converted"
+    what = "already complete" if done.was_there else "converted"
     records = ", ".join(f"{count} {split}" for split, count in manifest.records.items())
     yield (
-        f"{destination}: {what}; {to}, {manifest.images} pictures ({records}) of {manifest.classes} classes "
-        f"from {manifest.first_label}, {manifest.bytes / 1e6:.1f} MB"
+        f"{destination}: {what}; {to}, {manifest.images} images ({records}) of {manifest.classes} classes, "
+        f"labels from {manifest.first_label}, {manifest.bytes / 1e6:.1f} MB"
     )
 
 
 def index(
     directory: Annotated[
         Path,
-        typer.Argument(help="TFRecord shards or RecordIO files that somebody else wrote.", metavar="DIR"),
+        typer.Argument(
+            help="A folder of TFRecord shards or RecordIO files without index files.", metavar="DIR"
+        ),
     ],
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Index the records of TFRecord shards or RecordIO files.
+    """Write index files for TFRecord shards or RecordIO files.
 
-    A shard has DALI's index, idx/NAME.idx, a RecordIO file its .idx.
+    A TFRecord shard gets DALI's index idx/NAME.idx, a RecordIO file its .idx file.
     """
-    with progress("indexing") as told:
-        indexed = pictures.index(directory, jobs=jobs or dataset.available_cores(), progress=told)
+    with progress("indexing") as listener:
+        indexed = pictures.index(directory, jobs=jobs or dataset.available_cores(), progress=listener)
     if as_json:
         print_json(
             {
@@ -211,73 +219,72 @@ def index(
 def verify(
     directory: Annotated[
         Path,
-        typer.Argument(help="A data set of any form, made by trainmark or not.", metavar="DIR"),
+        typer.Argument(help="A data set of any format, created by trainmark or not.", metavar="DIR"),
     ],
     lists: Annotated[
         list[Path] | None,
         typer.Option(
-            "--list", help="A 'path label' file; by default train_list.txt, val_list.txt and the like."
+            "--list", help="A file of 'path label' lines; default: train_list.txt, val_list.txt and similar."
         ),
     ] = None,
     deep: Annotated[
-        bool, typer.Option("--deep", help="Decode every picture as well: finds what a decoder refuses.")
+        bool, typer.Option("--deep", help="Also decode every image, to find files that a decoder rejects.")
     ] = False,
     vocabulary: Annotated[
         int | None,
         typer.Option(
-            help="Of tokens, also in sequences with hidden words: all are below it; by default what dataset.json says."
+            help="For tokens and masked sequences: the vocabulary size that all token ids must be below; default: the "
+            "size in dataset.json."
         ),
     ] = None,
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Find what is missing, damaged, wrong or too much.
+    """Check a data set for missing, truncated, corrupted, mislabelled, extra and duplicate files.
 
-    Looks for missing, truncated, corrupted, mislabelled, extra and duplicate files, broken records and wrong indices.
-
-    Image folders, TFRecord shards, RecordIO files, packed tokens, clicks and sequences with hidden words are told apart
-    by their names.
-    Exit code 0: nothing found; 1: problems found; 2: there is nothing to verify.
+    Also finds broken records and wrong indices. The format (image folder, TFRecord, RecordIO, packed tokens, masked
+    sequences or clicks) is recognised by the file names.
+    Exit code 0: no problems; 1: problems found; 2: there is nothing to verify.
     """
-    with progress("verifying") as told:
+    with progress("verifying") as listener:
         if clicks.recognise(directory):
-            report = clicks.verify(directory, progress=told)
+            report = clicks.verify(directory, progress=listener)
         elif tokens.recognise(directory):
-            report = tokens.verify(directory, vocabulary=vocabulary, progress=told)
+            report = tokens.verify(directory, vocabulary=vocabulary, progress=listener)
         elif masked.recognise(directory):
-            report = masked.verify(directory, vocabulary=vocabulary, progress=told)
+            report = masked.verify(directory, vocabulary=vocabulary, progress=listener)
         else:
             report = pictures.verify(
                 directory,
                 lists=lists or (),
                 depth=dataset.Depth.DECODE if deep else dataset.Depth.STRUCTURE,
                 jobs=jobs or dataset.available_cores(),
-                progress=told,
+                progress=listener,
             )
     if as_json:
-        _print_found(report)
+        _print_json_report(report)
     else:
-        _tell_found(report)
+        _print_summary(report)
     if report.problems:
         raise typer.Exit(1)
 
 
-def _print_found(report: dataset.VerifyReport) -> None:
+def _print_json_report(report: dataset.VerifyReport) -> None:
     for problem in report.problems:
         print_json({"problem": problem.kind, "path": problem.path, "detail": problem.detail})
     kinds = Counter(sorted(problem.kind for problem in report.problems))
     parts = ("form", "made", "depth", "files", "records", "bytes", "lists", "limits")
-    found = {part: getattr(report, part) for part in parts}
-    print_json({"summary": {"directory": str(report.directory), **found, "problems": kinds}})
+    summary = {part: getattr(report, part) for part in parts}
+    print_json({"summary": {"directory": str(report.directory), **summary, "problems": kinds}})
 
 
-def _tell_found(report: dataset.VerifyReport) -> None:
+def _print_summary(report: dataset.VerifyReport) -> None:
     for problem in report.problems:
         print_line(f"{problem.kind:<12} {problem.path}: {problem.detail}")
     for limit in report.limits:
         print_line(f"note: {limit}")
     count = len(report.problems)
-    found = f"{count} problem{'s' * (count != 1)}" if count else "no problem"
+    found = f"{count} problem{'s' * (count != 1)}" if count else "no problems"
     in_records = report.form is not pictures.Form.IMAGE_FOLDER
     records = f" of {report.form}, {report.records} records" if in_records else ""
     read = f"{report.files} files{records}, {report.bytes / 1e6:.1f} MB read"

@@ -1,10 +1,10 @@
-"""What ``trainmark parse`` knows: its rules, and the formats of logs."""
+"""Lists of the rules and log formats that ``trainmark parse`` knows."""
 
 import json
 
 
 def list_rules(*, as_json: bool) -> str:
-    """Return the rules and who publishes by them, as text or a JSON object a line."""
+    """Return the rules and who publishes by them, as text or as one JSON object per line."""
     from trainmark.measure.rules import catalogue
 
     if as_json:
@@ -26,14 +26,14 @@ def list_rules(*, as_json: bool) -> str:
         lines += [rule.name, f"    {rule.formula}", f"    published by: {rule.published_by}"]
         lines += [f"    for: {', '.join(sorted(rule.formats)) or 'every format'}"]
     lines += [
-        "With a number of your own: mean, median, harmonic, trimmed, window and --skip N; mean-last-N.",
+        "With a number of your choice: --skip N with mean, median, harmonic, trimmed or window; mean-last-N.",
         "",
     ]
     return "\n".join(lines)
 
 
 def list_formats(*, as_json: bool) -> str:
-    """Return the formats that are known, as a table or a JSON object a line."""
+    """Return the known formats, as a table or as one JSON object per line."""
     from trainmark.programs import formats
 
     if as_json:
@@ -52,5 +52,5 @@ def list_formats(*, as_json: bool) -> str:
         )
     from trainmark.cli.tables import table
 
-    headings = ("format", "framework", "unit", "printed rate is of", "and averages over")
+    headings = ("format", "framework", "unit", "printed rate covers", "averaged over")
     return table(headings, [[f.name, f.framework or "-", f.unit, f.scope, f.meaning] for f in formats()])

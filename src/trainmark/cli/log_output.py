@@ -1,4 +1,4 @@
-"""Logs as ``trainmark parse`` prints them: one by one, and one that grows."""
+"""Output of ``trainmark parse`` for finished logs and for one that still grows."""
 
 import json
 import sys
@@ -27,7 +27,7 @@ _HEADINGS = (
 
 
 def print_logs(paths: list[str], rule: "Rule | None", given: "Facts", *, as_json: bool) -> int:
-    """Print each log's number and problems; return 1 where one is doubtful, or there is none."""
+    """Print the throughput and problems of each log; return 1 if one is doubtful or there are no logs."""
     from trainmark.measure.rules.row import is_doubtful, reading_row
 
     doubtful, count = False, 0
@@ -51,13 +51,13 @@ def print_logs(paths: list[str], rule: "Rule | None", given: "Facts", *, as_json
                     f"{row['log']}: {problem['severity']} [{problem['code']}] {problem['message']}\n"
                 )
     if not count:
-        sys.stderr.write("trainmark parse: no file found\n")
+        sys.stderr.write("trainmark parse: no log files found\n")
         return 1
     return 1 if doubtful else 0
 
 
 def follow_one(path: str, rule: "Rule | None", given: "Facts", *, as_json: bool) -> int:
-    """Print a line whenever the log has grown, and the whole reading at its end."""
+    """Print a line whenever the log has grown; return 1 if the final reading is doubtful."""
     import signal
     from threading import Event
 
@@ -92,7 +92,7 @@ def follow_one(path: str, rule: "Rule | None", given: "Facts", *, as_json: bool)
 def readings(
     paths: list[str], rule: "Rule | None", given: "Facts"
 ) -> "Iterator[tuple[ParsedLog, RuleResult]]":
-    """Yield each log that the paths lead to, with its number; what is passed over is said on stderr."""
+    """Yield each log in the paths with its throughput; print skipped files on stderr."""
     from trainmark.logs import ParsedLog, Problem, Status, find_logs
     from trainmark.measure.rules import measure_log
     from trainmark.programs import read_log, read_stream
@@ -112,29 +112,29 @@ def readings(
 
 
 def _progress_line(row: dict[str, Any], steady: bool | None) -> str:
-    pace = {True: "steady", False: "not steady", None: "cannot say whether steady"}[steady]
+    pace = {True: "steady", False: "not steady", None: "steadiness unknown"}[steady]
     value = row["throughput"]
     shown = f"{value:.6g} {row['unit']}, {pace}" if value is not None else f"no rate yet ({row['status']})"
     return f"{row['format'] or 'unknown format'}: {row['records']} records, {shown}\n"
 
 
 def _printed_use(row: dict[str, Any]) -> str:
-    """Return what the program itself says of its device's use, as a line; nothing where it says nothing."""
-    said = (
-        [f"{row['tflops_per_device']:.6g} TFLOP/s a device"] if row["tflops_per_device"] is not None else []
+    """Return a line with the device utilisation that the program printed; empty if it printed none."""
+    printed = (
+        [f"{row['tflops_per_device']:.6g} TFLOP/s per device"] if row["tflops_per_device"] is not None else []
     )
-    said += [f"MFU {row['mfu']:.2%}"] if row["mfu"] is not None else []
-    return f"{row['log']}: the program prints {', '.join(said)}\n" if said else ""
+    printed += [f"MFU {row['mfu']:.2%}"] if row["mfu"] is not None else []
+    return f"{row['log']}: the program prints {', '.join(printed)}\n" if printed else ""
 
 
 def _cells(row: dict[str, Any]) -> list[str]:
     keys = ("log", "format", "gpus", "precision", "batch_per_device", "records", "skipped", "rule")
-    words = ["-" if row[key] is None else str(row[key]) for key in keys]
+    cells = ["-" if row[key] is None else str(row[key]) for key in keys]
     if row["batch_per_device"] is None and row["global_batch"] is not None:
-        words[keys.index("batch_per_device")] = f"global {row['global_batch']}"
+        cells[keys.index("batch_per_device")] = f"global {row['global_batch']}"
     value = row["throughput"]
     return [
-        *words,
+        *cells,
         "-" if value is None else f"{value:.6g}" if value < 1e5 else f"{value:.0f}",
         row["unit"] or "-",
         f"needs {' '.join(row['needs'])}" if row["needs"] else row["status"],

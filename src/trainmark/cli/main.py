@@ -1,4 +1,4 @@
-"""The entry point: finds the verb, imports its module alone, and turns our errors into one line and an exit code."""
+"""Entry point: dispatch to a verb, importing only its module, and turn errors into one line and an exit code."""
 
 import os
 import sys
@@ -8,25 +8,25 @@ from trainmark import __version__
 from trainmark.errors import TrainmarkError, nearest
 
 VERBS = {
-    "run": "Run a suite: measure every case, keep everything, print the table.",
-    "check": "Say whether this machine (these hosts) is fit to run a suite, and what to do.",
-    "plan": "Print what a suite would run, as commands; run nothing.",
-    "report": "Write a run's or a database's results: Markdown, HTML, CSV, JSON, rows for others.",
-    "compare": "Say which cases of two results are faster, slower or alike, and what differs.",
-    "parse": "Read training logs of any known format; one number a log, or why not.",
-    "audit": "Check published values against the logs behind them.",
-    "explain": "Say why a number is not a published one: what differs, and the evidence.",
-    "reference": "List published figures; show one with its recipe and source.",
-    "store": "Put result directories into a database; list what it holds.",
+    "run": "Run a suite: measure every case, save all results, print a table.",
+    "check": "Check whether this machine or the given hosts are ready to run a suite.",
+    "plan": "Print the commands that a suite would run, without running them.",
+    "report": "Write a report as Markdown, HTML, CSV or JSON, or export results as rows.",
+    "compare": "Compare two results case by case: faster, slower or indistinguishable.",
+    "parse": "Read training logs of many formats and print the throughput of each.",
+    "audit": "Check published throughputs against the logs they were computed from.",
+    "explain": "Explain why a throughput differs from a published one.",
+    "reference": "List published throughputs; show one with its recipe and source.",
+    "store": "Add result directories to a database; list its campaigns.",
     "env": "Create, check and list the frameworks' environments.",
-    "data": "Make, convert, index and verify data sets.",
+    "data": "Create, convert, index and verify data sets.",
 }
 """Each verb is the module ``trainmark.cli.<verb>`` with a ``typer.Typer`` named ``app``."""
 
 _VERB_LINES = "\n".join(f"  {verb:<10} {text}" for verb, text in VERBS.items())
 
 INTERRUPTED = 130
-"""The exit code after Ctrl-C, as shells have it: 128 and the signal's number."""
+"""Exit code after Ctrl-C, by shell convention: 128 plus the signal number."""
 
 USAGE = f"""\
 Usage: trainmark VERB [OPTIONS] ...
@@ -39,28 +39,30 @@ Verbs:
 
 Options:
   --version  Print the version.
-  --help     Print this; after a verb, what the verb takes.
+  --help     Print this help; after a verb, the help of that verb.
 
-Exit codes: 0 fine; 1 it ran, but what it checked does not hold or a run failed;
-2 the usage or the input is wrong.
+Exit codes: 0 success; 1 a run or a check failed; 2 the command line or an input
+file is invalid; 130 interrupted.
 """
 
 
 def main(arguments: list[str] | None = None) -> int:
     """Run one verb and return its exit code (0, 1 or 2; 130 after Ctrl-C).
 
-    ``arguments`` are the words after the program's name; ``sys.argv`` by default.
+    ``arguments`` are the command-line arguments after the program name; ``sys.argv`` by default.
     """
-    words = sys.argv[1:] if arguments is None else arguments
-    if not words or words[0] in ("--help", "-h", "help"):
-        (sys.stdout if words else sys.stderr).write(USAGE)
-        return 0 if words else 2
-    if words[0] == "--version":
+    argv = sys.argv[1:] if arguments is None else arguments
+    if not argv or argv[0] in ("--help", "-h", "help"):
+        (sys.stdout if argv else sys.stderr).write(USAGE)
+        return 0 if argv else 2
+    if argv[0] == "--version":
         sys.stdout.write(f"trainmark {__version__}\n")
         return 0
-    verb, rest = words[0], words[1:]
+    verb, rest = argv[0], argv[1:]
     if verb not in VERBS:
-        sys.stderr.write(f"trainmark: no verb '{verb}'{nearest(verb, VERBS)} (trainmark --help lists them)\n")
+        sys.stderr.write(
+            f"trainmark: no verb '{verb}'{nearest(verb, VERBS)} (`trainmark --help` lists all verbs)\n"
+        )
         return 2
     try:
         app = import_module(f"trainmark.cli.{verb}").app
@@ -71,7 +73,7 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"trainmark {verb}: {error}\n")
         return error.exit_code
     except BrokenPipeError:
-        # The reader of our output (head, less) went away: not an error of ours. Nothing more may be written.
+        # The reader of our output (head, less) has closed the pipe: no error, but nothing more may be written.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except OSError as error:
@@ -82,15 +84,15 @@ def main(arguments: list[str] | None = None) -> int:
         sys.stderr.write(f"trainmark {verb}: interrupted\n")
         return INTERRUPTED
     except Exception as error:
-        # Typer's own complaints about words of the command line; by what they offer, for the class is private.
+        # Usage errors of Typer, recognised by their method because the class is private.
         if not hasattr(error, "format_message"):
             if type(error).__name__ == "Abort":
                 sys.stderr.write(f"trainmark {verb}: interrupted\n")
                 return INTERRUPTED
             raise
         message = error.format_message()
-        # A verb of several commands called without one complains by its whole help, which stands for itself.
-        more = f" (trainmark {verb} --help says more)" if "\n" not in message else ""
+        # A verb that needs a subcommand reports its whole help text, which needs no pointer to the help.
+        more = f" (see trainmark {verb} --help)" if "\n" not in message else ""
         sys.stderr.write(f"trainmark {verb}: {message}{more}\n")
         return 2
 

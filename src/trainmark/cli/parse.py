@@ -1,4 +1,4 @@
-"""``trainmark parse``: read logs of any known format, each into one trustworthy number or a clear outcome."""
+"""``trainmark parse``: read training logs and print the throughput of each, or the reason why it has none."""
 
 import sys
 from typing import TYPE_CHECKING, Annotated
@@ -18,53 +18,72 @@ app = typer.Typer(name="parse", add_completion=False, rich_markup_mode=None, pre
 
 Paths = Annotated[
     list[str] | None,
-    typer.Argument(metavar="PATH", help="Logs, folders of logs, or - for standard input."),
+    typer.Argument(metavar="PATH", help="Log files, folders of logs, or - for standard input."),
 ]
-RuleName = Annotated[str | None, typer.Option(help="How to make a number of a log (--list-rules).")]
+RuleName = Annotated[
+    str | None, typer.Option(help="The rule that computes the throughput from a log (see --list-rules).")
+]
 Skip = Annotated[
     int | None,
-    typer.Option(min=0, help="Records to leave out at the start, for window, mean, trimmed, …"),
+    typer.Option(
+        min=0, help="The number of records to skip at the start (for the rules window, mean, trimmed, …)."
+    ),
 ]
-Gpus = Annotated[int | None, typer.Option(min=1, help="Devices over all nodes, where the log is silent.")]
-Nodes = Annotated[int | None, typer.Option(min=1, help="Nodes, where the log is silent.")]
-Batch = Annotated[int | None, typer.Option(min=1, help="Batch per device, where the log is silent.")]
+Gpus = Annotated[
+    int | None,
+    typer.Option(min=1, help="The number of devices over all nodes, if the log does not state it."),
+]
+Nodes = Annotated[int | None, typer.Option(min=1, help="The number of nodes, if the log does not state it.")]
+Batch = Annotated[
+    int | None, typer.Option(min=1, help="The batch size per device, if the log does not state it.")
+]
 PrecisionName = Annotated[
     str | None,
-    typer.Option(help="fp32, tf32, amp-fp16, amp-bf16, fp16 or bf16, where the log is silent."),
+    typer.Option(
+        help="The precision, if the log does not state it: fp32, tf32, amp-fp16, amp-bf16, fp16 or bf16."
+    ),
 ]
-Model = Annotated[str | None, typer.Option(help="The model's name, where the log is silent; in --to always.")]
+Model = Annotated[
+    str | None,
+    typer.Option(
+        help="The model's name, if the log does not state it; with --to it always replaces the log's."
+    ),
+]
 Tree = Annotated[
     str | None,
     typer.Option(
         metavar="DIR",
-        help="Read a tree of logs: a DLPerf directory (<n>n<g>g/r50_b128_fp32_1.log), or --layout.",
+        help="Read a folder tree of logs: named as DLPerf does (<n>n<g>g/r50_b128_fp32_1.log), or by --layout.",
     ),
 ]
 Layout = Annotated[
     str | None,
     typer.Option(
         metavar="PATTERN",
-        help="How the tree names its logs: {nodes}n{gpus}g/{model}_b{batch}_{precision}_{repeat}.log; also "
-        "{devices}, {variant}, {any}.",
+        help="The pattern of the paths in --tree, e.g. {nodes}n{gpus}g/{model}_b{batch}_{precision}_{repeat}.log; "
+        "{devices}, {variant} and {any} are also allowed.",
     ),
 ]
 Followed = Annotated[
     str | None,
     typer.Option(
         metavar="FILE",
-        help="Watch the log of a run in progress, until its end or Ctrl-C: the rate so far.",
+        help="Watch the log of a run in progress and print its throughput so far, until its end or Ctrl-C.",
     ),
 ]
 To = Annotated[
     Exchange | None,
-    typer.Option("--to", help="Print database rows or DLPerf's result (docs/exchange.md)."),
+    typer.Option(
+        "--to", help="Print rows for another project's database, or DLPerf's result file (docs/exchange.md)."
+    ),
 ]
 Mission = Annotated[
-    str | None, typer.Option(help="The database's mission, where the model's name does not tell it.")
+    str | None,
+    typer.Option(help="For paddle-json: the mission, if it cannot be derived from the model's name."),
 ]
-ListRules = Annotated[bool, typer.Option("--list-rules", help="Print the rules and who publishes by them.")]
-ListFormats = Annotated[bool, typer.Option("--list-formats", help="Print the formats that are known.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object a log, a line each.")]
+ListRules = Annotated[bool, typer.Option("--list-rules", help="List the rules and who publishes by them.")]
+ListFormats = Annotated[bool, typer.Option("--list-formats", help="List the known log formats.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per log, one per line.")]
 
 
 @app.command()
@@ -86,9 +105,9 @@ def parse(
     list_formats: ListFormats = False,
     as_json: AsJson = False,
 ) -> None:
-    """Read training logs: format, devices, precision, batch, throughput, and what is wrong with them.
+    """Read training logs and print their format, devices, precision, batch size, throughput and problems.
 
-    Exit code 1: some log gave no number, or one that a problem makes doubtful.
+    Exit code 1: a log gives no throughput, or a problem makes it doubtful.
     """
     from trainmark.errors import InputError
 
@@ -99,15 +118,15 @@ def parse(
         sys.stdout.write(known(as_json=as_json))
         return
     if to is not None and as_json:
-        raise InputError(f"--to {to} is JSON already: drop --json")
+        raise InputError(f"--to {to} prints JSON already; leave out --json")
     if to is not Exchange.PADDLE_JSON and mission is not None:
         raise InputError("--mission is for --to paddle-json")
     chosen = _rule(rule, skip)
     if layout is not None and tree is None:
-        raise InputError("--layout says how --tree DIR names its logs: give that too")
+        raise InputError("--layout describes the paths in a tree: add --tree DIR")
     if follow is not None:
         if paths or tree is not None or to is not None:
-            raise InputError("--follow watches one log alone: no paths, --tree or --to beside it")
+            raise InputError("--follow watches one log: it cannot be combined with paths, --tree or --to")
         given = _given(gpus, nodes, batch, precision, model)
         raise typer.Exit(follow_one(follow, chosen, given, as_json=as_json))
     if tree is not None:
@@ -118,7 +137,7 @@ def parse(
             raise typer.Exit(exchange_tree(tree, chosen, layout, to, model, mission))
         raise typer.Exit(print_tree(tree, chosen, layout, as_json=as_json))
     if not paths:
-        raise InputError("no log is named: give files, folders, or - for standard input (--help)")
+        raise InputError("no log given: name files, folders, or - for standard input (see --help)")
     given = _given(gpus, nodes, batch, precision, model)
     if to is not None:
         raise typer.Exit(exchange_logs(paths, chosen, given, to, mission))
@@ -133,7 +152,9 @@ def _refuse_facts_of_logs(
     flags = {"--gpus": gpus, "--nodes": nodes, "--batch": batch, "--precision": precision, "--model": model}
     given = [flag for flag, value in flags.items() if value is not None]
     if given:
-        raise InputError(f"--tree takes no {' or '.join(given)}: the names in its directory say these")
+        raise InputError(
+            f"--tree cannot be combined with {' or '.join(given)}: the paths in the tree state these"
+        )
 
 
 def _rule(name: str | None, skip: int | None) -> "Rule | None":
@@ -153,7 +174,9 @@ def _given(
 
     if precision is not None and precision not in set(Precision):
         known = ", ".join(Precision)
-        raise InputError(f"no precision '{precision}'{nearest(precision, list(Precision))} (known: {known})")
+        raise InputError(
+            f"unknown precision '{precision}'{nearest(precision, list(Precision))} (known: {known})"
+        )
     return Facts(
         model=model,
         precision=Precision(precision) if precision else None,

@@ -1,4 +1,4 @@
-"""``trainmark plan``: what a suite would run, as commands; nothing is run."""
+"""``trainmark plan``: print the commands that a suite would run, without running them."""
 
 import json
 import os
@@ -22,34 +22,40 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 @app.command()
 def plan(
     suite: Annotated[Path, typer.Argument(help="The suite's YAML file.", metavar="SUITE")],
-    out: Annotated[Path | None, typer.Option("--out", help="The directory that run would be given.")] = None,
-    only: Annotated[str | None, typer.Option("--only", help="These cases only; see trainmark run.")] = None,
+    out: Annotated[
+        Path | None, typer.Option("--out", help="The result directory of the run; default: results/<suite>.")
+    ] = None,
+    only: Annotated[
+        str | None, typer.Option("--only", help="Plan only these cases; see trainmark run.")
+    ] = None,
     hosts: Annotated[
         str | None,
-        typer.Option(
-            "--hosts", help="The hosts to plan for; see trainmark run. They are asked what they have."
-        ),
+        typer.Option("--hosts", help="The hosts to plan for; see trainmark run. Their hardware is queried."),
     ] = None,
     engine: Annotated[
-        str | None, typer.Option("--engine", help="What reaches the hosts; see trainmark run.")
+        str | None, typer.Option("--engine", help="How to reach the hosts; see trainmark run.")
     ] = None,
     as_job: Annotated[
         str | None,
         typer.Option(
             "--as",
-            help="In place of the commands the job that measures the suite: sbatch (a script for Slurm), trainjob or "
-            "mpijob (manifests for Kubeflow on Kubernetes), by what --hosts FILE says under 'job'.",
+            help="Print a cluster job that runs the suite instead of the commands: sbatch (a Slurm script), trainjob "
+            "or mpijob (Kubeflow manifests for Kubernetes). Its settings are under 'job' in --hosts FILE.",
         ),
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="One JSON object a case, a line each.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print one JSON object per case, one per line.")
+    ] = False,
 ) -> None:
-    """Print the cases of a suite and the exact commands of each one's first run, and run nothing.
+    """Print the cases of a suite and the exact commands of each case's first run, without running anything.
 
-    With --as: print the job of a cluster's queue that measures the suite; pipe it into sbatch or kubectl apply -f -.
+    With --as: print a job for a cluster's queue that runs the suite; pipe it into sbatch or kubectl apply -f -.
     """
     if as_job is not None:
         if out is not None or engine is not None or as_json:
-            raise InputError("--as: a job has its 'out' and its engine by the hosts file, and is no JSON")
+            raise InputError(
+                "--as cannot be combined with --out, --engine or --json: the hosts file sets directory and engine"
+            )
         sys.stdout.write(_job(suite, only, hosts, as_job))
         return
     from trainmark.campaign import plan_campaign
@@ -60,14 +66,14 @@ def plan(
 
     resolved = read_suite(suite)
     cases = resolved.cases if only is None else select(resolved.cases, only)
-    place = out or Path("results") / resolved.name
-    with chosen_hosts(hosts, engine) as there:
-        plans = plan_campaign(resolved, cases, place, default_home(os.environ), there)
+    directory = out or Path("results") / resolved.name
+    with chosen_hosts(hosts, engine) as connected:
+        plans = plan_campaign(resolved, cases, directory, default_home(os.environ), connected)
     if not as_json:
         sys.stdout.write(_heading(resolved.name, len(cases), resolved.protocol))
-    said: set[str] = set()
+    printed: set[str] = set()
     for case, found in zip(cases, plans, strict=True):
-        sys.stdout.write(_as_json(case, found) if as_json else _as_text(case, found, said))
+        sys.stdout.write(_as_json(case, found) if as_json else _as_text(case, found, printed))
 
 
 def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
@@ -77,9 +83,11 @@ def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
     from trainmark.suite import load_job, select
 
     if kind not in set(JobKind):
-        raise InputError(f"--as {kind}: not a kind of job{nearest(kind, JobKind)} ({', '.join(JobKind)})")
+        raise InputError(f"--as {kind}: unknown kind of job{nearest(kind, JobKind)} ({', '.join(JobKind)})")
     if hosts is None:
-        raise InputError(f"--as {kind}: give --hosts FILE, which says under 'job' where the results go")
+        raise InputError(
+            f"--as {kind}: add --hosts FILE; its 'job' section names the directory for the results"
+        )
     settings, names = load_job(hosts)
     resolved = read_suite(suite)
     cases = resolved.cases if only is None else select(resolved.cases, only)
@@ -92,23 +100,23 @@ def _heading(name: str, cases: int, protocol: "Protocol") -> str:
     runs = "run" if protocol.max_repeats == 1 else "runs"
     return (
         f"# suite {name}: {cases} case{'s' if cases != 1 else ''}, {repeats} {runs} each, "
-        f"{protocol.steps} steps a run, the first {protocol.warmup_steps} not measured "
+        f"{protocol.steps} steps per run, the first {protocol.warmup_steps} not measured "
         f"(protocol {protocol.name.value})\n"
     )
 
 
-def _as_text(case: "Case", found: "Plan | CannotStart", said: set[str]) -> str:
-    """Return a case's lines; a command that prepares is shown once, and ``said`` holds those that were."""
+def _as_text(case: "Case", found: "Plan | CannotStart", printed: set[str]) -> str:
+    """Return the lines of a case without the preparation commands in ``printed``, and add the new ones to it."""
     lines = [f"\n# {case.id}"]
     if _reason(found):
         lines.append(f"# cannot run here: {_reason(found)}")
-    lines += [f"# by hand: {need}" for need in getattr(found, "by_hand", ())]
+    lines += [f"# by hand: {step}" for step in getattr(found, "by_hand", ())]
     heading = None
     for description, command in _preparation(found):
-        if command not in said:
+        if command not in printed:
             lines += [f"# before: {description}"] * (description != heading)
             lines.append(command)
-            said.add(command)
+            printed.add(command)
             heading = description
     for command in getattr(found, "commands", ()):
         if case.nodes > 1:

@@ -1,4 +1,4 @@
-"""``trainmark reference``: published figures, with where they were published and the recipe behind them."""
+"""``trainmark reference``: published figures with their sources and recipes."""
 
 import json
 import sys
@@ -8,7 +8,7 @@ import typer
 
 app = typer.Typer(
     name="reference",
-    help="Published figures: what was measured on what, by which recipe, and where it was printed.",
+    help="List published throughputs, or show one with its hardware, recipe and source.",
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
@@ -25,10 +25,10 @@ def list_figures(
     model: Annotated[str | None, typer.Option(help="Only this model, e.g. resnet50.")] = None,
     precision: Annotated[str | None, typer.Option(help="Only this precision, e.g. fp32, tf32, amp.")] = None,
     as_json: Annotated[
-        bool, typer.Option("--json", help="Print one JSON object a figure, a line each.")
+        bool, typer.Option("--json", help="Print one JSON object per figure, one per line.")
     ] = False,
 ) -> None:
-    """List the published figures that agree with every option given."""
+    """List the published figures that match all given options."""
     from trainmark.reference import load_references, select
     from trainmark.reference.render import render_list
 
@@ -42,10 +42,12 @@ def list_figures(
 
 @app.command()
 def show(
-    name: Annotated[str, typer.Argument(help="The figure's name, as 'list' prints it.", metavar="NAME")],
+    name: Annotated[
+        str, typer.Argument(help="The name of the figure, as printed by 'list'.", metavar="NAME")
+    ],
     as_json: Annotated[bool, typer.Option("--json", help="Print the figure as a JSON object.")] = False,
 ) -> None:
-    """Show everything that is known of one figure."""
+    """Show all recorded facts of one figure."""
     from trainmark.files import to_json
     from trainmark.reference import find_reference
     from trainmark.reference.render import render_one

@@ -1,4 +1,4 @@
-"""``trainmark report``: a finished run as Markdown, HTML, CSV or JSON, or as rows for databases."""
+"""``trainmark report``: write results as Markdown, HTML, CSV or JSON, or as rows for other projects' databases."""
 
 import os
 import sys
@@ -16,7 +16,7 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 
 
 class ReportFormat(StrEnum):
-    """What a report can be turned into."""
+    """The output formats of ``--to``."""
 
     MD = "md"
     HTML = "html"
@@ -30,7 +30,7 @@ _EXCHANGED = (ReportFormat.PADDLE_JSON, ReportFormat.DLPERF_JSON)
 
 
 class Lang(StrEnum):
-    """The languages of a report, said here so that ``--help`` need not load the report."""
+    """The languages of a report, repeated here so that ``--help`` does not import the report."""
 
     EN = "en"
     ZH = "zh"
@@ -42,12 +42,12 @@ def report(
         str,
         typer.Argument(
             metavar="DIR|STORE",
-            help="The --out directory of a trainmark run, or a database of runs (file or URL).",
+            help="The result directory (--out) of a trainmark run, or a database (SQLite file or URL).",
         ),
     ],
     to: Annotated[
         ReportFormat | None,
-        typer.Option("--to", help="Print in this format; without it, rewrite DIR's report files."),
+        typer.Option("--to", help="Print this format; by default the report files in DIR are rewritten."),
     ] = None,
     lang: Annotated[Lang, typer.Option("--lang", help="The language of Markdown and HTML.")] = Lang.EN,
     output: Annotated[
@@ -57,45 +57,49 @@ def report(
         str | None,
         typer.Option(
             "--campaign",
-            help="Of a database with several campaigns: the number, the suite's name or the directory.",
+            help="The campaign of a database, by its id, suite name or directory (see trainmark store list).",
         ),
     ] = None,
     only: Annotated[
         str | None,
         typer.Option(
-            "--only", help="For rows: these cases only, as in run (axis=value|value, or a pattern)."
+            "--only",
+            help="For paddle-json and dlperf-json: only these cases, as in trainmark run (axis=value|value, or a "
+            "pattern).",
         ),
     ] = None,
-    model: Annotated[str | None, typer.Option(help="For rows: the model's name in them.")] = None,
+    model: Annotated[
+        str | None, typer.Option(help="For paddle-json and dlperf-json: the name to write for the model.")
+    ] = None,
     mission: Annotated[
         str | None,
-        typer.Option(help="For paddle-json: the mission, where the model's name does not tell it."),
+        typer.Option(help="For paddle-json: the mission, if it cannot be derived from the model's name."),
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="The same as --to json.")] = False,
 ) -> None:
-    """Write a run's results as a report: what was run on what, tables, speedups, charts, outcomes, environment.
+    """Write a report: hardware, throughput tables, speedups, charts, failed runs, environment.
 
-    With --to paddle-json or dlperf-json: rows for the databases of others (docs/exchange.md).
-    Exit code 1: some run has no place in them, or there is none.
+    With --to paddle-json or dlperf-json: print rows for the databases of those projects (docs/exchange.md).
+    Exit code 1: a run cannot be written in that format, or there are no runs.
     """
     from trainmark.errors import InputError
     from trainmark.report import Language
 
     if as_json and to not in (None, ReportFormat.JSON):
         raise InputError(f"--json and --to {to} contradict each other; give one of them")
-    wanted = ReportFormat.JSON if as_json else to
-    _refuse_unheeded(wanted, output, only, model, mission)
+    target = ReportFormat.JSON if as_json else to
+    _refuse_unused_options(target, output, only, model, mission)
     language = Language(lang)
-    results, folder = _results(source, campaign, wanted)
+    results, folder = _results(source, campaign, target)
     try:
-        if wanted is None:
+        if target is None:
             _write_all(results, folder, language)
             return
         whole = True
-        if wanted in _EXCHANGED:
-            text, whole = _exchanged(results, wanted, only, model, mission)
+        if target in _EXCHANGED:
+            text, whole = _exchanged(results, target, only, model, mission)
         else:
-            text = _render(results, folder, wanted, language, output)
+            text = _render(results, folder, target, language, output)
         _write(text, output)
     except OSError as error:
         raise InputError(f"{error.filename or source}: cannot be written: {error.strerror}") from None
@@ -103,14 +107,16 @@ def report(
         raise typer.Exit(1)
 
 
-def _results(source: str, campaign: str | None, wanted: ReportFormat | None) -> "tuple[Results, Path]":
-    """Return the results of a directory or a database, and the directory that they are of."""
+def _results(source: str, campaign: str | None, target: ReportFormat | None) -> "tuple[Results, Path]":
+    """Return the results of a directory or a database, and their directory."""
     from trainmark.cli.results import results_from
     from trainmark.errors import InputError
 
     found = results_from(source, campaign)
-    if wanted is None and not Path(source).is_dir():
-        raise InputError("a database's reports go nowhere by themselves: say --to, and --output for a file")
+    if target is None and not Path(source).is_dir():
+        raise InputError(
+            "a database has no report files to rewrite: add --to FORMAT (and --output FILE to write a file)"
+        )
     return found
 
 
@@ -119,52 +125,53 @@ def _write_all(results: "Results", folder: Path, language: "Language") -> None:
     from trainmark.schema.names import RESULTS
     from trainmark.store import write_results
 
-    _say_lost(folder / RESULTS, results)
+    _report_lost_runs(folder / RESULTS, results)
     write_results(folder / RESULTS, results)
     for path in write_reports(folder, results, language):
         sys.stderr.write(f"wrote {path}\n")
 
 
-def _say_lost(kept: Path, results: "Results") -> None:
-    """Say which measured runs a results.json has that is to be replaced, and the directory has no more.
+def _report_lost_runs(document: Path, results: "Results") -> None:
+    """Print which measured runs are in the results.json to be replaced but no longer in the directory.
 
-    Those that are there and give no number any more are told with the reason. Raises ``InputError`` where it has none
-    of them: the document is all that is left, also one that cannot be read.
+    Runs that still exist but are no longer measurable are printed with the reason. Raises ``InputError`` if the
+    directory has none of the measured runs: the document is then the only copy, even if it cannot be read.
     """
     from trainmark.errors import InputError, counted
     from trainmark.store import read_results
 
-    there = {(case.id, run.repeat): run for case in results.cases for run in case.runs}
-    measured = any(run.measurement for run in there.values())
+    present = {(case.id, run.repeat): run for case in results.cases for run in case.runs}
+    measured = any(run.measurement for run in present.values())
     try:
-        before = read_results(kept)
+        before = read_results(document)
     except InputError:
-        if measured or not kept.is_file():
+        if measured or not document.is_file():
             return
         raise
     had = {
         (case.id, run.repeat): run.directory for case in before.cases for run in case.runs if run.measurement
     }
-    lost = [folder for known, folder in had.items() if known not in there]
-    silent = [
+    lost = [folder for known, folder in had.items() if known not in present]
+    unmeasured = [
         f"{run.directory} ({run.reason or run.outcome.value})"
         for known in had
-        if (run := there.get(known)) is not None and run.measurement is None
+        if (run := present.get(known)) is not None and run.measurement is None
     ]
     if had and not measured:
-        has, way = "has none of them", "put them back"
-        if silent:
-            has, way = f"has no number of any: {silent[0]}", "restore what they wrote"
+        state, remedy = "contains none of them", "put the runs back"
+        if unmeasured:
+            state, remedy = f"has no result for any of them: {unmeasured[0]}", "restore their files"
         raise InputError(
-            f"{kept}: has {counted(len(had), 'run')}, and runs/ {has}; it stays as it is: {way}, or take it away"
+            f"{document}: records {counted(len(had), 'run')}, but runs/ {state}; the file is not overwritten: "
+            f"{remedy}, or delete it"
         )
     for folders, one, more in (
-        (lost, "is gone from runs/", "are gone from runs/"),
-        (silent, "has no number any more", "have no number any more"),
+        (lost, "is missing from runs/", "are missing from runs/"),
+        (unmeasured, "no longer has a result", "no longer have a result"),
     ):
         if folders:
             now = one if len(folders) == 1 else more
-            sys.stderr.write(f"{counted(len(folders), 'run')} that {kept} had {now}: {', '.join(folders)}\n")
+            sys.stderr.write(f"{counted(len(folders), 'run')} of {document} {now}: {', '.join(folders)}\n")
 
 
 def _write(text: str, output: Path | None) -> None:
@@ -176,47 +183,47 @@ def _write(text: str, output: Path | None) -> None:
         write_atomically(output, text)
 
 
-def _refuse_unheeded(
-    wanted: ReportFormat | None, output: Path | None, only: str | None, model: str | None, mission: str | None
+def _refuse_unused_options(
+    target: ReportFormat | None, output: Path | None, only: str | None, model: str | None, mission: str | None
 ) -> None:
     from trainmark.errors import InputError
 
-    if wanted is None and output is not None:
-        raise InputError("--output needs --to: which format shall the file have?")
+    if target is None and output is not None:
+        raise InputError("--output needs --to FORMAT, the format of the file")
     if output is not None and not output.parent.is_dir():
         raise InputError(f"--output {output}: the folder {output.parent} does not exist")
-    if wanted not in _EXCHANGED and (only is not None or model is not None):
+    if target not in _EXCHANGED and (only is not None or model is not None):
         raise InputError("--only and --model are for --to paddle-json and dlperf-json")
-    if wanted is not ReportFormat.PADDLE_JSON and mission is not None:
+    if target is not ReportFormat.PADDLE_JSON and mission is not None:
         raise InputError("--mission is for --to paddle-json")
 
 
 def _render(
-    results: "Results", source: Path, wanted: ReportFormat, language: "Language", output: Path | None
+    results: "Results", source: Path, target: ReportFormat, language: "Language", output: Path | None
 ) -> str:
     from trainmark.report import render_csv, render_html, render_markdown, write_plots
 
-    match wanted:
+    match target:
         case ReportFormat.JSON:
             return results.model_dump_json(indent=1) + "\n"
         case ReportFormat.CSV:
             return render_csv(results)
         case ReportFormat.HTML:
-            return render_html(results, source, language, _way(source, output))
+            return render_html(results, source, language, _relative_path(source, output))
         case ReportFormat.MD:
             if output is None:
                 return render_markdown(results, source, language)
             plots = f"{output.stem}-plots"
             write_plots(output.parent / plots, results, source, language)
-            return render_markdown(results, source, language, _way(source, output), plots)
+            return render_markdown(results, source, language, _relative_path(source, output), plots)
         case _:
-            raise AssertionError(wanted)
+            raise AssertionError(target)
 
 
 def _exchanged(
-    results: "Results", wanted: ReportFormat, only: str | None, model: str | None, mission: str | None
+    results: "Results", target: ReportFormat, only: str | None, model: str | None, mission: str | None
 ) -> tuple[str, bool]:
-    """Return the rows as JSON, and whether there are any and all runs are among them; say which are not."""
+    """Return the rows as JSON, and whether they are complete; print the runs that are left out."""
     from dataclasses import replace
 
     from trainmark.cli.results import selected
@@ -225,28 +232,28 @@ def _exchanged(
     from trainmark.report.exchange import dlperf_json, list_rows, rows_from_results, without_speedup
 
     results = selected(results, only)
-    _say_doubts(results)
+    _print_doubtful_cases(results)
     runs = rows_from_results(results)
     if model is not None:
         names = sorted({run.model for run in runs})
         if len(names) > 1:
             raise InputError(
-                f"--model {model}: the results are of {', '.join(names)}; choose one with --only"
+                f"--model {model}: the results contain several models ({', '.join(names)}); select one with --only"
             )
         runs = tuple(replace(run, model=model) for run in runs)
     if not runs:
-        sys.stderr.write("no run of these cases was started: there is no row\n")
-    if wanted is ReportFormat.DLPERF_JSON:
+        sys.stderr.write("no run of these cases was started, so there are no rows\n")
+    if target is ReportFormat.DLPERF_JSON:
         text = to_json(dlperf_json(runs))
         sys.stderr.write("".join(f"{sentence}\n" for sentence in without_speedup(runs)))
         return text, bool(runs)
-    listing = list_rows(runs, mission, "choose with --only AXIS=VALUE,…")
+    listing = list_rows(runs, mission, "select with --only AXIS=VALUE,…")
     sys.stderr.write("".join(f"left out: {sentence}\n" for sentence in listing.left_out))
     return to_json(listing.rows), bool(listing.rows) and not listing.left_out
 
 
-def _say_doubts(results: "Results") -> None:
-    """Say which cases' numbers are in doubt: the rows of others have no place for it."""
+def _print_doubtful_cases(results: "Results") -> None:
+    """Print which cases' results are in doubt: the exchange formats have no field for it."""
     from trainmark.insight import judged
 
     found = judged(results).findings
@@ -256,9 +263,9 @@ def _say_doubts(results: "Results") -> None:
         sys.stderr.write(f"in doubt: {case}: {', '.join(codes)}\n")
 
 
-def _way(source: Path, output: Path | None) -> str:
-    """Return the path that leads from the output's folder to ``source``, as links need it."""
+def _relative_path(source: Path, output: Path | None) -> str:
+    """Return the relative path from the output's folder to ``source``, as a prefix for links."""
     if output is None:
         return ""
-    way = Path(os.path.relpath(source.resolve(), output.resolve().parent)).as_posix()
-    return "" if way == "." else f"{way}/"
+    path = Path(os.path.relpath(source.resolve(), output.resolve().parent)).as_posix()
+    return "" if path == "." else f"{path}/"

@@ -1,4 +1,4 @@
-"""Where verbs read results from: a result directory, or a document of what it held."""
+"""Read results from a result directory, a ``results.json`` or a database."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -8,9 +8,9 @@ if TYPE_CHECKING:
 
 
 def results_of(folder: Path) -> "Results":
-    """Return a directory's results: read from its runs, or from ``results.json`` where that is all there is.
+    """Return the results of a directory: from its runs, or from ``results.json`` if it has no runs.
 
-    A trainmark that was killed leaves runs and no ``results.json``.
+    The runs come first because a campaign that was killed leaves runs without a ``results.json``.
     """
     from trainmark.schema.names import RESULTS, RUNS, SUITE
     from trainmark.store import read_results
@@ -25,7 +25,7 @@ def results_of(folder: Path) -> "Results":
 
 
 def results_from(source: str, campaign: str | None) -> "tuple[Results, Path]":
-    """Return the results of a result directory or of a campaign of a database, and the directory that they are of."""
+    """Return the results of a result directory or of a database's campaign, and their directory."""
     if Path(source).is_dir():
         return results_of(Path(source)), Path(source)
     from trainmark.campaign import stored_results
@@ -34,7 +34,7 @@ def results_from(source: str, campaign: str | None) -> "tuple[Results, Path]":
 
 
 def selected(results: "Results", only: str | None) -> "Results":
-    """Return the results of the cases that ``only`` chooses, as ``run --only`` does, to be judged anew; all by None."""
+    """Return the results of the cases that ``only`` selects (None: all); their findings are to be recomputed."""
     from trainmark.suite import select
 
     if only is None:

@@ -27,37 +27,38 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions
 def run(
     suite: Annotated[Path, typer.Argument(help="The suite's YAML file.", metavar="SUITE")],
     out: Annotated[
-        Path | None, typer.Option("--out", help="Where everything is kept; results/<suite> by default.")
+        Path | None, typer.Option("--out", help="The result directory; default: results/<suite>.")
     ] = None,
     only: Annotated[
         str | None,
         typer.Option(
-            "--only", help="Run these cases only: axis=value|value,axis!=value or a pattern of ids."
+            "--only", help="Run only these cases: axis=value|value,axis!=value, or a pattern of case ids."
         ),
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="Go on where an earlier call was interrupted; repeat nothing.")
+        bool, typer.Option("--resume", help="Continue an interrupted run; finished runs are not repeated.")
     ] = False,
     hosts: Annotated[
         str | None,
         typer.Option(
             "--hosts",
-            help="The hosts that may be used: a hosts file (FILE or FILE:GROUP), slurm for those of the allocation, "
-            "or mpi for those that OpenMPI is told of; "
-            "this machine alone by default.",
+            help="The hosts to run on: a hosts file (FILE or FILE:GROUP), slurm (the hosts of the allocation) or mpi "
+            "(the hosts in OpenMPI's hostfile); default: this machine only.",
         ),
     ] = None,
     engine: Annotated[
         str | None,
-        typer.Option("--engine", help="What reaches the hosts: ssh, slurm or mpi, whatever the file says."),
+        typer.Option(
+            "--engine", help="How to reach the hosts (ssh, slurm or mpi); overrides the hosts file."
+        ),
     ] = None,
-    lang: Annotated[str, typer.Option("--lang", help="The report's language: en or zh.")] = "en",
+    lang: Annotated[str, typer.Option("--lang", help="The language of the report: en or zh.")] = "en",
     as_json: Annotated[bool, typer.Option("--json", help="Print results.json instead of the table.")] = False,
 ) -> None:
-    """Run a suite; print the table at the end; keep everything in the --out directory.
+    """Run a suite, print a table of the results, and save everything in the --out directory.
 
-    Exit code 0: every case has a result that nothing speaks against. 1: a case has none (out of memory, failed,
-    unsupported, ...), or its work was not what was asked for. 2: the suite or the directory cannot be used.
+    Exit code 0: every case has a valid result without warnings. 1: a case has no result (out of memory, failed,
+    unsupported, ...), or did not do the requested work. 2: the suite or the directory cannot be used.
     """
     from trainmark.campaign import Order, reserve_hosts, run_campaign
     from trainmark.cli.hosts import chosen_hosts
@@ -68,42 +69,42 @@ def run(
     from trainmark.suite import select
 
     if lang not in set(Language):
-        raise InputError(f"--lang {lang}: not a report's language{nearest(lang, Language)} (en, zh)")
+        raise InputError(f"--lang {lang}: no report in this language{nearest(lang, Language)} (en, zh)")
     resolved = read_suite(suite)
-    place = out or Path("results") / resolved.name
+    directory = out or Path("results") / resolved.name
     order = Order(
         suite=resolved,
         cases=resolved.cases if only is None else select(resolved.cases, only),
-        out=place,
+        out=directory,
         resume=resume,
         home=default_home(os.environ),
-        command=_command(suite, place, {"--only": only, "--hosts": hosts, "--engine": engine}),
+        command=_command(suite, directory, {"--only": only, "--hosts": hosts, "--engine": engine}),
     )
     with (
         ProgressPrinter() as progress,
         interrupted_by(signal.SIGTERM, signal.SIGHUP),
-        chosen_hosts(hosts, engine) as there,
+        chosen_hosts(hosts, engine) as connected,
     ):
         if hosts is not None:
-            reserve_hosts(there, resolved.name, progress.readying)
-        ending = run_campaign(replace(order, hosts=there), progress)
-    _show(ending.results, place, Language(lang), as_json)
+            reserve_hosts(connected, resolved.name, progress.readying)
+        ending = run_campaign(replace(order, hosts=connected), progress)
+    _show(ending.results, directory, Language(lang), as_json)
     if ending.interrupted:
         sys.stderr.write(
-            f"interrupted, nothing finished is lost; go on with: {shlex.join(order.command)} --resume\n"
+            f"interrupted; all finished runs are saved; continue with: {shlex.join(order.command)} --resume\n"
         )
         raise typer.Exit(INTERRUPTED)
     raise typer.Exit(0 if ending.results.holds else 1)
 
 
 def _command(suite: Path, out: Path, options: Mapping[str, str | None]) -> tuple[str, ...]:
-    """Return the words that ask for the same again, whatever folder was the default."""
-    given = (word for option, value in options.items() if value is not None for word in (option, value))
+    """Return the command that repeats this call, with its result directory made explicit."""
+    given = (text for option, value in options.items() if value is not None for text in (option, value))
     return ("trainmark", "run", str(suite), "--out", str(out), *given)
 
 
 def _show(results: "Results", out: Path, language: "Language", as_json: bool) -> None:
-    """Print the results, write the reports, and say where they are."""
+    """Print the results, write the reports, and print the path of the HTML report."""
     from trainmark.campaign import full_disk_is_told
     from trainmark.report import render_table, write_reports
     from trainmark.schema.names import RESULTS
@@ -117,12 +118,12 @@ def _show(results: "Results", out: Path, language: "Language", as_json: bool) ->
 
 @contextmanager
 def interrupted_by(*signals: signal.Signals) -> Iterator[None]:
-    """Let these signals do what Ctrl-C does: end the run in hand, keep what is finished."""
+    """Treat these signals like Ctrl-C: end the current run, keep the finished ones."""
 
     def interrupt(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    # Ignored signals stay so: nohup ignores SIGHUP for us.
+    # Signals that are ignored stay ignored: nohup ignores SIGHUP on our behalf.
     wanted = [number for number in signals if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, interrupt) for number in wanted}
     try:

@@ -1,4 +1,4 @@
-"""``trainmark store``: result directories into a database, and what a database holds."""
+"""``trainmark store``: add result directories to a database, and list its campaigns."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     pretty_exceptions_enable=False,
     no_args_is_help=True,
-    help="Put result directories into a database, and list what one holds.",
+    help="Add result directories to a database, or list its campaigns.",
 )
 
 _ADDRESS = "URL"
@@ -28,18 +28,20 @@ _JSON = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 @app.command()
 def add(
     directories: Annotated[
-        list[Path], typer.Argument(metavar="DIR", help="The --out directories of trainmark runs.")
+        list[Path], typer.Argument(metavar="DIR", help="Result directories (--out) of trainmark runs.")
     ],
     to: Annotated[
         str,
-        typer.Option("--to", metavar=_ADDRESS, help="postgresql://…, sqlite:///…, or a SQLite file's path."),
+        typer.Option(
+            "--to", metavar=_ADDRESS, help="postgresql://…, sqlite:///…, or the path of a SQLite file."
+        ),
     ],
     as_json: _JSON = False,
 ) -> None:
     """Add the runs of result directories to a database.
 
-    The database is made if need be. Adding a directory again changes nothing; one that grew adds what is new. A
-    directory that was moved is the campaign that it was.
+    The database is created if it does not exist. Adding a directory again adds only its new runs. A directory that
+    was moved is recognised as the same campaign.
     """
     from dataclasses import asdict
 
@@ -51,13 +53,13 @@ def add(
     url = database_url(to)
     for folder in directories:
         if url.database and url.get_backend_name() == "sqlite" and _is_within(folder, Path(url.database)):
-            raise InputError(f"{url.database}: is the directory's own database, which holds its runs already")
-    # All are read before the first is added: a word that is no directory adds nothing.
-    held = [(folder, results_of(folder)) for folder in directories]
+            raise InputError(f"{url.database}: is the own database of {folder} and contains its runs already")
+    # All are read before the first is added, so that an invalid argument adds nothing.
+    loaded = [(folder, results_of(folder)) for folder in directories]
     store = Store(url)
     added = []
     try:
-        for folder, results in held:
+        for folder, results in loaded:
             try:
                 done = store.put(results, _suite(folder, results), str(folder.resolve()))
             except InputError as error:
@@ -71,7 +73,7 @@ def add(
     for one in added:
         sys.stdout.write(
             f"{one['directory']}: campaign {one['campaign']} ({one['suite']}): "
-            f"{one['new']} runs new, {one['changed']} changed, {one['known']} known\n"
+            f"{one['new']} runs added, {one['changed']} updated, {one['known']} unchanged\n"
         )
 
 
@@ -80,14 +82,14 @@ def list_campaigns(
     source: Annotated[
         str,
         typer.Option(
-            "--from", metavar=_ADDRESS, help="postgresql://…, sqlite:///…, or a SQLite file's path."
+            "--from", metavar=_ADDRESS, help="postgresql://…, sqlite:///…, or the path of a SQLite file."
         ),
     ],
     as_json: _JSON = False,
 ) -> None:
     """List the campaigns of a database.
 
-    trainmark report URL --campaign ID writes the report of one.
+    To write the report of one: trainmark report URL --campaign ID.
     """
     from trainmark.files import to_json
     from trainmark.store import existing_store
@@ -109,7 +111,7 @@ def _is_within(folder: Path, database: Path) -> bool:
 
 
 def _suite(folder: Path, results: "Results") -> str:
-    """Return the suite as resolved; where only ``results.json`` is left, as far as that tells it."""
+    """Return the resolved suite; if only ``results.json`` is left, the suite as far as it can be rebuilt from that."""
     from trainmark.schema.names import SUITE
     from trainmark.schema.suite import Dataset, Suite
     from trainmark.suite import dump_suite

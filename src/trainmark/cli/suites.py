@@ -1,4 +1,4 @@
-"""Reading the suite that a verb was given, with every name in it looked up, so that a wrong one has its line."""
+"""Read a suite and look up every name in it, so that an error for an unknown name has its line."""
 
 import os
 from pathlib import Path
@@ -12,7 +12,7 @@ from trainmark.workload import NoCardError, load_workloads
 
 
 def read_suite(path: Path) -> Suite:
-    """Return the suite in ``path``; raise ``InputError`` for what ``load_suite`` refuses, and for an unknown name.
+    """Return the suite in ``path``; raise ``InputError`` for an invalid suite or an unknown name.
 
     The names are those of workloads, of their frameworks, and of the environment.
     """
@@ -24,8 +24,8 @@ def read_suite(path: Path) -> Suite:
         except NoCardError as error:
             document = read_document(path)
             raise document.error(document.find(error.axis, case.value(error.axis)), str(error)) from None
-    asked = suite.environment
-    names = {"": asked} if isinstance(asked, str) else asked
+    requested = suite.environment
+    names = {"": requested} if isinstance(requested, str) else requested
     for framework, name in names.items():
         if name not in (EACH_ITS_OWN, SYSTEM, *ENGINES) and os.sep not in name:
             try:

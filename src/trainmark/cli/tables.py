@@ -1,10 +1,10 @@
-"""Plain tables for a terminal: columns as wide as their words, numbers to the right."""
+"""Plain-text tables for a terminal."""
 
 from collections.abc import Sequence
 
 
 def table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Return ``rows`` under ``headings`` as aligned lines; a column of numbers is set to the right."""
+    """Return ``rows`` under ``headings`` as aligned lines; columns of numbers are right-aligned."""
     columns = list(zip(headings, *rows, strict=True))
     widths = [max(len(cell) for cell in column) for column in columns]
     numeric = [all(_is_number(cell) for cell in column[1:]) and len(column) > 1 for column in columns]

@@ -1,4 +1,4 @@
-"""The commands about text: make packed tokens, and sequences with hidden words."""
+"""The commands for text: create packed tokens and masked sequences."""
 
 from pathlib import Path
 from typing import Annotated
@@ -12,29 +12,32 @@ from trainmark.dataset import tokens as packed
 
 def make_tokens(
     directory: Annotated[
-        Path, typer.Argument(help="The folder; new, empty, or one that this made.", metavar="DIR")
+        Path,
+        typer.Argument(
+            help="The folder to create: new, empty, or left incomplete by this command.", metavar="DIR"
+        ),
     ],
-    tokens: Annotated[int, typer.Option(help="Tokens for training.")] = 1_000_000,
+    tokens: Annotated[int, typer.Option(help="The number of training tokens.")] = 1_000_000,
     validation: Annotated[
         int | None,
-        typer.Option(help="Tokens for validation; 0 is none, by default a twentieth of the others."),
+        typer.Option(help="The number of validation tokens (0: none); default: 1/20 of the training tokens."),
     ] = None,
     vocabulary: Annotated[
-        int, typer.Option(help="Tokens are below it; up to 65536 they take 2 bytes, else 4.")
+        int, typer.Option(help="The vocabulary size; a token takes 2 bytes up to 65536, else 4.")
     ] = 50257,
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal tokens.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
+    seed: Annotated[int, typer.Option(help="The seed; equal seeds give identical tokens.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
 ) -> None:
-    """Make seeded tokens, packed as nanoGPT packs them.
+    """Create random tokens in nanoGPT's packed format (train.bin and val.bin).
 
-    They are train.bin and val.bin; their frequencies fall by Zipf's law. It can be interrupted: the same command goes
-    on. A data set that is complete is left as it is.
+    Token frequencies follow Zipf's law. If interrupted, run the same command again to continue. A complete data set is
+    left unchanged.
     """
     given = {"tokens": tokens, "validation": validation, "vocabulary": vocabulary, "seed": seed}
     spec = packed.spec_from(given, "the options of 'data make-tokens'")
     before = packed.state(directory, spec)
-    with resumable("making") as told:
-        made = packed.make_tokens(directory, spec, told)
+    with resumable("creating") as listener:
+        made = packed.make_tokens(directory, spec, listener)
     if as_json:
         print_json(
             {"directory": str(directory), "before": before, "type": made.type, **made.spec.model_dump()}
@@ -42,30 +45,39 @@ def make_tokens(
         return
     print_line(
         f"{directory}: {_DONE[before]}; {made.spec.tokens} tokens and {made.spec.validation} for validation, "
-        f"{made.type}, of a vocabulary of {made.vocabulary}"
+        f"{made.type}, vocabulary size {made.vocabulary}"
     )
 
 
 def make_masked(
     directory: Annotated[
-        Path, typer.Argument(help="The folder; new, empty, or one that this made.", metavar="DIR")
+        Path,
+        typer.Argument(
+            help="The folder to create: new, empty, or left incomplete by this command.", metavar="DIR"
+        ),
     ],
-    sequences: Annotated[int, typer.Option(help="Sequences for training.")] = 10_000,
-    sequence_length: Annotated[int, typer.Option(help="Tokens of a sequence, with its padding.")] = 128,
+    sequences: Annotated[int, typer.Option(help="The number of training sequences.")] = 10_000,
+    sequence_length: Annotated[
+        int, typer.Option(help="The length of a sequence in tokens, padding included.")
+    ] = 128,
     predictions: Annotated[
         int | None,
-        typer.Option(help="The most hidden words of a sequence; by default 20 of 128 tokens, 80 of 512."),
+        typer.Option(
+            help="The maximum number of masked tokens per sequence; default: 20 for 128 tokens, 80 for 512."
+        ),
     ] = None,
-    vocabulary: Annotated[int, typer.Option(help="Tokens are below it.")] = 30_522,
-    short: Annotated[int, typer.Option(help="How many of a hundred sequences are shorter.")] = 10,
-    shards: Annotated[int, typer.Option(help="Files.")] = 4,
-    seed: Annotated[int, typer.Option(help="Equal seeds give equal sequences.")] = 0,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object a line.")] = False,
+    vocabulary: Annotated[int, typer.Option(help="The vocabulary size.")] = 30_522,
+    short: Annotated[
+        int, typer.Option(help="The percentage of sequences that are shorter than the full length.")
+    ] = 10,
+    shards: Annotated[int, typer.Option(help="The number of files.")] = 4,
+    seed: Annotated[int, typer.Option(help="The seed; equal seeds give identical sequences.")] = 0,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
 ) -> None:
-    """Make seeded sequences with hidden words, for BERT.
+    """Create random masked sequences for BERT pre-training.
 
-    They are TFRecords with the features of BERT's published pre-processing. It can be interrupted: the same command
-    goes on. A data set that is complete is left as it is.
+    The files are TFRecords with the features of BERT's published pre-processing. If interrupted, run the same command
+    again to continue. A complete data set is left unchanged.
     """
     given = {
         "sequences": sequences,
@@ -78,21 +90,21 @@ def make_masked(
     }
     spec = masked.spec_from(given, "the options of 'data make-masked'")
     before = masked.state(directory, spec)
-    with resumable("making") as told:
-        made = masked.make_masked(directory, spec, told)
+    with resumable("creating") as listener:
+        made = masked.make_masked(directory, spec, listener)
     if as_json:
         print_json({"directory": str(directory), "before": before, **made.spec.model_dump()})
         return
     print_line(
         f"{directory}: {_DONE[before]}; {made.spec.sequences} sequences of {made.spec.sequence_length} tokens in "
-        f"{made.spec.shards} files, of a vocabulary of {made.spec.vocabulary}"
+        f"{made.spec.shards} files, vocabulary size {made.spec.vocabulary}"
     )
 
 
 _DONE = {
-    "absent": "made",
+    "absent": "created",
     "unfinished": "finished",
-    "complete": "already there, nothing to do",
+    "complete": "already complete",
 }
 
 COMMANDS = (make_tokens, make_masked)

@@ -1,4 +1,4 @@
-"""A tree of logs as ``trainmark parse --tree`` prints it."""
+"""Output of ``trainmark parse --tree``: a table of the configurations in a tree of logs."""
 
 import json
 import sys
@@ -9,7 +9,7 @@ if TYPE_CHECKING:
 
 
 def print_tree(folder: str, rule: "Rule | None", naming: str | None, *, as_json: bool) -> int:
-    """Print a tree's placements; return 1 where one is doubtful."""
+    """Print the configurations of a tree; return 1 if one is doubtful."""
     rows = tree_rows(folder, rule, naming)
     if as_json:
         for row in rows:
@@ -37,7 +37,7 @@ def print_tree(folder: str, rule: "Rule | None", naming: str | None, *, as_json:
 
 
 def tree_rows(folder: str, rule: "Rule | None", naming: str | None) -> "list[PlacementRow]":
-    """Return the placements of a tree, whose logs ``naming`` names (None: as DLPerf does)."""
+    """Return the configurations of a tree, whose paths follow the pattern ``naming`` (None: DLPerf's)."""
     from pathlib import Path
 
     from trainmark.measure.rules import read_naming, read_tree
@@ -46,7 +46,7 @@ def tree_rows(folder: str, rule: "Rule | None", naming: str | None) -> "list[Pla
 
 
 def is_doubtful_tree(rows: "list[PlacementRow]") -> bool:
-    """Return whether something about some placement is doubtful."""
+    """Return whether any configuration of the tree is doubtful."""
     from trainmark.logs import Severity
 
     return any(problem.severity is Severity.DOUBT for row in rows for problem in row.problems)
