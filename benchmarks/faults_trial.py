@@ -244,7 +244,7 @@ def standing(lane: Lane) -> set[str]:
         found |= {f"{host} process {number} {line}" for number, line in lane.cluster.processes(host).items()}
         # The clock's library keeps two of its own while it is wrong.
         found |= {f"{host} file {path}" for path in lane.cluster.files(host) if "faketime" not in path}
-        first = lane.cluster._inside.first[host]
+        first = lane.cluster._entrance.first[host]
         for line in Path(f"/proc/{first}/net/tcp").read_text().splitlines()[1:]:
             _, here, _, state, *_ = line.split()
             found |= {f"{host} listens at {here}"} if state == "0A" else set()

@@ -67,23 +67,23 @@ class Cluster:
         return HOSTS
 
     @property
-    def _inside(self) -> Entrance:
+    def _entrance(self) -> Entrance:
         return entrance(Layout(self.state))
 
     def processes(self, place: str) -> dict[int, str]:
         """Return what runs on a host beside its own daemons: numbers here, and command lines."""
         return {
-            number: line for number, line in self._inside.processes(place) if not line.startswith(DAEMONS)
+            number: line for number, line in self._entrance.processes(place) if not line.startswith(DAEMONS)
         }
 
     def daemons(self, host: str) -> list[str]:
         """Return the programs that run on a host."""
-        return sorted(line.split()[0].strip("'") for _, line in self._inside.processes(host))
+        return sorted(line.split()[0].strip("'") for _, line in self._entrance.processes(host))
 
     def files(self, host: str) -> set[str]:
         """Return the files on a host's own disk but those that its daemons keep."""
-        root = Path(f"/proc/{self._inside.first[host]}/root")
-        kept = {
+        root = Path(f"/proc/{self._entrance.first[host]}/root")
+        excluded = {
             root / str(path).lstrip("/")
             for path in (self.state, "/var/spool", "/run", "/root/.cache", "/proc")
         }
@@ -93,7 +93,9 @@ class Cluster:
         for folder, folders, files in os.walk(root):
             here = Path(folder)
             folders[:] = [
-                name for name in folders if here / name not in kept and (here / name).lstat().st_dev in own
+                name
+                for name in folders
+                if here / name not in excluded and (here / name).lstat().st_dev in own
             ]
             found |= {str(here.relative_to(root) / name) for name in files}
         return found

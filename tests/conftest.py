@@ -85,11 +85,11 @@ def pytest_runtest_logreport(report: pytest.TestReport) -> None:
 
 def pytest_sessionfinish(exitstatus: int) -> None:
     """List in ``$TRAINMARK_FAILED_TESTS`` which tests failed of those that were all run, for ``make test-again``."""
-    kept = os.environ.get("TRAINMARK_FAILED_TESTS")
-    if kept and exitstatus == pytest.ExitCode.TESTS_FAILED and "PYTEST_XDIST_WORKER" not in os.environ:
+    report = os.environ.get("TRAINMARK_FAILED_TESTS")
+    if report and exitstatus == pytest.ExitCode.TESTS_FAILED and "PYTEST_XDIST_WORKER" not in os.environ:
         # Behind a test's own name pytest-xdist has its group.
         names = {re.sub(r"@[^\]]*$", "", nodeid) for nodeid in _failed}
-        Path(kept).write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
+        Path(report).write_text("".join(f"{name}\n" for name in sorted(names)), encoding="utf-8")
 
 
 def _place_in_line(item: pytest.Item) -> int:

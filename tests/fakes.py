@@ -71,9 +71,9 @@ class Silent:
 
 @dataclass
 class Listener(Silent):
-    """An audience that remembers which runs began and ended."""
+    """A listener that remembers which runs began and ended."""
 
-    begun: list[tuple[str, int]] = field(default_factory=list)
+    started: list[tuple[str, int]] = field(default_factory=list)
     ended: list[RunResult] = field(default_factory=list)
     standings: list[Progress] = field(default_factory=list)
     probed: list[int] = field(default_factory=list)
@@ -86,7 +86,7 @@ class Listener(Silent):
         self.tried.append(dict(axes))
 
     def run_begins(self, case: Case, repeat: int, standing: Progress) -> None:
-        self.begun.append((case.id, repeat))
+        self.started.append((case.id, repeat))
         self.standings.append(standing)
 
     def run_ended(self, result: RunResult, standing: Progress) -> None:
@@ -135,9 +135,9 @@ class Bench:
         )
 
     def run(
-        self, audience: Any = None, resume: bool = False, cases: tuple[Case, ...] | None = None
+        self, listener: Any = None, resume: bool = False, cases: tuple[Case, ...] | None = None
     ) -> Results:
-        return run_campaign(self.order(resume, cases), audience or Silent()).results
+        return run_campaign(self.order(resume, cases), listener or Silent()).results
 
     def words(self, *more: str) -> list[str]:
         return ["run", str(self.suite), "--out", str(self.out), *more]

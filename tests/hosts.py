@@ -58,7 +58,7 @@ class OtherDisk(LocalHost):
         return super().start(
             replace(
                 job,
-                commands=tuple(self._told(command) for command in job.commands),
+                commands=tuple(self._relocated(command) for command in job.commands),
                 directory=self._found(job.directory),
                 log=self._found(job.log),
                 errors=None if job.errors is None else self._found(job.errors),
@@ -70,7 +70,7 @@ class OtherDisk(LocalHost):
     def _found(self, path: Path) -> Path:
         return self._disk / path.relative_to(self._there) if path.is_relative_to(self._there) else path
 
-    def _told(self, command: Command) -> Command:
+    def _relocated(self, command: Command) -> Command:
         words: Any = tuple(word.replace(str(self._there), str(self._disk)) for word in command.words)
         variables = {
             name: value.replace(str(self._there), str(self._disk))

@@ -183,14 +183,14 @@ class Preloaded:
                 self._end(pid, -signal.SIGKILL)
             self._news.notify_all()
 
-    def _hear(self, told: Mapping[str, int]) -> None:
+    def _hear(self, news: Mapping[str, int]) -> None:
         with self._news:
-            if "started" in told:
-                self._started.append(told["started"])
-            elif told["ended"] in self._copies:
-                self._end(told["ended"], told["code"])
+            if "started" in news:
+                self._started.append(news["started"])
+            elif news["ended"] in self._copies:
+                self._end(news["ended"], news["code"])
             else:
-                self._early[told["ended"]] = told["code"]
+                self._early[news["ended"]] = news["code"]
             self._news.notify_all()
 
     def _end(self, pid: int, code: int) -> None:

@@ -11,7 +11,7 @@ import pytest
 from preloading import Preload, Preloaded
 
 
-def test_who_waits_for_a_copy_is_told_that_nobody_will_tell_of_it_any_more(tmp_path: Path) -> None:
+def test_waiting_for_a_copy_ends_when_the_preloading_process_is_gone(tmp_path: Path) -> None:
     copies = Preloaded(sys.executable, Preload((), {}))
     copy = copies.start(
         ["sleeps"], {}, tmp_path, "import os, time\nprint(os.getppid(), flush=True)\ntime.sleep(60)"

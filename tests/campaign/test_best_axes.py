@@ -107,7 +107,7 @@ def test_the_short_runs_are_kept_short_and_not_repeated(bench: Bench) -> None:
     next(bench.out.glob("runs/*/2/outcome.json")).unlink()
     listener = Listener()
     again = bench.run(listener, resume=True)
-    assert (listener.tried, [repeat for _, repeat in listener.begun]) == ([], [2])
+    assert (listener.tried, [repeat for _, repeat in listener.started]) == ([], [2])
     assert throughputs(again) == throughputs(first)
     suite = load_suite(bench.suite)
     assert collect_results(suite, ResultDirectory(bench.out), "trainmark run").cases[0].trials

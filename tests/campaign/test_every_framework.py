@@ -93,7 +93,7 @@ def test_a_framework_trains_on_real_images_in_its_own_form(
     assert case.outcome is Outcome.OK, run.reason
     assert run.measurement is not None
     assert run.measurement.throughput > 0
-    parameters = run.parameters.said()
+    parameters = run.parameters.reported()
     assert parameters["framework"] == framework
     assert parameters["actual"]["world_size"] == ranks
     assert parameters["epoch_images"] == 24

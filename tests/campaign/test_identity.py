@@ -102,7 +102,7 @@ def test_a_resume_with_another_program_is_refused_by_what_differs(
     listener = Listener()
     with pytest.raises(InputError, match=told + r" start a new --out, or delete those runs"):
         foreign.run(listener, resume=True)
-    assert listener.begun == [], "nothing runs before it is refused"
+    assert listener.started == [], "nothing runs before it is refused"
 
 
 def test_after_the_runs_of_the_old_program_are_deleted_the_new_one_is_measured(foreign: Bench) -> None:
@@ -268,11 +268,13 @@ def part(name: PartName, **entries: str) -> Entries:
 def test_an_identity_says_which_parts_differ_and_which_are_there_once_only() -> None:
     card, old, new = part(PartName.CARD, a="1"), part(PartName.SOURCE, f="1"), part(PartName.SOURCE, f="2")
     was, now = Identity.of((card.part, old.part)), Identity.of((card.part, new.part))
-    assert was.told(was) == ""
-    assert was.told(now) == (
+    assert was.describe_changes(was) == ""
+    assert was.describe_changes(now) == (
         f"source changed: a word (was {old.part.digest[7:15]}…, now {new.part.digest[7:15]}…)"
     )
-    assert Identity.of((card.part,)).told(was).endswith(f"(was none, now {old.part.digest[7:15]}…)")
+    assert (
+        Identity.of((card.part,)).describe_changes(was).endswith(f"(was none, now {old.part.digest[7:15]}…)")
+    )
 
 
 def test_a_file_is_read_again_only_when_it_changed(tmp_path: Path) -> None:

@@ -75,7 +75,7 @@ def test_after_ctrl_c_resume_goes_on_and_repeats_nothing(bench: Bench) -> None:
     assert len(kept) == 1
     listener = Listener()
     assert bench.run(listener, resume=True).holds
-    assert len(listener.begun) == 3
+    assert len(listener.started) == 3
     assert all(path.stat().st_ino == inode for path, inode in kept.items())
 
 

@@ -50,7 +50,7 @@ def test_a_case_is_measured_at_the_largest_batch_that_fits(bench: Bench) -> None
     assert [run.parameters.batch_per_device for run in case.runs] == [16, 16]
     assert all(run.suspicions == () for run in case.runs)
     assert listener.probed == [8, 16, 32, 24]
-    assert len(listener.begun) == 2
+    assert len(listener.started) == 2
     assert results.holds
 
 
@@ -66,7 +66,7 @@ def test_the_short_runs_are_kept_and_not_repeated(bench: Bench) -> None:
     listener = Listener()
     assert bench.run(listener, resume=True).complete
     assert listener.probed == [24], "only what was interrupted is done again"
-    assert [repeat for _, repeat in listener.begun] == [2]
+    assert [repeat for _, repeat in listener.started] == [2]
 
 
 @pytest.mark.parametrize(

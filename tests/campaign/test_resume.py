@@ -37,7 +37,7 @@ def test_runs_go_round_the_cases_pass_by_pass(bench: Bench) -> None:
     listener = Listener()
     bench.run(listener)
     ids = [case.id for case in bench.order().cases]
-    passes = [listener.begun[at : at + 2] for at in (0, 2, 4)]
+    passes = [listener.started[at : at + 2] for at in (0, 2, 4)]
     assert [sorted(one) for one in passes] == [sorted((case, n) for case in ids) for n in (1, 2, 3)]
     assert [standing.finished for standing in listener.standings] == list(range(6))
     assert {standing.at_least for standing in listener.standings} == {6}
@@ -49,7 +49,7 @@ def test_a_resume_of_a_complete_suite_runs_nothing(bench: Bench) -> None:
     before, rows = inodes(bench), stored(bench)
     listener = Listener()
     results = bench.run(listener, resume=True)
-    assert (listener.begun, results.complete, results.holds) == ([], True, True)
+    assert (listener.started, results.complete, results.holds) == ([], True, True)
     assert (inodes(bench), stored(bench)) == (before, rows)
 
 
@@ -61,7 +61,7 @@ def test_a_resume_makes_up_for_the_missing_run_alone(bench: Bench) -> None:
     kept = inodes(bench)
     listener = Listener()
     bench.run(listener, resume=True)
-    assert listener.begun == [(case.id, 3)]
+    assert listener.started == [(case.id, 3)]
     assert inodes(bench).items() >= kept.items()
     assert (bench.out / "runs" / case.id / "3.interrupted-1" / "train.log").exists()
     assert len(stored(bench)) == 6
@@ -76,7 +76,7 @@ def test_a_run_that_reached_the_disk_and_not_the_database_is_caught_up(bench: Be
     connection.close()
     listener = Listener()
     bench.run(listener, resume=True)
-    assert (listener.begun, stored(bench)) == ([], rows)
+    assert (listener.started, stored(bench)) == ([], rows)
 
 
 def test_a_lost_database_is_made_again_from_the_runs(bench: Bench) -> None:
@@ -98,7 +98,7 @@ def test_a_case_whose_environment_was_missing_runs_once_it_is_there(bench: Bench
     python.symlink_to(os.path.realpath(shutil.which("python3") or "/usr/bin/python3"))
     listener = Listener()
     results = bench.run(listener, resume=True)
-    assert [repeat for _, repeat in listener.begun] == [1, 2, 3]
+    assert [repeat for _, repeat in listener.started] == [1, 2, 3]
     assert (results.cases[0].outcome, results.holds) == (Outcome.OK, True)
     assert [outcome for _, _, outcome in stored(bench)] == ["ok"] * 3
 
@@ -141,7 +141,7 @@ def test_cases_that_were_not_chosen_wait_for_a_later_call(bench: Bench) -> None:
     third = bench.run(listener, resume=True)
     assert [case.outcome.value for case in third.cases] == ["ok", "ok", "ok"]
     assert third.complete
-    assert len(listener.begun) == 1
+    assert len(listener.started) == 1
 
 
 def test_the_results_can_be_collected_from_the_directory_alone(bench: Bench) -> None:
@@ -167,7 +167,7 @@ def test_an_invalid_run_is_written_so_and_not_repeated(bench: Bench) -> None:
     assert '"outcome": "invalid"' in path.read_text()
     listener = Listener()
     bench.run(listener, resume=True)
-    assert listener.begun == []
+    assert listener.started == []
 
 
 def test_relative_out_directories_work(bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

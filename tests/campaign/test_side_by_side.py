@@ -116,10 +116,10 @@ def test_a_prepare_step_beside_is_ended_when_the_campaign_is_stopped(bench: Benc
     class Stops(Listener):
         def run_begins(self, case: Case, repeat: int, standing: Progress) -> None:
             super().run_begins(case, repeat, standing)
-            while len(self.begun) == 2 and not begun.exists():
+            while len(self.started) == 2 and not begun.exists():
                 assert time.monotonic() < began + limit_s
                 time.sleep(0.01)
-            if len(self.begun) == 2:
+            if len(self.started) == 2:
                 raise KeyboardInterrupt
 
     cases = (of_bench("fp32"), of_bench("bf16"))

@@ -11,7 +11,14 @@ from trainmark.schema.certificate import Subject
 from trainmark.tasks.causal_lm import llama_reference
 from trainmark.tasks.causal_lm import reference as gpt_reference
 from trainmark.tasks.causal_lm.equal_work import LanguageEqualWork
-from trainmark.tasks.equal_work import RECTIFIER, TOLERANCES, Forward, apart, common_range, reached
+from trainmark.tasks.equal_work import (
+    RECTIFIER,
+    TOLERANCES,
+    Forward,
+    common_range,
+    reached,
+    relative_distance,
+)
 from trainmark.tasks.masked_lm import reference as bert_reference
 from trainmark.tasks.masked_lm.equal_work import MaskedEqualWork
 from trainmark.tasks.recommendation import reference as click_reference
@@ -65,7 +72,7 @@ def test_every_activation_of_the_described_pass_gets_values_on_both_sides(model:
 def test_a_bounded_activation_moves_what_every_layer_behind_it_gives(model: str) -> None:
     arrays = ClickEqualWork().of(model, {}).inputs(model)
     right, bounded = recommend(model, arrays), recommend(model, arrays, "relu6")
-    off = [apart(bounded.products[name], right.products[name]) for name in right.products]
+    off = [relative_distance(bounded.products[name], right.products[name]) for name in right.products]
     assert max(off) > 100 * TOLERANCES[Subject.ACTIVATIONS]
 
 

@@ -167,7 +167,7 @@ def test_a_ratio_scales_with_its_numerator_and_turns_over_with_its_sides(
         ([1.0, 2.0], (), NoInterval.TWO_RUNS),
         ([5.0, 5.0, 5.0], (), NoInterval.EQUAL_RUNS),
         ([5.0] * 9, (), NoInterval.EQUAL_RUNS),
-        ([217.5, 21.6, 218.0], (), NoInterval.RUNS_APART),
+        ([217.5, 21.6, 218.0], (), NoInterval.RUNS_DISAGREE),
         ([100.0, 101.0, 102.0], (100, 100, 40), NoInterval.STEPS_DIFFER),
     ],
 )

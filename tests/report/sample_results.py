@@ -489,7 +489,7 @@ def with_certificate(equal: bool = True) -> Results:
 
 def on_device(run: RunResult, device: str) -> RunResult:
     """Return the run with what its worker says it computed on, where it got as far as to say it."""
-    said = run.parameters.said()
+    said = run.parameters.reported()
     return run.model_copy(update={"parameters": Parameters.of({**said, "device": device} if said else {})})
 
 

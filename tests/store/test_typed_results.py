@@ -49,7 +49,7 @@ def test_telemetry_is_a_list_by_node_and_in_json_as_it_was(nodes: tuple[int, ...
 @given(WORDS)
 def test_a_run_is_told_what_it_said_though_a_word_has_another_type(said: dict[str, Any]) -> None:
     parameters = Parameters.of(said)
-    assert parameters.said() == said
+    assert parameters.reported() == said
     assert Parameters.model_validate_json(parameters.model_dump_json()) == parameters
     assert parameters.global_batch is None or type(parameters.global_batch) is int
 

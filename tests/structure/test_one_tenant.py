@@ -37,15 +37,15 @@ EXCEPTIONS = {
 def test_no_file_outside_a_tasks_own_speaks_of_pictures() -> None:
     programs = {f"programs/{folder.name}/" for folder in (HOUSE / "programs").iterdir() if folder.is_dir()}
     # A foreign program's folder speaks of what the program trains; trainmark's own trains any task.
-    apart = (*OWN, *PUBLISHED, *EXCEPTIONS, *(programs - {"programs/trainmark/"}))
-    said = {
+    excluded = (*OWN, *PUBLISHED, *EXCEPTIONS, *(programs - {"programs/trainmark/"}))
+    found = {
         f"{path.relative_to(HOUSE)}:{number}: {line.strip()}"
         for path in sorted(HOUSE.rglob("*"))
-        if path.suffix in (".py", ".yaml", ".json") and not str(path.relative_to(HOUSE)).startswith(apart)
+        if path.suffix in (".py", ".yaml", ".json") and not str(path.relative_to(HOUSE)).startswith(excluded)
         for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1)
         if WORDS.search(line)
     }
-    assert not said, "\n".join(sorted(said))
+    assert not found, "\n".join(sorted(found))
 
 
 def test_every_exception_is_needed() -> None:
@@ -70,17 +70,17 @@ def test_no_file_outside_tasks_and_programs_names_a_model() -> None:
     names = [model for folder in HOUSE.glob("worker/tasks/*/architectures.py") for model in _models(folder)]
     assert len(names) > 8
     word = re.compile("|".join(rf"\b{re.escape(name)}\b" for name in names))
-    said = set()
+    found = set()
     for path in sorted(HOUSE.rglob("*")):
         name = str(path.relative_to(HOUSE))
         if path.suffix not in (".py", ".yaml", ".json") or MODEL_FOLDERS.match(name):
             continue
         if word.search(path.read_text(encoding="utf-8")):
-            said.add(name)
-    unforeseen = {name for name in said if not name.startswith(tuple(MODEL_EXCEPTIONS))}
+            found.add(name)
+    unforeseen = {name for name in found if not name.startswith(tuple(MODEL_EXCEPTIONS))}
     assert not unforeseen, "\n".join(sorted(unforeseen))
     for exception in MODEL_EXCEPTIONS:
-        assert any(name.startswith(exception) for name in said), f"{exception} is an exception for nothing"
+        assert any(name.startswith(exception) for name in found), f"{exception} is an exception for nothing"
 
 
 def _models(architectures: Path) -> list[str]:

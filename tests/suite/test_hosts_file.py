@@ -31,7 +31,7 @@ def file(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_range_stands_for_its_hosts_and_what_is_said_for_all_holds_where_nothing_else_is_said(
+def test_a_range_expands_to_its_hosts_and_common_settings_are_their_defaults(
     file: Path,
 ) -> None:
     found = load_hosts(str(file), {})
@@ -65,7 +65,7 @@ def test_slurm_says_which_nodes_are_ours_and_without_an_allocation_nobody_does()
 
 
 @pytest.mark.parametrize("name", ["OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile"])
-def test_mpi_says_which_hosts_are_ours_where_it_has_been_told(name: str, tmp_path: Path) -> None:
+def test_the_hosts_are_those_of_the_hostfile_that_openmpi_uses(name: str, tmp_path: Path) -> None:
     (tmp_path / "hostfile").write_text("gpu01 slots=8\ngpu02 slots=4\n")
     found = load_hosts("mpi", {name: str(tmp_path / "hostfile")})
     assert found.engine is EngineName.MPI
@@ -77,7 +77,7 @@ def test_mpi_says_which_hosts_are_ours_where_it_has_been_told(name: str, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "message"),
     [
         ("hosts: [a, a]", r"hosts\.yaml:1: hosts\[1\]: a stands twice"),
         (
@@ -106,11 +106,11 @@ def test_mpi_says_which_hosts_are_ours_where_it_has_been_told(name: str, tmp_pat
         ("hosts: [a]\ngroups: {g: [b]}", r"no group 'x'"),
     ],
 )
-def test_a_mistake_is_named_with_its_line(text: str, said: str, tmp_path: Path) -> None:
+def test_a_mistake_is_named_with_its_line(text: str, message: str, tmp_path: Path) -> None:
     path = tmp_path / "hosts.yaml"
     path.write_text(text)
-    with pytest.raises(InputError, match=said):
-        load_hosts(f"{path}:x" if "no group" in said else str(path), {})
+    with pytest.raises(InputError, match=message):
+        load_hosts(f"{path}:x" if "no group" in message else str(path), {})
 
 
 def test_ranges_multiply_and_keep_their_zeros() -> None:

@@ -115,7 +115,7 @@ def test_the_hidden_words_follow_the_length_unless_they_are_given(
     assert load_suite(again) == suite
 
 
-def test_an_axis_that_varies_in_two_groups_is_told_and_loses_no_case(tmp_path: Path) -> None:
+def test_an_axis_that_varies_in_two_groups_is_an_error_and_loses_no_case(tmp_path: Path) -> None:
     group = "  - {model: [%s], batch_per_device: [8, 16]}\n"
     other = "  - {model: [%s], precision: [fp32, amp-bf16]}\n"
     text = f"name: x\nzip:\n{group % 'gpt2_tiny, gpt2_124m'}{other % 'llama_tiny, llama3.2_1b'}"
@@ -142,7 +142,7 @@ def test_each_framework_may_have_an_environment_of_its_own(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "message"),
     [
         (
             "pytroch: system",
@@ -157,12 +157,12 @@ def test_each_framework_may_have_an_environment_of_its_own(tmp_path: Path) -> No
         ("- pytorch", ":15: environment: input should be a valid string, but it is ['pytorch']"),
     ],
 )
-def test_an_environment_that_no_framework_can_have_is_told_with_its_line(
-    tmp_path: Path, wrong: str, told: str
+def test_an_environment_that_no_framework_can_have_is_an_error_with_its_line(
+    tmp_path: Path, wrong: str, message: str
 ) -> None:
     with pytest.raises(InputError) as caught:
         load(tmp_path, SUITE + ENVIRONMENTS.replace("pytorch: system", wrong))
-    assert f"suite.yaml{told}" in str(caught.value)
+    assert f"suite.yaml{message}" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -196,12 +196,14 @@ MISTAKES = [
 ]
 
 
-@pytest.mark.parametrize(("right", "wrong", "told"), MISTAKES, ids=[wrong for _, wrong, _ in MISTAKES])
-def test_a_mistake_is_told_with_its_line_and_key(tmp_path: Path, right: str, wrong: str, told: str) -> None:
+@pytest.mark.parametrize(("right", "wrong", "message"), MISTAKES, ids=[wrong for _, wrong, _ in MISTAKES])
+def test_a_mistake_is_reported_with_its_line_and_key(
+    tmp_path: Path, right: str, wrong: str, message: str
+) -> None:
     assert right in SUITE
     with pytest.raises(InputError) as caught:
         load(tmp_path, SUITE.replace(right, wrong, 1))
-    assert f"suite.yaml{told}" in str(caught.value)
+    assert f"suite.yaml{message}" in str(caught.value)
     assert "\n" not in str(caught.value)
 
 
@@ -213,7 +215,7 @@ def test_a_suite_without_cases_is_refused(tmp_path: Path, text: str) -> None:
         load(tmp_path, text)
 
 
-def test_a_suite_that_is_not_there_is_told_by_name(tmp_path: Path) -> None:
+def test_a_missing_suite_is_reported_by_name(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"nothing\.yaml: cannot be read: No such file"):
         load_suite(tmp_path / "nothing.yaml")
 
@@ -303,7 +305,7 @@ def test_a_million_cases_with_options_have_a_million_ids() -> None:
     assert len(case_of(options={"momentum": 0.5}).id.rpartition("-o")[2]) == 16
 
 
-def test_an_axis_that_only_another_task_has_is_told_with_the_nearest_one_of_its_own(tmp_path: Path) -> None:
+def test_an_axis_of_another_task_is_an_error_with_the_nearest_own_axis(tmp_path: Path) -> None:
     path = tmp_path / "suite.yaml"
     path.write_text("name: s\naxes:\n  layuot: [nchw]\n")
     with pytest.raises(InputError, match="layuot: is not an axis; did you mean 'layout'"):
@@ -323,6 +325,6 @@ def test_a_data_set_is_checked_by_the_task_whose_data_it_is(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("name", ["bert-frameworks", "recommendation"])
-def test_frameworks_side_by_side_drop_nothing_so_that_their_updates_are_looked_into(name: str) -> None:
+def test_frameworks_that_are_compared_drop_nothing_so_that_their_updates_can_be_checked(name: str) -> None:
     suite = load_suite(next(path for path in SUITES if path.stem == name))
     assert {case.options.get("dropout") for case in suite.cases} == {0.0}

@@ -14,7 +14,7 @@ def written(tmp_path: Path, text: str) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("said", "meant"),
+    ("text", "meant"),
     [
         ("envs/mine/bin/python", "{}/envs/mine/bin/python"),
         ("/opt/python", "/opt/python"),
@@ -22,10 +22,10 @@ def written(tmp_path: Path, text: str) -> Path:
         ("auto", "auto"),
     ],
 )
-def test_an_interpreters_path_counts_from_the_suites_file(tmp_path: Path, said: str, meant: str) -> None:
-    suite = load_suite(written(tmp_path, f"name: x\nenvironment: {said}\naxes: {{precision: [fp32]}}\n"))
+def test_an_interpreters_path_counts_from_the_suites_file(tmp_path: Path, text: str, meant: str) -> None:
+    suite = load_suite(written(tmp_path, f"name: x\nenvironment: {text}\naxes: {{precision: [fp32]}}\n"))
     assert suite.environment == meant.format(tmp_path)
-    by_framework = f"name: x\nenvironment: {{pytorch: {said}}}\naxes: {{framework: [jax, pytorch]}}\n"
+    by_framework = f"name: x\nenvironment: {{pytorch: {text}}}\naxes: {{framework: [jax, pytorch]}}\n"
     suite = load_suite(written(tmp_path, by_framework))
     assert suite.environment_of("pytorch") == meant.format(tmp_path)
     assert suite.environment_of("jax") == "auto"

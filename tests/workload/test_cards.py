@@ -150,21 +150,23 @@ MISTAKES: list[tuple[dict[str, Any], str]] = [
 ]
 
 
-@pytest.mark.parametrize(("change", "told"), MISTAKES, ids=[str(change) for change, _ in MISTAKES])
-def test_a_mistake_is_told_with_its_line_and_key(folder: Path, change: dict[str, Any], told: str) -> None:
-    with pytest.raises(InputError, match=told) as caught:
+@pytest.mark.parametrize(("change", "message"), MISTAKES, ids=[str(change) for change, _ in MISTAKES])
+def test_a_mistake_is_reported_with_its_line_and_key(
+    folder: Path, change: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(InputError, match=message) as caught:
         read_card(written(folder, **change))
     assert "\n" not in str(caught.value)
 
 
-def test_a_missing_key_is_told_by_its_name(folder: Path) -> None:
+def test_a_missing_key_is_reported_by_name(folder: Path) -> None:
     path = folder / "card.yaml"
     path.write_text(yaml.safe_dump({key: value for key, value in CARD.items() if key != "framework"}))
     with pytest.raises(InputError, match="framework: field required"):
         read_card(path)
 
 
-def test_a_card_that_is_no_mapping_is_told(folder: Path) -> None:
+def test_a_card_that_is_no_mapping_is_an_error(folder: Path) -> None:
     path = folder / "card.yaml"
     path.write_text("- a\n- b\n")
     with pytest.raises(InputError, match=r"card\.yaml:1: "):
@@ -192,8 +194,8 @@ def test_options_are_passed_in_the_words_of_the_card(folder: Path) -> None:
 def test_the_built_in_worker_takes_every_word_that_its_card_gives_it(folder: Path) -> None:
     workload = load_workloads().find(case_of())
     card = workload.card
-    said = {"schedule": "step", "bn_weight_decay": True, "loss_scale": 128, "gradients": "flat"}
-    options = {name: said.get(name, 1) for name in card.options}
+    text = {"schedule": "step", "bn_weight_decay": True, "loss_scale": 128, "gradients": "flat"}
+    options = {name: text.get(name, 1) for name in card.options}
     points: list[dict[str, Any]] = [
         {axis: value} for axis, rule in card.axes.items() for value in rule.choices or ()
     ]
@@ -279,7 +281,7 @@ def test_a_case_can_name_another_commit_than_its_card(folder: Path) -> None:
     assert commit_of(case, card) == "c" * 40
 
 
-def test_a_programs_gap_is_told_for_the_device_that_it_would_compute_on() -> None:
+def test_a_programs_gap_is_reported_for_the_device_that_it_would_compute_on() -> None:
     card = load_workloads().find(case_of(workload="oneflow-benchmark", framework="oneflow")).card
     case = case_of(workload="oneflow-benchmark", framework="oneflow")
     assert find_gap(case, card, Device.CPU) == "the program trains on NVIDIA GPUs only"
@@ -299,7 +301,7 @@ def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
     points: list[dict[str, Any]] = [
         {axis: value} for axis, rule in card.axes.items() for value in rule.choices or ()
     ]
-    choices = {name: tuple(said) if isinstance(said, dict) else (1,) for name, said in card.options.items()}
+    choices = {name: tuple(text) if isinstance(text, dict) else (1,) for name, text in card.options.items()}
     points += [{"options": {option: value}} for option, values in choices.items() for value in values]
     for point in [{}, *points]:
         case = Case.model_validate(plain | point)
@@ -308,7 +310,7 @@ def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "message"),
     [
         ({"axes": {"precision": {"values": {"fp23": []}}}}, r"yaml:\d+: .*no case has precision 'fp23'; did you mean"),
         ({"axes": {"precision": {"only": ["fp32", "amp"]}}}, r"no case has precision 'amp'; did you mean 'amp-fp16'"),
@@ -323,7 +325,7 @@ def test_every_value_and_option_of_an_external_card_gives_words_without_braces(
     ],
 )  # fmt: skip
 def test_what_would_only_fail_in_a_run_is_refused_when_the_card_is_read(
-    folder: Path, change: dict[str, Any], told: str
+    folder: Path, change: dict[str, Any], message: str
 ) -> None:
-    with pytest.raises(InputError, match=told):
+    with pytest.raises(InputError, match=message):
         read_card(written(folder, **change))

@@ -117,7 +117,7 @@ def _holds_still(executor: Executor, asked: Case, case: Case, folder: Path) -> b
     if isinstance(setting, CannotStart):
         return True
     now = identity_of(executor.identifier.program(case))
-    changes = record.identity.beside(now).changes(now)
+    changes = record.identity.limited_to(now).changes(now)
     if fingerprint(then) == fingerprint(setting.manifest) and not changes:
         return True
     executor.audience.readying(f"{folder}: of another environment or program; it is repeated")

@@ -24,7 +24,7 @@ from trainmark.schema.case import Case, Device, Precision
 from trainmark.schema.certificate import Certificate, CheckedVariant, Party
 from trainmark.schema.observation import Followed, Observation
 from trainmark.schema.suite import Limits, Suite
-from trainmark.tasks import TASKS, case_of, rules_of, task_of
+from trainmark.tasks import TASKS, case_of, fixed_axes_of, task_of
 from trainmark.workload import BuiltinSource, find_gap, load_workloads
 
 INPUTS = "inputs.npz"
@@ -67,7 +67,7 @@ def questions(site: Site, cases: Iterable[Case]) -> list[Question]:
     found: dict[tuple[str, Device, tuple[tuple[str, str], ...]], list[Case]] = {}
     for case in cases:
         if task_of(case).equal_work and isinstance(site.workload(case).card.source, BuiltinSource):
-            about = (case.model, case.device, tuple(rules_of(case).items()))
+            about = (case.model, case.device, tuple(fixed_axes_of(case).items()))
             found.setdefault(about, []).extend(_settled(case, site))
     asked = []
     for (model, device, rules), together in found.items():
@@ -175,7 +175,7 @@ def certify_environments(
 
 def _name(question: Question) -> str:
     device = "" if question.device is Device.AUTO else f"-{question.device.value}"
-    default = rules_of(case_of(model=question.model))
+    default = fixed_axes_of(case_of(model=question.model))
     rules = "".join(f"-{value}" for axis, value in question.rules if value != default[axis])
     return f"{question.model}{device}{rules}"
 
@@ -199,7 +199,7 @@ def observed_case(question: Question, framework: str, site: Site) -> Case:
     case = case_of(
         framework=framework, model=question.model, precision=Precision.FP32, device=question.device
     ).varied(**dict(question.rules))
-    cases = (case.varied(**ways) for ways in _each(task_of(case).ways, case))
+    cases = (case.varied(**ways) for ways in _each(task_of(case).variant_axes, case))
     return next((found for found in cases if _can_do(found, site)), case)
 
 
@@ -211,7 +211,7 @@ def _each(axes: Sequence[str], case: Case) -> Iterator[dict[str, str]]:
 
 def _can_do(case: Case, site: Site) -> bool:
     known = site.workload(case).card.axes
-    listed = [(axis, known[axis].values) for axis in task_of(case).ways if axis in known]
+    listed = [(axis, known[axis].values) for axis in task_of(case).variant_axes if axis in known]
     there = all(values is None or str(case.value(axis)) in values for axis, values in listed)
     return there and _is_there(case, site)
 
@@ -232,4 +232,4 @@ def _way(case: Case) -> Way:
 
 
 def _axes(case: Case) -> dict[str, str]:
-    return {axis: str(case.value(axis)) for axis in task_of(case).ways}
+    return {axis: str(case.value(axis)) for axis in task_of(case).variant_axes}

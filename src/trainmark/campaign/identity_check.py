@@ -53,8 +53,8 @@ def require_same_identity(directory: ResultDirectory, case: Case, parts: tuple[E
     for record in directory.finished(case).values():
         if record.identity is None or record.started_at is None:
             continue
-        earlier = record.identity.beside(now)
-        if told := earlier.told(now):
+        earlier = record.identity.limited_to(now)
+        if told := earlier.describe_changes(now):
             raise UnlikeRunsError(
                 f"{directory.path}: run {record.repeat} of {case.id} ran something else: "
                 f"{told}{_how(directory, earlier, parts)}; start a new --out, or delete those runs"

@@ -18,7 +18,7 @@ from trainmark.schema.observation import Followed
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Limits, Protocol
-from trainmark.tasks import rules_of
+from trainmark.tasks import fixed_axes_of
 
 Steps = TypeVar("Steps", bound=Followed)
 
@@ -71,5 +71,5 @@ def _plan(case: Case, site: Site, folder: Path, inputs: Path) -> Plan | CannotSt
         folder,
         port=free_ports(1, site.hosts_of(case)),
         # The worker takes the last of two equal flags.
-        more_words=worker_flags(case.model, inputs, case.compiler, rules_of(case)),
+        more_words=worker_flags(case.model, inputs, case.compiler, fixed_axes_of(case)),
     )

@@ -45,10 +45,10 @@ from trainmark.schema.outcome import NodeOutcome, Outcome, OutcomeRecord
 from trainmark.schema.ranks import RankTimes
 from trainmark.schema.results import (
     CaseResult,
-    KeptManifest,
     Repeats,
     Results,
     RunResult,
+    StoredManifest,
     Trial,
     pooled,
     sound,
@@ -67,7 +67,7 @@ Finished = tuple[Case, Sequence[RunResult]]
 def collect(
     suite: Suite,
     finished: Sequence[Finished],
-    manifests: Mapping[str, KeptManifest],
+    manifests: Mapping[str, StoredManifest],
     command: str | None,
     certificates: Sequence[Certificate] = (),
     trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
@@ -224,12 +224,12 @@ def _is_spoiled(suite: Suite, case: Case, folder: Path) -> bool:
     return any(doubt.code in SPOILING for doubt in judge(evidence, suite.gates.off))
 
 
-def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, KeptManifest]:
+def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, StoredManifest]:
     """Return the manifests that finished runs name, read from their folders, less the peaks of each run by itself.
 
     Equal ones are read once.
     """
-    manifests: dict[str, KeptManifest] = {}
+    manifests: dict[str, StoredManifest] = {}
     for run in (run for _, runs in finished for run in runs):
         if run.manifest is not None and run.manifest not in manifests:
             found = manifest_in(directory.path / run.directory)
@@ -283,7 +283,7 @@ def _speedup(
     case: Case,
     estimates: Mapping[str, Estimate | None],
     runs: Mapping[str, Sequence[RunResult]],
-    manifests: Mapping[str, KeptManifest],
+    manifests: Mapping[str, StoredManifest],
 ) -> Speedup | None:
     one = case.varied(nodes=1, devices_per_node=1).id
     comparable = one in runs and on_like_machines(runs[case.id], runs[one], manifests)

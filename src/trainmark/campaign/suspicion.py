@@ -7,7 +7,7 @@ from trainmark.logs.events import RunEvents
 from trainmark.schema.case import BEST, MAX_BATCH, Case
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Measurement, Suspicion
-from trainmark.schema.results import KeptManifest, RunResult, pooled
+from trainmark.schema.results import RunResult, StoredManifest, pooled
 from trainmark.schema.suite import Protocol
 from trainmark.workload import Card
 
@@ -21,7 +21,7 @@ _SHOWN = 3
 
 
 def machine_suspicions(
-    runs: Sequence[RunResult], manifests: Mapping[str, KeptManifest]
+    runs: Sequence[RunResult], manifests: Mapping[str, StoredManifest]
 ) -> tuple[Suspicion, ...]:
     """Return a doubt for each other machine on which runs of a case's number were measured, and for those not known.
 
@@ -55,7 +55,7 @@ def machine_suspicions(
     return tuple(doubts)
 
 
-def _manifest(run: RunResult, manifests: Mapping[str, KeptManifest]) -> Manifest | None:
+def _manifest(run: RunResult, manifests: Mapping[str, StoredManifest]) -> Manifest | None:
     found = manifests.get(run.manifest or "")
     return found if isinstance(found, Manifest) else None
 
@@ -82,7 +82,7 @@ def work_suspicions(
     if events.damaged_lines:
         sentence = f"{events.damaged_lines} lines of its events cannot be read and were left out"
         doubts.append(Suspicion(code="events-damaged", sentence=sentence, about=About.WORK))
-    words = events.parameters.said()
+    words = events.parameters.reported()
     asked_for = {axis: case.value(axis) for axis in case.axes if axis not in _OF_THE_MACHINE}
     for axis, asked in {**asked_for, "world_size": case.world_size}.items():
         said = words.get(axis)

@@ -13,7 +13,7 @@ from trainmark.equivalence.conventions import FLOOR, Conventions, ratio, solve, 
 from trainmark.equivalence.inputs import NO_RULES, equal_work_of
 from trainmark.schema.certificate import Certificate, Check, CheckedVariant, Pair, Party, Subject
 from trainmark.schema.observation import Followed, Observation, Sketch
-from trainmark.tasks.equal_work import Deviation, EqualWork, apart, check, finite, relative, worst
+from trainmark.tasks.equal_work import Deviation, EqualWork, check, finite, relative, relative_distance, worst
 from trainmark.worker.core.schedule import learning_rates
 from trainmark.worker.core.settings import LAMB, AdamRecipe
 
@@ -227,4 +227,4 @@ def _sketches(one: Followed, other: Followed, what: str) -> Iterable[Deviation]:
         right: Mapping[str, Sketch] = getattr(b, what)
         least = FLOOR * math.hypot(*(sketch.norm for sketch in right.values()))
         for name, sketch in right.items():
-            yield apart(left[name], sketch, least), f"{name}, step {index}"
+            yield relative_distance(left[name], sketch, least), f"{name}, step {index}"

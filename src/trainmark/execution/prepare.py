@@ -76,7 +76,7 @@ class Preparer:
             self._have_tasks(preparation, runner)
             if preparation.source is not None:
                 with _told():
-                    tree = check_out(preparation.source, preparation.inside, Git(runner))
+                    tree = check_out(preparation.source, preparation.subfolder, Git(runner))
                 origin = to_json(_origin(preparation, tree))
                 write_atomically(directory / name_on(SOURCE, preparation.node), origin)
 
@@ -137,7 +137,7 @@ class Preparer:
             for number, task in left:
                 with self._once(f"{host.name} {folder} {_digest(task)}"):
                     if workshop is not None and not host.has(workshop.tree):
-                        check_out(workshop, preparation.inside, git)
+                        check_out(workshop, preparation.subfolder, git)
                     self._say(f"preparing {folder.name}: {task.description}")
                     if task.present is None:
                         host.remove(folder / _DONE)
@@ -188,7 +188,7 @@ def with_expected(record: OutcomeRecord, plan: Plan) -> OutcomeRecord:
 def _origin(preparation: Preparation, tree: str) -> dict[str, str]:
     assert preparation.source is not None
     url, commit = preparation.source.url, preparation.source.commit
-    return {"url": url, "commit": commit, "tree": tree, "folder": preparation.inside}
+    return {"url": url, "commit": commit, "tree": tree, "folder": preparation.subfolder}
 
 
 def _digest(task: PrepareStep) -> str:

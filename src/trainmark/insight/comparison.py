@@ -18,7 +18,7 @@ _WHY_NOT = {
     NoInterval.ONE_RUN: "has one run: how much runs differ is not known",
     NoInterval.TWO_RUNS: "has two runs: too few to know how much they differ",
     NoInterval.EQUAL_RUNS: "has runs with one and the same number: how much they differ is not known",
-    NoInterval.RUNS_APART: "has runs of which one is half as fast again as another",
+    NoInterval.RUNS_DISAGREE: "has runs of which one is half as fast again as another",
     NoInterval.SPOILED: "has only runs that its machine spoiled",
     NoInterval.STEPS_DIFFER: "has runs with different numbers of steps",
     NoInterval.MACHINES_DIFFER: "has runs of different machines",

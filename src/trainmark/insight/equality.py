@@ -7,7 +7,7 @@ from trainmark.schema.case import BUILT_IN, Case, Device, Precision
 from trainmark.schema.certificate import Certificate, Check, Party
 from trainmark.schema.findings import Difference, EqualityFinding, Verdict, Work
 from trainmark.schema.results import CaseResult
-from trainmark.tasks import case_of, rules_of, task_of
+from trainmark.tasks import case_of, fixed_axes_of, task_of
 from trainmark.worker.tasks.causal_lm.facts import STREAM
 
 
@@ -33,8 +33,8 @@ class _Work:
             case.workload,
             case.framework,
             _device(result),
-            (*(str(case.value(axis)) for axis in task_of(case).ways), case.compiler),
-            tuple(rules_of(case).items()),
+            (*(str(case.value(axis)) for axis in task_of(case).variant_axes), case.compiler),
+            tuple(fixed_axes_of(case).items()),
             (*_beyond(case), *_added_in(result)) if case.workload == BUILT_IN else (),
         )
 
@@ -202,12 +202,12 @@ def _party(certificate: Certificate, work: _Work) -> Party | None:
 
 
 def _rules_of(certificate: Certificate) -> _Rules:
-    return tuple((rules_of(case_of(model=certificate.model)) | dict(certificate.rules)).items())
+    return tuple((fixed_axes_of(case_of(model=certificate.model)) | dict(certificate.rules)).items())
 
 
 def _unusual(model: str, rules: _Rules) -> tuple[str, ...]:
     """Return the values of rules that are not what a model is trained by where nobody asks."""
-    usual = rules_of(case_of(model=model))
+    usual = fixed_axes_of(case_of(model=model))
     return tuple(value for axis, value in rules if value != usual[axis])
 
 

@@ -11,19 +11,19 @@ from trainmark.measure.pooling import on_like_machines
 from trainmark.measure.statistics import APART
 from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case
 from trainmark.schema.findings import (
+    ChoiceDifference,
     Doubt,
     Findings,
     FittingFinding,
     PowerFinding,
     RatioFinding,
     RatioKind,
-    SettledApart,
 )
 from trainmark.schema.gates import GateName
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import About, Cause, NoInterval, Ratio, Shape, Steadiness
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import CaseResult, KeptManifest, Results, RunResult, pooled, sound
+from trainmark.schema.results import CaseResult, Results, RunResult, StoredManifest, pooled, sound
 from trainmark.schema.telemetry import POWER_LIMIT, GpuSummary
 
 NOT_STEADY = "not-steady"
@@ -237,7 +237,7 @@ def _held_by_power(results: Results) -> Iterator[PowerFinding]:
             )
 
 
-def _held_most(case: Case, run: RunResult, manifest: KeptManifest | None) -> GpuSummary | None:
+def _held_most(case: Case, run: RunResult, manifest: StoredManifest | None) -> GpuSummary | None:
     """Return the GPU, of those that a run computes on, that its power limit held the most.
 
     None where no clock reason was sampled, or nobody tells which of several GPUs it was.
@@ -256,14 +256,14 @@ def _share(gpu: GpuSummary) -> float:
     return gpu.reason_shares.get(POWER_LIMIT, 0.0)
 
 
-def _settled_apart(case: CaseResult, other: CaseResult | None) -> Iterator[SettledApart]:
+def _settled_apart(case: CaseResult, other: CaseResult | None) -> Iterator[ChoiceDifference]:
     """Yield what short runs settled at one value for the case and at another for the other one, if that is there."""
     if other is None:
         return
     against = _settled(other)
     for axis, value in _settled(case).items():
         if against.get(axis, value) != value:
-            yield SettledApart(axis=axis, value=value, against=against[axis])
+            yield ChoiceDifference(axis=axis, value=value, against=against[axis])
 
 
 def _settled(case: CaseResult) -> dict[str, str]:

@@ -81,7 +81,7 @@ def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
     Raises ``NotMeasurable`` when there is no whole window: no summary, no measured steps, or numbers that contradict
     each other.
     """
-    if not words.parameters.said():
+    if not words.parameters.reported():
         raise NoWindow("the run wrote no parameters: nothing says what it did")
     if not {"window_s", "samples"} <= words.summary.keys():
         raise NoWindow("the run wrote no measured window")

@@ -8,7 +8,7 @@ from trainmark.logs.hardware import one_device
 from trainmark.measure.statistics import estimate
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.measurement import Estimate, NoInterval, Sampling
-from trainmark.schema.results import KeptManifest, RunResult, pooled, sound
+from trainmark.schema.results import RunResult, StoredManifest, pooled, sound
 
 
 def estimate_of(
@@ -27,7 +27,7 @@ def estimate_of(
 
 
 def on_like_machines(
-    one: Sequence[RunResult], other: Sequence[RunResult], manifests: Mapping[str, KeptManifest]
+    one: Sequence[RunResult], other: Sequence[RunResult], manifests: Mapping[str, StoredManifest]
 ) -> bool:
     """Tell whether two cases' numbers are of the same kinds of processors and GPUs, as far as manifests say it.
 
@@ -51,7 +51,7 @@ def alike(kinds: Set[Hashable], others: Set[Hashable]) -> bool:
     return not kinds or not others or kinds == others
 
 
-def machines_of(run: RunResult, manifests: Mapping[str, KeptManifest]) -> frozenset[Hashable]:
+def machines_of(run: RunResult, manifests: Mapping[str, StoredManifest]) -> frozenset[Hashable]:
     """Return the kinds of machines of a run's manifest, as values to be compared; empty where it is not known."""
     manifest = manifests.get(run.manifest or "")
     return frozenset(
@@ -93,7 +93,7 @@ def require_one_identity(case: str, runs: Sequence[RunResult]) -> None:
     for run in known[1:]:
         assert run.identity is not None
         assert known[0].identity is not None
-        if told := known[0].identity.told(run.identity):
+        if told := known[0].identity.describe_changes(run.identity):
             raise InputError(
                 f"runs {known[0].repeat} and {run.repeat} of {case} ran different things and are not pooled: {told}; "
                 f"keep one of them ({known[0].directory}, {run.directory})"

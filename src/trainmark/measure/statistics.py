@@ -160,7 +160,7 @@ def _no_interval(runs: NDArray[np.float64], steps: Sequence[int]) -> NoInterval 
     if steps and max(steps) > MOST_DIFFERENT_STEPS * min(steps):
         return NoInterval.STEPS_DIFFER
     if runs.size < LEAST_RUNS_FOR_ORDER_STATISTICS and runs[-1] > APART * runs[0]:
-        return NoInterval.RUNS_APART
+        return NoInterval.RUNS_DISAGREE
     return None
 
 

@@ -90,7 +90,7 @@ class Axes:
         """Return what varies among the frameworks, but has one value within each."""
         if FRAMEWORK not in self.varying:
             return ()
-        ways = {axis for c in self.cases for axis in task_of(c.case).ways}
+        ways = {axis for c in self.cases for axis in task_of(c.case).variant_axes}
         own = {WORKLOAD, *ways, COMPILER, OPTIONS}
         return tuple(a for a in self.varying if a in own and self._follows_framework(a))
 

@@ -28,7 +28,7 @@ class RatioKind(StrEnum):
     """The throughput with real samples over that of the same case with synthetic ones."""
 
 
-class SettledApart(Frozen):
+class ChoiceDifference(Frozen):
     """An axis that was settled by short runs, ``max`` or ``best``, at one value for a case and at another beside it."""
 
     axis: str
@@ -48,7 +48,7 @@ class RatioFinding(Frozen):
     against: str
     ratio: Ratio
     doubtful: tuple[str, ...]
-    settled_apart: tuple[SettledApart, ...] = ()
+    settled_apart: tuple[ChoiceDifference, ...] = ()
 
 
 class Verdict(StrEnum):

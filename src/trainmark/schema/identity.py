@@ -70,17 +70,17 @@ class Identity(Frozen):
         pairs = ((before.get(name), after.get(name)) for name in PartName)
         return tuple((was, is_) for was, is_ in pairs if (was and was.digest) != (is_ and is_.digest))
 
-    def beside(self, now: "Identity") -> "Identity":
-        """Return this identity with those parts alone that ``now`` has too."""
+    def limited_to(self, now: "Identity") -> "Identity":
+        """Return this identity with only those parts that ``now`` has too."""
         names = {part.name for part in now.parts}
         return Identity.of(tuple(part for part in self.parts if part.name in names))
 
-    def told(self, now: "Identity") -> str:
-        """Return what changed from this identity to ``now`` as one clause, empty where nothing did."""
-        return "; ".join(_told(was, is_) for was, is_ in self.changes(now))
+    def describe_changes(self, now: "Identity") -> str:
+        """Return what changed from this identity to ``now`` as one clause; empty if nothing did."""
+        return "; ".join(_describe_change(was, is_) for was, is_ in self.changes(now))
 
 
-def _told(was: Part | None, now: Part | None) -> str:
+def _describe_change(was: Part | None, now: Part | None) -> str:
     known = now or was
     assert known is not None
     return f"{known.name} changed: {known.word} (was {_short(was)}, now {_short(now)})"

@@ -200,7 +200,7 @@ class NoInterval(StrEnum):
     TWO_RUNS = "two-runs"
     EQUAL_RUNS = "equal-runs"
     """Their spread is below what was written down: it is not known, and it is not zero."""
-    RUNS_APART = "runs-apart"
+    RUNS_DISAGREE = "runs-apart"
     """They are fewer than 6 and not of one kind: one is half as fast again as another."""
     SPOILED = "spoiled"
     """Their machine spoiled every one: how much others disturbed them says nothing about the case."""

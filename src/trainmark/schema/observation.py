@@ -8,20 +8,20 @@ from pydantic import BaseModel, ConfigDict
 SCHEMA: Literal["trainmark.equivalence/1"] = "trainmark.equivalence/1"
 
 
-class Told(BaseModel):
+class WorkerReport(BaseModel):
     """What a worker tells; a later worker may tell more."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
-class Sketch(Told):
+class Sketch(WorkerReport):
     """An array, told by its norm and by its sum with fixed pseudo-random signs."""
 
     norm: float
     signed_sum: float
 
 
-class DoneStep(Told):
+class DoneStep(WorkerReport):
     """One step of the timed function: what it did to the weights and to the running statistics."""
 
     updates: Mapping[str, Sketch]
@@ -39,7 +39,7 @@ class ObservedStep(DoneStep):
     moments: Mapping[str, Mapping[str, float]]
 
 
-class Followed(Told):
+class Followed(WorkerReport):
     """Three steps of one framework as the timed function did them; ``step_losses`` are those that it kept itself."""
 
     schema_name: Literal["trainmark.equivalence/1"] = SCHEMA

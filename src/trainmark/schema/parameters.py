@@ -1,4 +1,4 @@
-"""What a run says that it was: the words that every worker of ours has, typed, and any other word as it was said."""
+"""What a run reports about itself: typed fields for the names of our own workers, other names as they are."""
 
 from collections.abc import Mapping
 from functools import cache
@@ -17,10 +17,10 @@ from trainmark.schema.frozen import Frozen
 
 
 class Parameters(Frozen):
-    """The PARAMETER event of a run; null is what it does not say.
+    """The PARAMETER event of a run; null is what it does not contain.
 
-    ``free`` holds all else that was said: a task's and a framework's own words, a foreign program's, and a known
-    word with a value of another type. In JSON it stands beside the other fields.
+    ``free`` has the other names: those of a task, a framework or another program, and a known name with a value of
+    another type. In JSON they are next to the other fields.
     """
 
     framework: str | None = None
@@ -48,12 +48,12 @@ class Parameters(Frozen):
     free: Mapping[str, Any] = Field(default_factory=dict)
 
     @classmethod
-    def of(cls, said: Mapping[str, Any]) -> Self:
-        """Return what a run said in these words."""
-        return cls.model_validate(said)
+    def of(cls, reported: Mapping[str, Any]) -> Self:
+        """Return the parameters of a run's PARAMETER event."""
+        return cls.model_validate(reported)
 
-    def said(self) -> dict[str, Any]:
-        """Return every word that was said, as it was said."""
+    def reported(self) -> dict[str, Any]:
+        """Return everything that the run reported, unchanged."""
         known = {
             name: getattr(self, name) for name in type(self).model_fields if name in self.model_fields_set
         }
@@ -61,15 +61,17 @@ class Parameters(Frozen):
 
     @model_validator(mode="before")
     @classmethod
-    def _gather(cls, said: Any) -> Any:
-        if not isinstance(said, Mapping):
-            return said
-        known = {name: value for name, value in said.items() if name != "free" and _fits(cls, name, value)}
-        return known | {"free": {name: value for name, value in said.items() if name not in known}}
+    def _gather(cls, reported: Any) -> Any:
+        if not isinstance(reported, Mapping):
+            return reported
+        known = {
+            name: value for name, value in reported.items() if name != "free" and _fits(cls, name, value)
+        }
+        return known | {"free": {name: value for name, value in reported.items() if name not in known}}
 
     @model_serializer(mode="wrap")
     def _flat(self, _handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
-        return self.said()
+        return self.reported()
 
 
 def _fits(model: type[Parameters], name: str, value: Any) -> bool:

@@ -98,11 +98,11 @@ class PrepareStep:
 class Preparation:
     """What must be there before the run on its ``node``: the program's source, and what the tasks make in ``folder``.
 
-    ``source`` is the run's own working tree, ``workshop`` the tasks' one; ``inside`` is where in it the program is.
+    ``source`` is the run's own working tree, ``workshop`` the tasks' one; ``subfolder`` is the program's folder in it.
     """
 
     folder: Path
-    inside: str = "."
+    subfolder: str = "."
     source: Checkout | None = None
     workshop: Checkout | None = None
     tasks: tuple[PrepareStep, ...] = ()

@@ -152,7 +152,7 @@ class Repeats(Frozen):
     dlperf: Expected | None = None
 
 
-KeptManifest = Annotated[Manifest | Mapping[str, Any], Field(union_mode="left_to_right")]
+StoredManifest = Annotated[Manifest | Mapping[str, Any], Field(union_mode="left_to_right")]
 """A manifest, or what a version of trainmark wrote for one whose manifests this one does not know."""
 
 
@@ -221,7 +221,7 @@ class Results(Frozen):
     command: str | None
     complete: bool
     cases: tuple[CaseResult, ...]
-    manifests: Mapping[str, KeptManifest]
+    manifests: Mapping[str, StoredManifest]
     certificates: tuple[Certificate, ...] = ()
     findings: Findings | None = None
     gates_off: tuple[GateName, ...] = ()

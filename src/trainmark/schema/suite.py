@@ -84,7 +84,7 @@ class Protocol(Frozen):
         return {"name": ProtocolName.ADAPTIVE} | preset | given
 
     @model_validator(mode="after")
-    def _holds_together(self) -> Self:
+    def _is_consistent(self) -> Self:
         if self.warmup_steps < 1:
             raise ValueError("warmup_steps must be at least 1: the first step is never part of the window")
         if self.steps <= self.warmup_steps:

@@ -33,7 +33,7 @@ from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.manifest import Manifest
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import KeptManifest, Results, RunResult
+from trainmark.schema.results import Results, RunResult, StoredManifest
 from trainmark.schema.suite import Suite
 from trainmark.store.tables import campaigns, certificates, manifests, runs
 from trainmark.suite import dump_suite, parse_suite
@@ -54,7 +54,7 @@ class StoredCampaign:
     command: str | None = None
 
 
-_MANIFEST: TypeAdapter[KeptManifest] = TypeAdapter(KeptManifest)
+_MANIFEST: TypeAdapter[StoredManifest] = TypeAdapter(StoredManifest)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +66,7 @@ class StoredRuns:
 
     suite_yaml: str
     runs: Mapping[str, Sequence[RunResult]]
-    manifests: Mapping[str, KeptManifest]
+    manifests: Mapping[str, StoredManifest]
     certificates: tuple[Certificate, ...] = ()
 
 
@@ -208,7 +208,7 @@ class Store:
             return {(case, repeat): result for case, repeat, result in rows}
 
     def add(
-        self, campaign: StoredCampaign, case: Case, result: RunResult, manifest: KeptManifest | None
+        self, campaign: StoredCampaign, case: Case, result: RunResult, manifest: StoredManifest | None
     ) -> None:
         """Add one finished run in place of one of its number, and its manifest unless it is here already."""
         here = (runs.c.campaign_id == campaign.id) & (runs.c.case_id == case.id)
@@ -461,7 +461,7 @@ def _certificate(document: Any) -> Certificate | None:
         return None
 
 
-def _add_manifest(connection: Connection, fingerprint: str, manifest: KeptManifest) -> None:
+def _add_manifest(connection: Connection, fingerprint: str, manifest: StoredManifest) -> None:
     known = connection.scalar(select(manifests.c.fingerprint).where(manifests.c.fingerprint == fingerprint))
     if known is None:
         document = manifest.model_dump(mode="json") if isinstance(manifest, Manifest) else dict(manifest)

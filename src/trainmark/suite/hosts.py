@@ -56,7 +56,7 @@ def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None
     if given == FROM_SLURM:
         found = HostSet(hosts=tuple(_allocated(environ)), engine=EngineName.SLURM)
     elif given == FROM_MPI:
-        found = _from_hostfile(_told_to_mpi(environ)).model_copy(update={"engine": engine or EngineName.MPI})
+        found = _from_hostfile(_mpi_hostfile(environ)).model_copy(update={"engine": engine or EngineName.MPI})
     else:
         path, group = _file_and_group(given)
         found = _from_hostfile(path) if group is None and _is_hostfile(path) else _from_yaml(path, group)
@@ -127,11 +127,11 @@ def _is_hostfile(path: Path) -> bool:
         lines = [line.strip() for line in path.read_text(encoding="utf-8").splitlines()]
     except (OSError, UnicodeDecodeError):
         return False
-    said = [line for line in lines if line and not line.startswith("#")]
-    return bool(said) and all(_SLOTS.match(line) and not line.endswith(":") for line in said)
+    entries = [line for line in lines if line and not line.startswith("#")]
+    return bool(entries) and all(_SLOTS.match(line) and not line.endswith(":") for line in entries)
 
 
-def _told_to_mpi(environ: Mapping[str, str]) -> Path:
+def _mpi_hostfile(environ: Mapping[str, str]) -> Path:
     named = [Path(environ[name]) for name in _HOSTFILES if environ.get(name)]
     if not named:
         raise InputError(
@@ -188,23 +188,23 @@ def _from_yaml(path: Path, group: str | None) -> HostSet:
     config = found.ssh.config
     if config is None:
         return found
-    beside = (path.parent / config.expanduser()).absolute()
-    if not beside.is_file():
-        raise document.error(("ssh", "config"), f"{beside} is not there")
-    return found.model_copy(update={"ssh": found.ssh.model_copy(update={"config": beside})})
+    config_path = (path.parent / config.expanduser()).absolute()
+    if not config_path.is_file():
+        raise document.error(("ssh", "config"), f"{config_path} is not there")
+    return found.model_copy(update={"ssh": found.ssh.model_copy(update={"config": config_path})})
 
 
 def _entries(document: Document, number: int, given: Any) -> Iterator[HostEntry]:
     common = {key: document.values[key] for key in _FOR_ALL if key in document.values}
-    said = {"name": given} if isinstance(given, str) else given
-    if not isinstance(said, dict) or not isinstance(said.get("name"), str):
+    entry = {"name": given} if isinstance(given, str) else given
+    if not isinstance(entry, dict) or not isinstance(entry.get("name"), str):
         raise document.error(("hosts", number), "a host is a name, or a mapping with 'name'")
     try:
-        names = list(expanded(said["name"]))
+        names = list(expanded(entry["name"]))
     except ValueError as error:
         raise document.error(("hosts", number, "name"), str(error)) from None
     for name in names:
-        own = {**common, **said, "name": name}
+        own = {**common, **entry, "name": name}
         if isinstance(own.get("address"), str):
             own["address"] = own["address"].replace("{name}", name)
         try:
@@ -241,10 +241,10 @@ def _allocated(environ: Mapping[str, str]) -> Iterator[HostEntry]:
             "--hosts slurm: this is no Slurm allocation (SLURM_JOB_NODELIST is not set); use salloc or sbatch"
         )
     try:
-        said = subprocess.run(
+        result = subprocess.run(
             ["scontrol", "show", "hostnames", nodes], capture_output=True, text=True, timeout=60, check=True
         )
     except (OSError, subprocess.SubprocessError) as error:
         raise InputError(f"--hosts slurm: scontrol cannot say which nodes '{nodes}' are: {error}") from None
-    for name in said.stdout.split():
+    for name in result.stdout.split():
         yield HostEntry(name=name)

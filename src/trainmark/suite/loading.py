@@ -82,12 +82,10 @@ def _short(case: Case) -> dict[str, Any]:
 
     What a task has by default differs by model, can follow another axis, and is not for ever what it is today.
     """
-    said, defaults = (
-        case.model_dump(mode="json"),
-        {"where": ""} | case_of(task=case.task, model=case.model).model_dump(mode="json"),
-    )
+    values = case.model_dump(mode="json")
+    defaults = {"where": ""} | case_of(task=case.task, model=case.model).model_dump(mode="json")
     always = ("framework", "model", "precision", "batch_per_device", *own_axes(case.task))
-    found = {axis: value for axis, value in said.items() if axis in always or value != defaults[axis]}
+    found = {axis: value for axis, value in values.items() if axis in always or value != defaults[axis]}
     return found if case.task == task_of_model(None) else {"task": case.task} | found
 
 
@@ -187,14 +185,14 @@ def _mappings(document: Document, key: Key) -> list[dict[str, Any]]:
 def _with_absolute_paths(suite: Suite, base: Path) -> Suite:
     """Resolve what the file says relative to itself, so that the suite as resolved can stand anywhere."""
     datasets = {name: _located(dataset, base) for name, dataset in suite.datasets.items()}
-    asked = suite.environment
+    environments = suite.environment
     return suite.model_copy(
         update={
             "datasets": datasets,
             "cards": tuple(str(base / card) for card in suite.cards),
-            "environment": _interpreter(asked, base)
-            if isinstance(asked, str)
-            else {framework: _interpreter(word, base) for framework, word in asked.items()},
+            "environment": _interpreter(environments, base)
+            if isinstance(environments, str)
+            else {framework: _interpreter(word, base) for framework, word in environments.items()},
         }
     )
 

@@ -45,8 +45,8 @@ def expand(matrix: Matrix, limit: int) -> list[Point]:
     for i, group in enumerate(matrix.zips):
         lengths = {len(values) for values in group.values()}
         if len(lengths) > 1:
-            said = ", ".join(f"{axis} has {len(values)}" for axis, values in group.items())
-            raise RuleError(("zip", i), f"axes that vary together need equally many values; {said}")
+            sizes = ", ".join(f"{axis} has {len(values)}" for axis, values in group.items())
+            raise RuleError(("zip", i), f"axes that vary together need equally many values; {sizes}")
         twice = next((axis for axis in group if axis in matrix.axes), None)
         if twice:
             raise RuleError(("zip", i, twice), "stands under 'axes' too; an axis varies in one place only")
@@ -65,10 +65,10 @@ def expand(matrix: Matrix, limit: int) -> list[Point]:
         [{k: v for part in parts for k, v in part.items()} for parts in product(*groups)] if groups else []
     )
     for i, rule in enumerate(matrix.exclude):
-        kept = [point for point in points if not _matches(matrix.defaults | point, rule)]
-        if len(kept) == len(points):
+        remaining = [point for point in points if not _matches(matrix.defaults | point, rule)]
+        if len(remaining) == len(points):
             raise RuleError(("exclude", i), "excludes nothing: no point of the matrix agrees with it")
-        points = kept
+        points = remaining
     return points + [dict(point) for point in matrix.include]
 
 

@@ -58,9 +58,9 @@ def task_of(case: Case) -> Task:
     return TASKS[case.task]
 
 
-def rules_of(case: Case) -> dict[str, str]:
+def fixed_axes_of(case: Case) -> dict[str, str]:
     """Return the values of a case on the axes that change what its task's step computes, such as the optimizer."""
-    return {axis: str(case.value(axis)) for axis in task_of(case).rules}
+    return {axis: str(case.value(axis)) for axis in task_of(case).fixed_axes}
 
 
 def case_of(**axes: Any) -> Case:
@@ -119,8 +119,8 @@ KnownAxis = Annotated[AxisName, AfterValidator(_known)]
 
 def model_word(name: str) -> str:
     """Return trainmark's word for a model as some program spells it; of no known family, the name in small letters."""
-    said = (task.model_word(name) for task in TASKS.values() if task.model_word is not None)
-    return next((word for word in said if word is not None), name.strip().lower())
+    spellings = (task.model_word(name) for task in TASKS.values() if task.model_word is not None)
+    return next((word for word in spellings if word is not None), name.strip().lower())
 
 
 def same_unit(one: str, other: str) -> bool:

@@ -66,15 +66,15 @@ class EqualWork:
         """Return the task's own flags of the worker, without their dashes."""
         raise NotImplementedError
 
-    def parameters(self, seen: Observation) -> int:
+    def parameters(self, observed: Observation) -> int:
         """Return how many trainable parameters the model has by its description."""
         raise NotImplementedError
 
-    def known_additions(self, _seen: Observation) -> Mapping[int, str]:
+    def known_additions(self, _observed: Observation) -> Mapping[int, str]:
         """Return of what mistake so many parameters more than described are a sign, in words."""
         return {}
 
-    def multiply_adds(self, seen: Observation) -> int:
+    def multiply_adds(self, observed: Observation) -> int:
         """Return those of the forward pass of one sample, from what the layers were seen to be."""
         raise NotImplementedError
 
@@ -82,11 +82,11 @@ class EqualWork:
         """Return the decay that the recipe asks of a parameter."""
         raise NotImplementedError
 
-    def described(self, seen: Observation) -> Iterable[Check]:
+    def described(self, observed: Observation) -> Iterable[Check]:
         """Yield the checks of the layers against the model's description."""
         raise NotImplementedError
 
-    def reach(self, _seen: Observation) -> Range | None:
+    def reach(self, _observed: Observation) -> Range | None:
         """Return two values: each activation gets inputs as low as the one and as high as the other; None: unknown."""
         return None
 
@@ -179,7 +179,7 @@ def relative(value: float, expected: float) -> float:
     return abs(value - expected) / abs(expected) if expected else abs(value)
 
 
-def apart(one: Sketch, other: Sketch, least: float = 0.0) -> float:
+def relative_distance(one: Sketch, other: Sketch, least: float = 0.0) -> float:
     """Return how far two arrays are apart, as a part of the second one's norm, or of ``least`` if that is more."""
     size = max(other.norm, least)
     return max(abs(one.norm - other.norm), abs(one.signed_sum - other.signed_sum)) / size if size else 0.0

@@ -5,8 +5,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from trainmark.schema.certificate import Check, Subject
-from trainmark.schema.observation import Observation, ObservedStep, Sketch, Told
-from trainmark.tasks.equal_work import TOLERANCES, Deviation, Forward, apart, check, relative, worst
+from trainmark.schema.observation import Observation, ObservedStep, Sketch, WorkerReport
+from trainmark.tasks.equal_work import (
+    TOLERANCES,
+    Deviation,
+    Forward,
+    check,
+    relative,
+    relative_distance,
+    worst,
+)
 
 ADAM_OF_THE_CHECK: Mapping[str, Any] = {
     "learning_rate": 0.02,
@@ -25,7 +33,7 @@ ADAM_OF_THE_CHECK: Mapping[str, Any] = {
 gradients, so that an element that is only rounding does not move by the whole rate in a direction of its own."""
 
 
-class SeenProduct(Told):
+class ObservedProduct(WorkerReport):
     """A product as the framework has it; ``output`` is its shape, the batch first and what it gives last."""
 
     name: str
@@ -51,7 +59,7 @@ class LogitsStep(ObservedStep):
 class ProductsObservation(Observation):
     """Three steps of a model, with its products in forward order."""
 
-    products: tuple[SeenProduct, ...]
+    products: tuple[ObservedProduct, ...]
     steps: tuple[LogitsStep, ...]
 
 
@@ -59,13 +67,13 @@ Described = tuple[tuple[int, int], bool, tuple[int, ...]]
 """Of a product: (outputs, inputs), whether it has a bias, and the shape of what it gives."""
 
 
-def layers(seen: Sequence[SeenProduct], described: Mapping[str, Described]) -> Check:
+def layers(observed: Sequence[ObservedProduct], described: Mapping[str, Described]) -> Check:
     """Return whether the products are those described."""
-    if [product.name for product in seen] != list(described):
+    if [product.name for product in observed] != list(described):
         return check(Subject.LAYERS, (1, None), "the products are not those of the description")
     wrong = [
         product
-        for product in seen
+        for product in observed
         if ((product.outputs, product.inputs), product.bias, product.output) != described[product.name]
     ]
     if not wrong:
@@ -77,14 +85,19 @@ def layers(seen: Sequence[SeenProduct], described: Mapping[str, Described]) -> C
 
 
 def as_described(
-    seen: ProductsObservation, pass_of: Callable[[Any], Forward], described: Any, others: Mapping[str, Any]
+    observed: ProductsObservation,
+    pass_of: Callable[[Any], Forward],
+    described: Any,
+    others: Mapping[str, Any],
 ) -> list[Check]:
     """Return whether the first forward pass is the described one; where not, with the words of the form that it is."""
-    checks = _against(seen, pass_of(described))
+    checks = _against(observed, pass_of(described))
     if all(found.holds for found in checks):
         return checks
     fitting = (
-        words for words, form in others.items() if all(found.holds for found in _against(seen, pass_of(form)))
+        words
+        for words, form in others.items()
+        if all(found.holds for found in _against(observed, pass_of(form)))
     )
     remark = next(fitting, None)
     return [found.model_copy(update={"remark": remark}) for found in checks]
@@ -94,25 +107,27 @@ def passes(one: ProductsObservation, other: ProductsObservation) -> Iterable[Che
     """Yield what the products of two frameworks gave, and the logits."""
     yield check(Subject.ACTIVATIONS, _activations(_of(one), _of(other)))
     steps = enumerate(zip(one.steps, other.steps, strict=True))
-    yield check(Subject.LOGITS, worst((apart(a.logits, b.logits), f"step {i}") for i, (a, b) in steps))
+    yield check(
+        Subject.LOGITS, worst((relative_distance(a.logits, b.logits), f"step {i}") for i, (a, b) in steps)
+    )
 
 
-def _against(seen: ProductsObservation, described: Forward) -> list[Check]:
-    first = seen.steps[0]
+def _against(observed: ProductsObservation, described: Forward) -> list[Check]:
+    first = observed.steps[0]
     return [
-        check(Subject.ACTIVATIONS, _activations(_of(seen), described.products)),
-        check(Subject.LOGITS, (apart(first.logits, described.logits), "step 0")),
+        check(Subject.ACTIVATIONS, _activations(_of(observed), described.products)),
+        check(Subject.LOGITS, (relative_distance(first.logits, described.logits), "step 0")),
         check(Subject.LOSS, (relative(first.loss, described.loss), "step 0")),
     ]
 
 
-def _of(seen: ProductsObservation) -> Mapping[str, Sketch]:
-    return {product.name: product.sketch for product in seen.products}
+def _of(observed: ProductsObservation) -> Mapping[str, Sketch]:
+    return {product.name: product.sketch for product in observed.products}
 
 
 def _activations(one: Mapping[str, Sketch], other: Mapping[str, Sketch]) -> Deviation:
     """Return the first product whose output is off by more than the tolerance, or else the worst."""
     if list(one) != list(other):
         return math.inf, "other products"
-    found = [(apart(one[name], sketch), name) for name, sketch in other.items()]
+    found = [(relative_distance(one[name], sketch), name) for name, sketch in other.items()]
     return next((pair for pair in found if not pair[0] <= TOLERANCES[Subject.ACTIVATIONS]), worst(found))

@@ -1,4 +1,4 @@
-"""What a task is: its axes, its models, and what a step's work is counted in."""
+"""The declaration of a task: its axes, its models and the units of its work."""
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -13,10 +13,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A model under the names that others publish it by; trainmark's own name is its key in the task.
+    """The names under which others publish a model; trainmark's own name is its key in the task.
 
-    ``short`` is DLPerf's word in the names of logs, ``published`` that of the framework-benchmark template. ``axes``
-    are the values that the model has on axes of its task where the task's own default is not its own.
+    ``short`` is DLPerf's name in log files, ``published`` that of the framework-benchmark template. ``axes`` are the
+    model's defaults where they differ from the task's.
     """
 
     short: str
@@ -26,9 +26,9 @@ class Model:
 
 @dataclass(frozen=True, slots=True)
 class AxisLabel:
-    """How a report writes an axis of the task: its name in English and Chinese, and how a value is said.
+    """An axis in reports: its name in English and Chinese, and the templates of its values.
 
-    ``{}`` in ``value`` and ``short`` is the value: of a table's cell, and of a case's short label.
+    ``{}`` in ``value`` (for a table's cell) and ``short`` (for a case's short label) is replaced by the value.
     """
 
     en: str
@@ -39,18 +39,19 @@ class AxisLabel:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A kind of training whose cases have axes of their own and whose work is counted in units of its own.
+    """A kind of training with its own axes and units of work.
 
-    A step's work is an amount of each of ``counters``; the first of them is the headline, which a throughput is told
-    in. ``ways`` are the axes, with enumerated values, that change how a step is computed and not what it computes;
-    ``rules`` those that change what it computes: a certificate of equal work is about one value of each.
-    ``repository`` is the word of the framework-benchmark template for programs of this task (``clas``). ``is_default``
-    is true of the one task that documents mean which name none. ``loose_units`` are other words, in the singular,
-    that programs use for what the headline counts (``sample``). ``recipe_axes`` are ways in which published recipes
-    of this task differ, beside its axes. ``model_word`` returns trainmark's word for a model as a program spells it,
-    or None for a name of no family that the task knows. ``data_kind`` is the folder of ``dataset/`` for its data,
-    ``make`` the values by which a data set can be made, ``forms`` those in which it can lie, the first of them by the
-    ``path`` of a suite. ``equal_work`` loads the task's part of the check of equal work.
+    - ``counters``: what a step's work is counted in; the headline throughput uses the first.
+    - ``variant_axes``: enumerated axes that change how a step is computed, but not its result.
+    - ``fixed_axes``: axes that change the result; a certificate of equal work holds for one value of each.
+    - ``is_default``: whether documents that name no task mean this one; true of one task.
+    - ``unit_aliases``: other words, in the singular, that programs use for the first counter (``sample``).
+    - ``recipe_axes``: further axes on which published recipes of this task differ.
+    - ``model_word``: returns trainmark's name for a model as a program spells it; None for an unknown family.
+    - ``repository``: the framework-benchmark template's word for programs of this task (``clas``).
+    - ``data_kind``: the folder of ``dataset/`` for its data; ``make`` are the settings for making a data set.
+    - ``forms``: the forms of a data set on disk; a suite's ``path`` means the first.
+    - ``equal_work``: loads the task's part of the check of equal work.
     """
 
     name: str
@@ -62,13 +63,13 @@ class Task:
     labels: Mapping[str, AxisLabel] = field(default_factory=dict)
     repository: str | None = None
     is_default: bool = False
-    loose_units: frozenset[str] = frozenset()
+    unit_aliases: frozenset[str] = frozenset()
     recipe_axes: tuple[str, ...] = ()
     model_word: Callable[[str], str | None] | None = None
     data_kind: str | None = None
     make: type[Frozen] | None = None
-    ways: tuple[str, ...] = ()
-    rules: tuple[str, ...] = ()
+    variant_axes: tuple[str, ...] = ()
+    fixed_axes: tuple[str, ...] = ()
     forms: tuple[str, ...] = ()
     equal_work: Callable[[], "EqualWork"] | None = None
 

@@ -18,7 +18,7 @@ def count_same(one: str, other: str, tasks: Iterable[Task]) -> bool:
 
 
 def _words(task: Task) -> frozenset[str]:
-    return task.loose_units | {_singular(task.unit)}
+    return task.unit_aliases | {_singular(task.unit)}
 
 
 def _singular(unit: str) -> str:

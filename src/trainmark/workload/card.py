@@ -182,10 +182,10 @@ class Card(Frozen):
         }
         for axis, rule in self.axes.items():
             words["axes", axis, "flags"] = rule.flags
-            words |= {("axes", axis, "values", value): said for value, said in (rule.values or {}).items()}
-        for option, said in self.options.items():
-            by_value = said if isinstance(said, Mapping) else {"": said}
-            words |= {("options", option, value): given for value, given in by_value.items()}
+            words |= {("axes", axis, "values", value): flags for value, flags in (rule.values or {}).items()}
+        for option, declared in self.options.items():
+            by_value = declared if isinstance(declared, Mapping) else {"": declared}
+            words |= {("options", option, value): flags for value, flags in by_value.items()}
         words["environment_variables",] = tuple(self.environment_variables.values())
         for i, entry in enumerate(self.combinations):
             words["combinations", i, "words"] = (*entry.words, *entry.environment_variables.values())

@@ -158,16 +158,16 @@ def _check_conditions(document: Document, card: Card) -> None:
 def _check_values(document: Document, card: Card) -> None:
     """Refuse values that no case can have: what depends on them would never come to be."""
     default = case_of(task=card.task)
-    said: list[tuple[tuple[str | int, ...], str, str]] = []
+    uses: list[tuple[tuple[str | int, ...], str, str]] = []
     for axis, rule in card.axes.items():
-        said += [(("axes", axis, "values", text), axis, text) for text in rule.values or ()]
-        said += [(("axes", axis, "only"), axis, text) for text in rule.only or ()]
-    said += [(("fixed", axis), axis, str(value)) for axis, value in card.fixed.items()]
+        uses += [(("axes", axis, "values", text), axis, text) for text in rule.values or ()]
+        uses += [(("axes", axis, "only"), axis, text) for text in rule.only or ()]
+    uses += [(("fixed", axis), axis, str(value)) for axis, value in card.fixed.items()]
     for (section, number), when in card.conditions().items():
-        said += [
+        uses += [
             ((section, number, "when", axis), axis, text.removeprefix("!")) for axis, text in when.items()
         ]
-    for key, axis, text in said:
+    for key, axis, text in uses:
         kind = type(default.value(axis)) if axis in default.axes else None
         if kind is not None and issubclass(kind, StrEnum) and text not in [*kind]:
             known = ", ".join(kind)
@@ -191,5 +191,5 @@ def _place(location: tuple[str | int, ...]) -> tuple[str | int, ...]:
 
 
 def _sentence(message: str) -> str:
-    said = message.removeprefix("Value error, ")
-    return f"{said[0].lower()}{said[1:]}"
+    sentence = message.removeprefix("Value error, ")
+    return f"{sentence[0].lower()}{sentence[1:]}"

@@ -119,15 +119,15 @@ def program_words(
                 f"workload '{card.name}' has no option '{option}'{nearest(option, card.options)}"
             )
         text = _text(value)
-        said = card.options[option]
-        if isinstance(said, Mapping):
-            if text not in said:
-                choices = ", ".join(said)
+        flags = card.options[option]
+        if isinstance(flags, Mapping):
+            if text not in flags:
+                choices = ", ".join(flags)
                 raise UnsupportedByCard(
-                    f"workload '{card.name}' has no {option} '{text}'{nearest(text, said)} (it has: {choices})"
+                    f"workload '{card.name}' has no {option} '{text}'{nearest(text, flags)} (it has: {choices})"
                 )
-            said = said[text]
-        words += [filled(word, {**known, "value": text}) for word in said]
+            flags = flags[text]
+        words += [filled(word, {**known, "value": text}) for word in flags]
     return tuple(words)
 
 
@@ -147,15 +147,15 @@ def commit_of(case: Case, card: Card) -> str | None:
     """
     if not isinstance(card.source, GitSource):
         return None
-    asked = case.options.get(COMMIT, card.source.commit)
+    commit = case.options.get(COMMIT, card.source.commit)
     way_out = f"give the case options: {{{COMMIT}: 40 hexadecimal digits}}"
-    if asked is None:
+    if commit is None:
         raise UnsupportedByCard(
             f"workload '{card.name}' does not say which commit of {card.source.url}; {way_out}"
         )
-    if not is_commit(str(asked)):
-        raise UnsupportedByCard(f"workload '{card.name}': '{asked}' is not a whole commit; {way_out}")
-    return str(asked)
+    if not is_commit(str(commit)):
+        raise UnsupportedByCard(f"workload '{card.name}': '{commit}' is not a whole commit; {way_out}")
+    return str(commit)
 
 
 def matches(case: Case, when: Mapping[str, str], device: Device | None = None) -> bool:

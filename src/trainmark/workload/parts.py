@@ -29,12 +29,17 @@ def built_in_cards() -> Iterator[Document]:
     of_tasks = {document.values["task"]: document.values for document in _documents("tasks")}
     for own in _documents("frameworks"):
         name = own.path.parent.name
-        said = {"framework": name, "environment": name, **own.values, "gaps": _gaps(name) + _gaps("core")}
+        of_framework = {
+            "framework": name,
+            "environment": name,
+            **own.values,
+            "gaps": _gaps(name) + _gaps("core"),
+        }
         for task, of_task in of_tasks.items():
             folder = task.replace("-", "_")
             if any((worker / name / folder).is_dir() for worker in _workers()):
                 both = {**_of_both(name, folder), "gaps": _gaps(f"{name}/{folder}")}
-                values = reduce(laid_over, (common.values, of_task, said, both))
+                values = reduce(laid_over, (common.values, of_task, of_framework, both))
                 yield Document(own.path, values, own.lines)
 
 
@@ -45,12 +50,12 @@ def _workers() -> tuple[Path, ...]:
 def _of_both(framework: str, task: str) -> Mapping[str, Any]:
     """Return what the framework's folder of a task says: the loaders of the task's data, and what they read."""
     paths = (worker / framework / task / CARD for worker in _workers())
-    said: list[Mapping[str, Any]] = [read_document(path).values for path in paths if path.is_file()]
-    return reduce(laid_over, said, {})
+    cards: list[Mapping[str, Any]] = [read_document(path).values for path in paths if path.is_file()]
+    return reduce(laid_over, cards, {})
 
 
-def _gaps(inside: str) -> list[Any]:
-    paths = (worker / inside / GAPS for worker in _workers())
+def _gaps(folder: str) -> list[Any]:
+    paths = (worker / folder / GAPS for worker in _workers())
     return [gap for path in paths if path.is_file() for gap in json.loads(path.read_text(encoding="utf-8"))]
 
 

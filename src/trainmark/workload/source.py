@@ -29,7 +29,7 @@ def _is_commit(value: str) -> str:
     return value
 
 
-def _is_inside(value: str) -> str:
+def _is_relative_folder(value: str) -> str:
     if value.startswith("/") or ".." in value.split("/"):
         raise ValueError("should be a folder inside the repository")
     return value
@@ -62,7 +62,7 @@ class GitSource(Frozen):
     kind: Literal["git"]
     url: Annotated[str, AfterValidator(_is_address)]
     commit: Annotated[str, AfterValidator(_is_commit)] | None = None
-    folder: Annotated[str, StringConstraints(min_length=1), AfterValidator(_is_inside)] = "."
+    folder: Annotated[str, StringConstraints(min_length=1), AfterValidator(_is_relative_folder)] = "."
 
 
 Source = Annotated[BuiltinSource | FolderSource | GitSource, Field(discriminator="kind")]

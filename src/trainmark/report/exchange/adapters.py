@@ -17,7 +17,7 @@ from trainmark.schema.case import Case, Precision, axes_of
 from trainmark.schema.measurement import NoInterval
 from trainmark.schema.names import LOG
 from trainmark.schema.outcome import Outcome
-from trainmark.schema.results import CaseResult, KeptManifest, Results, pooled
+from trainmark.schema.results import CaseResult, Results, StoredManifest, pooled
 from trainmark.suite.naming import dlperf_name
 from trainmark.tasks import published_name
 
@@ -55,7 +55,7 @@ def _word(case: Case, axis: str) -> str:
 
 
 def _case_rows(
-    result: CaseResult, axes: Sequence[str], unit: str | None, manifests: Mapping[str, KeptManifest]
+    result: CaseResult, axes: Sequence[str], unit: str | None, manifests: Mapping[str, StoredManifest]
 ) -> Iterator[SpeedRow]:
     case = result.case
     counted = {run.repeat for run in pooled(result.runs)}

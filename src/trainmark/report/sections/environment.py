@@ -13,7 +13,7 @@ from trainmark.report.language import Catalogue
 from trainmark.report.numbers import GIB, number
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.manifest import Manifest, Node
-from trainmark.schema.results import KeptManifest
+from trainmark.schema.results import StoredManifest
 from trainmark.schema.telemetry import TelemetrySummary
 
 MOST_HOSTS = 4
@@ -84,11 +84,11 @@ def every_fact(context: Context) -> Section | None:
     return Section("manifest", context.say("manifest_title"), (table,), folded=True)
 
 
-def _document(manifest: KeptManifest) -> Mapping[str, Any]:
+def _document(manifest: StoredManifest) -> Mapping[str, Any]:
     return manifest.model_dump(mode="json") if isinstance(manifest, Manifest) else manifest
 
 
-def _summaries(context: Context, manifest: KeptManifest) -> Iterable[tuple[str, str]]:
+def _summaries(context: Context, manifest: StoredManifest) -> Iterable[tuple[str, str]]:
     """Yield the facts of a manifest's nodes: those of equal nodes once."""
     groups: dict[tuple[tuple[str, str], ...], int] = {}
     for node in nodes(manifest):
@@ -130,7 +130,7 @@ def _side_by_side(
 
 def recipe(context: Context) -> Section | None:
     """Return the section of the parameters that the runs themselves wrote, or None when none did."""
-    said = [facts for _, run in context.runs() if (facts := dict(flat(run.parameters.said())))]
+    said = [facts for _, run in context.runs() if (facts := dict(flat(run.parameters.reported())))]
     if not said:
         return None
     say = context.say
@@ -232,7 +232,7 @@ def _flat_list(values: Sequence[Any], path: str) -> Iterator[tuple[str, str]]:
             yield from ((f"{path}[{i}]{end}", facts[name]) for i, facts in enumerate(held) if name in facts)
 
 
-def nodes(manifest: KeptManifest) -> tuple[Node, ...]:
+def nodes(manifest: StoredManifest) -> tuple[Node, ...]:
     """Return the nodes that a manifest describes; none of one that this version does not know."""
     return manifest.nodes if isinstance(manifest, Manifest) else ()
 

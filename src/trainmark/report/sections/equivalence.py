@@ -213,7 +213,7 @@ def _variants(context: Context, certificate: Certificate) -> Table:
 def _way(context: Context, certificate: Certificate) -> tuple[str, ...]:
     """Return the words for the axes of a way to train."""
     task = TASKS[task_of_model(certificate.model)]
-    labels = (task.labels.get(axis, AxisLabel(axis, axis)) for axis in task.ways)
+    labels = (task.labels.get(axis, AxisLabel(axis, axis)) for axis in task.variant_axes)
     return (*(getattr(label, context.say.language.value) for label in labels), context.aspect(COMPILER))
 
 

@@ -90,18 +90,18 @@ class LanguageEqualWork(EqualWork):
         arrays["tokens"] = random.integers(ARCHITECTURES[model].vocabulary, size=(BATCH, LENGTH + 1))
         return arrays
 
-    def parameters(self, seen: Observation) -> int:
+    def parameters(self, observed: Observation) -> int:
         """Return the parameters of the described model, with one matrix for embedding and classifier."""
-        return ARCHITECTURES[seen.model].parameters()
+        return ARCHITECTURES[observed.model].parameters()
 
-    def known_additions(self, seen: Observation) -> Mapping[int, str]:
+    def known_additions(self, observed: Observation) -> Mapping[int, str]:
         """Return how many more there are where the classifier is another matrix than the embedding."""
-        model = ARCHITECTURES[seen.model]
+        model = ARCHITECTURES[observed.model]
         return untied(model.vocabulary, model.width)
 
-    def multiply_adds(self, seen: Observation) -> int:
+    def multiply_adds(self, observed: Observation) -> int:
         """Return those of the products, of attention and of the classifier, for one sequence."""
-        own, model = _own(seen), ARCHITECTURES[seen.model]
+        own, model = _own(observed), ARCHITECTURES[observed.model]
         products = sum(product.output[1] * product.inputs * product.outputs for product in own.products)
         length = own.sequence_length
         return products + length * (
@@ -112,28 +112,30 @@ class LanguageEqualWork(EqualWork):
         """Return the recipe's decay; none for a norm's weight."""
         return 0.0 if is_norm(name) else self.recipe.weight_decay
 
-    def described(self, seen: Observation) -> Iterable[Check]:
+    def described(self, observed: Observation) -> Iterable[Check]:
         """Yield what the products are, and whether the first forward pass is the described one."""
-        own, model = _own(seen), ARCHITECTURES[seen.model]
+        own, model = _own(observed), ARCHITECTURES[observed.model]
         yield _layers(own)
-        off = abs(self.multiply_adds(seen) - model.multiply_adds(own.sequence_length))
+        off = abs(self.multiply_adds(observed) - model.multiply_adds(own.sequence_length))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
-        yield reached(_activated(seen.model), lambda _name: SMOOTH)
+        yield reached(_activated(observed.model), lambda _name: SMOOTH)
         forms: Any = llama_reference if isinstance(model, Llama) else reference
-        yield from as_described(own, lambda form: _forward(seen.model, form), forms.DESCRIBED, forms.OTHERS)
+        yield from as_described(
+            own, lambda form: _forward(observed.model, form), forms.DESCRIBED, forms.OTHERS
+        )
 
-    def reach(self, seen: Observation) -> Range | None:
+    def reach(self, observed: Observation) -> Range | None:
         """Return the highest of the lowest, and the lowest of the highest inputs of the described activations."""
-        return common_range(_activated(seen.model))
+        return common_range(_activated(observed.model))
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Return what the products gave, and the logits."""
         return passes(_own(one), _own(other))
 
 
-def _own(seen: Followed) -> LanguageObservation:
-    assert isinstance(seen, LanguageObservation)
-    return seen
+def _own(observed: Followed) -> LanguageObservation:
+    assert isinstance(observed, LanguageObservation)
+    return observed
 
 
 @cache
@@ -167,9 +169,11 @@ def _activated(model: str) -> Mapping[str, Range]:
     return _forward(model, forms.DESCRIBED).activated
 
 
-def _layers(seen: LanguageObservation) -> Check:
-    if seen.accumulation != PARTS:
-        parts = f"the batch was passed in {seen.accumulation} parts and not in {PARTS}"
+def _layers(observed: LanguageObservation) -> Check:
+    if observed.accumulation != PARTS:
+        parts = f"the batch was passed in {observed.accumulation} parts and not in {PARTS}"
         return check(Subject.LAYERS, (1, None), parts)
-    described = ARCHITECTURES[seen.model].products()
-    return layers(seen.products, {name: of_text(shape, False, LENGTH) for name, shape in described.items()})
+    described = ARCHITECTURES[observed.model].products()
+    return layers(
+        observed.products, {name: of_text(shape, False, LENGTH) for name, shape in described.items()}
+    )

@@ -86,8 +86,8 @@ def forward(model: Llama, weights: Arrays, form: Form = DESCRIBED) -> Forward:
         opened = gate * expit(gate) if form.activation == "silu" else gelu(gate, "erf")
         x = x + product(f"{name}.down", opened * other)
     logits = norm("norm", x) @ embedding.T
-    told = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
-    return Forward(products, Sketch(**sketch("logits", logits)), float(-told.mean()), activated)
+    log_likelihoods = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
+    return Forward(products, Sketch(**sketch("logits", logits)), float(-log_likelihoods.mean()), activated)
 
 
 def inverse_frequencies(model: Llama, stretched: bool = True) -> Any:

@@ -67,8 +67,8 @@ def forward(model: Gpt, weights: Arrays, form: Form = DESCRIBED) -> Forward:
         activated[f"{name}.up"] = range_of(given)
         x = x + product(f"{name}.down", gelu(given, form.gelu))
     logits = norm("norm", x) @ embedding.T
-    told = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
-    return Forward(products, Sketch(**sketch("logits", logits)), float(-told.mean()), activated)
+    log_likelihoods = np.take_along_axis(log_softmax(logits, axis=-1), tokens[:, 1:, None], axis=-1)
+    return Forward(products, Sketch(**sketch("logits", logits)), float(-log_likelihoods.mean()), activated)
 
 
 def _attention(qkv: Any, model: Gpt, form: Form) -> Any:

@@ -7,18 +7,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from trainmark.schema.certificate import Check, Subject
-from trainmark.schema.observation import Followed, Observation, ObservedStep, Sketch, Told
+from trainmark.schema.observation import Followed, Observation, ObservedStep, Sketch, WorkerReport
 from trainmark.tasks.equal_work import (
     RECTIFIER,
     TOLERANCES,
     Deviation,
     EqualWork,
     Range,
-    apart,
     check,
     common_range,
     reached,
     relative,
+    relative_distance,
     worst,
 )
 from trainmark.worker.tasks.image_classification.architectures import (
@@ -38,7 +38,7 @@ HIGH = 7.0
 """Above what an activation with a bound lets through; in one channel a layer, since more make the steps diverge."""
 
 
-class SeenConvolution(Told):
+class ObservedConvolution(WorkerReport):
     """A convolution as the framework has it; ``padding`` is ((top, bottom), (left, right)), ``output`` NCHW."""
 
     name: str
@@ -68,7 +68,7 @@ class ImageObservation(Observation):
     """
 
     classes: int
-    convolutions: tuple[SeenConvolution, ...]
+    convolutions: tuple[ObservedConvolution, ...]
     pre_activations: Mapping[str, tuple[float, float]] = {}
     steps: tuple[ImageStep, ...]
 
@@ -123,13 +123,13 @@ class ImageEqualWork(EqualWork):
         arrays["labels"] = random.integers(0, CLASSES, BATCH)
         return arrays
 
-    def parameters(self, seen: Observation) -> int:
+    def parameters(self, observed: Observation) -> int:
         """Return the parameters of the described network."""
-        return ARCHITECTURES[seen.model].parameters(_own(seen).classes)
+        return ARCHITECTURES[observed.model].parameters(_own(observed).classes)
 
-    def multiply_adds(self, seen: Observation) -> int:
+    def multiply_adds(self, observed: Observation) -> int:
         """Return those of the convolutions and the classifier for one image."""
-        own, architecture = _own(seen), ARCHITECTURES[seen.model]
+        own, architecture = _own(observed), ARCHITECTURES[observed.model]
         inputs = {conv.name: conv.inputs // conv.groups for conv in architecture.convolutions}
         convolutions = sum(conv.multiply_adds(inputs.get(conv.name, 0)) for conv in own.convolutions)
         return convolutions + architecture.features * own.classes
@@ -138,16 +138,16 @@ class ImageEqualWork(EqualWork):
         """Return the recipe's decay; none for a batch norm's parameters."""
         return 0.0 if is_batch_norm(name) else self.recipe.weight_decay
 
-    def described(self, seen: Observation) -> Iterable[Check]:
+    def described(self, observed: Observation) -> Iterable[Check]:
         """Yield the geometry of the convolutions, their multiply-adds, and whether the activations were reached."""
-        yield _geometry(_own(seen).convolutions, ARCHITECTURES[seen.model].convolutions)
-        off = abs(self.multiply_adds(seen) - described_multiply_adds(_own(seen)))
+        yield _geometry(_own(observed).convolutions, ARCHITECTURES[observed.model].convolutions)
+        off = abs(self.multiply_adds(observed) - described_multiply_adds(_own(observed)))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
-        yield reached(_own(seen).pre_activations, lambda _name: RECTIFIER)
+        yield reached(_own(observed).pre_activations, lambda _name: RECTIFIER)
 
-    def reach(self, seen: Observation) -> Range | None:
+    def reach(self, observed: Observation) -> Range | None:
         """Return the highest of the lowest, and the lowest of the highest inputs of the activations."""
-        return common_range(_own(seen).pre_activations)
+        return common_range(_own(observed).pre_activations)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Yield what the convolutions gave, and the logits."""
@@ -164,9 +164,9 @@ class ImageEqualWork(EqualWork):
             yield _variances(one, _own(other))
 
 
-def _own(seen: Followed) -> ImageObservation:
-    assert isinstance(seen, ImageObservation)
-    return seen
+def _own(observed: Followed) -> ImageObservation:
+    assert isinstance(observed, ImageObservation)
+    return observed
 
 
 def _draw(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDArray[np.float64]:
@@ -188,17 +188,19 @@ def _draw(random: np.random.Generator, name: str, shape: tuple[int, ...]) -> NDA
     return 0.1 * noise
 
 
-def _geometry(seen: Sequence[SeenConvolution], described: Sequence[Convolution]) -> Check:
-    if [conv.name for conv in seen] != [conv.name for conv in described]:
+def _geometry(observed: Sequence[ObservedConvolution], described: Sequence[Convolution]) -> Check:
+    if [conv.name for conv in observed] != [conv.name for conv in described]:
         return check(Subject.GEOMETRY, (1, None), "the convolutions are not those of the description")
-    wrong = [text for conv, like in zip(seen, described, strict=True) if (text := _difference(conv, like))]
+    wrong = [
+        text for conv, like in zip(observed, described, strict=True) if (text := _difference(conv, like))
+    ]
     where = next(
-        (conv.name for conv, like in zip(seen, described, strict=True) if _difference(conv, like)), None
+        (conv.name for conv, like in zip(observed, described, strict=True) if _difference(conv, like)), None
     )
     return check(Subject.GEOMETRY, (len(wrong), where), wrong[0] if wrong else None)
 
 
-def _difference(seen: SeenConvolution, like: Convolution) -> str | None:
+def _difference(observed: ObservedConvolution, like: Convolution) -> str | None:
     """Return the first property in which a convolution is not the described one."""
     side = (like.padding, like.padding)
     expected = {
@@ -208,27 +210,27 @@ def _difference(seen: SeenConvolution, like: Convolution) -> str | None:
         "groups": like.groups,
     }
     for key, value in expected.items():
-        if getattr(seen, key) != value:
-            return f"{key} {getattr(seen, key)} instead of {value}"
-    channels = seen.output[1]
+        if getattr(observed, key) != value:
+            return f"{key} {getattr(observed, key)} instead of {value}"
+    channels = observed.output[1]
     return None if channels == like.outputs else f"{channels} channels instead of {like.outputs}"
 
 
-def described_multiply_adds(seen: ImageObservation) -> int:
+def described_multiply_adds(observed: ImageObservation) -> int:
     """Return the multiply-adds of the described network for one image of the check's size.
 
     Layers are followed from the input: each halving rounds as a symmetric padding of half the kernel does.
     """
-    architecture = ARCHITECTURES[seen.model]
+    architecture = ARCHITECTURES[observed.model]
     total, side, at_block = 0, IMAGE_SIZE, IMAGE_SIZE
     for conv in architecture.convolutions:
         if conv.name.endswith((".a", ".shortcut")):
             at_block, side = (side, side) if conv.name.endswith(".a") else (at_block, at_block)
         side = (side + 2 * conv.padding - conv.kernel) // conv.stride + 1
         total += side * side * conv.outputs * (conv.inputs // conv.groups) * conv.kernel**2
-        if conv.name == "stem" and seen.model.startswith("resnet"):
+        if conv.name == "stem" and observed.model.startswith("resnet"):
             side = (side + 2 - 3) // 2 + 1
-    return total + architecture.features * seen.classes
+    return total + architecture.features * observed.classes
 
 
 def _activations(one: ImageObservation, other: ImageObservation) -> Deviation:
@@ -265,7 +267,7 @@ def _of_statistics(
             if name.endswith(ending):
                 by, mine = factor(name), a.statistics[name]
                 scaled = Sketch(norm=mine.norm * by, signed_sum=mine.signed_sum * by)
-                yield apart(scaled, sketch), f"{name}, step {index}"
+                yield relative_distance(scaled, sketch), f"{name}, step {index}"
 
 
 def _variances(one: Followed, other: ImageObservation) -> Check:

@@ -35,10 +35,10 @@ TASK = Task(
         "optimizer": AxisLabel("optimizer", "优化器"),
         "accumulation": AxisLabel("accumulation", "梯度累积", short="acc{}"),
     },
-    loose_units=frozenset({"sentence", "sample", "example", "seq"}),
+    unit_aliases=frozenset({"sentence", "sample", "example", "seq"}),
     data_kind="masked",
     make=MakeMasked,
     forms=(*Form, *GIVEN),
-    rules=("optimizer",),
+    fixed_axes=("optimizer",),
     equal_work=_equal_work,
 )

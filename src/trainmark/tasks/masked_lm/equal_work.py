@@ -109,18 +109,18 @@ class MaskedEqualWork(EqualWork):
         batch = padded((tokens, segments, lengths, places, words, follows), random)
         return {**arrays, **dict(zip(INPUTS, batch, strict=True))}
 
-    def parameters(self, seen: Observation) -> int:
+    def parameters(self, observed: Observation) -> int:
         """Return the parameters of the described model, with one matrix for embedding and classifier."""
-        return ARCHITECTURES[seen.model].parameters()
+        return ARCHITECTURES[observed.model].parameters()
 
-    def known_additions(self, seen: Observation) -> Mapping[int, str]:
+    def known_additions(self, observed: Observation) -> Mapping[int, str]:
         """Return how many more there are where the classifier is another matrix than the embedding."""
-        model = ARCHITECTURES[seen.model]
+        model = ARCHITECTURES[observed.model]
         return untied(model.vocabulary, model.width)
 
-    def multiply_adds(self, seen: Observation) -> int:
+    def multiply_adds(self, observed: Observation) -> int:
         """Return those of the products, of attention and of the words' classifier, for one sequence."""
-        own, model = _own(seen), ARCHITECTURES[seen.model]
+        own, model = _own(observed), ARCHITECTURES[observed.model]
         products = sum(product.output[1] * product.inputs * product.outputs for product in own.products)
         attention = 2 * model.layers * own.sequence_length**2 * model.width
         return products + attention + own.predictions * model.vocabulary * model.width
@@ -129,33 +129,33 @@ class MaskedEqualWork(EqualWork):
         """Return the recipe's decay; none for biases and norms."""
         return self.recipe.weight_decay if decays(name) else 0.0
 
-    def described(self, seen: Observation) -> Iterable[Check]:
+    def described(self, observed: Observation) -> Iterable[Check]:
         """Yield what the products are, and whether the first forward pass is the described one."""
-        own, model = _own(seen), ARCHITECTURES[seen.model]
+        own, model = _own(observed), ARCHITECTURES[observed.model]
         yield _layers(own)
-        off = abs(self.multiply_adds(seen) - model.multiply_adds(LENGTH, PREDICTIONS))
+        off = abs(self.multiply_adds(observed) - model.multiply_adds(LENGTH, PREDICTIONS))
         yield check(Subject.MULTIPLY_ADDS, (off, None))
         described = _described(own)
-        yield reached(_forward(seen.model, described).activated, _bounds)
-        yield from as_described(own, lambda form: _forward(seen.model, form), described, OTHERS)
+        yield reached(_forward(observed.model, described).activated, _bounds)
+        yield from as_described(own, lambda form: _forward(observed.model, form), described, OTHERS)
 
-    def reach(self, seen: Observation) -> Range | None:
+    def reach(self, observed: Observation) -> Range | None:
         """Return the highest of the lowest, and the lowest of the highest inputs of the described activations."""
-        return common_range(_forward(seen.model, _described(_own(seen))).activated)
+        return common_range(_forward(observed.model, _described(_own(observed))).activated)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Return what the products gave, and the logits of the words."""
         return passes(_own(one), _own(other))
 
 
-def _own(seen: Followed) -> MaskedObservation:
-    assert isinstance(seen, MaskedObservation)
-    return seen
+def _own(observed: Followed) -> MaskedObservation:
+    assert isinstance(observed, MaskedObservation)
+    return observed
 
 
-def _described(seen: MaskedObservation) -> Form:
+def _described(observed: MaskedObservation) -> Form:
     # Without padding nothing is masked, whatever the lengths of the inputs.
-    return DESCRIBED if seen.padded else NOT_MASKED
+    return DESCRIBED if observed.padded else NOT_MASKED
 
 
 def _bounds(product: str) -> Range:
@@ -167,11 +167,11 @@ def _forward(model: str, form: Form) -> Forward:
     return forward(ARCHITECTURES[model], MaskedEqualWork().inputs(model), form)
 
 
-def _layers(seen: MaskedObservation) -> Check:
-    if seen.accumulation != PARTS:
-        parts = f"the batch was passed in {seen.accumulation} parts and not in {PARTS}"
+def _layers(observed: MaskedObservation) -> Check:
+    if observed.accumulation != PARTS:
+        parts = f"the batch was passed in {observed.accumulation} parts and not in {PARTS}"
         return check(Subject.LAYERS, (1, None), parts)
     lengths = {"words.transform": PREDICTIONS, "pooler": 1, "sentences": 1}
-    described = ARCHITECTURES[seen.model].products()
+    described = ARCHITECTURES[observed.model].products()
     expected = {name: of_text(shape, True, lengths.get(name, LENGTH)) for name, shape in described.items()}
-    return layers(seen.products, expected)
+    return layers(observed.products, expected)

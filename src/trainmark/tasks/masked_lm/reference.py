@@ -83,10 +83,10 @@ def forward(model: Bert, weights: Mapping[str, Any], form: Form = DESCRIBED) -> 
     hidden = np.take_along_axis(x, weights["places"][..., None], axis=1)
     found = norm("words.norm", before(smooth, "words.transform", hidden)) @ embedding.T
     found = found + weights["words.bias"]
-    told = product("sentences", before(np.tanh, "pooler", x[:, :1]))[:, 0]
+    next_sentence = product("sentences", before(np.tanh, "pooler", x[:, :1]))[:, 0]
     loss = _cross_entropy(found, weights["words"], weights["weights"] if form.weighted else None)
     if form.sentences:
-        loss += _cross_entropy(told, weights["follows"])
+        loss += _cross_entropy(next_sentence, weights["follows"])
     return Forward(products, Sketch(**sketch("logits", found)), loss, activated)
 
 

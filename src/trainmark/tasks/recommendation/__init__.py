@@ -36,7 +36,7 @@ TASK = Task(
         "table_gradients": AxisLabel("table gradients", "表梯度", short="{} gradients"),
     },
     # Of SGD both are one update; a certificate has looked at dense ones.
-    rules=("table_gradients",),
+    fixed_axes=("table_gradients",),
     data_kind="clicks",
     make=MakeClicks,
     forms=(*Form, *GIVEN),

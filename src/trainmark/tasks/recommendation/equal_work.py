@@ -96,13 +96,13 @@ class ClickEqualWork(EqualWork):
         dense = random.standard_normal((BATCH, DENSE), np.float32)
         return {**arrays, **batch._replace(dense=dense)._asdict()}
 
-    def parameters(self, seen: Observation) -> int:
+    def parameters(self, observed: Observation) -> int:
         """Return the parameters of the described model with tables of the checks' size."""
-        return _model(seen.model).parameters()
+        return _model(observed.model).parameters()
 
-    def multiply_adds(self, seen: Observation) -> int:
+    def multiply_adds(self, observed: Observation) -> int:
         """Return those of the products, for one sample."""
-        return sum(product.inputs * product.outputs for product in _own(seen).products)
+        return sum(product.inputs * product.outputs for product in _own(observed).products)
 
     def others(self) -> Mapping[str, Form]:
         """Return by which other forward passes a deviation is told."""
@@ -112,18 +112,18 @@ class ClickEqualWork(EqualWork):
         """Return none."""
         return self.recipe.weight_decay
 
-    def described(self, seen: Observation) -> Iterable[Check]:
+    def described(self, observed: Observation) -> Iterable[Check]:
         """Yield what the products are, and whether the first forward pass is the described one."""
-        own, model = _own(seen), _model(seen.model)
+        own, model = _own(observed), _model(observed.model)
         yield _layers(own, model)
-        off = abs(self.multiply_adds(seen) - model.multiply_adds())
+        off = abs(self.multiply_adds(observed) - model.multiply_adds())
         yield check(Subject.MULTIPLY_ADDS, (off, None))
-        yield reached(_forward(seen.model, DESCRIBED).activated, lambda _name: RECTIFIER)
-        yield from as_described(own, lambda form: _forward(seen.model, form), DESCRIBED, self.others())
+        yield reached(_forward(observed.model, DESCRIBED).activated, lambda _name: RECTIFIER)
+        yield from as_described(own, lambda form: _forward(observed.model, form), DESCRIBED, self.others())
 
-    def reach(self, seen: Observation) -> Range | None:
+    def reach(self, observed: Observation) -> Range | None:
         """Return the highest of the lowest, and the lowest of the highest inputs of the described activations."""
-        return common_range(_forward(seen.model, DESCRIBED).activated)
+        return common_range(_forward(observed.model, DESCRIBED).activated)
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
         """Return what the products gave, and the logits."""
@@ -147,9 +147,9 @@ class DlrmEqualWork(ClickEqualWork):
         loss_scale=None,
     )
 
-    def multiply_adds(self, seen: Observation) -> int:
+    def multiply_adds(self, observed: Observation) -> int:
         """Return those of the products and of the pairs, for one sample."""
-        return super().multiply_adds(seen) + PAIRS * _own(seen).embedding_width
+        return super().multiply_adds(observed) + PAIRS * _own(observed).embedding_width
 
     def others(self) -> Mapping[str, Form]:
         """Return what differs in DLRMs."""
@@ -160,9 +160,9 @@ def _model(name: str) -> Recommender:
     return ARCHITECTURES[name].with_tables(VOCABULARY, EMBEDDING_WIDTH)
 
 
-def _own(seen: Followed) -> ClickObservation:
-    assert isinstance(seen, ClickObservation)
-    return seen
+def _own(observed: Followed) -> ClickObservation:
+    assert isinstance(observed, ClickObservation)
+    return observed
 
 
 @cache
@@ -170,6 +170,6 @@ def _forward(model: str, form: Form) -> Forward:
     return forward(_model(model), ClickEqualWork().of(model, {}).inputs(model), form)
 
 
-def _layers(seen: ClickObservation, model: Recommender) -> Check:
+def _layers(observed: ClickObservation, model: Recommender) -> Check:
     described = {name: (shape, True, (BATCH, shape[0])) for name, shape in model.products().items()}
-    return layers(seen.products, described)
+    return layers(observed.products, described)
