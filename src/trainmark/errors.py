@@ -1,6 +1,6 @@
-"""The few errors that trainmark raises on purpose; each is shown once, as one line, at the command line's edge.
+"""The errors that trainmark raises on purpose; the command line shows each as one line.
 
-Every room may import this module. Anything else that reaches the edge is a defect of trainmark.
+Every package may import this module. Any other exception that reaches the command line is a bug in trainmark.
 """
 
 from collections.abc import Iterable
@@ -8,7 +8,7 @@ from difflib import get_close_matches
 
 
 class TrainmarkError(Exception):
-    """Something that the user can mend: the message says what, where and what to do, in one line."""
+    """An error that the user can fix: the message says what, where and what to do, in one line."""
 
     exit_code = 1
 
@@ -27,5 +27,5 @@ def nearest(word: str, known: Iterable[str]) -> str:
 
 
 def counted(number: int, what: str) -> str:
-    """Return a number of things as a message says it: ``1 run``, ``2 runs``."""
+    """Return a number with its noun: ``1 run``, ``2 runs``."""
     return f"{number} {what}" if number == 1 else f"{number} {what}s"

@@ -1,7 +1,7 @@
-"""Tasks, frameworks and programs from outside: folders laid out like ours, named by an environment variable.
+"""Tasks, frameworks and programs in other folders, which an environment variable names.
 
 ``TRAINMARK_EXTENSIONS`` lists folders (separated as ``PATH`` is); in each, ``tasks/NAME``, ``frameworks/NAME``,
-``programs/NAME`` and ``worker/NAME`` are found beside our own. Every room may import this module.
+``programs/NAME`` and ``worker/NAME`` are found in addition to trainmark's own. Every package may import this module.
 """
 
 import os
@@ -12,7 +12,7 @@ VARIABLE = "TRAINMARK_EXTENSIONS"
 
 
 def carried(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variable for a program that is started elsewhere: with the folders' absolute paths, if it is set."""
+    """Return the variable with absolute paths, for a process with another working directory; empty if it is unset."""
     roots = [word for word in environ.get(VARIABLE, "").split(os.pathsep) if word]
     return {VARIABLE: os.pathsep.join(str(Path(root).resolve()) for root in roots)} if roots else {}
 

@@ -1,4 +1,4 @@
-"""Writing files so that a reader never sees half of one. Every room may import this module."""
+"""Atomic writes, so that a reader never sees half a file. Every package may import this module."""
 
 import json
 import os
@@ -10,19 +10,19 @@ _DEVICES = Path("/dev")
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:
-    """Write ``content`` to ``path`` so that ``path`` is, at every moment, the old file or the whole new one.
+    """Write ``content`` to ``path`` so that ``path`` always is either the old file or the complete new one.
 
-    The bytes go to a temporary file in the same folder, are flushed to the disk, and take the place of
-    ``path`` in one rename. What is no file, as ``/dev/null``, a terminal or a pipe, is written into and stays what it
-    is. A link is replaced and never followed, as a folder that came from elsewhere may have some; those of ``/dev``
-    are the exception. On failure (a full disk) the temporary file is removed and ``OSError`` is raised.
+    The bytes are written to a temporary file in the same folder, flushed to disk, and renamed to ``path``. Anything
+    but a regular file, such as ``/dev/null``, a terminal or a pipe, is written to directly. A symbolic link is
+    replaced and not followed, because a folder from another machine may contain some; those in ``/dev`` are followed.
+    On failure (a full disk) the temporary file is removed and ``OSError`` is raised.
     """
     data = content.encode() if isinstance(content, str) else content
     if path.exists() and (path.parent == _DEVICES or not (path.is_file() or path.is_symlink())):
         with path.open("wb") as stream:
             stream.write(data)
         return
-    # Of a process, and within it of a thread: several may write the same.
+    # A name per thread, because several processes and threads may write the same file.
     temporary = path.with_name(f".{path.name}.{threading.get_native_id()}.tmp")
     try:
         with temporary.open("wb") as file:

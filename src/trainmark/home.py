@@ -1,4 +1,4 @@
-"""Where trainmark keeps what it makes for itself: environments, data sets, programs' sources."""
+"""The folder for what trainmark makes for itself: environments, data sets, programs' sources."""
 
 from collections.abc import Mapping
 from pathlib import Path

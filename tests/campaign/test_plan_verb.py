@@ -95,7 +95,7 @@ def test_only_plans_the_chosen_cases(bench: Bench, capsys: pytest.CaptureFixture
         ),
         (
             "axes:\n  data: [synthetic]\ninclude:\n  - {data: photo}\n",
-            ":5: include[0].data: 'photo' is no data set",
+            ":5: include[0].data: 'photo' is not a data set",
         ),
     ],
 )

@@ -86,4 +86,4 @@ def test_without_the_far_bias_a_bounded_activation_would_pass() -> None:
     short = reached(right.activated, lambda _name: RECTIFIER)
     assert not short.holds
     assert short.remark is not None
-    assert "nothing is shown of what it does elsewhere" in short.remark
+    assert "its behaviour elsewhere was not compared" in short.remark

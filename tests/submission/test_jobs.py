@@ -245,12 +245,13 @@ REFUSED: list[tuple[str, dict[str, Any], str]] = [
     (
         "sbatch",
         {"out": "/results\n#SBATCH --uid=root"},
-        "hosts.yaml:1: job: out has a space or a line break in it, which a job's options cannot have\n",
+        "hosts.yaml:1: job: out contains whitespace or a control character, which a job's options cannot have\n",
     ),
     (
         "mpijob",
         {"out": "/tmp/results", "kubernetes": LITTLE["kubernetes"]},
-        "hosts.yaml:1: job: out (/tmp/results) lies in none of kubernetes.claims: results would be gone with the pod\n",
+        "hosts.yaml:1: job: out (/tmp/results) is in none of kubernetes.claims, "
+        "so the results would be lost with the pod\n",
     ),
     (
         "trainjob",

@@ -70,7 +70,7 @@ def test_the_hosts_are_those_of_the_hostfile_that_openmpi_uses(name: str, tmp_pa
     found = load_hosts("mpi", {name: str(tmp_path / "hostfile")})
     assert found.engine is EngineName.MPI
     assert [(host.name, host.slots) for host in found.hosts] == [("gpu01", 8), ("gpu02", 4)]
-    with pytest.raises(InputError, match="OpenMPI has been told of no hostfile"):
+    with pytest.raises(InputError, match="no hostfile is set for OpenMPI"):
         load_hosts("mpi", {})
     with pytest.raises(InputError, match=r"nowhere: cannot be read: No such file"):
         load_hosts("mpi", {name: "nowhere"})

@@ -1,1 +1,1 @@
-"""What each framework is, a folder each: its environment and locks, a smoke test, its part of the built-in card."""
+"""The frameworks, a folder each: environment and locks, a smoke test, the framework's part of the built-in card."""

@@ -1,1 +1,1 @@
-"""The ground floor: the words of the house, as enums and frozen documents, and nothing else."""
+"""The documents that trainmark reads and writes, as frozen models and enums."""

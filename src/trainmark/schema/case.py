@@ -1,4 +1,4 @@
-"""A case: one point of a suite's matrix, with every axis said, and the name that it goes by."""
+"""A case: one point of a suite's matrix, with a value on every axis, and its id."""
 
 import hashlib
 import json
@@ -28,7 +28,7 @@ Word = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._+-]*$"
 """A name that is safe in a path, a flag and a table: letters, digits, ``. _ + -``, at most 64 of them."""
 
 Count = Annotated[int, Field(strict=True, gt=0)]
-"""A whole number from 1: strict, because YAML's ``yes`` is a truth and would count as 1."""
+"""An integer from 1; strict, because YAML's ``yes`` is a boolean and would count as 1."""
 
 
 def _where(value: Any) -> Any:
@@ -50,13 +50,13 @@ BUILT_IN = "trainmark"
 """The workload that is trainmark's own training program."""
 
 MAX_BATCH: Literal["max"] = "max"
-"""The batch that asks for the largest one that fits into the device's memory."""
+"""The batch value for the largest batch that fits into the device's memory."""
 
 BEST: Literal["best"] = "best"
-"""The compiler, the loader, or the way (one of the task's axes), that asks for the fastest one that the program has."""
+"""The value of the compiler, the loader or a variant axis of the task that asks for the fastest one."""
 
 SYNTHETIC = "synthetic"
-"""The data that a program makes up."""
+"""The value of ``data`` for samples that the program generates."""
 
 
 UNKNOWN_TASK: Literal["unknown_task"] = "unknown_task"
@@ -65,7 +65,7 @@ UNKNOWN_AXIS: Literal["unknown_axis"] = "unknown_axis"
 
 
 class Precision(StrEnum):
-    """How the training step computes; ``fp32`` means that TF32 is off."""
+    """The number formats of a training step; ``fp32`` means that TF32 is off."""
 
     FP32 = "fp32"
     TF32 = "tf32"
@@ -76,19 +76,19 @@ class Precision(StrEnum):
 
     @property
     def published(self) -> str:
-        """The word of names and databases of others: their ``amp`` is FP16, and the other kind must not share it."""
+        """The name in published log names and databases: ``amp`` means FP16 there, so BF16 needs another name."""
         return {"amp-fp16": "amp", "amp-bf16": "amp_bf16"}.get(self.value, self.value)
 
 
 SINGLE = frozenset({Precision.FP32, Precision.TF32})
-"""What programs and names call single precision or fp32 alike: what was asked for, and never that TF32 was off."""
+"""Precisions that programs and published names call ``fp32``; the name does not say whether TF32 was off."""
 
 HALF = (frozenset({Precision.FP16, Precision.AMP_FP16}), frozenset({Precision.BF16, Precision.AMP_BF16}))
-"""What programs and names call alike by the narrow type: mixed precision, and all in that type."""
+"""Precisions with one name elsewhere: mixed precision, and training entirely in the narrow type."""
 
 
 class Device(StrEnum):
-    """What a rank computes on; ``auto`` takes the GPU where there is one."""
+    """The device of a rank; ``auto`` takes a GPU if there is one."""
 
     AUTO = "auto"
     CPU = "cpu"
@@ -96,7 +96,7 @@ class Device(StrEnum):
 
 
 def axes_of(*tasks: str) -> tuple[str, ...]:
-    """Return the names of the axes of these tasks' cases, in order; of every task's where none is named."""
+    """Return the names of the axes of these tasks' cases, in order; of every task's if none is given."""
     fields = (own_axes(*tasks) if name == "task_axes" else (name,) for name in Case.model_fields)
     return tuple(axis for axes in fields for axis in axes)
 
@@ -106,8 +106,8 @@ class Case(Frozen):
 
     ``batch_per_device`` counts the task's samples; ``data`` is ``synthetic`` or the name of one of the suite's data
     sets; ``options`` go to the workload's program by the names that its card declares. ``task_axes`` are the axes
-    that the ``task`` alone has; in a document they stand beside the others. ``where`` are labels of the hosts that it
-    may run on; a document of a case without it does not name it.
+    that only the ``task`` has; in a document they are next to the others. ``where`` has labels of the hosts that the
+    case may run on; a document omits it if it is empty.
     """
 
     workload: Word = BUILT_IN
@@ -129,7 +129,7 @@ class Case(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _gather(cls, point: Any) -> Any:
-        """Let the task's axes stand beside the others, the task be that of the model, and a model the task's first."""
+        """Collect the task's axes into ``task_axes``; fill in a missing task or model."""
         if not isinstance(point, Mapping) or "task_axes" in point:
             return point
         common = {name: value for name, value in point.items() if name in cls.model_fields}
@@ -137,7 +137,7 @@ class Case(Frozen):
         if "model" not in point and (model := default_model(point.get("task"))) is not None:
             common["model"] = model
         if common.get("loader") == BEST and common.get("data", SYNTHETIC) == SYNTHETIC:
-            # Nothing is loaded: there is nothing to choose.
+            # Synthetic data has no loader to choose.
             del common["loader"]
         return {"task": task_of_model(common.get("model"))} | common | {"task_axes": own}
 
@@ -180,8 +180,8 @@ class Case(Frozen):
     def _searches_one_thing(self) -> Self:
         if self.batch_per_device == MAX_BATCH and self.left_open:
             raise ValueError(
-                f"{self.left_open[0]} 'best' and batch_per_device 'max' together: say one of the two, "
-                "because each is found at a known value of the other"
+                f"{self.left_open[0]} 'best' cannot be combined with batch_per_device 'max': "
+                "give a value for one of them, because each is searched at a known value of the other"
             )
         return self
 
@@ -191,11 +191,11 @@ class Case(Frozen):
         return axes_of(self.task)
 
     def value(self, axis: str) -> Any:
-        """Return what the case says on an axis, common or its task's own; ``AttributeError`` for one it has not."""
+        """Return the case's value on an axis, common or of its task; raise ``AttributeError`` for an unknown axis."""
         return getattr(self if axis in Case.model_fields else self.task_axes, axis)
 
     def varied(self, **changes: Any) -> Self:
-        """Return this case with other values on some axes, the task's own among them; they are checked anew."""
+        """Return this case with other values on some axes, common or of its task; the result is validated."""
         return self.model_validate({axis: self.value(axis) for axis in self.axes} | changes)
 
     @property
@@ -206,7 +206,7 @@ class Case(Frozen):
 
     @property
     def world_size(self) -> int:
-        """The number of ranks, one a device."""
+        """The number of ranks, one per device."""
         return self.nodes * self.devices_per_node
 
     @property
@@ -217,7 +217,7 @@ class Case(Frozen):
 
     @property
     def topology(self) -> str:
-        """Nodes and devices per node as the field writes them: ``4n8g``."""
+        """Nodes and devices per node: ``4n8g``."""
         return f"{self.nodes}n{self.devices_per_node}g"
 
     @property

@@ -1,4 +1,4 @@
-"""The certificate: what was compared between frameworks, at which tolerances, and how close they are."""
+"""The certificate of equal work: the comparisons between frameworks, their tolerances and deviations."""
 
 from collections.abc import Mapping
 from datetime import datetime
@@ -11,7 +11,7 @@ SCHEMA: Literal["trainmark.certificate/1"] = "trainmark.certificate/1"
 
 
 class Subject(StrEnum):
-    """What a check looks at."""
+    """The quantity that a check compares."""
 
     PARAMETERS = "parameters"
     LAYERS = "layers"
@@ -37,7 +37,7 @@ class Subject(StrEnum):
 class Check(Frozen):
     """One comparison: the largest ``deviation`` found, where, and whether it is within ``tolerance``.
 
-    A tolerance of 0 asks for equality. ``remark`` says in words what differs, or which convention was allowed for.
+    A tolerance of 0 requires equality. ``remark`` describes the difference, or the convention that was allowed for.
     """
 
     subject: Subject
@@ -48,14 +48,14 @@ class Check(Frozen):
 
     @property
     def holds(self) -> bool:
-        """Whether the deviation is within the tolerance; one that is no number is not."""
+        """True if the deviation is within the tolerance; NaN is not."""
         return self.deviation <= self.tolerance
 
 
 class CheckedVariant(OfTask):
-    """Another compiler or way of a framework: whether its three steps are those of the step that was observed.
+    """Another compiler or variant of a framework, with the checks of its three steps against the observed one.
 
-    ``absent`` is why it could not be looked at.
+    ``absent`` is the reason why it could not be checked.
     """
 
     compiler: str
@@ -64,23 +64,23 @@ class CheckedVariant(OfTask):
 
     @property
     def way(self) -> tuple[str, ...]:
-        """How it trains, as cases word it."""
+        """The variant: values of the task's variant axes, then the compiler."""
         return (*map(str, self.axes.values()), self.compiler)
 
     @property
     def holds(self) -> bool:
-        """Whether it could be looked at, and every check holds."""
+        """True if it could be checked and every check passes."""
         return self.absent is None and all(check.holds for check in self.checks)
 
 
 class Party(OfTask):
-    """One framework: what its step was seen to be, against the common description and recipe.
+    """One framework's observed step, checked against the common description and recipe.
 
-    ``axes`` (of the task's ways) and ``compiler`` are those of the step that was observed; ``variants`` are the
+    ``axes`` (the task's variant axes) and ``compiler`` are those of the step that was observed; ``variants`` are the
     others that the cases use. ``multiply_adds`` are those of a forward pass of one sample of the check's inputs.
-    ``learning_rates`` and ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay. Of
-    an adaptive optimizer no momentum can be solved; there the whole rule is checked.
-    ``reach``: what goes into each activation has values as low as the first number at least, and as high as the second.
+    ``learning_rates`` and ``momentum`` are solved from the updates, ``decaying`` counts the parameters that decay. For
+    an adaptive optimizer no momentum can be solved; there the whole update rule is checked.
+    ``reach``: the inputs of every activation span at least the range from the first number to the second.
     """
 
     framework: str
@@ -99,34 +99,34 @@ class Party(OfTask):
 
     @property
     def way(self) -> tuple[str, ...]:
-        """How the observed step trains, as cases word it."""
+        """The variant of the observed step: values of the task's variant axes, then the compiler."""
         return (*map(str, self.axes.values()), self.compiler)
 
     @property
     def holds(self) -> bool:
-        """Whether every check holds, those of the variants too."""
+        """True if every check passes, those of the variants too."""
         return all(check.holds for check in self.checks) and all(found.holds for found in self.variants)
 
 
 class Pair(Frozen):
-    """Two frameworks side by side."""
+    """The comparison of two frameworks."""
 
     frameworks: tuple[str, str]
     checks: tuple[Check, ...]
 
     @property
     def holds(self) -> bool:
-        """Whether every check holds."""
+        """True if every check passes."""
         return all(check.holds for check in self.checks)
 
 
 class Certificate(OfTask):
-    """Whether the frameworks train one model by the same step, in FP32, on the same weights and batch.
+    """Evidence that frameworks train one model by the same step, in FP32, on the same weights and batch.
 
-    ``absent`` are the frameworks that could not be looked at, with the reason. With fewer than two parties there
-    is nothing to compare, and the certificate does not hold. ``basis`` is a digest of what decides the answer: the
-    workers, the inputs, the tolerances and the environments. ``rules``, such as the optimizer, are the values of the
-    task's axes that change what a step computes; of one that is not among them the default was looked at.
+    ``absent`` maps the frameworks that could not be checked to the reason. With fewer than two parties there
+    is nothing to compare, and the certificate does not hold. ``basis`` is a digest of everything that the
+    result depends on: workers, inputs, tolerances and environments. ``rules``, such as the optimizer, are
+    the values of the task's axes that change what a step computes; an axis that is missing has its default.
     """
 
     schema_name: Literal["trainmark.certificate/1"] = SCHEMA
@@ -143,7 +143,7 @@ class Certificate(OfTask):
 
     @property
     def holds(self) -> bool:
-        """Whether all frameworks and their variants could be looked at, and all checks hold."""
+        """True if all frameworks and their variants could be checked and every check passes."""
         return (
             not self.absent
             and bool(self.pairs)

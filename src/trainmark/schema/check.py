@@ -1,4 +1,4 @@
-"""What `trainmark check` found of the hosts of a suite: findings, one line each, and what was measured there."""
+"""The result of `trainmark check` for the hosts of a suite: findings of one line each, and measurements."""
 
 from enum import StrEnum
 from typing import Literal
@@ -9,7 +9,7 @@ from trainmark.schema.frozen import Frozen
 
 
 class Level(StrEnum):
-    """How much a finding weighs: a failure says that the hosts are not fit; a warning leaves that to the reader."""
+    """The severity of a finding: a failure means that the hosts are unfit, a warning leaves that to the reader."""
 
     OK = "ok"
     NOTE = "note"
@@ -32,7 +32,7 @@ class CheckFinding(Frozen):
 
 
 class Quantity(StrEnum):
-    """What is measured on a device, or (``link``) from a host to another."""
+    """The quantity measured on a device, or (``link``) between two hosts."""
 
     MATRIX_PRODUCT = "matrix-product"
     MEMORY_COPY = "memory-copy"
@@ -41,7 +41,7 @@ class Quantity(StrEnum):
 
 
 class Timing(Frozen):
-    """How long one piece of work took on one device of a host, in seconds, once a round.
+    """The times of one piece of work on one device of a host, in seconds, one per round.
 
     ``amount`` is how much work that was, in ``unit`` (``FLOP`` or ``bytes``). ``kind`` is the device's model: only
     timings of one kind are compared. Of a link the ``device`` is the host at its other end.
@@ -67,7 +67,7 @@ class Timing(Frozen):
 
 
 class Reduction(Frozen):
-    """How long an all-reduce over all ``ranks`` took, in seconds: each repeat by the slowest rank's clock.
+    """The times of an all-reduce over all ``ranks``, in seconds: each repeat by the slowest rank's clock.
 
     ``size`` is that of the message, in bytes.
     """
@@ -79,7 +79,7 @@ class Reduction(Frozen):
 
 
 class ClockOffset(Frozen):
-    """How far a host's clock is ahead of the first host's, in seconds, and by how much that can be wrong."""
+    """The offset of a host's clock from the first host's, in seconds, and the error of that offset."""
 
     host: str
     against: str
@@ -106,5 +106,5 @@ class CheckReport(Frozen):
 
     @property
     def fit(self) -> bool:
-        """Whether nothing was found that is a failure."""
+        """True if no finding is a failure."""
         return all(finding.level is not Level.FAILURE for finding in self.findings)

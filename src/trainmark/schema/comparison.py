@@ -12,7 +12,7 @@ SCHEMA: Literal["trainmark.comparison/1"] = "trainmark.comparison/1"
 
 
 class Change(StrEnum):
-    """What the candidate's number is beside the baseline's."""
+    """The change of the candidate's throughput from the baseline's."""
 
     FASTER = "faster"
     SLOWER = "slower"
@@ -30,7 +30,7 @@ class Side(StrEnum):
 
 
 class Origin(Frozen):
-    """Where the results of a side are from; ``measured`` are the moments at which the first and last run began."""
+    """The source of one side's results; ``measured`` has the start times of the first and last run."""
 
     path: str
     suite: str
@@ -59,7 +59,7 @@ class ComparedCase(Frozen):
 
     @property
     def lost(self) -> bool:
-        """Whether the baseline has a number and the candidate was run and has none."""
+        """True if the baseline has a throughput and the candidate was run without one."""
         before, now = self.estimates
         return before is not None and now is None and self.outcomes[1] is not Outcome.SKIPPED
 
@@ -93,5 +93,5 @@ class Comparison(Frozen):
 
     @property
     def holds(self) -> bool:
-        """Whether no case is slower, and none has lost its number."""
+        """True if no case is slower and none has lost its throughput."""
         return not any(case.change is Change.SLOWER or case.lost for case in self.cases)

@@ -1,4 +1,4 @@
-"""What the results mean: doubts, ratios and verdicts of equal work, judged once and kept beside the numbers."""
+"""The interpretation of results: doubts, ratios and verdicts of equal work, stored with the numbers."""
 
 from enum import StrEnum
 
@@ -8,9 +8,9 @@ from trainmark.schema.measurement import Ratio, Suspicion
 
 
 class Doubt(Suspicion):
-    """One thing that speaks against the number of a run, which is kept all the same.
+    """A reason to doubt the throughput of a run, which is reported nevertheless.
 
-    ``repeat`` is 0 where it speaks against the case's runs together.
+    ``repeat`` is 0 for a doubt about all runs of the case.
     """
 
     case: str
@@ -18,7 +18,7 @@ class Doubt(Suspicion):
 
 
 class RatioKind(StrEnum):
-    """What a ratio of two cases says."""
+    """The meaning of a ratio of two cases."""
 
     SPEEDUP = "speedup"
     """The throughput over that of the same case on one device."""
@@ -29,7 +29,7 @@ class RatioKind(StrEnum):
 
 
 class ChoiceDifference(Frozen):
-    """An axis that was settled by short runs, ``max`` or ``best``, at one value for a case and at another beside it."""
+    """An axis (``max`` or ``best``) for which short runs chose different values in two compared cases."""
 
     axis: str
     value: str
@@ -39,8 +39,8 @@ class ChoiceDifference(Frozen):
 class RatioFinding(Frozen):
     """One case's throughput over another's. ``doubtful`` are those of the two whose number is in doubt.
 
-    A doubt of either side is a doubt of the ratio. ``settled_apart``: what else differs between the two, because short
-    runs settled it for each by itself; empty in what an older trainmark wrote.
+    A doubt of either side is a doubt of the ratio. ``settled_apart`` has the axes on which the two also differ because
+    short runs chose a value for each separately; empty in files of older versions.
     """
 
     kind: RatioKind
@@ -52,12 +52,11 @@ class RatioFinding(Frozen):
 
 
 class Verdict(StrEnum):
-    """What a certificate says of one work. ``different`` and ``unseen`` speak against it.
+    """The verdict of a certificate on one work; ``different`` and ``unseen`` are warnings.
 
-    ``different``: a check does not hold. ``unseen``: it was to be looked at, and could not be. The rest was never
-    to be looked at: ``program`` is another program than the built-in worker, ``framework`` one that no certificate
-    for its model and device has, ``variant`` a way to train that was not compared with the observed step,
-    another precision or optimizer among them.
+    ``different``: a check fails. ``unseen``: the check was planned but impossible. The others are never checked:
+    ``program`` is not the built-in worker, ``framework`` is in no certificate for its model and device, ``variant``
+    was not compared with the observed step (another precision or optimizer, for example).
     """
 
     EQUAL = "equal"
@@ -69,16 +68,16 @@ class Verdict(StrEnum):
 
     @property
     def speaks_against(self) -> bool:
-        """Whether a table marks the framework."""
+        """True if tables mark the framework."""
         return self in (Verdict.DIFFERENT, Verdict.UNSEEN)
 
 
 class Work(Frozen):
-    """What some cases did: a program's training step, in one of its ways, and the verdict on it.
+    """The training step of some cases: a program, its variant, and the verdict on it.
 
-    ``name`` is the framework, or of another program its name and the framework. ``way`` is how it trains: the values
-    of the axes in which frameworks differ by nature, and the compiler; then another optimizer than the usual one, and
-    another precision than certificates are made with. ``device`` is the one that the runs say they computed on.
+    ``name`` is the framework; for other programs, the program's name and the framework. ``way`` is the variant: the
+    values of the task's variant axes and the compiler, then the optimizer and the precision if they are not those of
+    certificates. ``device`` is the device that the runs report.
     """
 
     name: str
@@ -90,10 +89,10 @@ class Work(Frozen):
 
 
 class Difference(Frozen):
-    """A check that does not hold: between two frameworks, or of one against the description.
+    """A failed check: between two frameworks, or of one against the description.
 
-    With a ``way``: of a framework's other way to train against its observed step. ``rules`` are the values, such as
-    another optimizer's name, by which the certificate looked at another step than the usual one.
+    With a ``way``: of another variant of a framework against its observed step. ``rules`` are the values, such as the
+    name of an optimizer, on which the certificate's step differs from the default one.
     """
 
     frameworks: tuple[str, ...]
@@ -103,11 +102,11 @@ class Difference(Frozen):
 
 
 class EqualityFinding(Frozen):
-    """Works of one model on one device by the same ``rules``, and what the best certificate of these says of each.
+    """The works of one model on one device with the same ``rules``, and the best certificate's verdict on each.
 
-    ``rules`` are named, such as ``lamb``, where they are not the usual ones or others stand beside them.
+    ``rules`` (such as ``lamb``) are given if they are not the defaults or if the results have several.
     ``observed`` are the frameworks whose eager steps were compared with each other and are equal; ``by_variant``
-    says whether a work is shown because it does the same steps as its framework's eager one in another way.
+    is true if a work is included because its steps equal those of its framework's eager variant.
     """
 
     model: str
@@ -124,7 +123,7 @@ class EqualityFinding(Frozen):
 
     @property
     def holds(self) -> bool:
-        """Whether all works were shown to be equal."""
+        """True if all works were shown to be equal."""
         frameworks = {work.framework for work in self.works}
         shown = all(work.verdict is Verdict.EQUAL for work in self.works)
         return shown and len(frameworks) > 1 and frameworks.issubset(self.observed)
@@ -135,14 +134,14 @@ class EqualityFinding(Frozen):
 
 
 class RanksFinding(Frozen):
-    """What the ranks of a case did beside each other: medians over its measured ``runs``, one of which has the number.
+    """The balance of a case's ranks: medians over its measured ``runs``.
 
-    ``slowest`` is the rank (on ``host``) that was the slowest in most runs, ``times`` in how many of the ``told`` ones
-    that say so, ``slower_by`` how much longer its own pass took than the others' (a share), ``waits`` what the others
-    wait for it, and ``all_reduce_share`` what an all-reduce of ``all_reduce_bytes`` would take in ``all_reduce_s``
-    seconds, both as shares of a step; ``all_reduce_bus_bytes_per_s`` is its bus bandwidth, as nccl-tests counts it:
+    ``slowest`` is the rank (on ``host``) that was the slowest in most runs: in ``times`` of the ``told`` runs that
+    report it. Its own pass took longer than the others' by ``slower_by`` (a share). Shares of a step: ``waits`` is the
+    time that the others wait for it, ``all_reduce_share`` that of an all-reduce of ``all_reduce_bytes``, which takes
+    ``all_reduce_s`` seconds. ``all_reduce_bus_bytes_per_s`` is its bus bandwidth as nccl-tests counts it:
     2 (n - 1) / n of the bytes over the seconds. The windows of all ranks began within ``began_within_s`` seconds, give
-    or take ``clock_error_s``. What nobody showed is null.
+    or take ``clock_error_s``. Unknown values are null.
     """
 
     case: str
@@ -162,9 +161,9 @@ class RanksFinding(Frozen):
 
 
 class FittingFinding(Frozen):
-    """The largest batch per device that ended ok, of cases that differ from ``case``, which was ``oom``, in it alone.
+    """The largest batch per device that fits, for a case that was ``oom``; only the batch differs.
 
-    ``by`` is the case that trained with it, on like hardware.
+    ``by`` is the case that trained with it on similar hardware.
     """
 
     case: str
@@ -173,10 +172,10 @@ class FittingFinding(Frozen):
 
 
 class PowerFinding(Frozen):
-    """A case with a GPU that its power limit held in half of the samples of the window, or more.
+    """A case with a GPU that was at its power limit in at least half of the window's samples.
 
-    Medians over the ``runs`` that were sampled, of each run's GPU that was held the most: ``share`` of the samples,
-    ``sm_clock_mhz`` and ``power_w`` (means over the window; null where nobody tells).
+    Medians over the sampled ``runs``, for the GPU of each run that was limited most: the ``share`` of samples,
+    ``sm_clock_mhz`` and ``power_w`` (means over the window; null if unknown).
     """
 
     case: str
@@ -187,11 +186,11 @@ class PowerFinding(Frozen):
 
 
 class Findings(Frozen):
-    """All that was judged of a suite's results; cases go by their ids.
+    """All findings about a suite's results; cases are given by their ids.
 
-    ``doubtful`` are the cases whose number is in doubt: a run that it is made of is. ``ranks`` are there for cases of
-    several ranks, ``fitting`` for those that had no memory and of which a smaller batch is known to fit, ``power`` for
-    those whose GPUs are held by their power limit.
+    ``doubtful`` are the cases with a doubt about one of the runs that their number is made of. ``ranks`` has cases of
+    several ranks, ``fitting`` those that ran out of memory while a smaller batch fits, ``power`` those whose GPUs were
+    at their power limit.
     """
 
     doubts: tuple[Doubt, ...]
@@ -203,5 +202,5 @@ class Findings(Frozen):
     power: tuple[PowerFinding, ...] = ()
 
     def ratio(self, kind: RatioKind, case: str) -> RatioFinding | None:
-        """Return the ratio of a kind whose upper side is ``case``."""
+        """Return the ratio of a kind whose numerator is ``case``."""
         return next((found for found in self.ratios if (found.kind, found.case) == (kind, case)), None)

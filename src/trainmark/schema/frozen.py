@@ -1,4 +1,4 @@
-"""The bases of every frozen document: nothing in it changes, and nothing unknown is in it."""
+"""The base classes of immutable documents, which have no unknown fields."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -14,13 +14,13 @@ from pydantic import (
 
 
 class Frozen(BaseModel):
-    """A document that is made once and only read from then on; an unknown field is an error, and so is NaN."""
+    """An immutable document; an unknown field or NaN is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class OfTask(Frozen):
-    """A document that says something on the axes of a task; in JSON they stand beside its other fields."""
+    """A document with values on a task's axes; in JSON they are next to its other fields."""
 
     axes: Mapping[str, str | int] = Field(default_factory=dict)
 

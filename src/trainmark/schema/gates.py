@@ -1,10 +1,10 @@
-"""The names of the gates through which a result goes; a suite turns one off by its name."""
+"""The names of the gates that check a result; a suite can turn each of them off."""
 
 from enum import StrEnum
 
 
 class GateName(StrEnum):
-    """What is looked at; the code of the doubt that it raises."""
+    """A gate; its value is the code of the doubt that it raises."""
 
     GPU_THROTTLED = "gpu-throttled"
     CLOCK_DROPPED = "clock-dropped"
@@ -21,4 +21,4 @@ class GateName(StrEnum):
 SPOILING = frozenset(
     {GateName.GPU_THROTTLED, GateName.CLOCK_DROPPED, GateName.GPU_SHARED, GateName.CPU_SHARED}
 )
-"""The doubts about a machine for which a run is repeated and kept out of its case's estimate."""
+"""Doubts about a machine for which a run is repeated and excluded from its case's estimate."""

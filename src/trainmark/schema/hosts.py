@@ -1,4 +1,4 @@
-"""The hosts of a campaign: where each is reached, what it is given, and by which engine."""
+"""The hosts of a campaign: addresses, settings, and the engine that reaches them."""
 
 import re
 from collections.abc import Mapping
@@ -14,7 +14,7 @@ LOCALHOST = "localhost"
 """The machine on which trainmark itself runs, without an agent."""
 
 Word = Annotated[str, StringConstraints(pattern=r"^[^\s-]\S*$")]
-"""What is one word of a command line and no option of it: a host's name is never read as a flag."""
+"""One word of a command line that is not an option, so that a host's name is never read as a flag."""
 
 
 Value = Annotated[str, Field(coerce_numbers_to_str=True, pattern=r"^[^\n]+$")]
@@ -23,18 +23,18 @@ VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]
 
 
 OF_THE_HOST = ("PATH", "LD_LIBRARY_PATH", "HOME", "TMPDIR", "TRAINMARK_HOME")
-"""Variables that name the host's own folders: none of a container's."""
+"""Variables that name folders of the host; containers do not get them."""
 
 
 class EngineName(StrEnum):
-    """What starts the agent on a host; how the ranks are started there is the launcher's matter."""
+    """The program that starts the agent on a host; the launcher starts the ranks."""
 
     SSH = "ssh"
     """The system's ``ssh`` with its configuration."""
     SLURM = "slurm"
     """``srun``, inside an allocation."""
     MPI = "mpi"
-    """OpenMPI's ``mpirun``, by the way that it reaches hosts itself."""
+    """OpenMPI's ``mpirun``, with its own remote shell."""
 
 
 _FILLS_A_HOST = (
@@ -49,11 +49,11 @@ def _node_by_node(words: str) -> str:
 
 
 NodeByNode = Annotated[Word, AfterValidator(_node_by_node)]
-"""A way of mapping ranks that fills one host after the other: a rank's host is known by its number everywhere."""
+"""A mapping of ranks that fills one host after the other, so that a rank's number determines its host."""
 
 
 class MpirunOptions(Frozen):
-    """What ``mpirun`` is told when it starts ranks: OpenMPI's MCA parameters, what ranks are bound to and mapped by.
+    """The options of ``mpirun`` for starting ranks: MCA parameters, binding and mapping.
 
     Unbound by default: OpenMPI would give each rank, its loader's threads with it, one core or socket.
     """
@@ -64,10 +64,10 @@ class MpirunOptions(Frozen):
 
 
 class Traffic(Frozen):
-    """How the ranks of several hosts reach each other: over RDMA too, and as ``mpirun`` is told.
+    """The network settings for ranks on several hosts.
 
-    ``user`` and ``port`` are those of ``ssh``, by which ``mpirun`` itself goes from host to host. ``variables`` are
-    what ranks find in their environment wherever they are started, in a container too.
+    ``user`` and ``port`` are those of ``ssh``, which ``mpirun`` uses between hosts. ``variables`` are set for ranks
+    wherever they are started, in a container too.
     """
 
     rdma: bool = False
@@ -83,12 +83,11 @@ PLAIN = Traffic()
 class HostEntry(Frozen):
     """One host.
 
-    ``slots`` are how many devices it gives at most; all that it has where nothing is said. ``interface`` is the
-    network interface of the ranks' own traffic; without it that which has ``address``. ``python`` is the interpreter
-    that trainmark is installed in there. Runs lie in ``folder``, or without it under the path that they have here;
-    ``paths`` are folders that have another path there (here: there), ``variables`` what its processes are to find in
-    their environment. With ``rdma`` the containers of runs on several hosts are given the host's RDMA devices;
-    ``mpirun`` is what that is told besides.
+    ``slots`` is the maximum number of devices to use (default: all). ``interface`` is the network interface for the
+    ranks' traffic (default: the one with ``address``). ``python`` is the interpreter on the host that has trainmark.
+    Runs are in ``folder`` (default: the same path as here); ``paths`` maps local folders to their paths on the host,
+    ``variables`` are set for its processes. With ``rdma``, containers of runs on several hosts get the host's RDMA
+    devices; ``mpirun`` has further options.
     """
 
     name: Word
@@ -112,7 +111,7 @@ class HostEntry(Frozen):
 
     @property
     def traffic(self) -> Traffic:
-        """How its ranks reach those of others."""
+        """The network settings of its ranks."""
         variables = {name: value for name, value in self.variables.items() if name not in OF_THE_HOST}
         return Traffic(
             rdma=self.rdma, mpirun=self.mpirun, user=self.user, port=self.port, variables=variables
@@ -120,7 +119,7 @@ class HostEntry(Frozen):
 
 
 class SshSettings(Frozen):
-    """What ``ssh`` is told besides: a configuration file, and options as on its command line."""
+    """Further settings of ``ssh``: a configuration file, and options as on its command line."""
 
     config: Path | None = None
     options: tuple[str, ...] = ()

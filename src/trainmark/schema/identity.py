@@ -1,7 +1,7 @@
-"""Identity: what a run ran, in named parts, each with a digest; runs of which it differs are not pooled.
+"""The identity of what a run ran: named parts, each with a digest. Runs with different identities are not pooled.
 
-Machines are not part of it (the manifest's fingerprint compares those), nor is what every run has of its own: its
-number and seed, ports, folders, hosts' names, times.
+Machines are not part of it (the manifest's fingerprint compares those), nor is what differs between repeats: number
+and seed, ports, folders, hosts' names, times.
 """
 
 import hashlib
@@ -14,10 +14,10 @@ from trainmark.schema.frozen import Frozen
 
 
 class PartName(StrEnum):
-    """What an identity is made of."""
+    """The parts of an identity."""
 
     CARD = "card"
-    """What the card says, but for its description and where its source lies."""
+    """The card without its description and the location of its source."""
     SOURCE = "source"
     """The program: a commit, the files of a folder, or trainmark's own worker."""
     COMMANDS = "commands"
@@ -41,7 +41,7 @@ class Part(Frozen):
 
 
 class Entries(Frozen):
-    """What a part's digest is made of, by name: a file's digest, a package's version, the words of a command."""
+    """The input of a part's digest, by name: a file's digest, a package's version, the words of a command."""
 
     name: PartName
     word: str
@@ -54,7 +54,7 @@ class Entries(Frozen):
 
 
 class Identity(Frozen):
-    """What a run ran: the ``digest`` of all its parts' digests, and the parts."""
+    """The identity of a run: its parts, and the ``digest`` of their digests."""
 
     digest: str
     parts: tuple[Part, ...]

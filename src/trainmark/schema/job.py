@@ -1,4 +1,4 @@
-"""A job: what a cluster's queue is given so that it measures a whole suite, and how that is asked for."""
+"""Batch jobs that measure a whole suite: settings, and the job as submitted to a cluster's queue."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -30,7 +30,7 @@ SlurmOption = Annotated[str, StringConstraints(pattern=r"^--?[A-Za-z][-\w]*(?:[=
 
 
 class JobKind(StrEnum):
-    """Whose job it is: Slurm's script, or a manifest of Kubeflow's Trainer (v2) or MPI Operator (v2beta1)."""
+    """The kind of job: a Slurm script, or a manifest of Kubeflow's Trainer (v2) or MPI Operator (v2beta1)."""
 
     SBATCH = "sbatch"
     TRAINJOB = "trainjob"
@@ -73,7 +73,7 @@ class KubernetesJob(Frozen):
 
 
 class JobSettings(Frozen):
-    """What a hosts file says under ``job``.
+    """The section ``job`` of a hosts file.
 
     ``name`` is the suite's by default. ``out`` is the directory of the results and ``python`` the interpreter that
     trainmark is installed in, both as the hosts of the job have them. After ``time_limit_s`` seconds the queue ends the
@@ -91,7 +91,9 @@ class JobSettings(Frozen):
     @model_validator(mode="after")
     def _results_stay(self) -> Self:
         if any(sign.isspace() or not sign.isprintable() for sign in str(self.out)):
-            raise ValueError("out has a space or a line break in it, which a job's options cannot have")
+            raise ValueError(
+                "out contains whitespace or a control character, which a job's options cannot have"
+            )
         if not self.out.is_absolute():
             raise ValueError(
                 f"out ({self.out}) must be an absolute path: the job's hosts have no folder of yours"
@@ -99,11 +101,11 @@ class JobSettings(Frozen):
         pods = self.kubernetes
         if pods is not None and not any(self.out.is_relative_to(path) for path in pods.claims.values()):
             raise ValueError(
-                f"out ({self.out}) lies in none of kubernetes.claims: results would be gone with the pod"
+                f"out ({self.out}) is in none of kubernetes.claims, so the results would be lost with the pod"
             )
         for path in () if pods is None else pods.claims.values():
             if not path.is_absolute() or ":" in str(path):
-                raise ValueError(f"kubernetes.claims: {path} is no absolute path without ':'")
+                raise ValueError(f"kubernetes.claims: {path} must be an absolute path without ':'")
         return self
 
 

@@ -1,10 +1,10 @@
-"""What starts the ranks of a run on its hosts."""
+"""The programs that start the ranks of a run on its hosts."""
 
 from enum import StrEnum
 
 
 class Launcher(StrEnum):
-    """Who starts the ranks; with one rank the program is always started by itself.
+    """The program that starts the ranks; a single rank is always started directly.
 
     ``process``: nobody, there is one process. ``torchrun``. ``ranks``: each rank is a process of its own that
     finds its place in the variables that torchrun would set, as the built-in workers do. ``multiproc``: the
@@ -23,5 +23,5 @@ class Launcher(StrEnum):
 
     @property
     def needs_starter(self) -> bool:
-        """Whether a card with this launcher must name the script that starts the ranks."""
+        """True if a card with this launcher must name the script that starts the ranks."""
         return self is Launcher.MULTIPROC

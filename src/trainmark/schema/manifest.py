@@ -21,11 +21,11 @@ class OsFacts:
 
 @dataclass(frozen=True, slots=True)
 class CpuFacts:
-    """The processors that the node has, and how many of them this process may use.
+    """The processors of a node, and how many of them this process may use.
 
     ``cores`` are physical ones, ``threads`` logical ones. ``flags`` are the vector extensions that matter for
     training. ``quota_cpus`` is the smallest CPU quota of the control groups above, in CPUs. ``allowed`` is the list
-    of logical CPUs that may be used (``0-3,8``): affinity and cpuset together.
+    of logical CPUs that may be used (``0-3,8``): the intersection of affinity and cpuset.
     """
 
     model: str | None = None
@@ -89,7 +89,7 @@ class ContainerFacts:
 
 @dataclass(frozen=True, slots=True)
 class VirtualisationFacts:
-    """Whether the CPU says that a hypervisor is below, and who made the (virtual) machine by its DMI table."""
+    """The hypervisor flag of the CPU, and the vendor and product of the (virtual) machine from its DMI table."""
 
     hypervisor: bool | None = None
     vendor: str | None = None
@@ -119,7 +119,7 @@ class HostFacts:
 
 
 class FrameworkVersions(Frozen):
-    """A framework's own word on what it is and runs on; null for what it does not have.
+    """The versions that a framework reports; null for what it does not have.
 
     ``cudnn`` and ``nccl`` are as the framework gives them (PyTorch: ``"91002"``, ``"2.27.3"``).
     """
@@ -133,14 +133,14 @@ class FrameworkVersions(Frozen):
 
 
 class PeakQuantity(StrEnum):
-    """What a device was measured to do at most."""
+    """The quantity of a measured peak."""
 
     MATRIX_PRODUCT = "matrix-product"
     MEMORY = "memory"
 
 
 class PeakUnit(StrEnum):
-    """What a peak is counted in: operations, or bytes that are read and written."""
+    """The unit of a peak: operations, or bytes that are read and written."""
 
     OPERATIONS = "FLOP/s"
     BYTES = "bytes/s"
@@ -161,7 +161,7 @@ class MeasuredPeak(Frozen):
 
 
 class MeasuredPeaks(Frozen):
-    """What the devices of a node were measured to do: by the run that the manifest is of, after its window.
+    """The measured peaks of a node's devices, taken after the window of the manifest's own run.
 
     ``case_id`` and ``repeat`` name that run; ``precision`` is the one in which it says that it trained: in TF32 a
     product of ``float32`` is TensorFloat-32's.

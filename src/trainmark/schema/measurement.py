@@ -1,4 +1,4 @@
-"""What one run gave, and what a case's runs gave together: the documents of measuring."""
+"""The measurement of one run, and the estimates over the runs of a case."""
 
 from collections.abc import Mapping
 from enum import StrEnum
@@ -10,7 +10,7 @@ from trainmark.schema.frozen import Frozen
 
 
 class About(StrEnum):
-    """What a doubt is about: the work that was done, the machine that did it, or when the measuring began."""
+    """The subject of a doubt: the work, the machine, or the measured window."""
 
     WORK = "work"
     MACHINE = "machine"
@@ -18,9 +18,9 @@ class About(StrEnum):
 
 
 class Suspicion(Frozen):
-    """A reason to doubt a result that is kept all the same: a code for programs, a sentence for people.
+    """A reason to doubt a result, which is reported nevertheless: a code for programs, a sentence for people.
 
-    Where a gate raised it, ``value`` is what it saw and ``bound`` from where on it doubts.
+    If a gate raised it, ``value`` is the observed value and ``bound`` the gate's threshold.
     """
 
     code: str
@@ -42,7 +42,7 @@ class StepTimes(Frozen):
 
 
 class Shape(StrEnum):
-    """How a series of step times that is not steady goes."""
+    """The shape of a series of step times that is not steady."""
 
     SLOW_START = "slow-start"
     """Its first steps are slower than the rest, which is steady: a warm-up that reaches into the window."""
@@ -61,7 +61,7 @@ class Shape(StrEnum):
 
 
 class Cause(StrEnum):
-    """What the events show beside the steps that are not as the others."""
+    """The likely cause of an unsteady series, from the run's events."""
 
     COMPILE = "compile"
     """They are the window's first one to three, each as long as several: compilation or autotuning."""
@@ -72,7 +72,7 @@ class Cause(StrEnum):
 
 
 class CannotSay(StrEnum):
-    """Why a window does not show whether it was steady."""
+    """The reason why the steadiness of a window is unknown."""
 
     TOO_FEW_STEPS = "too-few-steps"
     TOO_NOISY = "too-noisy"
@@ -82,8 +82,9 @@ class CannotSay(StrEnum):
 
 
 class Level(Frozen):
-    """A stretch of the window: its first step (from 0), its number of steps, and its mean step time over the
-    mean of the stretch that is taken for steady, less 1."""
+    """A stretch of the window: first step (from 0), number of steps, and relative deviation of its mean step time.
+
+    ``off`` is the mean step time over that of the steady stretch, minus 1."""
 
     first: int
     steps: int
@@ -93,12 +94,13 @@ class Level(Frozen):
 class Steadiness(Frozen):
     """The verdict of the warm-up test.
 
-    ``steady`` is null where the window cannot say, for the reason in ``cannot_say``. ``settled_after`` is the
-    number of steps of the window before it settled, null where it never did; ``bias`` is the window's mean
-    step time over the settled steps' mean, less 1. ``shape``, ``cause`` and ``levels`` say how it was not steady.
-    Steps are a foreign log's
-    records. ``detectable`` is the power: the smallest change of the step time over a quarter of the window, as a share,
-    that would be found in 4 of 5 such windows, or that no stretch shows half of.
+    ``steady`` is null if the window does not show it, for the reason in ``cannot_say``. ``settled_after`` is the
+    number of steps of the window before it settled, null if it never did; ``bias`` is the window's mean
+    step time over the settled steps' mean, less 1. ``shape``, ``cause`` and ``levels`` describe an unsteady window.
+    For another program's log, steps are its records.
+
+    ``detectable`` is the power: the smallest relative change of the step time over a quarter of the window that would
+    be found in 4 of 5 such windows, or that no stretch shows half of.
     ``correlation`` is that of neighbouring steps.
     """
 
@@ -114,11 +116,11 @@ class Steadiness(Frozen):
 
 
 class Measurement(Frozen):
-    """What one run gave.
+    """The measurement of one run.
 
     ``throughput`` (``unit``) is the work of all ranks over ``window_s``, the time from the barrier at the window's
     start to the slowest rank's end. ``work`` has an amount of each of the task's counters, ``samples`` of what a batch
-    counts. Of another program's log the throughput is what the named ``rule`` gives, ``samples`` and ``window_s`` are
+    counts. For another program's log, the named ``rule`` gives the throughput, ``samples`` and ``window_s`` are
     null, and steps are its records.
     ``first_step_s`` holds the compilation.
     ``peak_operations_per_s`` is what all devices were measured to do in a matrix product, ``mfu`` the share of it that
@@ -156,7 +158,7 @@ class Measurement(Frozen):
 
 
 class IntervalMethod(StrEnum):
-    """How an interval was computed; ``measure.statistics`` gives the formulas. Some are an older trainmark's."""
+    """The method of an interval; ``measure.statistics`` has the formulas. Some are only in older files."""
 
     STUDENT_T_LOG = "student-t-log"
     INTERPOLATED = "interpolated-order-statistics"
@@ -166,19 +168,19 @@ class IntervalMethod(StrEnum):
 
 
 class Sampling(StrEnum):
-    """How it was decided how many runs there are."""
+    """The rule that decided the number of runs."""
 
     FIXED = "fixed"
-    """Before the first of them."""
+    """It was fixed before the first run."""
     WAITED = "waited"
-    """By looking at the interval after each run, and stopping when it was narrow."""
+    """Runs were added until the interval was narrow enough."""
 
 
 class Interval(Frozen):
-    """A 95 % interval in the unit of what it stands beside, of runs of one campaign on one machine.
+    """A 95 % interval, in the unit of its estimate, for runs of one campaign on one machine.
 
-    It speaks for that campaign on that machine alone, not for another day or another machine. ``computed_at`` is the
-    level at which the formula was used so that the interval holds 95 %: more where it was waited for.
+    It does not apply to another day or another machine. ``computed_at`` is the nominal level of the formula: more than
+    95 % if runs were added until the interval was narrow, so that the coverage is 95 %.
     """
 
     low: float
@@ -194,16 +196,16 @@ class Interval(Frozen):
 
 
 class NoInterval(StrEnum):
-    """Why there is no interval."""
+    """The reason for a missing interval."""
 
     ONE_RUN = "one-run"
     TWO_RUNS = "two-runs"
     EQUAL_RUNS = "equal-runs"
-    """Their spread is below what was written down: it is not known, and it is not zero."""
+    """Their spread is below the printed precision: unknown, but not zero."""
     RUNS_DISAGREE = "runs-apart"
-    """They are fewer than 6 and not of one kind: one is half as fast again as another."""
+    """They are fewer than 6 and one is at least 1.5 times as fast as another."""
     SPOILED = "spoiled"
-    """Their machine spoiled every one: how much others disturbed them says nothing about the case."""
+    """The machine disturbed every run, so their spread says nothing about the case."""
     STEPS_DIFFER = "steps-differ"
     """Their windows have different numbers of steps: they are not repeats of one measurement."""
     MACHINES_DIFFER = "machines-differ"
@@ -211,9 +213,9 @@ class NoInterval(StrEnum):
 
 
 class Estimate(Frozen):
-    """The throughput of a case over its runs (unit/s), and how sure it is; ``std`` is the sample's (n-1).
+    """The throughput of a case over its runs (unit/s), and its uncertainty; ``std`` is the sample's (n-1).
 
-    The interval is the median's. ``no_interval`` says why there is none; null in what an older trainmark wrote.
+    The interval is the median's. ``no_interval`` is the reason for a missing one; null in files of older versions.
     """
 
     n: int
@@ -240,7 +242,7 @@ class Estimate(Frozen):
 
 
 class Ratio(Frozen):
-    """A quotient of two cases' medians, with its interval where both sides have one; else why one side has none."""
+    """A quotient of two cases' medians, with its interval if both sides have one, else the reason."""
 
     value: float
     interval: Interval | None
@@ -248,7 +250,7 @@ class Ratio(Frozen):
 
 
 class Speedup(Frozen):
-    """How much faster than one device, and what share of the ideal that is (``speedup / world_size``)."""
+    """The speedup over one device, and the efficiency: its share of the ideal (``speedup / world_size``)."""
 
     baseline: str
     speedup: Ratio

@@ -10,17 +10,17 @@ RUNS = "runs"
 """The folder of the runs: ``runs/CASE/REPEAT/``."""
 
 EVENTS = "events.jsonl"
-"""What a built-in worker leaves in a run's folder."""
+"""The events that a built-in worker writes into a run's folder."""
 LOG = "train.log"
-"""What the program of a run printed."""
+"""The output of a run's program."""
 TELEMETRY = "telemetry.jsonl"
 MANIFEST = "manifest.json"
-"""What was really there."""
+"""The machine and the software of the run."""
 OUTCOME = "outcome.json"
-"""Written last into a run's folder: a run with it is finished."""
+"""The outcome, written last: a run's folder that has it is finished."""
 
 
 def name_on(file: str, node: int) -> str:
-    """Return what a file of a run is called for a node: ``train.log``, and for node 1 ``train.node1.log``."""
+    """Return the name of a run's file for a node: ``train.log``, and for node 1 ``train.node1.log``."""
     stem, dot, end = file.partition(".")
     return f"{stem}.node{node}{dot}{end}" if node else file

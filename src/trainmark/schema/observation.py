@@ -1,4 +1,4 @@
-"""What one framework's three training steps computed, as its worker tells it; a task adds what its layers are."""
+"""Three training steps of one framework as its worker reports them; a task adds its layers."""
 
 from collections.abc import Mapping
 from typing import Literal
@@ -9,27 +9,27 @@ SCHEMA: Literal["trainmark.equivalence/1"] = "trainmark.equivalence/1"
 
 
 class WorkerReport(BaseModel):
-    """What a worker tells; a later worker may tell more."""
+    """A report of a worker; fields of later versions are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")
 
 
 class Sketch(WorkerReport):
-    """An array, told by its norm and by its sum with fixed pseudo-random signs."""
+    """An array, summarised by its norm and by its sum with fixed pseudo-random signs."""
 
     norm: float
     signed_sum: float
 
 
 class DoneStep(WorkerReport):
-    """One step of the timed function: what it did to the weights and to the running statistics."""
+    """One step of the timed function: the changes of the weights and of the running statistics."""
 
     updates: Mapping[str, Sketch]
     statistics: Mapping[str, Sketch]
 
 
 class ObservedStep(DoneStep):
-    """One step that was looked into before it was done: what the forward and backward pass gave.
+    """One step with its forward and backward pass, which were observed before the update.
 
     ``moments`` holds inner products, see ``trainmark.worker.core.equivalence``.
     """
@@ -40,7 +40,7 @@ class ObservedStep(DoneStep):
 
 
 class Followed(WorkerReport):
-    """Three steps of one framework as the timed function did them; ``step_losses`` are those that it kept itself."""
+    """Three steps of one framework by the timed function; ``step_losses`` are the losses that it recorded."""
 
     schema_name: Literal["trainmark.equivalence/1"] = SCHEMA
     framework: str
@@ -51,9 +51,9 @@ class Followed(WorkerReport):
 
 
 class Observation(Followed):
-    """Three steps of one framework, each looked into before it was done.
+    """Three steps of one framework, each observed before its update.
 
-    ``repeated_loss`` is that of another look on the weights and the batch of the first step.
+    ``repeated_loss`` is the loss of a second pass on the weights and the batch of the first step.
     """
 
     steps: tuple[ObservedStep, ...]

@@ -13,7 +13,7 @@ from trainmark.schema.measurement import Suspicion
 
 
 class Outcome(StrEnum):
-    """What became of a run."""
+    """The outcome of a run."""
 
     OK = "ok"
     """It ran to its end and left a whole measured window."""
@@ -32,12 +32,12 @@ class Outcome(StrEnum):
 
     @property
     def label(self) -> str:
-        """How a table shows it where a number would stand."""
+        """The text that replaces the number in a table."""
         return {"oom": "OOM", "timeout": "timeout"}.get(self.value, self.value)
 
 
 class NodeOutcome(Frozen):
-    """How what was started on one node ended.
+    """The end of the process that was started on one node.
 
     ``exit_code`` is the command's (negative for a signal, which ``signal`` names); null when nothing was started
     there. ``oom_kills`` is how many processes the node's kernel killed for want of memory meanwhile, ``strays`` how
@@ -72,7 +72,7 @@ class NodeOutcome(Frozen):
 
 
 class RankOutcome(Frozen):
-    """How one rank ended, as far as it or its launcher said so; null is what nobody said."""
+    """The end of one rank, as reported by it or its launcher; null if unknown."""
 
     node: int
     rank: int
@@ -82,7 +82,7 @@ class RankOutcome(Frozen):
 
 
 class OutcomeRecord(Frozen):
-    """What became of a run, why, when, and by which commands.
+    """The outcome of a run: reason, times and commands.
 
     ``reason`` is a sentence for every outcome but ``ok``. ``exit_code`` is the first command's, negative for
     a signal, null when nothing was started. ``last_step`` is the last step that the program spoke of;

@@ -1,4 +1,4 @@
-"""What a run reports about itself: typed fields for the names of our own workers, other names as they are."""
+"""The parameters that a run reports: typed fields for names of the built-in workers, other names unchanged."""
 
 from collections.abc import Mapping
 from functools import cache

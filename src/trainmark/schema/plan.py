@@ -10,7 +10,7 @@ from trainmark.schema.case import Case
 
 @dataclass(frozen=True, slots=True)
 class NodeResources:
-    """What placement must know of a node: the cores that may be used, its GPUs, and whether it has OpenMPI.
+    """The facts about a node that placement needs: usable cores, GPUs, and whether it has OpenMPI.
 
     ``visible`` are the GPUs by the names of ``CUDA_VISIBLE_DEVICES`` where that is set. ``no_openmpi`` says why
     OpenMPI's mpirun cannot be used and what to do, or is None. ``slots`` is how many devices a run may have there at
@@ -96,7 +96,7 @@ class PrepareStep:
 
 @dataclass(frozen=True, slots=True)
 class Preparation:
-    """What must be there before the run on its ``node``: the program's source, and what the tasks make in ``folder``.
+    """The prerequisites of a run on its ``node``: the program's source, and the results of prepare steps in ``folder``.
 
     ``source`` is the run's own working tree, ``workshop`` the tasks' one; ``subfolder`` is the program's folder in it.
     """
@@ -109,7 +109,7 @@ class Preparation:
     node: int = 0
 
     def lines(self) -> Iterator[tuple[str, str]]:
-        """Give a description and a command line for each thing to be done, in order, to be read or typed."""
+        """Yield a description and a command line for each step, in order, for people to read or type."""
         for checkout, whose in ((self.workshop, "to prepare with"), (self.source, "of this run")):
             if checkout is not None:
                 for words in checkout.cached():
@@ -121,7 +121,7 @@ class Preparation:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """One run as it would be started.
+    """The plan of one run: its nodes, commands and preparations.
 
     ``nodes`` are its nodes in order, ``commands`` what is started on them. ``events`` is the file that the program's
     first rank is told to write its events to. ``cannot_run`` says why these hosts cannot carry the plan out (too few

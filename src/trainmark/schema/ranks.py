@@ -1,4 +1,4 @@
-"""What the ranks of one run did beside each other: when each one's window was, who is slow, what the exchange takes."""
+"""The ranks of one run compared: their windows, the slowest one, the time of the exchange."""
 
 from trainmark.schema.frozen import Frozen
 

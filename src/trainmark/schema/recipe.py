@@ -1,10 +1,10 @@
-"""The axes on which two ways of training can differ, and the conditions beside them; a task adds its own axes."""
+"""The axes on which recipes of training can differ, and conditions such as the machine; a task adds its own axes."""
 
 from enum import StrEnum
 
 
 class RecipeAxis(StrEnum):
-    """One way in which the recipes of any two trainings can differ; a value's meaning stands beside each axis."""
+    """An axis on which the recipes of any two trainings can differ; the comments list its values."""
 
     COMPILER = "compiler"  # none, xla, torchscript, static-graph
     DATA = "data"  # synthetic, or the form or the name of real data
@@ -23,7 +23,7 @@ class RecipeAxis(StrEnum):
     AFFINITY = "affinity"  # how processes are bound to cores
     SEQUENCE_LENGTH = "sequence_length"  # tokens of one sequence
     MAX_PREDICTIONS = (
-        "max_predictions_per_seq"  # masked positions of a sequence that the loss looks at, at most
+        "max_predictions_per_seq"  # maximum number of masked positions of a sequence in the loss
     )
     CHECKPOINT_IN_RUN = "checkpoint_in_run"  # true where the measured run also writes a checkpoint
 
@@ -32,7 +32,7 @@ AxisValue = bool | int | float | str
 
 
 class Condition(StrEnum):
-    """An axis that is not the recipe's but the machine's or the software's, or the size of the run."""
+    """An axis of the machine, the software or the size of the run, not of the recipe."""
 
     FRAMEWORK = "framework"
     MODEL = "model"

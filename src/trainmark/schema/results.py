@@ -29,7 +29,7 @@ SCHEMA: Literal["trainmark.results/1"] = "trainmark.results/1"
 
 
 class RunResult(Frozen):
-    """One run: what became of it and, where it is ``ok``, its measurement.
+    """One run: its outcome and, if that is ``ok``, its measurement.
 
     ``directory`` is relative to the result directory; ``log`` is the published log's path there, if the
     suite's naming scheme asks for one. ``commands`` are the commands as text, one a node. ``manifest``
@@ -76,25 +76,25 @@ class RunResult(Frozen):
 
     @property
     def spoiled(self) -> bool:
-        """Whether its machine spoiled it; such a run is not pooled with sound ones."""
+        """True if its machine disturbed it; such a run is not pooled with sound ones."""
         return any(doubt.about is About.MACHINE and doubt.code in SPOILING for doubt in self.suspicions)
 
 
 def sound(runs: Sequence[RunResult]) -> list[RunResult]:
-    """Return the measured runs that no machine spoiled: what ratios and intervals are made of."""
+    """Return the measured runs that no machine disturbed; ratios and intervals use these."""
     return [run for run in runs if run.measurement is not None and not run.spoiled]
 
 
 def pooled(runs: Sequence[RunResult]) -> list[RunResult]:
-    """Return the runs that a case's number is made of: the sound ones, or where there is none, all measured ones."""
+    """Return the runs of a case's estimate: the sound ones, or all measured ones if none is sound."""
     return sound(runs) or [run for run in runs if run.measurement is not None]
 
 
 class Trial(Frozen):
-    """A short run for a case that asks for the best value of some axes: with which values, and what came of it.
+    """A short run of a search for the best value of some axes: the values and the outcome.
 
-    ``throughput`` is in ``unit``; both are null where the outcome is not ``ok``. ``spoiled`` says that its machine
-    spoiled it, so that another choice may be the faster one; false in what an older trainmark wrote.
+    ``throughput`` is in ``unit``; both are null unless the outcome is ``ok``. ``spoiled``: its machine disturbed it, so
+    another choice may be faster; false in files of older versions.
     """
 
     axes: Mapping[str, str]
@@ -106,25 +106,27 @@ class Trial(Frozen):
 
 
 class EndedBy(StrEnum):
-    """Why a case got no further run."""
+    """The reason why a case gets no further run."""
 
     FIXED = "fixed"
-    """The protocol's number of runs, which was fixed beforehand."""
+    """The protocol fixes the number of runs."""
     TARGET = "target"
-    """Its interval is as narrow as was asked."""
+    """Its interval is as narrow as requested."""
     EQUAL_RUNS = "equal-runs"
-    """Its runs gave the same number: another would say nothing new."""
+    """Its runs gave the same number, so another one would add nothing."""
     MAXIMUM = "maximum"
-    """The most runs that the protocol allows."""
+    """The protocol allows no more runs."""
     TIME = "time"
-    """The most time that the protocol allows."""
+    """The protocol allows no more time."""
     OUTCOME = "outcome"
-    """An outcome that another run would only repeat."""
+    """Another run would have the same outcome."""
 
 
 class Expected(Frozen):
-    """What a number of runs is expected to give: half the interval's width as a share of the median (null where there
-    would be none), and the seconds that they would take."""
+    """The expected result of a number of runs.
+
+    ``half_width`` is half the interval's width as a share of the median, null without an interval; ``seconds`` is the
+    time that the runs would take."""
 
     runs: int
     half_width: float | None
@@ -132,7 +134,7 @@ class Expected(Frozen):
 
 
 class Repeats(Frozen):
-    """How many runs a case has, why not more, and what more of them, or another protocol, would have given.
+    """The number of a case's runs, the reason for it, and the expected gain of more runs or of another protocol.
 
     ``runs`` are those that count, ``spoiled`` those that the machine spoiled; all took ``spent_s`` seconds. ``target``
     is the half width that was asked for, ``half_width`` what there is. ``to_target`` is how many runs are expected to
@@ -153,17 +155,17 @@ class Repeats(Frozen):
 
 
 StoredManifest = Annotated[Manifest | Mapping[str, Any], Field(union_mode="left_to_right")]
-"""A manifest, or what a version of trainmark wrote for one whose manifests this one does not know."""
+"""A manifest, or the raw mapping of one that this version cannot read."""
 
 
 class CaseResult(Frozen):
-    """One case over its runs. ``outcome`` is ``ok`` when at least one run is; ``estimate`` is over those.
+    """One case over its runs; ``outcome`` is ``ok`` if at least one run is, and ``estimate`` is over those.
 
-    ``suspicions`` are of the runs together; those of one run stand with it. Where a machine spoiled every run, the
-    estimate has no interval, and there is no speedup.
+    ``suspicions`` are about the runs as a whole; those of one run are stored with it. If a machine disturbed every run,
+    the estimate has no interval, and there is no speedup.
 
-    ``trials`` are there where the case leaves axes open: the fastest of them says what its runs were made with.
-    ``repeats`` says why it has as many runs as it has; null in what an older trainmark wrote.
+    ``trials`` are the short runs for the axes that the case leaves open; its runs use the values of the fastest.
+    ``repeats`` explains the number of runs; null in files of older versions.
     """
 
     id: str
@@ -179,13 +181,13 @@ class CaseResult(Frozen):
 
     @property
     def settled(self) -> Case:
-        """The case with what was found best on the axes that it leaves open."""
+        """The case with the best values on the axes that it leaves open."""
         best = fastest(self.trials)
         return self.case if best is None else self.case.varied(**best.axes)
 
     @property
     def largest_batch(self) -> int | None:
-        """The batch per device that ``max`` became, if the case asks for it and a run says it."""
+        """The batch per device that was found for ``max``, if a run reports it."""
         if self.case.batch_per_device != MAX_BATCH:
             return None
         found = (run.parameters.batch_per_device for run in self.runs if run.measurement)
@@ -234,7 +236,7 @@ class Results(Frozen):
 
     @property
     def holds(self) -> bool:
-        """Whether every run is ``ok`` and did what was asked, and frameworks that are compared did equal work."""
+        """True if every run is ``ok`` and did the requested work, and compared frameworks did equal work."""
         runs = [run for case in self.cases for run in case.runs]
         doubts = [doubt for run in runs for doubt in run.suspicions]
         fine = all(run.outcome is Outcome.OK for run in runs)

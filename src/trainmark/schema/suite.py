@@ -23,7 +23,7 @@ from trainmark.schema.measurement import Sampling
 
 
 class NamingScheme(StrEnum):
-    """How published log files are called."""
+    """The naming scheme of published log files."""
 
     CASE = "case"
     NGC = "ngc"
@@ -39,13 +39,13 @@ class ProtocolName(StrEnum):
 
 
 class Protocol(Frozen):
-    """How a case is measured.
+    """The protocol by which a case is measured.
 
     A run has ``steps`` steps, of which the first ``warmup_steps`` are not measured. A case is run at least
     ``min_repeats`` times and at most ``max_repeats`` times. With ``target_half_width`` set, runs are added
     until half the width of the 95 % interval is at most that fraction of the median, or the case has taken
     ``max_case_s`` seconds. The cases of each pass come in a random order that ``order_seed`` fixes, so that what one
-    leaves behind (heat) does not always fall on the same other; null is the suite's order.
+    leaves behind (heat) does not always affect the same next case; null keeps the suite's order.
     """
 
     name: ProtocolName
@@ -59,7 +59,7 @@ class Protocol(Frozen):
 
     @property
     def sampling(self) -> Sampling:
-        """Whether the number of a case's runs is fixed beforehand, or waited for."""
+        """The rule for the number of a case's runs: fixed, or until the interval is narrow."""
         waits = self.target_half_width is not None and self.min_repeats < self.max_repeats
         return Sampling.WAITED if waits else Sampling.FIXED
 
@@ -71,7 +71,7 @@ class Protocol(Frozen):
     @model_validator(mode="before")
     @classmethod
     def _fill_from_preset(cls, value: Any) -> Any:
-        """Let a protocol be a bare name, and let ``repeats`` stand for both limits."""
+        """Accept a bare name as a protocol, and ``repeats`` for both limits."""
         if isinstance(value, str):
             value = {"name": value}
         if not isinstance(value, dict):
@@ -133,7 +133,7 @@ def _bytes(value: Any) -> Any:
 
 
 class Limits(Frozen):
-    """What one run may take before it is stopped: seconds in all, seconds of silence, bytes of host memory."""
+    """The limits of one run: seconds in total, seconds without output, bytes of host memory."""
 
     timeout_s: PositiveFloat = 3600.0
     stall_timeout_s: PositiveFloat = 900.0
@@ -141,12 +141,11 @@ class Limits(Frozen):
 
 
 class Dataset(Frozen):
-    """Where a data set lies (relative to the suite's file), and how to make it if it may be made.
+    """The path of a data set (relative to the suite's file), and how to make it if it is missing.
 
-    ``task`` is whose data it is (None: the one task that is meant where none is named); it says which values ``make``
-    has and in which ``formats`` the data can lie. ``path`` is the folder of the first form; ``formats`` are the folders
-    where the same samples lie in another one. A form that a program takes and that is not there is converted from the
-    first one where that can be done.
+    ``task`` is the task of the data (None: the default task); it determines the values of ``make`` and the possible
+    ``formats``. ``path`` is the folder of the first form; ``formats`` are the folders of the same samples in other
+    forms. A missing form that a program needs is converted from the first one if possible.
     """
 
     task: Word | None = None
@@ -156,7 +155,7 @@ class Dataset(Frozen):
 
 
 EACH_ITS_OWN = "auto"
-"""The environment that is each framework's own."""
+"""The value that gives each framework its own environment."""
 
 _ONE, _EACH = "str", "dict[str,str]"
 
@@ -172,13 +171,13 @@ Environments = Annotated[
 
 
 class Gates(Frozen):
-    """Which gates are not asked: ``off`` names them (docs/gates.md)."""
+    """The gates that are turned off, by name (docs/gates.md)."""
 
     off: tuple[GateName, ...] = ()
 
 
 class Suite(Frozen):
-    """A suite as resolved: cases in the order in which they run, and all that their runs need.
+    """A resolved suite: cases in the order in which they run, and everything that their runs need.
 
     ``environment`` is ``auto`` (each framework's own, made by ``trainmark env create``), ``system`` (the Python that
     runs trainmark), ``docker`` or ``apptainer`` (the card's image), or the path of a Python interpreter, with a
@@ -206,7 +205,7 @@ class Suite(Frozen):
     cases: tuple[Case, ...]
 
     def environment_of(self, framework: str) -> str:
-        """Return the word or path that says where a framework's cases run."""
+        """Return the environment (a word or a path) of a framework's cases."""
         if isinstance(self.environment, str):
             return self.environment
         return self.environment.get(framework, EACH_ITS_OWN)

@@ -51,7 +51,7 @@ class DeclaredTask(Protocol):
 
     @property
     def is_default(self) -> bool:
-        """Whether documents that name neither a task nor a known model mean this one; true of one task."""
+        """True of the one task that documents mean if they name neither a task nor a known model."""
 
 
 @cache

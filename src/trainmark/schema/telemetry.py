@@ -11,12 +11,12 @@ from trainmark.schema.frozen import Frozen
 SCHEMA_VERSION = 1
 
 POWER_LIMIT = "sw_power_cap"
-"""The clock reason of a GPU that its power limit holds."""
+"""The clock reason of a GPU at its power limit."""
 
 
 @dataclass(frozen=True, slots=True)
 class GpuName:
-    """Which GPU a sample's ``index`` (NVML's) means."""
+    """The GPU that a sample's ``index`` (NVML's) refers to."""
 
     index: int
     uuid: str | None
@@ -27,7 +27,7 @@ class GpuName:
 class Header:
     """The first line: the root of the run's process tree, the interval asked for, and what was sampled.
 
-    Of what another host's mpirun started there is no root.
+    ``pid`` is None for processes that another host's mpirun started.
     """
 
     schema_version: int
@@ -61,11 +61,12 @@ class MemorySample:
 
 @dataclass(frozen=True, slots=True)
 class GpuSample:
-    """One GPU at one moment; None is what NVML does not offer there.
+    """One GPU at one moment; None for what NVML does not report.
 
     ``clock_reasons`` are NVML's reasons for a clock below the highest. ``utilisation`` is the share of the last
     driver period with a kernel running (0 to 1). ``foreign_pids`` compute on this GPU and are not of the run;
-    ``unseen_processes`` counts those whose pid is not visible here (another container's), so nobody can say.
+    ``unseen_processes`` counts those whose pid is not visible here (another container's):
+    their owner is unknown.
     """
 
     index: int
@@ -97,7 +98,7 @@ class Sample:
 
 
 class GpuSummary(Frozen):
-    """One GPU over a window; None is what was never sampled.
+    """One GPU over a window; None for what was never sampled.
 
     ``reason_shares`` gives for each clock reason the share of samples that show it; ``throttled_share`` is that of
     samples with any of ``SLOWDOWNS`` (heat, a hardware slowdown, a power brake; not the power limit).

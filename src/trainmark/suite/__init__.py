@@ -1,4 +1,4 @@
-"""What to measure: suites, their cases and protocols, read from YAML and checked to the line."""
+"""Suites, their cases and protocols, read from YAML; errors name the line."""
 
 from trainmark.suite.document import Document, read_document
 from trainmark.suite.hosts import load_hosts, load_job

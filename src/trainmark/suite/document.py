@@ -1,4 +1,4 @@
-"""Reading YAML so that every later complaint can name the line: values, and where each of them stands."""
+"""YAML documents with the line of each value, so that every error can name it."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -9,10 +9,10 @@ import yaml
 from trainmark.errors import InputError
 
 MOST_VALUES = 1_000_000
-"""A document of more values than this is a few aliases of aliases, not something that was written down."""
+"""A document with more values than this is built from nested aliases."""
 
 Key = tuple[str | int, ...]
-"""Where a value stands in a document: keys and list positions from the top."""
+"""The place of a value in a document: keys and list positions from the top."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +24,7 @@ class Document:
     lines: dict[Key, int]
 
     def where(self, key: Key) -> str:
-        """Return ``file:line`` of ``key``, or of the nearest thing around it that is written in the file."""
+        """Return ``file:line`` of ``key``, or of its nearest ancestor in the file."""
         while key and key not in self.lines:
             key = key[:-1]
         return f"{self.path}:{self.lines.get(key, 1)}"
@@ -50,7 +50,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Read one YAML file; raise ``InputError`` when it is not there, not YAML, or says a key twice."""
+    """Read one YAML file; raise ``InputError`` if it is missing, not YAML, or has a key twice."""
     try:
         text = path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
@@ -60,7 +60,7 @@ def read_document(path: Path) -> Document:
 
 
 def parse_document(text: str, path: Path) -> Document:
-    """Read YAML that stands in ``text``; ``path`` names it in errors. Raises ``InputError`` as above."""
+    """Read YAML from ``text``; ``path`` names it in errors. Raises ``InputError`` as above."""
     try:
         loader = yaml.SafeLoader(text)
         node = loader.get_single_node()
@@ -73,7 +73,7 @@ def parse_document(text: str, path: Path) -> Document:
     except (yaml.YAMLError, ValueError) as error:
         raise InputError(f"{path}: not valid YAML: {' '.join(str(error).split())}") from None
     except RecursionError:
-        raise InputError(f"{path}: nests too deep; does an alias stand inside what it names?") from None
+        raise InputError(f"{path}: nests too deep; does an alias contain itself?") from None
     return Document(path, values, lines)
 
 
@@ -89,7 +89,7 @@ def _construct(loader: yaml.SafeLoader, node: yaml.Node, key: Key, lines: dict[K
         for key_node, value_node in node.value:
             name = loader.construct_object(key_node)
             if isinstance(name, bool):
-                # A key is a word: YAML 1.1 takes off, on, yes and no for truth values.
+                # YAML 1.1 reads off, on, yes and no as booleans; as keys they are words.
                 name = key_node.value
             line = key_node.start_mark.line + 1
             if not isinstance(name, str | int):

@@ -1,4 +1,4 @@
-"""Which hosts a campaign may use: from a hosts file, from OpenMPI's, or from the Slurm allocation that we are in."""
+"""The hosts that a campaign may use: from a hosts file, OpenMPI's hostfile, or the current Slurm allocation."""
 
 import re
 import subprocess
@@ -15,13 +15,13 @@ from trainmark.suite.document import Document, read_document
 from trainmark.suite.loading import explained
 
 FROM_SLURM = "slurm"
-"""In the place of a file: the nodes of the allocation."""
+"""The value of ``--hosts`` for the nodes of the Slurm allocation."""
 
 FROM_MPI = "mpi"
-"""In the place of a file: the hostfile that OpenMPI is told of in the environment."""
+"""The value of ``--hosts`` for the hostfile that OpenMPI's environment variables name."""
 
 _HOSTFILES = ("OMPI_MCA_orte_default_hostfile", "PRTE_MCA_prte_default_hostfile")
-"""How OpenMPI 4 and 5 are told of it, as by the MPI Operator in its launcher."""
+"""The variables that name it for OpenMPI 4 and 5; the MPI Operator sets them in its launcher."""
 
 MOST_HOSTS = 10_000
 
@@ -49,9 +49,9 @@ _FOR_ALL = ("python", "user", "port", "folder", "interface", "paths", "variables
 def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None = None) -> HostSet:
     """Return the hosts that ``--hosts`` names: ``FILE``, ``FILE:GROUP``, ``slurm``, or ``mpi``.
 
-    A file is YAML with ``hosts``, or OpenMPI's hostfile (``name slots=8``, a line each). ``engine`` takes the place of
-    the file's; Slurm reaches those of its hosts alone that are in the allocation. Raises ``InputError`` that names file
-    and line.
+    A file is YAML with ``hosts``, or OpenMPI's hostfile (``name slots=8``, a line each). ``engine`` overrides the
+    file's; with Slurm only those of its hosts are used that are in the allocation. Raises ``InputError`` that names
+    file and line.
     """
     if given == FROM_SLURM:
         found = HostSet(hosts=tuple(_allocated(environ)), engine=EngineName.SLURM)
@@ -73,9 +73,9 @@ def load_hosts(given: str, environ: Mapping[str, str], engine: EngineName | None
 
 
 def load_job(given: str) -> tuple[JobSettings, tuple[str, ...]]:
-    """Return what a hosts file says under ``job``, and the names of its hosts (of ``FILE:GROUP`` those of the group).
+    """Return the section ``job`` of a hosts file, and the names of its hosts (for ``FILE:GROUP`` those of the group).
 
-    A file that is for jobs alone need not list hosts. Raises ``InputError`` that names file and line.
+    A file that is only for jobs need not list hosts. Raises ``InputError`` that names file and line.
     """
     path, group = _file_and_group(given)
     document = read_document(path)
@@ -94,9 +94,9 @@ def load_job(given: str) -> tuple[JobSettings, tuple[str, ...]]:
 
 
 def expanded(name: str) -> Iterator[str]:
-    """Give the names that ``gpu[01-32]`` stands for: numbers keep their zeros; several ranges multiply.
+    """Yield the names of ``gpu[01-32]``: numbers keep their zeros; several ranges multiply.
 
-    Raises ``ValueError`` for a range that is none.
+    Raises ``ValueError`` for an invalid range.
     """
     found = _RANGE.search(name)
     if found is None:
@@ -135,7 +135,7 @@ def _mpi_hostfile(environ: Mapping[str, str]) -> Path:
     named = [Path(environ[name]) for name in _HOSTFILES if environ.get(name)]
     if not named:
         raise InputError(
-            f"--hosts mpi: OpenMPI has been told of no hostfile ({' and '.join(_HOSTFILES)} are not set); give its path"
+            f"--hosts mpi: no hostfile is set for OpenMPI (in {' or '.join(_HOSTFILES)}); give its path"
         )
     return named[0]
 
@@ -153,7 +153,7 @@ def _from_hostfile(path: Path) -> HostSet:
             name = found["name"]
             if name in entries:
                 raise InputError(f"{path}: {name}: stands twice")
-            # OpenMPI takes a host without a word on its slots to have one.
+            # OpenMPI gives a host without ``slots`` one.
             entries[name] = HostEntry(name=name, slots=int(slots[1]) if slots else 1)
     return HostSet(hosts=tuple(entries.values()))
 

@@ -1,4 +1,4 @@
-"""From a suite's YAML file to a ``Suite``: checks every word and names the line of each mistake."""
+"""Read a suite's YAML file into a ``Suite``; every error names its line."""
 
 import os
 import re
@@ -20,7 +20,7 @@ from trainmark.suite.naming import log_name
 from trainmark.tasks import TASKS, case_of, find_task
 
 MAX_CASES = 100_000
-"""A matrix of more cases than this is taken for a mistake."""
+"""The largest number of cases; a larger matrix is an error."""
 
 _MATRIX_KEYS = ("defaults", "axes", "zip", "include", "exclude")
 _SUITE_KEYS = tuple(name for name in Suite.model_fields if name != "cases")
@@ -29,14 +29,14 @@ _SUITE_KEYS = tuple(name for name in Suite.model_fields if name != "cases")
 def load_suite(path: Path) -> Suite:
     """Read and check the suite in ``path`` and expand its matrix.
 
-    Raises ``InputError`` naming file, line, key and, for a word that is not known, the nearest valid one:
+    Raises ``InputError`` naming file, line, key and, for an unknown word, the nearest valid one:
     for an unknown key or value, a wrong type, a rule that matches nothing, and a matrix of no cases.
     """
     return _checked(read_document(path))
 
 
 def parse_suite(text: str, name: str) -> Suite:
-    """Read a suite as resolved, as ``dump_suite`` gave it; ``name`` says in errors where it stood."""
+    """Read a resolved suite, as ``dump_suite`` wrote it; ``name`` is its name in errors."""
     return _checked(parse_document(text, Path(name)))
 
 
@@ -62,7 +62,7 @@ def _checked(document: Document) -> Suite:
 
 
 def dump_suite(suite: Suite) -> str:
-    """Return the suite as resolved, as YAML that ``load_suite`` reads back to an equal suite."""
+    """Return the resolved suite as YAML that ``load_suite`` reads back to an equal suite."""
     values = suite.model_dump(mode="json")
     values["cases"] = [_short(case) for case in suite.cases]
     if not values["gates"]["off"]:
@@ -78,9 +78,9 @@ def dump_suite(suite: Suite) -> str:
 
 
 def _short(case: Case) -> dict[str, Any]:
-    """Return what a case says other than the defaults, and always what it is known by and all axes of its task.
+    """Return the values of a case that are not defaults, and always those that identify it and its task's axes.
 
-    What a task has by default differs by model, can follow another axis, and is not for ever what it is today.
+    A task's defaults differ by model, can depend on another axis, and may change in a later version.
     """
     values = case.model_dump(mode="json")
     defaults = {"where": ""} | case_of(task=case.task, model=case.model).model_dump(mode="json")
@@ -92,7 +92,7 @@ def _short(case: Case) -> dict[str, Any]:
 def _listed(document: Document) -> list[Case]:
     clash = next((key for key in _MATRIX_KEYS if key in document.values), None)
     if clash:
-        raise document.error((clash,), "cannot stand beside 'cases', which already lists every case")
+        raise document.error((clash,), "cannot be combined with 'cases', which already lists every case")
     points = _mappings(document, ("cases",))
     if not points:
         raise document.error(("cases",), "lists no case")
@@ -132,7 +132,7 @@ def _expanded(document: Document) -> list[Case]:
 
 
 def _case(document: Document, key: Key, point: Point, defaults: Point | None = None) -> Case:
-    """Return the case of a point; of the defaults those count that the case's task has."""
+    """Return the case of a point, with the defaults that its task has."""
     defaults = defaults or {}
     task = (defaults | point).get("task", task_of_model((defaults | point).get("model")))
     axes = axes_of(task) if task in TASKS else axes_of()
@@ -143,7 +143,7 @@ def _case(document: Document, key: Key, point: Point, defaults: Point | None = N
 
 
 def _axis(document: Document, key: Key, values: Any, one: bool = False) -> list[Any]:
-    """Check one axis's values, each by itself, so that a mistake's own line is named."""
+    """Check the values of one axis separately, so that an error names its own line."""
     axis = str(key[-1])
     if axis not in axes_of():
         raise document.error(
@@ -183,7 +183,7 @@ def _mappings(document: Document, key: Key) -> list[dict[str, Any]]:
 
 
 def _with_absolute_paths(suite: Suite, base: Path) -> Suite:
-    """Resolve what the file says relative to itself, so that the suite as resolved can stand anywhere."""
+    """Make relative paths absolute, so that the resolved suite can be stored anywhere."""
     datasets = {name: _located(dataset, base) for name, dataset in suite.datasets.items()}
     environments = suite.environment
     return suite.model_copy(
@@ -198,7 +198,7 @@ def _with_absolute_paths(suite: Suite, base: Path) -> Suite:
 
 
 def _interpreter(word: str, base: Path) -> str:
-    """A name without a slash is an environment's, not a path."""
+    """Return an absolute path; a word without a slash is the name of an environment."""
     return str(base / Path(word).expanduser()) if os.sep in word else word
 
 
@@ -227,7 +227,7 @@ def _check_data(document: Document, suite: Suite) -> None:
         if case.data not in known:
             raise document.error(
                 document.find("data", case.data),
-                f"'{case.data}' is no data set of this suite{nearest(case.data, known)}; add it under 'datasets'",
+                f"'{case.data}' is not a data set of this suite{nearest(case.data, known)}; add it under 'datasets'",
             )
     for name, dataset in suite.datasets.items():
         if dataset.path is None and dataset.make is None and not dataset.formats:
@@ -235,7 +235,7 @@ def _check_data(document: Document, suite: Suite) -> None:
 
 
 def _checked_datasets(document: Document, suite: Suite) -> dict[str, Dataset]:
-    """Check what is made, and in which forms, by the task whose data it is; return it with its defaults."""
+    """Check ``make`` and ``formats`` of each data set against its task; return the data sets with defaults."""
     return {name: _checked_dataset(document, ("datasets", name), one) for name, one in suite.datasets.items()}
 
 
@@ -255,7 +255,9 @@ def _checked_dataset(document: Document, key: Key, dataset: Dataset) -> Dataset:
     if dataset.make is None:
         return dataset
     if task.make is None:
-        raise document.error((*key, "make"), f"nothing makes data of the task '{task.name}'; give a 'path'")
+        raise document.error(
+            (*key, "make"), f"trainmark cannot make data for the task '{task.name}'; give a 'path'"
+        )
     try:
         made = task.make.model_validate(dataset.make)
     except ValidationError as error:
@@ -270,8 +272,8 @@ def _check_names(document: Document, suite: Suite) -> None:
         if name in names:
             raise document.error(
                 ("naming",),
-                f"'{suite.naming.value}' calls the logs of two cases {name}: {names[name].id} and {case.id}; "
-                "put them into two suites, or leave 'naming' out",
+                f"'{suite.naming.value}' gives the logs of two cases the name {name}: {names[name].id} and {case.id}; "
+                "put them into two suites, or remove 'naming'",
             )
         names[name] = case
 
@@ -283,12 +285,12 @@ def explained(
     known: type[BaseModel] | tuple[str, ...],
     skip: int = 0,
 ) -> InputError:
-    """Turn the first of pydantic's complaints into our one line; ``skip`` drops what ``key`` already names.
+    """Return the first of pydantic's errors as one line; ``skip`` drops the parts that ``key`` already names.
 
-    ``known`` is the model that was read, or the names that may stand there.
+    ``known`` is the model that was read, or the names that are valid there.
     """
     details = error.errors()[0]
-    # A task's own axes stand beside the common ones.
+    # In a document the task's axes are next to the common ones.
     loc = tuple(part for part in details["loc"] if part != "task_axes")
     place = tuple(part for part in loc[skip:] if not _is_union_tag(part))
     return document.error((*key, *place), _sentence(details, loc, known))
@@ -318,14 +320,14 @@ def _sentence(
         case "unknown_task" | "unknown_axis":
             return details["msg"]
         case _ if loc[-1:] == ("memory",):
-            return f"'{given}' is no amount of memory; write bytes, or for example 8GiB"
+            return f"'{given}' is not an amount of memory; write bytes, or for example 8GiB"
         case _:
             text = details["msg"].split(", unable to parse")[0]
             return f"{text[0].lower()}{text[1:]}, but it is {given!r}"
 
 
 def _owner(model: type[BaseModel], place: Sequence[str | int]) -> type[BaseModel]:
-    """Follow ``place`` into nested models; return the model that holds its end."""
+    """Follow ``place`` into nested models; return the innermost one."""
     for part in place:
         field = model.model_fields.get(str(part))
         if field is None:

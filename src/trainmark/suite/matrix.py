@@ -11,7 +11,7 @@ Point = dict[str, Any]
 
 
 class RuleError(Exception):
-    """A rule of the matrix that cannot be meant as it stands; ``key`` is where it stands in the file."""
+    """An invalid rule of the matrix; ``key`` is its place in the file."""
 
     def __init__(self, key: tuple[str | int, ...], message: str) -> None:
         super().__init__(message)
@@ -20,7 +20,7 @@ class RuleError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Matrix:
-    """What a suite says about its cases.
+    """The matrix of a suite: axes, rules and defaults.
 
     ``axes`` vary freely, the last one fastest; the axes of one ``zips`` group vary together; ``include``
     adds single points; ``exclude`` removes every point of the product that agrees with a rule on all of the
@@ -49,7 +49,7 @@ def expand(matrix: Matrix, limit: int) -> list[Point]:
             raise RuleError(("zip", i), f"axes that vary together need equally many values; {sizes}")
         twice = next((axis for axis in group if axis in matrix.axes), None)
         if twice:
-            raise RuleError(("zip", i, twice), "stands under 'axes' too; an axis varies in one place only")
+            raise RuleError(("zip", i, twice), "is under 'axes' too; an axis can vary in one place only")
         again = next((axis for axis in group if axis in zipped), None)
         if again:
             raise RuleError(

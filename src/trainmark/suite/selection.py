@@ -10,16 +10,18 @@ from trainmark.schema.case import Case, axes_of
 def select(cases: Sequence[Case], expression: str) -> tuple[Case, ...]:
     """Return the cases that ``expression`` chooses, in their order.
 
-    ``precision=fp32|tf32,nodes=1`` keeps the cases on which every ``axis=value`` holds (``|`` separates
+    ``precision=fp32|tf32,nodes=1`` selects the cases that match every ``axis=value`` (``|`` separates
     alternatives, ``!=`` excludes them); anything without ``=`` is a pattern for the case's id, such as
-    ``*-b8-*``. Raises ``InputError`` for an axis that is not known and for an expression that leaves nothing.
+    ``*-b8-*``. Raises ``InputError`` for an unknown axis and for an expression that matches no case.
     """
     conditions = [part.strip() for part in expression.split(",") if part.strip()]
     if not conditions:
-        raise InputError("--only '': names no condition; leave it out to have every case")
+        raise InputError("--only '': has no condition; omit it to select every case")
     chosen = tuple(case for case in cases if all(_holds(case, condition) for condition in conditions))
     if not chosen:
-        raise InputError(f"--only {expression!r} leaves no case of {len(cases)} (trainmark plan lists them)")
+        raise InputError(
+            f"--only {expression!r} matches none of {len(cases)} cases (trainmark plan lists them)"
+        )
     return chosen
 
 
@@ -31,6 +33,6 @@ def _holds(case: Case, condition: str) -> bool:
     axis = axis.removesuffix("!").strip()
     if axis not in axes_of():
         raise InputError(f"--only: '{axis}' is not an axis{nearest(axis, axes_of())}")
-    # A case of a task that lacks the axis has no value on it, and so none of these.
+    # A case whose task lacks the axis matches no value.
     value = str(case.value(axis)) if axis in case.axes else None
     return (value in [word.strip() for word in text.split("|")]) is not negated

@@ -1,4 +1,4 @@
-"""The tasks: a folder each, found by looking, whose ``TASK`` says all that the rest of trainmark knows of it."""
+"""The tasks, a folder each; its ``TASK`` declares everything that the rest of trainmark knows about it."""
 
 from importlib import import_module
 from pathlib import Path
@@ -47,9 +47,9 @@ TASKS = _find()
 
 
 def find_task(name: str) -> Task:
-    """Return a task; raise ``InputError`` for a name that none has."""
+    """Return a task by name; raise ``InputError`` for an unknown name."""
     if name not in TASKS:
-        raise InputError(f"no task '{name}'{nearest(name, TASKS)} (there are: {', '.join(TASKS)})")
+        raise InputError(f"unknown task '{name}'{nearest(name, TASKS)} (known: {', '.join(TASKS)})")
     return TASKS[name]
 
 
@@ -59,7 +59,7 @@ def task_of(case: Case) -> Task:
 
 
 def fixed_axes_of(case: Case) -> dict[str, str]:
-    """Return the values of a case on the axes that change what its task's step computes, such as the optimizer."""
+    """Return the values of a case on the axes that change what its step computes, such as the optimizer."""
     return {axis: str(case.value(axis)) for axis in task_of(case).fixed_axes}
 
 
@@ -72,21 +72,21 @@ def case_of(**axes: Any) -> Case:
 
 
 def published_name(model: str) -> str:
-    """Return the name by which others publish a model of any task; of one that no task has, the name itself."""
+    """Return the name under which others publish a model; for an unknown model, the name itself."""
     found = (task.models[model].published for task in TASKS.values() if model in task.models)
     return next(found, model)
 
 
 def all_axes() -> tuple[AxisName, ...]:
-    """Return every axis on which two measurements are laid side by side, in the order in which lists name them."""
+    """Return every axis on which two measurements are compared, in the order of lists."""
     own = (*map(recipe_axis, own_axes()), *(axis for task in TASKS.values() for axis in task.recipe_axes))
     return tuple(dict.fromkeys((*own, *RecipeAxis, *Condition)))
 
 
 def axes_of_model(model: str) -> tuple[AxisName, ...]:
-    """Return the axes on which trainings of ``model`` can differ: all, but for those of tasks that do not train it.
+    """Return the axes on which trainings of ``model`` can differ: all but those of tasks that do not train it.
 
-    A model that no task has can differ on any axis.
+    Trainings of an unknown model can differ on any axis.
     """
     trained = [task for task in TASKS.values() if any(same_model(model, known) for known in task.models)]
     if not trained:
@@ -107,9 +107,7 @@ def _declared(task: Task) -> tuple[AxisName, ...]:
 
 def _known(name: str) -> AxisName:
     if name not in all_axes():
-        raise ValueError(
-            f"'{name}' is no axis{nearest(name, all_axes())} (there are: {', '.join(all_axes())})"
-        )
+        raise ValueError(f"unknown axis '{name}'{nearest(name, all_axes())} (known: {', '.join(all_axes())})")
     return name
 
 
@@ -118,13 +116,13 @@ KnownAxis = Annotated[AxisName, AfterValidator(_known)]
 
 
 def model_word(name: str) -> str:
-    """Return trainmark's word for a model as some program spells it; of no known family, the name in small letters."""
+    """Return trainmark's name for a model as some program spells it; for an unknown family, the name in lower case."""
     spellings = (task.model_word(name) for task in TASKS.values() if task.model_word is not None)
     return next((word for word in spellings if word is not None), name.strip().lower())
 
 
 def same_unit(one: str, other: str) -> bool:
-    """Return whether two units, as anybody spells them, count the same things: ``img/s`` and ``samples/s`` can."""
+    """Return whether two units can count the same things, in any spelling: ``img/s`` and ``samples/s`` can."""
     return count_same(one, other, TASKS.values())
 
 

@@ -1,4 +1,4 @@
-"""What a task adds to the check of equal work: its inputs, and what its layers and outputs must have in common."""
+"""The interface of a task to the check of equal work: inputs, and checks of layers and outputs."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +12,7 @@ from trainmark.schema.observation import Followed, Observation, Sketch
 from trainmark.worker.core.settings import Recipe
 
 Deviation = tuple[float, str | None]
-"""How far something is off, relatively, and where."""
+"""A relative deviation, and its place."""
 
 Range = tuple[float, float]
 """The lowest and the highest of some values."""
@@ -26,7 +26,7 @@ SMOOTH: Range = (-3.0, 6.0)
 
 @dataclass(frozen=True, slots=True)
 class Forward:
-    """What a described forward pass gives: the sketch of each product's output and of the logits, and the loss.
+    """The result of a described forward pass: sketches of each product's output and of the logits, and the loss.
 
     ``activated`` has the range of what goes into each activation, by the product that gives it.
     """
@@ -43,7 +43,7 @@ def range_of(values: NDArray[np.floating]) -> Range:
 
 
 class EqualWork:
-    """A task's part of the check; ``equivalence/`` has what holds for every task, and the tolerances.
+    """A task's part of the check; ``equivalence/`` has the part that all tasks share.
 
     ``batch`` and ``shape`` are those of the inputs; ``epoch`` is the length of an epoch in samples.
     """
@@ -55,7 +55,7 @@ class EqualWork:
     observation: type[Observation] = Observation
 
     def of(self, _model: str, _rules: Mapping[str, str]) -> "EqualWork":
-        """Return the part for a model and values of the task's ``rules``, where not all are trained by one recipe."""
+        """Return the part for a model and values on the task's fixed axes; some have another recipe."""
         return self
 
     def inputs(self, model: str, seed: int) -> dict[str, NDArray[np.generic]]:
@@ -67,19 +67,19 @@ class EqualWork:
         raise NotImplementedError
 
     def parameters(self, observed: Observation) -> int:
-        """Return how many trainable parameters the model has by its description."""
+        """Return the number of trainable parameters of the described model."""
         raise NotImplementedError
 
     def known_additions(self, _observed: Observation) -> Mapping[int, str]:
-        """Return of what mistake so many parameters more than described are a sign, in words."""
+        """Return known mistakes by the number of extra parameters that they cause."""
         return {}
 
     def multiply_adds(self, observed: Observation) -> int:
-        """Return those of the forward pass of one sample, from what the layers were seen to be."""
+        """Return the multiply-adds of the forward pass of one sample, from the observed layers."""
         raise NotImplementedError
 
     def decay(self, name: str) -> float:
-        """Return the decay that the recipe asks of a parameter."""
+        """Return the recipe's weight decay of a parameter."""
         raise NotImplementedError
 
     def described(self, observed: Observation) -> Iterable[Check]:
@@ -87,7 +87,7 @@ class EqualWork:
         raise NotImplementedError
 
     def reach(self, _observed: Observation) -> Range | None:
-        """Return two values: each activation gets inputs as low as the one and as high as the other; None: unknown."""
+        """Return a range that the inputs of every activation cover; None if unknown."""
         return None
 
     def forward(self, one: Observation, other: Observation) -> Iterable[Check]:
@@ -129,7 +129,7 @@ a padding on the wrong side moves activations by some percent.
 
 
 def reached(ranges: Mapping[str, Range], bounds: Callable[[str], Range]) -> Check:
-    """Return how many activations get nothing on one side of where they bend: what they do there was not compared.
+    """Return the check that the inputs of every activation reach both sides of its bend.
 
     ``bounds``: from an activation's name to between which values it bends.
     """
@@ -143,7 +143,7 @@ def reached(ranges: Mapping[str, Range], bounds: Callable[[str], Range]) -> Chec
     if not short:
         return check(Subject.REACH, (0, None))
     name, (low, high) = next(iter(short.items()))
-    remark = f"gets values from {low:.3g} to {high:.3g}: nothing is shown of what it does elsewhere"
+    remark = f"gets values from {low:.3g} to {high:.3g} only: its behaviour elsewhere was not compared"
     return check(Subject.REACH, (len(short), name), remark)
 
 
@@ -165,21 +165,21 @@ def check(subject: Subject, deviation: Deviation, remark: str | None = None) -> 
 
 
 def finite(value: float) -> float:
-    """Return the value; JSON has no NaN and no infinity, and what is none is the largest number there is."""
+    """Return the value, or 1e300 for NaN and infinity, which JSON does not have."""
     return min(value, 1e300) if not math.isnan(value) else 1e300
 
 
 def worst(deviations: Iterable[Deviation]) -> Deviation:
-    """Return the largest deviation; one that is no number is larger than all."""
+    """Return the largest deviation; NaN is larger than all."""
     return max(deviations, key=lambda pair: pair[0] if not math.isnan(pair[0]) else math.inf)
 
 
 def relative(value: float, expected: float) -> float:
-    """Return by what part of the expected value a value is off."""
+    """Return the deviation of a value relative to the expected one."""
     return abs(value - expected) / abs(expected) if expected else abs(value)
 
 
 def relative_distance(one: Sketch, other: Sketch, least: float = 0.0) -> float:
-    """Return how far two arrays are apart, as a part of the second one's norm, or of ``least`` if that is more."""
+    """Return the distance of two arrays relative to the second one's norm, or to ``least`` if that is more."""
     size = max(other.norm, least)
     return max(abs(one.norm - other.norm), abs(one.signed_sum - other.signed_sum)) / size if size else 0.0

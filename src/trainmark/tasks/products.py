@@ -1,4 +1,4 @@
-"""What the checks of equal work have in common of tasks whose layers are matrix products: text, and recommendation."""
+"""The checks of equal work for tasks whose layers are matrix products: text and recommendation."""
 
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -46,12 +46,12 @@ class ObservedProduct(WorkerReport):
 
     @property
     def sketch(self) -> Sketch:
-        """What came out of it."""
+        """The sketch of its output."""
         return Sketch(norm=self.norm, signed_sum=self.signed_sum)
 
 
 class LogitsStep(ObservedStep):
-    """A step that was looked into."""
+    """An observed step, with its logits."""
 
     logits: Sketch
 
@@ -68,7 +68,7 @@ Described = tuple[tuple[int, int], bool, tuple[int, ...]]
 
 
 def layers(observed: Sequence[ObservedProduct], described: Mapping[str, Described]) -> Check:
-    """Return whether the products are those described."""
+    """Return the check that the products are those described."""
     if [product.name for product in observed] != list(described):
         return check(Subject.LAYERS, (1, None), "the products are not those of the description")
     wrong = [
@@ -90,7 +90,7 @@ def as_described(
     described: Any,
     others: Mapping[str, Any],
 ) -> list[Check]:
-    """Return whether the first forward pass is the described one; where not, with the words of the form that it is."""
+    """Return the checks of the first forward pass; a failed one names the known variant that it matches."""
     checks = _against(observed, pass_of(described))
     if all(found.holds for found in checks):
         return checks
@@ -104,7 +104,7 @@ def as_described(
 
 
 def passes(one: ProductsObservation, other: ProductsObservation) -> Iterable[Check]:
-    """Yield what the products of two frameworks gave, and the logits."""
+    """Yield the checks of two frameworks' products and logits."""
     yield check(Subject.ACTIVATIONS, _activations(_of(one), _of(other)))
     steps = enumerate(zip(one.steps, other.steps, strict=True))
     yield check(

@@ -1,4 +1,4 @@
-"""Whether two units of throughput count the same things: programs have many words for one thing."""
+"""The units of throughput, for which programs have many words."""
 
 from collections.abc import Iterable
 
@@ -8,7 +8,7 @@ _LOOSE = (
     frozenset({"sequence", "seq", "sentence", "sample", "example"}),
     frozenset({"word", "token"}),
 )
-"""Words for one thing in the logs of programs whose task is not one of ours."""
+"""Synonyms in the logs of programs with another task."""
 
 
 def count_same(one: str, other: str, tasks: Iterable[Task]) -> bool:

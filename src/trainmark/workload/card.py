@@ -22,7 +22,7 @@ VariableName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z_][A-Za-z0-9_]
 
 
 class Counts(StrEnum):
-    """Which devices a program's batch is for."""
+    """The devices that a program's batch is counted for."""
 
     PER_DEVICE = "per-device"
     PER_NODE = "per-node"
@@ -30,7 +30,7 @@ class Counts(StrEnum):
 
 
 class Axis(Frozen):
-    """How one axis of a case reaches the program.
+    """The words of the command that pass one axis of a case to the program.
 
     ``flags`` are words of the command; ``{value}`` in them is the axis's value; ``only`` lists every value that the
     program can do, where it cannot do all. ``values`` gives the flags of single values instead, and then lists every
@@ -57,7 +57,7 @@ When = Annotated[Mapping[str, str], Field(min_length=1)]
 
 
 class Gap(Frozen):
-    """What a program cannot do although it has the axes: all of ``when`` holds, for the ``reason``."""
+    """A combination of values (``when``) that a program cannot do, and the ``reason``."""
 
     when: When
     reason: str
@@ -82,14 +82,14 @@ class Scaling(Frozen):
 
 
 class Where(StrEnum):
-    """Where a prepare step runs: on the host, or inside the program's environment."""
+    """The place of a prepare step: on the host, or in the program's environment."""
 
     HOST = "host"
     ENVIRONMENT = "environment"
 
 
 class Step(Frozen):
-    """A command that must have ended well once before the program can run.
+    """A command that must have succeeded once before the program can run.
 
     It is run once for its words, its commit and its environment. ``leaves`` are files or folders that it must
     have made. ``when`` says for which cases it is needed; without it, for all.
@@ -150,7 +150,7 @@ class Card(Frozen):
 
     @property
     def takes_steps(self) -> bool:
-        """Whether the program is told how many steps to take."""
+        """True if the command passes the number of steps to the program."""
         return any("{steps}" in word for word in self.command)
 
     def unknown_axes(self) -> list[str]:

@@ -1,4 +1,4 @@
-"""From a case and a card to the words of the program's command line."""
+"""The command line of a program, from a case and a card."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -28,12 +28,12 @@ _NOT_FLAGS = ("workload", "framework", "task", "options", "where")
 
 
 class UnsupportedByCard(Exception):  # noqa: N818 - it becomes the outcome "unsupported", with this reason
-    """The program cannot do what the case asks; the message says what."""
+    """An error for a case that the program cannot run; the message gives the reason."""
 
 
 @dataclass(frozen=True, slots=True)
 class Values:
-    """What the placeholders of a card stand for in one run, besides the case's own axes.
+    """The values of a card's placeholders in one run, besides the case's axes.
 
     ``dataset`` is the folder of the whole data set; ``directory`` the run's; ``hosts`` are the nodes' addresses,
     the first of them the one at whose ``port`` the ranks meet; ``node`` is the one whose command is made. ``device``
@@ -96,7 +96,7 @@ def program_words(
 ) -> tuple[str, ...]:
     """Return the words that follow the interpreter (or the launcher) in the command of one rank.
 
-    ``texts`` are the placeholders of ``values``, where somebody has made them already. Raises
+    ``texts`` are the placeholders of ``values``, if they have been made already. Raises
     ``UnsupportedByCard`` when the card lacks an axis, a value or an option that the case uses.
     """
     card = workload.card
@@ -159,9 +159,9 @@ def commit_of(case: Case, card: Card) -> str | None:
 
 
 def matches(case: Case, when: Mapping[str, str], device: Device | None = None) -> bool:
-    """Tell whether a case has all the values of ``when``; ``!value`` means any other.
+    """Return whether a case has all the values of ``when``; ``!value`` means any other.
 
-    ``device`` is what a rank really computes on, where that is known.
+    ``device`` is the device that a rank really uses, if known.
     """
 
     def holds(axis: str, wanted: str) -> bool:

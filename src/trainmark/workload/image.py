@@ -22,14 +22,14 @@ ImageName = Annotated[str, StringConstraints(pattern=rf"^{_PART}(?:/{_PART})*$",
 
 
 class Sharing(StrEnum):
-    """Whether a container has a namespace of its own or the host's."""
+    """The namespace of a container: private, or the host's."""
 
     HOST = "host"
     PRIVATE = "private"
 
 
 class ImageBuild(Frozen):
-    """How an image is built out of the program's repository.
+    """The build of an image from the program's repository.
 
     ``folder`` (in the program's folder) holds the ``dockerfile`` and is what the build sees; ``arguments`` are its
     ``ARG``s, in which ``{reference}`` is the image that it starts from. The commit becomes the tag of ``name``.

@@ -1,4 +1,4 @@
-"""The cards of built-in programs, laid together: what all share, what a task adds, what a framework says.
+"""The cards of built-in programs, merged from a common part, the task's and the framework's.
 
 ``frameworks/card.yaml`` is the common part, ``tasks/TASK/card.yaml`` the task's, ``frameworks/NAME/card.yaml`` the
 framework's own, ``worker/NAME/TASK/card.yaml`` what only both together have. A framework has a card of each task that
@@ -48,7 +48,7 @@ def _workers() -> tuple[Path, ...]:
 
 
 def _of_both(framework: str, task: str) -> Mapping[str, Any]:
-    """Return what the framework's folder of a task says: the loaders of the task's data, and what they read."""
+    """Return the card in the framework's folder of a task: the loaders of the task's data, and their forms."""
     paths = (worker / framework / task / CARD for worker in _workers())
     cards: list[Mapping[str, Any]] = [read_document(path).values for path in paths if path.is_file()]
     return reduce(laid_over, cards, {})
@@ -60,7 +60,7 @@ def _gaps(folder: str) -> list[Any]:
 
 
 def laid_over(below: Mapping[str, Any], above: Mapping[str, Any]) -> dict[str, Any]:
-    """Return ``below`` with ``above`` over it: what both have is joined where it can be, else above wins."""
+    """Return ``below`` with ``above`` merged over it; lists and mappings are joined, other values replaced."""
     joined = dict(below)
     for key, value in above.items():
         under = below.get(key)

@@ -1,4 +1,4 @@
-"""The placeholders of a card's words, and putting their texts in."""
+"""The placeholders in the words of a card, and their substitution."""
 
 import re
 from collections.abc import Mapping
@@ -35,18 +35,18 @@ PLACEHOLDERS: Mapping[str, str] = {
     "master": "the address at which the ranks meet",
     "port": "the port at which the ranks meet",
 }
-"""Every name that may stand in braces, and what it is replaced by."""
+"""Every valid placeholder, and the meaning of its text."""
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 def placeholders_in(word: str) -> list[str]:
-    """Return the names that stand in braces in a word."""
+    """Return the placeholders of a word."""
     return _PLACEHOLDER.findall(word)
 
 
 def filled(word: str, known: Mapping[str, str]) -> str:
-    """Put the placeholders' texts in, in one pass, so that a text with braces in it stays as it is."""
+    """Return the word with its placeholders replaced, in one pass: braces in a text stay as they are."""
     if "{" not in word:
         return word
     return _PLACEHOLDER.sub(lambda match: known.get(match[1], match[0]), word)

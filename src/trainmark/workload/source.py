@@ -1,4 +1,4 @@
-"""Where a training program comes from: our own worker, a folder of this machine, or one commit of a repository."""
+"""The source of a training program: the built-in worker, a local folder, or one commit of a repository."""
 
 import re
 from typing import Annotated, Literal
@@ -12,7 +12,7 @@ _COMMIT = re.compile(r"[0-9a-f]{40}")
 
 
 def is_commit(text: str) -> bool:
-    """Tell whether ``text`` is the whole name of a commit: 40 hexadecimal digits."""
+    """Return whether ``text`` is a full commit hash: 40 hexadecimal digits."""
     return _COMMIT.fullmatch(text) is not None
 
 

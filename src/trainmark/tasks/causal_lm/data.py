@@ -10,7 +10,7 @@ from trainmark.schema.frozen import Frozen
 
 
 class Form(StrEnum):
-    """How tokens can lie on a disk: one after another, of 2 or 4 bytes each, little end first."""
+    """The forms of tokens on disk: consecutive little-endian integers of 2 or 4 bytes."""
 
     TOKENS = "tokens"
 

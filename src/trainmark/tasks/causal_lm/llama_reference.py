@@ -21,7 +21,7 @@ from trainmark.worker.tasks.causal_lm.architectures import Llama
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a model can do otherwise without another shape; the defaults are the described ones."""
+    """The details that change a forward pass but no shape; the defaults are those of the description."""
 
     activation: str = "silu"
     gated_by: str = "gate"

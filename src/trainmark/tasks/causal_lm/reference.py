@@ -17,7 +17,7 @@ Arrays = Mapping[str, Any]
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a model can do otherwise without another shape; the defaults are the described ones."""
+    """The details that change a forward pass but no shape; the defaults are those of the description."""
 
     gelu: str = "erf"
     causal: bool = True

@@ -10,7 +10,7 @@ from trainmark.schema.frozen import Frozen
 
 
 class Form(StrEnum):
-    """How pictures can lie on a disk; from the first form the others are made: see ``trainmark data convert``.
+    """The forms of images on disk; the others are made from the first: see ``trainmark data convert``.
 
     OneFlow's ``ofrecord`` can only be given: it is neither made nor checked.
     """

@@ -14,7 +14,7 @@ Percent = Annotated[int, Field(strict=True, ge=0, lt=50)]
 
 
 class Optimizer(StrEnum):
-    """What moves the weights; both with decoupled decay."""
+    """The optimizers, both with decoupled weight decay."""
 
     ADAMW = "adamw"
     LAMB = "lamb"

@@ -11,7 +11,7 @@ from trainmark.tasks.masked_lm.axes import with_usual_predictions
 
 
 class Form(StrEnum):
-    """How they can lie on a disk: TFRecords with the features of BERT's published pre-processing."""
+    """The forms of masked sequences on disk: TFRecords with the features of BERT's published pre-processing."""
 
     MASKED = "masked-tfrecord"
 

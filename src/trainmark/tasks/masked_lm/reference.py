@@ -16,7 +16,7 @@ from trainmark.worker.tasks.masked_lm.architectures import NORM_EPSILON, Bert
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a model can do otherwise without another shape; the defaults are the described ones."""
+    """The details that change a forward pass but no shape; the defaults are those of the description."""
 
     gelu: str = "erf"
     causal: bool = False

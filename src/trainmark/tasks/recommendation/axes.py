@@ -7,7 +7,7 @@ from trainmark.schema.task_catalogue import TaskAxes
 
 
 class TableGradients(StrEnum):
-    """What a table's gradient has: all of its rows, or those that the batch looked up."""
+    """The rows of a table's gradient: all of them, or those that the batch looked up."""
 
     DENSE = "dense"
     SPARSE = "sparse"

@@ -10,7 +10,7 @@ from trainmark.schema.frozen import Frozen
 
 
 class Form(StrEnum):
-    """How clicks can lie on a disk: as records of 40 words, as Examples in TFRecord files, as columns of Parquet."""
+    """The forms of clicks on disk: records of 40 words, Examples in TFRecord files, columns of Parquet."""
 
     RAW = "raw"
     TFRECORD = "tfrecord"

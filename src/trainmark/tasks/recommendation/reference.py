@@ -33,7 +33,7 @@ ACTIVATIONS: Mapping[str, Callable[[Any], Any]] = {
 
 @dataclass(frozen=True, slots=True)
 class Form:
-    """What a model can do otherwise without another shape; the defaults are the described ones.
+    """The details that change a forward pass but no shape; the defaults are those of the description.
 
     ``columns`` are the categorical fields, from 0, in the order in which the layers get them; one less than there are
     is the number of a field whose values are zeros. The last four are DLRM's: ``transposed`` pairs go 0-1, 0-2, ...,
