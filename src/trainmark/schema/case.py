@@ -4,6 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from enum import StrEnum
+from functools import cache
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -95,6 +96,7 @@ class Device(StrEnum):
     CUDA = "cuda"
 
 
+@cache
 def axes_of(*tasks: str) -> tuple[str, ...]:
     """Return the names of the axes of these tasks' cases, in order; of every task's if none is given."""
     fields = (own_axes(*tasks) if name == "task_axes" else (name,) for name in Case.model_fields)
