@@ -1,0 +1,187 @@
+"""A host that runs the tests' small Python programs in this process: no interpreter is started, nothing is waited for.
+
+Everything else (git, containers, programs that hang or are killed) runs as on ``LocalHost``, in processes.
+"""
+
+import contextlib
+import io
+import itertools
+import os
+import sys
+import threading
+import traceback
+import warnings
+from collections.abc import Iterator, Mapping
+from functools import cache
+from pathlib import Path
+from types import TracebackType
+from typing import Any
+
+from trainmark.environment import installed
+from trainmark.node import Job, JobEnd, LocalHost, Look
+from trainmark.node.accelerators import open_nvml
+from trainmark.node.facts import collect
+from trainmark.node.git import read_git
+from trainmark.node.telemetry import Telemetry
+from trainmark.schema.manifest import FrameworkVersions, GitFacts, Node
+from trainmark.schema.plan import Command, NodeResources
+
+NEEDS_A_PROCESS = (
+    "hangs", "chatters", "silent", "killed", "takes-memory", "daemon", "clean-child", "fills-disk", "rank-1-dies",
+    "meets-at-",
+)  # fmt: skip
+"""Beginnings of the behaviours of ``fake_training.py`` that need a process of their own."""
+
+_numbers = itertools.count(1 << 30)
+"""Numbers of jobs: above every process id."""
+
+_one_at_a_time = threading.Lock()
+"""The working directory, the variables and the standard streams belong to the whole process."""
+
+
+class InProcessHost(LocalHost):
+    """This machine, where a job that is one of the tests' Python programs has ended when it was started."""
+
+    def __init__(self, *arguments: Any, processes: bool = True, **keywords: Any) -> None:
+        super().__init__(*arguments, **keywords)
+        self._processes = processes
+        self._ended: dict[int, tuple[Job, int]] = {}
+
+    def machine(self) -> NodeResources:
+        return self._machine or _machine(os.environ.get("PATH", ""))
+
+    def facts(
+        self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
+    ) -> Node:
+        git = None if git_dir is None else _git(git_dir)
+        (node,) = collect(framework, environment_lock=environment_lock, git=git).nodes
+        return node
+
+    def start(self, job: Job) -> int:
+        if not _can_run_here(job):
+            assert self._processes, f"mark this test `process`: it starts {job.commands}"
+            return super().start(job)
+        (command,) = job.commands
+        job.directory.mkdir(parents=True, exist_ok=True)
+        with contextlib.ExitStack() as telemetry, job.log.open("wb", buffering=0) as log:
+            log.write(job.heading)
+            if job.telemetry is not None:
+                nvml = telemetry.enter_context(open_nvml())
+                telemetry.enter_context(Telemetry(job.telemetry, None, nvml=nvml))
+            with job.errors.open("wb", buffering=0) if job.errors else contextlib.nullcontext(log) as errors:
+                code = _run(command, job.directory, log, errors)
+        number = next(_numbers)
+        self._ended[number] = (job, code)
+        return number
+
+    def wait(self, pid: int, timeout_s: float) -> int | None:
+        return self._ended[pid][1] if pid in self._ended else super().wait(pid, timeout_s)
+
+    def look(self, pid: int) -> Look:
+        return Look(0, None, 0) if pid in self._ended else super().look(pid)
+
+    def kill(self, mark: str, pid: int | None = None) -> int:
+        return 0 if pid in self._ended else super().kill(mark, pid)
+
+    def reap(self, pid: int) -> JobEnd:
+        return JobEnd(self._ended.pop(pid)[1], 0) if pid in self._ended else super().reap(pid)
+
+
+@cache
+def _machine(_path: str) -> NodeResources:
+    return LocalHost().machine()
+
+
+@cache
+def _git(directory: Path) -> GitFacts | None:
+    return read_git(directory, LocalHost())
+
+
+_installed: dict[object, dict[str, str]] = {}
+
+
+def installed_once(python: Path, variables: Mapping[str, str], timeout_s: float = 300) -> dict[str, str]:
+    """Return what ``trainmark.environment.installed`` does; an interpreter whose packages did not change runs once."""
+    folders = sorted(python.parent.parent.glob("lib*/python3*/*-packages"))
+    found = tuple((folder, folder.stat().st_mtime_ns) for folder in folders)
+    python_path = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
+    key = (python, found, tuple(sorted({**python_path, **variables}.items())))
+    if key not in _installed:
+        _installed[key] = installed(python, variables, timeout_s)
+    return _installed[key]
+
+
+def _can_run_here(job: Job) -> bool:
+    if len(job.commands) != 1 or job.memory is not None:
+        return False
+    python, *words = job.commands[0].words
+    if python != sys.executable or not words or not words[0].endswith(".py"):
+        return False
+    return not any(word.startswith(f"--behaviour={name}") for word in words for name in NEEDS_A_PROCESS)
+
+
+def _run(command: Command, folder: Path, output: io.RawIOBase, errors: io.RawIOBase) -> int:
+    """Run a Python program as its own interpreter would; return its exit code."""
+    _, script, *words = command.words
+    with (
+        _one_at_a_time,
+        _as_a_program(script, words, folder, command),
+        _streams(output, errors),
+        warnings.catch_warnings(),
+    ):
+        # An interpreter ignores what pytest makes an error of, such as a file that is not closed.
+        warnings.simplefilter("ignore")
+        try:
+            code = compile(Path(script).read_bytes(), script, "exec")
+            exec(code, {"__name__": "__main__", "__file__": script, "__builtins__": __builtins__})
+        except SystemExit as end:
+            if end.code is None or isinstance(end.code, int):
+                return end.code or 0
+            sys.stderr.write(f"{end.code}\n")
+            return 1
+        except Exception as error:
+            traceback.print_exception(type(error), error, _below_us(error.__traceback__))
+            return 1
+        return 0
+
+
+def _below_us(trace: TracebackType | None) -> TracebackType | None:
+    return trace.tb_next if trace is not None and trace.tb_next is not None else trace
+
+
+@contextlib.contextmanager
+def _as_a_program(script: str, words: list[str], folder: Path, command: Command) -> Iterator[None]:
+    variables = {name: value for name, value in os.environ.items() if name not in command.without}
+    variables |= command.variables
+    before = (sys.argv, sys.path, sys.dont_write_bytecode, dict(os.environ), Path.cwd(), set(sys.modules))
+    # Two versions of a module, of the same size and second, would share their compiled file.
+    sys.argv, sys.path, sys.dont_write_bytecode = (
+        [script, *words],
+        [str(Path(script).parent), *sys.path],
+        True,
+    )
+    os.environ.clear()
+    os.environ.update(variables)
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before[4])
+        os.environ.clear()
+        os.environ.update(before[3])
+        sys.argv, sys.path, sys.dont_write_bytecode = before[:3]
+        for name in set(sys.modules) - before[5]:
+            if str(getattr(sys.modules[name], "__file__", "") or "").startswith(str(Path(script).parent)):
+                del sys.modules[name]
+
+
+@contextlib.contextmanager
+def _streams(output: io.RawIOBase, errors: io.RawIOBase) -> Iterator[None]:
+    # A program's own file descriptors are not touched: what it prints goes through these two.
+    with (
+        os.fdopen(os.dup(output.fileno()), "w", encoding="utf-8") as out,
+        os.fdopen(os.dup(errors.fileno()), "w", encoding="utf-8") as err,
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        yield
