@@ -24,10 +24,17 @@ JOBS := $(shell cores=$$(nproc 2>/dev/null || echo 2); echo $$((cores + (cores +
 SIDE_BY_SIDE = --numprocesses=$(JOBS) --dist=loadgroup --no-loadscope-reorder
 test-SELECTED := -m "not rare"
 
-.PHONY: help demo test test-all test-again cluster-test lint environments format check-python clean
+# What make check leaves to make test.
+CHECKED := not training and not cluster and not rare and not browser and not process
+
+# Without it each of some hundred short interpreters compiles all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
+.PHONY: help demo check test test-all test-again cluster-test lint environments format check-python clean
 
 help:
 	@echo "make demo   install all that is needed, measure real training, name the report to open"
+	@echo "make check  the loop of a developer, in about a minute: style, types, import contracts, the quick tests"
 	@echo "make test   install all that is needed, run the tests that this machine can run, less the rare ones"
 	@echo "make test-all   those too, as continuous integration does"
 	@echo "make cluster-test   of these, the tests on a cluster of four hosts on this machine (as root)"
@@ -54,6 +61,19 @@ demo: $(STAMP)
 	[ $$code != 1 ] || echo "== a case is in doubt or has no number (exit code 1): the report says which, and why"; \
 	[ $$code -gt 1 ] || echo "== open demo-report/report.html in a browser"; \
 	exit $$code
+
+# Neither a framework nor a browser, a cluster or another program's processes. mypy goes on from .mypy_cache.
+check: $(STAMP)
+	@echo "== style"
+	@$(VENV)/bin/ruff check --quiet .
+	@$(VENV)/bin/ruff format --quiet --check .
+	@echo "== types"
+	@$(VENV)/bin/mypy
+	@echo "== import contracts"
+	@$(VENV)/bin/lint-imports | tail -n 1
+	@echo "== tests: $(CHECKED)"
+	@$(VENV)/bin/python -m pytest --quiet --numprocesses=$$(nproc) --dist=loadgroup --no-loadscope-reorder \
+		-m "$(CHECKED)" $(PYTEST_FLAGS)
 
 # Style and types need no environment, and environments mostly wait for the network.
 test test-all: $(STAMP)

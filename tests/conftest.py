@@ -32,6 +32,9 @@ LONGEST_FIRST = (
 """The groups that one process each works off, and that would else be waited for at the end."""
 
 
+MARKED_BY_FIXTURE = {"views": "browser"}
+"""The markers of tests that take a fixture: ``views`` are those of a browser."""
+
 _failed: list[str] = []
 """The tests of this run that failed, in their order."""
 
@@ -58,6 +61,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     Tests of one file share what its fixtures have made; those that train name their group themselves.
     """
     for item in items:
+        for fixture, marker in MARKED_BY_FIXTURE.items():
+            if fixture in getattr(item, "fixturenames", ()):
+                item.add_marker(marker)
         if item.get_closest_marker("xdist_group") is None:
             item.add_marker(pytest.mark.xdist_group(item.nodeid.partition("::")[0]))
     # Sorting is stable: within a group the order stays.

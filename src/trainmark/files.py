@@ -1,4 +1,4 @@
-"""Atomic writes, so that a reader never sees half a file. Every package may import this module."""
+"""Atomic file writes, and reading YAML. Every room may import this module."""
 
 import json
 import os
@@ -38,3 +38,11 @@ def write_atomically(path: Path, content: str | bytes) -> None:
 def to_json(value: Any) -> str:
     """Return ``value`` as indented JSON with a newline at its end; non-finite numbers raise ``ValueError``."""
     return json.dumps(value, indent=2, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+def parse_yaml(text: str) -> Any:
+    """Return what a YAML document holds, as ``yaml.safe_load`` does, ten times as fast where PyYAML has its C part."""
+    import yaml
+
+    loader: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    return yaml.load(text, Loader=loader)  # noqa: S506 - both are safe

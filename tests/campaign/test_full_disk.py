@@ -11,6 +11,8 @@ import pytest
 from fakes import Bench, behaving
 from trainmark.store import read_results
 
+pytestmark = pytest.mark.process
+
 TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 
 

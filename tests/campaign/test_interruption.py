@@ -15,6 +15,8 @@ from preloading import Copy
 from trainmark.schema.names import DATABASE
 from trainmark.store import read_results
 
+pytestmark = pytest.mark.process
+
 REPEATS = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 
 

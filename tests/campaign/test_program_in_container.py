@@ -18,6 +18,8 @@ from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import NodeResources
 from trainmark.schema.results import RunResult
 
+pytestmark = pytest.mark.process
+
 CASE = {"workload": "linear", "framework": "python"}
 PROTOCOL = {"name": "adaptive", "steps": 30, "warmup_steps": 5, "repeats": 2}
 IMAGE = {

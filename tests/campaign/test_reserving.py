@@ -15,6 +15,8 @@ from trainmark.errors import InputError
 from trainmark.node import RemoteHost
 from trainmark.node.reserving import VARIABLE
 
+pytestmark = pytest.mark.process
+
 
 @pytest.fixture
 def two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[RemoteHost, RemoteHost]]:

@@ -5,9 +5,12 @@ import os
 import subprocess
 import sys
 
+import pytest
+
 from fakes import Bench, behaving
 
 
+@pytest.mark.process
 def test_a_suite_that_holds_prints_its_table_and_exits_0(bench: Bench) -> None:
     bench.write(name="well")
     # As a user starts it; the others run in copies of a process that has imported trainmark.

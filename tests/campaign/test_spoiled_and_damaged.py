@@ -230,6 +230,7 @@ class EndsTheLoad(Silent):
             process.kill()
 
 
+@pytest.mark.process
 def test_a_run_beside_a_real_load_is_spoiled_repeated_and_left_out(bench: Bench) -> None:
     protocol = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "min_repeats": 1, "max_repeats": 3}
     bench.write(

@@ -12,6 +12,8 @@ import yaml
 from fakes import CARD, SUITE
 from trainmark.tasks import TASKS
 
+pytestmark = pytest.mark.process
+
 TOY = Path(__file__).parents[1] / "toy"
 
 

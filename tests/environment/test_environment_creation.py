@@ -39,6 +39,7 @@ def quiet(line: str) -> None:
     """Say nothing."""
 
 
+@pytest.mark.process
 def test_an_environment_is_made_once_checked_and_found_wrong_in_every_way_that_it_can_be(
     request_tiny: Request, catalog: Path, tmp_path: Path
 ) -> None:
@@ -113,6 +114,7 @@ def test_an_environment_is_made_once_checked_and_found_wrong_in_every_way_that_i
     assert state_of(request_tiny.entry, home) is State.ABSENT
 
 
+@pytest.mark.process
 def test_a_wheel_of_another_build_takes_the_place_of_the_frameworks_pin(
     catalog: Path, tmp_path: Path, request_tiny: Request
 ) -> None:
@@ -131,6 +133,7 @@ def test_a_wheel_of_another_build_takes_the_place_of_the_frameworks_pin(
     assert not create(request, home=tmp_path / "home", say=quiet).made
 
 
+@pytest.mark.process
 def test_libraries_that_come_as_packages_of_their_own_are_linked_beside_the_framework(
     request_tiny: Request, catalog: Path, tmp_path: Path
 ) -> None:
@@ -146,6 +149,7 @@ def test_libraries_that_come_as_packages_of_their_own_are_linked_beside_the_fram
     assert state_of(request_tiny.entry, tmp_path / "home") is State.STALE
 
 
+@pytest.mark.process
 def test_a_failing_pip_is_one_line_with_its_last_error_and_its_log_and_the_rest_is_redone(
     request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -169,6 +173,7 @@ def test_a_failing_pip_is_one_line_with_its_last_error_and_its_log_and_the_rest_
     assert state_of(request_tiny.entry, home) is State.READY
 
 
+@pytest.mark.process
 def test_a_framework_that_does_not_import_leaves_no_environment_that_looks_whole(
     tiny: Entry, catalog: Path, tmp_path: Path
 ) -> None:
@@ -178,6 +183,7 @@ def test_a_framework_that_does_not_import_leaves_no_environment_that_looks_whole
     assert state_of(tiny, tmp_path / "home") is State.HALF_MADE
 
 
+@pytest.mark.process
 def test_two_creations_at_once_make_one_environment(request_tiny: Request, tmp_path: Path) -> None:
     said: list[str] = []
     with ThreadPoolExecutor(2) as pool:
@@ -187,6 +193,7 @@ def test_two_creations_at_once_make_one_environment(request_tiny: Request, tmp_p
     assert "another trainmark is at work on 'tinyframework'; waiting for it" in said
 
 
+@pytest.mark.process
 def test_a_creation_that_is_killed_is_found_half_made_and_done_again(
     request_tiny: Request, tmp_path: Path
 ) -> None:
@@ -211,6 +218,7 @@ create(request, home=Path({str(home)!r}), say=print)
     assert state_of(request_tiny.entry, home) is State.READY
 
 
+@pytest.mark.process
 def test_the_surroundings_do_not_reach_into_an_environment(
     request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

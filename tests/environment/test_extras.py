@@ -38,6 +38,7 @@ def with_extras(catalog: Path, extras: dict[str, dict[str, object]]) -> Entry:
     return find_entry("tinyframework", catalog)
 
 
+@pytest.mark.process
 def test_an_extra_is_built_recorded_checked_and_kept(
     request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -83,6 +84,7 @@ def test_another_version_of_an_extra_is_another_environment(catalog: Path, extra
     assert lines[0] != lines[1]
 
 
+@pytest.mark.process
 def test_an_extra_of_wheels_is_added_at_its_pins_and_checked(
     request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +113,7 @@ def test_an_extra_of_wheels_is_added_at_its_pins_and_checked(
     assert state_of(with_extras(catalog, {"tinyextra": other}), home) is State.STALE
 
 
+@pytest.mark.process
 def test_an_extra_never_changes_what_the_lock_pins(
     request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -130,6 +133,7 @@ def test_an_extra_never_changes_what_the_lock_pins(
     assert state_of(wanted.entry, tmp_path / "home") is State.HALF_MADE
 
 
+@pytest.mark.process
 def test_what_stands_in_the_way_of_a_build_is_one_line(
     request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -18,6 +18,8 @@ from trainmark.cli.main import main
 from trainmark.environment import State, Variant, find_entry, folder_of, state_of
 from trainmark.environment.entry import lock_of
 
+pytestmark = pytest.mark.process
+
 MODULES = {"pillow": "PIL", "opencv-python-headless": "cv2"}
 ONEFLOW = "__version__ = '1.0.0+tiny'\n"
 PLACEHOLDER = "raise RuntimeError('This package is a placeholder')\n"

@@ -52,6 +52,7 @@ def make(checkout: Path, *words: str) -> "subprocess.CompletedProcess[str]":
     )
 
 
+@pytest.mark.process
 def test_an_environment_that_cannot_be_made_does_not_stop_the_tests(checkout: Path) -> None:
     done = make(checkout, "test", "PYTEST_FLAGS=-k words")
     assert done.returncode == 0, done.stderr
@@ -63,6 +64,7 @@ def test_an_environment_that_cannot_be_made_does_not_stop_the_tests(checkout: Pa
     assert said.endswith(" -m not rare --durations=25 -k words")
 
 
+@pytest.mark.process
 def test_all_tests_are_the_rare_ones_too(checkout: Path) -> None:
     done = make(checkout, "test-all", "JOBS=3")
     assert done.returncode == 0, done.stderr
@@ -70,6 +72,7 @@ def test_all_tests_are_the_rare_ones_too(checkout: Path) -> None:
     assert "rare" not in done.stdout
 
 
+@pytest.mark.process
 def test_a_mistake_in_style_stops_the_tests(checkout: Path) -> None:
     (checkout / ".venv" / "bin" / "ruff").write_text("#!/bin/sh\nexit 1\n")
     done = make(checkout, "test")

@@ -5,6 +5,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from frameworks import INSTALLABLE
 
 TESTS = Path(__file__).parents[1]
@@ -31,6 +33,7 @@ def make(envs: Path, *names: str, extras: str = "[]") -> None:
         (envs / name / "environment.json").write_text(f'{{"extras": {extras}}}')
 
 
+@pytest.mark.process
 def test_pytest_refuses_to_start_and_names_what_is_missing(tmp_path: Path) -> None:
     make(tmp_path, *(name for name in NAMES if name != "paddle"), extras='["dali", "horovod"]')
     done = collected(tmp_path, "1")
@@ -39,11 +42,13 @@ def test_pytest_refuses_to_start_and_names_what_is_missing(tmp_path: Path) -> No
     assert done.stderr.endswith(f"ERROR: {told}\n") or done.stderr.endswith(f"ERROR: {told}")
 
 
+@pytest.mark.process
 def test_an_environment_without_its_extra_is_missing_too(tmp_path: Path) -> None:
     make(tmp_path, *NAMES, extras='["dali"]')
     assert "wants: trainmark env create mxnet --extra horovod\n" in collected(tmp_path, "1").stderr
 
 
+@pytest.mark.process
 def test_nothing_is_refused_where_all_is_there_or_nothing_is_required(tmp_path: Path) -> None:
     assert collected(tmp_path, "0").returncode == 0
     make(tmp_path, *NAMES, extras='["dali", "horovod"]')

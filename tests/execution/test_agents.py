@@ -29,6 +29,8 @@ from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command, NodeResources
 from trainmark.schema.results import Results
 
+pytestmark = pytest.mark.process
+
 FOUR_CORES = NodeResources(cores=4, gpus=0)
 MEETING: dict[str, Any] = {
     "launcher": "ranks",

@@ -17,6 +17,8 @@ from trainmark.node import LocalHost
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import RunResult
 
+pytestmark = pytest.mark.process
+
 MEETING = {
     "launcher": "ranks",
     "command": ["{source}/rendezvous.py", *CARD["command"][1:]],

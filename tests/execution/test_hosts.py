@@ -22,6 +22,8 @@ from trainmark.schema.plan import Command, NodeResources, Plan, PlannedNode
 from trainmark.schema.results import RunResult
 from trainmark.schema.suite import Limits
 
+pytestmark = pytest.mark.process
+
 FOUR_CORES = NodeResources(cores=4, gpus=0)
 MEETING = {
     "launcher": "ranks",

@@ -19,6 +19,8 @@ from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits
 
+pytestmark = pytest.mark.process
+
 LEAVES = "setsid sleep 600 & echo $! >>{pids}"
 
 

@@ -13,6 +13,8 @@ from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits
 
+pytestmark = pytest.mark.process
+
 UNTIL_SEEN = "until grep -qs '\"processes\":[1-9]' {other}/telemetry; do sleep 0.05; done"
 
 

@@ -4,6 +4,8 @@ import json
 import re
 import shutil
 import subprocess
+from collections.abc import Mapping
+from dataclasses import dataclass
 from html import unescape
 from pathlib import Path
 
@@ -14,6 +16,7 @@ CHROMIUM = shutil.which("chromium")
 needs_browser = pytest.mark.skipif(
     CHROMIUM is None, reason="chromium is not there: no real browser can look at the page"
 )
+"""For tests that take the fixture ``views``, which are marked ``browser`` by that."""
 
 WINDOWS = (("page", 400), ("page", 800), ("page", 1300), ("printed", 717))
 """What a page is looked at in; 717 pixels lie between the margins of A4 paper."""
@@ -52,9 +55,18 @@ function clipped() {
       if (place.width && !within) found.push(`picture: '${label.textContent}' is cut off`);
     }
   }
-  return { name: location.hash.slice(1), width, found };
+  // A chart that was drawn has a canvas of Vega's beside the picture that was there before.
+  const drawn = [...document.querySelectorAll('[id^="chart-"]:has(> .vega-embed)')].map((one) => one.id.slice(6));
+  return { name: location.hash.slice(1), width, found, drawn };
 }
-addEventListener("load", () => setTimeout(() => parent.postMessage(clipped(), "*"), 6000));
+// The page's own script draws the charts some time after the page has loaded, if it has one.
+function answer(tries) {
+  const all = [...document.querySelectorAll('[id^="chart-"]')];
+  const waiting = document.getElementById("library") && !all.every((one) => one.querySelector(".vega-embed"));
+  if (waiting && tries) setTimeout(answer, 250, tries - 1);
+  else setTimeout(() => parent.postMessage(clipped(), "*"), 250);
+}
+addEventListener("load", () => answer(200));
 </script>
 """
 
@@ -64,30 +76,55 @@ def open_page(page: Path) -> tuple[str, list[str]]:
     assert CHROMIUM is not None
     words = [
         CHROMIUM, "--headless", "--no-sandbox", "--disable-gpu", "--no-first-run", "--disable-background-networking",
-        "--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--virtual-time-budget=20000",
+        "--disable-component-update", "--disable-sync", "--enable-logging=stderr", "--virtual-time-budget=120000",
         "--window-size=1400,900", f"--user-data-dir={page.parent / 'profile'}", "--dump-dom", page.as_uri(),
     ]  # fmt: skip
     done = subprocess.run(words, capture_output=True, text=True, check=True, timeout=600)
     return done.stdout, [line for line in done.stderr.splitlines() if ":CONSOLE" in line]
 
 
-def cut_off(text: str, folder: Path) -> dict[str, list[str]]:
-    """Return which cells and pictures of a page are not seen whole in windows of three widths, and on A4 paper."""
-    (folder / "page.html").write_text(text.replace("</body>", f"{_LOOK}</body>"), encoding="utf-8")
-    assert text.count("@media print") == 1
-    printed = text.replace("@media print", "@media all").replace("</body>", f"{_LOOK}</body>")
-    (folder / "printed.html").write_text(printed, encoding="utf-8")
-    # A window cannot be as narrow as a phone: the page stands in frames.
-    frames = "".join(
-        f'<iframe src="{name}.html#{name}-{width}" style="border:0;width:{width}px;height:900px"></iframe>'
-        for name, width in WINDOWS
-    )
+@dataclass(frozen=True, slots=True)
+class View:
+    """What a page looks like in one window: the charts that its script drew, and what is not seen whole."""
+
+    drawn: list[str]
+    cut_off: list[str]
+
+
+@dataclass(frozen=True, slots=True)
+class Views:
+    """Pages by their name, and by the medium and width of a window; and all that the browser complained of."""
+
+    pages: Mapping[tuple[str, str, int], View]
+    complaints: list[str]
+
+
+def looked_at(pages: Mapping[str, str], folder: Path) -> Views:
+    """Return what one browser sees of pages in windows of three widths, and on A4 paper."""
+    # A window cannot be as narrow as a phone: the pages stand in frames.
+    frames = []
+    for name, text in pages.items():
+        assert text.count("@media print") == 1
+        shown = {"page": text, "printed": text.replace("@media print", "@media all")}
+        for medium, content in shown.items():
+            path = folder / f"{name}.{medium}.html"
+            path.write_text(content.replace("</body>", f"{_LOOK}</body>"), encoding="utf-8")
+        frames += [
+            f'<iframe src="{name}.{medium}.html#{name},{medium},{width}" '
+            f'style="border:0;width:{width}px;height:900px"></iframe>'
+            for medium, width in WINDOWS
+        ]
     outer = folder / "outer.html"
-    outer.write_text(f'<!DOCTYPE html><body style="margin:0">{_LISTEN}{frames}</body>', encoding="utf-8")
-    seen, _ = open_page(outer)
+    outer.write_text(
+        f'<!DOCTYPE html><body style="margin:0">{_LISTEN}{"".join(frames)}</body>', encoding="utf-8"
+    )
+    seen, complaints = open_page(outer)
     told = re.search(r"<title>(.*?)</title>", seen)
-    assert told, "the page did not get as far as to be looked at"
-    looked = {one["name"]: one for one in json.loads(unescape(told[1]))}
-    assert set(looked) == {f"{name}-{width}" for name, width in WINDOWS}
-    assert all(abs(one["width"] - int(name.split("-")[1])) <= 20 for name, one in looked.items())
-    return {name: one["found"] for name, one in looked.items()}
+    assert told, "the pages did not get as far as to be looked at"
+    views: dict[tuple[str, str, int], View] = {}
+    for one in json.loads(unescape(told[1])):
+        name, medium, width = one["name"].split(",")
+        assert abs(one["width"] - int(width)) <= 20
+        views[name, medium, int(width)] = View(one["drawn"], one["found"])
+    assert set(views) == {(name, *window) for name in pages for window in WINDOWS}
+    return Views(views, complaints)

@@ -1,10 +1,11 @@
-"""Golden files of the report: compared byte by byte, rewritten when TRAINMARK_UPDATE_GOLDEN is set."""
+"""Golden files of the report, rewritten when TRAINMARK_UPDATE_GOLDEN is set, and its pages, each rendered once."""
 
 import os
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from rendering import Rendering
 
 GOLDEN = Path(__file__).with_name("golden")
 
@@ -24,3 +25,9 @@ def assert_golden() -> Callable[[str, str], None]:
         )
 
     return check
+
+
+@pytest.fixture(scope="session")
+def rendering(tmp_path_factory: pytest.TempPathFactory) -> Rendering:
+    """Return the reports of the samples."""
+    return Rendering(tmp_path_factory.mktemp("reports"))

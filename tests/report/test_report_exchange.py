@@ -152,7 +152,10 @@ def test_results_without_a_run_that_was_started_are_no_rows_and_exit_1(
         (["--to", "dlperf-json", "--mission", "x"], "--mission is for --to paddle-json"),
         (["--to", "paddle-json", "--mission", "image clasification"], "did you mean 'image classification'?"),
         (["--to", "paddle-json", "--only", "framwork=jax"], "did you mean 'framework'?"),
-        (["--to", "paddle-json", "--model", "r50"], "the results are of ResNet50V1.5, my-own"),
+        (
+            ["--to", "paddle-json", "--model", "r50"],
+            "the results contain several models (ResNet50V1.5, my-own)",
+        ),
     ],
 )
 def test_what_cannot_be_meant_is_one_line_and_exit_2(

@@ -4,13 +4,13 @@ import json
 import re
 import zlib
 from base64 import b64decode
-from collections.abc import Callable
 from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
 import sample_results as sample
-from browser import WINDOWS, cut_off, needs_browser, open_page
+from browser import WINDOWS, Views, looked_at, needs_browser
+from rendering import Example, Rendering
 
 from trainmark.report import Language, render_html
 from trainmark.schema.results import Results
@@ -66,15 +66,15 @@ def rendered(results: Results, folder: Path, language: Language = Language.EN) -
 
 
 @pytest.mark.parametrize("example", EXAMPLES)
-def test_every_element_is_closed(example: Callable[[], Results], tmp_path: Path) -> None:
-    page = Page(rendered(example(), tmp_path))
+def test_every_element_is_closed(example: Example, rendering: Rendering) -> None:
+    page = Page(rendering.html(example))
     assert page.unmatched == []
     assert page.open == []
 
 
 @pytest.mark.parametrize("language", list(Language))
-def test_the_page_asks_for_nothing_from_elsewhere(language: Language, tmp_path: Path) -> None:
-    text = rendered(sample.two_sizes(), tmp_path, language)
+def test_the_page_asks_for_nothing_from_elsewhere(language: Language, rendering: Rendering) -> None:
+    text = rendering.html(sample.two_sizes, language)
     page = Page(text)
     fetching = [
         value
@@ -130,8 +130,8 @@ def test_a_case_named_like_the_end_of_a_script_does_not_end_the_charts_data(tmp_
     assert "note=</script>" not in text
 
 
-def test_every_chart_is_there_as_a_picture_before_any_script_runs(tmp_path: Path) -> None:
-    page = Page(rendered(sample.two_sizes(), tmp_path))
+def test_every_chart_is_there_as_a_picture_before_any_script_runs(rendering: Rendering) -> None:
+    page = Page(rendering.html(sample.two_sizes))
     charts = [a["id"] for a in page.named("div") if a.get("class") == "picture"]
     assert charts == ["chart-throughput", "chart-scaling", "chart-steps"]
     assert len(page.named("svg")) == len(charts)
@@ -139,59 +139,73 @@ def test_every_chart_is_there_as_a_picture_before_any_script_runs(tmp_path: Path
     assert len(ids) == len(set(ids))
 
 
-def test_a_report_without_charts_carries_no_chart_library(tmp_path: Path) -> None:
-    assert len(rendered(sample.only_failures(), tmp_path)) < 60_000
+def test_a_report_without_charts_carries_no_chart_library(rendering: Rendering) -> None:
+    assert len(rendering.html(sample.only_failures)) < 60_000
 
 
-def test_the_page_says_its_language(tmp_path: Path) -> None:
-    assert Page(rendered(sample.one_case(), tmp_path, Language.ZH)).named("html") == [{"lang": "zh-CN"}]
+def test_the_page_says_its_language(rendering: Rendering) -> None:
+    assert Page(rendering.html(sample.one_case, Language.ZH)).named("html") == [{"lang": "zh-CN"}]
 
 
-def test_links_in_the_table_of_contents_lead_to_sections(tmp_path: Path) -> None:
-    page = Page(rendered(sample.two_sizes(), tmp_path))
+def test_links_in_the_table_of_contents_lead_to_sections(rendering: Rendering) -> None:
+    page = Page(rendering.html(sample.two_sizes))
     sections = [a["id"] for a in page.named("section")]
     assert [a["href"] for a in page.named("a")][: len(sections)] == [f"#{name}" for name in sections]
 
 
-@needs_browser
-@pytest.mark.parametrize("example", [sample.two_sizes, sample.hostile, sample.two_units])
-def test_a_browser_draws_every_chart_and_has_nothing_to_complain_about(
-    example: Callable[[], Results], tmp_path: Path
-) -> None:
-    page = tmp_path / "report.html"
-    page.write_text(rendered(example(), tmp_path), encoding="utf-8")
-    seen, complaints = open_page(page)
-    assert complaints == []
-    drawn = re.findall(r'id="chart-([\w-]+)"><div class="vega-embed', seen)
-    assert drawn == re.findall(r'id="chart-([\w-]+)">', seen)
-    assert drawn
-
-
-@needs_browser
-@pytest.mark.parametrize(
-    ("example", "language"),
-    [
-        (sample.many_workloads, Language.EN),
-        (sample.with_certificate, Language.ZH),
-        (sample.two_units, Language.EN),
-        (sample.hostile, Language.ZH),
-    ],
+DRAWN = (sample.two_sizes, sample.hostile, sample.two_units)
+WHOLE = (
+    (sample.many_workloads, Language.EN),
+    (sample.with_certificate, Language.ZH),
+    (sample.two_units, Language.EN),
+    (sample.hostile, Language.ZH),
 )
-def test_nothing_is_cut_off_on_a_phone_a_desk_or_paper(
-    example: Callable[[], Results], language: Language, tmp_path: Path
-) -> None:
-    text = rendered(example(), tmp_path, language)
-    assert cut_off(text, tmp_path) == {f"{name}-{width}": [] for name, width in WINDOWS}
+WITHOUT_SCRIPTS = (sample.with_certificate, sample.two_units, sample.cluster)
+
+
+@pytest.fixture(scope="session")
+def views(rendering: Rendering, tmp_path_factory: pytest.TempPathFactory) -> Views:
+    """Return what one browser sees of every page in every window."""
+    pages = {f"drawn-{example.__name__}": rendering.html(example) for example in DRAWN}
+    pages |= {f"whole-{example.__name__}": rendering.html(example, language) for example, language in WHOLE}
+    pages |= {
+        f"plain-{example.__name__}": re.sub(
+            r"<script.*?</script>", "", rendering.html(example), flags=re.DOTALL
+        )
+        for example in WITHOUT_SCRIPTS
+    }
+    return looked_at(pages, tmp_path_factory.mktemp("browser"))
 
 
 @needs_browser
-@pytest.mark.parametrize("example", [sample.with_certificate, sample.two_units, sample.cluster])
-def test_no_label_is_cut_off_in_the_pictures_that_are_there_before_any_script(
-    example: Callable[[], Results], tmp_path: Path
+@pytest.mark.parametrize("example", DRAWN)
+def test_a_browser_draws_every_chart_and_has_nothing_to_complain_about(
+    example: Example, views: Views, rendering: Rendering
 ) -> None:
-    text = re.sub(r"<script.*?</script>", "", rendered(example(), tmp_path), flags=re.DOTALL)
-    assert "<svg" in text
-    assert cut_off(text, tmp_path) == {f"{name}-{width}": [] for name, width in WINDOWS}
+    name = f"drawn-{example.__name__}"
+    assert views.complaints == []
+    charts = re.findall(r'id="chart-([\w-]+)">', rendering.html(example))
+    assert charts
+    assert all(views.pages[name, *window].drawn == charts for window in WINDOWS)
+
+
+@needs_browser
+@pytest.mark.parametrize(("example", "language"), WHOLE)
+def test_nothing_is_cut_off_on_a_phone_a_desk_or_paper(
+    example: Example, language: Language, views: Views
+) -> None:
+    found = {window: views.pages[f"whole-{example.__name__}", *window].cut_off for window in WINDOWS}
+    assert found == {window: [] for window in WINDOWS}
+
+
+@needs_browser
+@pytest.mark.parametrize("example", WITHOUT_SCRIPTS)
+def test_no_label_is_cut_off_in_the_pictures_that_are_there_before_any_script(
+    example: Example, views: Views, rendering: Rendering
+) -> None:
+    assert "<svg" in rendering.html(example)
+    found = {window: views.pages[f"plain-{example.__name__}", *window].cut_off for window in WINDOWS}
+    assert found == {window: [] for window in WINDOWS}
 
 
 def test_a_page_of_thirty_runs_is_smaller_than_600_kb(tmp_path: Path) -> None:

@@ -12,15 +12,13 @@ from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationErr
 from trainmark.environment.lock import Lock, Pin, read_lock, read_pin
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
+from trainmark.files import parse_yaml
 
 FRAMEWORKS = Path(__file__).parent.parent / "frameworks"
 """The folder of our own frameworks, a folder each; extensions have more."""
 
 
 _ENVIRONMENT = "environment.yaml"
-
-_LOADER: type[yaml.SafeLoader] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The loader in C is ten times as fast; PyYAML built from source may lack it."""
 
 
 class Variant(StrEnum):
@@ -221,7 +219,7 @@ def _folders(catalog: Path | None) -> dict[str, Path]:
 def _read(folder: Path) -> Entry:
     path = folder / _ENVIRONMENT
     try:
-        document = yaml.load(path.read_text(encoding="utf-8"), Loader=_LOADER)  # noqa: S506 - both are safe
+        document = parse_yaml(path.read_text(encoding="utf-8"))
         return Entry.model_validate({**document, "framework": folder.name, "folder": folder})
     except yaml.YAMLError as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error

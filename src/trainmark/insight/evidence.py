@@ -6,9 +6,9 @@ from enum import IntEnum, StrEnum
 from functools import cache
 from importlib.resources import files
 
-import yaml
 from pydantic import ConfigDict, Field, PositiveFloat, model_validator
 
+from trainmark.files import parse_yaml
 from trainmark.insight.recipe import StatedRecipe
 from trainmark.reference import Reference, find_peak, find_reference
 from trainmark.schema.frozen import Frozen
@@ -177,7 +177,7 @@ class Match:
 def load_effects() -> tuple[Effect, ...]:
     """Return all evidence that comes with trainmark."""
     text = (files("trainmark.insight") / "evidence" / "effects.yaml").read_text(encoding="utf-8")
-    return tuple(Effect.model_validate(entry) for entry in yaml.safe_load(text)["effects"])
+    return tuple(Effect.model_validate(entry) for entry in parse_yaml(text)["effects"])
 
 
 def published_device_ratios(

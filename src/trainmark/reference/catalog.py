@@ -7,10 +7,10 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
 from trainmark.errors import InputError, nearest
+from trainmark.files import parse_yaml
 from trainmark.reference.model import Peak, Reference
 
 _GROUP_KEYS = frozenset(Reference.model_fields)
@@ -21,7 +21,7 @@ def load_references() -> tuple[Reference, ...]:
     """Return every published figure, in the order of their files; a name that stands twice is an error."""
     found: dict[str, Reference] = {}
     for file in _documents():
-        document = yaml.safe_load(file.read_text(encoding="utf-8"))
+        document = parse_yaml(file.read_text(encoding="utf-8"))
         for reference in read_figures(document, file.name):
             if reference.id in found:
                 raise InputError(f"{file.name}: the name '{reference.id}' stands twice")
@@ -114,7 +114,7 @@ def _device_text(reference: Reference) -> str:
 def load_peaks() -> tuple[Peak, ...]:
     """Return what the devices that trainmark knows can do at most."""
     text = (files("trainmark.reference") / "data" / "hardware.yaml").read_text(encoding="utf-8")
-    return tuple(Peak.model_validate(entry) for entry in yaml.safe_load(text)["peaks"])
+    return tuple(Peak.model_validate(entry) for entry in parse_yaml(text)["peaks"])
 
 
 def find_peak(device: str) -> Peak | None:

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
+from trainmark.report.charts.theme import Drawing
+
 
 class Style(StrEnum):
     """How a piece of text is set."""
@@ -76,12 +78,17 @@ class Code:
 
 @dataclass(frozen=True, slots=True)
 class Chart:
-    """A chart: its file's name without ending, what it shows in words, and its Vega-Lite specification."""
+    """A chart: its file's name without ending, what it shows in words, and the drawing."""
 
     name: str
     title: str
     caption: str
-    specification: Mapping[str, Any]
+    drawing: Drawing
+
+    @property
+    def specification(self) -> Mapping[str, Any]:
+        """Return the Vega-Lite specification."""
+        return self.drawing.specification
 
 
 Block = Paragraph | Bullets | Table | Code | Chart

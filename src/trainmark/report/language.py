@@ -6,8 +6,7 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
-import yaml
-
+from trainmark.files import parse_yaml
 from trainmark.schema.outcome import Outcome
 
 
@@ -51,4 +50,4 @@ class Catalogue:
 def catalogue(language: Language) -> Catalogue:
     """Return the sentences of ``language``."""
     text = (files(__package__) / "texts" / f"{language.value}.yaml").read_text(encoding="utf-8")
-    return Catalogue(language, yaml.safe_load(text))
+    return Catalogue(language, parse_yaml(text))

@@ -4,7 +4,7 @@ from typing import Any
 
 from trainmark.measure import scaled
 from trainmark.report.axes import DEVICES
-from trainmark.report.charts.theme import INK, MUTED, REACH, Rows, colours, text_width, themed
+from trainmark.report.charts.theme import INK, MUTED, REACH, Drawing, Rows, colours, text_width, themed
 from trainmark.report.context import Context, UnitPart, marks_of_ratio
 from trainmark.schema.findings import RatioKind
 
@@ -12,7 +12,7 @@ MOST_SERIES = 12
 """More lines than this cannot be told apart; the table has them all."""
 
 
-def scaling_chart(context: Context, part: UnitPart) -> dict[str, Any] | None:
+def scaling_chart(context: Context, part: UnitPart) -> Drawing | None:
     """Return the chart, or None where no speedup is known on more than one device.
 
     Its left panel has the speedup, on logarithmic axes so that the ideal is a straight line; the right one has
@@ -23,7 +23,7 @@ def scaling_chart(context: Context, part: UnitPart) -> dict[str, Any] | None:
     if not scaled or len({row["series"] for row in scaled}) > MOST_SERIES:
         return None
     sizes = sorted({row["devices"] for row in rows} | {1})
-    return _drawn(context, rows, sizes)
+    return Drawing(lambda: _drawn(context, rows, sizes))
 
 
 def _drawn(context: Context, rows: Rows, sizes: list[int]) -> dict[str, Any]:

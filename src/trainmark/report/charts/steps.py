@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from trainmark.report.charts.theme import MUTED, Rows, colours, themed
+from trainmark.report.charts.theme import MUTED, Drawing, Rows, colours, themed
 from trainmark.report.context import Context
 from trainmark.report.series import StepSeries
 from trainmark.schema.results import CaseResult
@@ -24,7 +24,7 @@ TITLE_COLUMNS = 44
 class StepsChart:
     """The chart, and whether a warm-up step longer than its axis is cut off at the top."""
 
-    specification: dict[str, Any]
+    drawing: Drawing
     cut: bool
 
 
@@ -39,11 +39,15 @@ class _Panel:
 
 def steps_chart(context: Context) -> StepsChart | None:
     """Return the chart of the series that the context has, or None when it has none."""
-    import altair as alt
-
     panels = [panel for case in context.results.cases if (panel := _panel(context, case)) is not None]
     if not panels:
         return None
+    return StepsChart(Drawing(lambda: _concatenated(context, panels)), cut=any(panel.cut for panel in panels))
+
+
+def _concatenated(context: Context, panels: list[_Panel]) -> dict[str, Any]:
+    import altair as alt
+
     repeats = sorted({row["repeat"] for panel in panels for row in panel.rows})
     drawn = [_drawn(context, f"case-{i}", panel, repeats) for i, panel in enumerate(panels)]
     datasets = {f"case-{i}": panel.rows for i, panel in enumerate(panels)}
@@ -51,7 +55,7 @@ def steps_chart(context: Context) -> StepsChart | None:
         f"case-{i}-warmup": [{"from": 1, "to": panel.warmup_steps + 0.5}] for i, panel in enumerate(panels)
     }
     chart = alt.concat(*drawn, columns=2, spacing=24).resolve_scale(x="independent", y="independent")
-    return StepsChart(themed(chart, datasets), cut=any(panel.cut for panel in panels))
+    return themed(chart, datasets)
 
 
 def thinned(times: NDArray[np.float64], most: int = MOST_POINTS) -> Iterator[int]:

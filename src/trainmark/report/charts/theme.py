@@ -2,7 +2,8 @@
 
 import re
 import unicodedata
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cached_property
 from typing import Any
 
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#D55E00", "#56B4E9")
@@ -69,12 +70,27 @@ def text_width(text: str) -> int:
     return round(FONT_SIZE * (wide + 0.62 * (len(text) - wide)))
 
 
+class Drawing:
+    """A chart's Vega-Lite specification, built when it is first needed: Markdown and tables never need it."""
+
+    def __init__(self, build: Callable[[], dict[str, Any]]) -> None:
+        self._build = build
+
+    @cached_property
+    def specification(self) -> dict[str, Any]:
+        """Return the specification; Altair's check of each part against its schema is left to the tests."""
+        from altair.utils.schemapi import debug_mode
+
+        with debug_mode(False):
+            return self._build()
+
+
 def themed(chart: Any, datasets: Mapping[str, Rows]) -> dict[str, Any]:
     """Return an Altair chart over named data sets as a Vega-Lite specification in the report's style.
 
     The data goes past Altair, which would check every value of it against its schema.
     """
-    return {**chart.to_dict(), "datasets": dict(datasets), "config": CONFIG}
+    return {**chart.to_dict(validate=False), "datasets": dict(datasets), "config": CONFIG}
 
 
 _PATH = re.compile(r'\bd="[^"]*"')

@@ -8,6 +8,7 @@ from trainmark.report.charts.theme import (
     LABEL_PADDING,
     PALETTE,
     REACH,
+    Drawing,
     Rows,
     colours,
     text_width,
@@ -21,13 +22,17 @@ MOST_CASES = 200
 """More bars than this nobody reads; the table has them all."""
 
 
-def throughput_chart(context: Context, part: UnitPart) -> dict[str, Any] | None:
+def throughput_chart(context: Context, part: UnitPart) -> Drawing | None:
     """Return the chart, one panel a number of devices, or None when nothing was measured (or far too much)."""
+    if not any(case.estimate for case in part.cases) or len(part.cases) > MOST_CASES:
+        return None
+    return Drawing(lambda: _drawn(context, part))
+
+
+def _drawn(context: Context, part: UnitPart) -> dict[str, Any]:
     import altair as alt
 
     cases = part.cases
-    if not any(case.estimate for case in cases) or len(cases) > MOST_CASES:
-        return None
     sizes = sorted({case.case.world_size for case in cases})
     datasets: dict[str, Rows] = {}
     panels = [

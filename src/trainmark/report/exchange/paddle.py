@@ -8,10 +8,10 @@ from enum import StrEnum
 from functools import cache
 from importlib.resources import files
 
-import yaml
 from pydantic import BaseModel, ConfigDict
 
 from trainmark.errors import InputError, nearest
+from trainmark.files import parse_yaml
 from trainmark.report.exchange.rows import SpeedRow
 from trainmark.suite.naming import template_name
 
@@ -60,14 +60,14 @@ class Mission(BaseModel):
 @cache
 def load_missions() -> tuple[Mission, ...]:
     """Return the registry of missions."""
-    document = yaml.safe_load((files(__package__) / "missions.yaml").read_text(encoding="utf-8"))
+    document = parse_yaml((files(__package__) / "missions.yaml").read_text(encoding="utf-8"))
     return tuple(Mission.model_validate(entry) for entry in document["missions"])
 
 
 @cache
 def load_directions() -> Mapping[int, str]:
     """Return the directions by their number: 0 CV, 1 NLP, 2 Rec."""
-    document = yaml.safe_load((files(__package__) / "missions.yaml").read_text(encoding="utf-8"))
+    document = parse_yaml((files(__package__) / "missions.yaml").read_text(encoding="utf-8"))
     return dict(document["directions"])
 
 

@@ -25,10 +25,10 @@ def scaling(context: Context) -> Section | None:
         if not _is_scaled(part.cases):
             continue
         blocks.append(_scaling(context, part))
-        specification = scaling_chart(context, part)
-        if specification is not None:
+        drawing = scaling_chart(context, part)
+        if drawing is not None:
             text = say("scaling_chart_caption")
-            blocks.append(Chart(part.name("scaling"), say("scaling_chart"), text, specification))
+            blocks.append(Chart(part.name("scaling"), say("scaling_chart"), text, drawing))
     return Section("scaling", say("scaling_title"), tuple(blocks))
 
 

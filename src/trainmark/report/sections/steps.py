@@ -48,7 +48,7 @@ def section(context: Context) -> Section | None:
             caption.append(say("steps_chart_cut"))
         if len(measured) > MOST_CASES:
             caption.append(say("steps_chart_first", n=MOST_CASES, of=len(measured)))
-        blocks.append(Chart("steps", say("steps_chart"), say("space").join(caption), drawn.specification))
+        blocks.append(Chart("steps", say("steps_chart"), say("space").join(caption), drawn.drawing))
     return Section("steps", say("steps_title"), tuple(blocks))
 
 

@@ -19,10 +19,10 @@ def section(context: Context) -> Section:
     blocks += [Paragraph(plain(text)) for text in _said_of_power(context)]
     for part in context.parts:
         blocks += _tables(context, part)
-        specification = throughput_chart(context, part)
-        if specification is not None:
+        drawing = throughput_chart(context, part)
+        if drawing is not None:
             text = say("throughput_chart_caption")
-            blocks.append(Chart(part.name("throughput"), say("throughput_chart"), text, specification))
+            blocks.append(Chart(part.name("throughput"), say("throughput_chart"), text, drawing))
     return Section("throughput", say("throughput_title"), tuple(blocks))
 
 
