@@ -1,3 +1,3 @@
 """trainmark measures how fast deep-learning frameworks train."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
