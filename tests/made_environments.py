@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from venv import EnvBuilder
 
-from trainmark.environment import Stamp, State, Variant, find_entry, folder_of, state_of
+from trainmark.environment import EnvironmentState, Stamp, Variant, find_entry, folder_of, state_of
 from trainmark.environment.entry import digest_of
 from trainmark.environment.stamp import write_stamp
 
@@ -26,5 +26,5 @@ def make_empty_environment(home: Path, framework: str) -> Path:
         packages={},
     )
     write_stamp(folder, stamp)
-    assert state_of(entry, home) is State.READY
+    assert state_of(entry, home) is EnvironmentState.READY
     return folder

@@ -96,15 +96,15 @@ def test_an_environment_that_was_moved_is_unsupported_with_the_way_out(bench: Be
     )
     assert bad.outcome is Outcome.UNSUPPORTED
     assert bad.reason == (
-        f"environment 'pytorch' was moved to {bench.folder}/home/envs/pytorch, and a venv works only where it was "
-        "made (trainmark env create pytorch)"
+        f"environment 'pytorch' was moved to {bench.folder}/home/envs/pytorch, but a venv works only where it was "
+        "created (trainmark env create pytorch)"
     )
 
 
 NO_PYTHON = [
     ("envs/away/python", "{}/envs/away/python: not a Python interpreter that can be started"),
     ("{}/card.yaml", "{}/card.yaml: not a Python interpreter that can be started"),
-    ("/bin/true", "/bin/true: ended without an answer, as nothing does that is a Python interpreter"),
+    ("/bin/true", "/bin/true: exited without an answer: not a Python interpreter"),
     ("/bin/false", "/bin/false: exit code 1"),
 ]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from tiny_framework import make_wheel
 
-from trainmark.environment import Entry, Request, Variant, find_entry
+from trainmark.environment import CreationRequest, FrameworkEntry, Variant, find_entry
 
 SMOKE = """
 import json
@@ -36,7 +36,7 @@ def catalog(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def tiny(catalog: Path) -> Entry:
+def tiny(catalog: Path) -> FrameworkEntry:
     return find_entry("tinyframework", catalog)
 
 
@@ -49,5 +49,5 @@ def wheel(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def request_tiny(tiny: Entry, wheel: Path) -> Request:
-    return Request(tiny, Variant.CPU, wheels=(wheel,))
+def tiny_request(tiny: FrameworkEntry, wheel: Path) -> CreationRequest:
+    return CreationRequest(tiny, Variant.CPU, wheels=(wheel,))

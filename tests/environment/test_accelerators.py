@@ -81,7 +81,7 @@ class FakeNvml:
         return 40
 
 
-def test_what_nvml_says_is_kept_and_what_it_does_not_offer_is_null() -> None:
+def test_nvml_values_are_recorded_and_unsupported_ones_are_null() -> None:
     facts = read_accelerators(Nvml(FakeNvml(lambda handle: None)))
     assert (facts.driver, facts.cuda_driver) == ("999.1", "13.1")
     gpu = facts.gpus[1]
@@ -101,7 +101,7 @@ def test_what_nvml_says_is_kept_and_what_it_does_not_offer_is_null() -> None:
     ],
     ids=["no links", "through switches", "to each other", "to something else"],
 )
-def test_gpus_are_joined_by_their_links_or_by_pcie(
+def test_topology_reports_nvlink_or_pcie_between_gpus(
     link_end: Callable[[int], str | None], joined: str
 ) -> None:
     facts = read_accelerators(Nvml(FakeNvml(link_end)))

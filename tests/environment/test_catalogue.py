@@ -5,14 +5,14 @@ from pathlib import Path
 import pytest
 from packaging.requirements import Requirement
 
-from trainmark.environment.entry import Entry, entries, find_entry, lock_of
+from trainmark.environment.entry import FrameworkEntry, entries, find_entry, lock_of
 from trainmark.environment.lock import canonical
 from trainmark.errors import InputError
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: str(entry.framework))
-def test_every_framework_has_a_smoke_test_and_a_lock_for_each_variant_with_all_it_asks_for(
-    entry: Entry,
+def test_every_framework_has_a_smoke_test_and_each_lock_satisfies_its_requirements(
+    entry: FrameworkEntry,
 ) -> None:
     assert entry.smoke.is_file()
     assert entry.import_name in entry.imports
@@ -25,7 +25,7 @@ def test_every_framework_has_a_smoke_test_and_a_lock_for_each_variant_with_all_i
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: str(entry.framework))
-def test_what_an_extra_brings_along_is_at_odds_with_no_lock(entry: Entry) -> None:
+def test_the_pins_of_an_extra_contradict_no_lock(entry: FrameworkEntry) -> None:
     for variant in entry.variants:
         pins = {pin.name: pin for pin in lock_of(entry, variant).pins}
         for extra in entry.extras.values():
@@ -34,7 +34,7 @@ def test_what_an_extra_brings_along_is_at_odds_with_no_lock(entry: Entry) -> Non
 
 
 @pytest.mark.parametrize("entry", entries(), ids=lambda entry: str(entry.framework))
-def test_all_builds_of_a_framework_are_of_one_version(entry: Entry) -> None:
+def test_all_builds_of_a_framework_are_of_one_version(entry: FrameworkEntry) -> None:
     first = [Requirement(wanted.requirements[0]) for wanted in entry.variants.values()]
     assert all(requirement.name.startswith(first[0].name.removesuffix("-cpu")) for requirement in first)
     assert len({str(requirement.specifier).replace("===", "==") for requirement in first}) == 1
@@ -65,7 +65,7 @@ def test_an_unknown_key_in_an_entry_is_named(catalog: Path) -> None:
         find_entry("tinyframework", catalog)
 
 
-def test_a_variant_that_a_framework_lacks_is_an_input_error(tiny: Entry) -> None:
+def test_a_variant_that_a_framework_lacks_is_an_input_error(tiny: FrameworkEntry) -> None:
     from trainmark.environment import Variant
 
     with pytest.raises(InputError, match="has no variant 'cuda'"):

@@ -47,13 +47,13 @@ def test_two_frameworks_that_do_the_same_exit_0_and_say_how_close_they_are(
 
 
 @pytest.mark.training
-def test_a_framework_without_an_environment_is_named_beside_one_that_was_looked_at(
+def test_a_framework_without_an_environment_is_reported_with_the_checked_ones(
     home: Path, capsys: Captured
 ) -> None:
     assert main([*CHECK, "pytorch", "mindspore", *MOBILENET, "--root", str(home), "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    assert told["ok"] is False
-    (document,) = told["certificates"]
+    document = json.loads(capsys.readouterr().out)
+    assert document["ok"] is False
+    (document,) = document["certificates"]
     certificate = Certificate.model_validate(document)
     assert [party.framework for party in certificate.parties] == ["pytorch"]
     assert certificate.parties[0].holds
@@ -63,12 +63,12 @@ def test_a_framework_without_an_environment_is_named_beside_one_that_was_looked_
     }
 
 
-def test_environments_that_are_not_made_exit_1_with_the_way_out(tmp_path: Path, capsys: Captured) -> None:
+def test_missing_environments_exit_1_with_a_remedy(tmp_path: Path, capsys: Captured) -> None:
     assert main([*CHECK, "pytorch", "tensorflow", *MOBILENET, "--root", str(tmp_path)]) == 1
-    said = capsys.readouterr().out
-    assert "not looked at: environment 'pytorch' is not created yet (trainmark env create pytorch)" in said
-    assert "not looked at: environment 'tensorflow' is not created yet" in said
-    assert said.splitlines()[-1] == "  NOT shown to be equal work"
+    output = capsys.readouterr().out
+    assert "not looked at: environment 'pytorch' is not created yet (trainmark env create pytorch)" in output
+    assert "not looked at: environment 'tensorflow' is not created yet" in output
+    assert output.splitlines()[-1] == "  NOT shown to be equal work"
 
 
 @pytest.fixture
@@ -81,14 +81,14 @@ def small_files() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("small_files")
-def test_without_a_model_all_models_are_asked_about_and_no_weights_are_made_for_nobody(
+def test_without_a_model_all_models_are_checked_and_no_unused_weights_are_written(
     tmp_path: Path, capsys: Captured
 ) -> None:
     assert main([*CHECK, "pytorch", "tensorflow", "--root", str(tmp_path), "--json"]) == 1
-    told = json.loads(capsys.readouterr().out)
-    asked = {found["model"] for found in told["certificates"]}
-    assert asked == {model for task in TASKS.values() for model in task.models}
-    assert not any(Certificate.model_validate(found).holds for found in told["certificates"])
+    document = json.loads(capsys.readouterr().out)
+    models = {found["model"] for found in document["certificates"]}
+    assert models == {model for task in TASKS.values() for model in task.models}
+    assert not any(Certificate.model_validate(found).holds for found in document["certificates"])
 
 
 @pytest.mark.parametrize(
@@ -108,10 +108,10 @@ def test_without_a_model_all_models_are_asked_about_and_no_weights_are_made_for_
         (["pytorch", "jax", "--framework", "jax"], "cannot be combined with --python or --framework"),
     ],
 )
-def test_what_cannot_be_asked_exits_2_with_one_line(
-    tmp_path: Path, capsys: Captured, words: list[str], complaint: str
+def test_invalid_arguments_exit_2_with_one_line(
+    tmp_path: Path, capsys: Captured, arguments: list[str], complaint: str
 ) -> None:
-    assert main([*CHECK, *words, "--root", str(tmp_path)]) == 2
+    assert main([*CHECK, *arguments, "--root", str(tmp_path)]) == 2
     output = capsys.readouterr()
     assert complaint in output.err
     assert len(output.err.splitlines()) == 1
@@ -123,8 +123,8 @@ def test_a_model_without_equivalence_is_a_mistake(tmp_path: Path, capsys: Captur
     assert "--model needs --equivalence" in capsys.readouterr().err
 
 
-def test_help_says_where_it_is_checked_and_who_can_be_named(capsys: Captured) -> None:
+def test_help_names_the_device_and_the_accepted_frameworks(capsys: Captured) -> None:
     assert main(["env", "check", "--help"]) == 0
-    said = " ".join(capsys.readouterr().out.split())
-    assert "in FP32 on this machine's CPU" in said
-    assert "with --equivalence, only frameworks" in said
+    output = " ".join(capsys.readouterr().out.split())
+    assert "in FP32 on this machine's CPU" in output
+    assert "with --equivalence, only frameworks" in output

@@ -11,7 +11,9 @@ from made_environments import make_empty_environment
 from trainmark.cli.main import main
 
 
-def test_list_says_what_there_can_be(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_prints_every_environment_and_its_state(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert main(["env", "list", "--root", str(tmp_path), "--json"]) == 0
     rows = {row["environment"]: row for row in json.loads(capsys.readouterr().out)}
     assert rows["pytorch"]["state"] == "not created"
@@ -20,7 +22,7 @@ def test_list_says_what_there_can_be(tmp_path: Path, capsys: pytest.CaptureFixtu
     assert "not created" in capsys.readouterr().out
 
 
-def test_list_has_a_line_for_each_framework_with_what_can_be_made_and_what_is_in_the_way(
+def test_list_has_a_line_per_framework_with_its_variants_and_obstacles(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert main(["env", "list", "--root", str(tmp_path)]) == 0
@@ -29,7 +31,7 @@ def test_list_has_a_line_for_each_framework_with_what_can_be_made_and_what_is_in
     assert place == f"in {tmp_path}/envs"
     by_name = {line.split()[0]: line for line in lines}
     assert by_name["pytorch"].endswith("cpu, cuda; Python 3.11, 3.12, 3.13; --extra dali, parquet")
-    assert "by --wheel FILE or --index URL only: PyPI's 'oneflow' is a placeholder" in by_name["oneflow"]
+    assert "with --wheel FILE or --index URL only: PyPI's 'oneflow' is a placeholder" in by_name["oneflow"]
     assert "--extra horovod" in by_name["mxnet"]
 
     monkeypatch.setenv("PATH", "/nonexistent")
@@ -38,7 +40,7 @@ def test_list_has_a_line_for_each_framework_with_what_can_be_made_and_what_is_in
     assert "no Python 3.11 or 3.12 or 3.13 found here" in capsys.readouterr().out
 
 
-def test_several_are_made_in_turn_and_those_that_fail_are_named_at_the_end(
+def test_several_are_created_in_turn_and_failures_are_listed_last(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -50,23 +52,23 @@ def test_several_are_made_in_turn_and_those_that_fail_are_named_at_the_end(
     assert last == "trainmark env: failed: pytorch, jax"
 
 
-def test_all_names_what_it_leaves_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_reports_skipped_frameworks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (tmp_path / "file").write_text("")
     assert main(["env", "create", "--all", "--variant", "cpu", "--root", str(tmp_path / "file")]) == 1
-    said = capsys.readouterr().err
-    assert "trainmark env: oneflow is skipped: by --wheel FILE or --index URL only" in said
-    assert "oneflow" not in said.splitlines()[-1]
-    assert "pytorch" in said.splitlines()[-1]
+    output = capsys.readouterr().err
+    assert "trainmark env: oneflow is skipped: with --wheel FILE or --index URL only" in output
+    assert "oneflow" not in output.splitlines()[-1]
+    assert "pytorch" in output.splitlines()[-1]
 
 
-def test_check_of_what_is_not_there_exits_1_with_the_way_out(
+def test_check_of_a_missing_environment_exits_1_with_a_remedy(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main(["env", "check", "pytorch", "--root", str(tmp_path)]) == 1
     assert "not created yet (trainmark env create pytorch)" in capsys.readouterr().out
 
 
-def test_check_of_an_environment_that_was_moved_exits_1_and_says_so(
+def test_check_of_a_moved_environment_exits_1_with_the_reason(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = make_empty_environment(tmp_path / "before", "pytorch")
@@ -74,7 +76,7 @@ def test_check_of_an_environment_that_was_moved_exits_1_and_says_so(
     assert main(["env", "check", "pytorch", "--root", str(tmp_path / "after")]) == 1
     moved_to = tmp_path / "after" / folder.relative_to(tmp_path / "before")
     assert capsys.readouterr().out == (
-        f"FAIL state      environment 'pytorch' was moved to {moved_to}, and a venv works only where it was made "
+        f"FAIL state      environment 'pytorch' was moved to {moved_to}, but a venv works only where it was created "
         "(trainmark env create pytorch)\n"
     )
     assert main(["env", "list", "--root", str(tmp_path / "after"), "--json"]) == 0
@@ -82,7 +84,7 @@ def test_check_of_an_environment_that_was_moved_exits_1_and_says_so(
     assert rows["pytorch"] == "moved"
 
 
-def test_auto_says_so_where_there_is_a_gpu_and_no_lock_for_it(
+def test_auto_reports_a_gpu_without_a_cuda_lock(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "file").write_text("")
@@ -101,8 +103,8 @@ def test_auto_says_so_where_there_is_a_gpu_and_no_lock_for_it(
         "PyPI's paddlepaddle is the CPU build; for a GPU build give a wheel of paddlepaddle-gpu by --wheel "
         "(docs/environments.md)"
     )
-    for words in (["paddle", "--variant", "cpu"], ["jax"]):
-        assert main([*create, *words]) == 2
+    for arguments in (["paddle", "--variant", "cpu"], ["jax"]):
+        assert main([*create, *arguments]) == 2
         assert "no lock for CUDA" not in capsys.readouterr().err
 
 
@@ -128,7 +130,7 @@ def test_check_of_a_python_without_the_framework_names_it(
             ["create", "pytorch", "--variant", "cpu", "--python", "/nowhere/python"],
             "does not run as a Python",
         ),
-        (["create", "pytorch", "--variant", "cpu", "--wheel", "a.zip"], "not the name of a wheel"),
+        (["create", "pytorch", "--variant", "cpu", "--wheel", "a.zip"], "not a wheel file name"),
         (["check", "tensorflow2"], "no environment 'tensorflow2'"),
         (["remove", "system"], "'system' is the Python that runs trainmark"),
         (["create", "system"], "'system' is the Python that runs trainmark"),
@@ -150,6 +152,6 @@ def test_input_errors_exit_2_with_one_line(
     assert output.out == ""
 
 
-def test_removing_what_is_not_there_is_fine(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_removing_a_missing_environment_succeeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["env", "remove", "pytorch", "--root", str(tmp_path)]) == 0
     assert capsys.readouterr().out == "pytorch: no such environment\n"

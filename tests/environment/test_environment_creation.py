@@ -14,9 +14,9 @@ import pytest
 from tiny_framework import make_wheel
 
 from trainmark.environment import (
-    Entry,
-    Request,
-    State,
+    CreationRequest,
+    EnvironmentState,
+    FrameworkEntry,
     UnusableEnvironment,
     Variant,
     check,
@@ -40,14 +40,14 @@ def quiet(line: str) -> None:
 
 
 @pytest.mark.process
-def test_an_environment_is_made_once_checked_and_found_wrong_in_every_way_that_it_can_be(
-    request_tiny: Request, catalog: Path, tmp_path: Path
+def test_an_environment_is_created_once_and_check_finds_every_kind_of_damage(
+    tiny_request: CreationRequest, catalog: Path, tmp_path: Path
 ) -> None:
     home = tmp_path / "home with a blank"
-    assert state_of(request_tiny.entry, home) is State.ABSENT
-    made = create(request_tiny, home=home, say=quiet)
+    assert state_of(tiny_request.entry, home) is EnvironmentState.ABSENT
+    made = create(tiny_request, home=home, notify=quiet)
     assert made.made
-    assert not create(request_tiny, home=home, say=quiet).made
+    assert not create(tiny_request, home=home, notify=quiet).made
 
     environment = resolve("tinyframework", home=home, catalog=catalog)
     assert environment.python == folder_of(home, "tinyframework") / "bin/python"
@@ -88,7 +88,7 @@ def test_an_environment_is_made_once_checked_and_found_wrong_in_every_way_that_i
     # Moved: a venv holds absolute paths.
     moved = tmp_path / "moved"
     home.rename(moved)
-    assert state_of(request_tiny.entry, moved) is State.MOVED
+    assert state_of(tiny_request.entry, moved) is EnvironmentState.MOVED
     with pytest.raises(UnusableEnvironment, match="was moved to"):
         resolve("tinyframework", home=moved, catalog=catalog)
     moved.rename(home)
@@ -98,107 +98,109 @@ def test_an_environment_is_made_once_checked_and_found_wrong_in_every_way_that_i
     target = python.readlink()
     python.unlink()
     python.symlink_to("/nowhere/python3")
-    assert state_of(request_tiny.entry, home) is State.BROKEN
+    assert state_of(tiny_request.entry, home) is EnvironmentState.BROKEN
     python.unlink()
     python.symlink_to(target)
-    assert state_of(request_tiny.entry, home) is State.READY
+    assert state_of(tiny_request.entry, home) is EnvironmentState.READY
 
     # A newer trainmark has another lock.
     (catalog / "tinyframework" / "cpu.lock").write_text("tinyframework==1.0\nnewcomer==1.0\n")
-    assert state_of(request_tiny.entry, home) is State.STALE
+    assert state_of(tiny_request.entry, home) is EnvironmentState.STALE
     with pytest.raises(UnusableEnvironment, match="another lock"):
         resolve("tinyframework", home=home, catalog=catalog)
 
-    assert remove("tinyframework", home=home, say=quiet)
-    assert not remove("tinyframework", home=home, say=quiet)
-    assert state_of(request_tiny.entry, home) is State.ABSENT
+    assert remove("tinyframework", home=home, notify=quiet)
+    assert not remove("tinyframework", home=home, notify=quiet)
+    assert state_of(tiny_request.entry, home) is EnvironmentState.ABSENT
 
 
 @pytest.mark.process
 def test_a_wheel_of_another_build_takes_the_place_of_the_frameworks_pin(
-    catalog: Path, tmp_path: Path, request_tiny: Request
+    catalog: Path, tmp_path: Path, tiny_request: CreationRequest
 ) -> None:
     path = catalog / "tinyframework" / "environment.yaml"
     path.write_text(path.read_text() + "stands_for: {tinyframework-gpu: tinyframework}\n")
-    body = request_tiny.wheels[0].with_name("gpu")
+    body = tiny_request.wheels[0].with_name("gpu")
     wheel = make_wheel(
         body, "2.0", "__version__ = '2.0'\ncuda = '1'\n" + NCCL, "tinyframework-gpu", "tinyframework"
     )
-    request = Request(find_entry("tinyframework", catalog), Variant.CPU, wheels=(wheel,))
-    made = create(request, home=tmp_path / "home", say=quiet)
+    request = CreationRequest(find_entry("tinyframework", catalog), Variant.CPU, wheels=(wheel,))
+    made = create(request, home=tmp_path / "home", notify=quiet)
     assert "tinyframework" not in made.stamp.packages
     assert made.stamp.packages["tinyframework-gpu"] == "2.0"
     assert [(record.package, record.file) for record in made.stamp.wheels] == [("tinyframework", wheel.name)]
     assert describe(made.python, "tinyframework", catalog=catalog).cuda == "1"
-    assert not create(request, home=tmp_path / "home", say=quiet).made
+    assert not create(request, home=tmp_path / "home", notify=quiet).made
 
 
 @pytest.mark.process
-def test_libraries_that_come_as_packages_of_their_own_are_linked_beside_the_framework(
-    request_tiny: Request, catalog: Path, tmp_path: Path
+def test_libraries_in_separate_packages_are_linked_into_the_framework(
+    tiny_request: CreationRequest, catalog: Path, tmp_path: Path
 ) -> None:
     path = catalog / "tinyframework" / "environment.yaml"
     links = 'hint: "it is nowhere", links: {into: "tinyframework-1.0.dist-info", files: "tiny*.py"}}'
     path.write_text(path.read_text().replace('hint: "it is nowhere"}', links))
-    request = replace(request_tiny, entry=find_entry("tinyframework", catalog))
-    made = create(request, home=tmp_path / "home", say=quiet)
+    request = replace(tiny_request, entry=find_entry("tinyframework", catalog))
+    made = create(request, home=tmp_path / "home", notify=quiet)
     (linked,) = made.folder.rglob("tinyframework-1.0.dist-info/tinyframework.py")
     assert linked.readlink() == Path("../tinyframework.py")
     assert linked.read_text().startswith("import os")
     # Without the links it is another environment.
-    assert state_of(request_tiny.entry, tmp_path / "home") is State.STALE
+    assert state_of(tiny_request.entry, tmp_path / "home") is EnvironmentState.STALE
 
 
 @pytest.mark.process
-def test_a_failing_pip_is_one_line_with_its_last_error_and_its_log_and_the_rest_is_redone(
-    request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_pip_failure_is_one_line_with_error_and_log_and_creation_can_be_retried(
+    tiny_request: CreationRequest, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home = tmp_path / "home"
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     with pytest.raises(TrainmarkError) as error:
-        create(replace(request_tiny, wheels=()), home=home, say=quiet)
+        create(replace(tiny_request, wheels=()), home=home, notify=quiet)
     message = str(error.value)
     assert "No matching distribution found for tinyframework==1.0" in message
     assert "it is nowhere" in message
     assert f"the whole output: {home}/envs/tinyframework.log" in message
     assert "\n" not in message
-    assert state_of(request_tiny.entry, home) is State.HALF_MADE
-    with pytest.raises(UnusableEnvironment, match="half made"):
+    assert state_of(tiny_request.entry, home) is EnvironmentState.HALF_MADE
+    with pytest.raises(UnusableEnvironment, match="incomplete"):
         resolve("tinyframework", home=home, catalog=catalog)
     report = check("tinyframework", home=home, catalog=catalog)
     assert not report.ok
     assert len(report.findings) == 1
 
-    assert create(request_tiny, home=home, say=quiet).made
-    assert state_of(request_tiny.entry, home) is State.READY
+    assert create(tiny_request, home=home, notify=quiet).made
+    assert state_of(tiny_request.entry, home) is EnvironmentState.READY
 
 
 @pytest.mark.process
-def test_a_framework_that_does_not_import_leaves_no_environment_that_looks_whole(
-    tiny: Entry, catalog: Path, tmp_path: Path
+def test_a_framework_that_does_not_import_leaves_an_incomplete_environment(
+    tiny: FrameworkEntry, catalog: Path, tmp_path: Path
 ) -> None:
     broken = make_wheel(tmp_path, "1.0", "raise ImportError('a placeholder: get it elsewhere')\n")
     with pytest.raises(TrainmarkError, match="does not import: ImportError: a placeholder"):
-        create(Request(tiny, Variant.CPU, wheels=(broken,)), home=tmp_path / "home", say=quiet)
-    assert state_of(tiny, tmp_path / "home") is State.HALF_MADE
+        create(CreationRequest(tiny, Variant.CPU, wheels=(broken,)), home=tmp_path / "home", notify=quiet)
+    assert state_of(tiny, tmp_path / "home") is EnvironmentState.HALF_MADE
 
 
 @pytest.mark.process
-def test_two_creations_at_once_make_one_environment(request_tiny: Request, tmp_path: Path) -> None:
-    said: list[str] = []
+def test_two_creations_at_once_make_one_environment(tiny_request: CreationRequest, tmp_path: Path) -> None:
+    lines: list[str] = []
     with ThreadPoolExecutor(2) as pool:
         # The guard is the kernel's, on an open file: two threads with a descriptor each are as two processes.
-        both = [pool.submit(create, request_tiny, home=tmp_path / "home", say=said.append) for _ in range(2)]
+        both = [
+            pool.submit(create, tiny_request, home=tmp_path / "home", notify=lines.append) for _ in range(2)
+        ]
     assert sorted(done.result().made for done in both) == [False, True]
-    assert "another trainmark is at work on 'tinyframework'; waiting for it" in said
+    assert "another trainmark process is creating or removing 'tinyframework'; waiting for it" in lines
 
 
 @pytest.mark.process
-def test_a_creation_that_is_killed_is_found_half_made_and_done_again(
-    request_tiny: Request, tmp_path: Path
+def test_a_killed_creation_is_incomplete_and_can_be_retried(
+    tiny_request: CreationRequest, tmp_path: Path
 ) -> None:
     home = tmp_path / "home"
-    wheel, catalog = request_tiny.wheels[0], request_tiny.entry.folder.parent
+    wheel, catalog = tiny_request.wheels[0], tiny_request.entry.folder.parent
     code = f"""
 from pathlib import Path
 from trainmark.environment import Request, Variant, create, find_entry
@@ -212,15 +214,15 @@ create(request, home=Path({str(home)!r}), say=print)
         time.sleep(0.01)
     process.kill()
     process.wait()
-    assert state_of(request_tiny.entry, home) is State.HALF_MADE
+    assert state_of(tiny_request.entry, home) is EnvironmentState.HALF_MADE
     # What the dead one started (venv, pip) may still write there: it holds the guard, and is waited for.
-    assert create(request_tiny, home=home, say=quiet).made
-    assert state_of(request_tiny.entry, home) is State.READY
+    assert create(tiny_request, home=home, notify=quiet).made
+    assert state_of(tiny_request.entry, home) is EnvironmentState.READY
 
 
 @pytest.mark.process
-def test_the_surroundings_do_not_reach_into_an_environment(
-    request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_variables_of_the_shell_do_not_affect_an_environment(
+    tiny_request: CreationRequest, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "path").mkdir()
     (tmp_path / "path/tinyframework.py").write_text("raise RuntimeError('the wrong one')\n")
@@ -228,7 +230,7 @@ def test_the_surroundings_do_not_reach_into_an_environment(
     monkeypatch.setenv("PIP_TARGET", str(tmp_path / "target"))
     monkeypatch.setenv("PIP_CONSTRAINT", str(tmp_path / "missing.txt"))
     monkeypatch.setenv("VIRTUAL_ENV", "/some/other/venv")
-    made = create(request_tiny, home=tmp_path / "home", say=quiet)
+    made = create(tiny_request, home=tmp_path / "home", notify=quiet)
     assert made.stamp.packages["tinyframework"] == "1.0"
     assert describe(made.python, "tinyframework", catalog=catalog).version == "1.0+tiny"
     base = subprocess.run(
@@ -237,22 +239,22 @@ def test_the_surroundings_do_not_reach_into_an_environment(
     assert base.stdout.strip() == sys.base_prefix
 
 
-def test_a_folder_that_is_not_ours_is_left_alone(request_tiny: Request, tmp_path: Path) -> None:
+def test_a_folder_that_is_not_ours_is_left_alone(tiny_request: CreationRequest, tmp_path: Path) -> None:
     folder = folder_of(tmp_path, "tinyframework")
     folder.mkdir(parents=True)
     (folder / "thesis.tex").write_text("years of work")
-    assert state_of(request_tiny.entry, tmp_path) is State.FOREIGN
+    assert state_of(tiny_request.entry, tmp_path) is EnvironmentState.FOREIGN
     for act in (
-        lambda: create(request_tiny, home=tmp_path, say=quiet),
-        lambda: remove("tinyframework", home=tmp_path, say=quiet),
+        lambda: create(tiny_request, home=tmp_path, notify=quiet),
+        lambda: remove("tinyframework", home=tmp_path, notify=quiet),
     ):
-        with pytest.raises(InputError, match="not an environment that trainmark made"):
+        with pytest.raises(InputError, match="not an environment that trainmark created"):
             act()
     assert (folder / "thesis.tex").read_text() == "years of work"
 
 
 def test_a_link_in_place_of_an_environment_is_not_followed_to_be_deleted(
-    request_tiny: Request, tmp_path: Path
+    tiny_request: CreationRequest, tmp_path: Path
 ) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
@@ -260,20 +262,22 @@ def test_a_link_in_place_of_an_environment_is_not_followed_to_be_deleted(
     (tmp_path / "envs").mkdir()
     folder_of(tmp_path, "tinyframework").symlink_to(elsewhere)
     with pytest.raises(InputError, match="not an environment"):
-        remove("tinyframework", home=tmp_path, say=quiet)
+        remove("tinyframework", home=tmp_path, notify=quiet)
     assert (elsewhere / "environment.json").exists()
 
 
 @pytest.mark.parametrize("name", ["torch.zip", "torch-2.13.0.whl", "missing-1.0-py3-none-any.whl"])
-def test_a_wheel_that_is_none_is_an_input_error(tiny: Entry, tmp_path: Path, name: str) -> None:
+def test_an_invalid_wheel_is_an_input_error(tiny: FrameworkEntry, tmp_path: Path, name: str) -> None:
     with pytest.raises(InputError, match=f"--wheel .*{name}"):
-        create(Request(tiny, Variant.CPU, wheels=(tmp_path / name,)), home=tmp_path, say=quiet)
+        create(CreationRequest(tiny, Variant.CPU, wheels=(tmp_path / name,)), home=tmp_path, notify=quiet)
 
 
-def test_a_home_that_cannot_be_written_is_an_input_error(request_tiny: Request, tmp_path: Path) -> None:
+def test_a_home_that_cannot_be_written_is_an_input_error(
+    tiny_request: CreationRequest, tmp_path: Path
+) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(InputError, match="TRAINMARK_HOME"):
-        create(request_tiny, home=tmp_path / "file", say=quiet)
+        create(tiny_request, home=tmp_path / "file", notify=quiet)
 
 
 def test_pips_last_error_is_found_in_its_log(tmp_path: Path) -> None:

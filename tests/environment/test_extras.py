@@ -7,7 +7,15 @@ import pytest
 import yaml
 from tiny_framework import make_source, make_wheel, served
 
-from trainmark.environment import Entry, Request, State, check, create, find_entry, state_of
+from trainmark.environment import (
+    CreationRequest,
+    EnvironmentState,
+    FrameworkEntry,
+    check,
+    create,
+    find_entry,
+    state_of,
+)
 from trainmark.errors import InputError, TrainmarkError
 
 EXTRA = {
@@ -26,11 +34,11 @@ def quiet(line: str) -> None:
     """Say nothing."""
 
 
-def with_extra(catalog: Path, **build: object) -> Entry:
+def with_extra(catalog: Path, **build: object) -> FrameworkEntry:
     return with_extras(catalog, {"tinyextra": {**EXTRA, "build": {**EXTRA["build"], **build}}})  # type: ignore[dict-item]
 
 
-def with_extras(catalog: Path, extras: dict[str, dict[str, object]]) -> Entry:
+def with_extras(catalog: Path, extras: dict[str, dict[str, object]]) -> FrameworkEntry:
     path = catalog / "tinyframework" / "environment.yaml"
     document = yaml.safe_load(path.read_text())
     document["extras"] = extras
@@ -39,21 +47,21 @@ def with_extras(catalog: Path, extras: dict[str, dict[str, object]]) -> Entry:
 
 
 @pytest.mark.process
-def test_an_extra_is_built_recorded_checked_and_kept(
-    request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_extra_is_built_recorded_checked_and_retained(
+    tiny_request: CreationRequest, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_source(tmp_path / "index" / "tinyextra", "tinyextra", "1.0")
     make_wheel(tmp_path / "index" / "tinytool", "2.0", "name = 'tinytool'\n", "tinytool")
-    home, said = tmp_path / "home", list[str]()
-    plain = replace(request_tiny, entry=with_extra(catalog))
+    home, lines = tmp_path / "home", list[str]()
+    plain = replace(tiny_request, entry=with_extra(catalog))
     wanted = replace(plain, extras=("tinyextra",))
-    without = create(plain, home=home, say=said.append)
+    without = create(plain, home=home, notify=lines.append)
     with served(tmp_path / "index") as url:
         monkeypatch.setenv("PIP_INDEX_URL", url)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        made = create(wanted, home=home, say=said.append)
-    assert any("building 'tinyextra' for 'tinyframework' from source" in line for line in said)
-    assert (made.made, made.stamp.extras, made.beside) == (True, ("tinyextra",), ())
+        made = create(wanted, home=home, notify=lines.append)
+    assert any("building 'tinyextra' for 'tinyframework' from source" in line for line in lines)
+    assert (made.made, made.stamp.extras, made.unlocked_packages) == (True, ("tinyextra",), ())
     assert made.stamp.lock_digest != without.stamp.lock_digest
     module = next(made.folder.rglob("tinyextra.py")).read_text()
     assert module == "built_with = ['tinytool', 'care']"
@@ -61,13 +69,13 @@ def test_an_extra_is_built_recorded_checked_and_kept(
     assert report.ok, report
     assert "'tinyextra' imports" in str(report.findings)
     # Who asks for less than there is has what was asked for.
-    assert not create(plain, home=home, say=said.append).made
+    assert not create(plain, home=home, notify=lines.append).made
 
     next(made.folder.rglob("tinyextra.py")).unlink()
     report = check("tinyframework", home=home, catalog=catalog)
     assert "'tinyextra' does not import" in str(report.findings)
     # Built in another way now: what is there is from another recipe.
-    assert state_of(with_extra(catalog, env_vars={"TINY_WITH": "haste"}), home) is State.STALE
+    assert state_of(with_extra(catalog, env_vars={"TINY_WITH": "haste"}), home) is EnvironmentState.STALE
 
 
 WHEELS: dict[str, object] = {"requirements": ["tinyextra==1.0", "tinytool==2.0"], "imports": ["tinyextra"]}
@@ -86,20 +94,20 @@ def test_another_version_of_an_extra_is_another_environment(catalog: Path, extra
 
 @pytest.mark.process
 def test_an_extra_of_wheels_is_added_at_its_pins_and_checked(
-    request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_request: CreationRequest, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     make_wheel(tmp_path / "index" / "tinyextra", "1.0", "import tinytool\n", "tinyextra")
     make_wheel(tmp_path / "index" / "tinyextra", "1.1", "import tinytool\n", "tinyextra")
     make_wheel(tmp_path / "index" / "tinytool", "2.0", "", "tinytool")
-    home, said = tmp_path / "home", list[str]()
-    wanted = replace(request_tiny, entry=with_extras(catalog, {"tinyextra": WHEELS}), extras=("tinyextra",))
+    home, lines = tmp_path / "home", list[str]()
+    wanted = replace(tiny_request, entry=with_extras(catalog, {"tinyextra": WHEELS}), extras=("tinyextra",))
     with served(tmp_path / "index") as url:
         monkeypatch.setenv("PIP_INDEX_URL", url)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        made = create(wanted, home=home, say=said.append)
-    assert said[1:] == ["adding 'tinyextra' to 'tinyframework'"]
+        made = create(wanted, home=home, notify=lines.append)
+    assert lines[1:] == ["adding 'tinyextra' to 'tinyframework'"]
     assert made.stamp.packages["tinyextra"] == "1.0"
-    assert (made.stamp.extras, made.beside) == (("tinyextra",), ())
+    assert (made.stamp.extras, made.unlocked_packages) == (("tinyextra",), ())
     report = check("tinyframework", home=home, catalog=catalog)
     assert report.ok, report
     assert "'tinyextra' imports" in str(report.findings)
@@ -110,12 +118,12 @@ def test_an_extra_of_wheels_is_added_at_its_pins_and_checked(
         report.findings
     )
     other = {**WHEELS, "requirements": ["tinyextra==1.1", "tinytool==2.0"]}
-    assert state_of(with_extras(catalog, {"tinyextra": other}), home) is State.STALE
+    assert state_of(with_extras(catalog, {"tinyextra": other}), home) is EnvironmentState.STALE
 
 
 @pytest.mark.process
 def test_an_extra_never_changes_what_the_lock_pins(
-    request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    tiny_request: CreationRequest, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (catalog / "tinyframework" / "cpu.lock").write_text("tinyframework==1.0\ntinytool==2.0\n")
     for version in ("2.0", "3.0"):
@@ -123,41 +131,41 @@ def test_an_extra_never_changes_what_the_lock_pins(
     make_wheel(tmp_path / "index" / "tinyextra", "1.0", "", "tinyextra")
     asks_for_more: dict[str, object] = {"requirements": ["tinyextra==1.0", "tinytool==3.0"], "imports": []}
     wanted = replace(
-        request_tiny, entry=with_extras(catalog, {"tinyextra": asks_for_more}), extras=("tinyextra",)
+        tiny_request, entry=with_extras(catalog, {"tinyextra": asks_for_more}), extras=("tinyextra",)
     )
     with served(tmp_path / "index") as url:
         monkeypatch.setenv("PIP_INDEX_URL", url)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
         with pytest.raises(TrainmarkError, match=r"^pip failed: "):
-            create(wanted, home=tmp_path / "home", say=quiet)
-    assert state_of(wanted.entry, tmp_path / "home") is State.HALF_MADE
+            create(wanted, home=tmp_path / "home", notify=quiet)
+    assert state_of(wanted.entry, tmp_path / "home") is EnvironmentState.HALF_MADE
 
 
 @pytest.mark.process
-def test_what_stands_in_the_way_of_a_build_is_one_line(
-    request_tiny: Request, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_an_obstacle_to_a_build_is_reported_in_one_line(
+    tiny_request: CreationRequest, catalog: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    lacking = replace(request_tiny, entry=with_extra(catalog, needs=["g+++", "sh"]), extras=("tinyextra",))
+    lacking = replace(tiny_request, entry=with_extra(catalog, needs=["g+++", "sh"]), extras=("tinyextra",))
     with pytest.raises(
-        InputError, match=r"--extra tinyextra is built from source, and g\+\+\+ is not on the path"
+        InputError, match=r"--extra tinyextra is built from source, but g\+\+\+ is not on PATH"
     ):
-        create(lacking, home=tmp_path / "home", say=quiet)
-    assert state_of(lacking.entry, tmp_path / "home") is State.ABSENT
+        create(lacking, home=tmp_path / "home", notify=quiet)
+    assert state_of(lacking.entry, tmp_path / "home") is EnvironmentState.ABSENT
     with pytest.raises(InputError, match=r"no extra 'tinyextr'; did you mean 'tinyextra'"):
-        create(replace(lacking, extras=("tinyextr",)), home=tmp_path / "home", say=quiet)
+        create(replace(lacking, extras=("tinyextr",)), home=tmp_path / "home", notify=quiet)
 
     make_source(tmp_path / "index" / "tinyextra", "tinyextra", "1.0")
     make_wheel(tmp_path / "index" / "tinytool", "2.0", "raise ImportError('no tool')\n", "tinytool")
     with served(tmp_path / "index") as url:
         monkeypatch.setenv("PIP_INDEX_URL", url)
         monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        failing = replace(request_tiny, entry=with_extra(catalog), extras=("tinyextra",))
+        failing = replace(tiny_request, entry=with_extra(catalog), extras=("tinyextra",))
         with pytest.raises(
             TrainmarkError, match=r"^building tinyextra==1.0 failed: .*; the whole output: "
         ) as error:
-            create(failing, home=tmp_path / "home", say=quiet)
+            create(failing, home=tmp_path / "home", notify=quiet)
     assert "\n" not in str(error.value)
-    assert state_of(failing.entry, tmp_path / "home") is State.HALF_MADE
+    assert state_of(failing.entry, tmp_path / "home") is EnvironmentState.HALF_MADE
 
 
 def test_an_extra_that_leaves_pip_a_choice_is_no_entry(catalog: Path) -> None:

@@ -15,7 +15,7 @@ from tiny_framework import make_wheel, served
 
 from fakes import CARD, PROGRAMS, SUITE
 from trainmark.cli.main import main
-from trainmark.environment import State, Variant, find_entry, folder_of, state_of
+from trainmark.environment import EnvironmentState, Variant, find_entry, folder_of, state_of
 from trainmark.environment.entry import lock_of
 
 pytestmark = pytest.mark.process
@@ -53,7 +53,7 @@ def env(*words: object) -> int:
 
 @pytest.mark.usefixtures("offline")
 @pytest.mark.rare
-def test_it_is_made_from_a_wheel_an_index_or_a_folder_of_the_user_and_from_nothing_else(
+def test_it_is_created_only_from_a_wheel_an_index_or_a_folder_of_the_user(
     wheels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     home = tmp_path / "home"
@@ -61,12 +61,12 @@ def test_it_is_made_from_a_wheel_an_index_or_a_folder_of_the_user_and_from_nothi
     entry = find_entry("oneflow")
 
     assert env("create", "oneflow", *root) == 2
-    said = capsys.readouterr().err
-    assert said.count("\n") == 1
-    assert "PyPI's 'oneflow' is a placeholder that raises when it is imported" in said
-    assert "--wheel FILE" in said
-    assert "--index URL" in said
-    assert state_of(entry, home) is State.ABSENT
+    error = capsys.readouterr().err
+    assert error.count("\n") == 1
+    assert "PyPI's 'oneflow' is a placeholder that raises when it is imported" in error
+    assert "--wheel FILE" in error
+    assert "--index URL" in error
+    assert state_of(entry, home) is EnvironmentState.ABSENT
 
     # A whole index, over HTTP; the placeholder of the other one has a higher version.
     with served(wheels / "own") as url:
@@ -114,12 +114,12 @@ def test_it_is_made_from_a_wheel_an_index_or_a_folder_of_the_user_and_from_nothi
         "'oneflow' does not import: RuntimeError: This package is a placeholder; OneFlow has its wheels"
         in (capsys.readouterr().err)
     )
-    assert state_of(entry, home) is State.HALF_MADE
+    assert state_of(entry, home) is EnvironmentState.HALF_MADE
     assert env("remove", "oneflow", "--root", home) == 0
 
 
 @pytest.mark.usefixtures("offline")
-def test_what_can_be_locked_of_it_is_locked(capsys: pytest.CaptureFixture[str]) -> None:
+def test_its_dependencies_can_be_locked(capsys: pytest.CaptureFixture[str]) -> None:
     assert env("lock", "oneflow", "--variant", "cpu") == 0
     output = capsys.readouterr()
     assert "'oneflow' itself cannot be locked, its dependencies can" in output.err
@@ -160,7 +160,7 @@ class Machine:
 
 
 @pytest.mark.usefixtures("offline")
-def test_cases_of_an_environment_that_went_wrong_are_unsupported_and_a_new_one_mends_it(
+def test_cases_of_a_damaged_environment_are_unsupported_until_it_is_recreated(
     wheels: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     machine = Machine(tmp_path)
@@ -173,7 +173,7 @@ def test_cases_of_an_environment_that_went_wrong_are_unsupported_and_a_new_one_m
     assert env(*create) == 0
     assert machine.run()[1]["outcome"] == "ok"
 
-    def is_unusable(*said: str) -> None:
+    def is_unusable(*error: str) -> None:
         """Both ``env check`` and a run say, in one line, what is wrong, and the run is no failure."""
         capsys.readouterr()
         assert env("check", "oneflow") == 1
@@ -181,7 +181,7 @@ def test_cases_of_an_environment_that_went_wrong_are_unsupported_and_a_new_one_m
         code, outcome = machine.run()
         assert (code, outcome["outcome"]) == (1, "unsupported"), outcome
         assert "\n" not in outcome["reason"]
-        for words in said:
+        for words in error:
             assert any(words in line for line in wrong), wrong
             assert words in outcome["reason"]
 
@@ -198,12 +198,12 @@ def test_cases_of_an_environment_that_went_wrong_are_unsupported_and_a_new_one_m
     (other / "METADATA").write_text(metadata.replace("1.26.4", "2.0.0"))
     (machine.packages / "oneflow.py").write_text("import numpy\nnumpy.bool\n")
     is_unusable(
-        "changed since the environment was made: numpy==1.26.4 became 2.0.0",
+        "changed since the environment was created: numpy==1.26.4 became 2.0.0",
         "'oneflow' does not import: AttributeError: module 'numpy' has no attribute 'bool'",
     )
     # It looks right from outside; made again, it is.
     assert env(*create) == 0
-    assert "is there, but not right: changed since" in capsys.readouterr().err
+    assert "exists but is damaged: changed since" in capsys.readouterr().err
     assert machine.run()[1]["outcome"] == "ok"
 
     # Another Python in place of the one that it was made with.
@@ -212,19 +212,19 @@ def test_cases_of_an_environment_that_went_wrong_are_unsupported_and_a_new_one_m
     version = json.loads(made)["python_version"]
     another = "3.10.1" if version.startswith("3.11") else "3.11.1"
     stamp.write_text(made.replace(f'"{version}"', f'"{another}"'))
-    is_unusable(f"its Python is {version} now; it was made with {another}")
+    is_unusable(f"its Python is now {version}; the environment was created with {another}")
     stamp.write_text(made.replace(f'"{version}"', '"3.8.1"'))
-    is_unusable("was made with a Python that its lock does not fit (trainmark env create oneflow)")
+    is_unusable("was created with a Python version that its lock does not fit (trainmark env create oneflow)")
     stamp.write_text(made)
 
     # A launcher that starts the Python of a place that is no more.
     pip = machine.environment / "bin" / "pip"
     text = pip.read_text()
     pip.write_text(text.replace(str(machine.environment), "/nowhere/oneflow"))
-    is_unusable("not the Python beside it")
+    is_unusable("not the Python of this environment")
     pip.write_text(text)
 
     # An installation that was interrupted: the folder is marked as in the making, and has no stamp yet.
     stamp.unlink()
     (machine.environment / ".trainmark-creating").touch()
-    is_unusable("is half made: its creation was interrupted (trainmark env create oneflow makes it anew)")
+    is_unusable("is incomplete: its creation was interrupted (trainmark env create oneflow recreates it)")

@@ -53,5 +53,5 @@ def test_a_folder_that_is_no_tree_has_no_git_state(tmp_path: Path) -> None:
         ("/srv/git/a.git", "/srv/git/a.git"),
     ],
 )
-def test_a_remote_is_kept_without_its_credentials(url: str, kept: str) -> None:
-    assert without_credentials(url) == kept
+def test_a_remote_is_recorded_without_its_credentials(url: str, cleaned: str) -> None:
+    assert without_credentials(url) == cleaned

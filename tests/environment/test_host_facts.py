@@ -35,7 +35,7 @@ def test_a_recorded_machine_is_described() -> None:
     assert host.variables == {"OMP_NUM_THREADS": "2"}
 
 
-def test_an_empty_machine_is_all_unknown_and_no_error(tmp_path: Path) -> None:
+def test_facts_of_an_empty_machine_are_unknown_without_an_error(tmp_path: Path) -> None:
     host = read_host(Roots(*(tmp_path,) * 4), {})
     assert (host.hostname, host.os.name, host.cpu.model, host.cpu.threads) == (None, None, None, None)
     assert host.memory == MemoryFacts(None, None)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.environment import Entry
+from trainmark.environment import FrameworkEntry
 from trainmark.environment.interpreter import choose, probe
 from trainmark.errors import InputError
 
@@ -19,14 +19,14 @@ def stub_python(path: Path, body: str) -> Path:
     return path
 
 
-def test_from_inside_a_venv_the_python_below_it_is_taken(tiny: Entry) -> None:
+def test_in_a_venv_its_base_python_is_chosen(tiny: FrameworkEntry) -> None:
     found = choose(tiny.model_copy(update={"python": (HERE,)}), None)
     assert found.version.startswith(HERE)
     assert Path(sys.prefix) not in found.path.parents or sys.prefix == sys.base_prefix
 
 
-def test_a_shim_with_nothing_behind_it_is_passed_over(
-    tiny: Entry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+def test_a_shim_without_a_version_is_skipped(
+    tiny: FrameworkEntry, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     broken, whole = tmp_path / "shims", tmp_path / "real"
     broken.mkdir()
@@ -39,7 +39,7 @@ def test_a_shim_with_nothing_behind_it_is_passed_over(
     assert found.version.startswith(HERE)
 
 
-def test_a_python_that_does_not_fit_is_named_with_what_fits(tiny: Entry) -> None:
+def test_a_python_that_does_not_fit_is_named_with_what_fits(tiny: FrameworkEntry) -> None:
     entry = tiny.model_copy(update={"python": ("3.99",)})
     with pytest.raises(InputError, match=rf"Python {HERE}.* does not fit .* \(it fits: 3.99\)"):
         choose(entry, Path(sys.executable))
@@ -47,13 +47,13 @@ def test_a_python_that_does_not_fit_is_named_with_what_fits(tiny: Entry) -> None
         choose(entry, None)
 
 
-def test_what_is_no_python_is_an_input_error(tiny: Entry, tmp_path: Path) -> None:
+def test_a_program_other_than_python_is_an_input_error(tiny: FrameworkEntry, tmp_path: Path) -> None:
     with pytest.raises(InputError, match="does not run as a Python"):
         choose(tiny, tmp_path / "python")
     assert probe("/bin/true") is None
 
 
-def test_a_python_without_ensurepip_says_what_to_install(tiny: Entry, tmp_path: Path) -> None:
+def test_a_python_without_ensurepip_says_what_to_install(tiny: FrameworkEntry, tmp_path: Path) -> None:
     found = probe(sys.executable)
     assert found is not None
     answer = f'{{"version": "{found.version}", "base": "/usr/bin/python3", "has_venv": false}}'

@@ -44,11 +44,11 @@ def checkout(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def make(checkout: Path, *words: str) -> "subprocess.CompletedProcess[str]":
+def make(checkout: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
     # These tests are often run by a make themselves, whose flags this one is not to take over.
-    own = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
+    environ = {name: value for name, value in os.environ.items() if not name.startswith(("MAKE", "MFLAGS"))}
     return subprocess.run(
-        ["make", *words], cwd=checkout, env=own, capture_output=True, text=True, check=False
+        ["make", *arguments], cwd=checkout, env=environ, capture_output=True, text=True, check=False
     )
 
 
@@ -59,13 +59,13 @@ def test_an_environment_that_cannot_be_made_does_not_stop_the_tests(checkout: Pa
     assert "mxnet: no Python 3.11 was found" in done.stderr
     assert "== going on without it" in done.stdout
     assert "made: env create --all" in done.stdout
-    said = done.stdout.splitlines()[-1]
-    assert said.startswith("pytest with /data/envs: -m pytest --numprocesses=")
-    assert said.endswith(" -m not rare --durations=25 -k words")
+    last_line = done.stdout.splitlines()[-1]
+    assert last_line.startswith("pytest with /data/envs: -m pytest --numprocesses=")
+    assert last_line.endswith(" -m not rare --durations=25 -k words")
 
 
 @pytest.mark.process
-def test_all_tests_are_the_rare_ones_too(checkout: Path) -> None:
+def test_test_all_includes_the_rare_tests(checkout: Path) -> None:
     done = make(checkout, "test-all", "JOBS=3")
     assert done.returncode == 0, done.stderr
     assert "-m pytest --numprocesses=3 --dist=loadgroup" in done.stdout
@@ -91,9 +91,9 @@ def test_clean_removes_the_demos_results_and_leaves_those_of_runs(checkout: Path
     ]
 
 
-def test_what_a_developer_leaves_in_the_checkout_is_not_offered_to_git(checkout: Path) -> None:
+def test_git_ignores_build_and_result_folders(checkout: Path) -> None:
     shutil.copy(PROJECT / ".gitignore", checkout)
     subprocess.run(["git", "init", "--quiet"], cwd=checkout, check=True)
-    words = ["git", "check-ignore", ".venv/x", "demo-report/x", "results/x", "docs/results/x"]
-    told = subprocess.run(words, cwd=checkout, capture_output=True, text=True, check=False)
-    assert told.stdout.split() == [".venv/x", "demo-report/x", "results/x"]
+    arguments = ["git", "check-ignore", ".venv/x", "demo-report/x", "results/x", "docs/results/x"]
+    ignored = subprocess.run(arguments, cwd=checkout, capture_output=True, text=True, check=False)
+    assert ignored.stdout.split() == [".venv/x", "demo-report/x", "results/x"]

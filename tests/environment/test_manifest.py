@@ -96,7 +96,7 @@ def test_differences_name_the_path_and_both_sides() -> None:
     assert differences(one, one) == []
 
 
-def test_this_very_machine_has_a_manifest() -> None:
+def test_this_machine_has_a_manifest() -> None:
     manifest = collect(None, environ={**os.environ, "OMP_NUM_THREADS": "1"})
     here = manifest.nodes[0]
     assert here.cpu.threads

@@ -14,10 +14,10 @@ NAMES = list(INSTALLABLE)
 
 
 def collected(envs: Path, required: str) -> "subprocess.CompletedProcess[str]":
-    words = ["--collect-only", "-q", "-p", "no:cacheprovider", "tests/environment/test_variables.py"]
+    arguments = ["--collect-only", "-q", "-p", "no:cacheprovider", "tests/environment/test_variables.py"]
     given = {**os.environ, "TRAINMARK_TEST_ENVS": str(envs), "TRAINMARK_REQUIRE_ENVS": required}
     return subprocess.run(
-        [sys.executable, "-m", "pytest", *words],
+        [sys.executable, "-m", "pytest", *arguments],
         cwd=TESTS.parent,
         env=given,
         capture_output=True,
@@ -38,8 +38,8 @@ def test_pytest_refuses_to_start_and_names_what_is_missing(tmp_path: Path) -> No
     make(tmp_path, *(name for name in NAMES if name != "paddle"), extras='["dali", "horovod"]')
     done = collected(tmp_path, "1")
     assert done.returncode == 4
-    told = f"TRAINMARK_TEST_ENVS={tmp_path} lacks what TRAINMARK_REQUIRE_ENVS wants: trainmark env create paddle\n"
-    assert done.stderr.endswith(f"ERROR: {told}\n") or done.stderr.endswith(f"ERROR: {told}")
+    message = f"TRAINMARK_TEST_ENVS={tmp_path} lacks what TRAINMARK_REQUIRE_ENVS wants: trainmark env create paddle\n"
+    assert done.stderr.endswith(f"ERROR: {message}\n") or done.stderr.endswith(f"ERROR: {message}")
 
 
 @pytest.mark.process
@@ -49,7 +49,7 @@ def test_an_environment_without_its_extra_is_missing_too(tmp_path: Path) -> None
 
 
 @pytest.mark.process
-def test_nothing_is_refused_where_all_is_there_or_nothing_is_required(tmp_path: Path) -> None:
+def test_pytest_starts_if_everything_exists_or_nothing_is_required(tmp_path: Path) -> None:
     assert collected(tmp_path, "0").returncode == 0
     make(tmp_path, *NAMES, extras='["dali", "horovod"]')
     assert collected(tmp_path, "1").returncode == 0

@@ -49,5 +49,5 @@ def test_an_environment_that_is_not_created_says_how_to_create_it(tmp_path: Path
         ({}, str(Path.home() / ".local/share/trainmark")),
     ],
 )
-def test_where_environments_live(environ: dict[str, str], home: str) -> None:
+def test_default_home_follows_the_environment_variables(environ: dict[str, str], home: str) -> None:
     assert default_home(environ) == Path(home)

@@ -7,7 +7,7 @@ from trainmark.environment import Variant, find_entry
 from trainmark.node.facts import allowed_variables
 
 
-def test_what_changes_a_run_is_kept_and_all_else_is_not() -> None:
+def test_only_variables_that_affect_a_run_are_recorded() -> None:
     environ = {
         "OMP_NUM_THREADS": "2",
         "NCCL_DEBUG": "INFO",
@@ -35,11 +35,11 @@ def test_credentials_in_an_address_are_cut_out() -> None:
 
 
 @given(st.dictionaries(st.text(min_size=1, max_size=12), st.text(max_size=8), max_size=8))
-def test_nothing_is_invented(environ: dict[str, str]) -> None:
+def test_recorded_variables_are_a_subset_of_the_environment(environ: dict[str, str]) -> None:
     assert set(allowed_variables(environ)) <= set(environ)
 
 
-def test_what_an_environment_sets_for_the_allocator_is_in_the_manifest() -> None:
+def test_allocator_settings_of_an_environment_are_in_the_manifest() -> None:
     set_for_pytorch = find_entry("pytorch").variables(Variant.CPU)
     assert set(set_for_pytorch) == {"MALLOC_MMAP_MAX_", "MALLOC_TRIM_THRESHOLD_"}
     assert allowed_variables(set_for_pytorch) == set_for_pytorch

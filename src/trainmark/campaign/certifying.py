@@ -13,7 +13,7 @@ from trainmark.campaign.best_search import candidates
 from trainmark.campaign.certificates import CERTIFICATE, FOLDER, read_certificate
 from trainmark.campaign.observation_run import observe
 from trainmark.campaign.run_environment import CannotStart, Site
-from trainmark.environment import State, entries, fingerprint, state_of
+from trainmark.environment import EnvironmentState, entries, fingerprint, state_of
 from trainmark.equivalence import certify, equal_work_of, follows, party
 from trainmark.errors import InputError, nearest
 from trainmark.extensions import folders
@@ -156,7 +156,7 @@ def certify_environments(
     for model in models:
         if model not in there_are:
             raise InputError(f"--model {model}: no such model{nearest(model, there_are)}")
-    known = [entry for entry in entries() if state_of(entry, home) is State.READY]
+    known = [entry for entry in entries() if state_of(entry, home) is EnvironmentState.READY]
     asked = list(dict.fromkeys(frameworks)) or [entry.framework for entry in known]
     if len(asked) < 2:
         there = ", ".join(entry.framework for entry in known) or "none"

@@ -9,7 +9,7 @@ from typing import Any
 
 from trainmark.campaign.run_environment import Site
 from trainmark.dataset import SUMS_NAME
-from trainmark.environment import installed
+from trainmark.environment import installed_packages
 from trainmark.extensions import VARIABLE as EXTENSIONS
 from trainmark.extensions import folders
 from trainmark.node.trees import Trees, listing
@@ -131,7 +131,7 @@ class Identifier:
         python = spec.interpreter.python
         known = (python, _when_changed(python))
         if known not in self._packages:
-            self._packages[known] = installed(python, spec.interpreter.variables)
+            self._packages[known] = installed_packages(python, spec.interpreter.variables)
         node = manifest.nodes[0]
         lock = {"lock": node.environment_lock} if node.environment_lock else {}
         said = node.framework.model_dump() if node.framework else {}

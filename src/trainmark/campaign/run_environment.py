@@ -19,7 +19,7 @@ from trainmark.environment import (
 )
 from trainmark.environment.engine import ENGINES, Engine, require_engine
 from trainmark.environment.locations import folder_of, python_of
-from trainmark.environment.probing import probe_environment
+from trainmark.environment.remote_probe import probe_environment
 from trainmark.errors import TrainmarkError
 from trainmark.extensions import carried
 from trainmark.node import Host, Pulse, Runner, path_there, unwatched

@@ -11,7 +11,7 @@ from trainmark.check.formatting import shared, size
 from trainmark.check.rules import Need
 from trainmark.environment import SYSTEM
 from trainmark.environment.engine import ENGINES, Engine, require_engine
-from trainmark.environment.probing import Probed, probe_environment
+from trainmark.environment.remote_probe import ProbedEnvironment, probe_environment
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, on_each, path_there, prober
@@ -101,9 +101,9 @@ def _environments(
             suited.findings += _engines(Engine(name), site.hosts)
             continue
         answers = on_each(site.hosts, lambda host: _probed(name, card.framework, home, host, timeout_s))  # noqa: B023
-        probed: dict[str, Probed] = {}
+        probed: dict[str, ProbedEnvironment] = {}
         for host, answer in zip(site.hosts, answers, strict=True):
-            if isinstance(answer, Probed):
+            if isinstance(answer, ProbedEnvironment):
                 probed[host.name] = answer
                 continue
             make = None if "trainmark env create" in answer else f"trainmark env create {name}, on that host"
@@ -115,7 +115,7 @@ def _environments(
     return usable
 
 
-def _probed(name: str, framework: str, home: Path, host: Host, timeout_s: float) -> Probed | str:
+def _probed(name: str, framework: str, home: Path, host: Host, timeout_s: float) -> ProbedEnvironment | str:
     """Return what an environment is on a host, or why it cannot be used there."""
     try:
         return probe_environment(name, framework, home, prober(host, timeout_s))
@@ -125,7 +125,7 @@ def _probed(name: str, framework: str, home: Path, host: Host, timeout_s: float)
         return f"environment '{name}' cannot be asked"
 
 
-def _alike(name: str, framework: str, probed: Mapping[str, Probed]) -> Iterator[CheckFinding]:
+def _alike(name: str, framework: str, probed: Mapping[str, ProbedEnvironment]) -> Iterator[CheckFinding]:
     remedy = f"trainmark env create {name}, on the hosts that differ"
     versions = {
         host: f"{framework} {found.versions.version} (Python {found.versions.python})"

@@ -275,7 +275,7 @@ def _text(path: Path) -> str | None:
 
 
 if __name__ == "__main__":
-    from trainmark.environment.describing import MARK
+    from trainmark.environment.introspection import MARK
 
     seen = look(json.loads(sys.argv[1])["folders"])
     sys.stdout.write(f"\n{MARK}{seen.model_dump_json()}\n")

@@ -8,7 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from trainmark.environment import CheckReport, Created, Entry, Request, Row, Variant
+    from trainmark.environment import (
+        CreatedEnvironment,
+        CreationRequest,
+        EnvironmentReport,
+        EnvironmentRow,
+        FrameworkEntry,
+        Variant,
+    )
 
 app = typer.Typer(
     help="Create, list, check and remove the frameworks' environments.",
@@ -107,7 +114,7 @@ def create(
 
     An environment that exists and matches its lock is left unchanged.
     """
-    from trainmark.environment import Request, find_entry
+    from trainmark.environment import CreationRequest, find_entry
     from trainmark.errors import InputError, TrainmarkError
 
     home = _home(root)
@@ -121,7 +128,7 @@ def create(
     failed: list[str] = []
     for entry in entries:
         try:
-            request = Request(
+            request = CreationRequest(
                 entry, _variant(variant, entry), python, tuple(wheel or ()), index, tuple(extra or ())
             )
             done.append(_create_one(request, home, as_json))
@@ -201,7 +208,7 @@ def remove(name: Name, root: Root = None) -> None:
     from trainmark.environment import remove as discard
 
     find_entry(name)
-    existed = discard(name, home=_home(root), say=_log)
+    existed = discard(name, home=_home(root), notify=_log)
     typer.echo(f"{name}: removed" if existed else f"{name}: no such environment")
 
 
@@ -219,7 +226,7 @@ def lock(
 
     For maintainers of the catalogue.
     """
-    from trainmark.environment import Request, find_entry, make_lock
+    from trainmark.environment import CreationRequest, find_entry, make_lock
     from trainmark.errors import InputError
     from trainmark.files import write_atomically
 
@@ -229,7 +236,7 @@ def lock(
             f"{entry.placeholder.reason}: '{entry.placeholder.package}' itself cannot be locked, "
             "its dependencies can"
         )
-    text = make_lock(Request(entry, _variant(variant, entry), python, (), index), say=_log)
+    text = make_lock(CreationRequest(entry, _variant(variant, entry), python, (), index), notify=_log)
     if out is None:
         typer.echo(text, nl=False)
         return
@@ -246,7 +253,7 @@ def _home(root: Path | None) -> Path:
     return default_home(os.environ) if root is None else root.expanduser().absolute()
 
 
-def _variant(choice: VariantChoice, entry: "Entry") -> "Variant":
+def _variant(choice: VariantChoice, entry: "FrameworkEntry") -> "Variant":
     from trainmark.environment import Variant
     from trainmark.node.accelerators import open_nvml
 
@@ -264,12 +271,12 @@ def _variant(choice: VariantChoice, entry: "Entry") -> "Variant":
     return Variant.CPU
 
 
-def _create_one(request: "Request", home: Path, as_json: bool) -> dict[str, Any]:
+def _create_one(request: "CreationRequest", home: Path, as_json: bool) -> dict[str, Any]:
     from trainmark.environment import create as make
 
-    created = make(request, home=home, say=_log)
+    created = make(request, home=home, notify=_log)
     stamp = created.stamp
-    if created.beside:
+    if created.unlocked_packages:
         _log(_unlocked_packages_warning(created, request.entry))
     if not as_json:
         done = "created" if created.made else "exists and matches its lock"
@@ -280,7 +287,7 @@ def _create_one(request: "Request", home: Path, as_json: bool) -> dict[str, Any]
     return {"made": created.made, "path": str(created.folder), **stamp.model_dump(mode="json")}
 
 
-def _print_report(report: "CheckReport", with_name: bool) -> None:
+def _print_report(report: "EnvironmentReport", with_name: bool) -> None:
     if with_name:
         typer.echo(f"{report.environment}:")
     for finding in report.findings:
@@ -330,12 +337,12 @@ def _makeable(home: Path) -> list[str]:
     return [row.environment for row in rows if row.makeable]
 
 
-def _contents(row: "Row") -> str:
+def _contents(row: "EnvironmentRow") -> str:
     python = f"Python {row.python}" if row.python else None
     return ", ".join(part for part in (row.variant, python, *row.extras) if part) or "-"
 
 
-def _creatable(row: "Row") -> str:
+def _creatable(row: "EnvironmentRow") -> str:
     if not row.variants:
         return row.path
     what = f"{', '.join(row.variants)}; Python {', '.join(row.lock_fits_python)}"
@@ -343,10 +350,10 @@ def _creatable(row: "Row") -> str:
     return f"{what}{extras}; {row.note}" if row.note else f"{what}{extras}"
 
 
-def _unlocked_packages_warning(created: "Created", entry: "Entry") -> str:
-    count = len(created.beside)
+def _unlocked_packages_warning(created: "CreatedEnvironment", entry: "FrameworkEntry") -> str:
+    unlocked = created.unlocked_packages
     packages = (
-        f"{count} packages that are not in the lock were installed too ({', '.join(created.beside[:3])}, …)"
+        f"{len(unlocked)} packages that are not in the lock were installed too ({', '.join(unlocked[:3])}, …)"
     )
     return f"{packages}: the index has a different build; {entry.variants[created.stamp.variant].hint}"
 

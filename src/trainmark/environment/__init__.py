@@ -1,6 +1,6 @@
-"""Where frameworks live: environments made from a pinned lock, and the manifest of what a node really holds.
+"""Python environments created from pinned locks, and the manifest of a node's actual hardware and software.
 
-The names are loaded when they are first asked for: a run needs nothing of what makes environments.
+Names are imported lazily: a run does not load the code that creates environments.
 """
 
 from typing import TYPE_CHECKING
@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
-    from trainmark.environment.checking import CheckReport, check
-    from trainmark.environment.creation import Created, Request, create, remove
-    from trainmark.environment.describing import describe, installed
-    from trainmark.environment.entry import Entry, Extra, Placeholder, Variant, entries, find_entry
-    from trainmark.environment.inspecting import EnvironmentFinding, Inspection, examine, inspect
-    from trainmark.environment.listing import Row, overview
+    from trainmark.environment.checking import EnvironmentReport, check
+    from trainmark.environment.creation import CreatedEnvironment, CreationRequest, create, remove
+    from trainmark.environment.entry import Extra, FrameworkEntry, Placeholder, Variant, entries, find_entry
+    from trainmark.environment.inspection import EnvironmentFinding, Inspection, inspect, verify_environment
+    from trainmark.environment.introspection import describe, installed_packages
+    from trainmark.environment.listing import EnvironmentRow, overview
     from trainmark.environment.locations import folder_of, log_of
     from trainmark.environment.manifest import (
         differences,
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
         SYSTEM,
         Environment,
         EnvironmentKind,
-        State,
+        EnvironmentState,
         UnusableEnvironment,
         resolve,
         run_environ,
@@ -37,22 +37,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "SYSTEM",
-    "CheckReport",
-    "Created",
-    "Entry",
+    "CreatedEnvironment",
+    "CreationRequest",
     "Environment",
     "EnvironmentFinding",
     "EnvironmentKind",
+    "EnvironmentReport",
+    "EnvironmentRow",
+    "EnvironmentState",
     "Extra",
+    "FrameworkEntry",
     "FrameworkVersions",
     "Inspection",
     "Manifest",
     "Node",
     "Placeholder",
-    "Request",
-    "Row",
     "Stamp",
-    "State",
     "UnusableEnvironment",
     "Variant",
     "check",
@@ -61,12 +61,11 @@ __all__ = [
     "differences",
     "entries",
     "environment_of",
-    "examine",
     "find_entry",
     "fingerprint",
     "folder_of",
     "inspect",
-    "installed",
+    "installed_packages",
     "log_of",
     "make_lock",
     "overview",
@@ -76,6 +75,7 @@ __all__ = [
     "resolve",
     "run_environ",
     "state_of",
+    "verify_environment",
 ]
 
 __getattr__ = attach(

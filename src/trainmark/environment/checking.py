@@ -1,22 +1,22 @@
-"""Is an environment what it claims to be, and does it train? Each answer is one line."""
+"""Check that an environment matches its lock and can train one step."""
 
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from trainmark.environment.describing import (
-    Inside,
+from trainmark.environment.entry import FrameworkEntry, find_entry
+from trainmark.environment.inspection import EnvironmentFinding, import_findings, inspect
+from trainmark.environment.introspection import (
+    EnvironmentContents,
     framework_versions,
-    look_inside,
+    read_contents,
     run_script,
 )
-from trainmark.environment.entry import Entry, find_entry
-from trainmark.environment.inspecting import EnvironmentFinding, import_findings, inspect
 from trainmark.environment.locations import folder_of
 from trainmark.environment.resolving import (
     Environment,
     EnvironmentKind,
-    State,
+    EnvironmentState,
     UnusableEnvironment,
     reason_for,
     resolve,
@@ -25,10 +25,10 @@ from trainmark.environment.stamp import read_stamp
 from trainmark.schema.manifest import FrameworkVersions
 
 
-class CheckReport(BaseModel):
-    """The findings on one environment, in order; what cannot be looked at after a failure is not in it.
+class EnvironmentReport(BaseModel):
+    """The findings on one environment, in order; checks that a failure makes impossible are absent.
 
-    ``remedy`` is what makes it right again, where trainmark can.
+    ``remedy`` is the command that repairs it, if trainmark has one.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,7 +41,7 @@ class CheckReport(BaseModel):
 
     @property
     def ok(self) -> bool:
-        """Whether nothing was found wrong."""
+        """True if no check failed."""
         return all(finding.ok for finding in self.findings)
 
 
@@ -53,64 +53,62 @@ def check(
     framework: str | None = None,
     timeout_s: float = 600,
     catalog: Path | None = None,
-) -> CheckReport:
-    """Look at the environment ``name`` from outside and inside, and train one step in it.
+) -> EnvironmentReport:
+    """Check the files, packages and imports of the environment ``name``, and train one step in it.
 
-    ``framework`` says what ``system`` (or an interpreter's path) is to hold; ``pytorch`` by default.
+    ``framework`` is the framework expected in ``system`` (or in an interpreter's path); ``pytorch`` by default.
     """
     try:
         environment = resolve(name, home=home, python=python, catalog=catalog)
     except UnusableEnvironment as error:
-        return CheckReport(
+        return EnvironmentReport(
             environment=name,
             python=None,
             findings=(EnvironmentFinding(check="state", ok=False, message=str(error)),),
         )
-    made_here = environment.kind is EnvironmentKind.VENV
-    entry = find_entry(name if made_here else framework or "pytorch", catalog)
-    looked, inside = (
-        _look_at_ours(entry, home, timeout_s)
-        if made_here
-        else _look_at_another(entry, environment, timeout_s)
+    is_ours = environment.kind is EnvironmentKind.VENV
+    entry = find_entry(name if is_ours else framework or "pytorch", catalog)
+    found, contents = (
+        _check_created(entry, home, timeout_s) if is_ours else _check_external(entry, environment, timeout_s)
     )
-    findings, versions = list(looked), None
-    if inside is not None and entry.import_name not in inside.failures:
-        versions = framework_versions(entry, inside)
-        findings.append(_smoke(environment, entry, timeout_s))
-    report = CheckReport(
+    findings, versions = list(found), None
+    if contents is not None and entry.import_name not in contents.failures:
+        versions = framework_versions(entry, contents)
+        findings.append(_smoke_test(environment, entry, timeout_s))
+    report = EnvironmentReport(
         environment=name, python=str(environment.python), findings=tuple(findings), framework=versions
     )
-    if report.ok or not made_here:
+    if report.ok or not is_ours:
         return report
-    return report.model_copy(update={"remedy": f"trainmark env create {name} makes it anew"})
+    return report.model_copy(update={"remedy": f"trainmark env create {name} recreates it"})
 
 
-def _look_at_ours(
-    entry: Entry, home: Path, timeout_s: float
-) -> tuple[tuple[EnvironmentFinding, ...], Inside | None]:
+def _check_created(
+    entry: FrameworkEntry, home: Path, timeout_s: float
+) -> tuple[tuple[EnvironmentFinding, ...], EnvironmentContents | None]:
     folder = folder_of(home, entry.framework)
     stamp = read_stamp(folder)
-    assert stamp is not None, "resolve() gives no environment without a stamp"
+    assert stamp is not None, "resolve() returns no environment without a stamp"
     state = EnvironmentFinding(
-        check="state", ok=True, message=reason_for(State.READY, entry.framework, folder)
+        check="state", ok=True, message=reason_for(EnvironmentState.READY, entry.framework, folder)
     )
     found = inspect(entry, folder, stamp, timeout_s=timeout_s)
-    return (state, *found.findings), found.inside
+    return (state, *found.findings), found.contents
 
 
-def _look_at_another(
-    entry: Entry, environment: Environment, timeout_s: float
-) -> tuple[tuple[EnvironmentFinding, ...], Inside | None]:
+def _check_external(
+    entry: FrameworkEntry, environment: Environment, timeout_s: float
+) -> tuple[tuple[EnvironmentFinding, ...], EnvironmentContents | None]:
     imports = (entry.import_name,)
     try:
-        inside = look_inside(environment.python, entry, list(imports), environment.env_vars, timeout_s)
+        contents = read_contents(environment.python, entry, list(imports), environment.env_vars, timeout_s)
     except UnusableEnvironment as error:
         return (EnvironmentFinding(check="python", ok=False, message=str(error)),), None
-    runs = EnvironmentFinding(check="python", ok=True, message=f"Python {inside.python} runs")
-    return (runs, *import_findings(imports, inside)), inside
+    runs = EnvironmentFinding(check="python", ok=True, message=f"Python {contents.python} runs")
+    return (runs, *import_findings(imports, contents)), contents
 
 
-def _smoke(environment: Environment, entry: Entry, timeout_s: float) -> EnvironmentFinding:
+def _smoke_test(environment: Environment, entry: FrameworkEntry, timeout_s: float) -> EnvironmentFinding:
     result = run_script(environment.python, entry.smoke, [], environment.env_vars, timeout_s)
     if result.problem is not None:
         return EnvironmentFinding(

@@ -1,4 +1,4 @@
-"""Making an environment (venv and pip, from a lock), and removing it."""
+"""Create an environment (venv and pip, from a lock) and remove it."""
 
 import hashlib
 import os
@@ -10,30 +10,30 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from trainmark import __version__
-from trainmark.environment.describing import Inside, look_inside
-from trainmark.environment.entry import Build, Entry, Links, Placeholder, Variant, digest_of, lock_of
-from trainmark.environment.inspecting import imports_of, inspect, pins_of
+from trainmark.environment.entry import Build, FrameworkEntry, Links, Placeholder, Variant, digest_of, lock_of
+from trainmark.environment.inspection import imports_of, inspect, pins_of
 from trainmark.environment.interpreter import Interpreter, choose, probe
-from trainmark.environment.locations import CREATING, clear, folder_of, guarded, log_of, python_of
+from trainmark.environment.introspection import EnvironmentContents, read_contents
+from trainmark.environment.locations import CREATING, clear, creation_lock, folder_of, log_of, python_of
 from trainmark.environment.lock import canonical, render_lock
 from trainmark.environment.pip import Installer
-from trainmark.environment.resolving import State, state_of
+from trainmark.environment.resolving import EnvironmentState, state_of
 from trainmark.environment.stamp import Stamp, WheelRecord, read_stamp, write_stamp
 from trainmark.errors import InputError, TrainmarkError
 
-Say = Callable[[str], None]
-"""Tells the user, in one line, what goes on."""
+Notify = Callable[[str], None]
+"""Prints one progress line to the user."""
 
 
 @dataclass(frozen=True, slots=True)
-class Request:
-    """What to make: ``wheels`` take the place of pins of the same name; ``index`` is searched beside pip's own.
+class CreationRequest:
+    """An environment to create: ``wheels`` replace pins of the same name; ``index`` is searched besides pip's own.
 
-    A framework that the public index does not have comes from one of the wheels, or from ``index`` alone.
-    ``extras`` are the names of those to add.
+    A framework missing from the public index comes from one of the wheels, or from ``index`` alone.
+    ``extras`` are the names of the extras to add.
     """
 
-    entry: Entry
+    entry: FrameworkEntry
     variant: Variant
     python: Path | None = None
     wheels: tuple[Path, ...] = ()
@@ -42,77 +42,80 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True)
-class Created:
-    """A complete environment; ``made`` is false when it was already right. ``beside`` are packages not in the lock."""
+class CreatedEnvironment:
+    """A complete environment; ``made`` is false if it already existed and matched.
+
+    ``unlocked_packages`` are installed packages that the lock does not contain.
+    """
 
     folder: Path
     python: Path
     stamp: Stamp
     made: bool
-    beside: tuple[str, ...]
+    unlocked_packages: tuple[str, ...]
 
 
-def create(request: Request, *, home: Path, say: Say) -> Created:
-    """Make the environment that ``request`` asks for under ``home``, unless it is there already and right.
+def create(request: CreationRequest, *, home: Path, notify: Notify) -> CreatedEnvironment:
+    """Create the requested environment under ``home``, unless it already exists and matches.
 
-    A half-made, moved, outdated or changed one is removed and made anew. It counts as complete only when everything
-    is installed, imported and compared with the lock; the stamp is written then. Raises ``InputError`` when no
-    Python fits, ``home`` cannot be written, or the framework can be had from a wheel or an index of the user alone;
-    ``TrainmarkError`` with pip's last error and its log's path when pip fails.
+    An incomplete, moved, outdated or modified environment is removed and recreated. The stamp that marks it as complete
+    is written after everything was installed, imported and compared with the lock. Raises ``InputError`` if no Python
+    fits, ``home`` is not writable, or the framework needs a wheel or an index from the user; ``TrainmarkError`` with
+    pip's last error and its log's path if pip fails.
     """
     entry, folder = request.entry, folder_of(home, request.entry.framework)
     extras = entry.find_extras(request.extras)
     lock_of(entry, request.variant)
     wheels = tuple(_record(path, entry) for path in request.wheels)
-    with guarded(home, entry.framework, say) as guard:
+    with creation_lock(home, entry.framework, notify) as guard:
         stamp = read_stamp(folder)
         if (
             stamp is not None
-            and state_of(entry, home) is State.READY
-            and _is_asked_for(stamp, request, wheels)
+            and state_of(entry, home) is EnvironmentState.READY
+            and _matches_request(stamp, request, wheels)
         ):
-            wrong = inspect(entry, folder, stamp).wrong
-            if not wrong:
-                return Created(folder, python_of(folder), stamp, made=False, beside=_beside(entry, stamp))
-            say(f"'{entry.framework}' is there, but not right: {wrong[0]}")
-        placeholder = _unsourced(entry, wheels)
+            problems = inspect(entry, folder, stamp).problems
+            if not problems:
+                return _result(entry, folder, stamp, made=False)
+            notify(f"'{entry.framework}' exists but is damaged: {problems[0]}")
+        placeholder = _unmet_placeholder(entry, wheels)
         if placeholder is not None and request.index is None:
-            raise InputError(_where_else(placeholder))
+            raise InputError(_missing_source_message(placeholder))
         for name, extra in extras.items():
             if extra.build is not None:
-                _must_have_tools(name, extra.build)
+                _require_tools(name, extra.build)
         interpreter = choose(entry, request.python)
         clear(folder)
-        installer = Installer(folder, log_of(home, entry.framework), held=(guard,))
-        say(
-            f"making '{entry.framework}' ({request.variant}) with Python {interpreter.version} in {folder}; "
-            f"pip may download much, its words go to {installer.log}"
+        installer = Installer(folder, log_of(home, entry.framework), inherited_fds=(guard,))
+        notify(
+            f"creating '{entry.framework}' ({request.variant}) with Python {interpreter.version} in {folder}; "
+            f"pip may download several GB; its output goes to {installer.log}"
         )
         try:
-            stamp = _make(request, wheels, interpreter, installer, say)
+            stamp = _make(request, wheels, interpreter, installer, notify)
         except OSError as error:
             raise TrainmarkError(f"{error.filename or folder}: {error.strerror or error}") from error
-    return Created(folder, python_of(folder), stamp, made=True, beside=_beside(entry, stamp))
+    return _result(entry, folder, stamp, made=True)
 
 
-def remove(name: str, *, home: Path, say: Say) -> bool:
+def remove(name: str, *, home: Path, notify: Notify) -> bool:
     """Remove the environment ``name`` and its log; return whether there was one."""
     folder = folder_of(home, name)
     if not (folder.exists() or folder.is_symlink()):
         return False
-    with guarded(home, name, say):
+    with creation_lock(home, name, notify):
         clear(folder)
         log_of(home, name).unlink(missing_ok=True)
     return True
 
 
-def _is_asked_for(stamp: Stamp, request: Request, wheels: tuple[WheelRecord, ...]) -> bool:
-    """Tell whether an environment is what is asked for; more extras than asked for are no reason to make it anew."""
+def _matches_request(stamp: Stamp, request: CreationRequest, wheels: tuple[WheelRecord, ...]) -> bool:
+    """Return whether an environment satisfies the request; additional extras do not force a new one."""
     if stamp.variant != request.variant or not set(request.extras) <= set(stamp.extras):
         return False
     given = {wheel.package: wheel.sha256 for wheel in wheels}
-    if placeholder := _unsourced(request.entry, wheels):
-        # Where a framework came from before is right, unless another index is asked for now.
+    if placeholder := _unmet_placeholder(request.entry, wheels):
+        # The earlier source of the framework is fine, unless the request names another index.
         if request.index is not None and _without_credentials(request.index) != stamp.index:
             return False
         name = canonical(placeholder.package)
@@ -126,41 +129,42 @@ def _is_asked_for(stamp: Stamp, request: Request, wheels: tuple[WheelRecord, ...
     return found is not None and (str(found.path), found.version) == (stamp.base_python, stamp.python_version)
 
 
-def _unsourced(entry: Entry, wheels: tuple[WheelRecord, ...]) -> Placeholder | None:
-    """Return the placeholder that none of the wheels takes the place of, if the framework has one."""
+def _unmet_placeholder(entry: FrameworkEntry, wheels: tuple[WheelRecord, ...]) -> Placeholder | None:
+    """Return the framework's placeholder if no wheel replaces it."""
     placeholder = entry.placeholder
     given = {wheel.package for wheel in wheels}
     return None if placeholder is None or canonical(placeholder.package) in given else placeholder
 
 
-def _where_else(placeholder: Placeholder) -> str:
+def _missing_source_message(placeholder: Placeholder) -> str:
     return (
-        f"{placeholder.reason}; give a wheel of it by --wheel FILE, or an index that has one by --index URL "
+        f"{placeholder.reason}; pass a wheel with --wheel FILE, or an index that has one with --index URL "
         f"({placeholder.remedy})"
     )
 
 
-def _must_have_tools(name: str, build: Build) -> None:
+def _require_tools(name: str, build: Build) -> None:
     missing = [tool for tool in build.needs if shutil.which(tool) is None]
     if missing:
         raise InputError(
-            f"--extra {name} is built from source, and {', '.join(missing)} "
-            f"{'is' if len(missing) == 1 else 'are'} not on the path; install what is missing, "
-            "or make the environment without the extra"
+            f"--extra {name} is built from source, but {', '.join(missing)} "
+            f"{'is' if len(missing) == 1 else 'are'} not on PATH; install the missing programs, "
+            "or create the environment without the extra"
         )
 
 
-def _beside(entry: Entry, stamp: Stamp) -> tuple[str, ...]:
+def _result(entry: FrameworkEntry, folder: Path, stamp: Stamp, *, made: bool) -> CreatedEnvironment:
     known = {pin.name for pin in pins_of(entry, stamp)} | {"pip", "setuptools"} | set(stamp.wheel_digests)
-    return tuple(sorted(name for name in stamp.packages if name not in known))
+    unlocked = tuple(sorted(name for name in stamp.packages if name not in known))
+    return CreatedEnvironment(folder, python_of(folder), stamp, made, unlocked)
 
 
 def _make(
-    request: Request,
+    request: CreationRequest,
     wheels: tuple[WheelRecord, ...],
     interpreter: Interpreter,
     installer: Installer,
-    say: Say,
+    notify: Notify,
 ) -> Stamp:
     entry, folder, log = request.entry, installer.folder, installer.log
     folder.mkdir(parents=True)
@@ -170,7 +174,7 @@ def _make(
     files = [path.absolute() for path in request.wheels]
     hint = entry.variants[request.variant].hint
     index = request.index
-    placeholder = _unsourced(entry, wheels)
+    placeholder = _unmet_placeholder(entry, wheels)
     if placeholder is not None and index is not None:
         fetched = _fetch(placeholder, index, installer)
         files, wheels, index = [*files, fetched], (*wheels, _record(fetched, entry)), None
@@ -183,16 +187,16 @@ def _make(
         _link(links, folder)
     for name, extra in entry.find_extras(request.extras).items():
         if extra.build is None:
-            say(f"adding '{name}' to '{entry.framework}'")
-            # What the lock pins may not become another version for an extra's sake.
+            notify(f"adding '{name}' to '{entry.framework}'")
+            # Constrain pip to the lock: an extra must not change a pinned version.
             installer.install(["-c", str(pins), *extra.requirements], index=index, hint="")
             continue
-        say(f"building '{name}' for '{entry.framework}' from source; this takes minutes")
+        notify(f"building '{name}' for '{entry.framework}' from source; this takes minutes")
         if extra.build.requirements:
             installer.install(extra.build.requirements, index=index, hint=hint)
         installer.build(extra.requirements, options=extra.build.options, env_vars=extra.build.env_vars)
     imports = imports_of(entry, request.extras)
-    inside = look_inside(python_of(folder), entry, list(imports), entry.env_vars, timeout_s=600)
+    contents = read_contents(python_of(folder), entry, list(imports), entry.env_vars, timeout_s=600)
     digests = {wheel.package: wheel.sha256 for wheel in wheels}
     stamp = Stamp(
         name=entry.framework,
@@ -206,16 +210,16 @@ def _make(
         location=str(folder.resolve()),
         created=datetime.now(UTC),
         trainmark=__version__,
-        packages=dict(sorted((canonical(name), version) for name, version in inside.packages.items())),
+        packages=dict(sorted((canonical(name), version) for name, version in contents.packages.items())),
     )
-    _must_be_right(entry, stamp, inside, log)
+    _require_match(entry, stamp, contents, log)
     write_stamp(folder, stamp)
     (folder / CREATING).unlink()
     return stamp
 
 
 def _fetch(placeholder: Placeholder, index: str, installer: Installer) -> Path:
-    """Return the wheel of a framework that the user's index has and the public one does not."""
+    """Download the framework's wheel from the user's index, because the public index lacks it; return its path."""
     into = _fetched_into(installer.folder)
     into.mkdir()
     installer.fetch(placeholder.package, index=index, into=into, hint=placeholder.remedy)
@@ -233,32 +237,32 @@ def _fetched_into(folder: Path) -> Path:
     return folder / "fetched"
 
 
-def _must_be_right(entry: Entry, stamp: Stamp, inside: Inside, log: Path) -> None:
-    for module, reason in inside.failures.items():
+def _require_match(entry: FrameworkEntry, stamp: Stamp, contents: EnvironmentContents, log: Path) -> None:
+    for module, reason in contents.failures.items():
         more = f"; {entry.placeholder.remedy}" if entry.placeholder else ""
         raise TrainmarkError(
             f"'{entry.framework}' was installed, but '{module}' does not import: {reason}{more} "
-            f"(pip's words: {log})"
+            f"(pip's output: {log})"
         )
     for pin in pins_of(entry, stamp):
         if not pin.accepts(stamp.packages.get(pin.name, "")):
             raise TrainmarkError(
-                f"'{entry.framework}': the lock says {pin}, pip installed {stamp.packages.get(pin.name)} "
-                f"(its words: {log})"
+                f"'{entry.framework}': the lock pins {pin}, but pip installed {stamp.packages.get(pin.name)} "
+                f"(pip's output: {log})"
             )
 
 
-def _record(path: Path, entry: Entry) -> WheelRecord:
+def _record(path: Path, entry: FrameworkEntry) -> WheelRecord:
     parts = path.name.removesuffix(".whl").split("-")
     if path.suffix != ".whl" or len(parts) not in (5, 6):
-        raise InputError(f"--wheel {path}: not the name of a wheel (name-version-python-abi-platform.whl)")
+        raise InputError(f"--wheel {path}: not a wheel file name (name-version-python-abi-platform.whl)")
     try:
         with path.open("rb") as file:
             digest = hashlib.file_digest(file, "sha256").hexdigest()
     except OSError as error:
         raise InputError(f"--wheel {path}: {error.strerror or error}") from error
     package = canonical(parts[0])
-    return WheelRecord(package=entry.stands_for.get(package, package), file=path.name, sha256=digest)
+    return WheelRecord(package=entry.pin_aliases.get(package, package), file=path.name, sha256=digest)
 
 
 def _without_credentials(url: str | None) -> str | None:

@@ -1,4 +1,4 @@
-"""The frameworks: each one's ``environment.yaml`` says how its environment is made; one lock a variant says of what."""
+"""The catalogue of frameworks: each has an ``environment.yaml`` and one lock per variant."""
 
 import json
 from collections.abc import Iterable, Mapping
@@ -15,23 +15,22 @@ from trainmark.extensions import folders
 from trainmark.files import parse_yaml
 
 FRAMEWORKS = Path(__file__).parent.parent / "frameworks"
-"""The folder of our own frameworks, a folder each; extensions have more."""
-
+"""The built-in frameworks, one folder each; extensions add more."""
 
 _ENVIRONMENT = "environment.yaml"
 
 
 class Variant(StrEnum):
-    """Which build of a framework an environment holds."""
+    """The build of a framework in an environment."""
 
     CPU = "cpu"
     CUDA = "cuda"
 
 
 class Links(BaseModel):
-    """Links that a made environment gets: to the ``files`` (a pattern), in the folder ``into``, both in site-packages.
+    """Symbolic links to create in the folder ``into``, one per file that matches ``files``; both under site-packages.
 
-    For a framework whose libraries look for others beside themselves, when those come as packages of their own.
+    Needed if a framework's libraries expect other libraries in their own folder, but those come in separate packages.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -41,9 +40,9 @@ class Links(BaseModel):
 
 
 class VariantRequirements(BaseModel):
-    """What a variant's lock is resolved from (pip requirements), and where else its packages are.
+    """The pip requirements of a variant's lock, and a ``hint`` about other sources of its packages.
 
-    ``env_vars`` are set for every run of this variant, beside those of the framework.
+    ``env_vars`` are set for every run of this variant, in addition to the framework's.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -65,10 +64,10 @@ ExactPin = Annotated[str, AfterValidator(_exact)]
 
 
 class Placeholder(BaseModel):
-    """A package that has the framework's name on the public index and is not the framework.
+    """A package that has the framework's name on the public index but is not the framework.
 
-    It is never installed from there, only from a wheel or an index that the user gives. ``reason`` is half a
-    sentence that says what is wrong with the public one, ``remedy`` where the real one can be had.
+    The framework is installed only from a wheel or an index that the user passes. ``reason`` is a clause that explains
+    why the public package is unusable; ``remedy`` names the real source.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -79,10 +78,10 @@ class Placeholder(BaseModel):
 
 
 class Build(BaseModel):
-    """How an extra is built from source, with the packages of the environment.
+    """The recipe that builds an extra from source, with the packages of the environment.
 
-    ``requirements`` are installed first, as wheels. ``needs`` are programs of the system that must be on the path.
-    ``env_vars`` are set for, and ``options`` given to, the ``pip install`` that builds.
+    ``requirements`` are installed first, as wheels. ``needs`` are system programs that must be on PATH.
+    ``env_vars`` are set for the ``pip install`` that builds, and ``options`` are passed to it.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -94,9 +93,9 @@ class Build(BaseModel):
 
 
 class Extra(BaseModel):
-    """An addition to an environment that is made on demand: wheels, or something to ``build`` where it is used.
+    """An optional addition to an environment: wheels, or a package to ``build`` on the machine that uses it.
 
-    ``requirements`` are the wheels with all that they need besides the lock, or what is built.
+    ``requirements`` are the wheels with all their dependencies outside the lock, or the packages to build.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,26 +106,26 @@ class Extra(BaseModel):
 
     @property
     def pins(self) -> tuple[Pin, ...]:
-        """All that it installs: the tools of its build first."""
+        """All pins that it installs, the build tools first."""
         tools = self.build.requirements if self.build else ()
         return tuple(pin for text in (*tools, *self.requirements) if (pin := read_pin(text)))
 
     def digest_line(self, name: str) -> str:
-        """Return a line that changes with everything that decides what is installed or built."""
+        """Return a line that changes if anything that affects the installed or built files changes."""
         build = {"build": self.build.model_dump(exclude={"needs"})} if self.build else {}
         return f"extra {name} {json.dumps({'requirements': self.requirements, **build}, sort_keys=True)}"
 
 
-class Entry(BaseModel):
+class FrameworkEntry(BaseModel):
     """A framework of the catalogue.
 
-    ``imports`` must all succeed in a made environment; ``import_name`` is the framework itself. ``python`` are the
-    versions (``"3.11"``) that the locks fit, best first. ``env_vars`` are set for every run. ``versions`` names
-    attribute paths (``torch.version.cuda``; functions are called) by which the framework reports its own ``version``,
-    ``cuda``, ``cudnn`` and ``nccl``. ``placeholder`` is there for a framework that the public index does not have; the
-    locks then hold its dependencies alone. ``stands_for`` maps the name of another build of a package to the pin whose
-    place a wheel of it takes, when the user gives one. ``extras`` are added on demand. ``folder``, which has the
-    framework's name, is where the entry, its locks and ``smoke.py`` stand.
+    ``imports`` are the modules that must import; ``import_name`` is the framework itself. ``python`` lists the versions
+    (``"3.11"``) that the locks fit, best first. ``env_vars`` are set for every run. ``versions`` maps ``version``,
+    ``cuda``, ``cudnn`` and ``nccl`` to attribute paths (``torch.version.cuda``; functions are called) of the framework.
+    ``placeholder`` is set if the public index lacks the framework; the locks then contain its dependencies only.
+    ``pin_aliases`` (``stands_for`` in YAML) maps the name of another build of a package to the pin that a wheel of that
+    build replaces. ``extras`` are added on demand. ``folder`` has the framework's name and contains the entry, its
+    locks and ``smoke.py``.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -139,25 +138,25 @@ class Entry(BaseModel):
     versions: Mapping[str, str]
     variants: Mapping[Variant, VariantRequirements]
     placeholder: Placeholder | None = None
-    stands_for: Mapping[str, str] = {}
+    pin_aliases: Mapping[str, str] = Field(default={}, alias="stands_for")
     extras: Mapping[str, Extra] = {}
     folder: Path
 
     def variables(self, variant: Variant) -> dict[str, str]:
-        """Return what is set for every run in an environment of the variant."""
+        """Return the variables to set for every run in an environment of the variant."""
         return {**self.env_vars, **self.variants[variant].env_vars}
 
     @property
     def smoke(self) -> Path:
-        """The script that trains one step inside the environment."""
+        """The script that trains one step in the environment."""
         return self.folder / "smoke.py"
 
     def fits(self, version: str) -> bool:
-        """Tell whether the locks fit a Python (``"3.11.7"``)."""
+        """Return whether the locks fit a Python version (``"3.11.7"``)."""
         return minor_of(version) in self.python
 
     def find_extras(self, names: Iterable[str]) -> dict[str, Extra]:
-        """Return the extras of these names; raise ``InputError`` for one that the framework does not have."""
+        """Return the extras of these names; raise ``InputError`` for an unknown one."""
         for name in names:
             if name not in self.extras:
                 has = f"it has: {', '.join(self.extras)}" if self.extras else "it has none"
@@ -168,38 +167,40 @@ class Entry(BaseModel):
 
 
 def minor_of(version: str) -> str:
-    """Return ``"3.11"`` of ``"3.11.7"``: what decides whether a Python can use what was installed for another."""
+    """Return ``"3.11"`` of ``"3.11.7"``: Pythons of the same minor version can use the same packages."""
     return ".".join(version.split(".")[:2])
 
 
-def entries(catalog: Path | None = None) -> tuple[Entry, ...]:
-    """Return every framework, by name: ours and those of extensions, or those in the folder ``catalog`` alone."""
+def entries(catalog: Path | None = None) -> tuple[FrameworkEntry, ...]:
+    """Return every framework, by name: built-in ones and extensions', or only those in the folder ``catalog``."""
     return tuple(_read(folder) for _, folder in sorted(_folders(catalog).items()))
 
 
-def find_entry(name: str, catalog: Path | None = None) -> Entry:
-    """Return the framework ``name``; raise ``InputError`` with the known names otherwise."""
+def find_entry(name: str, catalog: Path | None = None) -> FrameworkEntry:
+    """Return the framework ``name``; raise ``InputError`` that lists the known names if it is unknown."""
     known = _folders(catalog)
     if name == "system":
         raise InputError(
-            "'system' is the Python that runs trainmark: nothing is made, locked or removed for it"
+            "'system' is the Python that runs trainmark: it cannot be created, locked or removed"
         )
     if name not in known:
-        words = ", ".join([*sorted(known), "system"])
-        raise InputError(f"no environment '{name}'{nearest(name, [*known, 'system'])} (there are: {words})")
+        names = ", ".join([*sorted(known), "system"])
+        raise InputError(f"no environment '{name}'{nearest(name, [*known, 'system'])} (there are: {names})")
     return _read(known[name])
 
 
-def lock_of(entry: Entry, variant: Variant) -> Lock:
-    """Return the lock of a framework's variant; raise ``InputError`` when it has no such variant."""
+def lock_of(entry: FrameworkEntry, variant: Variant) -> Lock:
+    """Return the lock of a framework's variant; raise ``InputError`` if it has no such variant."""
     if variant not in entry.variants:
         has = ", ".join(entry.variants)
         raise InputError(f"'{entry.framework}' has no variant '{variant}' (it has: {has})")
     return read_lock(entry.folder / f"{variant}.lock")
 
 
-def digest_of(entry: Entry, variant: Variant, wheels: Mapping[str, str], extras: Iterable[str]) -> str:
-    """Return the digest of what an environment is made from: lock, links, the wheels given (SHA-256), extras."""
+def digest_of(
+    entry: FrameworkEntry, variant: Variant, wheels: Mapping[str, str], extras: Iterable[str]
+) -> str:
+    """Return the digest of an environment's sources: lock, links, the user's wheels (SHA-256), extras."""
     lock = lock_of(entry, variant)
     lines = [extra.digest_line(name) for name, extra in entry.find_extras(extras).items()]
     if links := entry.variants[variant].links:
@@ -208,19 +209,19 @@ def digest_of(entry: Entry, variant: Variant, wheels: Mapping[str, str], extras:
 
 
 def _folders(catalog: Path | None) -> dict[str, Path]:
-    rooms = (FRAMEWORKS, *folders("frameworks")) if catalog is None else (catalog,)
+    roots = (FRAMEWORKS, *folders("frameworks")) if catalog is None else (catalog,)
     found: dict[str, Path] = {}
-    for room in rooms:
-        for path in room.glob(f"*/{_ENVIRONMENT}"):
+    for root in roots:
+        for path in root.glob(f"*/{_ENVIRONMENT}"):
             found.setdefault(path.parent.name, path.parent)
     return found
 
 
-def _read(folder: Path) -> Entry:
+def _read(folder: Path) -> FrameworkEntry:
     path = folder / _ENVIRONMENT
     try:
         document = parse_yaml(path.read_text(encoding="utf-8"))
-        return Entry.model_validate({**document, "framework": folder.name, "folder": folder})
+        return FrameworkEntry.model_validate({**document, "framework": folder.name, "folder": folder})
     except yaml.YAMLError as error:
         raise InputError(f"{path}: {' '.join(str(error).split())}") from error
     except ValidationError as error:

@@ -1,22 +1,22 @@
-"""Which environments there can be on this machine, and what there is of each."""
+"""The list of environments and their state on this machine."""
 
 import sys
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
 
-from trainmark.environment.entry import Entry, Variant, entries
+from trainmark.environment.entry import FrameworkEntry, Variant, entries
 from trainmark.environment.interpreter import find
 from trainmark.environment.locations import folder_of
 from trainmark.environment.resolving import SYSTEM, state_of
 from trainmark.environment.stamp import read_stamp
 
 
-class Row(BaseModel):
-    """One environment: what is on disk of it (``variant``, ``python``, ``extras``), and what can be made.
+class EnvironmentRow(BaseModel):
+    """One environment: its state on disk (``variant``, ``python``, ``extras``), and the options for creating it.
 
-    ``python_found`` is the version of the Python with which it would be made here; None when none fits. ``note``
-    says what else is needed. ``makeable`` tells whether ``trainmark env create`` can make it without more.
+    ``python_found`` is the version of the Python that would be used here; None if none fits. ``note`` names what else
+    is needed. ``makeable`` is true if ``trainmark env create`` needs no further option.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -35,14 +35,16 @@ class Row(BaseModel):
     note: str | None = None
 
 
-def overview(home: Path, catalog: Path | None = None) -> tuple[Row, ...]:
-    """Return one row for each framework of the catalogue, and one for the system's own Python."""
+def overview(home: Path, catalog: Path | None = None) -> tuple[EnvironmentRow, ...]:
+    """Return one row for each framework of the catalogue, and one for the system's Python."""
     version = ".".join(str(part) for part in sys.version_info[:3])
-    system = Row(environment=SYSTEM, state="the Python in use", python=version, path=sys.executable)
+    system = EnvironmentRow(
+        environment=SYSTEM, state="the Python in use", python=version, path=sys.executable
+    )
     return (*(_row(entry, home) for entry in entries(catalog)), system)
 
 
-def _row(entry: Entry, home: Path) -> Row:
+def _row(entry: FrameworkEntry, home: Path) -> EnvironmentRow:
     folder = folder_of(home, entry.framework)
     stamp = read_stamp(folder)
     found = find(entry)
@@ -50,8 +52,8 @@ def _row(entry: Entry, home: Path) -> Row:
     if found is None:
         note = f"no Python {' or '.join(entry.python)} found here"
     elif entry.placeholder is not None:
-        note = f"by --wheel FILE or --index URL only: {entry.placeholder.reason}"
-    return Row(
+        note = f"with --wheel FILE or --index URL only: {entry.placeholder.reason}"
+    return EnvironmentRow(
         environment=entry.framework,
         state=str(state_of(entry, home)),
         path=str(folder),

@@ -1,4 +1,4 @@
-"""Where environments live on disk, which folders are ours, and the guard against two creations at once."""
+"""Paths of environments, removal of those that trainmark created, and the lock against concurrent creation."""
 
 import fcntl
 import os
@@ -10,9 +10,9 @@ from pathlib import Path
 from trainmark.errors import InputError, TrainmarkError
 
 STAMP = "environment.json"
-"""Written last: an environment without it is half made."""
+"""Written last: an environment without this file is incomplete."""
 CREATING = ".trainmark-creating"
-"""Written first and removed after the stamp: marks a half-made folder as ours."""
+"""Written first and removed after the stamp: marks an incomplete folder as ours."""
 
 
 def folder_of(home: Path, name: str) -> Path:
@@ -26,22 +26,22 @@ def python_of(folder: Path) -> Path:
 
 
 def log_of(home: Path, name: str) -> Path:
-    """Return the file that holds what venv and pip printed when the environment was last made."""
+    """Return the log file of venv and pip from the latest creation of the environment."""
     return home / "envs" / f"{name}.log"
 
 
 def clear(folder: Path) -> None:
-    """Remove an environment that we made, whole or half made; raise ``InputError`` for any other folder."""
+    """Remove an environment that trainmark created, complete or not; raise ``InputError`` for any other folder."""
     if not (folder.is_symlink() or folder.exists()):
         return
     ours = folder.is_dir() and ((folder / STAMP).exists() or (folder / CREATING).exists())
     if folder.is_symlink() or not (ours or _is_empty(folder)):
         raise InputError(
-            f"{folder}: not an environment that trainmark made; move it away, or give another --root"
+            f"{folder}: not an environment that trainmark created; move it away, or pass another --root"
         )
     away = folder.with_name(f".{folder.name}.removed-{os.getpid()}")
     try:
-        # Renamed first: it is gone at one moment, and a removal that is interrupted leaves no half of it.
+        # Rename first: an interrupted removal must not leave a partial environment under its name.
         folder.rename(away)
         for old in folder.parent.glob(f".{folder.name}.removed-*"):
             shutil.rmtree(old)
@@ -54,12 +54,12 @@ def _is_empty(folder: Path) -> bool:
 
 
 @contextmanager
-def guarded(home: Path, name: str, say: Callable[[str], None]) -> Iterator[int]:
-    """Hold the lock of the environment ``name``; wait for another process that holds it, and say so.
+def creation_lock(home: Path, name: str, notify: Callable[[str], None]) -> Iterator[int]:
+    """Lock the environment ``name``; if another process holds the lock, notify the user and wait.
 
-    Gives the descriptor that holds it, for the processes that do the work: the kernel frees the lock when the last
-    of them has ended, so that a pip whose trainmark was killed is waited for too. Raises ``InputError`` when
-    ``home`` cannot be written.
+    Yields the lock's file descriptor for child processes to inherit: the kernel frees the lock after the last of them
+    ends, so a pip that outlives a killed trainmark is waited for too. Raises ``InputError`` if ``home`` is not
+    writable.
     """
     guard = home / "envs" / f".{name}.guard"
     try:
@@ -68,13 +68,13 @@ def guarded(home: Path, name: str, say: Callable[[str], None]) -> Iterator[int]:
     except OSError as error:
         reason = error.strerror or error
         raise InputError(
-            f"{guard.parent}: {reason}; give another place by --root or TRAINMARK_HOME"
+            f"{guard.parent}: {reason}; choose another location with --root or TRAINMARK_HOME"
         ) from error
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            say(f"another trainmark is at work on '{name}'; waiting for it")
+            notify(f"another trainmark process is creating or removing '{name}'; waiting for it")
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield descriptor
     finally:

@@ -1,4 +1,4 @@
-"""Lock files: exact pins, one a line, and the digest that says which lock an environment was made from."""
+"""Lock files: exact pins, one per line, and the digest that identifies an environment's lock."""
 
 import hashlib
 import re
@@ -14,7 +14,7 @@ _PIN = re.compile(
 
 
 def canonical(name: str) -> str:
-    """Return the name of a Python package in the one spelling that PEP 503 gives it."""
+    """Return the normalized name of a Python package (PEP 503)."""
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
@@ -27,11 +27,11 @@ class Pin:
     sign: str = "=="
 
     def __str__(self) -> str:
-        """Return the pin as pip reads it."""
+        """Return the pin in pip's requirement syntax."""
         return f"{self.name}{self.sign}{self.version}"
 
     def accepts(self, installed: str) -> bool:
-        """Tell whether the installed version is this one; ``==`` lets a local version (``+cpu``) pass (PEP 440)."""
+        """Return whether the installed version matches; ``==`` ignores a local version (``+cpu``), as in PEP 440."""
         if self.sign == "==" and "+" not in self.version:
             installed = installed.partition("+")[0]
         return installed == self.version
@@ -39,37 +39,37 @@ class Pin:
 
 @dataclass(frozen=True, slots=True)
 class Lock:
-    """The pins of one framework's variant, by name, and the file that holds them."""
+    """The pins of one framework's variant, by name, and their file."""
 
     path: Path
     pins: tuple[Pin, ...]
 
     def without(self, names: Iterable[str]) -> "Lock":
-        """Return the lock without the packages that come from somewhere else (a wheel given by the user)."""
+        """Return the lock without packages that come from another source (such as a user's wheel)."""
         dropped = {canonical(name) for name in names}
         return Lock(self.path, tuple(pin for pin in self.pins if pin.name not in dropped))
 
-    def digest(self, wheels: Mapping[str, str] | None = None, beside: Iterable[str] = ()) -> str:
+    def digest(self, wheels: Mapping[str, str] | None = None, extra_lines: Iterable[str] = ()) -> str:
         """Return ``sha256:…`` of the pins, and of the wheels (name to SHA-256) that replace some of them.
 
-        ``beside`` are lines for what is installed besides the pins. Comments, order and spelling of names do not
-        change the digest.
+        ``extra_lines`` describe additional installed files. Comments, order and spelling of names do not change the
+        digest.
         """
         replaced = {canonical(name): sha256 for name, sha256 in (wheels or {}).items()}
         lines = [str(pin) for pin in self.without(replaced).pins]
         lines += [f"{name} @ sha256:{sha256}" for name, sha256 in replaced.items()]
-        lines += beside
+        lines += extra_lines
         return "sha256:" + hashlib.sha256("\n".join(sorted(lines)).encode()).hexdigest()
 
 
 def read_pin(text: str) -> Pin | None:
-    """Return the pin that ``text`` is (``name==version``), or None when it is none."""
+    """Parse ``name==version``; return None for any other text."""
     match = _PIN.fullmatch(text)
     return None if match is None else Pin(canonical(match["name"]), match["version"], match["sign"])
 
 
 def read_lock(path: Path) -> Lock:
-    """Read a lock file; raise ``InputError`` naming the line that is not ``name==version``, or is there twice."""
+    """Read a lock file; raise ``InputError`` that names a line that is not ``name==version`` or a duplicate."""
     pins: dict[str, Pin] = {}
     for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
         text = line.partition("#")[0].strip()
@@ -79,10 +79,10 @@ def read_lock(path: Path) -> Lock:
         if pin is None:
             raise InputError(f"{path}:{number}: '{text}' is not an exact pin (name==version)")
         if pin.name in pins:
-            raise InputError(f"{path}:{number}: '{pin.name}' is pinned a second time")
+            raise InputError(f"{path}:{number}: '{pin.name}' is pinned twice")
         pins[pin.name] = pin
     if not pins:
-        raise InputError(f"{path}: no package is pinned here")
+        raise InputError(f"{path}: the lock pins no package")
     return Lock(path, tuple(pins[name] for name in sorted(pins)))
 
 

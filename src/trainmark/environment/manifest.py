@@ -1,4 +1,4 @@
-"""A manifest's digest, and in what two manifests differ."""
+"""The fingerprint of a manifest, and the differences between two manifests."""
 
 import hashlib
 import json
@@ -9,35 +9,35 @@ from trainmark.schema.manifest import Manifest, Node
 
 
 def fingerprint(manifest: Manifest) -> str:
-    """Return ``sha256:…`` of what forbids to pool two runs when it differs; the order of the nodes does not count.
+    """Return ``sha256:…`` of the facts that must match for two runs to be pooled; the order of nodes is ignored.
 
-    That is: the processors with their governor, quota and allowed number; memory (to the GiB: the kernel keeps a
-    little, not always the same) and its limit; the GPUs with memory, VBIOS, limits and modes, their driver and
-    topology; the framework with Python, CUDA, cuDNN and NCCL; the lock. Not: names, serial numbers, times,
-    variables, and the system around.
+    Included: the processors with their governor, quota and allowed number; memory (to the GiB, because the kernel
+    reserves a varying amount) and its limit; the GPUs with memory, VBIOS, limits and modes, their driver and topology;
+    the framework with Python, CUDA, cuDNN and NCCL; the lock. Excluded: names, serial numbers, times, variables, and
+    the operating system.
     """
     nodes = sorted(json.dumps(_pooled(node), sort_keys=True) for node in manifest.nodes)
     return "sha256:" + hashlib.sha256("\n".join(nodes).encode()).hexdigest()
 
 
 def environment_of(manifest: Manifest) -> Manifest:
-    """Return what a manifest says of its environment alone: not the peaks, which are one run's."""
+    """Return the manifest without measured peaks, which belong to one run."""
     nodes = tuple(node.model_copy(update={"peaks": None}) for node in manifest.nodes)
     return manifest.model_copy(update={"nodes": nodes})
 
 
 def differences(one: Manifest, other: Manifest) -> list[tuple[str, Any, Any]]:
-    """Return every fact in which two manifests differ, as (path, in the one, in the other), in the order of paths.
+    """Return the facts that differ between two manifests as (path, first value, second value), sorted by path.
 
-    A path looks like ``nodes[0].cpu.model``; a fact that only one side has is None on the other. The times of
-    collection and what runs measured are not compared.
+    A path looks like ``nodes[0].cpu.model``; a fact missing on one side is None there. Collection times and measured
+    peaks are ignored.
     """
     left, right = (environment_of(manifest).model_dump(mode="json") for manifest in (one, other))
     return _differences(left, right)
 
 
 def _differences(one: Any, other: Any) -> list[tuple[str, Any, Any]]:
-    left, right = dict(_flat(one)), dict(_flat(other))
+    left, right = dict(_flatten(one)), dict(_flatten(other))
     return [
         (path, left.get(path), right.get(path))
         for path in sorted(left.keys() | right.keys())
@@ -46,7 +46,7 @@ def _differences(one: Any, other: Any) -> list[tuple[str, Any, Any]]:
 
 
 def pooling_differences(one: Manifest, other: Manifest) -> list[tuple[str, Any, Any]]:
-    """Return the facts that forbid to pool runs of two manifests, as ``differences`` gives them."""
+    """Return the differences that forbid pooling runs of two manifests, in the form of ``differences``."""
     left, right = ({"nodes": [_pooled(node) for node in manifest.nodes]} for manifest in (one, other))
     return _differences(left, right)
 
@@ -64,19 +64,19 @@ def _pooled(node: Node) -> dict[str, Any]:
 
 
 def _count(cpus: str | None) -> int | None:
-    """Return how many CPUs a list of the kernel's form (``0-3,8``) names."""
+    """Return the number of CPUs in a kernel CPU list (``0-3,8``)."""
     if cpus is None:
         return None
     ends = [part.split("-") for part in cpus.split(",")]
     return sum(int(end[-1]) - int(end[0]) + 1 for end in ends)
 
 
-def _flat(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+def _flatten(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
     if isinstance(value, dict):
         for key, inner in value.items():
-            yield from _flat(inner, f"{path}.{key}" if path else str(key))
+            yield from _flatten(inner, f"{path}.{key}" if path else str(key))
     elif isinstance(value, list) and any(isinstance(inner, dict | list) for inner in value):
         for index, inner in enumerate(value):
-            yield from _flat(inner, f"{path}[{index}]")
+            yield from _flatten(inner, f"{path}[{index}]")
     else:
         yield path, value

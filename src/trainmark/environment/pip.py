@@ -1,4 +1,4 @@
-"""Running venv and pip: their words go to a log, their failure is one line."""
+"""Run venv and pip with their output in a log, and report a failure in one line."""
 
 import os
 import subprocess
@@ -13,33 +13,33 @@ from trainmark.errors import TrainmarkError
 
 @dataclass(frozen=True, slots=True)
 class Installer:
-    """Works on the venv in ``folder``. Its processes keep the descriptors ``held`` (the guard's) open.
+    """Runs venv and pip on the venv in ``folder``. Its processes inherit ``inherited_fds`` (the creation lock).
 
-    ``shown`` says whether the log outlives the work, so that an error may name it.
+    ``log_retained`` is true if the log remains afterwards, so that an error message may name it.
     """
 
     folder: Path
     log: Path
-    held: tuple[int, ...] = ()
-    shown: bool = True
+    inherited_fds: tuple[int, ...] = ()
+    log_retained: bool = True
 
     def make_venv(self, interpreter: Interpreter) -> None:
-        """Make the venv; raise ``TrainmarkError`` when that fails."""
+        """Create the venv; raise ``TrainmarkError`` if that fails."""
         self._run([os.fspath(interpreter.path), "-I", "-m", "venv", os.fspath(self.folder)], "venv", "")
 
     def install(self, arguments: Iterable[str], *, index: str | None, hint: str) -> None:
-        """Run ``pip install`` with ``arguments``, wheels only; ``index`` is searched beside pip's own.
+        """Run ``pip install`` with ``arguments``, wheels only; ``index`` is searched besides pip's own.
 
-        Raises ``TrainmarkError`` with pip's last error; with ``hint`` where a package was not to be found.
+        Raises ``TrainmarkError`` with pip's last error, and with ``hint`` if a package was not found.
         """
         extra = ["--extra-index-url", index] if index else []
         self._run(self._pip("install", "--only-binary", ":all:", *extra, *arguments), "pip", hint)
 
     def fetch(self, package: str, *, index: str, into: Path, hint: str) -> None:
-        """Download the newest wheel of ``package`` from ``index`` and from nowhere else; not its dependencies.
+        """Download the newest wheel of ``package`` from ``index`` only, without its dependencies.
 
-        ``index`` is a package index, or a page or folder with wheels: pip finds no such project at the one, and no
-        such links at the other. Raises as ``install`` does.
+        ``index`` is a package index, or a page or folder with wheels; pip tries both interpretations. Raises the same
+        errors as ``install``.
         """
         only = ["--only-binary", ":all:", "--no-deps", "--index-url", index, "--find-links", index]
         self._run(self._pip("download", *only, "--dest", os.fspath(into), package), "pip", hint)
@@ -47,13 +47,13 @@ class Installer:
     def build(
         self, requirements: Iterable[str], *, options: Iterable[str], env_vars: Mapping[str, str]
     ) -> None:
-        """Run ``pip install`` that compiles ``requirements`` from source, the venv's own programs first on the path.
+        """Compile ``requirements`` from source with ``pip install``, with the venv's programs first on PATH.
 
         Raises ``TrainmarkError`` with pip's last error.
         """
         own = os.fspath(python_of(self.folder).parent)
         environ = {"PATH": os.pathsep.join([own, os.environ.get("PATH", os.defpath)]), **env_vars}
-        # One at a time and by name: what is not named here may not be built.
+        # One at a time and by name, so that pip builds no other package from source.
         for requirement in requirements:
             name = requirement.partition("=")[0]
             command = self._pip("install", "--no-binary", name, *options, requirement)
@@ -73,13 +73,13 @@ class Installer:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                pass_fds=self.held,
+                pass_fds=self.inherited_fds,
                 check=False,
             ).returncode
         if code == 0:
             return
         error = last_error(self.log, code)
-        where = f"; the whole output: {self.log}" if self.shown else ""
+        where = f"; the whole output: {self.log}" if self.log_retained else ""
         more = f"; {hint}" if hint and "distribution" in error else ""
         raise TrainmarkError(f"{tool} failed: {error}{more}{where}")
 

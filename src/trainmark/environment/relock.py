@@ -1,4 +1,4 @@
-"""Resolving a fresh lock from a variant's requirements, without installing it."""
+"""Resolve a new lock from a variant's requirements, without installing it."""
 
 import json
 import platform
@@ -6,18 +6,18 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-from trainmark.environment.creation import Request
+from trainmark.environment.creation import CreationRequest
 from trainmark.environment.interpreter import choose
 from trainmark.environment.lock import Pin, canonical, render_lock
 from trainmark.environment.pip import Installer
 from trainmark.errors import InputError
 
 
-def make_lock(request: Request, *, say: Callable[[str], None]) -> str:
-    """Resolve a variant's requirements with pip, install nothing, and return the text of a fresh lock.
+def make_lock(request: CreationRequest, *, notify: Callable[[str], None]) -> str:
+    """Resolve a variant's requirements with pip, install nothing, and return the text of a new lock.
 
-    A local version (``+cpu``) is left out of the pin, so that the lock holds on an index without it. Raises
-    ``InputError`` for a variant that the framework lacks, ``TrainmarkError`` when pip finds no solution.
+    Pins omit a local version (``+cpu``), so that the lock works on an index without it. Raises ``InputError`` for a
+    variant that the framework lacks, ``TrainmarkError`` if pip finds no solution.
     """
     entry, variant = request.entry, request.variant
     if variant not in entry.variants:
@@ -26,10 +26,12 @@ def make_lock(request: Request, *, say: Callable[[str], None]) -> str:
         )
     wanted = entry.variants[variant]
     interpreter = choose(entry, request.python)
-    say(f"resolving '{entry.framework}' ({variant}) with Python {interpreter.version}; nothing is installed")
+    notify(
+        f"resolving '{entry.framework}' ({variant}) with Python {interpreter.version}; nothing is installed"
+    )
     with tempfile.TemporaryDirectory(prefix="trainmark-lock-") as scratch:
         report = Path(scratch) / "report.json"
-        installer = Installer(Path(scratch) / "venv", Path(scratch) / "log", shown=False)
+        installer = Installer(Path(scratch) / "venv", Path(scratch) / "log", log_retained=False)
         installer.make_venv(interpreter)
         dry = ["--dry-run", "--ignore-installed", "--report", str(report)]
         installer.install([*dry, *wanted.requirements], index=request.index, hint=wanted.hint)
@@ -41,7 +43,7 @@ def make_lock(request: Request, *, say: Callable[[str], None]) -> str:
         pins.append(Pin(name, version, "===" if name in exact else "=="))
     where = f"Python {'.'.join(interpreter.version.split('.')[:2])}, {platform.system()} {platform.machine()}"
     heading = [
-        f"{entry.framework}, variant {variant}: every package that it needs, at one version.",
+        f"{entry.framework}, variant {variant}: every required package at one version.",
         f"Resolved by `trainmark env lock {entry.framework} --variant {variant}` on {where}.",
     ]
     if entry.placeholder is not None:

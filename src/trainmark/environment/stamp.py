@@ -1,4 +1,4 @@
-"""The stamp ``environment.json``: written when an environment is complete, it says from what it was made."""
+"""The stamp ``environment.json``: written when an environment is complete, it records the environment's sources."""
 
 from collections.abc import Mapping
 from pathlib import Path
@@ -12,7 +12,7 @@ from trainmark.files import to_json, write_atomically
 
 
 class WheelRecord(BaseModel):
-    """A wheel that the user gave in place of the pin ``package`` of the lock."""
+    """A user's wheel that replaces the pin ``package`` of the lock."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -22,10 +22,10 @@ class WheelRecord(BaseModel):
 
 
 class Stamp(BaseModel):
-    """What a complete environment was made from. ``packages`` maps canonical names to installed versions.
+    """The sources of a complete environment. ``packages`` maps canonical names to installed versions.
 
-    ``extras`` are the names of those that were added. ``location`` is the absolute path where it was made: a venv
-    does not work elsewhere. ``index`` is the extra index that the user gave, without its credentials.
+    ``extras`` are the names of the added extras. ``location`` is the absolute path of the creation: a venv does not
+    work elsewhere. ``index`` is the user's extra index, without its credentials.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,12 +46,12 @@ class Stamp(BaseModel):
 
     @property
     def wheel_digests(self) -> dict[str, str]:
-        """The wheels' SHA-256 by package, as ``Lock.digest`` takes them."""
+        """The wheels' SHA-256 by package, for ``Lock.digest``."""
         return {wheel.package: wheel.sha256 for wheel in self.wheels}
 
 
 def read_stamp(folder: Path) -> Stamp | None:
-    """Return the stamp of the environment in ``folder``; None when it is not there or not readable as one."""
+    """Return the stamp of the environment in ``folder``; None if it is missing or invalid."""
     try:
         return Stamp.model_validate_json((folder / STAMP).read_bytes())
     except (OSError, ValidationError):
@@ -59,5 +59,5 @@ def read_stamp(folder: Path) -> Stamp | None:
 
 
 def write_stamp(folder: Path, stamp: Stamp) -> None:
-    """Write the stamp; ``OSError`` when the disk does not take it."""
+    """Write the stamp; raise ``OSError`` if that fails."""
     write_atomically(folder / STAMP, to_json(stamp.model_dump(mode="json")))

@@ -1,1 +1,1 @@
-"""Scripts that run inside a framework's environment: the standard library and that framework only."""
+"""Scripts that run in a framework's environment and import only the standard library and that framework."""
