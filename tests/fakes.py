@@ -148,7 +148,7 @@ class Bench:
         self, listener: Any = None, resume: bool = False, cases: tuple[Case, ...] | None = None
     ) -> Results:
         with (
-            patch("trainmark.campaign.identity.installed", installed_once),
+            patch("trainmark.campaign.identity.installed_packages", installed_once),
             patch("trainmark.campaign.run_environment.DataSets", _data_sets),
         ):
             return run_campaign(self.order(resume, cases), listener or Silent()).results

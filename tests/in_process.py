@@ -17,7 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from trainmark.environment import installed
+from trainmark.environment import installed_packages
 from trainmark.node import Job, JobEnd, LocalHost, Look
 from trainmark.node.accelerators import open_nvml
 from trainmark.node.facts import collect
@@ -101,13 +101,13 @@ _installed: dict[object, dict[str, str]] = {}
 
 
 def installed_once(python: Path, variables: Mapping[str, str], timeout_s: float = 300) -> dict[str, str]:
-    """Return what ``trainmark.environment.installed`` does; an interpreter whose packages did not change runs once."""
+    """Return ``installed_packages``, cached until the packages of the interpreter change."""
     folders = sorted(python.parent.parent.glob("lib*/python3*/*-packages"))
     found = tuple((folder, folder.stat().st_mtime_ns) for folder in folders)
     python_path = {name: value for name, value in os.environ.items() if name.startswith("PYTHON")}
     key = (python, found, tuple(sorted({**python_path, **variables}.items())))
     if key not in _installed:
-        _installed[key] = installed(python, variables, timeout_s)
+        _installed[key] = installed_packages(python, variables, timeout_s)
     return _installed[key]
 
 

@@ -92,7 +92,7 @@ def test_without_a_model_all_models_are_checked_and_no_unused_weights_are_writte
 
 
 @pytest.mark.parametrize(
-    ("words", "complaint"),
+    ("arguments", "complaint"),
     [
         (["pytroch", "tensorflow"], "no framework 'pytroch'; did you mean 'pytorch'?"),
         (["system", "pytorch"], "no framework 'system' (available: jax, "),

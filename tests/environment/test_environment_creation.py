@@ -203,9 +203,10 @@ def test_a_killed_creation_is_incomplete_and_can_be_retried(
     wheel, catalog = tiny_request.wheels[0], tiny_request.entry.folder.parent
     code = f"""
 from pathlib import Path
-from trainmark.environment import Request, Variant, create, find_entry
-request = Request(find_entry("tinyframework", Path({str(catalog)!r})), Variant.CPU, wheels=(Path({str(wheel)!r}),))
-create(request, home=Path({str(home)!r}), say=print)
+from trainmark.environment import CreationRequest, Variant, create, find_entry
+entry = find_entry("tinyframework", Path({str(catalog)!r}))
+request = CreationRequest(entry, Variant.CPU, wheels=(Path({str(wheel)!r}),))
+create(request, home=Path({str(home)!r}), notify=print)
 """
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
     marker = folder_of(home, "tinyframework") / "pyvenv.cfg"

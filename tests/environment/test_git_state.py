@@ -44,7 +44,7 @@ def test_a_folder_that_is_no_tree_has_no_git_state(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("url", "kept"),
+    ("url", "cleaned"),
     [
         ("https://me:token@example.org/a.git?x=secret", "https://example.org/a.git"),
         ("https://example.org:8443/a.git", "https://example.org:8443/a.git"),

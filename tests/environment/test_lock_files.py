@@ -46,8 +46,8 @@ def test_a_wheel_in_place_of_a_pin_changes_the_digest() -> None:
         ("torch==2.13.0\nnumpy\n", "2: 'numpy' is not an exact pin"),
         ("torch==2.13.*\n", "1: 'torch==2.13.*' is not an exact pin"),
         ("--index-url https://x\n", "1: '--index-url https://x' is not an exact pin"),
-        ("PyYAML==6.0\npyyaml==6.0\n", "2: 'pyyaml' is pinned a second time"),
-        ("# nothing\n", "no package is pinned here"),
+        ("PyYAML==6.0\npyyaml==6.0\n", "2: 'pyyaml' is pinned twice"),
+        ("# nothing\n", "the lock pins no package"),
     ],
 )
 def test_a_line_that_is_no_pin_is_named(tmp_path: Path, text: str, complaint: str) -> None:
