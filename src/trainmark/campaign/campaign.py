@@ -5,6 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from trainmark.campaign.budget_fit import BudgetFit
 from trainmark.campaign.case_search import run_case
 from trainmark.campaign.certificates import kept_certificates
 from trainmark.campaign.certifying import certificates
@@ -13,7 +14,14 @@ from trainmark.campaign.identity_check import require_same_identity
 from trainmark.campaign.listener import Audience
 from trainmark.campaign.persist import Persistence, full_disk_is_told
 from trainmark.campaign.planning import load_programs
-from trainmark.campaign.resume import as_attempts, collect, kept_trials, read_manifests
+from trainmark.campaign.resume import (
+    as_attempts,
+    budget_left,
+    collect,
+    kept_trials,
+    read_manifests,
+    timed_seconds,
+)
 from trainmark.campaign.run_environment import Site
 from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule, wants_another
@@ -143,7 +151,11 @@ class _Campaign:
         """Run case after case, or several on different hosts, until none wants another run."""
         suite, cases = self.order.suite, self.order.cases
         attempts = [as_attempts(self.finished.of(case)) for case in cases]
-        schedule = Schedule(suite.protocol, [case.id for case in cases], attempts)
+        runs = (run for case in suite.cases for run in self.finished.of(case))
+        left_s = budget_left(suite, runs, timed_seconds(self.executor.directory, suite.cases))
+        schedule = Schedule(suite.protocol, [case.id for case in cases], attempts, left_s)
+        if suite.budget is not None:
+            BudgetFit(suite.budget, self.finished, schedule, self.executor, self.audience).fit()
         if suite.side_by_side and len(self.order.hosts) > 1:
             SideBySide(self.finished, schedule, self.executor, self.audience).go()
             return
@@ -161,6 +173,7 @@ class _Campaign:
         cases = [(case, self.finished.of(case)) for case in order.suite.cases]
         manifests, shown = read_manifests(directory, cases), kept_certificates(order.out)
         trials = {case.id: kept_trials(order.suite, case, directory) for case, _ in cases}
-        results = collect(order.suite, cases, manifests, shlex.join(order.command), shown, trials)
+        timed_s = timed_seconds(directory, order.suite.cases)
+        results = collect(order.suite, cases, manifests, shlex.join(order.command), shown, trials, timed_s)
         write_results(order.out / RESULTS, results)
         return results

@@ -17,12 +17,23 @@ from trainmark.campaign.persist import complete_manifest, require_same_environme
 from trainmark.campaign.planning import plan_run
 from trainmark.campaign.run_environment import CannotStart, Setting, Site
 from trainmark.execution import NotReady, Preparer, ResultDirectory, carry_out, read_record, with_expected
-from trainmark.node import Host, HostError, HostOSError, free_ports, held, on_each
+from trainmark.node import (
+    Host,
+    HostError,
+    HostOSError,
+    Pulse,
+    Watch,
+    free_ports,
+    held,
+    on_each,
+    unwatched,
+)
 from trainmark.schema.case import Case
 from trainmark.schema.identity import Entries
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Protocol, Suite
+from trainmark.workload.card import OWN_FORMAT
 
 PORTS_BESIDE_RANKS = 4
 """Ports that a run may need besides one a rank: the rendezvous, and a framework's scheduler and servers."""
@@ -53,6 +64,7 @@ class Executor:
     audience: Audience
     identifier: Identifier
     preparer: Preparer
+    may_go_on: Watch = unwatched
 
     @classmethod
     def at(cls, site: Site, suite: Suite, directory: ResultDirectory, audience: Audience) -> "Executor":
@@ -69,6 +81,14 @@ class Executor:
         on_hosts = self.on(self.site.on(hosts).watched(audience.pulse))
         preparer = self.preparer.told_to(audience.readying, audience.pulse)
         return replace(on_hosts, audience=audience, preparer=preparer)
+
+    def until(self, may_go_on: Watch) -> "Executor":
+        """Return this one whose runs end as soon as ``may_go_on`` returns an outcome."""
+        return replace(self, may_go_on=may_go_on)
+
+    def _watch(self, pulse: Pulse) -> tuple[Outcome, str] | None:
+        self.audience.pulse(pulse)
+        return self.may_go_on(pulse)
 
     def refuse(self, request: Request, why: CannotStart) -> OutcomeRecord:
         """Return the record of a run that cannot be started, whose folder is begun and empty."""
@@ -130,8 +150,11 @@ class Executor:
             self.preparer.make_ready(plan, request.folder)
             parts = self._identified(request, plan, setting)
             keep_entries(self.directory, parts)
-        limits, watch = self.suite.limits, self.audience.pulse
-        record = with_expected(carry_out(plan, request.folder, limits, self.site.hosts, watch), plan)
+        limits = self.suite.limits
+        own_log = self.site.workload(request.case).card.log_format == OWN_FORMAT
+        steps = request.protocol.steps if own_log else None
+        ended = carry_out(plan, request.folder, limits, self.site.hosts, self._watch, steps)
+        record = with_expected(ended, plan)
         if record.outcome is Outcome.OK:
             with held():
                 asked = request.asked.id

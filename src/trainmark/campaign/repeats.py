@@ -1,6 +1,7 @@
 """How many runs a case has and why not more; what more of them, or another protocol in the same time, would give."""
 
 from collections.abc import Sequence
+from math import inf
 from statistics import mean
 
 from trainmark.campaign.schedule import Attempt, ended_by
@@ -14,8 +15,13 @@ LEAST_RUNS = 3
 DLPERF = Protocol.model_validate(ProtocolName.DLPERF.value)
 
 
-def count_repeats(protocol: Protocol, attempts: Sequence[Attempt], found: Estimate | None) -> Repeats:
-    """Return why a case with these finished runs ended or goes on; ``found`` is what they gave."""
+def count_repeats(
+    protocol: Protocol, attempts: Sequence[Attempt], found: Estimate | None, left_s: float = inf
+) -> Repeats:
+    """Return why a case with these finished runs ended or goes on; ``found`` is what they gave.
+
+    ``left_s`` are the seconds that are left of the suite's budget.
+    """
     target = protocol.target_half_width
     spread = spread_of(found) if found else None
     lasted = [a.duration_s for a in attempts if a.throughput is not None]
@@ -32,7 +38,7 @@ def count_repeats(protocol: Protocol, attempts: Sequence[Attempt], found: Estima
         if other_s > 0:
             dlperf = _expected(min(DLPERF.max_repeats, int(spent_s / other_s + 1e-9)), spread, other_s)
     return Repeats(
-        ended_by=ended_by(protocol, attempts),
+        ended_by=ended_by(protocol, attempts, left_s),
         runs=found.n if found else 0,
         spoiled=sum(a.spoiled for a in attempts),
         spent_s=spent_s,

@@ -1,6 +1,7 @@
 """Going on from what is kept: finished runs become results again, out of their folders or a database."""
 
 import json
+import math
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from trainmark.campaign.suspicion import (
 )
 from trainmark.environment import environment_of, fingerprint
 from trainmark.errors import InputError, TrainmarkError
-from trainmark.execution import ResultDirectory
+from trainmark.execution import ResultDirectory, read_record
 from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
@@ -71,12 +72,13 @@ def collect(
     command: str | None,
     certificates: Sequence[Certificate] = (),
     trials: Mapping[str, tuple[Trial, ...]] = MappingProxyType({}),
+    timed_s: float = 0.0,
 ) -> Results:
     """Return the results of the suite's cases that are given, as far as they are finished.
 
     ``manifests`` holds what the runs' ``manifest`` names; ``command`` made the runs (None: nobody kept it);
     ``certificates`` say which frameworks were shown to do equal work; ``trials`` holds, by a case's id, the short runs
-    that settled its axes.
+    that settled its axes; ``timed_s`` are the seconds of the suite's budget that first runs took which ended early.
     Raises ``InputError`` for a case whose runs ran different things.
     """
     for case, runs in finished:
@@ -95,6 +97,7 @@ def collect(
         for case, runs in finished
     }
     all_runs = {case.id: runs for case, runs in finished}
+    left_s = budget_left(suite, (run for runs in all_runs.values() for run in runs), timed_s)
     results = tuple(
         _case_result(
             suite,
@@ -103,7 +106,7 @@ def collect(
             estimates[case.id],
             _speedup(case, sides, all_runs, manifests),
             trials.get(case.id, ()),
-            count_repeats(suite.protocol, as_attempts(runs), estimates[case.id]),
+            count_repeats(suite.protocol, as_attempts(runs), estimates[case.id], left_s),
             machines[case.id],
         )
         for case, runs in finished
@@ -115,13 +118,26 @@ def collect(
         description=suite.description,
         protocol=suite.protocol,
         command=command,
-        complete=not any(wants_another(suite.protocol, as_attempts(runs)) for _, runs in finished),
+        complete=not any(wants_another(suite.protocol, as_attempts(runs), left_s) for _, runs in finished),
         cases=results,
         manifests=manifests,
         certificates=tuple(certificates),
         gates_off=suite.gates.off,
     )
     return judged(document)
+
+
+def budget_left(suite: Suite, runs: Iterable[RunResult], timed_s: float) -> float:
+    """Return the seconds that are left of a suite's budget after these runs; infinite where it has none."""
+    if suite.budget is None:
+        return math.inf
+    return suite.budget - timed_s - sum(run.duration_s or 0.0 for run in runs)
+
+
+def timed_seconds(directory: ResultDirectory, cases: Iterable[Case]) -> float:
+    """Return the seconds that the cases' first runs took which ended early."""
+    records = (read_record(directory.timing(case)) for case in cases)
+    return sum(record.duration_s or 0.0 for record in records if record is not None)
 
 
 def as_attempts(runs: Sequence[RunResult]) -> list[Attempt]:
@@ -413,7 +429,8 @@ def collect_results(suite: Suite, directory: ResultDirectory, command: str | Non
     ]
     trials = {case.id: kept_trials(suite, case, directory) for case in suite.cases}
     manifests, shown = read_manifests(directory, finished), kept_certificates(directory.path)
-    return collect(suite, finished, manifests, command, shown, trials)
+    timed_s = timed_seconds(directory, suite.cases)
+    return collect(suite, finished, manifests, command, shown, trials, timed_s)
 
 
 def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
@@ -444,8 +461,10 @@ def stored_results(address: str, campaign: str | None) -> tuple[Results, Path]:
     folder = Path(meant[0].directory) if "://" in address else Path(address).parent / meant[0].directory
     # A database of an earlier version has none; its directory may.
     shown = stored.certificates or kept_certificates(folder)
-    trials = {case.id: kept_trials(suite, case, ResultDirectory(folder)) for case in suite.cases}
-    results = collect(suite, finished, stored.manifests, meant[0].command, shown, trials)
+    directory = ResultDirectory(folder)
+    trials = {case.id: kept_trials(suite, case, directory) for case in suite.cases}
+    timed_s = timed_seconds(directory, suite.cases)
+    results = collect(suite, finished, stored.manifests, meant[0].command, shown, trials, timed_s)
     if results.command is None:
         results = results.model_copy(update={"command": _command_beside(folder, results)})
     return results, folder

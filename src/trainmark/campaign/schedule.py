@@ -7,6 +7,7 @@ seed, the pass and the case's id alone: a campaign that is resumed goes on in th
 """
 
 import heapq
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -17,7 +18,7 @@ from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import EndedBy
 from trainmark.schema.suite import Protocol
 
-_HOPELESS = frozenset({Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INVALID})
+_HOPELESS = frozenset({Outcome.OOM, Outcome.UNSUPPORTED, Outcome.INVALID, Outcome.SKIPPED})
 """What another run of the same case would only say again."""
 
 
@@ -47,12 +48,24 @@ class Progress:
     at_least: int
 
 
-def wants_another(protocol: Protocol, attempts: Sequence[Attempt]) -> bool:
-    """Tell whether a case with these finished runs is to be run once more; see ``ended_by``."""
-    return ended_by(protocol, attempts) is None
+def wants_another(protocol: Protocol, attempts: Sequence[Attempt], left_s: float = math.inf) -> bool:
+    """Return whether a case with these finished runs is to be run once more; see ``ended_by``."""
+    return ended_by(protocol, attempts, left_s) is None
 
 
-def ended_by(protocol: Protocol, attempts: Sequence[Attempt]) -> EndedBy | None:
+def ended_by(protocol: Protocol, attempts: Sequence[Attempt], left_s: float = math.inf) -> EndedBy | None:
+    """Return why a case with these finished runs gets no further one; None when it gets one.
+
+    ``left_s`` are the seconds that are left of the suite's budget: a run that is expected to take longer, as the
+    case's runs so far did on average, does not begin. See ``_ended_by_protocol`` for the rest.
+    """
+    if (ended := _ended_by_protocol(protocol, attempts)) is not None:
+        return ended
+    expected_s = sum(a.duration_s for a in attempts) / len(attempts) if attempts else 0.0
+    return EndedBy.BUDGET if expected_s > left_s else None
+
+
+def _ended_by_protocol(protocol: Protocol, attempts: Sequence[Attempt]) -> EndedBy | None:
     """Return why a case with these finished runs gets no further one; None when it gets one.
 
     An outcome that another run would repeat ends the case. Otherwise there are at least ``min_repeats`` runs
@@ -86,13 +99,19 @@ class Schedule:
     """The order of a campaign's runs: always a case with the fewest done, drawn among them.
 
     ``cases`` are the cases' ids, ``attempts`` their finished runs. Each step costs the logarithm of the number of
-    cases: suites have thousands.
+    cases: suites have thousands. ``left_s`` are the seconds of the suite's budget that are left; a case whose next run
+    is expected to take longer gets none.
     """
 
     def __init__(
-        self, protocol: Protocol, cases: Sequence[str], attempts: Sequence[Sequence[Attempt]]
+        self,
+        protocol: Protocol,
+        cases: Sequence[str],
+        attempts: Sequence[Sequence[Attempt]],
+        left_s: float = math.inf,
     ) -> None:
         self._protocol = protocol
+        self._left_s = left_s
         self._cases = cases
         self._attempts = [list(of_case) for of_case in attempts]
         self._coming = [self._count_coming(case) for case in range(len(self._attempts))]
@@ -112,6 +131,7 @@ class Schedule:
         Of the waiting cases only those with the fewest runs done are asked: a case that needs many hosts is not kept
         from them for ever by those that need few.
         """
+        self._retire_over_budget()
         fewest = min((turn[0] for turn in self._waiting), default=None)
         for turn in sorted(turn for turn in self._waiting if turn[0] == fewest):
             if may_run(turn[-1]):
@@ -126,6 +146,7 @@ class Schedule:
 
     def next(self) -> int | None:
         """Return the number of the case to run now, or None when every case has enough runs."""
+        self._retire_over_budget()
         return self._waiting[0][-1] if self._waiting else None
 
     def add(self, attempt: Attempt) -> None:
@@ -136,11 +157,32 @@ class Schedule:
     def done(self, case: int, attempt: Attempt) -> None:
         """Count a finished run of a case that was taken."""
         self._attempts[case].append(attempt)
+        self._left_s -= attempt.duration_s
         before, self._coming[case] = self._coming[case], self._count_coming(case)
         self._finished += 1
         self._at_least += 1 + self._coming[case] - before
         if self._coming[case]:
             heapq.heappush(self._waiting, self._turn(case))
+
+    def spend(self, seconds: float) -> None:
+        """Take seconds off the budget that no finished run accounts for."""
+        self._left_s -= seconds
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left of the budget; infinite without one."""
+        return self._left_s
+
+    def _retire_over_budget(self) -> None:
+        """Stop waiting for the cases whose next run no longer fits into the budget."""
+        if self._left_s == math.inf:
+            return
+        fits = [turn for turn in self._waiting if self._count_coming(turn[-1])]
+        for turn in set(self._waiting) - set(fits):
+            self._at_least -= self._coming[turn[-1]]
+            self._coming[turn[-1]] = 0
+        self._waiting = fits
+        heapq.heapify(self._waiting)
 
     def _turn(self, case: int) -> tuple[int, bytes, int]:
         """Return what the waiting cases are sorted by: runs done, then a draw for that pass, then the suite's order."""
@@ -150,7 +192,7 @@ class Schedule:
 
     def _count_coming(self, case: int) -> int:
         done = self._attempts[case]
-        if not wants_another(self._protocol, done):
+        if not wants_another(self._protocol, done, self._left_s):
             return 0
         sound = sum(not attempt.spoiled for attempt in done)
         room = self._protocol.max_repeats - len(done)

@@ -104,6 +104,18 @@ class ResultDirectory:
         """Return the folders of such runs that there are."""
         return sorted(self._of(case).glob("trial-*")) if case.left_open else []
 
+    def timing(self, case: Case) -> Path:
+        """Return the folder of a first run that ended early once it had shown how long the case takes."""
+        return self._of(case) / "timing"
+
+    def move_to_timing(self, case: Case, record: OutcomeRecord) -> None:
+        """Keep a first run that ended early as the case's timing, so that its number is free for a whole run."""
+        folder = self.run(case, record.repeat)
+        write_record(folder, record)
+        if (earlier := self.timing(case)).exists():
+            shutil.rmtree(earlier)
+        folder.rename(self.timing(case))
+
     def begin(self, folder: Path) -> None:
         """Make the folder of a run that is to start; what an interrupted attempt left there is set aside."""
         record = read_record(folder)
@@ -157,8 +169,8 @@ def opened(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Ite
         if (path / SUITE).exists():
             _check_owner(path, suite, document, resume)
             ResultDirectory(path).require_cases(suite.cases)
-            # Which gates are asked changes no run, only what is said of it.
-            if read_suite(path).gates != suite.gates:
+            # Neither the gates nor the budget change a run.
+            if (there := read_suite(path)).gates != suite.gates or there.budget != suite.budget:
                 write_atomically(path / SUITE, document)
         else:
             write_atomically(path / SUITE, document)
@@ -192,7 +204,7 @@ def _check_owner(path: Path, suite: Suite, document: str, resume: bool) -> None:
     there = path / SUITE
     # Another version of trainmark may write the same suite in other words.
     other = suite if there.read_bytes() == document.encode() else _suite_of(there)
-    if other.model_copy(update={"gates": suite.gates}) != suite:
+    if other.model_copy(update={"gates": suite.gates, "budget": suite.budget}) != suite:
         raise InputError(
             f"{path}: belongs to another suite ('{other.name}', {there}), or to this one before it was changed; "
             "give another --out, or run that file itself to go on with it"

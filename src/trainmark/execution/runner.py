@@ -2,7 +2,7 @@
 
 import re
 import secrets
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -19,11 +19,14 @@ from trainmark.node import (
     Job,
     JobOnHost,
     Pulse,
+    StepPace,
+    Watch,
     last_step,
     on_each,
     rank_codes,
     read_tail,
     run_jobs,
+    unwatched,
 )
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.measurement import About, Suspicion
@@ -38,9 +41,13 @@ def carry_out(
     directory: Path,
     limits: Limits,
     hosts: Sequence[Host],
-    watch: Callable[[Pulse], None] = lambda _pulse: None,
+    watch: Watch = unwatched,
+    steps: int | None = None,
 ) -> OutcomeRecord:
     """Run a plan whose run's folder here is ``directory``, and return what became of it.
+
+    ``steps`` is how many steps the program makes, if it reports them: a run that is ended early then has the time that
+    the whole run would have taken.
 
     Each node's log (``train.log``, of node 1 ``train.node1.log``) holds what it printed, untouched; its telemetry
     lies beside it. ``watch`` is called about twice a second. Whatever happens, a ``KeyboardInterrupt`` included, no
@@ -57,8 +64,28 @@ def carry_out(
     if missing is not None:
         return record.model_copy(update={"reason": missing})
     places = _places(plan, known)
-    ending = _run_at(places, plan, directory, limits, watch)
-    return record.model_copy(update=_told(plan, directory, places, ending))
+    pace = StepPace()
+
+    def paced(pulse: Pulse) -> tuple[Outcome, str] | None:
+        pace.add(pulse)
+        return watch(pulse)
+
+    ending = _run_at(places, plan, directory, limits, paced)
+    ended = record.model_copy(update=_told(plan, directory, places, ending))
+    return (
+        ended if ending.carried.stopped is None or steps is None else _with_expected_time(ended, pace, steps)
+    )
+
+
+def _with_expected_time(record: OutcomeRecord, pace: StepPace, steps: int) -> OutcomeRecord:
+    """Return the record of a run that was ended early with the time that the whole run would have taken."""
+    run_s, step_s = pace.run_s(steps), pace.step_s
+    if run_s is None or step_s is None:
+        return record
+    reason = record.reason
+    if record.outcome is Outcome.TIMEOUT:
+        reason = f"{reason}; at {step_s:.3g} s a step, its {steps} steps would have taken about {run_s:.0f} s"
+    return record.model_copy(update={"reason": reason, "expected_s": run_s, "expected_step_s": step_s})
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,9 +98,7 @@ class _Ending:
     lost: str | None
 
 
-def _run_at(
-    places: Mapping[int, Host], plan: Plan, directory: Path, limits: Limits, watch: Callable[[Pulse], None]
-) -> _Ending:
+def _run_at(places: Mapping[int, Host], plan: Plan, directory: Path, limits: Limits, watch: Watch) -> _Ending:
     """Run the jobs of a plan, and bring here what they wrote."""
     jobs = _jobs(plan, directory, limits, places)
     started_at = datetime.now(UTC)

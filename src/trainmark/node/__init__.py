@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         Pulse,
         Runner,
         Said,
+        Watch,
         mark_below,
         prober,
         probes_mark,
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     )
     from trainmark.node.local import LocalHost, last_step, rank_codes, read_tail
     from trainmark.node.machine import free_ports
+    from trainmark.node.pace import StepPace
     from trainmark.node.parallel import on_each
     from trainmark.node.processes import held
     from trainmark.node.remote import RemoteHost, hosts_of
@@ -60,6 +62,8 @@ __all__ = [
     "Roots",
     "Runner",
     "Said",
+    "StepPace",
+    "Watch",
     "collect",
     "collect_node",
     "free_ports",

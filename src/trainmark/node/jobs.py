@@ -38,6 +38,10 @@ class Pulse:
     step: int | None
 
 
+Watch = Callable[[Pulse], tuple[Outcome, str] | None]
+"""Called about twice a second while jobs run; returns the outcome and the reason that end them, or None."""
+
+
 def unwatched(_pulse: Pulse) -> None:
     """Let what runs go on."""
 
@@ -81,12 +85,10 @@ class Carried:
     asked: frozenset[int] = frozenset()
 
 
-def run_jobs(
-    jobs: Sequence[JobOnHost], limits: Limits, watch: Callable[[Pulse], None] = unwatched
-) -> Carried:
+def run_jobs(jobs: Sequence[JobOnHost], limits: Limits, watch: Watch = unwatched) -> Carried:
     """Run jobs together, and return how they ended.
 
-    ``watch`` is called about twice a second. When one fails, the others get some seconds to say what they saw of it.
+    ``watch`` is called about twice a second, and ends the jobs by returning an outcome. When one fails, the others get some seconds to say what they saw of it.
     Whatever happens, a ``KeyboardInterrupt`` included, no process of theirs is alive when this returns or raises.
     Raises ``TrainmarkError`` when a log cannot be opened.
     """
@@ -130,9 +132,7 @@ class _UnderWay:
                 return Outcome.FAILED, f"the command cannot be started{where}: {reason}"
         return None
 
-    def wait(
-        self, limits: Limits, began: float, watch: Callable[[Pulse], None]
-    ) -> tuple[Outcome, str] | None:
+    def wait(self, limits: Limits, began: float, watch: Watch) -> tuple[Outcome, str] | None:
         """Wait for the jobs; return why they must be ended, or None when they ended by themselves.
 
         As long as a log or another sign of one of them grows, none is stalled.
@@ -163,7 +163,8 @@ class _UnderWay:
             if (now_written := sum(look.written for look in looks)) != written:
                 written, grown = now_written, now
             step = next((look.step for look in looks if look.step is not None), None)
-            watch(Pulse(now - began, step))
+            if (ended := watch(Pulse(now - began, step))) is not None:
+                return ended
             if (over := _beyond(limits, now - began, now - grown, step, looks)) is not None:
                 late = over[0] is Outcome.TIMEOUT
                 return over[0], over[1] + (self._stopped() or (late and self._where()) or "")
@@ -278,7 +279,7 @@ class Runner:
     host: Host
     limits: Limits
     mark: str
-    watch: Callable[[Pulse], None] = unwatched
+    watch: Watch = unwatched
 
     def ask(self, command: Command) -> Said:
         """Run a command to its end; it may be silent, and not take longer than the limits say."""

@@ -89,7 +89,8 @@ class OutcomeRecord(Frozen):
     ``strays`` is the number of processes that it left behind and that were ended. ``nodes`` and ``ranks`` say the
     same of each; they are empty in what was written before there were several, and ``ranks`` where no launcher of
     ours or of others told the ranks apart. ``identity`` is what was run; null where it is not known.
-    ``doubts`` are those that nothing but who started the run could have. ``hosts`` are the names of the hosts of its
+    ``doubts`` are those that nothing but who started the run could have. ``expected_s`` and ``expected_step_s`` are the
+    seconds that the whole run and one step would have taken, by the steps of a run that ended early. ``hosts`` are the names of the hosts of its
     nodes, in the order of the nodes; empty where it was not started, and in what an older trainmark wrote.
     """
 
@@ -109,4 +110,6 @@ class OutcomeRecord(Frozen):
     ranks: tuple[RankOutcome, ...] = ()
     identity: Identity | None = None
     doubts: tuple[Suspicion, ...] = ()
+    expected_s: float | None = None
+    expected_step_s: float | None = None
     hosts: tuple[str, ...] = ()

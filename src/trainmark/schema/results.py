@@ -118,6 +118,8 @@ class EndedBy(StrEnum):
     """The protocol allows no more runs."""
     TIME = "time"
     """The protocol allows no more time."""
+    BUDGET = "budget"
+    """The suite\'s time budget is used up."""
     OUTCOME = "outcome"
     """Another run would have the same outcome."""
 

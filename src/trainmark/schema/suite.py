@@ -132,6 +132,17 @@ def _bytes(value: Any) -> Any:
     return value
 
 
+_DURATION = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(s|sec|m|min|h)\s*")
+_SECONDS = {"s": 1, "sec": 1, "m": 60, "min": 60, "h": 3600}
+
+
+def _seconds(value: Any) -> Any:
+    """Read ``5min``, ``90 s`` or ``1h 30min`` as seconds; leave anything else to the type check."""
+    if isinstance(value, str) and re.fullmatch(rf"(?:{_DURATION.pattern})+", value):
+        return float(sum(float(number) * _SECONDS[unit] for number, unit in _DURATION.findall(value)))
+    return value
+
+
 class Limits(Frozen):
     """The limits of one run: seconds in total, seconds without output, bytes of host memory."""
 
@@ -186,7 +197,9 @@ class Suite(Frozen):
     ``cards`` are files of further workload cards. ``equivalence`` asks for the certificate that several
     frameworks do equal work. ``launcher`` starts the ranks of the built-in workers in the place of their card's; other
     programs keep theirs. ``gates`` says which doubts are not to be raised. With ``side_by_side`` cases run at the
-    same time on different hosts, never two on one. Paths are relative to the suite's file.
+    same time on different hosts, never two on one. ``budget`` is the time in seconds that all runs together may
+    take (YAML also takes ``5min``): cases that do not fit are left out, the longest first. Paths are relative to the
+    suite's file.
     ``cases`` is the expanded matrix.
     """
 
@@ -202,6 +215,7 @@ class Suite(Frozen):
     gates: Gates = Gates()
     launcher: Literal[Launcher.RANKS, Launcher.TORCHRUN, Launcher.MPIRUN] | None = None
     side_by_side: bool = False
+    budget: Annotated[PositiveFloat | None, BeforeValidator(_seconds)] = None
     cases: tuple[Case, ...]
 
     def environment_of(self, framework: str) -> str:

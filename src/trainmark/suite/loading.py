@@ -69,6 +69,8 @@ def dump_suite(suite: Suite) -> str:
         del values["gates"]
     if not values["side_by_side"]:
         del values["side_by_side"]
+    if values["budget"] is None:
+        del values["budget"]
     if values["launcher"] is None:
         del values["launcher"]
     for dataset in values["datasets"].values():

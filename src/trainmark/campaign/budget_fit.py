@@ -1,0 +1,147 @@
+"""A campaign fitted into its suite's time budget: first runs time the cases, and the longest are left out."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from trainmark.campaign.budget import (
+    FirstRunWatch,
+    Timing,
+    cases_over_budget,
+    causes_of,
+    computes_on_cpu,
+    duration,
+    why_left_out,
+)
+from trainmark.campaign.case_search import run_case
+from trainmark.campaign.executor import Executor
+from trainmark.campaign.listener import Audience
+from trainmark.campaign.resume import as_attempts, manifest_in
+from trainmark.campaign.run_store import FinishedRuns
+from trainmark.campaign.schedule import Schedule
+from trainmark.errors import InputError
+from trainmark.execution import read_record
+from trainmark.schema.case import MAX_BATCH, Case
+from trainmark.schema.manifest import CpuFacts
+from trainmark.schema.outcome import Outcome, OutcomeRecord
+
+
+@dataclass(slots=True)
+class BudgetFit:
+    """Times the cases of a campaign and leaves out those that do not fit into ``budget_s`` seconds.
+
+    ``timings`` maps the ids of cases whose first run ended early to what it showed; all others have a finished run.
+    """
+
+    budget_s: float
+    finished: FinishedRuns
+    schedule: Schedule
+    executor: Executor
+    audience: Audience
+    timings: dict[str, Timing] = field(default_factory=dict)
+
+    def fit(self) -> None:
+        """Time each case without a finished run, then leave out the longest cases until the rest fits.
+
+        Raises ``InputError`` when not a single case fits.
+        """
+        for index, case in self._untimed():
+            self._time(index, case)
+        over = cases_over_budget(dict(self._needed()), self.schedule.left_s)
+        left_out = [case for case in self._cases_in(over) if case.id in self.timings]
+        if left_out and len(left_out) == len(self.finished.cases):
+            raise self._fits_nothing()
+        for case in left_out:
+            self._leave_out(case)
+
+    def _untimed(self) -> Iterator[tuple[int, Case]]:
+        for index, case in enumerate(self.finished.cases):
+            if self.finished.of(case):
+                continue
+            known = read_record(self.executor.directory.timing(case))
+            if known is not None:
+                self.timings[case.id] = Timing(known.expected_s, known.expected_step_s)
+            else:
+                yield index, case
+
+    def _time(self, index: int, case: Case) -> None:
+        """Run a case for the first time; the run counts unless it takes longer than its share."""
+        if self.schedule.take(lambda waiting: waiting == index) is None:
+            return
+        protocol = self.executor.suite.protocol
+        share_s = self.budget_s / (len(self.finished.cases) * protocol.min_repeats)
+        executor = self.executor
+        # Short runs that settle what a case leaves open are not the case's own pace.
+        if not case.left_open and case.batch_per_device != MAX_BATCH:
+            executor = executor.until(FirstRunWatch(protocol.steps, share_s, self.budget_s))
+        repeat = self.finished.next_repeat(case)
+        self.audience.run_begins(case, repeat, self.schedule.progress)
+        record = run_case(executor, case, repeat)
+        if record.outcome is Outcome.SKIPPED:
+            self.executor.directory.move_to_timing(case, record)
+            self.timings[case.id] = Timing(record.expected_s, record.expected_step_s)
+            self.schedule.spend(record.duration_s or 0.0)
+            self.schedule.put_back(index)
+            self.audience.readying(f"    {record.reason}")
+            return
+        result = self.finished.keep(case, record)
+        self.schedule.done(index, *as_attempts([result]))
+        self.audience.run_ended(result, self.schedule.progress)
+
+    def _needed(self) -> Iterator[tuple[str, float | None]]:
+        """Return for each case that wants runs the seconds that they are expected to take; None is unknown."""
+        repeats = self.executor.suite.protocol.min_repeats
+        for case in self.finished.cases:
+            if (timing := self.timings.get(case.id)) is not None:
+                yield case.id, None if timing.run_s is None else repeats * timing.run_s
+                continue
+            durations = [run.duration_s for run in self.finished.of(case) if run.duration_s is not None]
+            if durations and all(run.outcome is Outcome.OK for run in self.finished.of(case)):
+                yield case.id, max(0, repeats - len(durations)) * sum(durations) / len(durations)
+
+    def _leave_out(self, case: Case) -> None:
+        """Record that a case is not measured, and why."""
+        index, timing = self.finished.cases.index(case), self.timings[case.id]
+        if self.schedule.take(lambda waiting: waiting == index) is None:
+            return
+        folder = self.executor.directory.timing(case)
+        record = read_record(folder)
+        assert record is not None
+        runs = self.executor.suite.protocol.min_repeats
+        others = sum(needed or 0.0 for other, needed in self._needed() if other not in self.timings)
+        left_s = self.schedule.left_s - others
+        on_cpu = computes_on_cpu(case, self.executor.site.machine.gpus)
+        causes = causes_of(case, timing, dict(self._steps_s()), self._cpu(case), on_cpu)
+        reason = why_left_out(case, timing, runs, left_s, self.budget_s, causes)
+        self.executor.directory.begin(self.executor.directory.run(case, 1))
+        skipped = record.model_copy(update={"repeat": 1, "reason": reason, "duration_s": None})
+        result = self.finished.keep(case, OutcomeRecord.model_validate(skipped))
+        self.schedule.done(index, *as_attempts([result]))
+        self.audience.readying(f"{case.id} is left out: {reason}")
+
+    def _steps_s(self) -> Iterator[tuple[str, float]]:
+        for case in self.finished.cases:
+            if (timing := self.timings.get(case.id)) is not None and timing.step_s is not None:
+                yield case.id, timing.step_s
+            for run in self.finished.of(case):
+                if run.measurement is not None and run.measurement.step_times is not None:
+                    yield case.id, run.measurement.step_times.mean
+
+    def _cpu(self, case: Case) -> CpuFacts:
+        manifest = manifest_in(self.executor.directory.timing(case))
+        return manifest.nodes[0].cpu if manifest is not None and manifest.nodes else CpuFacts()
+
+    def _cases_in(self, ids: tuple[str, ...]) -> list[Case]:
+        return [case for case in self.finished.cases if case.id in ids]
+
+    def _fits_nothing(self) -> InputError:
+        """Return the error of a budget that fits no case, with what the cheapest needs."""
+        runs = self.executor.suite.protocol.min_repeats
+        known = {case: timing.run_s for case, timing in self.timings.items() if timing.run_s is not None}
+        need = "no case reported two steps in time"
+        if known:
+            cheapest = min(known, key=lambda case: known[case])
+            each = known[cheapest] if math.isfinite(known[cheapest]) else 0.0
+            total = f"{runs} runs of {duration(each)}" if runs > 1 else "a run"
+            need = f"the cheapest, {cheapest}, needs about {duration(runs * each)} ({total})"
+        return InputError(f"budget: {duration(self.budget_s)} fits no case of the suite; {need}")
