@@ -17,6 +17,9 @@ from trainmark.schema.case import Case, Device, Precision
 from trainmark.schema.manifest import CpuFacts
 from trainmark.schema.outcome import Outcome
 
+LONG = 1.5
+"""A first run is ended early when it is expected to take longer than this many shares."""
+
 WITHOUT_STEPS = 0.2
 """The share of the budget after which a first run that reports no steps is ended."""
 
@@ -28,10 +31,14 @@ _ISA_WITH_BF16 = ("BF16", "AMX", "AVX10", "ALL", "DEFAULT")
 
 @dataclass(frozen=True, slots=True)
 class Timing:
-    """What the first run of a case showed: seconds of a run and of a step; None where no step was reported."""
+    """The seconds of a run and of a step of a case; None where no step was reported.
+
+    ``predicted_from`` names the cases whose timings it was computed from; None for what the case itself showed.
+    """
 
     run_s: float | None
     step_s: float | None = None
+    predicted_from: str | None = None
 
 
 @dataclass(slots=True)
@@ -50,9 +57,37 @@ class FirstRunWatch:
         if expected_s is None:
             if pulse.elapsed_s <= WITHOUT_STEPS * self.budget_s:
                 return None
-        elif expected_s <= self.share_s or pulse.elapsed_s > expected_s / 2:
+        elif expected_s <= LONG * self.share_s or pulse.elapsed_s > expected_s / 2:
             return None
         return Outcome.SKIPPED, "ended early: it takes longer than its share of the suite's time budget"
+
+
+def predict(case: Case, timed: Mapping[Case, Timing], steps: int) -> Timing | None:
+    """Return the timing of a case by three timed ones; None without them.
+
+    One differs from the case on one axis only; two others differ from each other in the same way, and the ratio of
+    their steps applies to the case too.
+    """
+    for near, known in timed.items():
+        axes = _differing(case, near)
+        if len(axes) != 1 or known.run_s is None or known.step_s is None:
+            continue
+        for slow, slow_timing in timed.items():
+            fast = slow.varied(**{axes[0]: near.value(axes[0])})
+            fast_timing = timed.get(fast)
+            if slow.value(axes[0]) != case.value(axes[0]) or fast_timing is None:
+                continue
+            if slow_timing.step_s is None or not fast_timing.step_s:
+                continue
+            step_s = known.step_s * slow_timing.step_s / fast_timing.step_s
+            return Timing(known.run_s + steps * (step_s - known.step_s), step_s, f"{slow.id} and {near.id}")
+    return None
+
+
+def _differing(case: Case, other: Case) -> list[str]:
+    if case.axes != other.axes:
+        return []
+    return [axis for axis in case.axes if case.value(axis) != other.value(axis)]
 
 
 def cases_over_budget(needed_s: Mapping[str, float | None], left_s: float) -> tuple[str, ...]:
@@ -82,30 +117,30 @@ def duration(seconds: float) -> str:
     return f"{minutes} min {rest} s" if rest else f"{minutes} min"
 
 
-def why_left_out(
-    case: Case, timing: Timing, runs: int, left_s: float, budget_s: float, causes: Sequence[str]
-) -> str:
+def why_left_out(timing: Timing, runs: int, left_s: float, budget_s: float, causes: Sequence[str]) -> str:
     """Return the sentence that says why a case is not measured, with what is known of the cause."""
     if timing.run_s is None:
         need = "it reported no two steps in time"
     else:
         each = f" ({duration(timing.step_s)} a step)" if timing.step_s is not None else ""
         need = f"{runs} run{'s' if runs > 1 else ''} would take about {duration(runs * timing.run_s)}{each}"
+        if timing.predicted_from is not None:
+            need += f", as predicted from {timing.predicted_from}"
     left = f"{duration(max(0.0, left_s))} of the time budget of {duration(budget_s)} were left"
-    return "; ".join((f"{case.precision} left out: {need}, and {left}", *causes))
+    return "; ".join((f"{need}, and {left}", *causes))
 
 
 def causes_of(
-    case: Case, timing: Timing, steps_s: Mapping[str, float], cpu: CpuFacts, on_cpu: bool
+    case: Case, timing: Timing, timed: Mapping[Case, Timing], cpu: CpuFacts, on_cpu: bool
 ) -> tuple[str, ...]:
     """Return what is known of why a case is slow: its step beside the one in FP32, and missing BF16 instructions.
 
-    ``steps_s`` maps ids of timed cases to the seconds of a step.
+    ``timed`` holds the cases whose step time is known.
     """
     causes = []
-    plain = steps_s.get(case.varied(precision=Precision.FP32).id)
+    plain = timed.get(case.varied(precision=Precision.FP32), Timing(None)).step_s
     if plain and timing.step_s is not None and case.precision is not Precision.FP32:
-        causes.append(f"a step takes {timing.step_s / plain:.1f} times as long as with fp32")
+        causes.append(f"a step takes about {timing.step_s / plain:.1f} times as long as with fp32")
     if on_cpu and case.precision in _BF16 and (missing := without_bf16(cpu, os.environ)) is not None:
         causes.append(missing)
     return tuple(causes)

@@ -11,6 +11,7 @@ from trainmark.campaign.budget import (
     causes_of,
     computes_on_cpu,
     duration,
+    predict,
     why_left_out,
 )
 from trainmark.campaign.case_search import run_case
@@ -24,6 +25,9 @@ from trainmark.execution import read_record
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.manifest import CpuFacts
 from trainmark.schema.outcome import Outcome, OutcomeRecord
+
+CLEARLY_LONG = 3.0
+"""A case is left untimed when its predicted run takes more than this many shares of the budget."""
 
 
 @dataclass(slots=True)
@@ -45,14 +49,27 @@ class BudgetFit:
 
         Raises ``InputError`` when not a single case fits.
         """
+        protocol = self.executor.suite.protocol
         for index, case in self._untimed():
-            self._time(index, case)
+            predicted = predict(case, dict(self._timed()), protocol.steps)
+            if predicted is not None and (predicted.run_s or 0.0) > CLEARLY_LONG * self._share_s:
+                self.timings[case.id] = predicted
+            else:
+                self._time(index, case)
         over = cases_over_budget(dict(self._needed()), self.schedule.left_s)
         left_out = [case for case in self._cases_in(over) if case.id in self.timings]
         if left_out and len(left_out) == len(self.finished.cases):
             raise self._fits_nothing()
         for case in left_out:
             self._leave_out(case)
+        for case in self._cases_in(over):
+            if case.id not in self.timings:
+                self.schedule.retire(self.finished.cases.index(case))
+
+    @property
+    def _share_s(self) -> float:
+        """The seconds of the budget that fall to one run of one case."""
+        return self.budget_s / (len(self.finished.cases) * self.executor.suite.protocol.min_repeats)
 
     def _untimed(self) -> Iterator[tuple[int, Case]]:
         for index, case in enumerate(self.finished.cases):
@@ -69,11 +86,10 @@ class BudgetFit:
         if self.schedule.take(lambda waiting: waiting == index) is None:
             return
         protocol = self.executor.suite.protocol
-        share_s = self.budget_s / (len(self.finished.cases) * protocol.min_repeats)
         executor = self.executor
         # Short runs that settle what a case leaves open are not the case's own pace.
         if not case.left_open and case.batch_per_device != MAX_BATCH:
-            executor = executor.until(FirstRunWatch(protocol.steps, share_s, self.budget_s))
+            executor = executor.until(FirstRunWatch(protocol.steps, self._share_s, self.budget_s))
         repeat = self.finished.next_repeat(case)
         self.audience.run_begins(case, repeat, self.schedule.progress)
         record = run_case(executor, case, repeat)
@@ -104,31 +120,34 @@ class BudgetFit:
         index, timing = self.finished.cases.index(case), self.timings[case.id]
         if self.schedule.take(lambda waiting: waiting == index) is None:
             return
-        folder = self.executor.directory.timing(case)
-        record = read_record(folder)
-        assert record is not None
+        record = read_record(self.executor.directory.timing(case))
+        if record is None:
+            record = OutcomeRecord(case_id=case.id, repeat=1, outcome=Outcome.SKIPPED)
         runs = self.executor.suite.protocol.min_repeats
         others = sum(needed or 0.0 for other, needed in self._needed() if other not in self.timings)
         left_s = self.schedule.left_s - others
         on_cpu = computes_on_cpu(case, self.executor.site.machine.gpus)
-        causes = causes_of(case, timing, dict(self._steps_s()), self._cpu(case), on_cpu)
-        reason = why_left_out(case, timing, runs, left_s, self.budget_s, causes)
+        causes = causes_of(case, timing, dict(self._timed()), self._cpu(case), on_cpu)
+        reason = why_left_out(timing, runs, left_s, self.budget_s, causes)
         self.executor.directory.begin(self.executor.directory.run(case, 1))
         skipped = record.model_copy(update={"repeat": 1, "reason": reason, "duration_s": None})
         result = self.finished.keep(case, OutcomeRecord.model_validate(skipped))
         self.schedule.done(index, *as_attempts([result]))
         self.audience.readying(f"{case.id} is left out: {reason}")
 
-    def _steps_s(self) -> Iterator[tuple[str, float]]:
+    def _timed(self) -> Iterator[tuple[Case, Timing]]:
+        """Yield the cases whose step time is known, by a first run that ended early or by their finished runs."""
         for case in self.finished.cases:
-            if (timing := self.timings.get(case.id)) is not None and timing.step_s is not None:
-                yield case.id, timing.step_s
+            if (timing := self.timings.get(case.id)) is not None and timing.predicted_from is None:
+                yield case, timing
             for run in self.finished.of(case):
                 if run.measurement is not None and run.measurement.step_times is not None:
-                    yield case.id, run.measurement.step_times.mean
+                    yield case, Timing(run.duration_s, run.measurement.step_times.mean)
 
     def _cpu(self, case: Case) -> CpuFacts:
-        manifest = manifest_in(self.executor.directory.timing(case))
+        near = self.timings[case.id].predicted_from is not None
+        folders = [self.executor.directory.timing(one) for one in (self.finished.cases if near else (case,))]
+        manifest = next(filter(None, map(manifest_in, folders)), None)
         return manifest.nodes[0].cpu if manifest is not None and manifest.nodes else CpuFacts()
 
     def _cases_in(self, ids: tuple[str, ...]) -> list[Case]:

@@ -173,16 +173,19 @@ class Schedule:
         """The seconds that are left of the budget; infinite without one."""
         return self._left_s
 
+    def retire(self, case: int) -> None:
+        """Give a waiting case no further run."""
+        self._waiting = [turn for turn in self._waiting if turn[-1] != case]
+        heapq.heapify(self._waiting)
+        self._at_least -= self._coming[case]
+        self._coming[case] = 0
+
     def _retire_over_budget(self) -> None:
         """Stop waiting for the cases whose next run no longer fits into the budget."""
         if self._left_s == math.inf:
             return
-        fits = [turn for turn in self._waiting if self._count_coming(turn[-1])]
-        for turn in set(self._waiting) - set(fits):
-            self._at_least -= self._coming[turn[-1]]
-            self._coming[turn[-1]] = 0
-        self._waiting = fits
-        heapq.heapify(self._waiting)
+        for case in [turn[-1] for turn in self._waiting if not self._count_coming(turn[-1])]:
+            self.retire(case)
 
     def _turn(self, case: int) -> tuple[int, bytes, int]:
         """Return what the waiting cases are sorted by: runs done, then a draw for that pass, then the suite's order."""

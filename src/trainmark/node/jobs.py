@@ -88,7 +88,8 @@ class Carried:
 def run_jobs(jobs: Sequence[JobOnHost], limits: Limits, watch: Watch = unwatched) -> Carried:
     """Run jobs together, and return how they ended.
 
-    ``watch`` is called about twice a second, and ends the jobs by returning an outcome. When one fails, the others get some seconds to say what they saw of it.
+    ``watch`` is called about twice a second, and ends the jobs by returning an outcome.
+    When one fails, the others get some seconds to say what they saw of it.
     Whatever happens, a ``KeyboardInterrupt`` included, no process of theirs is alive when this returns or raises.
     Raises ``TrainmarkError`` when a log cannot be opened.
     """

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from trainmark.node.jobs import Pulse
 
-LEAST_TIMED_S = 2.0
+LEAST_TIMED_S = 3.0
 """A pace is an estimate only after this many seconds between the first and the last reported step."""
 
 

@@ -90,8 +90,9 @@ class OutcomeRecord(Frozen):
     same of each; they are empty in what was written before there were several, and ``ranks`` where no launcher of
     ours or of others told the ranks apart. ``identity`` is what was run; null where it is not known.
     ``doubts`` are those that nothing but who started the run could have. ``expected_s`` and ``expected_step_s`` are the
-    seconds that the whole run and one step would have taken, by the steps of a run that ended early. ``hosts`` are the names of the hosts of its
-    nodes, in the order of the nodes; empty where it was not started, and in what an older trainmark wrote.
+    seconds that the whole run and one step would have taken, by the steps of a run that ended early.
+    ``hosts`` are the names of the hosts of its nodes, in the order of the nodes; empty where it was not started, and
+    in what an older trainmark wrote.
     """
 
     schema_name: Literal["trainmark.outcome/1"] = "trainmark.outcome/1"

@@ -238,8 +238,11 @@ class Results(Frozen):
 
     @property
     def holds(self) -> bool:
-        """True if every run is ``ok`` and did the requested work, and compared frameworks did equal work."""
-        runs = [run for case in self.cases for run in case.runs]
+        """True if every run is ``ok`` and did the requested work, and compared frameworks did equal work.
+
+        A case that the suite's time budget leaves out is none of them.
+        """
+        runs = [run for case in self.cases for run in case.runs if run.outcome is not Outcome.SKIPPED]
         doubts = [doubt for run in runs for doubt in run.suspicions]
         fine = all(run.outcome is Outcome.OK for run in runs)
         equal = all(certificate.holds for certificate in self.certificates)
