@@ -28,7 +28,7 @@ from trainmark.schema.plan import Command, NodeResources
 
 NEEDS_A_PROCESS = (
     "hangs", "chatters", "silent", "killed", "takes-memory", "daemon", "clean-child", "fills-disk", "rank-1-dies",
-    "meets-at-",
+    "meets-at-", "steps-of-",
 )  # fmt: skip
 """Beginnings of the behaviours of ``fake_training.py`` that need a process of their own."""
 

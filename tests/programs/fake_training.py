@@ -86,6 +86,11 @@ def before(given: argparse.Namespace) -> None:
         meet(Path(given.behaviour.removeprefix("meets-at-")), given.precision)
     if given.behaviour.startswith("window-of-"):
         time.sleep(float(given.behaviour.removeprefix("window-of-")))
+    if given.behaviour.startswith("steps-of-"):
+        for step in range(1, given.steps + 1):
+            time.sleep(float(given.behaviour.removeprefix("steps-of-")))
+            sys.stdout.write(f"step {step}/{given.steps}\n")
+            sys.stdout.flush()
 
 
 def refuse_above(limit: int, given: argparse.Namespace) -> None:

@@ -21,7 +21,7 @@ LONG = 1.5
 """A first run is ended early when it is expected to take longer than this many shares."""
 
 WITHOUT_STEPS = 0.2
-"""The share of the budget after which a first run that reports no steps is ended."""
+"""The share of the budget after which a first run that reports no step is ended; twice as much without a second one."""
 
 _BF16 = frozenset({Precision.BF16, Precision.AMP_BF16})
 _BF16_FLAGS = frozenset({"avx512_bf16", "amx_bf16", "bf16", "svebf16"})
@@ -55,29 +55,30 @@ class FirstRunWatch:
         self.pace.add(pulse)
         expected_s = self.pace.run_s(self.steps)
         if expected_s is None:
-            if pulse.elapsed_s <= WITHOUT_STEPS * self.budget_s:
+            patience = WITHOUT_STEPS if self.pace.first is None else 2 * WITHOUT_STEPS
+            if pulse.elapsed_s <= patience * self.budget_s:
                 return None
         elif expected_s <= LONG * self.share_s or pulse.elapsed_s > expected_s / 2:
             return None
         return Outcome.SKIPPED, "ended early: it takes longer than its share of the suite's time budget"
 
 
-def predict(case: Case, timed: Mapping[Case, Timing], steps: int) -> Timing | None:
+def predict(case: Case, timed: Sequence[tuple[Case, Timing]], steps: int) -> Timing | None:
     """Return the timing of a case by three timed ones; None without them.
 
     One differs from the case on one axis only; two others differ from each other in the same way, and the ratio of
     their steps applies to the case too.
     """
-    for near, known in timed.items():
+    by_id = {one.id: timing for one, timing in timed}
+    for near, known in timed:
         axes = _differing(case, near)
         if len(axes) != 1 or known.run_s is None or known.step_s is None:
             continue
-        for slow, slow_timing in timed.items():
-            fast = slow.varied(**{axes[0]: near.value(axes[0])})
-            fast_timing = timed.get(fast)
-            if slow.value(axes[0]) != case.value(axes[0]) or fast_timing is None:
+        for slow, slow_timing in timed:
+            if slow.value(axes[0]) != case.value(axes[0]) or slow_timing.step_s is None:
                 continue
-            if slow_timing.step_s is None or not fast_timing.step_s:
+            fast_timing = by_id.get(slow.varied(**{axes[0]: near.value(axes[0])}).id)
+            if fast_timing is None or not fast_timing.step_s:
                 continue
             step_s = known.step_s * slow_timing.step_s / fast_timing.step_s
             return Timing(known.run_s + steps * (step_s - known.step_s), step_s, f"{slow.id} and {near.id}")
@@ -131,14 +132,15 @@ def why_left_out(timing: Timing, runs: int, left_s: float, budget_s: float, caus
 
 
 def causes_of(
-    case: Case, timing: Timing, timed: Mapping[Case, Timing], cpu: CpuFacts, on_cpu: bool
+    case: Case, timing: Timing, timed: Sequence[tuple[Case, Timing]], cpu: CpuFacts, on_cpu: bool
 ) -> tuple[str, ...]:
     """Return what is known of why a case is slow: its step beside the one in FP32, and missing BF16 instructions.
 
     ``timed`` holds the cases whose step time is known.
     """
     causes = []
-    plain = timed.get(case.varied(precision=Precision.FP32), Timing(None)).step_s
+    fp32 = case.varied(precision=Precision.FP32).id
+    plain = next((known.step_s for one, known in timed if one.id == fp32), None)
     if plain and timing.step_s is not None and case.precision is not Precision.FP32:
         causes.append(f"a step takes about {timing.step_s / plain:.1f} times as long as with fp32")
     if on_cpu and case.precision in _BF16 and (missing := without_bf16(cpu, os.environ)) is not None:

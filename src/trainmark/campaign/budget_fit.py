@@ -51,7 +51,7 @@ class BudgetFit:
         """
         protocol = self.executor.suite.protocol
         for index, case in self._untimed():
-            predicted = predict(case, dict(self._timed()), protocol.steps)
+            predicted = predict(case, list(self._timed()), protocol.steps)
             if predicted is not None and (predicted.run_s or 0.0) > CLEARLY_LONG * self._share_s:
                 self.timings[case.id] = predicted
             else:
@@ -127,10 +127,13 @@ class BudgetFit:
         others = sum(needed or 0.0 for other, needed in self._needed() if other not in self.timings)
         left_s = self.schedule.left_s - others
         on_cpu = computes_on_cpu(case, self.executor.site.machine.gpus)
-        causes = causes_of(case, timing, dict(self._timed()), self._cpu(case), on_cpu)
+        causes = causes_of(case, timing, list(self._timed()), self._cpu(case), on_cpu)
         reason = why_left_out(timing, runs, left_s, self.budget_s, causes)
         self.executor.directory.begin(self.executor.directory.run(case, 1))
-        skipped = record.model_copy(update={"repeat": 1, "reason": reason, "duration_s": None})
+        # As a run that was not started: the next call decides anew, by the same timing and maybe a larger budget.
+        skipped = record.model_copy(
+            update={"repeat": 1, "reason": reason, "duration_s": None, "started_at": None}
+        )
         result = self.finished.keep(case, OutcomeRecord.model_validate(skipped))
         self.schedule.done(index, *as_attempts([result]))
         self.audience.readying(f"{case.id} is left out: {reason}")
