@@ -56,7 +56,7 @@ $(STAMP): pyproject.toml requirements/dev.lock | check-python
 demo: $(STAMP)
 	@echo "== the framework's own environment (PyTorch; made once)"
 	@$(VENV)/bin/trainmark env create pytorch
-	@echo "== measuring: suites/demo.yaml (about five minutes on 2 cores)"
+	@echo "== measuring: suites/demo.yaml (at most five minutes; cases that do not fit are left out)"
 	@$(VENV)/bin/trainmark run suites/demo.yaml --out demo-report --resume; code=$$?; \
 	[ $$code != 1 ] || echo "== a case is in doubt or has no number (exit code 1): the report says which, and why"; \
 	[ $$code -gt 1 ] || echo "== open demo-report/report.html in a browser"; \
