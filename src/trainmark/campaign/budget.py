@@ -97,14 +97,14 @@ def cases_over_budget(needed_s: Mapping[str, float | None], left_s: float) -> tu
     ``needed_s`` maps each case in the suite's order to the seconds that its remaining runs need; None is unknown. The
     longest are left out first, unknown ones before all, and of equal ones the later in the suite.
     """
-    kept = dict(needed_s)
+    fitting = dict(needed_s)
     out: list[str] = []
-    while kept and sum(float("inf") if needed is None else needed for needed in kept.values()) > left_s:
+    while fitting and sum(float("inf") if needed is None else needed for needed in fitting.values()) > left_s:
         longest = max(
-            reversed(kept), key=lambda case: float("inf") if (needed := kept[case]) is None else needed
+            reversed(fitting), key=lambda case: float("inf") if (needed := fitting[case]) is None else needed
         )
         out.append(longest)
-        del kept[longest]
+        del fitting[longest]
     return tuple(out)
 
 

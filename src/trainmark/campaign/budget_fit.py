@@ -41,7 +41,7 @@ class BudgetFit:
     finished: FinishedRuns
     schedule: Schedule
     executor: Executor
-    audience: Audience
+    listener: Audience
     timings: dict[str, Timing] = field(default_factory=dict)
 
     def fit(self) -> None:
@@ -91,18 +91,18 @@ class BudgetFit:
         if not case.left_open and case.batch_per_device != MAX_BATCH:
             executor = executor.until(FirstRunWatch(protocol.steps, self._share_s, self.budget_s))
         repeat = self.finished.next_repeat(case)
-        self.audience.run_begins(case, repeat, self.schedule.progress)
+        self.listener.run_begins(case, repeat, self.schedule.progress)
         record = run_case(executor, case, repeat)
         if record.outcome is Outcome.SKIPPED:
             self.executor.directory.move_to_timing(case, record)
             self.timings[case.id] = Timing(record.expected_s, record.expected_step_s)
             self.schedule.spend(record.duration_s or 0.0)
             self.schedule.put_back(index)
-            self.audience.readying(f"    {record.reason}")
+            self.listener.readying(f"    {record.reason}")
             return
         result = self.finished.keep(case, record)
         self.schedule.done(index, *as_attempts([result]))
-        self.audience.run_ended(result, self.schedule.progress)
+        self.listener.run_ended(result, self.schedule.progress)
 
     def _needed(self) -> Iterator[tuple[str, float | None]]:
         """Return for each case that wants runs the seconds that they are expected to take; None is unknown."""
@@ -136,7 +136,7 @@ class BudgetFit:
         )
         result = self.finished.keep(case, OutcomeRecord.model_validate(skipped))
         self.schedule.done(index, *as_attempts([result]))
-        self.audience.readying(f"{case.id} is left out: {reason}")
+        self.listener.readying(f"{case.id} is left out: {reason}")
 
     def _timed(self) -> Iterator[tuple[Case, Timing]]:
         """Yield the cases whose step time is known, by a first run that ended early or by their finished runs."""

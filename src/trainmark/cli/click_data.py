@@ -28,7 +28,7 @@ def make_clicks(
     seed: Annotated[int, typer.Option(help="The seed; equal seeds give identical samples.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
 ) -> None:
-    """Create random clicks in the layout of Criteo's logs (train.bin).
+    """Create random clicks in Criteo's record format.
 
     A sample has a label, 13 dense and 26 categorical fields, in HugeCTR's raw format (40 words of 4 bytes). Category
     frequencies follow Zipf's law. If interrupted, run the same command again to continue. A complete data set is left

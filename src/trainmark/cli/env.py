@@ -68,7 +68,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON."
 
 @app.command("list")
 def list_(root: Root = None, as_json: AsJson = False) -> None:
-    """List the environments that exist or can be created, with their state."""
+    """List environments, with their state."""
     from trainmark.environment import overview
 
     home = _home(root)
@@ -169,7 +169,7 @@ def check(
     root: Root = None,
     as_json: AsJson = False,
 ) -> None:
-    """Check environments: their files, versions and imports, and one training step in each.
+    """Check environments, with one training step in each.
 
     Exit code 1: a check failed.
     """
@@ -203,7 +203,7 @@ def check(
 
 @app.command()
 def remove(name: Name, root: Root = None) -> None:
-    """Remove an environment that trainmark created, also an incomplete one."""
+    """Remove an environment that trainmark created."""
     from trainmark.environment import find_entry
     from trainmark.environment import remove as discard
 
@@ -222,7 +222,7 @@ def lock(
         Path | None, typer.Option("--out", help="Write the lock to this file.", metavar="FILE")
     ] = None,
 ) -> None:
-    """Resolve a new lock with pip and print it, without installing anything.
+    """Resolve a new lock with pip and print it.
 
     For maintainers of the catalogue.
     """

@@ -52,9 +52,10 @@ def make(
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Create a folder of random ImageNet-like JPEGs, with list files of 'path label' lines.
+    """Create a folder of random ImageNet-like JPEGs.
 
-    If interrupted, run the same command again to continue. A complete data set is left unchanged.
+    List files with 'path label' lines are written beside the images. If interrupted, run the same command again to
+    continue. A complete data set is left unchanged.
     """
     spec = pictures.spec_from(
         {
@@ -132,9 +133,10 @@ def convert(
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Convert an image folder to TFRecord shards or to RecordIO, with index files (DALI's for TFRecord).
+    """Convert an image folder to TFRecord or RecordIO files.
 
-    If interrupted, run the same command again to continue. The destination appears only once it is complete.
+    Index files are written too (DALI's for TFRecord). If interrupted, run the same command again to continue. The
+    destination appears only once it is complete.
     """
     if to not in (pictures.Form.TFRECORD, pictures.Form.RECORDIO):
         known = (pictures.Form.TFRECORD.value, pictures.Form.RECORDIO.value)
@@ -240,10 +242,10 @@ def verify(
     jobs: _Jobs = 0,
     as_json: _Json = False,
 ) -> None:
-    """Check a data set for missing, truncated, corrupted, mislabelled, extra and duplicate files.
+    """Check a data set for missing, damaged and extra files.
 
-    Also finds broken records and wrong indices. The format (image folder, TFRecord, RecordIO, packed tokens, masked
-    sequences or clicks) is recognised by the file names.
+    Also finds wrong labels, duplicates, broken records and wrong indices. The format (image folder, TFRecord,
+    RecordIO, packed tokens, masked sequences or clicks) is recognised by the file names.
     Exit code 0: no problems; 1: problems found; 2: there is nothing to verify.
     """
     with progress("verifying") as listener:

@@ -28,10 +28,10 @@ def make_tokens(
     seed: Annotated[int, typer.Option(help="The seed; equal seeds give identical tokens.")] = 0,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON, one object per line.")] = False,
 ) -> None:
-    """Create random tokens in nanoGPT's packed format (train.bin and val.bin).
+    """Create random tokens in nanoGPT's packed format.
 
-    Token frequencies follow Zipf's law. If interrupted, run the same command again to continue. A complete data set is
-    left unchanged.
+    The files are train.bin and val.bin. Token frequencies follow Zipf's law. If interrupted, run the same command
+    again to continue. A complete data set is left unchanged.
     """
     given = {"tokens": tokens, "validation": validation, "vocabulary": vocabulary, "seed": seed}
     spec = packed.spec_from(given, "the options of 'data make-tokens'")
