@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from trainmark.campaign.resume import manifest_in, summaries_of
 from trainmark.logs.events import read_events
-from trainmark.measure.gates import DRIFT, GATES, Evidence, Gate, drift, judge, two_levels
+from trainmark.measure.gates import DRIFT, GATES, Evidence, Gate, apply_gates, drift, two_levels
 from trainmark.measure.gpus import gpus_of
 from trainmark.node.archives import unpack
 from trainmark.schema.gates import GateName
@@ -143,7 +143,9 @@ def kept() -> None:
         with TemporaryDirectory() as folder, lzma.open(place) as content:
             unpack(content, Path(folder))
             judged = list(evidence_of(results, Path(folder)))
-        fired = Counter(code for _, evidence in judged for code in {doubt.code for doubt in judge(evidence)})
+        fired = Counter(
+            code for _, evidence in judged for code in {doubt.code for doubt in apply_gates(evidence)}
+        )
         print(
             f"| {place.parent.name} | {len(judged)} | "
             + " | ".join(str(fired[gate.name] or "-") for gate in GATES)
@@ -152,7 +154,7 @@ def kept() -> None:
         told += [
             f"- {place.parent.name}, {name}: {doubt.sentence}"
             for name, evidence in judged
-            for doubt in judge(evidence)
+            for doubt in apply_gates(evidence)
         ]
         for case in results.cases:
             runs = [run.measurement.throughput for run in sound(case.runs) if run.measurement]

@@ -1,4 +1,4 @@
-"""Gates: each one in a case where it must fire and in one where it must stay silent, and turning them off."""
+"""Gates: a case in which each must fire, cases in which none may fire, and turning gates off."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -9,7 +9,7 @@ import pytest
 from pydantic import BaseModel
 
 from trainmark.logs.events import RunEvents
-from trainmark.measure.gates import DRIFT, GATES, Evidence, judge, judge_case
+from trainmark.measure.gates import DRIFT, GATES, Evidence, apply_drift_gate, apply_gates
 from trainmark.node.telemetry_summary import _dropped
 from trainmark.schema.gates import SPOILING, GateName
 from trainmark.schema.measurement import About
@@ -43,7 +43,7 @@ def steps(count: int = 100, seed: int = 1) -> np.ndarray[Any, np.dtype[np.float6
 def ran(
     times: Sequence[float] | np.ndarray[Any, Any] | None = None, ranks: int = 1, **summary: Any
 ) -> RunEvents:
-    """Return the events of a sound run of batch 8 on so many ranks, with ``summary`` laid over its own."""
+    """Return the events of a sound run of batch 8 on ``ranks`` ranks; ``summary`` overrides its summary."""
     measured = np.asarray(steps() if times is None else times)
     nothing = np.full(measured.size, np.nan)
     own = {
@@ -74,13 +74,14 @@ TWO_LEVELS = np.where(np.arange(100) % 3 == 0, 1.05, 0.35) * steps()
 FIRES = {
     GateName.GPU_THROTTLED: (
         on_gpu(reason_shares={"hw_thermal_slowdown": 0.25, "gpu_idle": 0.5}),
-        "GPU 0 was throttled in the window: hw_thermal_slowdown in 25% of the samples",
+        "GPU 0 was throttled during the window: hw_thermal_slowdown in 25% of the samples",
     ),
     GateName.CLOCK_DROPPED: (
         on_gpu(clock_dropped_share=0.5, sm_clock_mhz_min=1200),
-        "the clock of GPU 0 fell in 50% of the window's samples (to 1200 MHz), and it was not at its power limit",
+        "the clock of GPU 0 dropped in 50% of the window's samples (to 1200 MHz) although the GPU was not at its "
+        "power limit",
     ),
-    GateName.GPU_SHARED: (on_gpu(foreign_pids=(12, 34)), "other processes computed on GPU 0: 12, 34"),
+    GateName.GPU_SHARED: (on_gpu(foreign_pids=(12, 34)), "other processes used GPU 0 (PIDs 12, 34)"),
     GateName.CPU_SHARED: (
         evidence(telemetry=replace(QUIET, cpu_other_mean=0.3, node=1)),
         "other processes took 30% of the cores on node 1 during the window",
@@ -91,63 +92,63 @@ FIRES = {
     ),
     GateName.RANKS_UNEVEN: (
         evidence(ran(np.full(100, 0.1), ranks=2, rank_windows_s=[10.0, 10.5]), ranks=2),
-        "the ranks' windows took 10 to 10.5 s, which is 5.0 steps: "
-        "ranks that exchange gradients in every step end together",
+        "the ranks' windows took 10 to 10.5 s, a difference of 5.0 steps: "
+        "ranks that exchange gradients in every step should finish within one step of each other",
     ),
     GateName.BATCH_DIFFERS: (
         evidence(ran(rank_samples=[400])),
-        "a batch of 8 was asked for, and a rank trained 4 samples a step",
+        "the case requests a batch of 8 per device, but a rank trained 4 samples per step",
     ),
     GateName.TWO_LEVELS: (
         evidence(ran(TWO_LEVELS)),
-        "the steps have two levels, 0.03496 and 0.105 s (34% of them at the rarer one)",
+        "the step times have two levels, 0.03496 and 0.105 s (34% of the steps at the rarer level)",
     ),
 }
 SILENT = {
     "at the power limit": on_gpu(throttled_share=1.0, reason_shares={"sw_power_cap": 1.0, "gpu_idle": 0.2}),
     "one sample in a hundred of a lower clock": on_gpu(clock_dropped_share=0.01),
-    "somebody else's GPU": evidence(
+    "another run's GPU": evidence(
         telemetry=replace(QUIET, gpus=(GPU, replace(GPU, index=1, foreign_pids=(12,)))), gpus=(0,)
     ),
     "a monitor on the cores": evidence(telemetry=replace(QUIET, cpu_other_mean=0.07)),
-    "what was never sampled": evidence(
+    "no samples": evidence(
         telemetry=replace(QUIET, cpu_other_mean=None, gpus=(replace(GPU, clock_dropped_share=None),))
     ),
-    "two ranks that end together": evidence(ran(ranks=2), ranks=2),
-    "a program that says nothing of its ranks": evidence(
+    "two ranks that finish at the same time": evidence(ran(ranks=2), ranks=2),
+    "a program that reports nothing about its ranks": evidence(
         ran(ranks_agree=None, rank_windows_s=None, rank_samples=None)
     ),
     "one stall": evidence(ran(np.where(np.arange(100) == 50, 1.0, 0.1))),
     "a stall at each tenth step": evidence(ran(np.where(np.arange(100) % 10 == 5, 0.2, 0.1))),
     "a ramp": evidence(ran(np.linspace(0.1, 0.15, 100))),
-    "levels that are 1 % apart": evidence(ran(np.where(np.arange(100) % 2 == 0, 0.1, 0.101))),
+    "levels that differ by 1 %": evidence(ran(np.where(np.arange(100) % 2 == 0, 0.1, 0.101))),
     "a short window of two levels": evidence(ran(TWO_LEVELS[:30])),
     "equal steps": evidence(ran(np.full(100, 0.1))),
 }
 
 
 @pytest.mark.parametrize("name", FIRES)
-def test_a_gate_says_what_it_saw_and_its_bound(name: GateName) -> None:
+def test_a_gate_reports_its_value_and_its_bound(name: GateName) -> None:
     given, sentence = FIRES[name]
-    (doubt,) = judge(given)
+    (doubt,) = apply_gates(given)
     (gate,) = (gate for gate in GATES if gate.name is name)
     assert (doubt.code, doubt.about, doubt.bound) == (name, gate.about, gate.bound)
     assert doubt.sentence.startswith(sentence)
     assert doubt.value is not None
     assert doubt.value >= gate.bound
-    assert judge(given, off=(name,)) == (), "it can be turned off by its name"
+    assert apply_gates(given, off=(name,)) == (), "it can be turned off by its name"
 
 
 @pytest.mark.parametrize("name", SILENT)
-def test_the_gates_are_silent_over_a_sound_run(name: str) -> None:
-    assert judge(SILENT[name]) == ()
+def test_no_gate_fires_on_a_sound_run(name: str) -> None:
+    assert apply_gates(SILENT[name]) == ()
 
 
-def test_a_loss_that_is_not_finite_is_seen_in_events_and_in_the_logs_of_others(tmp_path: Path) -> None:
+def test_a_loss_that_is_not_finite_is_found_in_events_and_in_foreign_logs(tmp_path: Path) -> None:
     from dataclasses import replace as changed
 
     own = changed(ran(), losses_not_finite=3)
-    assert [doubt.code for doubt in judge(evidence(own))] == ["loss-not-finite"]
+    assert [doubt.code for doubt in apply_gates(evidence(own))] == ["loss-not-finite"]
     log = tmp_path / "train.log"
     for text, fires in (
         (b"Epoch: [0][1/9]\tTime 0.5\tLoss nan (nan)\n", True),
@@ -157,29 +158,30 @@ def test_a_loss_that_is_not_finite_is_seen_in_events_and_in_the_logs_of_others(t
         (b"Gradient overflow. Skipping step, reducing loss scale to inf\n", False),
     ):
         log.write_bytes(text)
-        assert [doubt.code for doubt in judge(evidence(log=log))] == ["loss-not-finite"] * fires, text
+        assert [doubt.code for doubt in apply_gates(evidence(log=log))] == ["loss-not-finite"] * fires, text
 
 
-def test_runs_that_drift_in_order_are_a_doubt_of_their_case_and_shuffled_ones_are_not() -> None:
+def test_runs_that_drift_are_a_doubt_about_their_case_and_shuffled_runs_are_not() -> None:
     falling = [100.0, 99.4, 98.1, 97.6, 96.9, 95.2, 94.8]
-    (doubt,) = judge_case(falling)
+    (doubt,) = apply_drift_gate(falling)
     assert (doubt.code, doubt.about) == (GateName.DRIFT_OVER_RUNS, About.MACHINE)
-    assert doubt.sentence.startswith("the runs became slower from the first to the last by 5.")
-    assert judge_case(falling, off=[DRIFT.name]) == ()
+    assert doubt.sentence.startswith("the runs became slower by 5.")
+    assert "% from the first to the last (p = " in doubt.sentence
+    assert apply_drift_gate(falling, off=[DRIFT.name]) == ()
     for sound in (
         [100.0, 95.2, 98.1, 99.4, 94.8, 96.9, 97.6],
         falling[:5],
         [100.0, 99.99, 99.98, 99.97, 99.96, 99.95, 99.94],
         [100.0] * 8,
     ):
-        assert judge_case(sound) == (), sound
+        assert apply_drift_gate(sound) == (), sound
 
 
 def sample(clock: int, *reasons: str, busy: float = 1.0) -> GpuSample:
     return GpuSample(0, clock, None, None, None, busy, None, reasons, None, None)
 
 
-def test_a_clock_drops_when_neither_idleness_nor_the_power_limit_explains_it() -> None:
+def test_a_lower_clock_counts_unless_idleness_or_the_power_limit_explains_it() -> None:
     assert _dropped([sample(1980), sample(1980), sample(1200), sample(1980)]) == 0.25
     assert (
         _dropped([sample(1980), sample(1560, "sw_power_cap"), sample(345, "gpu_idle"), sample(345, busy=0.0)])

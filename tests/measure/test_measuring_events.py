@@ -1,4 +1,4 @@
-"""One run's measurement out of its events, whole, damaged and contradictory."""
+"""The measurement of one run from events that are complete, damaged or contradictory."""
 
 import json
 from contextlib import suppress
@@ -59,22 +59,22 @@ def test_the_roofline_is_read_with_the_rate_of_all_memories() -> None:
     assert measured(lines(peak_bytes_per_s=None, roofline=None)).roofline is None
 
 
-def test_a_share_above_all_of_the_peak_is_none() -> None:
-    told: dict[str, Any] = {"peak_operations_per_s": [100], "mfu": {"counted": 0.9, "6N+12LHQT": 1.1}}
-    found = measured(lines(**told))
+def test_an_mfu_above_one_is_dropped() -> None:
+    summary: dict[str, Any] = {"peak_operations_per_s": [100], "mfu": {"counted": 0.9, "6N+12LHQT": 1.1}}
+    found = measured(lines(**summary))
     assert (found.mfu, found.peak_operations_per_s) == ({}, 100)
-    assert measured(lines(**{**told, "mfu": {"counted": 0.9}})).mfu == {"counted": 0.9}
+    assert measured(lines(**{**summary, "mfu": {"counted": 0.9}})).mfu == {"counted": 0.9}
 
 
-def test_the_steps_that_overflowed_are_told_of_the_run() -> None:
+def test_skipped_steps_are_reported() -> None:
     assert measured(lines()).steps_skipped is None
     assert measured(lines(after_window={"steps_taken": 4, "steps_skipped": 2})).steps_skipped == 2
     assert measured(lines(after_window={"steps_taken": 6})).steps_skipped is None
 
 
 CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
-    ({"window_s": 0.2}, "a window of 0.2 s cannot hold 4 steps that took 0.4 s"),
-    ({"samples": 31}, "the window counts 31 samples, but 4 steps of the global batch make 32"),
+    ({"window_s": 0.2}, "a window of 0.2 s cannot contain 4 steps that took 0.4 s"),
+    ({"samples": 31}, "the window counts 31 samples, but 4 steps with a global batch of 8 make 32"),
     ({"samples": 0}, "samples: input should be greater than 0"),
     ({"samples": 32.5}, "samples: input should be a valid integer"),
     ({"samples": True}, "samples: input should be a valid integer"),
@@ -89,37 +89,37 @@ CONTRADICTIONS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(
-    ("summary", "told"), CONTRADICTIONS, ids=[str(list(s)) + t[:9] for s, t in CONTRADICTIONS]
+    ("summary", "reason"), CONTRADICTIONS, ids=[str(list(s)) + t[:9] for s, t in CONTRADICTIONS]
 )
-def test_a_window_that_cannot_be_is_no_measurement(summary: dict[str, Any], told: str) -> None:
-    with pytest.raises(NotMeasurable, match=told):
+def test_a_contradictory_window_is_not_measurable(summary: dict[str, Any], reason: str) -> None:
+    with pytest.raises(NotMeasurable, match=reason):
         measured(lines(**summary))
 
 
-def test_a_step_that_took_no_time_is_no_measurement() -> None:
+def test_a_step_of_zero_seconds_is_not_measurable() -> None:
     with pytest.raises(NotMeasurable, match=r"a step cannot have taken 0\.0 s"):
         measured(lines(step_s=0.0, window_s=1.0))
 
 
-def test_a_run_that_ended_in_its_warm_up_is_no_measurement() -> None:
+def test_a_run_that_ended_during_its_warm_up_is_not_measurable() -> None:
     with pytest.raises(NotMeasurable, match="no measured step"):
         measured(lines(steps=2, samples=8, window_s=1.0))
     with pytest.raises(NotMeasurable, match="no measured window"):
         measured(lines()[:-1])
     with pytest.raises(NotMeasurable, match="no parameters"):
         measured(lines()[1:])
-    with pytest.raises(NotMeasurable, match="name no global batch"):
+    with pytest.raises(NotMeasurable, match="do not include a global batch"):
         measured([event("PARAMETER", unit="images/s"), *lines()[1:]])
 
 
-def test_a_lost_step_line_is_no_measurement() -> None:
+def test_a_run_with_a_missing_step_line_is_not_measurable() -> None:
     text = lines()
     del text[4]
     with pytest.raises(NotMeasurable, match="the window counts 32 samples, but 3 steps"):
         measured(text)
 
 
-def test_the_runs_own_doubts_are_kept_as_doubts_about_its_work() -> None:
+def test_the_runs_own_doubts_become_doubts_about_its_work() -> None:
     (doubt,) = measured(lines(suspect=[{"code": "loss-not-finite", "sentence": "NaN."}])).suspicions
     assert (doubt.code, doubt.sentence, doubt.about) == ("loss-not-finite", "NaN.", "work")
 
@@ -148,7 +148,7 @@ def test_a_number_too_large_for_a_float_is_a_step_without_a_time() -> None:
 
 
 @given(st.data())
-def test_no_cut_of_the_events_gives_a_number_that_the_whole_does_not_give(data: st.DataObject) -> None:
+def test_truncated_events_are_never_measurable(data: st.DataObject) -> None:
     text = "\n".join(lines()) + "\n"
     cut = data.draw(st.integers(0, len(text) - 2))
     with pytest.raises(NotMeasurable):
@@ -164,7 +164,7 @@ KEYS = ["window_s", "samples", "first_step_s", "compile_s", "peak_memory_bytes",
 
 
 @given(st.dictionaries(st.sampled_from(KEYS), json_values))
-def test_whatever_a_summary_holds_it_is_a_whole_measurement_or_a_reason(summary: dict[str, Any]) -> None:
+def test_any_summary_gives_a_measurement_or_a_reason(summary: dict[str, Any]) -> None:
     with suppress(NotMeasurable):
         found = measured(lines(**summary))
         assert Measurement.model_validate_json(found.model_dump_json()) == found

@@ -1,4 +1,4 @@
-"""The ranks of a run on one clock: windows, the slowest rank, the wait for it, the exchange."""
+"""Rank times on one clock: windows, the slowest rank, the wait for it, the gradient exchange."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ NODES = (
 )
 
 
-def test_the_windows_of_hosts_whose_clocks_differ_are_told_on_one_clock() -> None:
+def test_windows_of_hosts_with_different_clocks_are_on_one_clock() -> None:
     found = rank_times(SUMMARY, 100, 2, NODES, ("a", "b"))
     assert found is not None
     assert [rank.host for rank in found.ranks] == ["a", "a", "b", "b"]
@@ -32,7 +32,7 @@ def test_the_windows_of_hosts_whose_clocks_differ_are_told_on_one_clock() -> Non
     assert [rank.error_s for rank in found.ranks] == [0.0, 0.0, 0.0005, 0.0005]
 
 
-def test_a_clock_that_went_elsewhere_during_the_run_was_between_what_was_read_before_and_after_it() -> None:
+def test_a_clock_that_moved_during_the_run_is_between_its_readings_before_and_after() -> None:
     moved = NODES[1].model_copy(update={"clock_offset_after_s": 3600.002, "clock_error_after_s": 0.0007})
     found = rank_times(SUMMARY, 100, 2, (NODES[0], moved))
     assert found is not None
@@ -40,7 +40,7 @@ def test_a_clock_that_went_elsewhere_during_the_run_was_between_what_was_read_be
     assert [rank.error_s for rank in found.ranks] == pytest.approx([0.0, 0.0, 0.0017, 0.0017])
 
 
-def test_the_slowest_rank_is_the_one_whose_own_pass_is_longest_and_the_others_wait_for_it() -> None:
+def test_the_slowest_rank_has_the_longest_pass_and_the_others_wait_for_it() -> None:
     found = rank_times(SUMMARY, 100, 2, NODES, ("a", "b"))
     assert found is not None
     assert found.slowest == 3
@@ -49,7 +49,7 @@ def test_the_slowest_rank_is_the_one_whose_own_pass_is_longest_and_the_others_wa
     assert found.waits == pytest.approx(0.15)
 
 
-def test_an_all_reduce_is_told_beside_its_share_of_a_step() -> None:
+def test_an_all_reduce_is_reported_with_its_share_of_a_step() -> None:
     found = rank_times(SUMMARY, 100, 2, NODES)
     assert found is not None
     assert found.all_reduce is not None
@@ -57,20 +57,20 @@ def test_an_all_reduce_is_told_beside_its_share_of_a_step() -> None:
     assert (found.all_reduce.seconds, found.all_reduce.share) == pytest.approx((0.02, 0.2))
 
 
-def test_what_a_framework_does_not_show_is_null_and_the_windows_stay() -> None:
+def test_missing_pass_times_are_null_and_the_windows_stay() -> None:
     found = rank_times({**SUMMARY, "apart": {"pass_s": None, "all_reduce_s": [1.0]}}, 100, 2, NODES)
     assert found is not None
     assert (found.slowest, found.slower_by, found.waits, found.all_reduce) == (None, None, None, None)
     assert [rank.window_s for rank in found.ranks] == SUMMARY["rank_windows_s"]
 
 
-def test_a_host_whose_clock_could_not_be_asked_for_is_not_taken_for_the_controllers_own() -> None:
+def test_a_host_with_an_unknown_clock_is_not_taken_for_the_controller() -> None:
     found = rank_times(SUMMARY, 100, 2, (NODES[0], NodeOutcome(node=1, host="b")))
     assert found is not None
     assert [rank.error_s for rank in found.ranks] == [0.0, 0.0, None, None]
 
 
-def test_a_clock_that_nobody_compared_has_no_error() -> None:
+def test_a_clock_without_a_comparison_has_no_error() -> None:
     found = rank_times(SUMMARY, 100, 2, ())
     assert found is not None
     assert [rank.error_s for rank in found.ranks] == [0.0, 0.0, None, None]
@@ -79,5 +79,5 @@ def test_a_clock_that_nobody_compared_has_no_error() -> None:
 @pytest.mark.parametrize(
     "summary", [{}, {"rank_windows_at": [1.0], "rank_windows_s": [1.0]}, {"rank_windows_s": [1.0, "x"]}]
 )
-def test_one_rank_and_windows_that_are_not_told_have_no_ranks(summary: dict[str, Any]) -> None:
+def test_one_rank_or_missing_windows_give_no_rank_times(summary: dict[str, Any]) -> None:
     assert rank_times(summary, 100, 2, ()) is None

@@ -1,4 +1,4 @@
-"""Estimates, intervals and ratios over runs: their mathematics, by brute force, by properties and by simulation."""
+"""Estimates, intervals and ratios over runs, checked by brute force, by properties and by simulation."""
 
 import math
 
@@ -44,7 +44,7 @@ def test_the_interval_contains_the_median(runs: list[float]) -> None:
 
 
 @given(st.lists(throughputs, min_size=3, max_size=40, unique=True))
-def test_the_interval_of_times_is_that_of_rates_turned_over(runs: list[float]) -> None:
+def test_the_interval_of_times_is_the_reciprocal_of_that_of_rates(runs: list[float]) -> None:
     _, rates = known(runs)
     _, times = known([1 / rate for rate in runs])
     if len(runs) % 2:
@@ -52,7 +52,7 @@ def test_the_interval_of_times_is_that_of_rates_turned_over(runs: list[float]) -
 
 
 @pytest.mark.parametrize("n", range(6, 60))
-def test_the_ends_lie_between_the_order_statistics_around_95_percent(n: int) -> None:
+def test_the_ends_are_between_the_order_statistics_around_95_percent(n: int) -> None:
     def covers(k: int) -> float:
         return 1 - float(2 * sum(math.comb(n, j) for j in range(k)) / 2**n)
 
@@ -64,7 +64,7 @@ def test_the_ends_lie_between_the_order_statistics_around_95_percent(n: int) -> 
     assert math.log(interval.high) == pytest.approx(n + 1 - k - share)
 
 
-def test_the_share_is_hettmansperger_and_sheathers() -> None:
+def test_the_interpolation_is_hettmansperger_and_sheathers() -> None:
     """n = 10: 97.85 % and 89.06 %, so I = 0.3245 and the share is 8 I / (2 + 6 I)."""
     k, share = interpolation(10, 0.95)
     part = (0.978515625 - 0.95) / (0.978515625 - 0.890625)
@@ -97,7 +97,7 @@ SHAPES = {"normal": normal, "outliers": with_outliers, "two levels": two_levels,
 @pytest.mark.parametrize("name", SHAPES)
 @pytest.mark.parametrize("n", [3, 5, 7, 20])
 def test_the_interval_covers_the_true_median_in_95_of_100_campaigns(name: str, n: int) -> None:
-    """300 campaigns: the bounds are wide; ``benchmarks/trust.py`` has the tables."""
+    """Check the coverage with 300 campaigns, so the bounds are wide; ``benchmarks/trust.py`` has the tables."""
     noise = np.random.default_rng(7)
     truth = math.exp(float(np.median(SHAPES[name](noise, (100_000, 1)))))
     hits = 0
@@ -108,7 +108,7 @@ def test_the_interval_covers_the_true_median_in_95_of_100_campaigns(name: str, n
 
 
 @pytest.mark.parametrize("spread", [0.001, 0.006, 0.015])
-def test_an_interval_that_was_waited_for_holds_its_level(spread: float) -> None:
+def test_an_interval_under_the_stopping_rule_covers_95_percent(spread: float) -> None:
     noise, hits = np.random.default_rng(8), 0
     for logs in spread * noise.standard_normal((400, 10)):
         runs = np.exp(logs).tolist()
@@ -118,7 +118,7 @@ def test_an_interval_that_was_waited_for_holds_its_level(spread: float) -> None:
     assert 0.90 <= hits / 400 <= 0.995
 
 
-def test_waiting_uses_a_higher_level_and_says_so() -> None:
+def test_the_stopping_rule_uses_a_higher_level_and_records_it() -> None:
     runs = [100.0, 100.4, 100.9, 99.2, 101.3, 100.2]
     (_, fixed), (_, waited) = known(runs), known(runs, Sampling.WAITED)
     assert (fixed.computed_at, waited.computed_at) == (0.95, 0.965)
@@ -143,7 +143,7 @@ def test_a_speedups_interval_covers_the_true_ratio() -> None:
     st.lists(throughputs, min_size=3, max_size=9, unique=True),
     st.floats(0.1, 10),
 )
-def test_a_ratio_scales_with_its_numerator_and_turns_over_with_its_sides(
+def test_a_ratio_scales_with_its_numerator_and_inverts_with_its_sides(
     a: list[float], b: list[float], factor: float
 ) -> None:
     one, times, turned = quotient(a, b), quotient([factor * value for value in a], b), quotient(b, a)
@@ -171,9 +171,7 @@ def test_a_ratio_scales_with_its_numerator_and_turns_over_with_its_sides(
         ([100.0, 101.0, 102.0], (100, 100, 40), NoInterval.STEPS_DIFFER),
     ],
 )
-def test_where_there_can_be_no_interval_the_reason_is_said(
-    runs: list[float], steps: tuple[int, ...], why: NoInterval
-) -> None:
+def test_a_missing_interval_has_a_reason(runs: list[float], steps: tuple[int, ...], why: NoInterval) -> None:
     result = estimate(runs, steps=steps)
     assert result is not None
     assert (result.interval, result.half_width, result.no_interval) == (None, None, why)
@@ -182,7 +180,7 @@ def test_where_there_can_be_no_interval_the_reason_is_said(
     assert (other.interval, other.no_interval) == (None, why)
 
 
-def test_one_run_of_many_that_is_ten_times_slower_leaves_the_median_its_interval() -> None:
+def test_an_interval_remains_when_one_run_of_many_is_ten_times_slower() -> None:
     result, interval = known([100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 99.8, 10.0, 100.1, 99.9])
     assert interval.low > 98
     assert result.minimum == 10.0
@@ -194,7 +192,7 @@ def test_windows_that_differ_by_a_step_or_two_are_repeats() -> None:
     assert result.interval is not None
 
 
-def test_few_runs_must_be_nearer_before_waiting_ends() -> None:
+def test_few_runs_must_be_closer_to_meet_the_stopping_rule() -> None:
     assert narrow_enough([100.0, 100.05, 100.1], 0.01)
     assert not narrow_enough([100.0, 100.3, 100.6], 0.01), "the interval of 3 runs is narrow by luck"
     assert narrow_enough([100.0, 100.1, 100.2, 100.3, 100.4, 100.5], 0.01)
@@ -204,14 +202,14 @@ def test_few_runs_must_be_nearer_before_waiting_ends() -> None:
 
 
 @pytest.mark.parametrize("n", [3, 5, 6, 10, 20])
-def test_the_width_to_expect_is_that_of_normal_runs(n: int) -> None:
+def test_the_expected_width_is_that_of_normal_runs(n: int) -> None:
     noise = np.random.default_rng(3)
     widths = [known(np.exp(logs).tolist())[0].half_width for logs in 0.01 * noise.standard_normal((600, n))]
     mean = sum(width for width in widths if width) / len(widths)
     assert expected_half_width(0.01, n) == pytest.approx(mean, rel=0.1)
 
 
-def test_the_spread_is_the_one_that_the_width_is_expected_of() -> None:
+def test_the_spread_is_the_inverse_of_the_expected_width() -> None:
     result, _ = known([100.0, 101.0, 99.0, 100.5, 99.5, 100.2])
     spread = spread_of(result)
     assert spread is not None
@@ -219,7 +217,7 @@ def test_the_spread_is_the_one_that_the_width_is_expected_of() -> None:
 
 
 @pytest.mark.parametrize("bad", [0.0, -1.0, math.nan, math.inf])
-def test_an_outcome_is_never_a_number(bad: float) -> None:
+def test_an_outcome_is_not_accepted_as_a_number(bad: float) -> None:
     with pytest.raises(ValueError, match="an outcome is never a number"):
         estimate([100.0, bad])
 
@@ -233,7 +231,7 @@ def test_without_runs_or_baseline_there_is_no_estimate_and_no_speedup() -> None:
     assert speedup("8", 8, {"1": some}, "1") is None
 
 
-def test_a_speedup_over_its_devices_is_the_efficiency() -> None:
+def test_the_efficiency_is_the_speedup_divided_by_the_devices() -> None:
     sides = {"8": estimate([700.0, 720.0, 710.0]), "1": estimate([100.0, 100.0, 101.0])}
     found = speedup("8", 8, sides, "1")
     assert found is not None
@@ -251,7 +249,7 @@ def test_the_median_of_five_runs_is_the_middle_one_in_any_order() -> None:
     assert result.mean == pytest.approx(384.28)
 
 
-def test_runs_of_two_kinds_give_a_speedup_inside_its_interval() -> None:
+def test_bimodal_runs_give_a_speedup_within_its_interval() -> None:
     result = quotient([100, 100, 100, 99, 99, 30, 31, 30.5, 29] * 2, [50, 50.1, 49.9] * 6)
     assert result.interval is not None
     assert result.interval.low <= result.value <= result.interval.high

@@ -1,4 +1,4 @@
-"""The warm-up test: what it must find, and what it must leave alone."""
+"""The warm-up test: windows that it must report as unsteady, and windows that it must not."""
 
 from typing import Any
 
@@ -42,24 +42,24 @@ STEADY = {
 
 @pytest.mark.parametrize("name", UNSTEADY)
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_not_steady_is_found(name: str, seed: int) -> None:
+def test_an_unsteady_window_is_found(name: str, seed: int) -> None:
     verdict = judge_steadiness(noisy(UNSTEADY[name], seed=seed))
     assert verdict.steady is False
 
 
 @pytest.mark.parametrize("name", STEADY)
 @pytest.mark.parametrize("seed", range(5))
-def test_what_is_steady_is_left_alone(name: str, seed: int) -> None:
+def test_a_steady_window_is_reported_as_steady(name: str, seed: int) -> None:
     assert judge_steadiness(noisy(STEADY[name], seed=seed)).steady is True
 
 
 @pytest.mark.parametrize("spread", [0.001, 0.01, 0.1, 0.2])
-def test_noise_alone_is_rarely_taken_for_a_warm_up(spread: float) -> None:
+def test_noise_is_rarely_taken_for_a_warm_up(spread: float) -> None:
     verdicts = [judge_steadiness(noisy(0.0, spread, seed)).steady for seed in range(300)]
     assert verdicts.count(False) / 300 < 0.08
 
 
-def test_where_the_window_settled_is_told() -> None:
+def test_the_step_at_which_the_window_settled_is_reported() -> None:
     verdict = judge_steadiness(noisy(UNSTEADY["ten slow steps at the start"]))
     assert verdict.settled_after in (10, 15), "the noise may make MSER leave out five steps more"
     assert verdict.bias == pytest.approx(0.05, abs=0.005)
@@ -73,7 +73,7 @@ def test_the_time_unit_does_not_matter() -> None:
     assert milli.steady is False
 
 
-def test_fewer_than_twenty_steps_say_nothing() -> None:
+def test_fewer_than_twenty_steps_give_no_verdict() -> None:
     assert judge_steadiness(np.full(19, 0.1)).steady is None
     assert judge_steadiness(np.array([], dtype=np.float64)).steady is None
 
@@ -83,7 +83,7 @@ def test_equal_steps_are_steady() -> None:
     assert (verdict.steady, verdict.settled_after, verdict.bias) == (True, 0, 0.0)
 
 
-def test_steps_without_a_time_are_left_out() -> None:
+def test_steps_without_a_time_are_ignored() -> None:
     times = np.full(40, 0.1)
     times[3] = np.nan
     assert judge_steadiness(times).steady is True
@@ -112,7 +112,7 @@ FOUND = {
 
 
 @pytest.mark.parametrize("name", FOUND)
-def test_the_shape_is_told_and_where_it_begins(name: str) -> None:
+def test_the_shape_and_its_first_step_are_reported(name: str) -> None:
     form, shape, after = FOUND[name]
     found = [judge_steadiness(noisy(form, seed=seed)) for seed in range(10)]
     right = [one for one in found if one.steady is False and one.shape is shape]
@@ -122,7 +122,7 @@ def test_the_shape_is_told_and_where_it_begins(name: str) -> None:
 
 
 @pytest.mark.parametrize("rho", [0.0, 0.6, 0.8, 0.9])
-def test_correlated_steps_are_seldom_taken_for_a_change(rho: float) -> None:
+def test_correlated_steps_are_rarely_taken_for_a_change(rho: float) -> None:
     found = [judge_steadiness(0.1 * np.exp(0.03 * correlated(rho, seed))) for seed in range(150)]
     assert sum(one.steady is False for one in found) / 150 < 0.08
 
@@ -132,34 +132,34 @@ def test_halves_of_one_and_three_thirds_of_a_second_are_not_steady() -> None:
     assert judge_steadiness(times).steady is False
 
 
-def test_a_window_whose_steps_vary_too_much_says_nothing() -> None:
+def test_a_window_with_too_much_variation_gives_no_verdict() -> None:
     verdicts = [judge_steadiness(0.1 * np.exp(0.3 * correlated(0.8, seed, 30))) for seed in range(30)]
     assert any(one.cannot_say is CannotSay.TOO_NOISY for one in verdicts)
     assert all(one.steady is None for one in verdicts if one.cannot_say)
     assert judge_steadiness(np.full(19, 0.1)).cannot_say is CannotSay.TOO_FEW_STEPS
 
 
-def test_the_power_is_said_and_grows_with_the_steps() -> None:
+def test_the_power_is_reported_and_grows_with_the_steps() -> None:
     few, many = (judge_steadiness(0.1 * np.exp(0.02 * correlated(0, 1, n))).detectable for n in (40, 160))
     assert few is not None
     assert many is not None
     assert 0.005 < many < few < 0.2
 
 
-def test_a_compilation_in_the_window_is_told_from_a_slow_start() -> None:
+def test_a_compilation_in_the_window_is_distinguished_from_a_slow_start() -> None:
     times = noisy(5.0 * (index < 1))
     assert judge_steadiness(times).cause is Cause.COMPILE
     assert judge_steadiness(times).settled_after == 1
     assert judge_steadiness(noisy(0.1 * (index < 20))).cause is None
 
 
-def test_slow_steps_where_an_epoch_begins_are_told_by_it() -> None:
+def test_slow_steps_at_an_epoch_start_have_that_cause() -> None:
     times, starts = noisy(0.5 * ((index >= 40) & (index < 50))), index == 40
     assert judge_steadiness(times, starts).cause is Cause.EPOCH
     assert judge_steadiness(times, index == 70).cause is None
 
 
-def test_slow_steps_that_waited_for_data_are_told_by_it() -> None:
+def test_slow_steps_that_waited_for_data_have_that_cause() -> None:
     slow = (index >= 80).astype(np.float64)
     found = judge_steadiness(noisy(0.2 * slow), data_waits_s=0.018 * slow)
     assert (found.shape, found.cause) == (Shape.SLOWDOWN, Cause.DATA)

@@ -18,7 +18,7 @@ from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
 from trainmark.files import write_atomically
 from trainmark.logs.events import read_events
-from trainmark.measure.peaks import peaks_told
+from trainmark.measure.peaks import measured_peaks
 from trainmark.schema.case import Case
 from trainmark.schema.certificate import Certificate
 from trainmark.schema.manifest import Manifest, MeasuredPeaks, Node
@@ -96,7 +96,7 @@ def complete_manifest(folder: Path, manifest: Manifest, case: Case, asked: str, 
     ``case`` is what ran, ``asked`` the id of the case that it is a run of.
     """
     events = read_events(folder / EVENTS)
-    told = peaks_told(events.summary, case.world_size)
+    told = measured_peaks(events.summary, case.world_size)
     if not told:
         return
 

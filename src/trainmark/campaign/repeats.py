@@ -11,7 +11,7 @@ from trainmark.schema.results import Expected, Repeats
 from trainmark.schema.suite import Protocol, ProtocolName
 
 MOST_RUNS_FORESEEN = 1000
-LEAST_RUNS = 3
+MIN_RUNS = 3
 DLPERF = Protocol.model_validate(ProtocolName.DLPERF.value)
 
 
@@ -30,7 +30,7 @@ def count_repeats(
     to_target = twice = dlperf = None
     if found is not None and spread is not None and run_s is not None:
         twice = _expected(2 * found.n, spread, run_s)
-        least = max(protocol.min_repeats, LEAST_RUNS)
+        least = max(protocol.min_repeats, MIN_RUNS)
         needed = None if target is None else runs_to_wait_for(spread, target, least, MOST_RUNS_FORESEEN)
         to_target = None if needed is None else _expected(needed, spread, run_s)
         steps_s = [a.step_s for a in attempts if a.step_s is not None]
@@ -51,5 +51,5 @@ def count_repeats(
 
 
 def _expected(runs: int, spread: float, run_s: float) -> Expected:
-    half = expected_half_width(spread, runs) if runs >= LEAST_RUNS else None
+    half = expected_half_width(spread, runs) if runs >= MIN_RUNS else None
     return Expected(runs=runs, half_width=half, seconds=runs * run_s)

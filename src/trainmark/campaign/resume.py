@@ -29,9 +29,9 @@ from trainmark.insight import judged
 from trainmark.logs import Severity, Status
 from trainmark.logs.events import RunEvents, read_events
 from trainmark.measure import NotMeasurable, measure_events, speedup
-from trainmark.measure.gates import Evidence, judge, judge_case
+from trainmark.measure.gates import Evidence, apply_drift_gate, apply_gates
 from trainmark.measure.gpus import gpus_of
-from trainmark.measure.pooling import estimate_of, on_like_machines, require_one_identity
+from trainmark.measure.pooling import estimate_of, require_one_identity, same_hardware
 from trainmark.measure.ranks import rank_times
 from trainmark.measure.rules import find_rule, judge_records, measure_log
 from trainmark.node.telemetry_summary import summarise
@@ -177,7 +177,7 @@ def collect_run(
         )
         said = (*measurement.suspicions, *record.doubts, *work, *version_suspicions(events, manifest))
         codes = {doubt.code for doubt in said}
-        seen = (doubt for doubt in judge(evidence) if doubt.code not in codes)
+        seen = (doubt for doubt in apply_gates(evidence) if doubt.code not in codes)
         doubts = tuple(doubt for doubt in (*said, *seen) if doubt.code not in suite.gates.off)
     scheme = suite.naming
     return RunResult(
@@ -237,7 +237,7 @@ def _is_spoiled(suite: Suite, case: Case, folder: Path) -> bool:
         telemetry=summaries_of(case, folder, events),
         gpus=gpus_of(case, manifest_in(folder)),
     )
-    return any(doubt.code in SPOILING for doubt in judge(evidence, suite.gates.off))
+    return any(doubt.code in SPOILING for doubt in apply_gates(evidence, suite.gates.off))
 
 
 def read_manifests(directory: ResultDirectory, finished: Sequence[Finished]) -> dict[str, StoredManifest]:
@@ -280,7 +280,7 @@ def _case_result(
         runs=tuple(runs),
         trials=trials,
         suspicions=(
-            *judge_case(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
+            *apply_drift_gate(_throughputs(sorted(pooled(runs), key=_start)), suite.gates.off),
             *machines,
         ),
         repeats=repeats,
@@ -302,7 +302,7 @@ def _speedup(
     manifests: Mapping[str, StoredManifest],
 ) -> Speedup | None:
     one = case.varied(nodes=1, devices_per_node=1).id
-    comparable = one in runs and on_like_machines(runs[case.id], runs[one], manifests)
+    comparable = one in runs and same_hardware(runs[case.id], runs[one], manifests)
     return speedup(case.id, case.world_size, estimates, one if comparable else None)
 
 

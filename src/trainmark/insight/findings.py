@@ -7,8 +7,8 @@ from trainmark.insight.equality import judge_equality
 from trainmark.insight.ranks import judge_ranks
 from trainmark.measure import ratio
 from trainmark.measure.gpus import gpus_of
-from trainmark.measure.pooling import on_like_machines
-from trainmark.measure.statistics import APART
+from trainmark.measure.pooling import same_hardware
+from trainmark.measure.statistics import MAX_RATE_RATIO
 from trainmark.schema.case import MAX_BATCH, SYNTHETIC, Case
 from trainmark.schema.findings import (
     ChoiceDifference,
@@ -97,7 +97,7 @@ def _apart(case: CaseResult) -> Iterator[Doubt]:
     low, high = median_low(rates.values()), median_high(rates.values())
     for repeat, rate in rates.items():
         # A drift over the runs moves the first and the last of them by half of it: that has been said already.
-        if max(rate / low, high / rate) > APART and abs(rate / middle - 1) > drifted / 2:
+        if max(rate / low, high / rate) > MAX_RATE_RATIO and abs(rate / middle - 1) > drifted / 2:
             sentence = (
                 f"{rate:.4g} {case.unit}, where the median of its {len(rates)} runs is {middle:.4g}: "
                 "chance does not move a run so far"
@@ -191,7 +191,7 @@ def _data(results: Results) -> Iterator[_Quotient]:
         other = synthetic.get(_but_for_data(case))
         if case.case.data == SYNTHETIC or other is None:
             continue
-        if not on_like_machines(case.runs, other.runs, results.manifests):
+        if not same_hardware(case.runs, other.runs, results.manifests):
             continue
         quotient = ratio(case.estimate, other.estimate)
         if quotient is not None:
@@ -213,7 +213,7 @@ def _fitting(results: Results) -> Iterator[FittingFinding]:
             (int(batch), other)
             for batch, other in measured
             if other.settled.at_batch(1) == case.settled.at_batch(1)
-            and on_like_machines(case.runs, other.runs, results.manifests)
+            and same_hardware(case.runs, other.runs, results.manifests)
         )
         found = max(alike, key=lambda pair: pair[0], default=None)
         if found is not None:

@@ -1,4 +1,4 @@
-"""One run's measurement, out of what the run itself wrote down."""
+"""The measurement of one run, computed from the events that the run wrote."""
 
 import numpy as np
 from numpy.typing import NDArray
@@ -13,7 +13,7 @@ from trainmark.schema.measurement import About, Measurement, StepTimes, Suspicio
 def measure_events(events: RunEvents) -> Measurement:
     """Return the measurement of a run of a built-in worker by the window rule.
 
-    Raises ``NotMeasurable`` when the events do not hold a whole window.
+    Raises ``NotMeasurable`` when the events do not contain a whole window.
     """
     times = events.step_times_s[events.measured]
     window = own_window(RunWords(events.parameters, events.summary), times)
@@ -36,7 +36,7 @@ def measure_events(events: RunEvents) -> Measurement:
         peak_memory_bytes=summary.peak_memory_bytes,
         final_loss=float(losses[-1]) if losses.size else None,
         peak_operations_per_s=sum(summary.peak_operations_per_s) if summary.peak_operations_per_s else None,
-        # More than all of it nobody does; runs of before told it, by a peak that was too low.
+        # MFU > 1 is impossible; older runs recorded it because their measured peak was too low.
         mfu=summary.mfu if max(summary.mfu.values(), default=0.0) <= 1 else {},
         peak_bytes_per_s=sum(summary.peak_bytes_per_s) if summary.peak_bytes_per_s else None,
         roofline=summary.roofline,
@@ -49,7 +49,7 @@ def measure_events(events: RunEvents) -> Measurement:
 
 
 def _epoch_starts(events: RunEvents) -> NDArray[np.bool_]:
-    """Return, for each step, whether another epoch than that of the step before begins with it."""
+    """Return for each step whether it is the first of an epoch other than the first epoch."""
     epochs = events.steps[:, 0]
     return np.concatenate([[False], np.diff(epochs) != 0])[: epochs.size]
 

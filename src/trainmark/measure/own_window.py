@@ -1,4 +1,4 @@
-"""The window that a run of our own says itself: one number for a campaign, for ``parse`` and for ``explain``."""
+"""The measured window that a run of a built-in worker reports, for campaigns, ``parse`` and ``explain`` alike."""
 
 import math
 from collections.abc import Mapping
@@ -12,15 +12,15 @@ from pydantic import BaseModel, ConfigDict, Field, NonNegativeInt, PositiveFloat
 from trainmark.logs.events import UNSAID_UNIT
 from trainmark.logs.model import RunWords
 
-CANNOT_HOLD, CANNOT_HOLD_S = 1.05, 0.1
-"""Steps that took this many times the window, and this many seconds more, were not in it.
+MAX_OVERRUN, MAX_OVERRUN_S = 1.05, 0.1
+"""The factor, plus the seconds, by which the sum of the steps' times may exceed the window.
 
-The marks of the steps may be of another clock than the window's ends, and the machine may halt between the two.
+Step times and the window's ends may come from different clocks, and the machine may pause between the two.
 """
 
 
 class OwnDoubt(BaseModel):
-    """What a run found suspect in itself."""
+    """A doubt that a run reported about itself."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -29,7 +29,7 @@ class OwnDoubt(BaseModel):
 
 
 class AfterWindow(BaseModel):
-    """What is read of the steps after the window."""
+    """The fields that are read from the steps after the window."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -37,7 +37,7 @@ class AfterWindow(BaseModel):
 
 
 class Summary(BaseModel):
-    """What is read of the event that holds for the whole run; other keys are for people."""
+    """The fields that are read from the event about the whole run; its other keys are for people."""
 
     model_config = ConfigDict(frozen=True, strict=True, allow_inf_nan=False)
 
@@ -57,9 +57,9 @@ class Summary(BaseModel):
 
 @dataclass(frozen=True, slots=True)
 class OwnWindow:
-    """The measured window of a run: ``throughput`` (``unit``) is its work over its seconds.
+    """The measured window of a run: ``throughput`` (in ``unit``) is its work divided by its seconds.
 
-    The work is counted by what the unit names.
+    The unit names the counter of the work.
     """
 
     throughput: float
@@ -68,43 +68,43 @@ class OwnWindow:
 
 
 class NotMeasurable(Exception):  # noqa: N818 - it is an outcome with a reason, not a program's error
-    """The run left no measurement; the message is the reason, for the outcome ``invalid``."""
+    """The run has no valid measurement; the message is the reason of the outcome ``invalid``."""
 
 
 class NoWindow(NotMeasurable):
-    """The run did not come to the end of its window: it contradicts nothing, and there is no number."""
+    """The run ended before its window did: its events are consistent, but there is no number."""
 
 
 def own_window(words: RunWords, times: NDArray[np.float64]) -> OwnWindow:
-    """Return the window that a run says; ``times`` are the seconds of its measured steps.
+    """Return the window that a run reports; ``times`` are the seconds of its measured steps.
 
     Raises ``NotMeasurable`` when there is no whole window: no summary, no measured steps, or numbers that contradict
     each other.
     """
     if not words.parameters.reported():
-        raise NoWindow("the run wrote no parameters: nothing says what it did")
+        raise NoWindow("the run wrote no parameters, so its settings are unknown")
     if not {"window_s", "samples"} <= words.summary.keys():
         raise NoWindow("the run wrote no measured window")
     summary, global_batch, unit = _summary(words)
     if times.size == 0:
-        raise NoWindow("the run wrote no measured step: it had no more steps than its warm-up")
+        raise NoWindow("the run wrote no measured step: it ended during its warm-up")
     if (times <= 0).any():
         raise NotMeasurable(f"a step cannot have taken {times.min()} s")
     if summary.samples != global_batch * times.size:
         raise NotMeasurable(
-            f"the window counts {summary.samples} samples, but {times.size} steps of the global batch make "
-            f"{global_batch * times.size}"
+            f"the window counts {summary.samples} samples, but {times.size} steps with a global batch of "
+            f"{global_batch} make {global_batch * times.size}"
         )
     counter = unit.removesuffix("/s")
     if summary.work and counter not in summary.work:
-        raise NotMeasurable(f"the window counts {', '.join(summary.work)}, and no {counter}")
+        raise NotMeasurable(f"the window counts {', '.join(summary.work)}, but its unit is {unit}")
     throughput = summary.work.get(counter, summary.samples) / summary.window_s
     if not math.isfinite(throughput):
         raise NotMeasurable(f"{summary.samples} samples cannot have taken {summary.window_s} s")
     took = float(np.nansum(times))
-    if took > CANNOT_HOLD * summary.window_s + CANNOT_HOLD_S:
+    if took > MAX_OVERRUN * summary.window_s + MAX_OVERRUN_S:
         raise NotMeasurable(
-            f"a window of {summary.window_s:.6g} s cannot hold {times.size} steps that took {took:.6g} s"
+            f"a window of {summary.window_s:.6g} s cannot contain {times.size} steps that took {took:.6g} s"
         )
     return OwnWindow(throughput, unit, summary)
 
@@ -113,11 +113,11 @@ def _summary(words: RunWords) -> tuple[Summary, int, str]:
     """Return the summary, the global batch and the unit of the throughput."""
     batch, unit = words.parameters.global_batch, words.parameters.unit or UNSAID_UNIT
     if batch is None or "unit" in words.parameters.free:
-        raise NotMeasurable("the run's parameters name no global batch")
+        raise NotMeasurable("the run's parameters do not include a global batch")
     try:
         return Summary.model_validate(words.summary), batch, unit
     except ValidationError as error:
         first = error.errors()[0]
         place = ".".join(str(part) for part in first["loc"])
-        said = f"{first['msg'][0].lower()}{first['msg'][1:]}"
-        raise NotMeasurable(f"the run's summary cannot be used: {place}: {said}") from None
+        reason = f"{first['msg'][0].lower()}{first['msg'][1:]}"
+        raise NotMeasurable(f"the run's summary cannot be used: {place}: {reason}") from None

@@ -1,4 +1,4 @@
-"""What a run of our own tells of the peaks of its devices, in the words of its manifest."""
+"""The peak rates of devices that a built-in worker measured, as entries of the run's manifest."""
 
 from collections.abc import Mapping
 from typing import Annotated, Any
@@ -10,8 +10,8 @@ from trainmark.schema.manifest import MeasuredPeak, PeakQuantity, PeakUnit
 _Rates = Annotated[tuple[PositiveInt, ...] | None, Field(strict=False)]
 
 
-class _Told(BaseModel):
-    """What is read of the event that holds for the whole run; rates have a value a rank."""
+class _PeakFields(BaseModel):
+    """The fields that are read from the event about the whole run; rates have one value per rank."""
 
     model_config = ConfigDict(frozen=True, strict=True)
 
@@ -23,23 +23,23 @@ class _Told(BaseModel):
     peak_bytes_type: str | None = None
 
 
-def peaks_told(summary: Mapping[str, Any], ranks: int) -> tuple[MeasuredPeak, ...]:
-    """Return what the devices of all ranks were measured to do, rank by rank; none where ``summary`` does not say.
+def measured_peaks(summary: Mapping[str, Any], ranks: int) -> tuple[MeasuredPeak, ...]:
+    """Return the measured peaks of all ranks' devices, rank by rank; empty if ``summary`` has none.
 
-    ``summary`` is the run's last event, ``ranks`` how many it had: rates of another number of them are nobody's.
+    ``summary`` is the run's last event and ``ranks`` its number of ranks; lists of another length are ignored.
     """
     try:
-        told = _Told.model_validate(summary)
+        fields = _PeakFields.model_validate(summary)
     except ValidationError:
         return ()
     product, memory = PeakQuantity.MATRIX_PRODUCT, PeakQuantity.MEMORY
-    said = (
-        (product, PeakUnit.OPERATIONS, told.peak_operations_per_s or (), told.peak_type, told.peak_of),
-        (memory, PeakUnit.BYTES, told.peak_bytes_per_s or (), told.peak_bytes_type, told.peak_bytes_of),
+    quantities = (
+        (product, PeakUnit.OPERATIONS, fields.peak_operations_per_s or (), fields.peak_type, fields.peak_of),
+        (memory, PeakUnit.BYTES, fields.peak_bytes_per_s or (), fields.peak_bytes_type, fields.peak_bytes_of),
     )
     found = (
         MeasuredPeak(rank=rank, quantity=quantity, rate=rate, unit=unit, type=kind, of=of)
-        for quantity, unit, rates, kind, of in said
+        for quantity, unit, rates, kind, of in quantities
         if len(rates) == ranks
         for rank, rate in enumerate(rates)
     )

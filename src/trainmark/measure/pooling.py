@@ -1,4 +1,4 @@
-"""One number of several runs: which of them are pooled, and what forbids it."""
+"""Pooling several runs into one number, and the checks that forbid it."""
 
 from collections.abc import Hashable, Mapping, Sequence, Set
 from datetime import datetime
@@ -14,9 +14,9 @@ from trainmark.schema.results import RunResult, StoredManifest, pooled, sound
 def estimate_of(
     runs: Sequence[RunResult], sampling: Sampling, *, one_machine: bool = True
 ) -> Estimate | None:
-    """Return the estimate over a case's runs: those that the machine did not spoil, or where it spoiled all, those.
+    """Return the estimate over a case's sound runs, or over its spoiled runs if it has no others.
 
-    Runs that are not of ``one_machine`` have no interval: it would speak for none of them.
+    Runs from several machines (``one_machine`` is false) have no interval: it would describe none of the machines.
     """
     measured = [run.measurement for run in pooled(runs) if run.measurement is not None]
     found = estimate([m.throughput for m in measured], sampling, [m.measured_steps for m in measured])
@@ -26,24 +26,24 @@ def estimate_of(
     return found.model_copy(update={"interval": None, "no_interval": why})
 
 
-def on_like_machines(
+def same_hardware(
     one: Sequence[RunResult], other: Sequence[RunResult], manifests: Mapping[str, StoredManifest]
 ) -> bool:
-    """Tell whether two cases' numbers are of the same kinds of processors and GPUs, as far as manifests say it.
+    """Return whether two cases ran on the same kinds of processors and GPUs, as far as manifests show.
 
-    Between numbers of different hardware a ratio would say what the hardware is worth.
+    A ratio between different hardware would compare the hardware and not the cases.
     """
     kinds, others = (
-        {kind for run in pooled(runs) or runs for kind in machines_of(run, manifests)}
+        {kind for run in pooled(runs) or runs for kind in machine_kinds(run, manifests)}
         for runs in (one, other)
     )
-    return alike(kinds, others)
+    return same_kinds(kinds, others)
 
 
-def alike(kinds: Set[Hashable], others: Set[Hashable]) -> bool:
-    """Tell whether machines are of the same kinds, as far as anybody says it.
+def same_kinds(kinds: Set[Hashable], others: Set[Hashable]) -> bool:
+    """Return whether two sets of machine kinds are equal, as far as they are known.
 
-    Devices that logs name are of one kind on both sides; what a manifest describes may be several kinds on either.
+    Device names from logs must all mean one device; kinds from manifests may be several on each side.
     """
     names = [kind for kind in (*kinds, *others) if isinstance(kind, str)]
     if names:
@@ -51,8 +51,8 @@ def alike(kinds: Set[Hashable], others: Set[Hashable]) -> bool:
     return not kinds or not others or kinds == others
 
 
-def machines_of(run: RunResult, manifests: Mapping[str, StoredManifest]) -> frozenset[Hashable]:
-    """Return the kinds of machines of a run's manifest, as values to be compared; empty where it is not known."""
+def machine_kinds(run: RunResult, manifests: Mapping[str, StoredManifest]) -> frozenset[Hashable]:
+    """Return the kinds of machines in a run's manifest, as comparable values; empty if the manifest is missing."""
     manifest = manifests.get(run.manifest or "")
     return frozenset(
         (
@@ -66,35 +66,35 @@ def machines_of(run: RunResult, manifests: Mapping[str, StoredManifest]) -> froz
 
 
 def require_different_runs(case: str, runs: Sequence[RunResult]) -> None:
-    """Raise ``InputError`` where two runs began at the same microsecond and lasted as long: one is the other again."""
-    began: dict[tuple[datetime, float | None], int] = {}
+    """Raise ``InputError`` if two runs have the same start (to the microsecond) and duration: one is a copy."""
+    first_repeats: dict[tuple[datetime, float | None], int] = {}
     for run in runs:
         if run.started_at is None:
             continue
-        first = began.setdefault((run.started_at, run.duration_s), run.repeat)
+        first = first_repeats.setdefault((run.started_at, run.duration_s), run.repeat)
         if first != run.repeat:
             raise InputError(
-                f"runs {first} and {run.repeat} of {case} are one run, which counts once: both began at "
+                f"runs {first} and {run.repeat} of {case} are the same run, which counts only once: both started at "
                 f"{run.started_at.isoformat()}"
             )
 
 
 def require_one_identity(case: str, runs: Sequence[RunResult]) -> None:
-    """Raise ``InputError`` saying what differs when measured runs of a case ran different things, or counted them.
+    """Raise ``InputError`` with the differences if a case's measured runs differ in identity or unit.
 
-    A run whose identity is not known is taken to be of the same.
+    A run with an unknown identity is taken to match.
     """
     units = dict.fromkeys(run.measurement.unit for run in pooled(runs) if run.measurement is not None)
     if len(units) > 1:
         raise InputError(
-            f"runs of {case} count {' and '.join(units)}: they are not pooled; keep those of one unit"
+            f"runs of {case} have different units ({' and '.join(units)}) and are not pooled: keep those of one unit"
         )
     known = [run for run in runs if run.identity is not None and run.measurement is not None]
     for run in known[1:]:
         assert run.identity is not None
         assert known[0].identity is not None
-        if told := known[0].identity.describe_changes(run.identity):
+        if changes := known[0].identity.describe_changes(run.identity):
             raise InputError(
-                f"runs {known[0].repeat} and {run.repeat} of {case} ran different things and are not pooled: {told}; "
-                f"keep one of them ({known[0].directory}, {run.directory})"
+                f"runs {known[0].repeat} and {run.repeat} of {case} ran different things and are not pooled: "
+                f"{changes}; keep one of them ({known[0].directory}, {run.directory})"
             )

@@ -1,4 +1,4 @@
-"""The ranks of one run on one clock: out of what each rank said, and how the hosts' clocks stand to each other."""
+"""The times of one run's ranks on a common clock, from the ranks' events and the hosts' clock offsets."""
 
 from collections.abc import Mapping, Sequence
 from statistics import fmean, median
@@ -16,9 +16,9 @@ def rank_times(
     nodes: Sequence[NodeOutcome],
     hosts: Sequence[str] = (),
 ) -> RankTimes | None:
-    """Return what the last event of a run tells of its ranks; None of one rank, and where windows are not told.
+    """Return the ranks' times from a run's last event; None for a single rank and if windows are missing.
 
-    ``nodes`` know how far their clocks are ahead of the controller's; ``hosts`` are the nodes' names.
+    ``nodes`` have their clocks' offsets from the controller's clock; ``hosts`` are the nodes' names.
     """
     starts, lengths = _numbers(summary.get("rank_windows_at")), _numbers(summary.get("rank_windows_s"))
     if (
@@ -36,9 +36,9 @@ def rank_times(
     began = [at - (offset or 0.0) for at, (offset, _) in zip(starts, ahead, strict=True)]
     first = min(range(count), key=began.__getitem__)
     step_s = max(lengths) / measured_steps
-    apart = summary.get("apart")
-    apart = apart if isinstance(apart, Mapping) else {}
-    passes = _numbers(apart.get("pass_s"), count)
+    isolated = summary.get("apart")
+    isolated = isolated if isinstance(isolated, Mapping) else {}
+    passes = _numbers(isolated.get("pass_s"), count)
     slowest = None if passes is None else max(range(count), key=passes.__getitem__)
     ranks = tuple(
         RankTime(
@@ -53,23 +53,23 @@ def rank_times(
         )
         for rank, node in enumerate(number)
     )
-    found = RankTimes(ranks=ranks, all_reduce=_all_reduce(apart, count, step_s))
+    found = RankTimes(ranks=ranks, all_reduce=_all_reduce(isolated, count, step_s))
     if passes is None or slowest is None:
         return found
     others = [seconds for rank, seconds in enumerate(passes) if rank != slowest]
-    said = {
+    slowest_rank = {
         "slowest": slowest,
         "slower_by": passes[slowest] / median(others) - 1,
         "waits": fmean(passes[slowest] - seconds for seconds in others) / step_s,
     }
-    return found.model_copy(update=said)
+    return found.model_copy(update=slowest_rank)
 
 
 def _clock(node: NodeOutcome | None, number: int) -> tuple[float | None, float | None]:
-    """Return how far a node's clock is ahead of the controller's, and how wrong that may be; None: nobody asked."""
+    """Return the offset of a node's clock from the controller's and its error bound, in seconds; None if unknown."""
     if node is not None and (clock := node.clock()) is not None:
         return clock
-    # Nobody asks the controller's own machine. A host that did not answer is not that.
+    # The controller's own machine has no clock measurement, and its offset is 0; a host that did not answer is unknown.
     here = number == 0 if node is None else node.host in (None, LOCALHOST)
     return (0.0, 0.0) if here else (None, None)
 
@@ -80,15 +80,15 @@ def _error(one: float | None, other: float | None, same_node: bool) -> float | N
     return None if one is None or other is None else one + other
 
 
-def _all_reduce(apart: Mapping[str, Any], count: int, step_s: float) -> AllReduce | None:
-    seconds, size = _numbers(apart.get("all_reduce_s"), count), apart.get("all_reduce_bytes")
+def _all_reduce(isolated: Mapping[str, Any], count: int, step_s: float) -> AllReduce | None:
+    seconds, size = _numbers(isolated.get("all_reduce_s"), count), isolated.get("all_reduce_bytes")
     if seconds is None or not isinstance(size, int):
         return None
     return AllReduce(bytes=size, seconds=max(seconds), share=max(seconds) / step_s)
 
 
 def _numbers(values: Any, count: int | None = None) -> list[float] | None:
-    """Return the values where they are positive numbers, as many as asked."""
+    """Return the values if all are positive numbers and there are ``count`` of them; else None."""
     if not isinstance(values, list) or (count is not None and len(values) != count):
         return None
     return values if all(isinstance(value, int | float) and value > 0 for value in values) else None

@@ -11,8 +11,8 @@ def speedup(
 ) -> Speedup | None:
     """Return the speedup of the case ``name`` over the case ``baseline``, both keys of ``estimates``.
 
-    Without a baseline, or when either side has no successful run, there is no speedup: it is not 1.0. The
-    baseline's own is 1 by definition, and has no interval.
+    Without a baseline, or when either side has no successful run, the speedup is None and not 1.0. The baseline's own
+    speedup is 1 by definition and has no interval.
     """
     if baseline is None:
         return None

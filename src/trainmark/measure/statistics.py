@@ -1,24 +1,24 @@
 """Statistics over repeats: the run is the unit of replication, and a run gives one throughput.
 
-The result of a case is the median of its runs. Its 95 % interval comes from the logarithms of the runs alone, so that
-it is a relative one, never negative, and that of a time is that of a rate turned over:
+The result of a case is the median of its runs. Its 95 % interval is computed on the logarithms of the runs, so that it
+is relative, never negative, and the interval of a time is the reciprocal of the interval of a rate:
 
-* fewer than 3 runs, equal runs, runs of different numbers of steps: none;
-* 3 to 5 runs: Student's t, ``mean(ln x) ± t(0.975, n-1) · s(ln x) / sqrt(n)``. It takes the runs to be of one kind,
-  which so few cannot show; where one is half as fast again as another there is none;
+* fewer than 3 runs, equal runs, runs of different numbers of steps: no interval;
+* 3 to 5 runs: Student's t, ``mean(ln x) ± t(0.975, n-1) · s(ln x) / sqrt(n)``. It assumes one distribution, which so
+  few runs cannot show; if the fastest run is more than 1.5 times as fast as the slowest, no interval is given;
 * 6 runs and more: interpolated order statistics (Hettmansperger and Sheather, "Confidence intervals based on
   interpolated order statistics", Statistics & Probability Letters 4, 1986). The interval between ``x(k)`` and
   ``x(n+1-k)`` covers ``c(k) = 1 - 2 P(binomial(n, 1/2) < k)``; of the two neighbours around 95 % the ends are
-  interpolated by ``(n-k) I / (k + (n-2k) I)`` with ``I = (c(k) - 0.95) / (c(k) - c(k+1))``. No distribution is taken.
+  interpolated by ``(n-k) I / (k + (n-2k) I)`` with ``I = (c(k) - 0.95) / (c(k) - c(k+1))``. No distribution is assumed.
 
-Where the number of runs was not fixed but waited for (protocol ``adaptive``), stopping picks the runs that happened to
-lie close together. The formulas are then used at a higher level, so that what is said holds 95 %: ``WAITED`` has the
-levels, found by simulation (``benchmarks/trust.py --part adaptive``).
+With a stopping rule instead of a fixed number of runs (protocol ``adaptive``), stopping favours runs that happen to be
+close to each other. The formulas are then used at a higher level, so that the coverage is still 95 %: ``WAITED`` has
+the levels, found by simulation (``benchmarks/trust.py --part adaptive``).
 
-A ratio is the quotient of two medians. Its interval is put together from those of the sides on logarithms, by the
+A ratio is the quotient of two medians. Its interval is computed from the two sides' intervals on logarithms, by the
 method of variance estimates recovery (MOVER; Zou and Donner, "Construction of confidence limits about effect measures",
-Statistics in Medicine 27, 2008): each side's distance from median to end, over its Student's t quantile, stands for its
-standard error; both give the degrees of freedom by Welch and Satterthwaite, and so the ratio's quantile.
+Statistics in Medicine 27, 2008): each side's distance from median to end, divided by its Student's t quantile, is taken
+as its standard error; the degrees of freedom follow Welch and Satterthwaite and give the ratio's quantile.
 """
 
 import math
@@ -31,17 +31,17 @@ from numpy.typing import NDArray
 from trainmark.schema.measurement import Estimate, Interval, IntervalMethod, NoInterval, Ratio, Sampling
 
 CONFIDENCE = 0.95
-LEAST_RUNS = 3
-LEAST_RUNS_FOR_ORDER_STATISTICS = 6
-APART = 1.5
-"""Runs whose rates differ by more than this factor are not of one kind: chance moves a quiet machine by percents."""
+MIN_RUNS = 3
+MIN_RUNS_FOR_ORDER_STATISTICS = 6
+MAX_RATE_RATIO = 1.5
+"""Runs whose rates differ by more than this factor have no interval: random variation is a few percent."""
 MOST_DIFFERENT_STEPS = 1.1
 
 WAITED = {3: 0.96, 4: 0.97, 5: 0.975}
 WAITED_MORE = 0.965
-"""The level at which the formulas are used where the runs were waited for, by their number, so that 95 % is held."""
+"""The levels, by number of runs, at which the formulas cover 95 % under the stopping rule."""
 STOPPING = {3: 0.9975, 4: 0.9925, 5: 0.9925}
-"""The level whose interval must be narrow before fewer than 6 runs are enough; for more it is ``WAITED_MORE``."""
+"""The levels whose interval must be narrow for fewer than 6 runs to be enough; for more it is ``WAITED_MORE``."""
 
 
 def estimate(
@@ -49,7 +49,7 @@ def estimate(
 ) -> Estimate | None:
     """Return the estimate over runs (each a positive finite throughput), or None when there is no run.
 
-    ``steps`` are the numbers of steps that the runs measured, where they are known.
+    ``steps`` are the numbers of steps that the runs measured, if known.
     """
     if not throughputs:
         return None
@@ -70,9 +70,9 @@ def estimate(
 
 
 def narrow_enough(throughputs: Sequence[float], target: float, steps: Sequence[int] = ()) -> bool:
-    """Tell whether waiting may end: half the interval's width is at most ``target`` of the median, surely enough.
+    """Return whether the stopping rule is met: half the interval's width is at most ``target`` of the median.
 
-    Equal runs are as close together as their numbers can show: more would say nothing new.
+    Fewer than 6 runs must meet it at the stricter level of ``STOPPING``. Equal runs meet it: more runs add nothing.
     ``steps`` are as in ``estimate``.
     """
     found = estimate(throughputs, Sampling.WAITED, steps)
@@ -115,18 +115,18 @@ def scaled(value: Ratio, factor: float) -> Ratio:
 
 
 def expected_half_width(spread: float, n: int) -> float:
-    """Return the half width to expect of ``n`` runs (3 at least); ``spread`` is their logarithms' standard deviation.
+    """Return the half width expected of ``n`` runs (at least 3); ``spread`` is their logarithms' standard deviation.
 
-    From 6 runs on it is that of the median of normal runs, whose variance is pi/2 times the mean's.
+    From 6 runs on it is the half width of the median of normal runs, whose variance is pi/2 times the mean's.
     """
-    if n < LEAST_RUNS_FOR_ORDER_STATISTICS:
+    if n < MIN_RUNS_FOR_ORDER_STATISTICS:
         unbiased = math.sqrt(2 / (n - 1)) * math.gamma(n / 2) / math.gamma((n - 1) / 2)
         return student_t(n - 1) * unbiased * spread / math.sqrt(n)
     return 1.96 * math.sqrt(math.pi / 2) * spread / math.sqrt(n)
 
 
 def runs_to_wait_for(spread: float, target: float, least: int, most: int) -> int | None:
-    """Return how many runs, ``least`` to ``most``, are to be expected before ``narrow_enough`` says so; None: more.
+    """Return the expected number of runs, ``least`` to ``most``, until ``narrow_enough``; None if it is more.
 
     ``spread`` is as in ``expected_half_width``.
     """
@@ -139,13 +139,13 @@ def _stopping_half_width(spread: float, n: int) -> float:
 
 
 def spread_of(found: Estimate) -> float | None:
-    """Return the standard deviation of the runs' logarithms that the interval's width stands for, outliers or not."""
+    """Return the standard deviation of the runs' logarithms that corresponds to the interval's width."""
     half = found.half_width
     return None if half is None else half / expected_half_width(1.0, found.n)
 
 
 def student_t(freedom: float, level: float = CONFIDENCE) -> float:
-    """Return the quantile of Student's t between whose negative and itself ``level`` of it lies."""
+    """Return the two-sided quantile of Student's t: ``level`` of the distribution is between minus it and it."""
     # scipy takes a fifth of a second to import, and most of what imports this module computes no interval.
     from scipy import special
 
@@ -153,13 +153,13 @@ def student_t(freedom: float, level: float = CONFIDENCE) -> float:
 
 
 def _no_interval(runs: NDArray[np.float64], steps: Sequence[int]) -> NoInterval | None:
-    if runs.size < LEAST_RUNS:
+    if runs.size < MIN_RUNS:
         return NoInterval.ONE_RUN if runs.size == 1 else NoInterval.TWO_RUNS
     if runs[0] == runs[-1]:
         return NoInterval.EQUAL_RUNS
     if steps and max(steps) > MOST_DIFFERENT_STEPS * min(steps):
         return NoInterval.STEPS_DIFFER
-    if runs.size < LEAST_RUNS_FOR_ORDER_STATISTICS and runs[-1] > APART * runs[0]:
+    if runs.size < MIN_RUNS_FOR_ORDER_STATISTICS and runs[-1] > MAX_RATE_RATIO * runs[0]:
         return NoInterval.RUNS_DISAGREE
     return None
 
@@ -171,7 +171,7 @@ def _level(n: int, sampling: Sampling) -> float:
 def _interval(runs: NDArray[np.float64], level: float) -> Interval:
     """Return the interval of sorted runs."""
     n, logs = runs.size, np.log(runs)
-    if n < LEAST_RUNS_FOR_ORDER_STATISTICS:
+    if n < MIN_RUNS_FOR_ORDER_STATISTICS:
         method = IntervalMethod.STUDENT_T_LOG
         half = student_t(n - 1, level) * float(logs.std(ddof=1) / np.sqrt(n))
         low, high = float(logs.mean()) - half, float(logs.mean()) + half
@@ -180,7 +180,7 @@ def _interval(runs: NDArray[np.float64], level: float) -> Interval:
         k, share = interpolation(n, level)
         low = float((1 - share) * logs[k - 1] + share * logs[k])
         high = float((1 - share) * logs[n - k] + share * logs[n - k - 1])
-    # The interval of geometric means holds the median of so few runs but for rounding.
+    # With so few runs the interval contains the median except for rounding.
     median = float(np.median(runs))
     return Interval(
         low=min(median, math.exp(low)), high=max(median, math.exp(high)), method=method, computed_at=level
@@ -189,9 +189,9 @@ def _interval(runs: NDArray[np.float64], level: float) -> Interval:
 
 @cache
 def interpolation(n: int, level: float) -> tuple[int, float]:
-    """Return k, and the share of the way from ``x(k)`` to ``x(k+1)``, where the interval at ``level`` begins.
+    """Return k and the share of the way from ``x(k)`` to ``x(k+1)`` at which the interval at ``level`` starts.
 
-    For so few runs that their range covers less, it is the range.
+    If even the range of the runs covers less than ``level``, the interval is the range.
     """
     covers = [1 - 2 * sum(math.comb(n, j) for j in range(k)) / 2**n for k in range(n // 2 + 2)]
     k = max((k for k in range(1, n // 2 + 1) if covers[k] >= level), default=1)
@@ -203,7 +203,7 @@ def interpolation(n: int, level: float) -> tuple[int, float]:
 
 
 def _combined(distances: tuple[float, float], freedoms: tuple[int, int]) -> float:
-    """Return how far a ratio's interval reaches to one side, from how far those of its sides reach (logarithms)."""
+    """Return the one-sided width of a ratio's interval from those of both sides (all on logarithms)."""
     variances = [(reach / student_t(of)) ** 2 for reach, of in zip(distances, freedoms, strict=True)]
     both = sum(variances)
     if both == 0:

@@ -8,7 +8,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from trainmark.insight import judged
-from trainmark.measure.statistics import LEAST_RUNS
+from trainmark.measure.statistics import MIN_RUNS
 from trainmark.report.axes import BATCH, COMMON, Aspect, Axes, axis_label, by_unit
 from trainmark.report.blocks import Span
 from trainmark.report.language import Catalogue, Language, catalogue
@@ -182,11 +182,11 @@ def _intervals(context: Context, numbers: list[CaseResult]) -> list[str]:
     say, notes = context.say, []
     estimates = [result.estimate for result in numbers if result.estimate]
     without = [found for found in estimates if found.interval is None]
-    few = [found for found in without if found.n < LEAST_RUNS]
+    few = [found for found in without if found.n < MIN_RUNS]
     if few:
         notes.append(
-            say("no_interval_any" if len(few) == len(numbers) else "no_interval_some", least=LEAST_RUNS)
+            say("no_interval_any" if len(few) == len(numbers) else "no_interval_some", least=MIN_RUNS)
         )
-    reasons = dict.fromkeys(found.no_interval for found in without if found.n >= LEAST_RUNS)
+    reasons = dict.fromkeys(found.no_interval for found in without if found.n >= MIN_RUNS)
     notes += [say(f"no_interval_{reason.value.replace('-', '_')}") for reason in reasons if reason]
     return notes

@@ -8,7 +8,7 @@ from trainmark.errors import InputError
 from trainmark.logs.hints import read_hints
 from trainmark.logs.model import ParsedLog
 from trainmark.logs.settle import TF32_UNKNOWN
-from trainmark.measure.pooling import machines_of
+from trainmark.measure.pooling import machine_kinds
 from trainmark.measure.rules.model import RuleResult
 from trainmark.measure.rules.tree import PlacementRow
 from trainmark.report.axes import by_unit
@@ -77,7 +77,7 @@ def _case_rows(
             repeat=run.repeat,
             spoiled=run.spoiled,
             variant=tuple((axis, _word(case, axis)) for axis in axes),
-            hardware=machines_of(run, manifests),
+            hardware=machine_kinds(run, manifests),
             one_machine=(
                 result.estimate is None or result.estimate.no_interval is not NoInterval.MACHINES_DIFFER
             ),

@@ -9,7 +9,7 @@ from collections.abc import Hashable, Iterable
 from statistics import fmean, median
 
 from trainmark.errors import InputError
-from trainmark.measure.pooling import alike
+from trainmark.measure.pooling import same_kinds
 from trainmark.measure.rules import no_speedup
 from trainmark.report.exchange.rows import SpeedRow
 
@@ -41,7 +41,7 @@ def without_speedup(rows: Iterable[SpeedRow]) -> tuple[str, ...]:
         topologies = _topologies(members)
         alone = _hardware(topologies.get(BASELINE, []))
         for topology, runs in topologies.items():
-            if BASELINE in topologies and not alike(_hardware(runs), alone):
+            if BASELINE in topologies and not same_kinds(_hardware(runs), alone):
                 baseline = BASELINE if topology != BASELINE else f"{name} {BASELINE}"
                 sentences.append(no_speedup(f"{name} {topology}", _hardware(runs), baseline, alone))
     return tuple(sentences)
@@ -90,7 +90,7 @@ def _hardware(rows: list[SpeedRow]) -> frozenset[Hashable]:
 
 def _topology(rows: list[SpeedRow], alone: list[SpeedRow]) -> TopologyResult:
     speed, baseline = _sound_median(rows), _sound_median(alone)
-    if not alike(_hardware(rows), _hardware(alone)):
+    if not same_kinds(_hardware(rows), _hardware(alone)):
         baseline = None
     return {
         "average_speed": _rounded(_mean(rows)),

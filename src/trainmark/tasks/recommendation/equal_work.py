@@ -105,11 +105,11 @@ class ClickEqualWork(EqualWork):
         return sum(product.inputs * product.outputs for product in _own(observed).products)
 
     def others(self) -> Mapping[str, Form]:
-        """Return by which other forward passes a deviation is told."""
+        """Return the reference variants used to explain a deviation."""
         return OTHERS
 
     def decay(self, _name: str) -> float:
-        """Return none."""
+        """Return the recipe's weight decay."""
         return self.recipe.weight_decay
 
     def described(self, observed: Observation) -> Iterable[Check]:
