@@ -90,8 +90,10 @@ class LocalHost:
         return None
 
     def machine(self) -> NodeResources:
-        """Return this machine's cores, GPUs and OpenMPI."""
-        return self._machine or this_machine(self)
+        """Return this machine's cores, GPUs and OpenMPI, read once: planning thousands of cases asks as often."""
+        if self._machine is None:
+            self._machine = this_machine(self)
+        return self._machine
 
     def facts(
         self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
