@@ -30,7 +30,7 @@ from clusters import SCRIPT
 from fakes import Silent
 from trainmark.campaign import Order, run_campaign
 from trainmark.check import CheckOrder, check_hosts
-from trainmark.node import hosts_of
+from trainmark.node import connect_hosts
 from trainmark.schema.check import Level
 from trainmark.schema.outcome import Outcome
 from trainmark.suite import load_hosts, load_suite
@@ -185,7 +185,7 @@ def controller_ends(number: int) -> Callable[[Lane, Kind], dict[str, Any]]:
         controller.wait()
         left = wait_for_nothing(lane, before, but=files_of(number, lane))
         seconds = time.time() - struck
-        there = hosts_of(chosen)
+        there = connect_hosts(chosen)
         loaded = load_suite(path)
         order = Order(
             loaded, loaded.cases, lane.folder / "out", True, lane.folder / "home", ("trainmark",), there
@@ -214,7 +214,7 @@ def checked(slow: bool) -> Callable[[Lane, Kind], dict[str, Any]]:
         chosen, began = load_hosts(str(hosts_file(lane)), os.environ), time.time()
         if slow:
             lane.cluster.break_("slow", lane.bad, "1.3")
-        there = hosts_of(chosen)
+        there = connect_hosts(chosen)
         try:
             report = check_hosts(CheckOrder(there, lane.folder / "home", lane.folder / "out"))
         finally:

@@ -22,7 +22,7 @@ sys.path[:0] = [str(REPOSITORY / "tests"), str(REPOSITORY / "scripts")]
 from clusters import Cluster  # noqa: E402
 from fakes import CARD, SUITE, Silent  # noqa: E402
 from trainmark.campaign import Order, run_campaign  # noqa: E402
-from trainmark.node import hosts_of  # noqa: E402
+from trainmark.node import connect_hosts  # noqa: E402
 from trainmark.schema.outcome import Outcome  # noqa: E402
 from trainmark.schema.results import CaseResult, RunResult  # noqa: E402
 from trainmark.suite import load_hosts, load_suite  # noqa: E402
@@ -172,7 +172,7 @@ def by_campaign(lane: Lane, kind: Kind, count: int) -> list[dict[str, Any]]:
     if kind.before and kind.fresh:
         kind.before(lane)
     try:
-        there = hosts_of(chosen)
+        there = connect_hosts(chosen)
         loaded, out = load_suite(path), lane.folder / "out"
         order = Order(loaded, loaded.cases, out, False, lane.folder / "home", ("trainmark",), there)
         try:

@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any
 
 from trainmark.environment import installed_packages
-from trainmark.node import Job, JobEnd, LocalHost, Look
+from trainmark.node import Job, JobEnd, JobStatus, LocalHost
 from trainmark.node.accelerators import open_nvml
 from trainmark.node.facts import collect
 from trainmark.node.git import read_git
@@ -77,8 +77,8 @@ class InProcessHost(LocalHost):
     def wait(self, pid: int, timeout_s: float) -> int | None:
         return self._ended[pid][1] if pid in self._ended else super().wait(pid, timeout_s)
 
-    def look(self, pid: int) -> Look:
-        return Look(0, None, 0) if pid in self._ended else super().look(pid)
+    def job_status(self, pid: int) -> JobStatus:
+        return JobStatus(0, None, 0) if pid in self._ended else super().job_status(pid)
 
     def kill(self, mark: str, pid: int | None = None) -> int:
         return 0 if pid in self._ended else super().kill(mark, pid)

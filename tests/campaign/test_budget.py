@@ -16,7 +16,7 @@ from trainmark.campaign.budget import (
 )
 from trainmark.campaign.schedule import Attempt, Schedule, ended_by
 from trainmark.errors import InputError
-from trainmark.execution import Pulse
+from trainmark.execution import Heartbeat
 from trainmark.node import StepPace
 from trainmark.schema.case import Precision
 from trainmark.schema.manifest import CpuFacts
@@ -40,7 +40,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def pace(*reports: tuple[float, int | None]) -> StepPace:
     found = StepPace()
     for elapsed_s, step in reports:
-        found.add(Pulse(elapsed_s, step))
+        found.add(Heartbeat(elapsed_s, step))
     return found
 
 
@@ -59,18 +59,18 @@ def test_a_run_without_two_reported_steps_has_no_pace() -> None:
 def test_a_first_run_ends_early_only_where_it_is_long_and_less_than_half_over() -> None:
     short, long, nearly_over = (FirstRunWatch(steps=100, share_s=10, budget_s=300) for _ in range(3))
 
-    assert [short(Pulse(1.0 + step / 20, step)) for step in range(1, 101)] == [None] * 100
-    assert long(Pulse(1.0, 1)) is None
-    assert (long(Pulse(4.0, 2)) or (None,))[0] is Outcome.SKIPPED
-    assert nearly_over(Pulse(1.0, 1)) is None
-    assert nearly_over(Pulse(70.0, 90)) is None
+    assert [short(Heartbeat(1.0 + step / 20, step)) for step in range(1, 101)] == [None] * 100
+    assert long(Heartbeat(1.0, 1)) is None
+    assert (long(Heartbeat(4.0, 2)) or (None,))[0] is Outcome.SKIPPED
+    assert nearly_over(Heartbeat(1.0, 1)) is None
+    assert nearly_over(Heartbeat(70.0, 90)) is None
 
 
 def test_a_first_run_that_reports_no_step_ends_after_a_fifth_of_the_budget() -> None:
     watch = FirstRunWatch(steps=100, share_s=10, budget_s=300)
 
-    assert watch(Pulse(59.0, None)) is None
-    assert (watch(Pulse(61.0, None)) or (None,))[0] is Outcome.SKIPPED
+    assert watch(Heartbeat(59.0, None)) is None
+    assert (watch(Heartbeat(61.0, None)) or (None,))[0] is Outcome.SKIPPED
 
 
 def test_the_longest_cases_are_left_out_first_and_of_equal_ones_the_later() -> None:

@@ -14,7 +14,7 @@ from fakes import Bench, Silent, alive
 from frameworks import framework_python
 from trainmark.campaign import Progress
 from trainmark.dataset.images import ImageFolderSpec, make_image_folder
-from trainmark.execution import Pulse
+from trainmark.execution import Heartbeat
 from trainmark.schema.case import Case
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import Results
@@ -99,7 +99,7 @@ class KillsRankOne(Silent):
     def __init__(self, folder: Path) -> None:
         self.folder, self.killed, self.seen = folder, 0, list[int]()
 
-    def pulse(self, pulse: Pulse) -> None:
+    def pulse(self, pulse: Heartbeat) -> None:
         if pulse.step is None or self.killed:
             return
         for process in psutil.Process().children(recursive=True):

@@ -14,7 +14,7 @@ import pytest
 from clusters import ALLOCATED, SCRIPT, Cluster
 from fakes import CARD, Bench, Silent
 from trainmark.campaign import run_campaign
-from trainmark.node import RemoteHost, hosts_of
+from trainmark.node import RemoteHost, connect_hosts
 from trainmark.schema.results import Results
 from trainmark.suite import load_hosts
 
@@ -66,7 +66,7 @@ class EarlyStriker(Striker):
 @contextmanager
 def connected(hosts: Cluster) -> Iterator[tuple[Any, ...]]:
     """Have the hosts' agents by ssh, from this process."""
-    made = hosts_of(load_hosts(str(hosts.state / "hosts.yaml"), os.environ))
+    made = connect_hosts(load_hosts(str(hosts.state / "hosts.yaml"), os.environ))
     try:
         yield made
     finally:

@@ -8,7 +8,7 @@ import pytest
 from clusters import HOSTS, Cluster
 from trainmark.check import CheckOrder, check_hosts
 from trainmark.check.network import check_network
-from trainmark.node import RemoteHost, hosts_of
+from trainmark.node import RemoteHost, connect_hosts
 from trainmark.schema.check import Level
 from trainmark.suite import load_hosts
 
@@ -20,7 +20,7 @@ pytestmark = [
 
 def connected(hosts: Cluster) -> tuple[RemoteHost, ...]:
     """Return the hosts' agents by ssh, from this process."""
-    made = hosts_of(load_hosts(str(hosts.state / "hosts.yaml"), os.environ))
+    made = connect_hosts(load_hosts(str(hosts.state / "hosts.yaml"), os.environ))
     return tuple(host for host in made if isinstance(host, RemoteHost))
 
 

@@ -20,10 +20,10 @@ from fakes import CARD, Bench, Silent, alive
 from trainmark.campaign import run_campaign
 from trainmark.campaign.transfer import send_data, send_program
 from trainmark.errors import TrainmarkError
-from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost, path_there
+from trainmark.node import Host, HostGoneError, Job, LocalHost, RemoteHost, remote_path
 from trainmark.node.channel import HELLO, PART_BYTES, Sender, receive
-from trainmark.node.jobs import prober
-from trainmark.node.network import interface_of
+from trainmark.node.jobs import probe_runner
+from trainmark.node.network import find_interface
 from trainmark.node.processes import MARK
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command, NodeResources
@@ -119,11 +119,11 @@ def test_a_program_and_a_data_set_that_a_host_lacks_are_sent_to_it_once(
     (program / "run").write_text("#!/bin/sh\n")
     (program / "run").chmod(0o755)
     # Where the host's disk is another one, the same path is not there.
-    host.lies_at(tmp_path, tmp_path / "their disk")
+    host.map_path(tmp_path, tmp_path / "their disk")
     there = tmp_path / "their disk" / "home" / "sent"
     send_program(host, program, (), tmp_path / "home", said.append)
     (sent,) = there.iterdir()
-    assert path_there(host.paths, program / "code" / "train.py") == sent / "code" / "train.py"
+    assert remote_path(host.paths, program / "code" / "train.py") == sent / "code" / "train.py"
     assert (sent / "code" / "train.py").read_text() == "print('hello')"
     assert os.access(sent / "run", os.X_OK)
     assert said == [f"sending {program} to faraway"]
@@ -144,7 +144,7 @@ def test_what_is_too_much_to_send_is_said(
     monkeypatch.setattr("trainmark.campaign.transfer.MOST_BYTES", 10)
     (tmp_path / "data").mkdir()
     (tmp_path / "data" / "shard").write_bytes(b"\x00" * 100)
-    host.lies_at(tmp_path / "data", tmp_path / "elsewhere")
+    host.map_path(tmp_path / "data", tmp_path / "elsewhere")
     with pytest.raises(
         TrainmarkError, match=r"data is not on faraway, and 0\.0 GB are too much to send; copy it there"
     ):
@@ -319,7 +319,7 @@ def test_a_job_is_started_watched_and_ended(host: RemoteHost, tmp_path: Path) ->
     folder = tmp_path / "job"
     pid = host.start(job(folder, "sh", "-c", "echo step 3/9; exit 5"))
     assert host.wait(pid, 60) == 5
-    assert host.look(pid).step == 3
+    assert host.job_status(pid).step == 3
     assert host.kill(str(folder), pid) == 0
     assert host.reap(pid).code == 5
     endless = host.start(job(folder, "sleep", "600"))
@@ -424,14 +424,14 @@ def test_an_older_copy_of_a_program_under_the_same_path_is_not_taken_for_it(
         (tmp_path / folder).mkdir()
         (tmp_path / folder / "train.py").write_text(word)
         (tmp_path / folder / "run.log").write_text(folder)
-    host.lies_at(tmp_path / "here", tmp_path / "there")
+    host.map_path(tmp_path / "here", tmp_path / "there")
     said: list[str] = []
     send_program(host, tmp_path / "here", ("*.log",), tmp_path / "home", said.append)
     assert len(said) == 1
-    assert path_there(host.paths, tmp_path / "here" / "train.py").read_text() == "new"
+    assert remote_path(host.paths, tmp_path / "here" / "train.py").read_text() == "new"
     (tmp_path / "there" / "train.py").write_text("new")
     other = agent_host("other", tmp_path / "disk")
-    other.lies_at(tmp_path / "here", tmp_path / "there")
+    other.map_path(tmp_path / "here", tmp_path / "there")
     send_program(other, tmp_path / "here", ("*.log",), tmp_path / "home", said.append)
     other.close()
     assert len(said) == 1
@@ -471,10 +471,10 @@ def test_whatever_a_host_says_in_the_place_of_an_agent_it_is_named(
 
 def test_a_machine_that_knows_its_name_by_the_loopback_is_told_by_how_ssh_came_in() -> None:
     there = {"SSH_CONNECTION": "10.0.0.9 50000 127.0.0.1 22"}
-    assert interface_of("localhost", {}) is None
-    assert interface_of("localhost", there) == "lo"
-    assert interface_of("127.0.0.1", {}) == "lo"
-    assert interface_of("no.such.name.invalid", {}) is None
+    assert find_interface("localhost", {}) is None
+    assert find_interface("localhost", there) == "lo"
+    assert find_interface("127.0.0.1", {}) == "lo"
+    assert find_interface("no.such.name.invalid", {}) is None
 
 
 def test_another_version_of_trainmark_is_refused(host: RemoteHost, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -489,6 +489,6 @@ def test_what_slurm_says_of_the_agents_step_reaches_nothing_that_it_starts(
     # By the job's number mpirun takes the agent's one task for its slots, and has no place for two ranks.
     for name, value in {"PROCID": "0", "JOB_ID": "7", "JOBID": "7", "NTASKS": "1", "CONF": "/etc/s"}.items():
         monkeypatch.setenv(f"SLURM_{name}", value)
-    said = prober(host, 60).ask(Command(0, ("env",), {}))
+    said = probe_runner(host, 60).run(Command(0, ("env",), {}))
     found = {line.split("=")[0] for line in said.out.decode().splitlines() if line.startswith("SLURM_")}
     assert found == {"SLURM_CONF"}

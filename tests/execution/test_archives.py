@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.node.archives import packed, unpack
+from trainmark.node.archives import pack_folder, unpack
 
 SOURCE = Path(__file__).parents[2] / "src"
 DEBIAN_12 = Path("/usr/bin/python3.11")
@@ -44,7 +44,7 @@ def test_a_folder_arrives_as_it_was(tmp_path: Path) -> None:
     (folder / "shut" / "leaf").write_text("leaf")
     (folder / "shut").chmod(0o555)
 
-    with packed(folder) as content:
+    with pack_folder(folder) as content:
         unpack(content, tmp_path / "copy")
 
     found = {str(path.relative_to(tmp_path / "copy")) for path in (tmp_path / "copy").rglob("*")}
@@ -142,8 +142,8 @@ def test_debians_own_python_unpacks_too(tmp_path: Path, debian: Callable[[str], 
     (tmp_path / "folder" / "leaf").write_text("leaf")
 
     debian(
-        "from pathlib import Path; from trainmark.node.archives import packed, unpack; "
-        f"unpack(packed(Path({str(tmp_path / 'folder')!r})), Path({str(tmp_path / 'copy')!r}))"
+        "from pathlib import Path; from trainmark.node.archives import pack_folder, unpack; "
+        f"unpack(pack_folder(Path({str(tmp_path / 'folder')!r})), Path({str(tmp_path / 'copy')!r}))"
     )
 
     assert (tmp_path / "copy" / "leaf").read_text() == "leaf"

@@ -15,7 +15,7 @@ import pytest
 
 from fakes import alive
 from preloading import usual_signals
-from trainmark.node import LocalHost, Runner, held
+from trainmark.node import CommandRunner, LocalHost, deferred_signals
 from trainmark.node.host import Job
 from trainmark.node.processes import MARK, end_all, private_bytes
 from trainmark.schema.plan import Command
@@ -79,14 +79,14 @@ def test_the_mark_of_a_folder_with_a_longer_name_is_another_one(tmp_path: Path) 
 def test_with_the_end_of_a_command_that_is_asked_no_other_ends(tmp_path: Path, above: str) -> None:
     """Every probe of every trainmark on a machine was ended with one whose mark lay above theirs."""
     mark = str(tmp_path / above)
-    slow = Runner(LocalHost(), Limits(timeout_s=60), f"{mark}/one" if above == "of-all" else mark)
-    quick = Runner(LocalHost(), Limits(timeout_s=60), mark)
+    slow = CommandRunner(LocalHost(), Limits(timeout_s=60), f"{mark}/one" if above == "of-all" else mark)
+    quick = CommandRunner(LocalHost(), Limits(timeout_s=60), mark)
     began = tmp_path / "began"
     with ThreadPoolExecutor(1) as pool:
-        answer = pool.submit(slow.ask, Command(0, ("sh", "-c", f"touch {began}; sleep 1; echo told"), {}))
+        answer = pool.submit(slow.run, Command(0, ("sh", "-c", f"touch {began}; sleep 1; echo told"), {}))
         while not began.exists():
             time.sleep(0.01)
-        assert quick.ask(Command(0, ("true",), {})).code == 0
+        assert quick.run(Command(0, ("true",), {})).code == 0
         said = answer.result()
     assert (said.code, said.out) == (0, b"told\n")
     assert end_all(mark) == 0
@@ -128,8 +128,8 @@ def _signals_that_stop_us() -> Iterator[None]:
 
 
 def interrupted_while_held(steps: list[str]) -> None:
-    with held():
-        steps.append("held")
+    with deferred_signals():
+        steps.append("deferred_signals")
         os.kill(os.getpid(), signal.SIGINT)
         # Long enough for Python to notice a signal, had it been let through.
         until = time.monotonic() + 0.1
@@ -143,7 +143,7 @@ def test_a_held_signal_takes_effect_when_it_is_let_go() -> None:
     steps: list[str] = []
     with pytest.raises(KeyboardInterrupt):
         interrupted_while_held(steps)
-    assert steps == ["held", "done"]
+    assert steps == ["deferred_signals", "done"]
 
 
 def test_a_signal_is_held_even_when_another_thread_could_take_it() -> None:
@@ -158,13 +158,13 @@ def test_a_signal_is_held_even_when_another_thread_could_take_it() -> None:
     finally:
         stop.set()
         thread.join()
-    assert steps == ["held", "done"]
+    assert steps == ["deferred_signals", "done"]
 
 
 def test_an_ignored_signal_stays_ignored_and_handlers_are_given_back() -> None:
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
-        with held():
+        with deferred_signals():
             assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
         assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
@@ -176,7 +176,7 @@ def test_outside_the_main_thread_nothing_is_held() -> None:
     entered = []
 
     def work() -> None:
-        with held():
+        with deferred_signals():
             entered.append(signal.getsignal(signal.SIGINT))
 
     thread = threading.Thread(target=work)

@@ -10,8 +10,8 @@ import psutil
 import pytest
 
 from trainmark.node import Job, LocalHost
-from trainmark.node.processes import belongs, rank_processes
-from trainmark.node.stacks import ANSWER_S, Frame, read_stack, who_is_missing
+from trainmark.node.processes import belongs_to_job, rank_processes
+from trainmark.node.stacks import ANSWER_S, Frame, describe_missing_ranks, read_stack
 from trainmark.schema.plan import Command
 
 PROGRAM = """\
@@ -55,7 +55,7 @@ def test_the_rank_that_never_came_to_the_others_is_known_by_what_its_python_says
     assert found[3][0].function == "next_batch"
     if count == 2:
         assert "all_reduce" in [frame.function for frame in found[2]]
-        said = who_is_missing(found, dict.fromkeys(ranks, "node02"))
+        said = describe_missing_ranks(found, dict.fromkeys(ranks, "node02"))
         first, _, second = said.partition(", while ")
         assert first == "; rank 3 on node02 was in next_batch (program.py:7)"
         assert second == "rank 2 on node02 waited in all_reduce (program.py:4)"
@@ -109,8 +109,8 @@ def test_a_program_on_its_own_is_started_as_its_user_would(tmp_path: Path) -> No
 def test_who_started_a_rank_and_is_not_of_the_run_goes_on(tmp_path: Path) -> None:
     stranger = subprocess.Popen(["sleep", "60"], start_new_session=True)
     try:
-        assert not belongs(psutil.Process(stranger.pid), str(tmp_path), os.getpid())
-        assert belongs(psutil.Process(stranger.pid), str(tmp_path), stranger.pid)
+        assert not belongs_to_job(psutil.Process(stranger.pid), str(tmp_path), os.getpid())
+        assert belongs_to_job(psutil.Process(stranger.pid), str(tmp_path), stranger.pid)
     finally:
         stranger.kill()
         stranger.wait()
@@ -134,13 +134,13 @@ def test_of_the_threads_the_main_one_counts_whichever_got_the_signal(got_it: int
 def test_where_all_wait_or_none_does_each_place_is_said_and_nobody_is_accused() -> None:
     waits, works = (Frame("/a/train.py", 3, "all_reduce"),), (Frame("/a/train.py", 9, "next"),)
     hosts = {0: "a", 1: "b"}
-    assert who_is_missing({0: works, 1: works}, hosts) == (
+    assert describe_missing_ranks({0: works, 1: works}, hosts) == (
         "; rank 0 on a was in next (train.py:9), rank 1 on b was in next (train.py:9)"
     )
-    assert who_is_missing({0: waits, 1: waits}, hosts) == (
+    assert describe_missing_ranks({0: waits, 1: waits}, hosts) == (
         "; rank 0 on a waited in all_reduce (train.py:3), rank 1 on b waited in all_reduce (train.py:3)"
     )
-    assert who_is_missing({}, {}) == ""
+    assert describe_missing_ranks({}, {}) == ""
 
 
 @pytest.mark.parametrize(
@@ -156,7 +156,7 @@ def test_where_all_wait_or_none_does_each_place_is_said_and_nobody_is_accused() 
 def test_whoever_waits_in_any_framework_is_told_from_who_does_not_come(file: str, function: str) -> None:
     """As each framework's ranks were seen when rank 1 never left its input."""
     found = {0: (Frame(file, 3, function),), 1: (Frame("/v/trainmark/worker/core/feed.py", 77, "next"),)}
-    assert who_is_missing(found, {0: "a", 1: "b"}).startswith(
+    assert describe_missing_ranks(found, {0: "a", 1: "b"}).startswith(
         "; rank 1 on b was in next (feed.py:77), while rank 0 "
     )
 
@@ -164,4 +164,6 @@ def test_whoever_waits_in_any_framework_is_told_from_who_does_not_come(file: str
 def test_of_many_ranks_a_few_are_named() -> None:
     hosts = {rank: f"host{rank // 8}" for rank in range(64)}
     stacks = {rank: (Frame("/a/train.py", 9, "next"),) for rank in hosts}
-    assert who_is_missing(stacks, hosts).endswith("rank 3 on host0 was in next (train.py:9) and 60 more")
+    assert describe_missing_ranks(stacks, hosts).endswith(
+        "rank 3 on host0 was in next (train.py:9) and 60 more"
+    )

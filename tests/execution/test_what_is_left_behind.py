@@ -14,7 +14,7 @@ from trainmark.environment.engine import Engine, require_engine
 from trainmark.environment.introspection import run_script
 from trainmark.node import Job, JobOnHost, LocalHost, jobs, run_jobs
 from trainmark.node.git import read_git
-from trainmark.node.processes import MARK, marked
+from trainmark.node.processes import MARK, marked_pids
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits
@@ -59,7 +59,7 @@ def test_a_process_that_is_becoming_another_program_is_found(tmp_path: Path) -> 
     mark = str(tmp_path / "run")
     process = subprocess.Popen([script], env={**os.environ, MARK: mark})
     try:
-        found = [marked(mark) for _ in range(200)]
+        found = [marked_pids(mark) for _ in range(200)]
     finally:
         process.kill()
         process.wait()

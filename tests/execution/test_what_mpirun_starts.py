@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agents import agent_host, stand_in
-from trainmark.node import Host, Job, JobOnHost, LocalHost, Pulse, run_jobs
+from trainmark.node import Heartbeat, Host, Job, JobOnHost, LocalHost, run_jobs
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits
@@ -50,7 +50,7 @@ def test_a_run_ends_when_a_host_is_lost_on_which_only_mpirun_has_ranks(
     other = agent_host("other")
     assert other.unreachable() is None
 
-    def lose(_pulse: Pulse) -> None:
+    def lose(_pulse: Heartbeat) -> None:
         assert other._connection is not None
         os.kill(other._connection.hello["pid"], signal.SIGKILL)  # type: ignore[index]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from trainmark.errors import InputError
-from trainmark.node.engines import starting
+from trainmark.node.engines import agent_command
 from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 from trainmark.suite.hosts import expanded, load_hosts
 
@@ -121,14 +121,14 @@ def test_ranges_multiply_and_keep_their_zeros() -> None:
 
 def test_what_an_engine_starts_is_a_command_that_can_be_read() -> None:
     entry = HostEntry(name="gpu01", address="10.0.0.1", user="bench", port=2222, variables={"A": "b c"})
-    ssh = " ".join(starting(entry, EngineName.SSH, SshSettings(config=Path("/etc/c")), Path("/opt/py")))
+    ssh = " ".join(agent_command(entry, EngineName.SSH, SshSettings(config=Path("/etc/c")), Path("/opt/py")))
     assert ssh.startswith("ssh -T -o BatchMode=yes")
     assert ssh.endswith(
         "-F /etc/c -l bench -p 2222 10.0.0.1 exec env 'A=b c' /opt/py -m trainmark.node.agent gpu01"
     )
-    srun = starting(entry, EngineName.SLURM, SshSettings(), Path("/opt/py"))
+    srun = agent_command(entry, EngineName.SLURM, SshSettings(), Path("/opt/py"))
     assert srun[0] == "srun"
     assert "--nodelist=gpu01" in srun
-    mpirun = starting(entry, EngineName.MPI, SshSettings(), Path("/opt/py"))
+    mpirun = agent_command(entry, EngineName.MPI, SshSettings(), Path("/opt/py"))
     assert mpirun[:1] == ("mpirun",)
     assert "10.0.0.1:1" in mpirun

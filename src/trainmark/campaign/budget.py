@@ -12,7 +12,7 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from trainmark.node import Pulse, StepPace
+from trainmark.node import Heartbeat, StepPace
 from trainmark.schema.case import Case, Device, Precision
 from trainmark.schema.manifest import CpuFacts
 from trainmark.schema.outcome import Outcome
@@ -50,7 +50,7 @@ class FirstRunWatch:
     budget_s: float
     pace: StepPace = field(default_factory=StepPace)
 
-    def __call__(self, pulse: Pulse) -> tuple[Outcome, str] | None:
+    def __call__(self, pulse: Heartbeat) -> tuple[Outcome, str] | None:
         """Return the outcome that ends the run, or None to let it go on."""
         self.pace.add(pulse)
         expected_s = self.pace.run_s(self.steps)

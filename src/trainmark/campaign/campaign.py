@@ -27,7 +27,7 @@ from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule, wants_another
 from trainmark.campaign.side_by_side import SideBySide
 from trainmark.execution import opened
-from trainmark.node import Host, HostError, LocalHost, held, on_each
+from trainmark.node import Host, HostError, LocalHost, deferred_signals, map_hosts
 from trainmark.placement import PlacementHost
 from trainmark.schema.case import Case
 from trainmark.schema.names import RESULTS, RUNS
@@ -83,7 +83,7 @@ def run_campaign(order: Order, audience: Audience) -> CampaignEnding:
             return _Campaign(order, persistence, finished, executor, audience).to_its_end()
         finally:
             persistence.close()
-            on_each(site.placed, lambda placed: _remove_empty(*placed, order.out))
+            map_hosts(site.placed, lambda placed: _remove_empty(*placed, order.out))
 
 
 def _remove_empty(host: Host, placed: PlacementHost, out: Path) -> None:
@@ -118,10 +118,10 @@ class _Campaign:
             interrupted = True
         except BaseException:
             # What went wrong is told by this exception, even when the results cannot be written either.
-            with held(), suppress(OSError):
+            with deferred_signals(), suppress(OSError):
                 self._write_results()
             raise
-        with held():
+        with deferred_signals():
             return CampaignEnding(self._write_results(), interrupted)
 
     def _require_same_programs(self) -> None:

@@ -18,15 +18,15 @@ from trainmark.campaign.planning import plan_run
 from trainmark.campaign.run_environment import CannotStart, Setting, Site
 from trainmark.execution import NotReady, Preparer, ResultDirectory, carry_out, read_record, with_expected
 from trainmark.node import (
+    Heartbeat,
     Host,
     HostError,
     HostOSError,
-    Pulse,
     Watch,
+    deferred_signals,
     free_ports,
-    held,
-    on_each,
-    unwatched,
+    ignore_heartbeat,
+    map_hosts,
 )
 from trainmark.schema.case import Case
 from trainmark.schema.identity import Entries
@@ -64,7 +64,7 @@ class Executor:
     audience: Audience
     identifier: Identifier
     preparer: Preparer
-    may_go_on: Watch = unwatched
+    may_go_on: Watch = ignore_heartbeat
 
     @classmethod
     def at(cls, site: Site, suite: Suite, directory: ResultDirectory, audience: Audience) -> "Executor":
@@ -86,7 +86,7 @@ class Executor:
         """Return this one whose runs end as soon as ``may_go_on`` returns an outcome."""
         return replace(self, may_go_on=may_go_on)
 
-    def _watch(self, pulse: Pulse) -> tuple[Outcome, str] | None:
+    def _watch(self, pulse: Heartbeat) -> tuple[Outcome, str] | None:
         self.audience.pulse(pulse)
         return self.may_go_on(pulse)
 
@@ -99,7 +99,7 @@ class Executor:
         """Run what is wanted; a host that cannot be reached, or is lost on the way, costs this run and no other."""
         try:
             hosts = self.site.hosts_of(request.case)
-            why = next(filter(None, on_each(hosts, lambda host: host.unreachable())), None)
+            why = next(filter(None, map_hosts(hosts, lambda host: host.unreachable())), None)
             if why is None:
                 return self._executed(request)
         except HostError as error:
@@ -156,12 +156,12 @@ class Executor:
         ended = carry_out(plan, request.folder, limits, self.site.hosts, self._watch, steps)
         record = with_expected(ended, plan)
         if record.outcome is Outcome.OK:
-            with held():
+            with deferred_signals():
                 asked = request.asked.id
                 complete_manifest(request.folder, setting.manifest, request.case, asked, request.repeat)
         if not parts:
             return record
-        with held():
+        with deferred_signals():
             doubts = changed_meanwhile(parts, self.identifier.program(request.case))
             said = (*record.doubts, *doubts)
             return record.model_copy(update={"identity": identity_of(parts), "doubts": said})

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from trainmark.campaign.identity import traffic_of, variables_of
 from trainmark.campaign.run_environment import has_labels
 from trainmark.environment import fingerprint
-from trainmark.node import Host, HostError, on_each
+from trainmark.node import Host, HostError, map_hosts
 from trainmark.schema.case import Case
 from trainmark.schema.manifest import Manifest
 
@@ -79,7 +79,7 @@ def hosting(hosts: Sequence[Host]) -> Hosting:
 
     Which environments it has shows only when one is needed: see ``Hosting.refuse``.
     """
-    kinds = on_each(hosts, _kind)
+    kinds = map_hosts(hosts, _kind)
     by_name = {host.name: host for host in hosts}
     found = Hosting(by_name, {host.name: kind for host, kind in zip(hosts, kinds, strict=True)})
     found.lost |= {host.name for host, kind in zip(hosts, kinds, strict=True) if kind is None}

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Protocol as Interface
 
 from trainmark.campaign.schedule import Progress
-from trainmark.execution import Pulse
+from trainmark.execution import Heartbeat
 from trainmark.schema.case import Case
 from trainmark.schema.results import RunResult
 
@@ -27,7 +27,7 @@ class Audience(Interface):
     def run_begins(self, case: Case, repeat: int, progress: Progress) -> None:
         """A run is about to start."""
 
-    def pulse(self, pulse: Pulse) -> None:
+    def pulse(self, pulse: Heartbeat) -> None:
         """The run shows a sign of life."""
 
     def run_ended(self, result: RunResult, progress: Progress) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from hashlib import sha256
 
 from trainmark.errors import InputError
-from trainmark.node import Host, HostError, on_each
+from trainmark.node import Host, HostError, map_hosts
 
 PATIENCE_S = 60.0
 """How long another may still hold a host, seconds: one that was killed may be about to end what it started there."""
@@ -31,7 +31,7 @@ def reserve_hosts(
     deadline, told = time.monotonic() + patience_s, False
     wanted = list(hosts)
     while wanted:
-        answers = on_each(wanted, lambda host: _reserve(host, f"{holders[host.name]} {whose}"))
+        answers = map_hosts(wanted, lambda host: _reserve(host, f"{holders[host.name]} {whose}"))
         held = {host.name: by for host, by in zip(wanted, answers, strict=True) if by is not None}
         for name, by in held.items():
             other = names.get(by.partition(" ")[0], name)

@@ -22,7 +22,7 @@ from trainmark.environment.locations import folder_of, python_of
 from trainmark.environment.remote_probe import probe_environment
 from trainmark.errors import TrainmarkError
 from trainmark.extensions import carried
-from trainmark.node import Host, Pulse, Runner, path_there, unwatched
+from trainmark.node import CommandRunner, Heartbeat, Host, ignore_heartbeat, remote_path
 from trainmark.placement import (
     FrameworkPython,
     PlacementHost,
@@ -81,7 +81,7 @@ class Site:
         self._workloads = workloads
         self._home = home
         self._mark = mark
-        self._watch: Callable[[Pulse], None] = unwatched
+        self._watch: Callable[[Heartbeat], None] = ignore_heartbeat
         self._expected: dict[str, FrameworkPython] = {}
         self._nodes: dict[tuple[str, ...], Node | CannotStart] = {}
         self._data: dict[tuple[str, str], CannotStart | None] = {}
@@ -89,7 +89,7 @@ class Site:
         # Data is made here, whatever hosts there are.
         self._datasets = DataSets(suite.datasets, home, len(os.sched_getaffinity(0)))
 
-    def watched(self, watch: Callable[[Pulse], None]) -> "Site":
+    def watched(self, watch: Callable[[Heartbeat], None]) -> "Site":
         """Return this site, whose looks into environments ``watch`` can end by raising; what was found is shared."""
         other = copy(self)
         other._watch = watch
@@ -145,13 +145,13 @@ class Site:
         if key not in self._nodes:
             try:
                 if container is None:
-                    runner = Runner(host, _PROBE, self._mark, self._watch)
+                    runner = CommandRunner(host, _PROBE, self._mark, self._watch)
                     probed = probe_environment(environment, about, self._home, runner)
                     versions, lock = probed.versions, probed.lock_digest
                 else:
                     engine = container.engine
                     versions, lock = None, f"{engine} {require_engine(engine, host)}, {about}"
-                self._nodes[key] = host.facts(versions, lock, path_there(host.paths, PROJECT))
+                self._nodes[key] = host.facts(versions, lock, remote_path(host.paths, PROJECT))
             except UnusableEnvironment as error:
                 self._nodes[key] = CannotStart(Outcome.UNSUPPORTED, str(error))
         return self._nodes[key]
@@ -270,7 +270,7 @@ class Site:
 
     def repositories(self, node: int) -> Path:
         """Return the folder on a node that holds the repositories of programs."""
-        return path_there(self.hosts[node].paths, self._home / "sources")
+        return remote_path(self.hosts[node].paths, self._home / "sources")
 
     def _dataset(self, case: Case) -> str:
         if case.data == SYNTHETIC:

@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from trainmark.campaign.persist import Persistence, require_space
 from trainmark.execution import ResultDirectory, write_record
-from trainmark.node import held
+from trainmark.node import deferred_signals
 from trainmark.schema.case import Case
 from trainmark.schema.outcome import OutcomeRecord
 from trainmark.schema.results import RunResult
@@ -34,7 +34,7 @@ class FinishedRuns:
         """
         folder = self._directory.run(case, record.repeat)
         # Held: what has been measured is not lost to a Ctrl-C at its last moment.
-        with held():
+        with deferred_signals():
             result = self._persistence.result(case, record)
             require_space(folder, result.outcome)
             # A run that leaves no measurement is "invalid", which shows only when it is read.

@@ -14,8 +14,8 @@ from trainmark.campaign.listener import Audience
 from trainmark.campaign.resume import as_attempts
 from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule
-from trainmark.execution import Pulse
-from trainmark.node import Host, held, on_each
+from trainmark.execution import Heartbeat
+from trainmark.node import Host, deferred_signals, map_hosts
 from trainmark.schema.case import Case
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.results import RunResult
@@ -37,7 +37,7 @@ class _Going:
 
     def run(self, executor: Executor) -> OutcomeRecord | None:
         """Run the case; None, and nothing is done, where a host is away that others may stand for."""
-        if not self.last_chance and any(why is not None for why in on_each(self.hosts, _away)):
+        if not self.last_chance and any(why is not None for why in map_hosts(self.hosts, _away)):
             return None
         return run_case(executor, self.case, self.repeat)
 
@@ -68,7 +68,7 @@ class SideBySide:
                     while (one := self._next_placed()) is not None:
                         self._audience.run_begins(one.case, one.repeat, self._schedule.progress)
                         beside = self._executor.beside(one.hosts, _UntilOver(self._audience, self._over))
-                        with held():
+                        with deferred_signals():
                             self._going[pool.submit(one.run, beside)] = one
                     if not self._going:
                         return
@@ -118,7 +118,7 @@ class SideBySide:
 
     def _keep(self, future: _Recording) -> RunResult | None:
         """Keep what a run gave, once; None where it was not run. Raises what the run raised."""
-        with held():
+        with deferred_signals():
             one = self._going.pop(future)
             record = future.result()
             return None if record is None else self._finished.keep(one.case, record)
@@ -128,7 +128,7 @@ class SideBySide:
 
         What failed only now may have failed because all was ended: it is not kept, and is run again.
         """
-        with held():
+        with deferred_signals():
             before = {future for future in self._going if future.done()}
             wait(self._going)
             for future in list(self._going):
@@ -165,7 +165,7 @@ class _UntilOver:
         self._require_wanted()
         self._audience.trying(candidate, axes)
 
-    def pulse(self, _pulse: Pulse) -> None:
+    def pulse(self, _pulse: Heartbeat) -> None:
         self._require_wanted()
 
     def _require_wanted(self) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import IO
 
 from trainmark.errors import TrainmarkError
-from trainmark.node import Host, LocalHost, packed, path_there
+from trainmark.node import Host, LocalHost, pack_folder, remote_path
 
 _HERE = LocalHost()
 
@@ -22,20 +22,20 @@ def send_program(
 
     What is sent lies in trainmark's own folder there, by its content. Raises ``TrainmarkError`` when it cannot be sent.
     """
-    there = path_there(host.paths, folder)
+    there = remote_path(host.paths, folder)
     if host.has(there) and _same(host.digests(there), folder, ignore):
         return
     with _packed(host, folder) as content:
         name = f"{folder.name}-{hashlib.file_digest(content, 'sha256').hexdigest()[:16]}"  # type: ignore[arg-type]
         content.seek(0)
-        there = path_there(host.paths, home) / "sent" / name
+        there = remote_path(host.paths, home) / "sent" / name
         _send(host, folder, content, there, say)
-    host.lies_at(folder, there)
+    host.map_path(folder, there)
 
 
 def send_data(host: Host, folder: Path, say: Callable[[str], None]) -> None:
     """See that a data set is on a host, under the path that it has there; raises as above."""
-    there = path_there(host.paths, folder)
+    there = remote_path(host.paths, folder)
     if not host.has(there):
         with _packed(host, folder) as content:
             _send(host, folder, content, there, say)
@@ -56,7 +56,7 @@ def _packed(host: Host, folder: Path) -> IO[bytes]:
         raise TrainmarkError(
             f"{folder} is not on {host.name}, and {size / 1e9:.1f} GB are too much to send; copy it there"
         )
-    return packed(folder)
+    return pack_folder(folder)
 
 
 def _send(host: Host, folder: Path, content: IO[bytes], there: Path, say: Callable[[str], None]) -> None:

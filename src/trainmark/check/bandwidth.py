@@ -9,7 +9,7 @@ from trainmark.check.outliers import LEVEL, compare, is_clear
 from trainmark.check.probe import Question, ask_all, script
 from trainmark.check.snapshot import HostLook
 from trainmark.errors import TrainmarkError
-from trainmark.node import Host, free_ports, path_there
+from trainmark.node import Host, free_ports, remote_path
 from trainmark.placement import FrameworkPython
 from trainmark.schema.check import CheckFinding, Level, Quantity, Reduction, Timing
 from trainmark.schema.frozen import Frozen
@@ -60,7 +60,7 @@ class Station:
         self, name: str, about: object, variables: Mapping[str, str] | None = None, rank: int | None = None
     ) -> Command:
         """Return the command that runs one of our scripts in the environment there."""
-        python = path_there(self.host.paths, self.interpreter.python)
+        python = remote_path(self.host.paths, self.interpreter.python)
         flags = ("-I",) if self.interpreter.isolated else ()
         given = {**self.interpreter.variables, **(variables or {})}
         made = script(python, name, about, given, flags)

@@ -18,7 +18,7 @@ from trainmark.check.rules import Need, judge
 from trainmark.check.snapshot import HostLook
 from trainmark.environment import SYSTEM, Environment, EnvironmentKind, UnusableEnvironment, resolve
 from trainmark.errors import TrainmarkError
-from trainmark.node import Host, on_each, path_there
+from trainmark.node import Host, map_hosts, remote_path
 from trainmark.placement import FrameworkPython
 from trainmark.schema.case import Device
 from trainmark.schema.check import CheckFinding, CheckReport, Level, Timing
@@ -101,7 +101,7 @@ def check_hosts(order: CheckOrder, tell: Callable[[str], object] = lambda _text:
 
 def _looks(order: CheckOrder, findings: list[CheckFinding]) -> dict[str, HostLook]:
     """Ask every host's own trainmark what it sees; name those that give no answer."""
-    problems = dict(zip(order.hosts, on_each(order.hosts, _unreachable), strict=True))
+    problems = dict(zip(order.hosts, map_hosts(order.hosts, _unreachable), strict=True))
     there = [host for host in order.hosts if problems[host] is None]
     looks: dict[str, HostLook] = {}
     answers = ask_all([_question(order, host) for host in there], order.patience.answer_s)
@@ -136,7 +136,7 @@ def _unreachable(host: Host) -> str | None:
 
 
 def _question(order: CheckOrder, host: Host) -> Question:
-    python = path_there(host.paths, Path(sys.executable))
+    python = remote_path(host.paths, Path(sys.executable))
     folders = list(dict.fromkeys(str(folder) for folder in _folders(order, host)))
     words = (str(python), "-m", "trainmark.check.snapshot", json.dumps({"folders": folders}))
     return Question(host, (Command(0, words, {}),))
@@ -145,8 +145,8 @@ def _question(order: CheckOrder, host: Host) -> Question:
 def _folders(order: CheckOrder, host: Host) -> tuple[Path, Path]:
     """Return where runs and what trainmark keeps lie on a host."""
     out = order.out.absolute()
-    there = path_there(host.paths, out) if host.folder is None else host.folder
-    return there, path_there(host.paths, order.home.absolute())
+    there = remote_path(host.paths, out) if host.folder is None else host.folder
+    return there, remote_path(host.paths, order.home.absolute())
 
 
 def _nodes(hosts: Sequence[Host], findings: list[CheckFinding]) -> dict[str, Node]:
@@ -172,7 +172,7 @@ def _without_suite(home: Path, hosts: Sequence[Host], nodes: dict[str, Node]) ->
     device = Device.CUDA if gpus else Device.CPU
     with suppress(UnusableEnvironment, OSError, TrainmarkError):
         environment = resolve("pytorch", home=home)
-        if all(on_each(hosts, lambda host: host.has(path_there(host.paths, environment.python)))):
+        if all(map_hosts(hosts, lambda host: host.has(remote_path(host.paths, environment.python)))):
             return Suited(interpreter=_python(environment), device=device)
     return Suited(interpreter=_python(resolve(SYSTEM, home=home)), device=device)
 

@@ -10,7 +10,7 @@ from typing import Any
 from trainmark.check.formatting import rates, span
 from trainmark.check.probe import Answer, Asked, Question, ask, script, started, wait_for_words
 from trainmark.errors import TrainmarkError
-from trainmark.node import Host, free_ports, path_there
+from trainmark.node import Host, free_ports, remote_path
 from trainmark.schema.check import CheckFinding, ClockOffset, Level, Quantity, Timing
 from trainmark.schema.frozen import Frozen
 
@@ -102,7 +102,7 @@ def _listening(host: Host, ports: Mapping[str, int], seconds: float) -> dict[str
 
 
 def _command(host: Host, about: object, secret: Mapping[str, str]) -> Any:
-    return script(path_there(host.paths, Path(sys.executable)), "mesh", about, secret, ("-I", "-S"))
+    return script(remote_path(host.paths, Path(sys.executable)), "mesh", about, secret, ("-I", "-S"))
 
 
 def _listens(one: Asked, network: Network) -> bool:

@@ -14,7 +14,7 @@ from trainmark.environment.engine import ENGINES, Engine, require_engine
 from trainmark.environment.remote_probe import ProbedEnvironment, probe_environment
 from trainmark.errors import TrainmarkError
 from trainmark.execution import ResultDirectory
-from trainmark.node import Host, on_each, path_there, prober
+from trainmark.node import Host, map_hosts, probe_runner, remote_path
 from trainmark.placement import FrameworkPython, device_of
 from trainmark.schema.case import SYNTHETIC, Device
 from trainmark.schema.check import CheckFinding, Level
@@ -100,7 +100,7 @@ def _environments(
         if name in ENGINES:
             suited.findings += _engines(Engine(name), site.hosts)
             continue
-        answers = on_each(site.hosts, lambda host: _probed(name, card.framework, home, host, timeout_s))  # noqa: B023
+        answers = map_hosts(site.hosts, lambda host: _probed(name, card.framework, home, host, timeout_s))  # noqa: B023
         probed: dict[str, ProbedEnvironment] = {}
         for host, answer in zip(site.hosts, answers, strict=True):
             if isinstance(answer, ProbedEnvironment):
@@ -118,7 +118,7 @@ def _environments(
 def _probed(name: str, framework: str, home: Path, host: Host, timeout_s: float) -> ProbedEnvironment | str:
     """Return what an environment is on a host, or why it cannot be used there."""
     try:
-        return probe_environment(name, framework, home, prober(host, timeout_s))
+        return probe_environment(name, framework, home, probe_runner(host, timeout_s))
     except TrainmarkError as error:
         return str(error)
     except (OSError, ValueError):
@@ -171,7 +171,7 @@ def _data(suite: Suite, site: Site, home: Path) -> Iterator[CheckFinding]:
 def _placed(what: str, folder: Path, hosts: Sequence[Host], makes: bool) -> Iterator[CheckFinding]:
     """Say where a data set is: a run makes or converts here what it can, and sends hosts what they lack of it."""
     names = tuple(host.name for host in hosts)
-    has = on_each(hosts, lambda host: host.has(path_there(host.paths, folder)))
+    has = map_hosts(hosts, lambda host: host.has(remote_path(host.paths, folder)))
     there = [host for host, found in zip(hosts, has, strict=True) if found]
     lacking = tuple(host.name for host in hosts if host not in there)
     if not folder.exists():
@@ -200,7 +200,7 @@ def _same_data(what: str, folder: Path, hosts: Sequence[Host]) -> Iterator[Check
     if len(hosts) == 1:
         yield _finding("data", Level.OK, names, f"{what} is there")
         return
-    first, *others = on_each(hosts, lambda host: host.digests(path_there(host.paths, folder)))
+    first, *others = map_hosts(hosts, lambda host: host.digests(remote_path(host.paths, folder)))
     alike = [names[0]]
     for name, files in zip(names[1:], others, strict=True):
         wrong = sorted(path for path in first.keys() | files.keys() if first.get(path) != files.get(path))

@@ -10,7 +10,7 @@ from typing import Any
 
 from trainmark.environment.introspection import last_answer
 from trainmark.errors import TrainmarkError
-from trainmark.node import NOT_FOUND, Host, Job, held, mark_below, probes_mark
+from trainmark.node import NOT_FOUND, Host, Job, child_mark, deferred_signals, probe_mark
 from trainmark.schema.plan import Command
 
 INSIDE = Path(__file__).parent / "remote_scripts"
@@ -92,11 +92,11 @@ def started(questions: Sequence[Question]) -> Iterator[tuple[Asked, ...]]:
     try:
         for one in asked:
             # Held: an interrupt between the start and our knowing of it would leave a process that nobody ends.
-            with held():
+            with deferred_signals():
                 _start(one)
         yield asked
     finally:
-        with held():
+        with deferred_signals():
             for one in asked:
                 _end(one)
 
@@ -106,7 +106,7 @@ def _start(asked: Asked) -> None:
     try:
         folder = asked.folders.enter_context(host.scratch())
         asked.out, asked.errors = folder / "out", folder / "errors"
-        asked.mark = mark_below(probes_mark())
+        asked.mark = child_mark(probe_mark())
         asked.pid = host.start(
             Job(asked.question.commands, folder, asked.out, asked.mark, errors=asked.errors)
         )

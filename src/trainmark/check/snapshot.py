@@ -148,13 +148,13 @@ def read_gpus(nvml: Nvml) -> Iterator[GpuLook]:
     from trainmark.node.telemetry import CLOCK_REASONS, SLOWDOWNS
 
     for index, handle in enumerate(nvml.handles()):
-        memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
-        rows = nvml.ask("nvmlDeviceGetRemappedRows", handle)
-        reasons = nvml.ask("nvmlDeviceGetCurrentClocksEventReasons", handle) or nvml.ask(
+        memory = nvml.query("nvmlDeviceGetMemoryInfo", handle)
+        rows = nvml.query("nvmlDeviceGetRemappedRows", handle)
+        reasons = nvml.query("nvmlDeviceGetCurrentClocksEventReasons", handle) or nvml.query(
             "nvmlDeviceGetCurrentClocksThrottleReasons", handle
         )
-        running = nvml.ask("nvmlDeviceGetComputeRunningProcesses", handle) or ()
-        persistence = nvml.ask("nvmlDeviceGetPersistenceMode", handle)
+        running = nvml.query("nvmlDeviceGetComputeRunningProcesses", handle) or ()
+        persistence = nvml.query("nvmlDeviceGetPersistenceMode", handle)
         yield GpuLook(
             index=index,
             name=nvml.text("nvmlDeviceGetName", handle),
@@ -183,7 +183,7 @@ def read_gpus(nvml: Nvml) -> Iterator[GpuLook]:
 
 def _constants(nvml: Nvml, function: str, handle: Any, *names: str) -> int | None:
     try:
-        value = nvml.ask(function, handle, *(nvml.constant(name) for name in names))
+        value = nvml.query(function, handle, *(nvml.constant(name) for name in names))
     except AttributeError:
         # An older binding has no such constant.
         return None

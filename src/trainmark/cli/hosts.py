@@ -18,7 +18,7 @@ def chosen_hosts(given: str | None, engine: str | None) -> "Iterator[tuple[Host,
     Raises ``InputError`` for an invalid hosts file or an unknown engine. A host that cannot be reached is included;
     it reports the reason when it is used.
     """
-    from trainmark.node import LocalHost, RemoteHost, hosts_of, on_each
+    from trainmark.node import LocalHost, RemoteHost, connect_hosts, map_hosts
     from trainmark.schema.hosts import EngineName
     from trainmark.suite import load_hosts
 
@@ -31,8 +31,8 @@ def chosen_hosts(given: str | None, engine: str | None) -> "Iterator[tuple[Host,
             raise InputError(f"--engine {engine}: add --hosts; without it only this machine is used")
         yield (LocalHost(),)
         return
-    hosts = hosts_of(load_hosts(given, os.environ, None if engine is None else EngineName(engine)))
+    hosts = connect_hosts(load_hosts(given, os.environ, None if engine is None else EngineName(engine)))
     try:
         yield hosts
     finally:
-        on_each([host for host in hosts if isinstance(host, RemoteHost)], RemoteHost.close)
+        map_hosts([host for host in hosts if isinstance(host, RemoteHost)], RemoteHost.close)

@@ -12,7 +12,7 @@ from rich.live import Live
 from rich.text import Text
 
 from trainmark.campaign import Progress as CampaignProgress
-from trainmark.execution import Pulse
+from trainmark.execution import Heartbeat
 from trainmark.schema.case import Case
 from trainmark.schema.results import RunResult
 
@@ -91,7 +91,7 @@ class ProgressPrinter:
         left = self._clock.left(progress.at_least - progress.finished)
         self._print(f"{number} {case.id} run {repeat}; {left}")
 
-    def pulse(self, pulse: Pulse) -> None:
+    def pulse(self, pulse: Heartbeat) -> None:
         """Show the current step of the run."""
         step = f"step {pulse.step}" if pulse.step is not None else "starting"
         text = f"    {step}, {pulse.elapsed_s:.0f} s"

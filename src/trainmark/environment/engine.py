@@ -3,7 +3,7 @@
 from enum import StrEnum
 
 from trainmark.environment.resolving import UnusableEnvironment
-from trainmark.node import Host, prober, spoken
+from trainmark.node import Host, display_name, probe_runner
 from trainmark.schema.plan import Command
 
 _PROBE_TIMEOUT_S = 30.0
@@ -30,9 +30,9 @@ def require_engine(engine: Engine, host: Host) -> str:
     command = _VERSION_COMMANDS[engine]
     if host.which(command[0]) is None:
         raise UnusableEnvironment(
-            f"{engine} was not found on {spoken(host)}, but the program runs in a container"
+            f"{engine} was not found on {display_name(host)}, but the program runs in a container"
         )
-    result = prober(host, _PROBE_TIMEOUT_S).ask(Command(0, command, {}))
+    result = probe_runner(host, _PROBE_TIMEOUT_S).run(Command(0, command, {}))
     if result.code != 0:
-        raise UnusableEnvironment(f"{engine} cannot be used: {result.complaint() or 'it failed'}")
+        raise UnusableEnvironment(f"{engine} cannot be used: {result.error_line() or 'it failed'}")
     return result.out.decode(errors="replace").strip()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from trainmark.environment.entry import FrameworkEntry
 from trainmark.errors import InputError
-from trainmark.node import LocalHost, prober
+from trainmark.node import LocalHost, probe_runner
 from trainmark.schema.plan import Command
 
 _PROBE = """
@@ -47,7 +47,7 @@ def clean_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 def probe(python: str | Path) -> Interpreter | None:
     """Run an interpreter and return its facts; None if it does not run (such as a shim without a version)."""
-    result = prober(LocalHost(), _PROBE_TIMEOUT_S).ask(
+    result = probe_runner(LocalHost(), _PROBE_TIMEOUT_S).run(
         Command(0, (os.fspath(python), "-I", "-c", _PROBE), {}, _LEAKING_VARIABLES)
     )
     try:

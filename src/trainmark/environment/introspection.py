@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from trainmark.environment.entry import FrameworkEntry, find_entry
 from trainmark.environment.resolving import UnusableEnvironment, venv_environ
-from trainmark.node import NOT_FOUND, LocalHost, Said, prober
+from trainmark.node import NOT_FOUND, CommandOutput, LocalHost, probe_runner
 from trainmark.schema.manifest import FrameworkVersions
 from trainmark.schema.plan import Command
 
@@ -106,7 +106,7 @@ def run_script(
     environ = {**venv_environ(python, os.environ), **env_vars}
     unset = tuple(name for name in os.environ if name not in environ)
     command = (os.fspath(python), str(script), *arguments)
-    result = prober(LocalHost(), timeout_s).ask(Command(0, command, environ, unset))
+    result = probe_runner(LocalHost(), timeout_s).run(Command(0, command, environ, unset))
     answer = last_answer(result.out)
     if result.code == 0 and answer is not None:
         return ScriptResult(answer, None)
@@ -120,10 +120,10 @@ def last_answer(output: bytes) -> Any:
     return None if answer is None else json.loads(answer.removeprefix(MARK))
 
 
-def _failure_reason(result: Said, python: str, timeout_s: float) -> str:
+def _failure_reason(result: CommandOutput, python: str, timeout_s: float) -> str:
     if result.stopped is not None:
         return f"did not answer within {timeout_s:g} s"
-    reason, prefix = result.complaint(), f"cannot start {python}: "
+    reason, prefix = result.error_line(), f"cannot start {python}: "
     if result.code == NOT_FOUND and reason.startswith(prefix):
         return f"does not start: {reason.removeprefix(prefix)}"
     if result.code == 0:

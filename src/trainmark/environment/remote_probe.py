@@ -8,7 +8,7 @@ from trainmark.environment.entry import entries
 from trainmark.environment.inspection import verify_environment
 from trainmark.environment.introspection import MARK, last_answer
 from trainmark.environment.resolving import SYSTEM, UnusableEnvironment, resolve
-from trainmark.node import Runner, path_there
+from trainmark.node import CommandRunner, remote_path
 from trainmark.schema.frozen import Frozen
 from trainmark.schema.manifest import FrameworkVersions
 from trainmark.schema.plan import Command
@@ -21,7 +21,7 @@ class ProbedEnvironment(Frozen):
     lock_digest: str | None = None
 
 
-def probe_environment(name: str, framework: str, home: Path, runner: Runner) -> ProbedEnvironment:
+def probe_environment(name: str, framework: str, home: Path, runner: CommandRunner) -> ProbedEnvironment:
     """Return the environment ``name`` on the runner's host; ``home`` is trainmark's folder on this host.
 
     The framework is imported once to read its versions. Raises ``UnusableEnvironment`` with the reason if nothing can
@@ -29,12 +29,14 @@ def probe_environment(name: str, framework: str, home: Path, runner: Runner) -> 
     """
     if name == SYSTEM and framework not in {entry.framework for entry in entries()}:
         return ProbedEnvironment()
-    python, folder = (path_there(runner.host.paths, path) for path in (Path(sys.executable), home.absolute()))
-    result = runner.ask(Command(0, (str(python), "-m", __name__, name, framework, str(folder)), {}))
+    python, folder = (
+        remote_path(runner.host.paths, path) for path in (Path(sys.executable), home.absolute())
+    )
+    result = runner.run(Command(0, (str(python), "-m", __name__, name, framework, str(folder)), {}))
     answer = last_answer(result.out)
     if result.code != 0 or answer is None:
         raise UnusableEnvironment(
-            f"environment '{name}' cannot be probed: {result.complaint() or 'no answer'}"
+            f"environment '{name}' cannot be probed: {result.error_line() or 'no answer'}"
         )
     if isinstance(answer, str):
         raise UnusableEnvironment(answer)

@@ -14,12 +14,12 @@ if TYPE_CHECKING:
     )
     from trainmark.execution.prepare import NotReady, Preparer, with_expected
     from trainmark.execution.runner import carry_out
-    from trainmark.node import Pulse
+    from trainmark.node import Heartbeat
 
 __all__ = [
+    "Heartbeat",
     "NotReady",
     "Preparer",
-    "Pulse",
     "ResultDirectory",
     "carry_out",
     "opened",
@@ -35,6 +35,6 @@ __getattr__ = attach(
         ".directory": ("ResultDirectory", "opened", "read_record", "read_suite", "write_record"),
         ".prepare": ("NotReady", "Preparer", "with_expected"),
         ".runner": ("carry_out",),
-        "trainmark.node": ("Pulse",),
+        "trainmark.node": ("Heartbeat",),
     },
 )

@@ -20,7 +20,7 @@ from trainmark.execution.rank_errors import (
 )
 from trainmark.logs.events import read_events
 from trainmark.node import read_tail
-from trainmark.node.stacks import Frame, crashed_in
+from trainmark.node.stacks import Frame, crash_location
 from trainmark.schema.outcome import Outcome, RankOutcome
 
 _OOM = re.compile(
@@ -281,7 +281,7 @@ def _killed(who: str, number: int, run: _Run) -> tuple[Outcome, str]:
 
 def _crashed(printed: Iterable[Stream]) -> str:
     """Return what the first of the streams that says it says of where Python was, as the end of a sentence."""
-    return next(filter(None, (crashed_in(one.text.decode(errors="replace")) for one in printed)), "")
+    return next(filter(None, (crash_location(one.text.decode(errors="replace")) for one in printed)), "")
 
 
 def _first_cause(reported: list[FailedRank], lost: set[int]) -> FailedRank | None:

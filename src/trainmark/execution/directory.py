@@ -15,7 +15,7 @@ from pydantic import ValidationError
 
 from trainmark.errors import InputError, TrainmarkError, counted
 from trainmark.files import write_atomically
-from trainmark.node import Host, HostError, on_each
+from trainmark.node import Host, HostError, map_hosts
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.names import CHECK, MANIFEST, OUTCOME, RUNS, SUITE
 from trainmark.schema.outcome import OutcomeRecord
@@ -174,7 +174,7 @@ def opened(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Ite
                 write_atomically(path / SUITE, document)
         else:
             write_atomically(path / SUITE, document)
-        on_each(hosts, lambda host: _end_left(host, path))
+        map_hosts(hosts, lambda host: _end_left(host, path))
         yield ResultDirectory(path)
 
 

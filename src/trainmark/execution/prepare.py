@@ -11,7 +11,17 @@ from trainmark.errors import TrainmarkError
 from trainmark.execution.fetching import is_shared
 from trainmark.execution.sources import Git, SourceError, check_out, discard, fetch, is_cached
 from trainmark.files import to_json, write_atomically
-from trainmark.node import NOT_FOUND, Host, Job, JobOnHost, Pulse, Runner, mark_below, run_jobs, unwatched
+from trainmark.node import (
+    NOT_FOUND,
+    CommandRunner,
+    Heartbeat,
+    Host,
+    Job,
+    JobOnHost,
+    child_mark,
+    ignore_heartbeat,
+    run_jobs,
+)
 from trainmark.placement import removal
 from trainmark.schema.names import name_on
 from trainmark.schema.outcome import Outcome, OutcomeRecord
@@ -48,14 +58,14 @@ class Preparer:
         say: Callable[[str], None],
         hosts: Sequence[Host],
         limits: Limits,
-        watch: Callable[[Pulse], None] = unwatched,
+        watch: Callable[[Heartbeat], None] = ignore_heartbeat,
     ) -> None:
         self._say, self._watch = say, watch
         self._hosts = {host.name: host for host in hosts}
         self._limits = limits
         self._failed: dict[str, NotReady] = {}
 
-    def told_to(self, say: Callable[[str], None], watch: Callable[[Pulse], None]) -> "Preparer":
+    def told_to(self, say: Callable[[str], None], watch: Callable[[Heartbeat], None]) -> "Preparer":
         """Return this one for somebody else to hear and watch; what went wrong is known in common."""
         other = copy(self)
         other._say, other._watch = say, watch
@@ -87,16 +97,16 @@ class Preparer:
             if preparation.source is not None:
                 discard(preparation.source, Git(self._runner(plan, preparation.node, directory)))
 
-    def _runner(self, plan: Plan, node: int, directory: Path) -> Runner:
+    def _runner(self, plan: Plan, node: int, directory: Path) -> CommandRunner:
         host, mark = self._hosts[plan.nodes[node].host], str(directory.resolve())
-        return Runner(host, self._limits, mark, self._watch)
+        return CommandRunner(host, self._limits, mark, self._watch)
 
     def _end_containers(self, plan: Plan, directory: Path) -> None:
         for command in plan.commands:
             if plan.cannot_run is None:
                 _end_container(self._runner(plan, command.node, directory), command)
 
-    def _have_commit(self, preparation: Preparation, runner: Runner) -> None:
+    def _have_commit(self, preparation: Preparation, runner: CommandRunner) -> None:
         source, git = preparation.source, Git(runner)
         if source is not None:
             with self._once(f"{runner.host.name} {source.url} {source.commit}"):
@@ -104,7 +114,7 @@ class Preparer:
                     self._say(f"fetching {source.url} at {source.commit}")
                 fetch(source, git)
 
-    def _have_tasks(self, preparation: Preparation, runner: Runner) -> None:
+    def _have_tasks(self, preparation: Preparation, runner: CommandRunner) -> None:
         if not preparation.tasks:
             return
         try:
@@ -115,7 +125,7 @@ class Preparer:
                 Outcome.FAILED, f"{preparation.folder}: cannot be written: {error.strerror}"
             ) from None
 
-    def _do_tasks(self, preparation: Preparation, runner: Runner) -> None:
+    def _do_tasks(self, preparation: Preparation, runner: CommandRunner) -> None:
         host, folder = runner.host, preparation.folder
         done = _read_done(host, folder)
         if done is None:
@@ -160,11 +170,11 @@ class Preparer:
             raise
 
 
-def _end_container(runner: Runner, command: Command) -> None:
+def _end_container(runner: CommandRunner, command: Command) -> None:
     words = removal(command)
     if words is not None and runner.host.which(words[0]) is not None:
         limits = Limits(timeout_s=_REMOVAL_S)
-        Runner(runner.host, limits, runner.mark).ask(Command(command.node, words, {}))
+        CommandRunner(runner.host, limits, runner.mark).run(Command(command.node, words, {}))
 
 
 @contextmanager
@@ -203,16 +213,16 @@ def _read_done(host: Host, folder: Path) -> set[str] | None:
         return None
 
 
-def _is_done(task: PrepareStep, done: set[str], runner: Runner) -> bool:
+def _is_done(task: PrepareStep, done: set[str], runner: CommandRunner) -> bool:
     if task.present is not None:
-        return runner.ask(Command(task.command.node, task.present, {})).code == 0
+        return runner.run(Command(task.command.node, task.present, {})).code == 0
     return _digest(task) in done and all(runner.host.has(path) for path in task.leaves)
 
 
-def _do(task: PrepareStep, folder: Path, log: Path, runner: Runner) -> None:
+def _do(task: PrepareStep, folder: Path, log: Path, runner: CommandRunner) -> None:
     """Run a task to its end; raise ``NotReady`` when it fails or does not leave what it should."""
     heading = f"# {task.description}\n# {task.command.text()}\n".encode()
-    job = Job((task.command,), folder, log, mark_below(runner.mark), runner.limits.memory, heading=heading)
+    job = Job((task.command,), folder, log, child_mark(runner.mark), runner.limits.memory, heading=heading)
     try:
         carried = run_jobs([JobOnHost(runner.host, job)], runner.limits, runner.watch)
     except BaseException:

@@ -11,22 +11,22 @@ from pathlib import Path
 from trainmark.execution.classify import ENDED, Exit, classify, rank_outcomes, signal_name
 from trainmark.execution.fetching import fetch_all
 from trainmark.node import (
-    Carried,
     ClockOffset,
-    Ended,
+    Heartbeat,
     Host,
     HostError,
     Job,
     JobOnHost,
-    Pulse,
+    JobResult,
+    JobsResult,
     StepPace,
     Watch,
+    ignore_heartbeat,
     last_step,
-    on_each,
+    map_hosts,
     rank_codes,
     read_tail,
     run_jobs,
-    unwatched,
 )
 from trainmark.schema.hosts import LOCALHOST
 from trainmark.schema.measurement import About, Suspicion
@@ -41,7 +41,7 @@ def carry_out(
     directory: Path,
     limits: Limits,
     hosts: Sequence[Host],
-    watch: Watch = unwatched,
+    watch: Watch = ignore_heartbeat,
     steps: int | None = None,
 ) -> OutcomeRecord:
     """Run a plan whose run's folder here is ``directory``, and return what became of it.
@@ -66,7 +66,7 @@ def carry_out(
     places = _places(plan, known)
     pace = StepPace()
 
-    def paced(pulse: Pulse) -> tuple[Outcome, str] | None:
+    def paced(pulse: Heartbeat) -> tuple[Outcome, str] | None:
         pace.add(pulse)
         return watch(pulse)
 
@@ -93,7 +93,7 @@ class _Ending:
     """How the jobs of a run ended, the nodes' clocks around it, and why what one wrote is not here; else None."""
 
     started_at: datetime
-    carried: Carried
+    carried: JobsResult
     clocks: Mapping[int, Mapping[str, float]]
     lost: str | None
 
@@ -102,7 +102,7 @@ def _run_at(places: Mapping[int, Host], plan: Plan, directory: Path, limits: Lim
     """Run the jobs of a plan, and bring here what they wrote."""
     jobs = _jobs(plan, directory, limits, places)
     started_at = datetime.now(UTC)
-    before = on_each(jobs, _clock)
+    before = map_hosts(jobs, _clock)
     try:
         carried = run_jobs(jobs, limits, watch)
     except KeyboardInterrupt:
@@ -111,7 +111,7 @@ def _run_at(places: Mapping[int, Host], plan: Plan, directory: Path, limits: Lim
             fetch_all(places, plan, directory)
         raise
     # Of a run that was ended no ranks are compared, and a host that was lost would be waited for.
-    after = [None] * len(jobs) if carried.stopped else on_each(jobs, _clock)
+    after = [None] * len(jobs) if carried.stopped else map_hosts(jobs, _clock)
     clocks = dict(zip(places, map(_clocks, before, after), strict=True))
     return _Ending(started_at, carried, clocks, fetch_all(places, plan, directory))
 
@@ -198,7 +198,7 @@ def _job(plan: Plan, node: int, limits: Limits, mark: str) -> Job:
     )
 
 
-def _exits(ends: Mapping[int, Ended], directory: Path) -> list[Exit]:
+def _exits(ends: Mapping[int, JobResult], directory: Path) -> list[Exit]:
     """Return how the nodes' commands ended, in that order; kernels' kills of what mpirun started there are all's."""
     kills = sum(end.oom_kills for end in ends.values() if end.code is None)
     return [
@@ -209,7 +209,7 @@ def _exits(ends: Mapping[int, Ended], directory: Path) -> list[Exit]:
 
 
 def _judge(
-    carried: Carried, lost: str | None, exits: Sequence[Exit], plan: Plan
+    carried: JobsResult, lost: str | None, exits: Sequence[Exit], plan: Plan
 ) -> tuple[Outcome, str | None]:
     if lost is not None and carried.stopped is None:
         # What a rank wrote is missing: nothing can be said of a run that is not whole.

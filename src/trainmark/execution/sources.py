@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from trainmark.errors import TrainmarkError
-from trainmark.node import Runner, Said, spoken, unwatched
+from trainmark.node import CommandOutput, CommandRunner, display_name, ignore_heartbeat
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Checkout, Command
 
@@ -68,16 +68,16 @@ class SourceError(TrainmarkError):
 class Git:
     """How git is run, and whose disk the repositories are on."""
 
-    runner: Runner
+    runner: CommandRunner
 
-    def run(self, words: Sequence[str], variables: Mapping[str, str] | None = None) -> Said:
+    def run(self, words: Sequence[str], variables: Mapping[str, str] | None = None) -> CommandOutput:
         """Run a command of git's, with hooks, filters and the caller's own repository out of the way.
 
         Raises ``SourceError`` when a limit ends it.
         """
         git, *rest = words
         command = Command(0, (git, *_SAFE, *rest), _VARIABLES | dict(variables or {}), _ELSEWHERE)
-        said = self.runner.ask(command)
+        said = self.runner.run(command)
         if said.stopped is not None:
             raise SourceError(f"{shlex.join(words)}: {said.stopped[1]}", said.stopped[0])
         return said
@@ -94,7 +94,8 @@ def fetch(checkout: Checkout, git: Git) -> None:
     host = git.runner.host
     if host.which("git") is None:
         raise SourceError(
-            f"git was not found on {spoken(host)}, and the program is in {checkout.url}", Outcome.UNSUPPORTED
+            f"git was not found on {display_name(host)}, and the program is in {checkout.url}",
+            Outcome.UNSUPPORTED,
         )
     with _guarded(checkout.cache, git):
         initialise, bring = checkout.cached()
@@ -142,7 +143,7 @@ def check_out(checkout: Checkout, folder: str, git: Git) -> str:
 
 def discard(checkout: Checkout, git: Git) -> None:
     """Remove a working tree, whatever is left of it, and whoever wants to stop meanwhile."""
-    git = Git(replace(git.runner, watch=unwatched))
+    git = Git(replace(git.runner, watch=ignore_heartbeat))
     with suppress(OSError):
         git.runner.host.remove(checkout.tree)
     if git.runner.host.has(checkout.cache):
@@ -175,7 +176,7 @@ def _proven(checkout: Checkout, git: Git) -> str:
     return found
 
 
-def _complaint(done: Said) -> str:
+def _complaint(done: CommandOutput) -> str:
     """Return the line in which git says what is wrong; hints and counts follow it."""
     lines = [line.strip() for line in done.err.decode(errors="replace").splitlines() if line.strip()]
     fatal = [line for line in lines if line.startswith(("fatal:", "error:"))]

@@ -16,7 +16,7 @@ class Nvml:
     def __init__(self, module: Any) -> None:
         self._module = module
 
-    def ask(self, function: str, *arguments: Any) -> Any:
+    def query(self, function: str, *arguments: Any) -> Any:
         """Return what an NVML function returns; None when the GPU, the driver or the binding does not offer it."""
         try:
             return getattr(self._module, function)(*arguments)
@@ -25,7 +25,7 @@ class Nvml:
 
     def text(self, function: str, *arguments: Any) -> str | None:
         """Return a string; older bindings give bytes."""
-        value = self.ask(function, *arguments)
+        value = self.query(function, *arguments)
         return value.decode(errors="replace") if isinstance(value, bytes) else value
 
     def constant(self, name: str) -> int:
@@ -35,8 +35,8 @@ class Nvml:
     def handles(self) -> list[Any]:
         """Return the handles of the GPUs, in NVML's order; a GPU that is lost is left out."""
         found = [
-            self.ask("nvmlDeviceGetHandleByIndex", index)
-            for index in range(self.ask("nvmlDeviceGetCount") or 0)
+            self.query("nvmlDeviceGetHandleByIndex", index)
+            for index in range(self.query("nvmlDeviceGetCount") or 0)
         ]
         return [handle for handle in found if handle is not None]
 
@@ -78,7 +78,7 @@ def read_accelerators(nvml: Nvml | None) -> AcceleratorFacts:
     handles = nvml.handles()
     return AcceleratorFacts(
         driver=nvml.text("nvmlSystemGetDriverVersion"),
-        cuda_driver=cuda_version(nvml.ask("nvmlSystemGetCudaDriverVersion")),
+        cuda_driver=cuda_version(nvml.query("nvmlSystemGetCudaDriverVersion")),
         gpus=tuple(_gpu(nvml, handle) for handle in handles),
         topology=_topology(nvml, handles),
     )
@@ -90,9 +90,9 @@ def cuda_version(number: int | None) -> str | None:
 
 
 def _gpu(nvml: Nvml, handle: Any) -> GpuFacts:
-    memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
-    pci = nvml.ask("nvmlDeviceGetPciInfo", handle)
-    limit_mw = nvml.ask("nvmlDeviceGetEnforcedPowerLimit", handle)
+    memory = nvml.query("nvmlDeviceGetMemoryInfo", handle)
+    pci = nvml.query("nvmlDeviceGetPciInfo", handle)
+    limit_mw = nvml.query("nvmlDeviceGetEnforcedPowerLimit", handle)
     return GpuFacts(
         name=nvml.text("nvmlDeviceGetName", handle),
         uuid=nvml.text("nvmlDeviceGetUUID", handle),
@@ -100,11 +100,11 @@ def _gpu(nvml: Nvml, handle: Any) -> GpuFacts:
         vbios=nvml.text("nvmlDeviceGetVbiosVersion", handle),
         memory_bytes=None if memory is None else int(memory.total),
         power_limit_w=None if limit_mw is None else limit_mw / 1000,
-        max_sm_clock_mhz=nvml.ask("nvmlDeviceGetMaxClockInfo", handle, nvml.constant("NVML_CLOCK_SM")),
-        max_memory_clock_mhz=nvml.ask("nvmlDeviceGetMaxClockInfo", handle, nvml.constant("NVML_CLOCK_MEM")),
-        mig=_current(nvml.ask("nvmlDeviceGetMigMode", handle)),
-        ecc=_current(nvml.ask("nvmlDeviceGetEccMode", handle)),
-        persistence=_mode(nvml.ask("nvmlDeviceGetPersistenceMode", handle)),
+        max_sm_clock_mhz=nvml.query("nvmlDeviceGetMaxClockInfo", handle, nvml.constant("NVML_CLOCK_SM")),
+        max_memory_clock_mhz=nvml.query("nvmlDeviceGetMaxClockInfo", handle, nvml.constant("NVML_CLOCK_MEM")),
+        mig=_current(nvml.query("nvmlDeviceGetMigMode", handle)),
+        ecc=_current(nvml.query("nvmlDeviceGetEccMode", handle)),
+        persistence=_mode(nvml.query("nvmlDeviceGetPersistenceMode", handle)),
     )
 
 
@@ -124,7 +124,7 @@ def _current(modes: Any) -> bool | None:
 def _topology(nvml: Nvml, handles: list[Any]) -> tuple[tuple[str | None, ...], ...]:
     links = [_links(nvml, handle) for handle in handles]
     buses = [
-        None if (pci := nvml.ask("nvmlDeviceGetPciInfo", handle)) is None else _bus_id(pci)
+        None if (pci := nvml.query("nvmlDeviceGetPciInfo", handle)) is None else _bus_id(pci)
         for handle in handles
     ]
     words = {nvml.constant(name): word for name, word in _COMMON_POINTS}
@@ -137,7 +137,7 @@ def _topology(nvml: Nvml, handles: list[Any]) -> tuple[tuple[str | None, ...], .
         switched = min(links[one].count(_SWITCH), links[other].count(_SWITCH))
         if direct + switched:
             return f"NV{direct + switched}"
-        level = nvml.ask("nvmlDeviceGetTopologyCommonAncestor", handles[one], handles[other])
+        level = nvml.query("nvmlDeviceGetTopologyCommonAncestor", handles[one], handles[other])
         return None if level is None else words.get(int(level))
 
     return tuple(tuple(joined(one, other) for other in range(len(handles))) for one in range(len(handles)))
@@ -150,13 +150,13 @@ def _links(nvml: Nvml, handle: Any) -> list[str | None]:
     """Return where each active NVLink of a GPU ends: a bus id, ``switch``, or None where NVML does not say."""
     ends: list[str | None] = []
     for link in range(nvml.constant("NVML_NVLINK_MAX_LINKS")):
-        if not nvml.ask("nvmlDeviceGetNvLinkState", handle, link):
+        if not nvml.query("nvmlDeviceGetNvLinkState", handle, link):
             continue
-        if nvml.ask("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link) == nvml.constant(
+        if nvml.query("nvmlDeviceGetNvLinkRemoteDeviceType", handle, link) == nvml.constant(
             "NVML_NVLINK_DEVICE_TYPE_SWITCH"
         ):
             ends.append(_SWITCH)
             continue
-        remote = nvml.ask("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
+        remote = nvml.query("nvmlDeviceGetNvLinkRemotePciInfo", handle, link)
         ends.append(None if remote is None else _bus_id(remote))
     return ends

@@ -27,11 +27,11 @@ from trainmark import __file__ as package
 from trainmark import __version__
 from trainmark.errors import TrainmarkError
 from trainmark.home import default_home
-from trainmark.node.archives import packed
+from trainmark.node.archives import pack_folder
 from trainmark.node.channel import BEAT_S, HELLO, PATIENCE_S, NoMessageError, Sender, receive
 from trainmark.node.host import Job
 from trainmark.node.local import LocalHost
-from trainmark.node.network import interface_of
+from trainmark.node.network import find_interface
 from trainmark.node.reserving import same_holder
 from trainmark.node.stacks import Stack
 from trainmark.schema.manifest import FrameworkVersions
@@ -87,7 +87,7 @@ class _Agent:
             self.tell({"beat": 1})
         for pid in list(self._marks):
             code = self._host.wait(pid, 0)
-            look = self._host.look(pid)
+            look = self._host.job_status(pid)
             state = (code, look.written, look.step, look.private_bytes)
             if state != self._told.get(pid):
                 self._told[pid] = state
@@ -142,7 +142,7 @@ class _Agent:
         return time.time()
 
     def do_interface(self, address: str) -> str | None:
-        return interface_of(address)
+        return find_interface(address)
 
     def do_facts(self, framework: Any, lock: str | None, git_dir: str | None) -> object:
         versions = None if framework is None else FrameworkVersions.model_validate(framework)
@@ -169,7 +169,7 @@ class _Agent:
         self._host.put(Path(path), body.read())
 
     def do_get(self, folder: str, without: list[str]) -> tuple[None, IO[bytes]]:
-        return None, packed(Path(folder), without)
+        return None, pack_folder(Path(folder), without)
 
     def do_put_folder(self, path: str, body: IO[bytes]) -> None:
         self._host.put_folder(Path(path), body)

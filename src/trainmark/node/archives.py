@@ -10,12 +10,12 @@ from collections.abc import Collection, Iterator, Sequence
 from pathlib import Path
 from typing import IO
 
-from trainmark.node.channel import HELD_BYTES
+from trainmark.node.channel import SPOOL_BYTES
 
 
-def packed(folder: Path, without: Collection[str] = ()) -> IO[bytes]:
+def pack_folder(folder: Path, without: Collection[str] = ()) -> IO[bytes]:
     """Return a folder as an archive, but what has these names in it; the same folder gives the same bytes."""
-    file: IO[bytes] = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115 (whoever reads it closes it)
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 (whoever reads it closes it)
     with tarfile.open(fileobj=file, mode="w") as archive:
         for path in sorted(folder.iterdir()):
             if path.name not in without:

@@ -23,7 +23,7 @@ PATIENCE_S = 30.0
 """After this time without a word, seconds, the other side counts as gone. A link may be cut for some seconds."""
 
 PART_BYTES = 1 << 20
-HELD_BYTES = 16 << 20
+SPOOL_BYTES = 16 << 20
 """More of a body than this is kept on disk."""
 
 _LONGEST_LINE = 64 << 20
@@ -83,7 +83,7 @@ def receive(file: IO[bytes], heard: Callable[[], None]) -> Iterator[tuple[dict[s
         message, body = one
         if "part" in message:
             if message["part"] not in parts:
-                parts[message["part"]] = tempfile.SpooledTemporaryFile(HELD_BYTES)  # noqa: SIM115 (who reads closes)
+                parts[message["part"]] = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 (who reads closes)
             parts[message["part"]].write(body)
         elif message.pop("joined", False):
             whole = parts.pop(message.get("id"), None) or io.BytesIO()

@@ -6,7 +6,7 @@ from pathlib import Path
 from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 
 
-def starting(entry: HostEntry, engine: EngineName, ssh: SshSettings, python: Path) -> tuple[str, ...]:
+def agent_command(entry: HostEntry, engine: EngineName, ssh: SshSettings, python: Path) -> tuple[str, ...]:
     """Return the words that start an agent on a host; ``python`` is the interpreter there."""
     agent = (str(python), "-m", "trainmark.node.agent", entry.name)
     variables = tuple(f"{name}={value}" for name, value in entry.variables.items())

@@ -4,7 +4,7 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from trainmark.node.host import Host
-from trainmark.node.jobs import Runner, prober
+from trainmark.node.jobs import CommandRunner, probe_runner
 from trainmark.schema.manifest import GitFacts
 from trainmark.schema.plan import Command
 
@@ -13,7 +13,7 @@ _ASK_S = 30.0
 
 def read_git(directory: Path, host: Host) -> GitFacts | None:
     """Return commit, cleanliness and remote of the tree that a host's ``directory`` is in; None without git or tree."""
-    runner = prober(host, _ASK_S)
+    runner = probe_runner(host, _ASK_S)
     if _git(runner, directory, "rev-parse", "--is-inside-work-tree") != "true":
         return None
     changes = _git(runner, directory, "status", "--porcelain", "--untracked-files=no")
@@ -34,7 +34,7 @@ def without_credentials(url: str) -> str:
     return f"{host.rpartition('@')[2]}{colon}{path}" if colon else url
 
 
-def _git(runner: Runner, directory: Path, *arguments: str) -> str | None:
+def _git(runner: CommandRunner, directory: Path, *arguments: str) -> str | None:
     quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-    said = runner.ask(Command(0, ("git", "-C", str(directory), *arguments), quiet))
+    said = runner.run(Command(0, ("git", "-C", str(directory), *arguments), quiet))
     return said.out.decode(errors="replace").strip() if said.code == 0 else None

@@ -41,7 +41,7 @@ class Job:
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class JobStatus:
     """A job that goes on: the bytes that it has written, the last step that it spoke of, and its private memory."""
 
     written: int
@@ -57,7 +57,7 @@ class JobEnd:
     oom_kills: int
 
 
-def path_there(paths: Paths, here: Path) -> Path:
+def remote_path(paths: Paths, here: Path) -> Path:
     """Return the path on a host of what has this one here; the longest of the ``paths`` that it begins with counts."""
     fitting = [pair for pair in paths if here.is_relative_to(pair[0])]
     if not fitting:
@@ -74,7 +74,7 @@ class ClockOffset:
     error_s: float
 
 
-def with_place(paths: Paths, here: Path, there: Path) -> Paths:
+def with_mapping(paths: Paths, here: Path, there: Path) -> Paths:
     """Return the paths with another place for what is ``here``."""
     return (*(pair for pair in paths if pair[0] != here), (here, there))
 
@@ -91,7 +91,7 @@ class HostGoneError(HostError):
     """A host cannot be reached, or not any more; what runs there ends by itself."""
 
 
-def spoken(host: "Host") -> str:
+def display_name(host: "Host") -> str:
     """Return what a host is called in a sentence."""
     return "this machine" if host.name == LOCALHOST else host.name
 
@@ -171,7 +171,7 @@ class Host(Protocol):
     def put_folder(self, path: Path, content: IO[bytes]) -> None:
         """Make a folder there of an archive, in one piece, unless it is there; raises ``OSError``."""
 
-    def lies_at(self, here: Path, there: Path) -> None:
+    def map_path(self, here: Path, there: Path) -> None:
         """Remember that what has the path ``here`` lies at ``there`` on it."""
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
@@ -195,7 +195,7 @@ class Host(Protocol):
     def wait(self, pid: int, timeout_s: float) -> int | None:
         """Wait for a job, not longer than that; return its exit code, or None while it goes on."""
 
-    def look(self, pid: int) -> Look:
+    def job_status(self, pid: int) -> JobStatus:
         """Return how a job is doing."""
 
     def signal(self, pid: int, number: int) -> None:

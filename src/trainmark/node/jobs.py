@@ -12,10 +12,10 @@ from dataclasses import dataclass
 
 import psutil
 
-from trainmark.node.host import Host, HostError, Job, JobEnd, Look, spoken
-from trainmark.node.parallel import on_each
-from trainmark.node.processes import MARK, held
-from trainmark.node.stacks import Stack, who_is_missing
+from trainmark.node.host import Host, HostError, Job, JobEnd, JobStatus, display_name
+from trainmark.node.parallel import map_hosts
+from trainmark.node.processes import MARK, deferred_signals
+from trainmark.node.stacks import Stack, describe_missing_ranks
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command
 from trainmark.schema.suite import Limits
@@ -31,18 +31,18 @@ _LOOK_S = 0.5
 
 
 @dataclass(frozen=True, slots=True)
-class Pulse:
+class Heartbeat:
     """A sign of life of a running run: seconds since its start, and the last step it spoke of."""
 
     elapsed_s: float
     step: int | None
 
 
-Watch = Callable[[Pulse], tuple[Outcome, str] | None]
+Watch = Callable[[Heartbeat], tuple[Outcome, str] | None]
 """Called about twice a second while jobs run; returns the outcome and the reason that end them, or None."""
 
 
-def unwatched(_pulse: Pulse) -> None:
+def ignore_heartbeat(_pulse: Heartbeat) -> None:
     """Let what runs go on."""
 
 
@@ -55,7 +55,7 @@ class JobOnHost:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class JobResult:
     """How one of several jobs ended; ``place`` is its place among them.
 
     ``code`` is None when it never started, and of a job that another host's mpirun starts. ``by_us``: it did not end
@@ -72,20 +72,20 @@ class Ended:
 
 
 @dataclass(frozen=True, slots=True)
-class Carried:
+class JobsResult:
     """How jobs ended, in the order in which they did.
 
     ``stopped`` is the limit that ended them, or why one could not be started; None when they ended by themselves.
     ``asked`` are the ranks that were ended by being asked where they are.
     """
 
-    ended: tuple[Ended, ...]
+    ended: tuple[JobResult, ...]
     stopped: tuple[Outcome, str] | None
     duration_s: float
     asked: frozenset[int] = frozenset()
 
 
-def run_jobs(jobs: Sequence[JobOnHost], limits: Limits, watch: Watch = unwatched) -> Carried:
+def run_jobs(jobs: Sequence[JobOnHost], limits: Limits, watch: Watch = ignore_heartbeat) -> JobsResult:
     """Run jobs together, and return how they ended.
 
     ``watch`` is called about twice a second, and ends the jobs by returning an outcome.
@@ -97,14 +97,14 @@ def run_jobs(jobs: Sequence[JobOnHost], limits: Limits, watch: Watch = unwatched
     stopped: tuple[Outcome, str] | None = None
     try:
         # Held: an interrupt between the fork and our knowing of it would leave a process that nobody ends.
-        with held():
+        with deferred_signals():
             stopped = under_way.start()
         if stopped is None:
             stopped = under_way.wait(limits, began, watch)
     finally:
-        with held():
+        with deferred_signals():
             ended, stopped = under_way.end(stopped)
-    return Carried(ended, stopped, time.monotonic() - began, frozenset(under_way.asked))
+    return JobsResult(ended, stopped, time.monotonic() - began, frozenset(under_way.asked))
 
 
 class _UnderWay:
@@ -129,7 +129,7 @@ class _UnderWay:
                 return Outcome.FAILED, str(error)
             except (OSError, ValueError) as error:
                 reason = getattr(error, "strerror", None) or error
-                where = "" if len(self._jobs) == 1 else f" on {spoken(one.host)}"
+                where = "" if len(self._jobs) == 1 else f" on {display_name(one.host)}"
                 return Outcome.FAILED, f"the command cannot be started{where}: {reason}"
         return None
 
@@ -160,11 +160,11 @@ class _UnderWay:
             if now < next_look:
                 continue
             next_look = now + _LOOK_S
-            looks = [jobs[place].host.look(running[place]) for place in running]
+            looks = [jobs[place].host.job_status(running[place]) for place in running]
             if (now_written := sum(look.written for look in looks)) != written:
                 written, grown = now_written, now
             step = next((look.step for look in looks if look.step is not None), None)
-            if (ended := watch(Pulse(now - began, step))) is not None:
+            if (ended := watch(Heartbeat(now - began, step))) is not None:
                 return ended
             if (over := _beyond(limits, now - began, now - grown, step, looks)) is not None:
                 late = over[0] is Outcome.TIMEOUT
@@ -172,10 +172,10 @@ class _UnderWay:
 
     def end(
         self, stopped: tuple[Outcome, str] | None
-    ) -> tuple[tuple[Ended, ...], tuple[Outcome, str] | None]:
+    ) -> tuple[tuple[JobResult, ...], tuple[Outcome, str] | None]:
         """End what is left of the jobs; return how each ended, and what stopped them or why that cannot be known."""
-        ended = {place: Ended(place, None) for place in range(len(self._jobs))}
-        for place, (killed, end) in zip(self._running, on_each(self._running, self._end_one), strict=True):
+        ended = {place: JobResult(place, None) for place in range(len(self._jobs))}
+        for place, (killed, end) in zip(self._running, map_hosts(self._running, self._end_one), strict=True):
             if end is None:
                 unknown = f"{self._jobs[place].host.name}: nobody can say how it ended there"
                 stopped = stopped or (Outcome.FAILED, unknown)
@@ -184,7 +184,7 @@ class _UnderWay:
             left = killed if stopped is None and place in self._order else 0
             code = end.code if self._jobs[place].job.commands else None
             by_us = code is not None and place not in self._order
-            ended[place] = Ended(place, code, end.oom_kills, left, by_us)
+            ended[place] = JobResult(place, code, end.oom_kills, left, by_us)
         late = [place for place in ended if place not in self._order]
         return tuple(ended[place] for place in (*self._order, *late)), stopped
 
@@ -213,14 +213,16 @@ class _UnderWay:
 
         It ends them.
         """
-        on_each(self._running, self._stop_ranks)
+        map_hosts(self._running, self._stop_ranks)
         # The first node last, and rank 0 there: others may notice first of all that whoever they met by has gone.
         first, *others = self._running
-        told = {**dict(zip(others, on_each(others, self._stacks), strict=True)), first: self._stacks(first)}
-        hosts = {rank: spoken(self._jobs[place].host) for place, found in told.items() for rank in found}
+        told = {**dict(zip(others, map_hosts(others, self._stacks), strict=True)), first: self._stacks(first)}
+        hosts = {
+            rank: display_name(self._jobs[place].host) for place, found in told.items() for rank in found
+        }
         self.asked.update(hosts)
         known = {rank: stack for found in told.values() for rank, stack in found.items() if stack}
-        return who_is_missing(dict(sorted(known.items())), hosts)
+        return describe_missing_ranks(dict(sorted(known.items())), hosts)
 
     def _stop_ranks(self, place: int) -> None:
         with suppress(HostError, OSError, psutil.Error):
@@ -233,7 +235,7 @@ class _UnderWay:
 
 
 def _beyond(
-    limits: Limits, elapsed_s: float, silent_s: float, step: int | None, looks: Sequence[Look]
+    limits: Limits, elapsed_s: float, silent_s: float, step: int | None, looks: Sequence[JobStatus]
 ) -> tuple[Outcome, str] | None:
     """Return the limit that jobs have passed, or None."""
     at = f" at step {step}" if step is not None else ""
@@ -249,7 +251,7 @@ def _beyond(
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class CommandOutput:
     """What a short command said: its exit code (None when it could not be started or a limit ended it), and output."""
 
     code: int | None
@@ -257,7 +259,7 @@ class Said:
     err: bytes
     stopped: tuple[Outcome, str] | None = None
 
-    def complaint(self) -> str:
+    def error_line(self) -> str:
         """Return why it was ended, or the last line that it said, of errors first; nothing where it said none."""
         if self.stopped is not None:
             return "no answer in time" if self.stopped[0] is Outcome.TIMEOUT else self.stopped[1]
@@ -270,7 +272,7 @@ class Said:
 
 
 @dataclass(frozen=True, slots=True)
-class Runner:
+class CommandRunner:
     """Where short commands run that print their answer, such as git's: on which host and within which limits.
 
     Each carries a mark of its own below ``mark``: with the end of one no other ends. ``watch`` is called while one
@@ -280,30 +282,32 @@ class Runner:
     host: Host
     limits: Limits
     mark: str
-    watch: Watch = unwatched
+    watch: Watch = ignore_heartbeat
 
-    def ask(self, command: Command) -> Said:
+    def run(self, command: Command) -> CommandOutput:
         """Run a command to its end; it may be silent, and not take longer than the limits say."""
         patient = self.limits.model_copy(update={"stall_timeout_s": float("inf")})
         with self.host.scratch() as folder:
             out, errors = folder / "out", folder / "errors"
-            job = Job((command,), folder, out, mark_below(self.mark), self.limits.memory, errors=errors)
+            job = Job((command,), folder, out, child_mark(self.mark), self.limits.memory, errors=errors)
             carried = run_jobs([JobOnHost(self.host, job)], patient, self.watch)
             (ended,) = carried.ended
             code = ended.code if carried.stopped is None else None
-            return Said(code, self.host.read(out) or b"", self.host.read(errors) or b"", carried.stopped)
+            return CommandOutput(
+                code, self.host.read(out) or b"", self.host.read(errors) or b"", carried.stopped
+            )
 
 
-def prober(host: Host, timeout_s: float) -> Runner:
+def probe_runner(host: Host, timeout_s: float) -> CommandRunner:
     """Return what runs a host's probes: commands that belong to no run, or to the one whose mark this process has."""
-    return Runner(host, Limits(timeout_s=timeout_s), probes_mark())
+    return CommandRunner(host, Limits(timeout_s=timeout_s), probe_mark())
 
 
-def probes_mark() -> str:
+def probe_mark() -> str:
     """Return the mark that lies above those of all probes of this process."""
     return os.environ.get(MARK, "trainmark")
 
 
-def mark_below(mark: str) -> str:
+def child_mark(mark: str) -> str:
     """Return a mark that nothing else carries, and that whoever ends all of ``mark`` finds."""
     return f"{mark}{os.sep}{secrets.token_hex(8)}"

@@ -25,11 +25,18 @@ from trainmark.node.accelerators import open_nvml
 from trainmark.node.archives import put_folder
 from trainmark.node.facts import collect
 from trainmark.node.git import read_git
-from trainmark.node.host import Job, JobEnd, Look, Paths, with_place
+from trainmark.node.host import Job, JobEnd, JobStatus, Paths, with_mapping
 from trainmark.node.machine import ports_are_free, this_machine
-from trainmark.node.processes import MARK, end_all, kernel_oom_kills, marked, private_bytes, stopped_ranks
+from trainmark.node.processes import (
+    MARK,
+    end_all,
+    kernel_oom_kills,
+    marked_pids,
+    private_bytes,
+    stopped_ranks,
+)
 from trainmark.node.reserving import reserve
-from trainmark.node.stacks import ASKED, Stack, stacks, stop_ranks
+from trainmark.node.stacks import FAULTHANDLER_ENV, Stack, stacks, stop_ranks
 from trainmark.node.telemetry import Telemetry
 from trainmark.node.trees import Trees
 from trainmark.schema.hosts import LOCALHOST, PLAIN, Traffic
@@ -157,9 +164,9 @@ class LocalHost:
         path.parent.mkdir(parents=True, exist_ok=True)
         put_folder(content, path)
 
-    def lies_at(self, here: Path, there: Path) -> None:
+    def map_path(self, here: Path, there: Path) -> None:
         """Remember where on it something of ours lies."""
-        self.paths = with_place(self.paths, here, there)
+        self.paths = with_mapping(self.paths, here, there)
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file, a folder, or what a folder holds besides some names."""
@@ -214,7 +221,7 @@ class LocalHost:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=errors,
-                env=(ASKED if job.ranks > 1 else {}) | environment | {MARK: job.mark},
+                env=(FAULTHANDLER_ENV if job.ranks > 1 else {}) | environment | {MARK: job.mark},
                 cwd=job.directory,
                 start_new_session=True,
             )
@@ -237,12 +244,14 @@ class LocalHost:
             pause = min(2 * pause, _LONGEST_PAUSE_S)
         return code
 
-    def look(self, pid: int) -> Look:
+    def job_status(self, pid: int) -> JobStatus:
         """Return how a job is doing."""
         job = self._jobs[pid].job
         files = (job.log, *job.signs, *((job.errors,) if job.errors else ()))
         step = last_step(read_tail(job.log))
-        return Look(sum(map(_size, files)), step, private_bytes(pid) if job.memory and job.commands else 0)
+        return JobStatus(
+            sum(map(_size, files)), step, private_bytes(pid) if job.memory and job.commands else 0
+        )
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to the processes of a job's session."""
@@ -280,7 +289,7 @@ class LocalHost:
             if job.telemetry is not None:
                 nvml = telemetry.enter_context(open_nvml())
                 telemetry.enter_context(
-                    Telemetry(job.telemetry, None, find=lambda: marked(job.mark), nvml=nvml)
+                    Telemetry(job.telemetry, None, find=lambda: marked_pids(job.mark), nvml=nvml)
                 )
             self._jobs[number] = _Started(job, None, telemetry.pop_all(), at, oom_kills)
         return number

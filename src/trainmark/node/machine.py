@@ -9,8 +9,8 @@ from contextlib import ExitStack
 from pathlib import Path
 
 from trainmark.node.facts import read_cpu
-from trainmark.node.host import Host, HostError, spoken
-from trainmark.node.jobs import NOT_FOUND, prober
+from trainmark.node.host import Host, HostError, display_name
+from trainmark.node.jobs import NOT_FOUND, probe_runner
 from trainmark.schema.plan import Command, NodeResources
 
 _ASK_S = 30.0
@@ -58,7 +58,7 @@ def _busy(first: int, count: int, hosts: Sequence[Host]) -> str:
     if not hosts:
         return "" if ports_are_free(first, count) else _HERE
     busy = next((host for host in hosts if not host.has_free_ports(first, count)), None)
-    return "" if busy is None else spoken(busy)
+    return "" if busy is None else display_name(busy)
 
 
 _FIRST, _LAST = 20_000, 32_000
@@ -125,13 +125,13 @@ def _why_no_openmpi(host: Host) -> str | None:
     """Return why OpenMPI's mpirun cannot be used here and what to do, or None; MPICH's has other flags."""
     way_out = "install OpenMPI (Debian: apt install openmpi-bin)"
     if (mpirun := host.which("mpirun")) is None:
-        return f"mpirun was not found on {spoken(host)}; {way_out}"
+        return f"mpirun was not found on {display_name(host)}; {way_out}"
     program = (mpirun, Path(mpirun).stat().st_mtime_ns)
     if program in _known_openmpi:
         return None
-    said = prober(host, _ASK_S).ask(Command(0, (mpirun, "--version"), {}))
+    said = probe_runner(host, _ASK_S).run(Command(0, (mpirun, "--version"), {}))
     if said.stopped is not None or said.code == NOT_FOUND:
-        return f"{mpirun} does not run ({said.complaint() or 'no answer'}); {way_out}"
+        return f"{mpirun} does not run ({said.error_line() or 'no answer'}); {way_out}"
     if b"Open MPI" not in said.out:
         return f"{mpirun} is not OpenMPI's; {way_out} and put it first on PATH"
     _known_openmpi.add(program)

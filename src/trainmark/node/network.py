@@ -8,7 +8,7 @@ from collections.abc import Mapping
 import psutil
 
 
-def interface_of(address: str, environ: Mapping[str, str] = os.environ) -> str | None:
+def find_interface(address: str, environ: Mapping[str, str] = os.environ) -> str | None:
     """Return the interface of this machine that has an address (or a name's), None where none has it.
 
     A machine often knows its own name by the loopback, where no other one reaches it; then it is the interface by

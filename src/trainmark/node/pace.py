@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass
 
-from trainmark.node.jobs import Pulse
+from trainmark.node.jobs import Heartbeat
 
 LEAST_TIMED_S = 3.0
 """A pace is an estimate only after this many seconds between the first and the last reported step."""
@@ -12,10 +12,10 @@ LEAST_TIMED_S = 3.0
 class StepPace:
     """The pace of a running run, from the steps that it reports; compilation before the first report is no part."""
 
-    first: Pulse | None = None
-    last: Pulse | None = None
+    first: Heartbeat | None = None
+    last: Heartbeat | None = None
 
-    def add(self, pulse: Pulse) -> None:
+    def add(self, pulse: Heartbeat) -> None:
         """Count a sign of life; one without a step, or without a new one, changes nothing."""
         if pulse.step is None or (self.last is not None and pulse.step == self.last.step):
             return

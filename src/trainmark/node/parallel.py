@@ -4,16 +4,16 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import TypeVar
 
-AT_ONCE = 64
+MAX_WORKERS = 64
 
 _Asked = TypeVar("_Asked")
 _Answer = TypeVar("_Answer")
 
 
-def on_each(asked: Iterable[_Asked], ask: Callable[[_Asked], _Answer]) -> list[_Answer]:
+def map_hosts(asked: Iterable[_Asked], ask: Callable[[_Asked], _Answer]) -> list[_Answer]:
     """Return the answers in the order of what is asked; the first error is raised when all have answered."""
     several = list(asked)
     if len(several) < 2:
         return [ask(one) for one in several]
-    with ThreadPoolExecutor(min(len(several), AT_ONCE)) as pool:
+    with ThreadPoolExecutor(min(len(several), MAX_WORKERS)) as pool:
         return list(pool.map(ask, several))

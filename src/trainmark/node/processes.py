@@ -90,12 +90,12 @@ def rank_processes(mark: str, leader: int) -> dict[int, psutil.Process]:
     }
 
 
-def marked(mark: str) -> tuple[int, ...]:
+def marked_pids(mark: str) -> tuple[int, ...]:
     """Return the processes that carry a mark, and what they have started."""
     return tuple(process.pid for process in _members(mark, None))
 
 
-def belongs(process: psutil.Process, mark: str, leader: int) -> bool:
+def belongs_to_job(process: psutil.Process, mark: str, leader: int) -> bool:
     """Tell whether a process is of a run by its session or its mark."""
     with contextlib.suppress(psutil.Error, OSError):
         return _in_session(process.pid, leader) or _carries(process, mark)
@@ -180,7 +180,7 @@ def _send(processes: Iterable[psutil.Process], how: str) -> None:
 
 
 @contextlib.contextmanager
-def held() -> Iterator[None]:
+def deferred_signals() -> Iterator[None]:
     """Let the signals that stop us wait until the context is left; the last of them then takes effect.
 
     A blocked signal mask would not do: the kernel hands the signal to any other thread, and Python's handler

@@ -16,7 +16,7 @@ from trainmark import __version__
 from trainmark.home import default_home
 from trainmark.node.archives import unpack
 from trainmark.node.connection import Connection
-from trainmark.node.engines import starting
+from trainmark.node.engines import agent_command
 from trainmark.node.host import (
     ClockOffset,
     Host,
@@ -24,12 +24,12 @@ from trainmark.node.host import (
     HostGoneError,
     Job,
     JobEnd,
-    Look,
+    JobStatus,
     Paths,
-    with_place,
+    with_mapping,
 )
 from trainmark.node.local import LocalHost
-from trainmark.node.parallel import on_each
+from trainmark.node.parallel import map_hosts
 from trainmark.node.reserving import same_holder
 from trainmark.node.stacks import Stack
 from trainmark.schema.hosts import LOCALHOST, EngineName, HostEntry, HostSet, SshSettings
@@ -159,10 +159,10 @@ class RemoteHost:
         """Make a folder there of an archive."""
         self._connected().call("put_folder", content, PATIENT_S, path=str(path))
 
-    def lies_at(self, here: Path, there: Path) -> None:
+    def map_path(self, here: Path, there: Path) -> None:
         """Remember where on it something of ours lies."""
         self._sent[here] = there
-        self.paths = with_place(self.paths, here, there)
+        self.paths = with_mapping(self.paths, here, there)
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
         """Remove a file or folder there."""
@@ -204,10 +204,10 @@ class RemoteHost:
         """Return a job's exit code when it is told in time."""
         return self._connected().code(pid, timeout_s)
 
-    def look(self, pid: int) -> Look:
+    def job_status(self, pid: int) -> JobStatus:
         """Return what was told last of a job."""
         told = self._connected().jobs.get(pid, {})
-        return Look(told.get("written", 0), told.get("step"), told.get("private_bytes", 0))
+        return JobStatus(told.get("written", 0), told.get("step"), told.get("private_bytes", 0))
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a job's session."""
@@ -264,7 +264,7 @@ class RemoteHost:
     def _connected(self) -> Connection:
         if self._connection is None:
             python = self._entry.python or Path(sys.executable)
-            connection = Connection(self.name, starting(self._entry, self._engine, self._ssh, python))
+            connection = Connection(self.name, agent_command(self._entry, self._engine, self._ssh, python))
             self._connection = connection
             assert connection.hello is not None
             if connection.hello["version"] != __version__:
@@ -279,7 +279,7 @@ class RemoteHost:
             self._hold_again(connection)
             self.paths = _paths(self._entry, connection.hello)
             for here, there in self._sent.items():
-                self.paths = with_place(self.paths, here, there)
+                self.paths = with_mapping(self.paths, here, there)
             if self._interface is None:
                 self._interface = connection.call("interface", address=self.address)[0]
         return self._connection
@@ -290,14 +290,14 @@ def _held_by_another(said: Any, by: str) -> str | None:
     return None if said is None or same_holder(said, by) else str(said)
 
 
-def hosts_of(chosen: HostSet) -> tuple[Host, ...]:
+def connect_hosts(chosen: HostSet) -> tuple[Host, ...]:
     """Return the hosts of a set, connected at once as far as they can be reached."""
     hosts = tuple(_host(entry, chosen) for entry in chosen.hosts)
     try:
-        on_each(hosts, lambda host: host.unreachable())
-        on_each(hosts, lambda host: host.machine())
+        map_hosts(hosts, lambda host: host.unreachable())
+        map_hosts(hosts, lambda host: host.machine())
     except BaseException:
-        on_each([host for host in hosts if isinstance(host, RemoteHost)], RemoteHost.close)
+        map_hosts([host for host in hosts if isinstance(host, RemoteHost)], RemoteHost.close)
         raise
     return hosts
 

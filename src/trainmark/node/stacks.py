@@ -17,9 +17,9 @@ from pathlib import Path
 
 import psutil
 
-from trainmark.node.processes import belongs, rank_processes
+from trainmark.node.processes import belongs_to_job, rank_processes
 
-ASKED = {"PYTHONFAULTHANDLER": "1"}
+FAULTHANDLER_ENV = {"PYTHONFAULTHANDLER": "1"}
 ANSWER_S = 10.0
 """How long a rank may take to write its stack and end, seconds."""
 
@@ -72,7 +72,7 @@ def stop_ranks(mark: str, leader: int) -> None:
         with suppress(psutil.Error, OSError):
             parent = process.parent()
             # Who reads a rank's words from a pipe must go on reading.
-            ours = parent is not None and parent.pid != os.getpid() and belongs(parent, mark, leader)
+            ours = parent is not None and parent.pid != os.getpid() and belongs_to_job(parent, mark, leader)
             if parent is not None and ours and _own_errors(process.pid).exists():
                 parent.suspend()
             process.suspend()
@@ -120,7 +120,7 @@ def read_stack(text: str) -> Stack:
     return _frames(threads[-1])[:_MOST_FRAMES] if threads else ()
 
 
-def crashed_in(text: str) -> str:
+def crash_location(text: str) -> str:
     """Return, as the end of a sentence, where the thread was that a fatal signal met; nothing where nobody wrote it."""
     threads = _CRASHED.findall(text)
     if not threads:
@@ -133,7 +133,7 @@ def _frames(calls: str) -> Stack:
     return tuple(Frame(file, int(line), function) for file, line, function in _FRAME.findall(calls))
 
 
-def who_is_missing(ranks: Mapping[int, Stack], hosts: Mapping[int, str]) -> str:
+def describe_missing_ranks(ranks: Mapping[int, Stack], hosts: Mapping[int, str]) -> str:
     """Return, as the end of a sentence, which ranks were not where the others wait, and where they all were."""
     there = {rank: f"rank {rank} on {hosts[rank]} was in {stack[0].text()}" for rank, stack in ranks.items()}
     # The innermost waiting call says the most of a rank that waits.

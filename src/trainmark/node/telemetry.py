@@ -220,18 +220,18 @@ def name_gpus(nvml: Nvml, handles: list[Any]) -> tuple[GpuName, ...]:
 
 def sample_gpu(nvml: Nvml, index: int, handle: Any, run_pids: Collection[int], proc: Path) -> GpuSample:
     """Return what a GPU does now; ``run_pids`` are the processes of the run."""
-    power_mw = nvml.ask("nvmlDeviceGetPowerUsage", handle)
-    rates = nvml.ask("nvmlDeviceGetUtilizationRates", handle)
-    memory = nvml.ask("nvmlDeviceGetMemoryInfo", handle)
+    power_mw = nvml.query("nvmlDeviceGetPowerUsage", handle)
+    rates = nvml.query("nvmlDeviceGetUtilizationRates", handle)
+    memory = nvml.query("nvmlDeviceGetMemoryInfo", handle)
     pids = _compute_pids(nvml, handle)
     # NVML may give pids of another container's or the host's name space: what is not in /proc has no owner here.
     seen = None if pids is None else [pid for pid in pids if (proc / str(pid)).exists()]
     return GpuSample(
         index=index,
-        sm_clock_mhz=nvml.ask("nvmlDeviceGetClockInfo", handle, nvml.constant("NVML_CLOCK_SM")),
-        memory_clock_mhz=nvml.ask("nvmlDeviceGetClockInfo", handle, nvml.constant("NVML_CLOCK_MEM")),
+        sm_clock_mhz=nvml.query("nvmlDeviceGetClockInfo", handle, nvml.constant("NVML_CLOCK_SM")),
+        memory_clock_mhz=nvml.query("nvmlDeviceGetClockInfo", handle, nvml.constant("NVML_CLOCK_MEM")),
         power_w=None if power_mw is None else power_mw / 1000,
-        temperature_c=nvml.ask("nvmlDeviceGetTemperature", handle, nvml.constant("NVML_TEMPERATURE_GPU")),
+        temperature_c=nvml.query("nvmlDeviceGetTemperature", handle, nvml.constant("NVML_TEMPERATURE_GPU")),
         utilisation=None if rates is None else rates.gpu / 100,
         memory_used_bytes=None if memory is None else int(memory.used),
         clock_reasons=_clock_reasons(nvml, handle),
@@ -241,13 +241,13 @@ def sample_gpu(nvml: Nvml, index: int, handle: Any, run_pids: Collection[int], p
 
 
 def _clock_reasons(nvml: Nvml, handle: Any) -> tuple[str, ...] | None:
-    bits = nvml.ask("nvmlDeviceGetCurrentClocksEventReasons", handle)
+    bits = nvml.query("nvmlDeviceGetCurrentClocksEventReasons", handle)
     if bits is None:
         # The name before driver 535.
-        bits = nvml.ask("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
+        bits = nvml.query("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     return None if bits is None else decode_clock_reasons(int(bits))
 
 
 def _compute_pids(nvml: Nvml, handle: Any) -> list[int] | None:
-    processes = nvml.ask("nvmlDeviceGetComputeRunningProcesses", handle)
+    processes = nvml.query("nvmlDeviceGetComputeRunningProcesses", handle)
     return None if processes is None else [int(process.pid) for process in processes]

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
-from trainmark.node import Paths, path_there
+from trainmark.node import Paths, remote_path
 from trainmark.schema.case import SYNTHETIC, Case, Device
 from trainmark.schema.hosts import PLAIN, Traffic
 from trainmark.schema.launcher import Launcher
@@ -63,7 +63,7 @@ class PlacementHost:
     def directory(self, run: Path) -> Path:
         """Return the folder of a run on this host; ``run`` is its folder here."""
         if self.folder is None:
-            return path_there(self.paths, run)
+            return remote_path(self.paths, run)
         return self.folder.joinpath(*run.absolute().parts[1:])
 
 
@@ -135,18 +135,18 @@ class RunSpec:
             return self
         inner, container = self.interpreter, self.interpreter.container
         if container is None:
-            inner = replace(inner, python=path_there(paths, inner.python))
+            inner = replace(inner, python=remote_path(paths, inner.python))
         elif container.engine is Engine.APPTAINER:
-            image = str(path_there(paths, Path(container.image)))
+            image = str(remote_path(paths, Path(container.image)))
             inner = replace(inner, container=replace(container, image=image))
-        source = path_there(paths, Path(self.workload.source))
+        source = remote_path(paths, Path(self.workload.source))
         return replace(
             self,
             interpreter=inner,
             workload=replace(self.workload, source=source),
             data=_data_there(paths, self.data),
             dataset=_data_there(paths, self.dataset),
-            prepared=path_there(paths, self.prepared),
+            prepared=remote_path(paths, self.prepared),
         )
 
     @property
@@ -158,7 +158,7 @@ class RunSpec:
 
 
 def _data_there(paths: Paths, data: str) -> str:
-    return data if data == SYNTHETIC else str(path_there(paths, Path(data)))
+    return data if data == SYNTHETIC else str(remote_path(paths, Path(data)))
 
 
 def device_of(case: Case, machine: NodeResources) -> Device:
