@@ -73,7 +73,7 @@ check: $(STAMP)
 	@$(VENV)/bin/lint-imports | tail -n 1
 	@echo "== tests: $(CHECKED)"
 	@$(VENV)/bin/python -m pytest --quiet --numprocesses=$$(nproc) --dist=loadgroup --no-loadscope-reorder \
-		-m "$(CHECKED)" $(PYTEST_FLAGS)
+		--hypothesis-profile=quick -m "$(CHECKED)" $(PYTEST_FLAGS)
 
 # Style and types need no environment, and environments mostly wait for the network.
 test test-all: $(STAMP)

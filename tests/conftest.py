@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 # How long an example takes says more of what else the machine does than of the code.
 settings.register_profile("trainmark", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# For make check, which is run often: what fails rarely is found by the many runs of it, and by make test.
+settings.register_profile("quick", settings.get_profile("trainmark"), max_examples=20)
 settings.load_profile("trainmark")
 
 

@@ -3,7 +3,8 @@
 import json
 import os
 import subprocess
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -147,10 +148,7 @@ class Bench:
     def run(
         self, listener: Any = None, resume: bool = False, cases: tuple[Case, ...] | None = None
     ) -> Results:
-        with (
-            patch("trainmark.campaign.identity.installed_packages", installed_once),
-            patch("trainmark.campaign.run_environment.DataSets", _data_sets),
-        ):
+        with _in_this_process():
             return run_campaign(self.order(resume, cases), listener or Silent()).results
 
     def words(self, *more: str) -> list[str]:
@@ -161,8 +159,9 @@ class Bench:
         return start_trainmark(*self.words(*more), variables=self.environment())
 
     def call(self, *more: str) -> "subprocess.CompletedProcess[str]":
-        """Run ``trainmark run`` as a process of its own, to its end."""
-        return call_trainmark(*self.words(*more), variables=self.environment())
+        """Run ``trainmark run`` to its end, in this process."""
+        with _in_this_process(), patch("trainmark.node.LocalHost", InProcessHost):
+            return call_trainmark(*self.words(*more), variables=self.environment())
 
     def environment(self) -> dict[str, str]:
         return {"TRAINMARK_HOME": str(self.folder / "home")}
@@ -172,6 +171,16 @@ class Bench:
         files = sorted(self.out.glob("runs/*/*/pids"), key=lambda file: file.stat().st_ctime_ns)
         found = [int(line) for file in files for line in file.read_text().splitlines() if line.strip()]
         return [pid for pid in found if pid != os.getpid()]
+
+
+@contextmanager
+def _in_this_process() -> Iterator[None]:
+    """Start no interpreter that would say what another has said, and no process for a few pictures."""
+    with (
+        patch("trainmark.campaign.identity.installed_packages", installed_once),
+        patch("trainmark.campaign.run_environment.DataSets", _data_sets),
+    ):
+        yield
 
 
 def _data_sets(datasets: Mapping[str, Dataset], home: Path, jobs: int) -> DataSets:

@@ -7,12 +7,15 @@ import contextlib
 import io
 import itertools
 import os
+import shutil
+import subprocess
 import sys
 import threading
 import traceback
 import warnings
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -115,14 +118,31 @@ def _can_run_here(job: Job) -> bool:
     if len(job.commands) != 1 or job.memory is not None:
         return False
     python, *words = job.commands[0].words
-    if python != sys.executable or not words or not words[0].endswith(".py"):
+    if python == "git":
+        return shutil.which("git") is not None
+    if python != sys.executable or not words or not (words[0].endswith(".py") or words[0] == "-m"):
         return False
     return not any(word.startswith(f"--behaviour={name}") for word in words for name in NEEDS_A_PROCESS)
 
 
 def _run(command: Command, folder: Path, output: io.RawIOBase, errors: io.RawIOBase) -> int:
-    """Run a Python program as its own interpreter would; return its exit code."""
+    """Run a Python program as its own interpreter would, or a git that is waited for; return its exit code."""
+    if command.words[0] == "git":
+        variables = {name: value for name, value in os.environ.items() if name not in command.without}
+        return subprocess.run(
+            command.words,
+            cwd=folder,
+            env={**variables, **command.variables},
+            stdin=subprocess.DEVNULL,
+            stdout=output.fileno(),
+            stderr=errors.fileno(),
+            check=False,
+        ).returncode
     _, script, *words = command.words
+    if script == "-m":
+        found = find_spec(words.pop(0))
+        assert found is not None
+        script = str(found.origin)
     with (
         _one_at_a_time,
         _as_a_program(script, words, folder, command),

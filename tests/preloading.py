@@ -7,6 +7,7 @@ import are saved. That it also starts as a user starts it is shown once for each
 import array
 import atexit
 import contextlib
+import io
 import json
 import os
 import signal
@@ -21,6 +22,7 @@ from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import IO, Any
+from unittest.mock import patch
 
 from frameworks import framework_python
 
@@ -240,12 +242,22 @@ def start_trainmark(*words: str | Path, variables: Mapping[str, str] | None = No
 def call_trainmark(
     *words: str | Path, variables: Mapping[str, str] | None = None
 ) -> "subprocess.CompletedProcess[str]":
-    """Run ``trainmark WORDS`` to its end."""
-    process = start_trainmark(*words, variables=variables)
-    with process:
-        stdout, stderr = process.communicate(timeout=600)
-    assert process.returncode is not None
-    return subprocess.CompletedProcess(["trainmark", *map(str, words)], process.returncode, stdout, stderr)
+    """Run ``trainmark WORDS`` to its end, in this process."""
+    from trainmark.cli.main import main
+
+    named = [str(word) for word in words]
+    out, err = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="surrogateescape") for _ in range(2))
+    with (
+        patch.dict(os.environ, variables or {}),
+        patch("sys.argv", ["trainmark", *named]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        code = main(named)
+    for stream in (out, err):
+        stream.flush()
+        stream.seek(0)
+    return subprocess.CompletedProcess(["trainmark", *named], code, out.read(), err.read())
 
 
 @contextlib.contextmanager

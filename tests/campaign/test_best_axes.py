@@ -145,7 +145,7 @@ def test_the_plan_of_such_a_case_is_its_first_short_run(bench: Bench) -> None:
 
 
 def test_the_largest_batch_and_the_best_layout_are_not_searched_together(bench: Bench) -> None:
-    with pytest.raises(InputError, match=r"layout 'best' and batch_per_device 'max' together"):
+    with pytest.raises(InputError, match=r"layout 'best' cannot be combined with batch_per_device 'max'"):
         bench.write({"layout": "best", "batch_per_device": "max"}, card=WAYS)
 
 

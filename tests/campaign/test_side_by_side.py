@@ -44,6 +44,7 @@ def of_bench(precision: str, behaviour: str = "well") -> dict[str, object]:
     return {"precision": precision, "options": {"behaviour": behaviour}}
 
 
+@pytest.mark.process
 def test_cases_run_at_the_same_time_on_different_hosts_and_say_on_which(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -77,6 +78,7 @@ def test_a_host_that_is_away_is_stood_in_for_by_another(
     assert list((tmp_path / "disks").rglob("*")) == [tmp_path / "disks" / "second"]
 
 
+@pytest.mark.process
 def test_an_error_of_one_run_ends_the_others_and_the_campaign(
     bench: Bench, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

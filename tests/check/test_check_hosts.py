@@ -26,6 +26,8 @@ from trainmark.placement import FrameworkPython
 from trainmark.schema.check import CheckFinding, CheckReport, Level
 from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 
+pytestmark = pytest.mark.process
+
 SHORT = Patience(answer_s=3.0, framework_s=3.0)
 """For a host that never answers: that it is given up does not depend on how soon others answer."""
 

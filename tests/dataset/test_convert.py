@@ -148,6 +148,7 @@ def test_the_index_gives_the_place_of_every_record(photos: Path, tmp_path: Path)
         assert (photos / listed.split("\t")[2]).read_bytes() == held.picture
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("form", FORMS)
 def test_the_bytes_do_not_depend_on_the_number_of_processes(photos: Path, tmp_path: Path, form: Form) -> None:
     convert(photos, tmp_path / "one", form, jobs=1)
@@ -372,6 +373,7 @@ def start_converting(source: Path, destination: Path, form: Form) -> Copy:
     return converter
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("stop", [pytest.param(signal.SIGINT, marks=pytest.mark.rare), signal.SIGKILL])
 def test_an_interrupted_conversion_is_not_there_and_goes_on(

@@ -43,6 +43,7 @@ def inodes(directory: Path) -> dict[str, int]:
     return {path.name: path.stat().st_ino for path in directory.rglob("*.JPEG")}
 
 
+@pytest.mark.process
 def test_the_bytes_do_not_depend_on_the_number_of_processes(tmp_path: Path) -> None:
     one = make_image_folder(tmp_path / "one", SMALL, jobs=1)
     three = make_image_folder(tmp_path / "three", SMALL, jobs=3)
@@ -71,6 +72,7 @@ def test_the_pixels_of_this_generator_stay_as_they_are() -> None:
     assert digest.hexdigest() == "5ca5f2f009646debf147d8a7af02e8060264286e40712a45c350259433338604"
 
 
+@pytest.mark.process
 def test_the_default_pictures_have_the_sizes_and_bytes_of_imagenet(tmp_path: Path) -> None:
     folder = make_image_folder(tmp_path / "d", ImageFolderSpec(images=120), jobs=2)
     assert folder.mean_bytes == pytest.approx(110_000, rel=0.15)
@@ -109,6 +111,7 @@ WITHOUT = SMALL.model_copy(update={"val_images": 0})
 """As trainmark made it before there were validation pictures."""
 
 
+@pytest.mark.process
 def test_a_made_set_can_be_validated_on_by_programs_that_expect_the_classes_of_train(tmp_path: Path) -> None:
     assert main(["data", "make", str(tmp_path / "d"), *TINY_FLAGS]) == 0
 
@@ -133,6 +136,7 @@ def test_a_twentieth_is_for_validation_and_one_a_class_at_least(
         spec_from({"images": images, "classes": classes, "validation": 1}, "x")
 
 
+@pytest.mark.process
 def test_no_validation_pictures_are_made_where_none_are_asked_for(tmp_path: Path) -> None:
     assert main(["data", "make", str(tmp_path / "d"), *TINY_FLAGS, "--validation", "0"]) == 0
 
@@ -309,6 +313,7 @@ def group_is_gone(group: int) -> bool:
     return False
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("stop", [signal.SIGINT, pytest.param(signal.SIGKILL, marks=pytest.mark.rare)])
 def test_an_interrupted_making_never_looks_complete_and_goes_on(tmp_path: Path, stop: signal.Signals) -> None:
     directory = tmp_path / "d"

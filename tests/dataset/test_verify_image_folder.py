@@ -283,6 +283,7 @@ def test_the_digest_of_a_foreign_folder_follows_its_names_sizes_and_labels(forei
     assert len({before.digest, relabelled.digest, describe(foreign).digest}) == 3
 
 
+@pytest.mark.process
 def test_the_command_prints_one_object_a_problem_and_a_summary(
     made: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -300,6 +301,7 @@ def test_the_command_prints_one_object_a_problem_and_a_summary(
     ]
 
 
+@pytest.mark.process
 def test_a_name_that_is_no_text_is_printed_and_read_back(
     foreign: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -18,6 +18,7 @@ EXAMPLES = [
 ]
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("code", EXAMPLES)
 def test_an_example_runs(code: str, tmp_path: Path) -> None:
     program = tmp_path / "example.py"

@@ -48,6 +48,7 @@ _FORMATS = ("lightning", "timm")
 """Averages that are undone, and those whose batches are compared besides; the benchmark prints the peaks of all."""
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("name", _FORMATS)
 def test_a_larger_log_takes_no_more_memory(name: str, tmp_path: Path) -> None:
     small, large = _peaks(name, tmp_path / "a.log")

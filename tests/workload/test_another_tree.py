@@ -35,6 +35,7 @@ def trainmark(*words: str | Path) -> str:
     return python("-m", "trainmark.cli.main", *words)
 
 
+@pytest.mark.process
 def test_its_log_is_read_and_its_publishers_rule_is_known(tmp_path: Path) -> None:
     log = tmp_path / "a.log"
     log.write_text(python("-c", WRITE))
@@ -49,6 +50,7 @@ def test_its_log_is_read_and_its_publishers_rule_is_known(tmp_path: Path) -> Non
     )
 
 
+@pytest.mark.process
 def test_its_card_is_planned(tmp_path: Path) -> None:
     (tmp_path / "suite.yaml").write_text(SUITE)
     plan = trainmark("plan", tmp_path / "suite.yaml")
