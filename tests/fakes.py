@@ -6,11 +6,14 @@ import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 from unittest.mock import patch
 
 import yaml
+from sqlalchemy import Engine
 
 from in_process import InProcessHost, installed_once
 from preloading import Copy, call_trainmark, start_trainmark
@@ -20,6 +23,8 @@ from trainmark.execution import Heartbeat
 from trainmark.schema.case import Case
 from trainmark.schema.results import Results, RunResult
 from trainmark.schema.suite import Dataset, Suite
+from trainmark.store import Store, sqlite_url
+from trainmark.store.database import _migrate
 from trainmark.suite import load_suite
 
 PROGRAMS = Path(__file__).with_name("programs")
@@ -179,8 +184,26 @@ def _in_this_process() -> Iterator[None]:
     with (
         patch("trainmark.campaign.identity.installed_packages", installed_once),
         patch("trainmark.campaign.run_environment.DataSets", _data_sets),
+        patch("trainmark.store.database._migrate", _migrate_a_copy),
     ):
         yield
+
+
+def _migrate_a_copy(engine: Engine) -> None:
+    """Bring a database to the newest schema: a new one, by a copy of one that was migrated before."""
+    path = Path(engine.url.database or "")
+    if engine.dialect.name == "sqlite" and path.parent.is_dir() and not path.exists():
+        path.write_bytes(_migrated())
+    else:
+        _migrate(engine)
+
+
+@cache
+def _migrated() -> bytes:
+    with TemporaryDirectory() as folder, patch("trainmark.store.database._migrate", _migrate):
+        path = Path(folder) / "new.sqlite"
+        Store(sqlite_url(path)).close()
+        return path.read_bytes()
 
 
 def _data_sets(datasets: Mapping[str, Dataset], home: Path, jobs: int) -> DataSets:

@@ -390,8 +390,8 @@ def test_an_agent_that_waits_for_a_job_without_end_is_gone_some_time_after_it_wa
         assert agent.stdin is not None
         assert agent.stdout is not None
         sender = Sender(agent.stdin)
-        while agent.stdout.readline().rstrip() != HELLO:
-            continue
+        while (line := agent.stdout.readline()).rstrip() != HELLO:
+            assert line, "the agent has ended before it said hello"
         sender.send(asked[0])
         answers = (message for message, _ in receive(agent.stdout, lambda: None))
         started = next(message["value"] for message in answers if message.get("id") == 1)

@@ -85,6 +85,7 @@ def test_with_the_end_of_a_command_that_is_asked_no_other_ends(tmp_path: Path, a
     with ThreadPoolExecutor(1) as pool:
         answer = pool.submit(slow.run, Command(0, ("sh", "-c", f"touch {began}; sleep 1; echo told"), {}))
         while not began.exists():
+            assert not answer.done(), answer.result()
             time.sleep(0.01)
         assert quick.run(Command(0, ("true",), {})).code == 0
         said = answer.result()

@@ -46,6 +46,7 @@ def test_the_rank_that_never_came_to_the_others_is_known_by_what_its_python_says
             time.sleep(0.02)
         # What they do next is to wait.
         while any(rank.status() != psutil.STATUS_SLEEPING for rank in rank_processes(mark, pid).values()):
+            assert time.monotonic() < end
             time.sleep(0.02)
         host.stop_ranks(mark, pid)
         found = host.stacks(mark, pid)
