@@ -110,8 +110,8 @@ def _place_in_line(item: pytest.Item) -> int:
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> "Bench":
-    """Return a folder for a suite of fake programs."""
+def bench(tmp_path: Path, request: pytest.FixtureRequest) -> "Bench":
+    """Return a folder for a suite of fake programs, which are processes where the test is marked so."""
     from fakes import Bench
 
-    return Bench(tmp_path)
+    return Bench(tmp_path, processes=request.node.get_closest_marker("process") is not None)

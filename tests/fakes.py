@@ -20,6 +20,7 @@ from preloading import Copy, call_trainmark, start_trainmark
 from trainmark.campaign import Order, Progress, run_campaign
 from trainmark.campaign.data_sets import DataSets
 from trainmark.execution import Heartbeat
+from trainmark.node import LocalHost
 from trainmark.schema.case import Case
 from trainmark.schema.results import Results, RunResult
 from trainmark.schema.suite import Dataset, Suite
@@ -109,6 +110,8 @@ class Bench:
 
     folder: Path
     place: str = "out"
+    processes: bool = False
+    """Whether all that it runs is a process of its own, as for a user."""
 
     @property
     def out(self) -> Path:
@@ -147,7 +150,7 @@ class Bench:
             resume,
             self.folder / "home",
             ("trainmark", "run", str(self.suite)),
-            (InProcessHost(),),
+            (LocalHost() if self.processes else InProcessHost(),),
         )
 
     def run(

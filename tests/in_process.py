@@ -118,6 +118,8 @@ def _can_run_here(job: Job) -> bool:
     if len(job.commands) != 1 or job.memory is not None:
         return False
     python, *words = job.commands[0].words
+    if any("\0" in word for word in words):
+        return False
     if python == "git":
         return shutil.which("git") is not None
     if python != sys.executable or not words or not (words[0].endswith(".py") or words[0] == "-m"):

@@ -20,7 +20,7 @@ TWICE = {"name": "adaptive", "steps": 12, "warmup_steps": 2, "repeats": 2}
 def small(tmp_path: Path) -> Bench:
     """Return a bench whose results go to a disk of 8 MiB, which only the script of ``on_it`` sees."""
     (tmp_path / "disk").mkdir()
-    return Bench(tmp_path, "disk/out")
+    return Bench(tmp_path, "disk/out", processes=True)
 
 
 def on_it(bench: Bench, script: str) -> list[str]:

@@ -413,6 +413,7 @@ def stop_before_the_end(done: int, total: int) -> None:
         raise Stopped
 
 
+@pytest.mark.process
 @pytest.mark.parametrize("cut", [0, 1, 5000, 10**9])
 def test_a_joining_that_was_killed_anywhere_goes_on(many: Path, tmp_path: Path, cut: int) -> None:
     """As after a kill while parts are joined: some parts are joined and gone, one is half in the joined file."""

@@ -71,6 +71,7 @@ def places(directory: Path, name: str) -> list[tuple[int, ...]]:
     return [tuple(map(int, line.split())) for line in lines]
 
 
+@pytest.mark.process
 def test_whole_ones_have_no_problem_whether_made_here_or_not(
     converted: Path, shards: Path, tmp_path: Path
 ) -> None:

@@ -106,6 +106,7 @@ def test_binary_output_without_a_newline_is_kept_untouched_and_measured(bench: B
 # Each limit leaves a program the seconds that it takes to start on a machine that does other work.
 
 
+@pytest.mark.process
 def test_a_hanging_program_is_ended_for_its_silence(bench: Bench) -> None:
     case = only(bench, behaving("hangs"), limits={"stall_timeout_s": 4})
     assert (case.outcome, case.reason) == (
@@ -115,6 +116,7 @@ def test_a_hanging_program_is_ended_for_its_silence(bench: Bench) -> None:
     assert not any(alive(pid) for pid in bench.pids())
 
 
+@pytest.mark.process
 def test_a_program_that_talks_for_ever_is_ended_after_the_whole_time(bench: Bench) -> None:
     case = only(bench, behaving("chatters"), limits={"timeout_s": 5, "stall_timeout_s": 4})
     assert (case.outcome, case.reason) == (
@@ -124,10 +126,12 @@ def test_a_program_that_talks_for_ever_is_ended_after_the_whole_time(bench: Benc
     assert not any(alive(pid) for pid in bench.pids())
 
 
+@pytest.mark.process
 def test_growing_events_are_a_sign_of_life_too(bench: Bench) -> None:
     assert only(bench, behaving("silent"), limits={"stall_timeout_s": 4}).outcome is Outcome.OK
 
 
+@pytest.mark.process
 def test_a_program_that_ignores_sigterm_is_ended_all_the_same(bench: Bench) -> None:
     case = only(bench, behaving("hangs-deaf"), limits={"stall_timeout_s": 4})
     assert case.outcome is Outcome.TIMEOUT
@@ -161,6 +165,7 @@ def test_the_cases_after_a_bad_one_are_measured(bench: Bench) -> None:
     assert bench.run().cases[-1].outcome is Outcome.OK
 
 
+@pytest.mark.process
 def test_words_that_no_process_can_be_given_are_an_outcome(bench: Bench) -> None:
     bench.write({"options": {"word": "a\0b"}}, {"options": {"word": "x" * 200_000}}, {})
     first, second, third = bench.run().cases

@@ -9,10 +9,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from fakes import CARD, Bench, alive
 from trainmark.node.processes import MARK
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.results import RunResult
+
+pytestmark = pytest.mark.process
 
 HANGS = """\
 import os, pathlib, subprocess, sys, time

@@ -71,6 +71,7 @@ def test_two_runs_do_not_meet_at_one_port(bench: Bench) -> None:
     assert len(ports) == 3
 
 
+@pytest.mark.process
 @pytest.mark.parametrize(
     ("behaviour", "reason"),
     [
@@ -87,6 +88,7 @@ def test_a_rank_that_fails_is_named_and_the_others_are_ended(
     assert not left(bench)
 
 
+@pytest.mark.process
 def test_ranks_that_hang_are_all_ended_at_the_time_out(bench: Bench) -> None:
     ran = run(bench, options={"behaviour": "hangs"}, limits={"timeout_s": 6})
     assert ran.outcome is Outcome.TIMEOUT

@@ -127,7 +127,7 @@ def test_what_the_card_prepares_in_another_way_is_made_in_another_folder(bench: 
     for words in ("one", "other"):
         step = {"description": words, "where": "host", "words": ["touch", f"{{prepared}}/{words}"]}
         bench.write(card={"prepare": [step]})
-        assert Bench(bench.folder, words).run().cases[0].outcome is Outcome.OK
+        assert Bench(bench.folder, words, processes=True).run().cases[0].outcome is Outcome.OK
     folders = sorted((bench.folder / "home" / "prepared").iterdir())
     assert sorted(name for folder in folders for name in ("one", "other") if (folder / name).exists()) == [
         "one",
