@@ -285,7 +285,7 @@ def test_a_program_that_needs_a_container_is_unsupported_without_an_engine(
         other.write(CASE, card=document | {"fixed": {}}, **{**SETTINGS, "environment": engine})
         case = other.run().cases[0]
         assert case.outcome is Outcome.UNSUPPORTED
-        assert case.reason == f"{engine} was not found on this machine, and the program runs in a container"
+        assert case.reason == f"{engine} was not found on this machine, but the program runs in a container"
 
 
 def test_a_program_without_an_image_cannot_run_in_a_container(bench: Bench, repository: Repository) -> None:
