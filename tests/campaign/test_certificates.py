@@ -112,7 +112,7 @@ def test_a_run_of_two_frameworks_holds_the_certificate_and_says_so(measured: Pat
     assert {party["framework"] for party in certificate["parties"]} == {"pytorch", "paddle"}
     assert Certificate.model_validate(certificate).holds
     report = (measured / "out" / "report.md").read_text()
-    assert "paddle, pytorch were shown to train by the same step" in report
+    assert "paddle, pytorch were verified to compute the same training step" in report
     kept = measured / "out" / "equivalence"
     assert sorted(path.name for path in kept.glob("*/*")) == ["certificate.json", "paddle", "pytorch"]
 
@@ -157,4 +157,4 @@ def test_a_suite_can_leave_the_check_out(measured: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr
     assert results(tmp_path)["certificates"] == []
     assert not (tmp_path / "out" / "equivalence").exists()
-    assert "no proof that the frameworks did the same work" in (tmp_path / "out" / "report.md").read_text()
+    assert "no evidence that the frameworks did the same work" in (tmp_path / "out" / "report.md").read_text()

@@ -67,9 +67,9 @@ def test_a_command_that_nobody_kept_is_not_made_up(bench: Bench, capsys: pytest.
     (bench.out / "results.json").unlink()
     assert told(str(database), capsys)["command"] is None
     assert main(["report", str(database), "--to", "md"]) == 0
-    assert "The command that made these results was not kept" in capsys.readouterr().out
+    assert "The command that produced these results was not saved" in capsys.readouterr().out
     assert main(["report", str(bench.out), "--to", "html"]) == 0
-    assert "The command that made these results was not kept" in capsys.readouterr().out
+    assert "The command that produced these results was not saved" in capsys.readouterr().out
 
 
 def told(source: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:

@@ -289,7 +289,7 @@ def test_the_verb_prints_json_keeps_it_and_the_report_shows_it(
     bench.run()
     assert main(["report", str(bench.out), "--to", "md"]) == 0
     page = capsys.readouterr().out
-    assert "## The hosts before the runs" in page
+    assert "## Pre-flight check of the hosts" in page
     assert "all 1 cases of fakes can be started here" in page
     (bench.out / "check.json").write_text("{")
     assert main(["report", str(bench.out), "--to", "md", "--lang", "zh"]) == 0

@@ -125,9 +125,9 @@ def test_the_terminal_table_is_plain_aligned_text() -> None:
 
 def test_the_terminal_says_how_many_runs_were_waited_for_and_why_no_more() -> None:
     lines = render_table(sample.waited_for()).splitlines()
-    title = lines.index("How many runs")
-    assert "the most runs" in " ".join(lines[title:])
-    assert "How many runs" not in render_table(sample.one_case(3)).splitlines()
+    title = lines.index("Number of runs")
+    assert "maximum number of runs" in " ".join(lines[title:])
+    assert "Number of runs" not in render_table(sample.one_case(3)).splitlines()
 
 
 def test_runs_that_were_all_spoiled_are_not_counted_twice() -> None:
@@ -142,10 +142,10 @@ def test_runs_that_were_all_spoiled_are_not_counted_twice() -> None:
         }
     )
 
-    assert "2, 1 more spoiled" in render_table(found)
+    assert "2, 1 more disturbed" in render_table(found)
     table = render_table(found.model_copy(update={"cases": (changed,)}))
-    assert "2, all spoiled" in table
-    assert "more spoiled" not in table
+    assert "2, all disturbed" in table
+    assert "more disturbed" not in table
 
 
 def test_the_terminal_table_carries_no_commands_to_the_terminal() -> None:

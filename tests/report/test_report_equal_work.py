@@ -18,7 +18,7 @@ from trainmark.schema.results import Results, RunResult
 
 KEPT = Path(__file__).parents[2] / "docs" / "results"
 MODEL = "mobilenet_v1"
-SHOWN = "were shown to train by the same step"
+SHOWN = "were verified to compute the same training step"
 Axes = dict[str, Any]
 PYTORCH: Axes = {"framework": "pytorch"}
 TENSORFLOW: Axes = {"framework": "tensorflow", "layout": "nhwc"}
@@ -95,7 +95,7 @@ def test_a_certificate_that_fails_on_the_gpu_is_not_hidden_by_one_that_holds_on_
     for certificates in ([certificate(*BOTH), fails], [fails, certificate(*BOTH)]):
         text = report(of(gpu, *certificates))
         assert SHOWN not in text
-        assert "mobilenet_v1 on cuda: NOT the same work. pytorch, tensorflow differ in: logits" in text
+        assert "mobilenet_v1 on cuda: NOT the same work. pytorch, tensorflow differ in logits" in text
         assert columns(text) == [["pytorch (nchw) ≠", "tensorflow (nhwc) ≠"]]
 
 
@@ -114,14 +114,14 @@ def test_each_device_has_its_own_sentence_and_its_own_marks() -> None:
 
 def test_a_certificate_of_another_device_shows_nothing() -> None:
     text = report(of([{**PYTORCH, "device": "cuda"}, {**TENSORFLOW, "device": "cuda"}], certificate(*BOTH)))
-    assert "no proof that the frameworks did the same work" in text
+    assert "no evidence that the frameworks did the same work" in text
     assert "≠" not in text
 
 
 def test_a_certificate_of_another_model_shows_nothing() -> None:
     other = certificate(*BOTH, model="resnet50_v1.5", unequal=[("pytorch", "tensorflow")])
     text = report(of([PYTORCH, TENSORFLOW], other))
-    assert "no proof that the frameworks did the same work" in text
+    assert "no evidence that the frameworks did the same work" in text
     assert "≠" not in text
 
 
@@ -135,7 +135,7 @@ def test_where_the_device_was_left_open_the_workers_word_decides() -> None:
 def test_a_certificate_that_saw_nobody_speaks_where_no_other_does() -> None:
     nobody = certificate(pairs=(), absent={"pytorch": "timeout: 900 s", "tensorflow": "timeout: 900 s"})
     alone, beside = (of([PYTORCH, TENSORFLOW], *found) for found in ([nobody], [nobody, certificate(*BOTH)]))
-    assert "could not be looked at" in report(alone)
+    assert "it could not be checked whether" in report(alone)
     assert columns(report(alone)) == [["pytorch (nchw) ≠", "tensorflow (nhwc) ≠"]]
     assert SHOWN in report(beside)
     assert "≠" not in report(beside)
@@ -148,11 +148,8 @@ def test_another_program_beside_two_that_were_compared_is_named() -> None:
     external = {"workload": "paddleclas", "framework": "paddle"}
     text = report(of([PYTORCH, TENSORFLOW, external], certificate(*BOTH)))
     assert SHOWN not in text
-    assert (
-        "mobilenet_v1 on cpu: the eager FP32 steps of pytorch, tensorflow were compared, and are the same"
-        in text
-    )
-    assert "nothing shows what work paddleclas/paddle (nchw, none) did" in text
+    assert "mobilenet_v1 on cpu: the eager FP32 steps of pytorch, tensorflow were compared and agree" in text
+    assert "the work of paddleclas/paddle (nchw, none) was not verified" in text
     assert "≠" not in text
 
 
@@ -160,20 +157,20 @@ def test_another_program_of_a_framework_that_was_compared_is_not_covered_by_it()
     external = {"workload": "ngc-tensorflow", **TENSORFLOW}
     text = report(of([PYTORCH, external], certificate(*BOTH)))
     assert SHOWN not in text
-    assert "no proof that the frameworks did the same work" in text
+    assert "no evidence that the frameworks did the same work" in text
 
 
 def test_a_framework_that_the_certificate_does_not_know_is_named() -> None:
     text = report(of([PYTORCH, TENSORFLOW, {"framework": "jax"}], certificate(*BOTH)))
     assert SHOWN not in text
-    assert "nothing shows that jax (nchw, none) did the same work" in text
+    assert "no evidence that jax (nchw, none) did the same work" in text
 
 
 def test_a_framework_that_could_not_be_looked_at_is_named_and_marked() -> None:
     absent = {"jax": "failed: exit code 1"}
     text = report(of([PYTORCH, TENSORFLOW, {"framework": "jax"}], certificate(*BOTH, absent=absent)))
     assert (
-        "> **mobilenet_v1 on cpu: whether jax (nchw, none) did the same work could not be looked at" in text
+        "> **mobilenet_v1 on cpu: it could not be checked whether jax (nchw, none) did the same work" in text
     )
     assert columns(text) == [["pytorch (nchw)", "tensorflow (nhwc)", "jax (nchw) ≠"]]
 
@@ -188,7 +185,7 @@ def test_a_difference_from_a_framework_without_a_number_marks_nobody() -> None:
 def test_a_framework_that_is_not_as_described_is_told_apart_from_two_that_differ() -> None:
     wrong = party("tensorflow", "nhwc").model_copy(update={"checks": (check(Subject.DECAY, holds=False),)})
     text = report(of([PYTORCH, TENSORFLOW], certificate(party("pytorch"), wrong)))
-    assert "NOT the same work. tensorflow differs from the description in: weight decay; see" in text
+    assert "NOT the same work. tensorflow differs from the description in weight decay; see" in text
     assert columns(text) == [["pytorch (nchw)", "tensorflow (nhwc) ≠"]]
 
 
@@ -197,20 +194,20 @@ def test_a_framework_that_is_not_as_described_is_told_apart_from_two_that_differ
 
 def test_the_caption_speaks_of_the_eager_step_alone_where_the_table_holds_nothing_else() -> None:
     text = report(of([PYTORCH, TENSORFLOW], certificate(*BOTH)))
-    assert f"{SHOWN}: the eager FP32 step of each, on equal weights and an equal batch; see" in text
+    assert f"{SHOWN}: their eager FP32 steps agree on equal weights and an equal batch; see" in text
 
 
 def test_a_compiler_that_was_compared_with_the_eager_step_is_covered() -> None:
     followed = certificate(party("pytorch"), party("tensorflow", "nhwc", "cpu", graph()))
     text = report(of([PYTORCH, GRAPH], followed))
-    assert f"{SHOWN}: the eager FP32 step of each" in text
-    assert "and that each other way to train of these tables does the same three steps as it" in text
+    assert f"{SHOWN}: their eager FP32 steps agree" in text
+    assert "and every other variant in these tables agrees with the eager step of its framework" in text
 
 
 def test_a_compiler_that_was_not_compared_is_named_and_not_claimed() -> None:
     text = report(of([PYTORCH, GRAPH], certificate(*BOTH)))
     assert SHOWN not in text
-    assert "nothing shows that tensorflow (nhwc, graph) did the same work: this way to train" in text
+    assert "no evidence that tensorflow (nhwc, graph) did the same work: this variant" in text
     assert "≠" not in text
 
 
@@ -222,7 +219,7 @@ def test_a_layout_that_was_not_compared_is_named_beside_one_that_was() -> None:
     ]
     text = report(of(cases, certificate(*BOTH)))
     assert SHOWN not in text
-    assert "nothing shows that pytorch (nhwc, none) did the same work" in text
+    assert "no evidence that pytorch (nhwc, none) did the same work" in text
 
 
 def test_a_compiler_that_does_other_steps_marks_its_framework_alone() -> None:
@@ -230,7 +227,7 @@ def test_a_compiler_that_does_other_steps_marks_its_framework_alone() -> None:
     text = report(
         of([PYTORCH, GRAPH], certificate(party("pytorch"), party("tensorflow", "nhwc", "cpu", other)))
     )
-    assert "NOT the same work. tensorflow (nhwc, graph) differs from its eager step in: updates; see" in text
+    assert "NOT the same work. tensorflow (nhwc, graph) differs from its eager step in updates; see" in text
     assert columns(text) == [["pytorch (nchw)", "tensorflow (nhwc, graph) ≠"]]
 
 
@@ -247,15 +244,17 @@ def test_a_compiler_that_could_not_be_looked_at_is_named_and_marked() -> None:
     unseen = graph(checks=(), absent="timeout: 900 s")
     results = of([PYTORCH, GRAPH], certificate(party("pytorch"), party("tensorflow", "nhwc", "cpu", unseen)))
     text = report(results)
-    assert "whether tensorflow (nhwc, graph) did the same work could not be looked at" in text
+    assert "it could not be checked whether tensorflow (nhwc, graph) did the same work" in text
     assert columns(text)[0][1] == "tensorflow (nhwc, graph) ≠"
     assert "| tensorflow | nhwc | graph |" in render_markdown(results, Path("/nowhere"))
-    assert "not looked at timeout: 900 s" in render_markdown(results, Path("/nowhere"))
+    assert "not checked timeout: 900 s" in render_markdown(results, Path("/nowhere"))
 
 
 def test_mixed_precision_is_said_not_to_be_compared() -> None:
     mixed = [{**axes, "precision": "amp-bf16"} for axes in (PYTORCH, TENSORFLOW)]
-    assert "Only FP32 was compared: amp-bf16 change the arithmetic" in report(of(mixed, certificate(*BOTH)))
+    assert "Only FP32 was compared; the arithmetic of amp-bf16 is different" in report(
+        of(mixed, certificate(*BOTH))
+    )
     assert "Only FP32 was compared" not in report(of([PYTORCH, TENSORFLOW], certificate(*BOTH)))
     assert "Only FP32 was compared" not in report(of(mixed))
 
@@ -265,10 +264,10 @@ def test_a_row_of_another_precision_is_not_shown_equal_by_the_certificate() -> N
     text = report(of(mixed, certificate(*BOTH)))
     assert SHOWN not in text
     unlike = "pytorch (nchw, none, amp-bf16), tensorflow (nhwc, none, amp-bf16)"
-    assert f"nothing shows that {unlike} did the same work: this way to train was not compared" in text
+    assert f"no evidence that {unlike} did the same work: this variant was not compared" in text
     assert "≠" not in text
     both = report(of([PYTORCH, TENSORFLOW, *mixed], certificate(*BOTH)))
-    assert "the eager FP32 steps of pytorch, tensorflow were compared, and are the same" in both
+    assert "the eager FP32 steps of pytorch, tensorflow were compared and agree" in both
 
 
 def test_a_precision_does_not_hide_that_the_fp32_step_is_another() -> None:
@@ -298,7 +297,7 @@ def test_lambs_rows_are_not_shown_equal_by_adamws_certificate() -> None:
     assert f"bert_tiny on cpu: jax, pytorch {SHOWN}" in report(of(BY_ADAMW, OF_ADAMW))
     text = report(of(BY_LAMB, OF_ADAMW))
     assert SHOWN not in text
-    assert "nothing shows that pytorch (none, lamb), jax (none, lamb) did the same work" in text
+    assert "no evidence that pytorch (none, lamb), jax (none, lamb) did the same work" in text
 
 
 def test_each_optimizer_has_the_certificate_that_is_about_it() -> None:
@@ -315,7 +314,7 @@ def test_each_optimizer_has_the_certificate_that_is_about_it() -> None:
     results = of([*BY_ADAMW, *BY_LAMB], OF_ADAMW, wrong_of_lamb)
     text = report(results)
     assert f"bert_tiny (adamw) on cpu: jax, pytorch {SHOWN}" in text
-    assert "bert_tiny (lamb) on cpu: NOT the same work. pytorch (lamb), jax (lamb) differ in: logits" in text
+    assert "bert_tiny (lamb) on cpu: NOT the same work. pytorch (lamb), jax (lamb) differ in logits" in text
     adamw, lamb = judge_equality(results.cases, results.certificates)
     assert (adamw.rules, {work.verdict for work in adamw.works}) == (("adamw",), {Verdict.EQUAL})
     assert (lamb.rules, {work.verdict for work in lamb.works}) == (("lamb",), {Verdict.DIFFERENT})
@@ -333,11 +332,11 @@ def test_frameworks_by_different_optimizers_are_never_said_to_be_equal() -> None
     text = report(results)
     assert SHOWN not in text
     for rules in ("adamw", "lamb"):
-        assert f"bert_tiny ({rules}) on cpu: nothing shows that the frameworks did the same work" in text
+        assert f"bert_tiny ({rules}) on cpu: no evidence that the frameworks did the same work" in text
     found = judge_equality(results.cases, results.certificates)
     assert {work.verdict for finding in found for work in finding.works} == {Verdict.VARIANT}
     wrong = of_bert("pytorch", "jax", unequal=[("pytorch", "jax")])
-    assert "bert_tiny (adamw) on cpu: NOT the same work. pytorch, jax differ in: logits" in report(
+    assert "bert_tiny (adamw) on cpu: NOT the same work. pytorch, jax differ in logits" in report(
         of(unlike, wrong)
     )
 
@@ -345,7 +344,7 @@ def test_frameworks_by_different_optimizers_are_never_said_to_be_equal() -> None
 def test_a_certificate_of_lamb_that_saw_nobody_is_not_hidden_by_adamws() -> None:
     nobody = of_bert(rules=LAMB, absent={"pytorch": "timeout: 900 s", "jax": "timeout: 900 s"})
     text = report(of([*BY_ADAMW, *BY_LAMB], OF_ADAMW, nobody))
-    assert "whether pytorch (none, lamb), jax (none, lamb) did the same work could not be looked at" in text
+    assert "it could not be checked whether pytorch (none, lamb), jax (none, lamb) did the same work" in text
     assert f"bert_tiny (adamw) on cpu: jax, pytorch {SHOWN}" in text
 
 
@@ -367,7 +366,7 @@ def test_the_terminal_says_why_the_exit_code_is_1() -> None:
     fails = certificate(*BOTH, unequal=[("pytorch", "tensorflow")])
     results = of([PYTORCH, TENSORFLOW], fails)
     assert not results.holds
-    assert "mobilenet_v1 on cpu: NOT the same work. pytorch, tensorflow differ in: logits" in render_table(
+    assert "mobilenet_v1 on cpu: NOT the same work. pytorch, tensorflow differ in logits" in render_table(
         results
     )
     assert SHOWN in render_table(of([PYTORCH, TENSORFLOW], certificate(*BOTH)))
@@ -381,13 +380,13 @@ def test_the_report_says_between_which_values_the_inputs_of_the_activations_lie(
     said = render_markdown(of([PYTORCH, TENSORFLOW], certificate(*reaching)), Path("/nowhere"))
     assert "values of -0.7 or less and of 8.1 or more" in said
     without = render_markdown(of([PYTORCH, TENSORFLOW], certificate(*BOTH)), Path("/nowhere"))
-    assert "What goes into each activation" not in without
+    assert "The inputs of every activation" not in without
 
 
 def test_one_framework_alone_is_compared_with_nobody() -> None:
     text = report(of([PYTORCH, {**PYTORCH, "layout": "nhwc"}], certificate(*BOTH)))
     assert SHOWN not in text
-    assert "no proof" not in text
+    assert "no evidence" not in text
 
 
 @pytest.mark.parametrize("language", list(Language))
@@ -415,8 +414,8 @@ def test_results_from_before_layouts_were_compared_claim_no_more_than_they_show(
         seen.pop("variants", None)
     text = report(Results.model_validate(document))
     assert SHOWN not in text
-    assert "the eager FP32 steps of jax, pytorch were compared, and are the same" in text
-    (unshown,) = re.findall(r"nothing shows that (.*) did the same work: this way", text)
+    assert "the eager FP32 steps of jax, pytorch were compared and agree" in text
+    (unshown,) = re.findall(r"no evidence that (.*) did the same work: this variant", text)
     own = ("pytorch (nhwc, torch.compile", "jax (nhwc, xla")
     assert {f"{name}{beyond})" for name in own for beyond in ("", ", tf32", ", amp-bf16")} == set(
         re.findall(r"\w+ \([^)]*\)", unshown)

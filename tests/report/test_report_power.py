@@ -67,7 +67,7 @@ def test_of_many_cases_the_first_are_named_and_the_others_counted(tmp_path: Path
         for one in cases
     ]
     text = render_markdown(sample.results(runs), tmp_path)
-    assert "fp32 b8 1n1g (1725 MHz, 697 W), 2 more. A" in text
+    assert "fp32 b8 1n1g (1725 MHz, 697 W), 2 more. In" in text
 
 
 @pytest.mark.parametrize("gpus", [(), (gpu(None),), (gpu(0.0),), (gpu(0.49),)])
@@ -79,7 +79,10 @@ def test_where_none_was_held_nothing_is_said(gpus: tuple[GpuSummary, ...], tmp_p
 
 @pytest.mark.parametrize(
     ("mhz", "said"),
-    [(1725.4, "or more: fp32 b32 1n1g (1725 MHz, 697 W). A"), (None, "or more: fp32 b32 1n1g. A")],
+    [
+        (1725.4, "window's samples: fp32 b32 1n1g (1725 MHz, 697 W). In"),
+        (None, "window's samples: fp32 b32 1n1g. In"),
+    ],
 )
 def test_the_clock_and_the_power_are_told(mhz: float | None, said: str, tmp_path: Path) -> None:
     text = render_markdown(sampled((gpu(0.5, mhz),)), tmp_path)

@@ -53,7 +53,7 @@ def test_the_roofline_has_a_column_where_it_is_known(tmp_path: Path) -> None:
         sample.one_case(), work={"images": 1000}, window_s=10.0, mfu={"counted": 0.25}, roofline=0.381
     )
     text = told(results, tmp_path)
-    assert "| MFU (counted) | of the roofline |" in text
+    assert "| MFU (counted) | share of the roofline |" in text
     assert "25.0 % | 38.1 % |" in text
 
 
@@ -94,7 +94,7 @@ def test_a_run_that_did_more_than_the_peak_has_no_share_and_the_peak_is_told_as_
 ) -> None:
     results = counting(sample.one_case(), work={"images": 1000}, window_s=10.0, peak_operations_per_s=1e9)
     text = told(results, tmp_path)
-    assert "a run did more operations than the measured peak, which is too low; it has no share" in text
+    assert "a run exceeded the measured peak, so that peak is too low and no share is given" in text
 
 
 def test_of_a_case_without_memory_the_largest_batch_that_fits_is_told() -> None:
