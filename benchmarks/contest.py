@@ -3,15 +3,16 @@ r"""Programs of the same training step in turn on one machine: rounds, order, in
 Each contestant is a process of its own, which builds its network, compiles, warms up and then waits; all stay on the
 device together. In each round each of them trains one block of steps while the others wait, in an order drawn anew from
 ``--seed``. Printed are each one's median rate and the median of its ratios to the reference round by round, with 95 %
-intervals by order statistics (see ``overhead.py``), and the GPU's clock and power meanwhile; ``--json`` keeps every
-block. All networks have the same number of parameters, or the contestant is left out; a program that does not tell it
-contends, and that is said.
+intervals by order statistics (see ``overhead.py``), and the GPU's clock, power and energy meanwhile; ``--json`` keeps
+every block. ``--profile`` adds each one's kernel times by kind, measured after the rounds. All networks have the same
+number of parameters, or the contestant is left out; a program that does not tell it contends, and that is said.
 """
 
 import argparse
 import importlib
 import importlib.util
 import json
+import math
 import os
 import random
 import runpy
@@ -19,11 +20,13 @@ import signal
 import statistics
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import peer_profile
 from clocks import Clocks
 from overhead import START, measured_block, median_interval
 
@@ -58,6 +61,7 @@ class Contestant(NamedTuple):
 
     Whoever has ``variables`` of the environment is a variant of another one, and contends where ``--only`` names it.
     Of one whose block is a ``whole`` run, start and all, clock and power would say nothing of its steps.
+    One that ``tunes_kernels`` measures candidates while it compiles: it starts when all others are ready.
     """
 
     opened_by: Callable[[argparse.Namespace], Step]
@@ -67,6 +71,7 @@ class Contestant(NamedTuple):
     models: tuple[str, ...] = ()
     variables: Mapping[str, str] = {}
     whole: bool = False
+    tunes_kernels: bool = False
 
 
 class Contest(NamedTuple):
@@ -105,6 +110,15 @@ def parser_of(description: str | None, contestants: Mapping[str, Contestant]) ->
         help="let all get ready at the same time: sooner, but compilers measure kernels beside each other. "
         "All stay on the device in any case: where one has no memory beside the others, take fewer by --only",
     )  # fmt: skip
+    parser.add_argument(
+        "--prepare-minutes", type=float, default=15.0, metavar="MINUTES",
+        help="for each contestant to build, compile and warm up; one that needs longer is left out",
+    )  # fmt: skip
+    parser.add_argument(
+        "--profile",
+        action="store_true",
+        help="after the rounds, measure each one's kernels in torch's profiler",
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="where the result goes too")
     parser.add_argument("--contestant", choices=contestants, help=argparse.SUPPRESS)
     return parser
@@ -154,6 +168,9 @@ def torch_in_blocks(
             for _ in range(3):
                 step()
         wait()
+        if device.type == "cuda":
+            # The peak is that of the steps: a compiler that measures candidates needs more, once.
+            torch.cuda.reset_peak_memory_stats()
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=aside):
             step()
@@ -179,19 +196,7 @@ def hold(contest: Contest, own: argparse.Namespace, program: str) -> int:
     """Hold the contest, or be the contestant of it that ``program`` was started as; return the exit code."""
     if own.contestant:
         return _contend(contest.contestants[own.contestant], own)
-    begun: dict[str, Running] = {}
-    running: dict[str, Running] = {}
-    for name in own.only or [name for name, one in contest.contestants.items() if not one.variables]:
-        absent = _cannot(contest.contestants[name], own)
-        if absent:
-            print(f"{name}: left out, {absent}", flush=True)
-            continue
-        begun[name] = Running(name, own, contest, program)
-        # One after the other, as nobody should be measured beside others while a compiler chooses kernels.
-        if not own.together:
-            _take_in(begun.pop(name), contest, running)
-    for contestant in begun.values():
-        _take_in(contestant, contest, running)
+    running = _prepare(contest, own, program)
     if own.reference not in (None, *running):
         print(f"{own.reference} is not there: the ratios are to another one", flush=True)
     # Who ends the contest early gets the rounds that were whole.
@@ -208,9 +213,48 @@ def hold(contest: Contest, own: argparse.Namespace, program: str) -> int:
     finally:
         number = min(map(len, trained.values()), default=0)
         code = _tell({name: blocks[:number] for name, blocks in trained.items()}, told, own, contest)
+        if own.profile and number:
+            _profile(running, own)
         for contestant in running.values():
             contestant.end()
     return code
+
+
+def _prepare(contest: Contest, own: argparse.Namespace, program: str) -> "dict[str, Running]":
+    """Start the contestants and return those that are ready to train, by name."""
+    starting: dict[str, Running] = {}
+    running: dict[str, Running] = {}
+    tuning: list[str] = []
+    for name in own.only or [name for name, one in contest.contestants.items() if not one.variables]:
+        absent = _cannot(contest.contestants[name], own)
+        if absent:
+            print(f"{name}: left out, {absent}", flush=True)
+            continue
+        if contest.contestants[name].tunes_kernels:
+            tuning.append(name)
+            continue
+        starting[name] = Running(name, own, contest, program)
+        # One after the other, as nobody should be measured beside others while a compiler chooses kernels.
+        if not own.together:
+            _take_in(starting.pop(name), contest, running)
+    for contestant in starting.values():
+        _take_in(contestant, contest, running)
+    for name in tuning:
+        _take_in(Running(name, own, contest, program), contest, running)
+    return running
+
+
+def _profile(running: "dict[str, Running]", own: argparse.Namespace) -> None:
+    """Print each contestant's kernel times by kind, and add them to the result's rows."""
+    kernels = {name: one.profile() for name, one in running.items() if not one.whole}
+    for name, found in kernels.items():
+        by_kind = ", ".join(f"{kind} {ms:.3f}" for kind, ms in found.get("ms_per_step", {}).items())
+        print(f"{name:<28} ms of kernels a step: {by_kind or found.get('error')}", flush=True)
+    if own.json:
+        result = json.loads(own.json.read_text(encoding="utf-8"))
+        for row in result["rows"]:
+            row["kernels"] = kernels.get(row["name"])
+        own.json.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
 
 
 def _take_in(contestant: "Running", contest: Contest, running: "dict[str, Running]") -> None:
@@ -257,10 +301,14 @@ class Running:
         self._process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=variables
         )
+        self._deadline = threading.Timer(60 * own.prepare_minutes, self._process.kill)
+        self._deadline.daemon = True
+        self._deadline.start()
 
     def ready(self) -> dict[str, Any]:
         """Wait until it is; return what it tells of itself, or its ``error``."""
         self.told = self._line()
+        self._deadline.cancel()
         return self.told
 
     def _line(self) -> dict[str, Any]:
@@ -281,6 +329,12 @@ class Running:
             raise SystemExit(f"peers: {self.name}: {told['error']}")
         return float(told["seconds"])
 
+    def profile(self) -> dict[str, Any]:
+        """Return the contestant's kernel times, or its ``error``."""
+        assert self._process.stdin is not None
+        print("profile", file=self._process.stdin, flush=True)
+        return self._line()
+
     def end(self) -> None:
         """Let the process end."""
         assert self._process.stdin is not None
@@ -289,6 +343,7 @@ class Running:
 
 
 def _contend(contestant: Contestant, own: argparse.Namespace) -> int:
+    started = time.monotonic()
     try:
         step = contestant.opened_by(own)
         for _ in range(step.warm_up):
@@ -297,11 +352,26 @@ def _contend(contestant: Contestant, own: argparse.Namespace) -> int:
         lines = str(error).strip().splitlines() or [""]
         print(json.dumps({"error": f"{type(error).__name__}: {lines[0][:200]}"}), flush=True)
         raise
-    told = {"parameters": step.parameters, "versions": dict(step.versions), "memory_bytes": step.memory()}
+    told: dict[str, Any] = {
+        "parameters": step.parameters,
+        "versions": dict(step.versions),
+        "memory_bytes": step.memory(),
+    }
+    told["prepared_s"] = round(time.monotonic() - started, 1)
     print(json.dumps({**told, "told": dict(step.told())}), flush=True)
-    for _ in sys.stdin:
+    for line in sys.stdin:
+        if line.strip() == "profile":
+            print(json.dumps(_kernels(step)), flush=True)
+            continue
         print(json.dumps({"seconds": step.block(own.steps)}), flush=True)
     return 0
+
+
+def _kernels(step: Step) -> dict[str, Any]:
+    try:
+        return peer_profile.kernel_times(step.block)
+    except Exception as error:  # the rates are measured: a profiler that fails must not lose them
+        return {"error": f"{type(error).__name__}: {str(error)[:200]}"}
 
 
 def _rounds(
@@ -330,7 +400,7 @@ def _result(
     reference = own.reference if own.reference in seconds else None
     reference = reference or min(others, key=lambda name: statistics.median(seconds[name]))
     rows = []
-    _, headline = next(iter(contest.work.items()))
+    unit, headline = next(iter(contest.work.items()))
     for name, blocks in sorted(seconds.items(), key=lambda item: statistics.median(item[1])):
         ratios = [theirs_s / own_s for theirs_s, own_s in zip(seconds[reference], blocks, strict=True)]
         rates = [headline * own.steps / block for block in blocks]
@@ -343,6 +413,8 @@ def _result(
                 "ratio": statistics.median(ratios),
                 "ratio_interval_95": _interval(ratios),
                 "memory_bytes": told[name]["memory_bytes"],
+                "prepared_s": told[name].get("prepared_s"),
+                f"mj_per_{unit.removesuffix('s')}": _energy_mj(trained[name], headline * own.steps),
                 "versions": told[name]["versions"],
                 "blocks": [{"seconds": round(block.seconds, 6), **block.seen} for block in trained[name]],
                 **({"told": told[name]["told"]} if told[name].get("told") else {}),
@@ -372,9 +444,11 @@ def _tell(
     print(f"{asked}, {result['rounds']} rounds of {own.steps} steps; ratio to {result['reference']}")
     for row in result["rows"]:
         memory = "" if row["memory_bytes"] is None else f"{row['memory_bytes'] / 2**30:6.2f} GiB"
+        millijoules = row[f"mj_per_{unit.removesuffix('s')}"]
+        energy = "" if millijoules is None else f"{millijoules:.3f} mJ/{unit.removesuffix('s')}"
         print(
             f"{row['name']:<28} {row[f'{unit}_per_s']:9.1f} {_spoken(row['interval_95'], 1)} {unit}/s   "
-            f"{row['ratio']:.3f} {_spoken(row['ratio_interval_95'], 3)}   {memory}   {_seen(row['blocks'])}",
+            f"{row['ratio']:.3f} {_spoken(row['ratio_interval_95'], 3)}   {memory}   {_seen(row['blocks'])} {energy}",
             flush=True,
         )
     return 0
@@ -382,6 +456,14 @@ def _tell(
 
 def _interval(values: list[float]) -> tuple[float, float] | None:
     return median_interval(values) if len(values) >= LEAST_ROUNDS else None
+
+
+def _energy_mj(blocks: list[Block], work: int) -> float | None:
+    """Return the GPU's energy for one unit of ``work``, in millijoules; None if its power is unknown."""
+    if not all("power_w" in block.seen for block in blocks):
+        return None
+    joules = math.fsum(block.seen["power_w"] * block.seconds for block in blocks)
+    return round(1e3 * joules / (work * len(blocks)), 4)
 
 
 def _seen(blocks: list[dict[str, float]]) -> str:

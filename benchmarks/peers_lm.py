@@ -11,12 +11,18 @@ How they take turns, and what is printed, stands in ``contest.py``. Whose progra
 ``nanogpt``: the model of https://github.com/karpathy/nanoGPT in the loop of its ``bench.py``, imported from the
 checkout that ``--nanogpt`` names: autocast, ``torch.compile``, its own AdamW (fused), and the loss read back after each
 step. ``nanogpt-ahead`` reads no loss back, ``nanogpt-graph`` has the whole step as one CUDA graph, as an expert would.
+Its compiled model returns logits that the step never reads; ``nanogpt-loss-graph`` compiles the loss alone, which needs
+less memory, and is recorded in the same way. ``nanogpt-autotune-graph`` is that one compiled with
+``max-autotune-no-cudagraphs``: Inductor measures its kernels, cuBLAS's and Triton's, before it chooses.
 
 ``transformers``: ``BertForPreTraining`` with random weights, autocast, ``torch.compile``, torch's fused AdamW, no mask
 of attention, because no token is padding. It classifies every position and leaves those without a label out of the
 loss; the published program of BERT, and the worker, classify the hidden words alone. That is a real difference of the
 programs: fewer operations for the same loss. ``transformers-gathered`` is its encoder and heads with the hidden words
-gathered before they are classified, ``transformers-graph`` that as one CUDA graph.
+gathered before they are classified and the loss as its only output, ``transformers-graph`` that as one CUDA graph. When
+compiled, its model builds a mask although no token is padding, and torch then computes attention without a fused
+kernel: ``transformers-unmasked-graph`` calls the encoder without the mask, and ``transformers-autotune-graph`` is that
+with measured kernels.
 
 The worker trains with the same recipe: AdamW, no clipping of gradients, and BERT's dropout of 0.1 in both.
 ``--certify`` measures nothing: it gives each peer the worker's weights and batch, in FP32 without dropout, and prints
@@ -108,9 +114,10 @@ def flags_of(own: argparse.Namespace) -> list[str]:
     return flags
 
 
-def nanogpt(own: argparse.Namespace, gathered: bool) -> Peer:
-    """Return nanoGPT's model, as its ``bench.py`` makes it; there is nothing to be gathered."""
-    assert not gathered
+def nanogpt(own: argparse.Namespace, loss_only: bool) -> Peer:
+    """Return nanoGPT's model, as its ``bench.py`` makes it; ``loss_only``: wrapped so that it returns no logits."""
+    import torch
+
     folder = Path(own.nanogpt).resolve()
     sys.path.insert(0, str(folder))
     program = importlib.import_module("model")
@@ -124,14 +131,30 @@ def nanogpt(own: argparse.Namespace, gathered: bool) -> Peer:
         weight_decay=DECAY, learning_rate=RATE, betas=(0.9, 0.95), device_type=own.device
     )
 
+    class LossOnly(torch.nn.Module):  # type: ignore[misc]
+        def __init__(self) -> None:
+            super().__init__()
+            self.public = model
+
+        def forward(self, tokens: Any, targets: Any) -> Any:
+            return self.public(tokens, targets)[1]
+
     def loss_of(network: Any, tokens: Any, targets: Any) -> Any:
-        return network(tokens, targets)[1]
+        return network(tokens, targets) if loss_only else network(tokens, targets)[1]
 
-    return Peer(model, loss_of, optimizer, "nanoGPT", own.nanogpt_commit or "unknown")
+    return Peer(
+        LossOnly() if loss_only else model, loss_of, optimizer, "nanoGPT", own.nanogpt_commit or "unknown"
+    )
 
 
-def transformers(own: argparse.Namespace, gathered: bool) -> Peer:
-    """Return BERT of transformers; ``gathered``: hidden words are picked before they are classified."""
+def transformers_unmasked(own: argparse.Namespace, loss_only: bool) -> Peer:
+    """Return BERT of transformers whose encoder is called without the mask that its model builds when compiled."""
+    assert loss_only
+    return transformers(own, loss_only, masked=False)
+
+
+def transformers(own: argparse.Namespace, loss_only: bool, masked: bool = True) -> Peer:
+    """Return BERT of transformers; ``loss_only``: classify only the hidden words."""
     import torch
 
     shape = described(own.model)
@@ -149,14 +172,19 @@ def transformers(own: argparse.Namespace, gathered: bool) -> Peer:
             self.public = public
 
         def forward(self, tokens: Any, segments: Any, places: Any, words: Any, follows: Any) -> Any:
-            hidden, pooled = self.public.bert(tokens, token_type_ids=segments)[:2]
+            bert = self.public.bert
+            if masked:
+                hidden, pooled = bert(tokens, token_type_ids=segments)[:2]
+            else:
+                hidden = bert.encoder(bert.embeddings(input_ids=tokens, token_type_ids=segments))[0]
+                pooled = bert.pooler(hidden)
             hidden = hidden.gather(1, places.unsqueeze(-1).expand(-1, -1, hidden.shape[2]))
             found, told = self.public.cls(hidden, pooled)
             loss_of = torch.nn.CrossEntropyLoss()
             return loss_of(found.flatten(0, 1), words.flatten()) + loss_of(told, follows)
 
     def loss_of(network: Any, tokens: Any, segments: Any, places: Any, words: Any, follows: Any) -> Any:
-        if gathered:
+        if loss_only:
             return network(tokens, segments, places, words, follows)
         return network(tokens, token_type_ids=segments, labels=words, next_sentence_label=follows).loss
 
@@ -164,11 +192,11 @@ def transformers(own: argparse.Namespace, gathered: bool) -> Peer:
         public.parameters(), lr=RATE, betas=(0.9, 0.999), eps=1e-6, weight_decay=DECAY,
         fused=own.device == "cuda" or None,
     )  # fmt: skip
-    model = Gathered() if gathered else public
+    model = Gathered() if loss_only else public
     return Peer(model, loss_of, optimizer, "transformers", importlib.metadata.version("transformers"))
 
 
-def peers_batch(own: argparse.Namespace, batch: tuple[Any, ...], gathered: bool) -> tuple[Any, ...]:
+def peers_batch(own: argparse.Namespace, batch: tuple[Any, ...], loss_only: bool) -> tuple[Any, ...]:
     """Return the worker's batch, of torch's tensors, as the peer's ``loss_of`` takes it."""
     import torch
 
@@ -176,7 +204,7 @@ def peers_batch(own: argparse.Namespace, batch: tuple[Any, ...], gathered: bool)
         (tokens,) = batch
         return tokens[:, :-1].contiguous(), tokens[:, 1:].contiguous()
     tokens, segments, _, places, words, _, follows = batch
-    if gathered:
+    if loss_only:
         return tokens, segments, places, words, follows
     labels = torch.full_like(tokens, -100).scatter_(1, places, words)
     return tokens, segments, places, labels, follows
@@ -203,11 +231,12 @@ def made_up(own: argparse.Namespace) -> tuple[Any, ...]:
 def theirs(
     opened_by: Callable[[argparse.Namespace, bool], Peer],
     compiled: bool = True,
-    gathered: bool = False,
+    loss_only: bool = False,
     recorded: bool = False,
     reads: bool = False,
+    mode: str | None = None,
 ) -> Callable[[argparse.Namespace], Step]:
-    """Return what opens a public program's step; ``reads``: the host waits for each loss."""
+    """Return what opens a public program's step; ``reads``: the host waits for each loss; ``mode``: the compiler's."""
 
     def opened(own: argparse.Namespace) -> Step:
         import torch
@@ -215,9 +244,9 @@ def theirs(
         torch.manual_seed(1337)
         torch.backends.cuda.matmul.allow_tf32 = torch.backends.cudnn.allow_tf32 = own.precision != "fp32"
         kind = {"amp-fp16": torch.float16, "amp-bf16": torch.bfloat16}.get(own.precision)
-        model, loss_of, optimizer, package, version = opened_by(own, gathered)
-        network = torch.compile(model) if compiled else model
-        batch = peers_batch(own, made_up(own), gathered)
+        model, loss_of, optimizer, package, version = opened_by(own, loss_only)
+        network = torch.compile(model, mode=mode) if compiled else model
+        batch = peers_batch(own, made_up(own), loss_only)
         if recorded:
             for group in optimizer.param_groups:
                 group["capturable"] = True
@@ -237,6 +266,7 @@ def theirs(
     return opened
 
 
+AUTOTUNE = "max-autotune-no-cudagraphs"
 LOW = ("fp32", "tf32", "amp-bf16")
 """In FP16 the peers would need a scaler of the loss, which their programs have not."""
 
@@ -249,11 +279,25 @@ CONTESTANTS: dict[str, Contestant] = {
     "nanogpt": Contestant(theirs(nanogpt, reads=True), ("torch",), None, LOW, GPT2),
     "nanogpt-ahead": Contestant(theirs(nanogpt), ("torch",), None, LOW, GPT2),
     "nanogpt-graph": Contestant(theirs(nanogpt, recorded=True), ("torch",), "cuda", LOW, GPT2),
+    "nanogpt-loss-graph": Contestant(
+        theirs(nanogpt, loss_only=True, recorded=True), ("torch",), "cuda", LOW, GPT2
+    ),
+    "nanogpt-autotune-graph": Contestant(
+        theirs(nanogpt, loss_only=True, recorded=True, mode=AUTOTUNE), ("torch",), "cuda", LOW, GPT2,
+        tunes_kernels=True,
+    ),
     "nanogpt-eager": Contestant(theirs(nanogpt, compiled=False), ("torch",), None, LOW, GPT2),
     "transformers": Contestant(theirs(transformers), ("transformers",), None, LOW, BERT),
-    "transformers-gathered": Contestant(theirs(transformers, gathered=True), ("transformers",), None, LOW, BERT),
+    "transformers-gathered": Contestant(theirs(transformers, loss_only=True), ("transformers",), None, LOW, BERT),
     "transformers-graph": Contestant(
-        theirs(transformers, gathered=True, recorded=True), ("transformers",), "cuda", LOW, BERT
+        theirs(transformers, loss_only=True, recorded=True), ("transformers",), "cuda", LOW, BERT
+    ),
+    "transformers-unmasked-graph": Contestant(
+        theirs(transformers_unmasked, loss_only=True, recorded=True), ("transformers",), "cuda", LOW, BERT
+    ),
+    "transformers-autotune-graph": Contestant(
+        theirs(transformers_unmasked, loss_only=True, recorded=True, mode=AUTOTUNE), ("transformers",), "cuda", LOW,
+        BERT, tunes_kernels=True,
     ),
     "transformers-eager": Contestant(theirs(transformers, compiled=False), ("transformers",), None, LOW, BERT),
 }  # fmt: skip
@@ -310,11 +354,12 @@ def certify(own: argparse.Namespace) -> int:
     failed = False
     makers: dict[str, tuple[Callable[[argparse.Namespace, bool], Peer], bool]] = {}
     if own.model in GPT2 and own.nanogpt:
-        makers = {"nanogpt": (nanogpt, False)}
+        makers = {"nanogpt": (nanogpt, False), "nanogpt-loss": (nanogpt, True)}
     if own.model in BERT:
         makers = {"transformers": (transformers, False), "transformers-gathered": (transformers, True)}
-    for name, (opened_by, gathered) in makers.items():
-        told = compared(own, opened_by(own, gathered), gathered, batch, before, after, seen)
+        makers["transformers-unmasked"] = (transformers_unmasked, True)
+    for name, (opened_by, loss_only) in makers.items():
+        told = compared(own, opened_by(own, loss_only), loss_only, batch, before, after, seen)
         failed = failed or not told["equal"]
         print(
             json.dumps({"peer": name, "model": own.model, "batch": own.batch, "length": own.length, **told})
@@ -340,7 +385,7 @@ TOLERANCE = {"loss": 1e-5, "gradients": 1e-3, "updates": 5e-2}
 def compared(
     own: argparse.Namespace,
     peer: Peer,
-    gathered: bool,
+    loss_only: bool,
     batch: tuple[Any, ...],
     before: Mapping[str, Any],
     after: Mapping[str, Any],
@@ -365,7 +410,7 @@ def compared(
     else:
         optimizer = peer.optimizer
     named = dict(peer.model.named_parameters())
-    if gathered:
+    if loss_only:
         named = {name.removeprefix("public."): tensor for name, tensor in named.items()}
     slots = {name: [named[one] for one in names_in_peer(own.model, name)] for name in before}
     covered = {id(tensor) for tensors in slots.values() for tensor in tensors}
@@ -375,7 +420,7 @@ def compared(
             parts = np.split(before[name], len(tensors))
             for tensor, part in zip(tensors, parts, strict=True):
                 tensor.copy_(torch.from_numpy(part))
-    loss = peer.loss_of(peer.model, *peers_batch(own, batch, gathered))
+    loss = peer.loss_of(peer.model, *peers_batch(own, batch, loss_only))
     optimizer.zero_grad(set_to_none=True)
     loss.backward()
     gradients = {name: joined([tensor.grad for tensor in tensors]) for name, tensors in slots.items()}
