@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.execution.classify import Exit, classify
+from trainmark.execution.classify import NodeExit, classify
 from trainmark.node import last_step, read_tail
 from trainmark.schema.outcome import Outcome
 
@@ -56,7 +56,7 @@ Root Cause (first observed failure):
 def judged(tmp_path: Path, log: str | bytes, code: int, oom_kills: int = 0) -> tuple[Outcome, str | None]:
     path = tmp_path / "train.log"
     path.write_bytes(log.encode() if isinstance(log, str) else log)
-    return classify([Exit(code, oom_kills, path)], tmp_path / "events.jsonl", ranks=2)
+    return classify([NodeExit(code, oom_kills, path)], tmp_path / "events.jsonl", ranks=2)
 
 
 def say(path: Path, **data: object) -> None:
@@ -197,7 +197,7 @@ def test_the_rank_that_never_came_to_a_collective_is_named_when_the_others_gave_
         say(tmp_path / "events.jsonl.rank1", outcome="failed", reason=gone, rank=1, peer_lost=True)
     end = f"trainmark-worker: rank 1: stopped by SIGTERM, while it was in {place}\n" if stopped else "\n"
     (tmp_path / "train.log").write_text(end)
-    outcome, reason = classify([Exit(1, 0, tmp_path / "train.log")], tmp_path / "events.jsonl", 2)
+    outcome, reason = classify([NodeExit(1, 0, tmp_path / "train.log")], tmp_path / "events.jsonl", 2)
     assert outcome is Outcome.FAILED
     assert (reason == f"rank 1 was in {place}, when rank 0 {GAVE_UP}") is elsewhere, reason
 
@@ -231,7 +231,7 @@ def test_a_reason_is_one_line_of_bounded_length(tmp_path: Path) -> None:
 
 
 def test_a_log_that_was_never_written_is_no_error(tmp_path: Path) -> None:
-    assert classify([Exit(1, 0, tmp_path / "train.log")], tmp_path / "events.jsonl") == (
+    assert classify([NodeExit(1, 0, tmp_path / "train.log")], tmp_path / "events.jsonl") == (
         Outcome.FAILED,
         "the program ended with exit code 1",
     )
@@ -252,7 +252,7 @@ def test_a_rank_that_said_nothing_is_given_no_one_elses_words_of_its_own(tmp_pat
 
 def test_the_only_program_of_a_node_is_its_rank(tmp_path: Path) -> None:
     (tmp_path / "log").write_bytes(b"")
-    ended = [Exit(-9, 0, tmp_path / "log", node=1), Exit(-15, 0, tmp_path / "log", node=0)]
+    ended = [NodeExit(-9, 0, tmp_path / "log", node=1), NodeExit(-15, 0, tmp_path / "log", node=0)]
     events = tmp_path / "events.jsonl"
     assert classify(ended, events, ranks=2)[1] == "rank 1 was killed by signal 9 (SIGKILL)"
     assert classify(ended, events, ranks=8)[1] == "the program on node 1 was killed by signal 9 (SIGKILL)"
@@ -281,5 +281,5 @@ def test_of_two_nodes_the_rank_that_ended_without_a_word_is_the_cause_and_not_th
     for log, one in zip(logs, said, strict=True):
         log.write_text(one)
     # The one that lost its peer was the first whose end was seen.
-    ended = [Exit(1, 0, logs[0], 0), Exit(code if alone else 1, oom_kills, logs[1], 1)]
+    ended = [NodeExit(1, 0, logs[0], 0), NodeExit(code if alone else 1, oom_kills, logs[1], 1)]
     assert classify(ended, tmp_path / "events.jsonl", ranks=2) == reason

@@ -14,7 +14,7 @@ import pytest
 from fakes import CARD, Bench, Silent, alive
 from trainmark.campaign import run_campaign
 from trainmark.cli.main import main
-from trainmark.execution import carry_out
+from trainmark.execution import run_plan
 from trainmark.node import Host, LocalHost, free_ports
 from trainmark.node.host import HostError
 from trainmark.schema.outcome import Outcome
@@ -133,7 +133,7 @@ def test_a_command_for_a_host_that_is_not_there_is_never_dropped(bench: Bench, t
         unit="images/s",
         cannot_run=None,
     )
-    said = carry_out(plan, tmp_path, Limits(), (LocalHost(),))
+    said = run_plan(plan, tmp_path, Limits(), (LocalHost(),))
     assert said.outcome is Outcome.UNSUPPORTED
     assert said.reason == "the plan has commands for node 1 (faraway), and the hosts are localhost only"
     assert not (tmp_path / "train.log").exists()

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.execution.classify import Exit, classify
+from trainmark.execution.classify import NodeExit, classify
 from trainmark.schema.outcome import Outcome
 
 OPENMPI_4 = """\
@@ -97,7 +97,7 @@ FAILED = Outcome.FAILED
 
 def judged(folder: Path, log: str, code: int = 1, oom_kills: int = 0) -> tuple[Outcome, str | None]:
     (folder / "train.log").write_text(log)
-    return classify([Exit(code, oom_kills, folder / "train.log")], folder / "events.jsonl", ranks=2)
+    return classify([NodeExit(code, oom_kills, folder / "train.log")], folder / "events.jsonl", ranks=2)
 
 
 def openmpi(rank: int, code: int) -> str:

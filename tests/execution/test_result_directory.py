@@ -8,7 +8,7 @@ import pytest
 
 from fakes import Bench
 from trainmark.errors import InputError
-from trainmark.execution import ResultDirectory, opened, write_record
+from trainmark.execution import ResultDirectory, open_results, write_record
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 
 
@@ -65,7 +65,7 @@ def test_a_file_is_no_result_directory(bench: Bench) -> None:
 def test_a_living_owner_keeps_others_out_and_is_named(bench: Bench) -> None:
     suite = bench.write()
     told = f"is in use by process {os.getpid()}; wait for it"
-    with opened(bench.out, suite, resume=False, hosts=()), pytest.raises(InputError, match=told):
+    with open_results(bench.out, suite, resume=False, hosts=()), pytest.raises(InputError, match=told):
         bench.run()
     assert bench.run().complete
 

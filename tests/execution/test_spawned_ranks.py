@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.execution.classify import Exit, classify
+from trainmark.execution.classify import NodeExit, classify
 from trainmark.node import Job, JobOnHost, LocalHost, run_jobs
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Command
@@ -35,7 +35,7 @@ def test_the_rank_whose_error_was_not_shown_is_the_cause_of_the_others_loss(tmp_
     (tmp_path / "train.log").write_text(log)
     (tmp_path / "torch-spawn-error.0").write_text(LOST.partition("error:\n")[2])
     (tmp_path / "torch-spawn-error.1").write_text(RAISED)
-    ended = [Exit(1, 0, tmp_path / "train.log")]
+    ended = [NodeExit(1, 0, tmp_path / "train.log")]
     assert classify(ended, tmp_path / "events.jsonl", ranks=2) == (
         Outcome.FAILED,
         "rank 1 failed: ValueError: this is why",
@@ -50,7 +50,7 @@ def test_a_rank_without_memory_is_found_though_another_ones_loss_was_shown(tmp_p
     (tmp_path / "torch-spawn-error.0").write_text(
         "torch.OutOfMemoryError: CUDA out of memory. Tried 20 MiB\n"
     )
-    outcome, reason = classify([Exit(1, 0, tmp_path / "train.log")], tmp_path / "events.jsonl", ranks=2)
+    outcome, reason = classify([NodeExit(1, 0, tmp_path / "train.log")], tmp_path / "events.jsonl", ranks=2)
     assert (outcome, reason) == (
         Outcome.OOM,
         "out of memory: torch.OutOfMemoryError: CUDA out of memory. Tried 20 MiB",

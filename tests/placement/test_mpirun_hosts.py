@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from trainmark.placement import FrameworkPython, PlacementHost, RunSpec, place
+from trainmark.placement import FrameworkPython, PlacementHost, RunSpec, build_plan
 from trainmark.schema.hosts import HostEntry, Traffic
 from trainmark.schema.launcher import Launcher
 from trainmark.schema.plan import NodeResources, Plan
@@ -37,7 +37,7 @@ def by_mpirun(*hosts: PlacementHost) -> Plan:
         "synthetic",
         started_by=Launcher.MPIRUN,
     )
-    return place(spec)
+    return build_plan(spec)
 
 
 def test_the_variables_of_a_hosts_file_reach_the_ranks_of_every_node() -> None:

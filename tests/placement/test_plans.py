@@ -21,8 +21,8 @@ from trainmark.placement import (
     FrameworkPython,
     PlacementHost,
     RunSpec,
-    containerised,
-    place,
+    build_plan,
+    container_python,
 )
 from trainmark.schema.case import Case
 from trainmark.schema.plan import Command, NodeResources, Plan
@@ -54,7 +54,7 @@ def plan(case: Case, machine: NodeResources, interpreter: FrameworkPython, data:
     found = load_workloads().find(case)
     workload = Workload(found.card, Path("/trainmark/worker"))
     folder = Path("/results/runs/case/2")
-    return place(spec(case, workload, interpreter, machine, 2, folder, data))
+    return build_plan(spec(case, workload, interpreter, machine, 2, folder, data))
 
 
 PLANS: dict[str, tuple[dict[str, Any], NodeResources, FrameworkPython, str]] = {
@@ -162,7 +162,11 @@ def fake(**card: Any) -> Workload:
 
 
 def words(workload: Workload, case: Case) -> tuple[str, ...]:
-    return place(spec(case, workload, SYSTEM, HOST, 1, Path("/out"), "/data/{events}")).commands[0].words[1:]
+    return (
+        build_plan(spec(case, workload, SYSTEM, HOST, 1, Path("/out"), "/data/{events}"))
+        .commands[0]
+        .words[1:]
+    )
 
 
 def test_a_program_that_counts_the_global_batch_is_given_it() -> None:
@@ -225,7 +229,7 @@ def test_a_printed_command_can_be_split_again() -> None:
 def on_two_gpus(machine: NodeResources, **card: Any) -> Command:
     workload = fake(axes={"devices_per_node": Axis(), "device": Axis()}, **card)
     case = Case.model_validate({"framework": "fake", "devices_per_node": 2, "device": "cuda"})
-    return place(spec(case, workload, SYSTEM, machine, 1, Path("/out"), "synthetic")).commands[0]
+    return build_plan(spec(case, workload, SYSTEM, machine, 1, Path("/out"), "synthetic")).commands[0]
 
 
 def test_the_gpus_that_the_caller_hides_stay_hidden() -> None:
@@ -241,7 +245,7 @@ def test_a_container_is_given_the_hosts_gpus_and_counts_them_anew() -> None:
     workload = fake(axes={"devices_per_node": Axis(), "device": Axis()}, launcher="spawn")
     case = Case.model_validate({"framework": "fake", "devices_per_node": 2, "device": "cuda"})
     machine = NodeResources(cores=8, gpus=3, visible=("5", "6", "7"))
-    words = place(spec(case, workload, inside, machine, 1, Path("/out"), "synthetic")).commands[0].words
+    words = build_plan(spec(case, workload, inside, machine, 1, Path("/out"), "synthetic")).commands[0].words
     assert words[words.index("--gpus") + 1] == '"device=5,6"'
     assert "CUDA_VISIBLE_DEVICES=0,1" in words
 
@@ -254,5 +258,5 @@ def test_what_is_visible_is_read_as_the_names_that_it_has(monkeypatch: pytest.Mo
 def test_an_image_pinned_by_its_digest_is_run_as_it_is_named() -> None:
     reference = f"registry.example.org:5000/a/image@sha256:{'0a' * 32}"
     card = fake(image={"reference": reference}).card
-    inside = containerised(case_of(framework="fake"), card, Engine.DOCKER, Path("/prepared"), "1:1")
+    inside = container_python(case_of(framework="fake"), card, Engine.DOCKER, Path("/prepared"), "1:1")
     assert inside.container == Container(Engine.DOCKER, reference, Image(reference=reference), "1:1")

@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 
 from trainmark.cli.main import main
 from trainmark.schema.job import JobKind, JobSettings
-from trainmark.submission import job_of, render
+from trainmark.submission import make_job, render
 from trainmark.suite import load_hosts
 from trainmark.tasks import case_of
 
@@ -229,7 +229,7 @@ def test_whatever_a_suite_says_reaches_the_pods_as_it_was_written(said: list[str
         suite = Path(folder) / "suite.yaml"
         suite.write_bytes(yaml.safe_dump({"name": name, "description": text}, allow_unicode=True).encode())
         settings_ = JobSettings.model_validate(LITTLE)
-        job = job_of(suite, name, (case_of(),), None, settings_, (), "hosts.yaml")
+        job = make_job(suite, name, (case_of(),), None, settings_, (), "hosts.yaml")
         config, manifest = documents(render(job, JobKind.MPIJOB))
         assert config["data"]["suite.yaml"] == suite.read_text(encoding="utf-8")
     assert complaints(manifest) == []

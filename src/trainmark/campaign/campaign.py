@@ -26,7 +26,7 @@ from trainmark.campaign.run_environment import Site
 from trainmark.campaign.run_store import FinishedRuns
 from trainmark.campaign.schedule import Schedule, wants_another
 from trainmark.campaign.side_by_side import SideBySide
-from trainmark.execution import opened
+from trainmark.execution import open_results
 from trainmark.node import Host, HostError, LocalHost, deferred_signals, map_hosts
 from trainmark.placement import PlacementHost
 from trainmark.schema.case import Case
@@ -72,7 +72,7 @@ def run_campaign(order: Order, audience: Audience) -> CampaignEnding:
         site.expected_interpreter(case)
     with (
         full_disk_is_told(order.out),
-        opened(order.out, order.suite, order.resume, order.hosts) as directory,
+        open_results(order.out, order.suite, order.resume, order.hosts) as directory,
     ):
         for damage in directory.set_damaged_aside():
             audience.readying(damage)

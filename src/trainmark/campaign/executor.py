@@ -16,7 +16,14 @@ from trainmark.campaign.listener import Audience
 from trainmark.campaign.persist import complete_manifest, require_same_environment, write_manifest
 from trainmark.campaign.planning import plan_run
 from trainmark.campaign.run_environment import CannotStart, Setting, Site
-from trainmark.execution import NotReady, Preparer, ResultDirectory, carry_out, read_record, with_expected
+from trainmark.execution import (
+    PreparationError,
+    Preparer,
+    ResultDirectory,
+    check_expected_files,
+    read_record,
+    run_plan,
+)
 from trainmark.node import (
     Heartbeat,
     Host,
@@ -79,7 +86,7 @@ class Executor:
     def beside(self, hosts: Sequence[Host], audience: Audience) -> "Executor":
         """Return this one on these hosts alone for another thread, which ``audience`` hears and ends by raising."""
         on_hosts = self.on(self.site.on(hosts).watched(audience.pulse))
-        preparer = self.preparer.told_to(audience.readying, audience.pulse)
+        preparer = self.preparer.reporting_to(audience.readying, audience.pulse)
         return replace(on_hosts, audience=audience, preparer=preparer)
 
     def until(self, may_go_on: Watch) -> "Executor":
@@ -119,7 +126,7 @@ class Executor:
         write_manifest(request.folder, setting.manifest)
         try:
             return self._carried_out(request, plan, setting)
-        except NotReady as why:
+        except PreparationError as why:
             return request.not_started(CannotStart(why.outcome, str(why)))
         finally:
             self.preparer.clear(plan, request.folder)
@@ -153,8 +160,8 @@ class Executor:
         limits = self.suite.limits
         own_log = self.site.workload(request.case).card.log_format == OWN_FORMAT
         steps = request.protocol.steps if own_log else None
-        ended = carry_out(plan, request.folder, limits, self.site.hosts, self._watch, steps)
-        record = with_expected(ended, plan)
+        ended = run_plan(plan, request.folder, limits, self.site.hosts, self._watch, steps)
+        record = check_expected_files(ended, plan)
         if record.outcome is Outcome.OK:
             with deferred_signals():
                 asked = request.asked.id

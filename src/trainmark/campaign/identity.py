@@ -13,7 +13,7 @@ from trainmark.environment import installed_packages
 from trainmark.extensions import VARIABLE as EXTENSIONS
 from trainmark.extensions import folders
 from trainmark.node.trees import Trees, listing
-from trainmark.placement import PlacementHost, RunSpec, place
+from trainmark.placement import PlacementHost, RunSpec, build_plan
 from trainmark.schema.case import SYNTHETIC, Case
 from trainmark.schema.hosts import Traffic
 from trainmark.schema.identity import Entries, PartName
@@ -176,7 +176,7 @@ def canonical_commands(spec: RunSpec) -> dict[str, str]:
         ),
     )
     found: dict[str, str] = {}
-    for command in place(named).commands:
+    for command in build_plan(named).commands:
         where = f"node {command.node}" + (f" rank {command.rank}" if command.rank is not None else "")
         found[where] = " ".join(command.words)
         found |= {

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 from trainmark.campaign.planning import plan_run
 from trainmark.campaign.run_environment import CannotStart, Site
 from trainmark.equivalence import worker_flags, write_inputs
-from trainmark.execution import carry_out
+from trainmark.execution import run_plan
 from trainmark.logs.events import read_events
 from trainmark.node import free_ports
 from trainmark.schema.case import Case
@@ -46,7 +46,7 @@ def observe(
     if not inputs.exists():
         write_inputs(case.model, inputs)
     folder.mkdir(exist_ok=True)
-    record = carry_out(plan, folder, limits, site.hosts)
+    record = run_plan(plan, folder, limits, site.hosts)
     if record.outcome is not Outcome.OK:
         return f"{record.outcome.value}: {record.reason}"
     events = read_events(folder / EVENTS)

@@ -11,7 +11,7 @@ from trainmark.campaign.run_environment import CannotStart, MoreOfSpec, Site
 from trainmark.errors import InputError
 from trainmark.execution import ResultDirectory
 from trainmark.node import Host, LocalHost
-from trainmark.placement import FrameworkPython, device_of, place, prepare
+from trainmark.placement import FrameworkPython, build_plan, device_of, prepare
 from trainmark.schema.case import MAX_BATCH, Case
 from trainmark.schema.outcome import Outcome
 from trainmark.schema.plan import Plan
@@ -102,7 +102,7 @@ def plan_run(
     """Return the plan of one run, or why it cannot be started on these hosts; see ``RunSpec`` for the arguments."""
     try:
         spec = site.spec(case, protocol, interpreter, repeat, directory, **more)
-        plan = place(spec)
+        plan = build_plan(spec)
         nodes = range(min(case.nodes, len(site.hosts)))
         before = [prepare(spec, node, site.repositories(node)) for node in nodes]
     except UnsupportedByCard as error:

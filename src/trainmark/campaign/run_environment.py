@@ -27,7 +27,7 @@ from trainmark.placement import (
     FrameworkPython,
     PlacementHost,
     RunSpec,
-    containerised,
+    container_python,
     prepared_key,
 )
 from trainmark.schema.case import SYNTHETIC, Case
@@ -284,7 +284,7 @@ class Site:
     def _interpreter_inside(self, case: Case, engine: Engine) -> FrameworkPython | CannotStart:
         try:
             prepared = self._prepared(case, self._dataset(case))
-            return containerised(case, self.workload(case).card, engine, prepared, owner())
+            return container_python(case, self.workload(case).card, engine, prepared, owner())
         except UnsupportedByCard as error:
             return CannotStart(Outcome.UNSUPPORTED, str(error))
 

@@ -79,7 +79,7 @@ def plan(
 def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
     from trainmark.cli.suites import read_suite
     from trainmark.schema.job import JobKind
-    from trainmark.submission import job_of, render
+    from trainmark.submission import make_job, render
     from trainmark.suite import load_job, select
 
     if kind not in set(JobKind):
@@ -91,7 +91,7 @@ def _job(suite: Path, only: str | None, hosts: str | None, kind: str) -> str:
     settings, names = load_job(hosts)
     resolved = read_suite(suite)
     cases = resolved.cases if only is None else select(resolved.cases, only)
-    return render(job_of(suite, resolved.name, cases, only, settings, names, hosts), JobKind(kind))
+    return render(make_job(suite, resolved.name, cases, only, settings, names, hosts), JobKind(kind))
 
 
 def _heading(name: str, cases: int, protocol: "Protocol") -> str:

@@ -7,34 +7,34 @@ from trainmark.lazy import attach
 if TYPE_CHECKING:
     from trainmark.execution.directory import (
         ResultDirectory,
-        opened,
+        open_results,
         read_record,
         read_suite,
         write_record,
     )
-    from trainmark.execution.prepare import NotReady, Preparer, with_expected
-    from trainmark.execution.runner import carry_out
+    from trainmark.execution.prepare import PreparationError, Preparer, check_expected_files
+    from trainmark.execution.runner import run_plan
     from trainmark.node import Heartbeat
 
 __all__ = [
     "Heartbeat",
-    "NotReady",
+    "PreparationError",
     "Preparer",
     "ResultDirectory",
-    "carry_out",
-    "opened",
+    "check_expected_files",
+    "open_results",
     "read_record",
     "read_suite",
-    "with_expected",
+    "run_plan",
     "write_record",
 ]
 
 __getattr__ = attach(
     __name__,
     {
-        ".directory": ("ResultDirectory", "opened", "read_record", "read_suite", "write_record"),
-        ".prepare": ("NotReady", "Preparer", "with_expected"),
-        ".runner": ("carry_out",),
+        ".directory": ("ResultDirectory", "open_results", "read_record", "read_suite", "write_record"),
+        ".prepare": ("PreparationError", "Preparer", "check_expected_files"),
+        ".runner": ("run_plan",),
         "trainmark.node": ("Heartbeat",),
     },
 )

@@ -9,14 +9,14 @@ from typing import Any
 
 from trainmark.execution.rank_errors import (
     UNKNOWN,
+    ErrorLine,
     FailedRank,
     Stream,
-    Word,
+    error_lines,
     last_line,
+    launcher_reports,
     openmpi_message,
-    reports,
-    streams,
-    words,
+    read_streams,
 )
 from trainmark.logs.events import read_events
 from trainmark.node import read_tail
@@ -33,8 +33,8 @@ _DOING = re.compile(r", while it was in (?P<place>(?P<function>\S+) \((?P<file>.
 """Where a built-in worker's rank was that was ended, or that another one has left (``worker/core/signals.py``)."""
 _STOPPED = re.compile(rb"^trainmark-worker: rank (\d+): (stopped by SIGTERM, while .*)$", re.MULTILINE)
 _NO_SPACE = re.compile(rb"No space left on device")
-ASKED = "trainmark ended it, to learn where it was"
-ENDED = "trainmark ended it"
+ABORTED_FOR_STACK = "trainmark ended it, to learn where it was"
+ENDED_BY_TRAINMARK = "trainmark ended it"
 """What stands beside the signal that was ours."""
 
 _RANK = {Outcome.OOM: 0, Outcome.UNSUPPORTED: 1, Outcome.INVALID: 2, Outcome.FAILED: 3}
@@ -42,7 +42,7 @@ _RANK = {Outcome.OOM: 0, Outcome.UNSUPPORTED: 1, Outcome.INVALID: 2, Outcome.FAI
 
 
 @dataclass(frozen=True, slots=True)
-class Exit:
+class NodeExit:
     """How a node's first process ended: its exit code (negative: a signal), and kernel OOM kills meanwhile.
 
     ``log`` is what its processes printed.
@@ -64,7 +64,7 @@ class _Run:
     program: str
 
 
-def classify(ended: Sequence[Exit], events: Path, ranks: int = 1) -> tuple[Outcome, str | None]:
+def classify(ended: Sequence[NodeExit], events: Path, ranks: int = 1) -> tuple[Outcome, str | None]:
     """Return the outcome of a run that ended by itself, and the reason unless it is ``ok``.
 
     ``ended`` are its nodes in the order in which they ended. What the program says of itself comes first, then
@@ -78,7 +78,7 @@ def classify(ended: Sequence[Exit], events: Path, ranks: int = 1) -> tuple[Outco
     if bad is None:
         return Outcome.OK, None
     tails = [read_tail(node.log) for node in ended]
-    printed = streams(events.parent, tails)
+    printed = read_streams(events.parent, tails)
     if lost and (apart := _apart(events, printed, ranks)) is not None:
         return Outcome.FAILED, apart
     # A node's only program is its only rank, and its log that rank's.
@@ -94,7 +94,7 @@ def classify(ended: Sequence[Exit], events: Path, ranks: int = 1) -> tuple[Outco
     among = f"rank {bad.node}" if ranks == len(ended) else f"the program on node {bad.node}"
     program = "the program" if len(ended) == 1 else among
     run = _Run(bad.code, sum(node.oom_kills for node in ended), ranks, program)
-    reported = [report for tail in tails for report in reports(tail)]
+    reported = [report for tail in tails for report in launcher_reports(tail)]
     if (report := _first_cause(reported, lost)) is not None:
         return _by_report(report, run, printed, reported)
     ranks_ended = [FailedRank(node.node, node.code) for node in ended if node.code] if alone else []
@@ -102,26 +102,28 @@ def classify(ended: Sequence[Exit], events: Path, ranks: int = 1) -> tuple[Outco
 
 
 def rank_outcomes(
-    ended: Sequence[Exit],
+    ended: Sequence[NodeExit],
     events: Path,
     codes: dict[int, int],
     per_node: int,
-    asked: Collection[int] = (),
+    dumped: Collection[int] = (),
 ) -> tuple[RankOutcome, ...]:
     """Return how each rank ended of which that is known: by ``codes``, by a launcher, or by its own events.
 
-    ``codes`` are exit codes that were seen; ``per_node`` is how many ranks a node has. ``asked`` are ranks that were
+    ``codes`` are exit codes that were seen; ``per_node`` is how many ranks a node has. ``dumped`` are ranks that were
     ended by being asked where they are, which is not what they died of.
     """
-    told = {report.rank: report.code for node in ended for report in reports(read_tail(node.log))} | codes
-    printed = words(streams(events.parent, [read_tail(node.log) for node in ended]))
+    told = {
+        report.rank: report.code for node in ended for report in launcher_reports(read_tail(node.log))
+    } | codes
+    printed = error_lines(read_streams(events.parent, [read_tail(node.log) for node in ended]))
     reasons = {
         word.rank: _readable(word.line) for word in printed if word.rank is not None and told.get(word.rank)
     }
     for rank, summary in _summaries(events):
         if summary.get("reason") is not None:
             reasons[rank] = _readable(str(summary["reason"]).encode(errors="replace"))
-    reasons |= dict.fromkeys(asked, ASKED)
+    reasons |= dict.fromkeys(dumped, ABORTED_FOR_STACK)
     return tuple(
         RankOutcome(
             node=rank // per_node,
@@ -165,9 +167,9 @@ def _apart(events: Path, printed: Sequence[Stream], ranks: int) -> str | None:
     They were ended by its loss, or with it, and say what they did at that moment. All ranks must have said their end.
     """
     said = {
-        int(rank): words.decode(errors="replace")
+        int(rank): error_lines.decode(errors="replace")
         for stream in printed
-        for rank, words in _STOPPED.findall(stream.text)
+        for rank, error_lines in _STOPPED.findall(stream.text)
     }
     said |= {rank: str(word.get("reason", "")) for rank, word in _summaries(events) if word.get("peer_lost")}
     if len(said) < ranks:
@@ -201,11 +203,11 @@ def _by_report(
     ``reported`` are all that launchers speak of.
     """
     rank = report.rank
-    said = words(printed)
+    said = error_lines(printed)
     own = next((word for word in reversed(said) if word.rank == rank), None)
     if own is None and report.code == -signal.SIGABRT and any(word.rank == UNKNOWN for word in said):
         # It aborted for want of a peer, whose words spawn keeps to itself.
-        own = Word(rank, b"", lost=True)
+        own = ErrorLine(rank, b"", lost=True)
     # A rank that another one has left raises or aborts, and may be the first that the launcher sees.
     if own is not None and own.lost and (report.code > 0 or report.code == -signal.SIGABRT):
         silent = _silent(reported, own, said)
@@ -222,7 +224,7 @@ def _by_report(
     return Outcome.FAILED, f"rank {rank} ended with exit code {report.code}{_quoted(last)}"
 
 
-def _silent(reported: list[FailedRank], loser: Word, said: list[Word]) -> FailedRank | None:
+def _silent(reported: list[FailedRank], loser: ErrorLine, said: list[ErrorLine]) -> FailedRank | None:
     """Return the rank that ended without a word of why, and that ``loser`` lost by it; None where one has said why."""
     if any(not word.lost and word.rank not in (None, loser.rank) for word in said):
         return None
@@ -241,7 +243,7 @@ def _by_words(
     if run.code < 0:
         outcome, reason = _killed(run.program, -run.code, run)
         return outcome, f"{reason}{_crashed(printed)}"
-    said = words(printed)
+    said = error_lines(printed)
     last = said[-1] if said else None
     if last is not None and last.rank is not None:
         if not last.lost:
@@ -252,14 +254,14 @@ def _by_words(
     return Outcome.FAILED, f"{run.program} ended with exit code {run.code}{_quoted(line)}"
 
 
-def _of_the_lost(word: Word, said: list[Word], run: _Run) -> tuple[Outcome, str]:
+def _of_the_lost(word: ErrorLine, said: list[ErrorLine], run: _Run) -> tuple[Outcome, str]:
     """Return why a rank lost another one: by that one's words, by the kernel's, or else by its own."""
     cause = next((w for w in reversed(said) if not w.lost and w.rank not in (None, word.rank)), None)
     if cause is not None:
         # Of two ranks, the one that nobody named is the other one.
         of_two = cause.rank == UNKNOWN and run.ranks == 2 and word.rank in (0, 1)
         return _failed(
-            Word(1 - word.rank, cause.line, lost=False) if of_two and word.rank is not None else cause
+            ErrorLine(1 - word.rank, cause.line, lost=False) if of_two and word.rank is not None else cause
         )
     who = "one rank" if word.rank == UNKNOWN else f"rank {word.rank}"
     loss = f"{who} lost contact with another rank"
@@ -268,7 +270,7 @@ def _of_the_lost(word: Word, said: list[Word], run: _Run) -> tuple[Outcome, str]
     return Outcome.FAILED, f"{loss}{_quoted(word.line)}"
 
 
-def _failed(word: Word) -> tuple[Outcome, str]:
+def _failed(word: ErrorLine) -> tuple[Outcome, str]:
     who = "one rank" if word.rank == UNKNOWN else f"rank {word.rank}"
     return Outcome.FAILED, f"{who} failed{_quoted(word.line)}"
 
@@ -294,16 +296,16 @@ def _first_cause(reported: list[FailedRank], lost: set[int]) -> FailedRank | Non
     return next(iter(causes or reported), None)
 
 
-def _last(pattern: re.Pattern[bytes], printed: list[Stream]) -> Word | None:
+def _last(pattern: re.Pattern[bytes], printed: list[Stream]) -> ErrorLine | None:
     """Return the last line that holds ``pattern``, of the first rank whose words do."""
     for stream in printed:
         lines = [line for line in re.split(rb"\n", stream.text) if pattern.search(line)]
         if lines:
-            return Word(stream.rank, lines[-1], lost=False)
+            return ErrorLine(stream.rank, lines[-1], lost=False)
     return None
 
 
-def _on(word: Word) -> str:
+def _on(word: ErrorLine) -> str:
     return "" if word.rank in (None, UNKNOWN) else f" on rank {word.rank}"
 
 

@@ -148,7 +148,7 @@ class ResultDirectory:
 
 
 @contextmanager
-def opened(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Iterator[ResultDirectory]:
+def open_results(path: Path, suite: Suite, resume: bool, hosts: Sequence[Host]) -> Iterator[ResultDirectory]:
     """Take ``path`` for the suite's results, for as long as the context lasts.
 
     What an earlier call that was killed left running on the hosts is ended.

@@ -22,7 +22,7 @@ from trainmark.node import (
     ignore_heartbeat,
     run_jobs,
 )
-from trainmark.placement import removal
+from trainmark.placement import removal_command
 from trainmark.schema.names import name_on
 from trainmark.schema.outcome import Outcome, OutcomeRecord
 from trainmark.schema.plan import Command, Plan, Preparation, PrepareStep
@@ -38,7 +38,7 @@ _REMOVAL_S = 60.0
 """How long the end of a container may take."""
 
 
-class NotReady(TrainmarkError):  # noqa: N818 (it becomes the outcome of a run, with this reason)
+class PreparationError(TrainmarkError):
     """What a run needs cannot be made; ``outcome`` is what that is for the run."""
 
     def __init__(self, outcome: Outcome, reason: str) -> None:
@@ -63,16 +63,16 @@ class Preparer:
         self._say, self._watch = say, watch
         self._hosts = {host.name: host for host in hosts}
         self._limits = limits
-        self._failed: dict[str, NotReady] = {}
+        self._failed: dict[str, PreparationError] = {}
 
-    def told_to(self, say: Callable[[str], None], watch: Callable[[Heartbeat], None]) -> "Preparer":
+    def reporting_to(self, say: Callable[[str], None], watch: Callable[[Heartbeat], None]) -> "Preparer":
         """Return this one for somebody else to hear and watch; what went wrong is known in common."""
         other = copy(self)
         other._say, other._watch = say, watch
         return other
 
     def make_ready(self, plan: Plan, directory: Path) -> None:
-        """Make what the plan's run in ``directory`` needs on its nodes, working trees included; raise ``NotReady``."""
+        """Make what the plan's run needs on its nodes, or raise ``PreparationError``."""
         # A trainmark that was killed leaves the container of its last run behind, under the same name.
         self._end_containers(plan, directory)
         for node in plan.nodes if plan.cannot_run is None else ():
@@ -121,7 +121,7 @@ class Preparer:
             with runner.host.locked(preparation.folder / _LOCK):
                 self._do_tasks(preparation, runner)
         except OSError as error:
-            raise NotReady(
+            raise PreparationError(
                 Outcome.FAILED, f"{preparation.folder}: cannot be written: {error.strerror}"
             ) from None
 
@@ -165,13 +165,13 @@ class Preparer:
         try:
             with _told():
                 yield
-        except NotReady as error:
+        except PreparationError as error:
             self._failed[what] = error
             raise
 
 
 def _end_container(runner: CommandRunner, command: Command) -> None:
-    words = removal(command)
+    words = removal_command(command)
     if words is not None and runner.host.which(words[0]) is not None:
         limits = Limits(timeout_s=_REMOVAL_S)
         CommandRunner(runner.host, limits, runner.mark).run(Command(command.node, words, {}))
@@ -183,10 +183,10 @@ def _told() -> Iterator[None]:
     try:
         yield
     except SourceError as error:
-        raise NotReady(error.outcome, str(error)) from None
+        raise PreparationError(error.outcome, str(error)) from None
 
 
-def with_expected(record: OutcomeRecord, plan: Plan) -> OutcomeRecord:
+def check_expected_files(record: OutcomeRecord, plan: Plan) -> OutcomeRecord:
     """Return a run's record, ``invalid`` when it ended well without leaving what its card expects."""
     missing = [path.name for path in plan.expects if not path.exists()]
     if record.outcome is not Outcome.OK or not missing:
@@ -220,7 +220,7 @@ def _is_done(task: PrepareStep, done: set[str], runner: CommandRunner) -> bool:
 
 
 def _do(task: PrepareStep, folder: Path, log: Path, runner: CommandRunner) -> None:
-    """Run a task to its end; raise ``NotReady`` when it fails or does not leave what it should."""
+    """Run a task to its end; raise ``PreparationError`` when it fails or does not leave what it should."""
     heading = f"# {task.description}\n# {task.command.text()}\n".encode()
     job = Job((task.command,), folder, log, child_mark(runner.mark), runner.limits.memory, heading=heading)
     try:
@@ -231,17 +231,17 @@ def _do(task: PrepareStep, folder: Path, log: Path, runner: CommandRunner) -> No
     if carried.stopped is not None:
         _end_container(runner, task.command)
         outcome, reason = carried.stopped
-        raise NotReady(outcome, _failure(task, f"was ended: {reason}", log))
+        raise PreparationError(outcome, _failure(task, f"was ended: {reason}", log))
     code, said = carried.ended[0].code, _last_line(runner.host.read(log) or b"")
     absent = f"cannot start {task.command.words[0]}: "
     if code == NOT_FOUND and said.startswith(absent):
         why = f"cannot be started: {said.removeprefix(absent)}"
-        raise NotReady(Outcome.FAILED, _failure(task, why, log))
+        raise PreparationError(Outcome.FAILED, _failure(task, why, log))
     if code != 0:
-        raise NotReady(Outcome.FAILED, _failure(task, f"ended with exit code {code}: {said}", log))
+        raise PreparationError(Outcome.FAILED, _failure(task, f"ended with exit code {code}: {said}", log))
     missing = [str(path) for path in task.leaves if not runner.host.has(path)]
     if missing:
-        raise NotReady(
+        raise PreparationError(
             Outcome.FAILED, _failure(task, f"ended well and did not leave {', '.join(missing)}", log)
         )
 

@@ -57,7 +57,7 @@ class Stream:
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
+class ErrorLine:
     """An exception's line, and whose it is where that is known.
 
     ``lost`` when all it says is that another rank has gone.
@@ -68,7 +68,7 @@ class Word:
     lost: bool
 
 
-def streams(folder: Path, tails: Sequence[bytes]) -> list[Stream]:
+def read_streams(folder: Path, tails: Sequence[bytes]) -> list[Stream]:
     """Return the ends of what the ranks printed, as far apart as their launcher kept them.
 
     ``tails`` are the ends of the nodes' logs. Where the launcher keeps all of a rank's words elsewhere, the logs,
@@ -81,7 +81,7 @@ def streams(folder: Path, tails: Sequence[bytes]) -> list[Stream]:
     return apart if whole else [*apart, *(stream for tail in tails for stream in _by_tag(tail))]
 
 
-def words(of: list[Stream]) -> list[Word]:
+def error_lines(of: list[Stream]) -> list[ErrorLine]:
     """Return the exceptions in what the ranks printed, those of one stream in their order."""
     # A rank's error as spawn keeps it is one traceback: what comes before its last line was caught.
     return [
@@ -121,14 +121,14 @@ def _by_tag(tail: bytes) -> list[Stream]:
     return [Stream(rank, text) for rank, text in parts]
 
 
-def _words(stream: Stream) -> Iterator[Word]:
+def _words(stream: Stream) -> Iterator[ErrorLine]:
     rank = stream.rank
     for line in re.split(rb"[\r\n]+", stream.text):
         if spawned := _SPAWNED.match(line):
             rank = int(spawned[1])
         elif (found := _ERROR.match(line)) and not _FOLLOWS.match(found["text"]):
             whose = int(found["rank"]) if found["rank"] else rank
-            yield Word(whose, found["text"], _LOST.search(line) is not None)
+            yield ErrorLine(whose, found["text"], _LOST.search(line) is not None)
 
 
 _TORCHRUN = re.compile(
@@ -158,7 +158,7 @@ class FailedRank:
     code: int
 
 
-def reports(text: bytes) -> list[FailedRank]:
+def launcher_reports(text: bytes) -> list[FailedRank]:
     """Return the failed ranks that a launcher reports at the end of a log, the one that it saw first, first."""
     for pattern in (_TORCHRUN, _RANKS, _MPIRUN_EXIT, _PADDLE, _SPAWN_CODE):
         if found := pattern.findall(text):

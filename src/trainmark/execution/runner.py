@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from trainmark.execution.classify import ENDED, Exit, classify, rank_outcomes, signal_name
+from trainmark.execution.classify import ENDED_BY_TRAINMARK, NodeExit, classify, rank_outcomes, signal_name
 from trainmark.execution.fetching import fetch_all
 from trainmark.node import (
     ClockOffset,
@@ -36,7 +36,7 @@ from trainmark.schema.plan import Plan
 from trainmark.schema.suite import Limits
 
 
-def carry_out(
+def run_plan(
     plan: Plan,
     directory: Path,
     limits: Limits,
@@ -136,7 +136,7 @@ def _told(plan: Plan, directory: Path, places: Mapping[int, Host], ending: _Endi
                 signal=signal_name(end.code),
                 oom_kills=end.oom_kills,
                 strays=end.strays,
-                reason=reason if node == cause else ENDED if end.by_us else None,
+                reason=reason if node == cause else ENDED_BY_TRAINMARK if end.by_us else None,
                 **ending.clocks[node],
             )
             for node, end in sorted(ends.items())
@@ -152,7 +152,7 @@ def _told(plan: Plan, directory: Path, places: Mapping[int, Host], ending: _Endi
         "duration_s": carried.duration_s,
         "last_step": last_step(read_tail(directory / LOG)),
         "strays": sum(end.strays for end in carried.ended),
-        "ranks": rank_outcomes(exits, plan.events, codes, per_node, carried.asked),
+        "ranks": rank_outcomes(exits, plan.events, codes, per_node, carried.dumped),
     }
 
 
@@ -198,18 +198,18 @@ def _job(plan: Plan, node: int, limits: Limits, mark: str) -> Job:
     )
 
 
-def _exits(ends: Mapping[int, JobResult], directory: Path) -> list[Exit]:
+def _exits(ends: Mapping[int, JobResult], directory: Path) -> list[NodeExit]:
     """Return how the nodes' commands ended, in that order; kernels' kills of what mpirun started there are all's."""
     kills = sum(end.oom_kills for end in ends.values() if end.code is None)
     return [
-        Exit(end.code, end.oom_kills + kills, directory / name_on(LOG, node), node)
+        NodeExit(end.code, end.oom_kills + kills, directory / name_on(LOG, node), node)
         for node, end in ends.items()
         if end.code is not None
     ]
 
 
 def _judge(
-    carried: JobsResult, lost: str | None, exits: Sequence[Exit], plan: Plan
+    carried: JobsResult, lost: str | None, exits: Sequence[NodeExit], plan: Plan
 ) -> tuple[Outcome, str | None]:
     if lost is not None and carried.stopped is None:
         # What a rank wrote is missing: nothing can be said of a run that is not whole.

@@ -76,13 +76,13 @@ class JobsResult:
     """How jobs ended, in the order in which they did.
 
     ``stopped`` is the limit that ended them, or why one could not be started; None when they ended by themselves.
-    ``asked`` are the ranks that were ended by being asked where they are.
+    ``dumped`` are the ranks that were ended by being asked where they are.
     """
 
     ended: tuple[JobResult, ...]
     stopped: tuple[Outcome, str] | None
     duration_s: float
-    asked: frozenset[int] = frozenset()
+    dumped: frozenset[int] = frozenset()
 
 
 def run_jobs(jobs: Sequence[JobOnHost], limits: Limits, watch: Watch = ignore_heartbeat) -> JobsResult:
@@ -104,20 +104,20 @@ def run_jobs(jobs: Sequence[JobOnHost], limits: Limits, watch: Watch = ignore_he
     finally:
         with deferred_signals():
             ended, stopped = under_way.end(stopped)
-    return JobsResult(ended, stopped, time.monotonic() - began, frozenset(under_way.asked))
+    return JobsResult(ended, stopped, time.monotonic() - began, frozenset(under_way.dumped))
 
 
 class _UnderWay:
     """Jobs that go on together: which were started, and in what order they ended by themselves.
 
-    ``asked`` are the ranks that were ended to say where they are.
+    ``dumped`` are the ranks that were ended to say where they are.
     """
 
     def __init__(self, jobs: Sequence[JobOnHost]) -> None:
         self._jobs = jobs
         self._running: dict[int, int] = {}
         self._order: list[int] = []
-        self.asked: set[int] = set()
+        self.dumped: set[int] = set()
 
     def start(self) -> tuple[Outcome, str] | None:
         """Start all jobs; return why one could not be started, after which no other is, or None."""
@@ -220,7 +220,7 @@ class _UnderWay:
         hosts = {
             rank: display_name(self._jobs[place].host) for place, found in told.items() for rank in found
         }
-        self.asked.update(hosts)
+        self.dumped.update(hosts)
         known = {rank: stack for found in told.values() for rank, stack in found.items() if stack}
         return describe_missing_ranks(dict(sorted(known.items())), hosts)
 

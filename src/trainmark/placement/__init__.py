@@ -1,9 +1,9 @@
 """Where the processes of a run start: from a case, a card and the hosts to commands that can be read."""
 
 from trainmark.node import free_ports
-from trainmark.placement.container import removal
-from trainmark.placement.planner import place
-from trainmark.placement.preparation import containerised, prepare, prepared_key, source_key
+from trainmark.placement.container import removal_command
+from trainmark.placement.planner import build_plan
+from trainmark.placement.preparation import container_python, prepare, prepared_key, source_key
 from trainmark.placement.spec import Container, FrameworkPython, PlacementHost, RunSpec, device_of
 
 __all__ = [
@@ -11,12 +11,12 @@ __all__ = [
     "FrameworkPython",
     "PlacementHost",
     "RunSpec",
-    "containerised",
+    "build_plan",
+    "container_python",
     "device_of",
     "free_ports",
-    "place",
     "prepare",
     "prepared_key",
-    "removal",
+    "removal_command",
     "source_key",
 ]

@@ -37,7 +37,7 @@ class ContainerContext:
     placed_from_outside: bool = False
 
 
-def wrapped(command: Command, container: Container, context: ContainerContext) -> Command:
+def wrap_in_container(command: Command, container: Container, context: ContainerContext) -> Command:
     """Return the command on the host that runs ``command`` in a container.
 
     Raises ``UnsupportedByCard`` for a folder that the engine cannot mount.
@@ -61,7 +61,7 @@ def container_name(command: Command, directory: Path) -> str:
     return f"trainmark-{hashlib.sha256(str(directory).encode()).hexdigest()[:12]}-n{command.node}{rank}"
 
 
-def removal(command: Command) -> tuple[str, ...] | None:
+def removal_command(command: Command) -> tuple[str, ...] | None:
     """Return the words that end the container of a run, wherever it stands; None for a command in no container.
 
     Killing Docker's client leaves the container running; what Apptainer starts is a process of this host.

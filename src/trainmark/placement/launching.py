@@ -25,7 +25,7 @@ class Rendezvous:
     devices: tuple[str, ...]
 
 
-def launched(
+def launcher_words(
     spec: RunSpec,
     node: int,
     rendezvous: Rendezvous,
@@ -53,12 +53,12 @@ def launched(
             return python
 
 
-def starting_nodes(spec: RunSpec) -> range:
+def launch_nodes(spec: RunSpec) -> range:
     """Return the nodes on which something is started: all, but with MPI the first, from which it reaches the others."""
     return range(1 if spec.launcher is Launcher.MPIRUN else spec.case.nodes)
 
 
-def by_hand(spec: RunSpec) -> tuple[str, ...]:
+def manual_steps(spec: RunSpec) -> tuple[str, ...]:
     """Return what somebody must see to before the commands of a plan can be typed; nothing on one node."""
     if spec.case.nodes == 1:
         return ()
@@ -91,7 +91,7 @@ def launches_containers(spec: RunSpec) -> bool:
     return on_several and container is not None and container.engine is Engine.APPTAINER
 
 
-def missing(spec: RunSpec) -> str | None:
+def launch_problem(spec: RunSpec) -> str | None:
     """Return why the ranks of a run cannot be started on its hosts, or None; containers have launchers of their own."""
     inside = spec.interpreter.container is not None and not launches_containers(spec)
     if spec.launcher is Launcher.TORCHRUN is not spec.card.launcher:
@@ -155,7 +155,7 @@ def rank_variables(
     ]
 
 
-def meeting_variables(spec: RunSpec, rendezvous: Rendezvous) -> dict[str, str]:
+def rendezvous_variables(spec: RunSpec, rendezvous: Rendezvous) -> dict[str, str]:
     """Return where the ranks of a built-in worker meet that mpirun starts: of their places OpenMPI tells them."""
     if spec.launcher is not Launcher.MPIRUN or not spec.is_built_in or spec.case.world_size == 1:
         return {}

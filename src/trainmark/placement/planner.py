@@ -4,18 +4,18 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from trainmark.environment.engine import Engine
-from trainmark.placement.container import ContainerContext, wrapped
+from trainmark.placement.container import ContainerContext, wrap_in_container
 from trainmark.placement.launching import (
     Rendezvous,
-    by_hand,
     interface_variables,
-    launched,
+    launch_nodes,
+    launch_problem,
+    launcher_words,
     launches_containers,
-    meeting_variables,
-    missing,
+    manual_steps,
     mpirun,
     rank_variables,
-    starting_nodes,
+    rendezvous_variables,
 )
 from trainmark.placement.spec import FrameworkPython, RunSpec
 from trainmark.schema.case import SYNTHETIC, Device
@@ -33,7 +33,7 @@ from trainmark.workload import (
 )
 
 
-def place(spec: RunSpec) -> Plan:
+def build_plan(spec: RunSpec) -> Plan:
     """Return the plan of one run.
 
     The ranks of a node share its cores out evenly: each gets ``cores // devices_per_node`` threads, at
@@ -53,14 +53,14 @@ def place(spec: RunSpec) -> Plan:
         events=spec.directory / EVENTS,
         log_format=spec.card.log_format,
         unit=spec.card.counted_in,
-        cannot_run=_what_is_missing(spec) or missing(spec),
+        cannot_run=_what_is_missing(spec) or launch_problem(spec),
         expects=tuple(spec.directory / name for name in spec.card.expects),
-        by_hand=by_hand(spec),
+        by_hand=manual_steps(spec),
     )
 
 
 def _commands(spec: RunSpec) -> Iterator[Command]:
-    for node in starting_nodes(spec):
+    for node in launch_nodes(spec):
         yield from _commands_of(spec.on(node), node)
 
 
@@ -74,21 +74,21 @@ def _commands_of(spec: RunSpec, node: int) -> Iterator[Command]:
         "OMP_NUM_THREADS": str(_threads(spec, node)),
         "PYTHONUNBUFFERED": "1",
         **interface_variables(spec, node),
-        **meeting_variables(spec, rendezvous),
+        **rendezvous_variables(spec, rendezvous),
         **spec.interpreter.variables,
         **program_variables(spec.case, spec.card, values, texts),
     }
     program = (*program_words(spec.case, spec.workload, values, texts), *spec.more_words)
     if launches_containers(spec):
         alone = Command(node, (str(spec.interpreter.python), *program), variables)
-        contained = inside(spec.interpreter, alone, context)
+        contained = in_environment(spec.interpreter, alone, context)
         started = (*mpirun(spec, rendezvous, tuple(contained.variables)), *contained.words)
         yield Command(node, started, contained.variables)
         return
-    words = (*launched(spec, node, rendezvous, texts, variables), *program)
+    words = (*launcher_words(spec, node, rendezvous, texts, variables), *program)
     for rank, of_rank in rank_variables(spec, node, rendezvous):
         command = Command(node, words, {**variables, **of_rank}, rank=rank)
-        yield inside(spec.interpreter, command, context)
+        yield in_environment(spec.interpreter, command, context)
 
 
 def values_of(spec: RunSpec, node: int) -> Values:
@@ -113,7 +113,9 @@ def values_of(spec: RunSpec, node: int) -> Values:
     )
 
 
-def inside(interpreter: FrameworkPython, command: Command, context: ContainerContext | None) -> Command:
+def in_environment(
+    interpreter: FrameworkPython, command: Command, context: ContainerContext | None
+) -> Command:
     """Return the command as it is started on the host so that it runs in the interpreter's environment.
 
     ``context`` is what a container needs of the host; only without a container it may be None. Raises
@@ -121,7 +123,7 @@ def inside(interpreter: FrameworkPython, command: Command, context: ContainerCon
     """
     if interpreter.container is not None:
         assert context is not None
-        return wrapped(command, interpreter.container, context)
+        return wrap_in_container(command, interpreter.container, context)
     if not interpreter.isolated:
         return command
     variables = {**command.variables, "PYTHONNOUSERSITE": "1"}

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from trainmark.environment.engine import Engine
 from trainmark.placement.container import ContainerContext
-from trainmark.placement.planner import container_context, inside, values_of
+from trainmark.placement.planner import container_context, in_environment, values_of
 from trainmark.placement.spec import Container, FrameworkPython, RunSpec
 from trainmark.schema.case import Case
 from trainmark.schema.plan import Checkout, Command, Preparation, PrepareStep
@@ -54,7 +54,7 @@ def prepared_key(case: Case, card: Card, environment: str, dataset: str) -> str:
     return f"{card.name}-{card.framework}-{_digest(*words)}"
 
 
-def containerised(case: Case, card: Card, engine: Engine, prepared: Path, user: str) -> FrameworkPython:
+def container_python(case: Case, card: Card, engine: Engine, prepared: Path, user: str) -> FrameworkPython:
     """Return the interpreter inside a container of the card's image.
 
     Raises ``UnsupportedByCard`` when the card has no image, or nothing says which commit is to be built.
@@ -116,7 +116,9 @@ def _tasks(spec: RunSpec, node: int) -> Iterator[PrepareStep]:
         command = Command(node, words, dict(spec.interpreter.variables))
         yield PrepareStep(
             step.description,
-            inside(spec.interpreter, command, context) if step.where is Where.ENVIRONMENT else command,
+            in_environment(spec.interpreter, command, context)
+            if step.where is Where.ENVIRONMENT
+            else command,
             tuple(spec.prepared / filled(path, texts) for path in step.leaves),
         )
 

@@ -13,7 +13,7 @@ MOST_BYTES = 900_000
 """A ConfigMap holds 1 MiB with all that belongs to it."""
 
 
-def job_of(
+def make_job(
     suite: Path,
     name: str,
     cases: Sequence[Case],

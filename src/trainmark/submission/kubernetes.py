@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from trainmark.errors import InputError
 from trainmark.schema.job import Job, JobKind, KubernetesJob
-from trainmark.submission.measuring import measuring
+from trainmark.submission.measuring import measure_command
 
 Manifest: TypeAlias = dict[str, Any]
 
@@ -22,7 +22,7 @@ _SUITE, _MEMORY = "suite", "shared-memory"
 _HOST = "kubernetes.io/hostname"
 
 
-def manifests(job: Job, kind: JobKind) -> list[Manifest]:
+def kubernetes_manifests(job: Job, kind: JobKind) -> list[Manifest]:
     """Return the manifests of a job: its suite as a ConfigMap, and the job itself, with its runtime where it has one.
 
     Raises ``InputError`` where the hosts file says nothing of pods.
@@ -127,7 +127,7 @@ def _config_map(job: Job, pods: KubernetesJob) -> Manifest:
 
 
 def _launcher(job: Job, pods: KubernetesJob, container: str) -> Manifest:
-    words = measuring(job, f"{SUITE_FOLDER}/suite.yaml", ("--hosts", HOSTFILE, "--engine", "mpi"))
+    words = measure_command(job, f"{SUITE_FOLDER}/suite.yaml", ("--hosts", HOSTFILE, "--engine", "mpi"))
     items = [{"key": "suite.yaml", "path": "suite.yaml"}]
     items += [{"key": _key(number), "path": path} for number, path in enumerate(job.files)]
     spec = _pod(pods, {"name": container, "image": pods.image, "command": list(words)})

@@ -3,7 +3,7 @@
 from trainmark.schema.job import Job
 
 
-def measuring(job: Job, suite: str, hosts: tuple[str, ...]) -> tuple[str, ...]:
+def measure_command(job: Job, suite: str, hosts: tuple[str, ...]) -> tuple[str, ...]:
     """Return ``trainmark run`` of the suite at a path, which goes on where an earlier start of the job was ended."""
     python = job.settings.python
     words = ("trainmark",) if python is None else (str(python), "-m", "trainmark.cli.main")

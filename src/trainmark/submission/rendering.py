@@ -3,15 +3,15 @@
 import yaml
 
 from trainmark.schema.job import Job, JobKind
-from trainmark.submission.kubernetes import manifests
-from trainmark.submission.slurm import script
+from trainmark.submission.kubernetes import kubernetes_manifests
+from trainmark.submission.slurm import sbatch_script
 
 
 def render(job: Job, kind: JobKind) -> str:
     """Return what ``sbatch``, or ``kubectl apply -f -``, reads of a job."""
     if kind is JobKind.SBATCH:
-        return script(job)
-    documents = manifests(job, kind)
+        return sbatch_script(job)
+    documents = kubernetes_manifests(job, kind)
     return yaml.dump_all(documents, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=110)
 
 

@@ -7,20 +7,20 @@ import shlex
 from collections.abc import Iterator
 
 from trainmark.schema.job import Job
-from trainmark.submission.measuring import measuring
+from trainmark.submission.measuring import measure_command
 
 NOTICE_S = 300
 """How long before its time is out the job is told, seconds: the run in hand is ended, and its files brought home."""
 
 
-def script(job: Job) -> str:
+def sbatch_script(job: Job) -> str:
     """Return the script for ``sbatch``.
 
     Cores and memory of a host are given whole: of a shared one no figure would be believed. With a time limit the
     script is sent a signal before it is reached, ends the run in hand and asks Slurm to queue the job again.
     """
     named = ("--hosts", job.hosts_file, "--engine", "slurm") if job.hosts else ("--hosts", "slurm")
-    words = shlex.join(measuring(job, job.suite_path, named))
+    words = shlex.join(measure_command(job, job.suite_path, named))
     options = "".join(f"#SBATCH {option}\n" for option in _options(job))
     if job.settings.time_limit_s is None:
         return f"#!/bin/bash\n{options}exec {words}\n"
