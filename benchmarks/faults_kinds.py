@@ -29,7 +29,7 @@ from faults_trial import (
 from clusters import SCRIPT
 from fakes import Silent
 from trainmark.campaign import Order, run_campaign
-from trainmark.check import CheckOrder, check_hosts
+from trainmark.check import CheckOptions, check_hosts
 from trainmark.node import connect_hosts
 from trainmark.schema.check import Level
 from trainmark.schema.outcome import Outcome
@@ -216,7 +216,7 @@ def checked(slow: bool) -> Callable[[Lane, Kind], dict[str, Any]]:
             lane.cluster.break_("slow", lane.bad, "1.3")
         there = connect_hosts(chosen)
         try:
-            report = check_hosts(CheckOrder(there, lane.folder / "home", lane.folder / "out"))
+            report = check_hosts(CheckOptions(there, lane.folder / "home", lane.folder / "out"))
         finally:
             for host in there:
                 host.close()  # type: ignore[attr-defined]

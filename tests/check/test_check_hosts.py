@@ -14,11 +14,11 @@ import pytest
 
 from fakes import Bench
 from frameworks import framework_python, needs_framework
-from trainmark.check import CheckOrder, Patience, check_hosts
-from trainmark.check.bandwidth import Speeds, Station, measure_devices, reduce_all
+from trainmark.check import CheckOptions, Timeouts, check_hosts
+from trainmark.check.bandwidth import SpeedResults, Target, measure_devices, reduce_all
 from trainmark.check.network import check_network
-from trainmark.check.preflight_suite import _placed, _same_data
-from trainmark.check.snapshot import look, read_gpus
+from trainmark.check.preflight_suite import _compare_data, _locate_data
+from trainmark.check.snapshot import read_gpus, take_snapshot
 from trainmark.cli.main import main
 from trainmark.node import Host, LocalHost, RemoteHost
 from trainmark.node.accelerators import Nvml
@@ -28,25 +28,25 @@ from trainmark.schema.hosts import EngineName, HostEntry, SshSettings
 
 pytestmark = pytest.mark.process
 
-SHORT = Patience(answer_s=3.0, framework_s=3.0)
-"""For a host that never answers: that it is given up does not depend on how soon others answer."""
+SHORT = Timeouts(answer_s=3.0, framework_s=3.0)
+"""For a host that never answers: it times out however soon other hosts answer."""
 
 
 def another_python(folder: Path, text: str) -> tuple[tuple[Path, Path], ...]:
-    """Return the paths of a host whose Python is a program that does something else."""
+    """Return the paths of a host whose Python is replaced by a shell script."""
     python = folder / "python"
     python.write_text(f"#!/bin/sh\n{text}\n")
     python.chmod(0o755)
     return ((Path(sys.executable), python),)
 
 
-def checked(tmp_path: Path, *hosts: Host, patience: Patience | None = None, suite: Any = None) -> CheckReport:
-    order = CheckOrder(
+def checked(tmp_path: Path, *hosts: Host, timeouts: Timeouts | None = None, suite: Any = None) -> CheckReport:
+    order = CheckOptions(
         hosts=hosts,
         home=tmp_path / "home",
         out=tmp_path / "out",
         suite=suite,
-        patience=patience or Patience(),
+        timeouts=timeouts or Timeouts(),
         rounds=(2, 2),
     )
     return check_hosts(order)
@@ -60,16 +60,16 @@ def children() -> set[int]:
     return {process.pid for process in psutil.Process().children(recursive=True)}
 
 
-def test_two_hosts_are_looked_at_connected_and_measured_and_nothing_is_left(bench: Bench) -> None:
+def test_two_hosts_are_inspected_connected_and_measured_and_nothing_is_left(bench: Bench) -> None:
     suite = bench.write({})
     before = children(), sorted(bench.folder.rglob("*"))
     report = checked(bench.folder, LocalHost("first"), LocalHost("second", "127.0.0.2"), suite=suite)
     assert failures(report) == []
     assert (children(), sorted(bench.folder.rglob("*"))) == before
-    said = {finding.check: finding for finding in report.findings if finding.level is Level.OK}
-    assert said["ports"].found.startswith("2 connections in both directions: ")
-    assert said["cases"].found == "all 1 cases of fakes can be started here"
-    assert said["trainmark"].hosts == ("first", "second")
+    passed = {finding.check: finding for finding in report.findings if finding.level is Level.OK}
+    assert passed["ports"].found.startswith("2 connections in both directions: ")
+    assert passed["cases"].found == "all 1 cases of fakes can be started here"
+    assert passed["trainmark"].hosts == ("first", "second")
     (clock,) = report.clocks
     assert (clock.host, clock.against) == ("second", "first")
     assert abs(clock.offset_s) <= clock.error_s + 1e-3, "both read one clock"
@@ -87,10 +87,10 @@ def test_two_hosts_are_looked_at_connected_and_measured_and_nothing_is_left(benc
 def test_a_probe_that_hangs_is_named_and_ended(tmp_path: Path) -> None:
     before = children()
     host = LocalHost("stuck", paths=another_python(tmp_path, "exec sleep 1000"))
-    report = checked(tmp_path, host, patience=SHORT)
+    report = checked(tmp_path, host, timeouts=SHORT)
     (found,) = failures(report)
     assert (found.check, found.hosts) == ("reachable", ("stuck",))
-    assert found.found == "it cannot be asked: no answer within 3 s"
+    assert found.found == "the host cannot be inspected: no answer within 3 s"
     assert not report.fit
     assert children() == before
 
@@ -118,34 +118,34 @@ def test_a_check_that_is_interrupted_leaves_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "said"),
+    ("text", "reason"),
     [
-        ("echo hello", "it printed what is no answer: hello"),
-        ("echo 'TRAINMARK {\"half'", "it printed what is no answer: TRAINMARK"),
-        ("echo 'TRAINMARK 7'", "it printed what is no answer"),
-        ("echo 'TRAINMARK {\"trainmark\": 1}'", "its answer cannot be read"),
-        ("head -c 100000 /dev/urandom", "it printed what is no answer"),
-        ("echo No module named trainmark >&2; exit 1", "it ended with 1: No module named trainmark"),
+        ("echo hello", "its output has no result: hello"),
+        ("echo 'TRAINMARK {\"half'", "its output has no result: TRAINMARK"),
+        ("echo 'TRAINMARK 7'", "its output has no result"),
+        ("echo 'TRAINMARK {\"trainmark\": 1}'", "its output cannot be parsed"),
+        ("head -c 100000 /dev/urandom", "its output has no result"),
+        ("echo No module named trainmark >&2; exit 1", "it exited with code 1: No module named trainmark"),
     ],
 )
-def test_a_probe_that_prints_something_else_is_a_finding(tmp_path: Path, text: str, said: str) -> None:
+def test_a_probe_with_unexpected_output_is_a_finding(tmp_path: Path, text: str, reason: str) -> None:
     report = checked(tmp_path, LocalHost("odd", paths=another_python(tmp_path, text)))
     (found,) = failures(report)
     assert (found.check, found.hosts) == ("reachable", ("odd",))
-    assert found.found.startswith(f"it cannot be asked: {said}")
+    assert found.found.startswith(f"the host cannot be inspected: {reason}")
 
 
-def test_a_host_that_cannot_be_reached_costs_the_others_nothing(tmp_path: Path) -> None:
+def test_an_unreachable_host_does_not_affect_the_others(tmp_path: Path) -> None:
     entry = HostEntry(name="nowhere", address="127.0.0.1", port=1)
     nowhere = RemoteHost(entry, EngineName.SSH, SshSettings())
     report = checked(tmp_path, LocalHost("here"), nowhere)
     (found,) = failures(report)
     assert found.hosts == ("nowhere",)
-    assert found.found.startswith("it cannot be asked: no agent could be started on it")
+    assert found.found.startswith("the host cannot be inspected: no agent could be started on it")
     assert {timing.host for timing in report.timings} == {"here"}
 
 
-def test_an_environment_that_is_not_there_is_a_finding_with_the_way_to_make_it(tmp_path: Path) -> None:
+def test_a_missing_environment_is_a_finding_with_the_command_that_creates_it(tmp_path: Path) -> None:
     bench = Bench(tmp_path)
     suite = bench.write({"framework": "pytorch"}, card={"framework": "pytorch"}, environment="pytorch")
     report = checked(tmp_path, LocalHost(), suite=suite)
@@ -156,7 +156,7 @@ def test_an_environment_that_is_not_there_is_a_finding_with_the_way_to_make_it(t
     assert report.timings == ()
 
 
-def test_a_data_set_that_differs_on_a_host_is_named_with_a_file(tmp_path: Path) -> None:
+def test_a_data_set_that_differs_on_a_host_is_reported_with_a_file(tmp_path: Path) -> None:
     one, other = tmp_path / "one", tmp_path / "other"
     for folder in (one, other):
         folder.mkdir()
@@ -164,31 +164,31 @@ def test_a_data_set_that_differs_on_a_host_is_named_with_a_file(tmp_path: Path) 
     (one / "b").write_text("these")
     (other / "b").write_text("those")
     hosts = (LocalHost("first"), LocalHost("second", paths=((one, other),)))
-    first, rest = sorted(_same_data("data set 'x'", one, hosts), key=lambda finding: finding.level)
+    first, rest = sorted(_compare_data("data set 'x'", one, hosts), key=lambda finding: finding.level)
     assert (first.level, first.hosts) == (Level.FAILURE, ("second",))
     assert first.found == "data set 'x' differs in 1 of 2 files: b"
     assert (rest.level, rest.hosts) == (Level.OK, ("first",))
 
 
-def test_a_host_that_has_not_its_address_cannot_listen_and_is_named() -> None:
+def test_a_host_without_its_address_cannot_listen_and_is_reported() -> None:
     network = check_network((LocalHost("first"), LocalHost("second", "203.0.113.9")), 30.0)
     found = [finding for finding in network.findings if finding.level is Level.FAILURE]
     assert [(finding.check, finding.hosts) for finding in found] == [("ports", ("second",))]
     assert found[0].found.startswith("cannot listen on 203.0.113.9 port ")
 
 
-def test_a_direction_in_which_nothing_comes_through_is_named_with_both_hosts() -> None:
+def test_a_blocked_direction_is_reported_with_both_hosts() -> None:
     class Deaf(LocalHost):
-        """Its address is that of nobody, from which packets come back at once: it listens where nobody finds it."""
+        """A host that listens on one address and gives its peers another, where connections are refused."""
 
         def __init__(self) -> None:
             super().__init__("deaf", "127.0.0.3")
-            self.asked = 0
+            self.reads = 0
 
         @property
         def address(self) -> str:
-            self.asked += 1
-            return "127.0.0.3" if self.asked == 1 else "127.0.0.4"
+            self.reads += 1
+            return "127.0.0.3" if self.reads == 1 else "127.0.0.4"
 
         @address.setter
         def address(self, _value: str) -> None: ...
@@ -200,32 +200,32 @@ def test_a_direction_in_which_nothing_comes_through_is_named_with_both_hosts() -
     assert found[0].found.endswith(": Connection refused")
 
 
-def test_an_environment_that_measures_nothing_is_named() -> None:
-    station = Station(LocalHost(), look(()), FrameworkPython(Path("/bin/false"), False), ("cpu",))
-    speeds = Speeds()
-    measure_devices([station], (1, 1), 30.0, lambda _text: None, speeds)
+def test_an_environment_that_measures_nothing_is_reported() -> None:
+    target = Target(LocalHost(), take_snapshot(()), FrameworkPython(Path("/bin/false"), False), ("cpu",))
+    speeds = SpeedResults()
+    measure_devices([target], (1, 1), 30.0, lambda _text: None, speeds)
     (found,) = speeds.findings
     assert (found.check, found.level) == ("speed", Level.FAILURE)
-    assert found.found == "it cannot be measured: it ended with 1"
+    assert found.found == "the measurement failed: it exited with code 1"
 
 
 @pytest.mark.training
 @needs_framework("pytorch")
-def test_ranks_of_two_hosts_reduce_together() -> None:
+def test_ranks_of_two_hosts_share_an_all_reduce() -> None:
     python = FrameworkPython(Path(framework_python("pytorch")), True)
-    seen = look(())
+    snapshot = take_snapshot(())
     hosts = (LocalHost("first"), LocalHost("second"))
-    stations = [Station(host, seen, python, ("cpu",)) for host in hosts]
-    speeds = Speeds(measured_with=dict.fromkeys(("first", "second"), "torch"))
-    reduce_all(stations, 1, 120.0, speeds)
+    targets = [Target(host, snapshot, python, ("cpu",)) for host in hosts]
+    speeds = SpeedResults(measured_with=dict.fromkeys(("first", "second"), "torch"))
+    reduce_all(targets, 1, 120.0, speeds)
     assert [finding.level for finding in speeds.findings] == [Level.OK]
     assert [(one.ranks, one.backend, one.size) for one in speeds.reductions] == [
         (2, "gloo", size) for size in (4096, 1 << 20, 25 << 20, 100 << 20)
     ]
 
 
-def test_what_nvml_says_of_a_gpu_is_read_and_an_old_driver_leaves_gaps() -> None:
-    """A FAKE driver: its figures were measured nowhere."""
+def test_nvml_values_of_a_gpu_are_read_and_an_old_driver_leaves_gaps() -> None:
+    """A FAKE driver: its values are invented."""
 
     class Error(Exception):
         pass
@@ -269,15 +269,15 @@ def test_governors_and_turbo_are_read_where_the_kernel_shows_them(tmp_path: Path
     port = tmp_path / "class/infiniband/mlx5_0/ports/1"
     port.mkdir(parents=True)
     (port / "state").write_text("4: ACTIVE\n")
-    seen = look((), sys_=tmp_path)
-    assert seen.governors == ("performance", "powersave")
-    assert (seen.turbo, seen.max_mhz) == (False, 3500.0)
-    assert [(one.device, one.port, one.state, one.rate) for one in seen.infiniband] == [
+    snapshot = take_snapshot((), sys_=tmp_path)
+    assert snapshot.governors == ("performance", "powersave")
+    assert (snapshot.turbo, snapshot.max_mhz) == (False, 3500.0)
+    assert [(one.device, one.port, one.state, one.rate) for one in snapshot.infiniband] == [
         ("mlx5_0", "1", "4: ACTIVE", None)
     ]
 
 
-def test_the_verb_prints_json_keeps_it_and_the_report_shows_it(
+def test_the_command_prints_json_stores_it_and_the_report_shows_it(
     bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAINMARK_HOME", str(bench.folder / "home"))
@@ -296,45 +296,45 @@ def test_the_verb_prints_json_keeps_it_and_the_report_shows_it(
     assert "check.json 无法读取" in capsys.readouterr().out
 
 
-def test_a_suite_that_cannot_start_here_is_not_fit_and_one_that_is_none_is_a_usage_error(
+def test_a_suite_that_cannot_start_is_not_fit_and_an_invalid_suite_is_a_usage_error(
     bench: Bench, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TRAINMARK_HOME", str(bench.folder / "home"))
     bench.write({"nodes": 2, "devices_per_node": 1}, card={"launcher": "torchrun"})
     assert main(["check", str(bench.suite)]) == 1
-    said = capsys.readouterr().out
-    assert said.startswith("failure  localhost  cases ")
-    assert "1 of 1 cases of fakes cannot be started: 2 nodes are asked for" in said
-    assert "this host is not fit for fakes: 1 failure" in said
+    output = capsys.readouterr().out
+    assert output.startswith("failure  localhost  cases ")
+    assert "1 of 1 cases of fakes cannot be started: 2 nodes are asked for" in output
+    assert "this host is not fit for fakes: 1 failure" in output
     assert main(["check", str(bench.folder / "none.yaml")]) == 2
     assert main(["check", "--only", "model=good"]) == 2
     assert main(["check", "--hosts", str(bench.folder / "nobody.yaml")]) == 2
 
 
-def test_a_data_set_that_a_host_lacks_is_sent_by_the_run_made_by_it_or_missed(tmp_path: Path) -> None:
+def test_a_missing_data_set_is_sent_or_made_by_the_run_or_reported(tmp_path: Path) -> None:
     folder = tmp_path / "data"
     lacks = LocalHost("lacks", paths=((folder, tmp_path / "nothing"),))
     hosts = (LocalHost("has"), lacks)
-    (made,) = _placed("it", folder, hosts, makes=True)
-    assert (made.level, made.found) == (Level.NOTE, f"it is not there yet: the run makes it, in {folder}")
-    (missed,) = _placed("it", folder, hosts, makes=False)
+    (made,) = _locate_data("it", folder, hosts, makes=True)
+    assert (made.level, made.found) == (Level.NOTE, f"it is missing: the run will make it in {folder}")
+    (missed,) = _locate_data("it", folder, hosts, makes=False)
     assert (missed.level, missed.hosts) == (Level.FAILURE, ("has", "lacks"))
     folder.mkdir()
     (folder / "a").write_bytes(b"x" * 2048)
-    sent, there = _placed("it", folder, hosts, makes=False)
+    sent, there = _locate_data("it", folder, hosts, makes=False)
     assert (sent.level, sent.hosts) == (Level.NOTE, ("lacks",))
-    assert sent.found == "it is not there yet: the run sends it, 2 KiB"
+    assert sent.found == "it is missing: the run will send it (2 KiB)"
     assert (there.level, there.hosts) == (Level.OK, ("has",))
 
 
-def test_hosts_with_different_devices_reduce_nothing_together() -> None:
-    python, seen = FrameworkPython(Path(sys.executable), False), look(())
-    stations = [
-        Station(LocalHost("one"), seen, python, ("cuda:0",)),
-        Station(LocalHost("other"), seen, python, ("cpu",)),
+def test_hosts_with_different_devices_skip_the_all_reduce() -> None:
+    python, snapshot = FrameworkPython(Path(sys.executable), False), take_snapshot(())
+    targets = [
+        Target(LocalHost("one"), snapshot, python, ("cuda:0",)),
+        Target(LocalHost("other"), snapshot, python, ("cpu",)),
     ]
-    speeds = Speeds(measured_with=dict.fromkeys(("one", "other"), "torch"))
-    reduce_all(stations, 1, 60.0, speeds)
+    speeds = SpeedResults(measured_with=dict.fromkeys(("one", "other"), "torch"))
+    reduce_all(targets, 1, 60.0, speeds)
     assert [(one.level, one.found) for one in speeds.findings] == [
-        (Level.NOTE, "not measured: the hosts have not the same devices")
+        (Level.NOTE, "not measured: the hosts have different devices")
     ]

@@ -1,10 +1,10 @@
-"""The test that names a slow host: how often it is wrong is counted by ``benchmarks/check_alarms.py``."""
+"""Detection of slow hosts; ``benchmarks/check_alarms.py`` counts its false alarms."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from trainmark.check.bandwidth import judge_speeds
+from trainmark.check.bandwidth import compare_speeds
 from trainmark.check.outliers import compare
 from trainmark.schema.check import Level, Quantity, Timing
 
@@ -30,13 +30,13 @@ def named(timings: list[Timing]) -> list[str]:
 
 
 @pytest.mark.parametrize("hosts", [2, 3, 4, 8, 64])
-def test_a_host_slowed_1_3_times_is_named_and_no_other(hosts: int) -> None:
+def test_only_a_host_slowed_1_3_times_is_reported(hosts: int) -> None:
     healthy = [timing(f"host{place}", 1 + 0.01 * (place % 3)) for place in range(1, hosts)]
     assert named([timing("slow", 1.3), *healthy]) == ["slow"]
 
 
 @pytest.mark.parametrize("hosts", [2, 5, 64])
-def test_healthy_hosts_differ_by_some_per_cent_and_are_not_named(hosts: int) -> None:
+def test_healthy_hosts_differ_by_some_per_cent_and_are_not_reported(hosts: int) -> None:
     assert named([timing(f"host{place}", 1 + 0.02 * (place % 3)) for place in range(hosts)]) == []
 
 
@@ -44,7 +44,7 @@ def test_a_faster_host_is_no_outlier() -> None:
     assert named([timing("fast", 0.5), *(timing(f"host{place}") for place in range(4))]) == []
 
 
-def test_one_disturbed_round_names_nobody() -> None:
+def test_one_disturbed_round_reports_no_host() -> None:
     disturbed = timing("disturbed", seconds=(5.0, 1.0, 4.0, 1.001, 9.0))
     assert named([disturbed, timing("one"), timing("other")]) == []
 
@@ -53,15 +53,15 @@ def test_devices_of_different_kinds_are_not_compared() -> None:
     assert compare([timing("old", 2.0, kind="an old CPU"), timing("new", kind="a new CPU")]) == ()
 
 
-def test_where_rounds_differ_widely_less_is_named_and_that_is_said() -> None:
+def test_if_rounds_differ_widely_a_note_reports_the_lower_sensitivity() -> None:
     wild = [timing(f"host{place}", seconds=(1.0, 1.2, 1.5, 1.9, 2.0)) for place in range(4)]
     assert named([timing("slow", 1.3, seconds=(1.3, 1.6, 2.0, 2.2, 2.6)), *wild]) == []
-    (found,) = [finding for finding in judge_speeds(wild) if finding.level is Level.NOTE]
+    (found,) = [finding for finding in compare_speeds(wild) if finding.level is Level.NOTE]
     assert "only a device" in found.found
 
 
 @given(st.lists(st.floats(0.5, 2.0), min_size=2, max_size=12))
-def test_whoever_is_named_is_slower_than_the_bound_over_the_median(factors: list[float]) -> None:
+def test_every_reported_host_is_slower_than_the_bound_over_the_median(factors: list[float]) -> None:
     (compared,) = compare([timing(f"host{place}", factor) for place, factor in enumerate(factors)])
     fastest = min(one.fastest_s for one in compared.timings)
     for one, factor in compared.slow:
@@ -69,8 +69,8 @@ def test_whoever_is_named_is_slower_than_the_bound_over_the_median(factors: list
         assert one.fastest_s > fastest
 
 
-def test_a_slow_host_is_a_warning_that_says_what_the_others_have() -> None:
-    findings = judge_speeds([timing("slow", 1.5), timing("one"), timing("two")])
+def test_a_slow_host_is_a_warning_with_the_rate_of_the_others() -> None:
+    findings = compare_speeds([timing("slow", 1.5), timing("one"), timing("two")])
     (found,) = [finding for finding in findings if finding.level is Level.WARNING]
     assert found.hosts == ("slow",)
     assert found.found == "1.50 times slower than the others: 0.667 GFLOP/s"
@@ -79,18 +79,18 @@ def test_a_slow_host_is_a_warning_that_says_what_the_others_have() -> None:
     assert "5%" in found.remedy
 
 
-def test_of_three_hosts_the_one_whose_links_are_all_slow_is_named() -> None:
+def test_of_three_hosts_the_one_with_only_slow_links_is_reported() -> None:
     def link(host: str, peer: str, factor: float) -> Timing:
         return timing(host, factor, device=peer, quantity=Quantity.LINK, kind="TCP", unit="bytes")
 
     names = ("a", "b", "c")
     links = [link(one, to, 2.0 if "c" in (one, to) else 1.0) for one in names for to in names if one != to]
-    warnings = [finding for finding in judge_speeds(links) if finding.level is Level.WARNING]
+    warnings = [finding for finding in compare_speeds(links) if finding.level is Level.WARNING]
     assert [finding.hosts for finding in warnings] == [("c",)]
 
 
-def test_of_two_hosts_nobody_is_blamed_for_their_link() -> None:
+def test_a_slow_link_of_two_hosts_is_attributed_to_neither() -> None:
     both = [
         timing(one, device=to, quantity=Quantity.LINK, kind="TCP", unit="bytes") for one, to in ("ab", "ba")
     ]
-    assert judge_speeds(both) == []
+    assert compare_speeds(both) == []

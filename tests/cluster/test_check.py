@@ -1,4 +1,4 @@
-"""`trainmark check` on a cluster: what is wrong with a host is said of that host, and nothing is left on any."""
+"""`trainmark check` on a cluster: a problem is reported for its host, and nothing is left on any host."""
 
 import os
 from pathlib import Path
@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from clusters import HOSTS, Cluster
-from trainmark.check import CheckOrder, check_hosts
+from trainmark.check import CheckOptions, check_hosts
 from trainmark.check.network import check_network
 from trainmark.node import RemoteHost, connect_hosts
 from trainmark.schema.check import Level
@@ -25,11 +25,11 @@ def connected(hosts: Cluster) -> tuple[RemoteHost, ...]:
 
 
 @pytest.mark.usefixtures("tidy")
-def test_a_host_that_refuses_is_named_and_the_others_are_looked_at(hosts: Cluster, tmp_path: Path) -> None:
+def test_a_host_that_refuses_is_reported_and_the_others_are_checked(hosts: Cluster, tmp_path: Path) -> None:
     with hosts.fault("refuse", "node02"):
         chosen = connected(hosts)
         try:
-            report = check_hosts(CheckOrder(chosen, tmp_path / "home", tmp_path / "out", rounds=(1, 1)))
+            report = check_hosts(CheckOptions(chosen, tmp_path / "home", tmp_path / "out", rounds=(1, 1)))
         finally:
             for host in chosen:
                 host.close()
@@ -43,7 +43,7 @@ def test_a_host_that_refuses_is_named_and_the_others_are_looked_at(hosts: Cluste
     assert {timing.host for timing in report.timings} == set(others)
 
 
-# What makes the clock wrong leaves files of its own: this test cannot be asked to be tidy.
+# The library that shifts the clock leaves files behind, so this test does not use `tidy`.
 def test_a_clock_that_is_90_s_off_is_found_with_its_error(hosts: Cluster) -> None:
     with hosts.fault("clock", "node03", "90"):
         chosen = connected(hosts)

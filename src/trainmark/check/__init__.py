@@ -1,21 +1,21 @@
-"""Are these hosts fit to run a suite? What they are, held against each other and the suite, and measured."""
+"""Pre-flight check: compare the hosts with each other and with the suite, and measure their speed."""
 
 from typing import TYPE_CHECKING
 
 from trainmark.lazy import attach
 
 if TYPE_CHECKING:
-    from trainmark.check.checking import CheckOrder, Patience, check_hosts
+    from trainmark.check.checking import CheckOptions, Timeouts, check_hosts
     from trainmark.check.outliers import compare
-    from trainmark.check.rendering import as_text
+    from trainmark.check.rendering import format_report
 
-__all__ = ["CheckOrder", "Patience", "as_text", "check_hosts", "compare"]
+__all__ = ["CheckOptions", "Timeouts", "check_hosts", "compare", "format_report"]
 
 __getattr__ = attach(
     __name__,
     {
-        ".checking": ("CheckOrder", "Patience", "check_hosts"),
+        ".checking": ("CheckOptions", "Timeouts", "check_hosts"),
         ".outliers": ("compare",),
-        ".rendering": ("as_text",),
+        ".rendering": ("format_report",),
     },
 )

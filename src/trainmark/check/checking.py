@@ -1,4 +1,4 @@
-"""The check put together: reach the hosts, look, compare, measure. Nothing is installed or changed on any of them."""
+"""The steps of a check: reach the hosts, take snapshots, compare, measure. Nothing on the hosts is changed."""
 
 import json
 import sys
@@ -9,13 +9,20 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from trainmark import __version__
-from trainmark.check.bandwidth import ROUNDS, Speeds, Station, judge_speeds, measure_devices, reduce_all
-from trainmark.check.formatting import joined
-from trainmark.check.network import Network, check_network
-from trainmark.check.preflight_suite import Suited, look_at_suite, need_of
-from trainmark.check.probe import Question, ask_all
-from trainmark.check.rules import Need, judge
-from trainmark.check.snapshot import HostLook
+from trainmark.check.bandwidth import (
+    ROUNDS,
+    SpeedResults,
+    Target,
+    compare_speeds,
+    measure_devices,
+    reduce_all,
+)
+from trainmark.check.formatting import merge_findings
+from trainmark.check.network import NetworkResults, check_network
+from trainmark.check.preflight_suite import SuiteCheck, check_suite, requirements_of
+from trainmark.check.probe import Probe, run_probes
+from trainmark.check.rules import Requirements, check_rules
+from trainmark.check.snapshot import HostSnapshot
 from trainmark.environment import SYSTEM, Environment, EnvironmentKind, UnusableEnvironment, resolve
 from trainmark.errors import TrainmarkError
 from trainmark.node import Host, map_hosts, remote_path
@@ -28,70 +35,74 @@ from trainmark.schema.suite import Suite
 
 
 @dataclass(frozen=True, slots=True)
-class Patience:
-    """How long, in seconds, a host may take to answer, and how long to import a framework or measure one round."""
+class Timeouts:
+    """Timeouts in seconds: for a host's answer, and for importing a framework or measuring one round."""
 
     answer_s: float = 60.0
     framework_s: float = 300.0
 
 
 @dataclass(frozen=True, slots=True)
-class CheckOrder:
-    """What to check: the hosts, for a suite or for none; ``home`` is trainmark's own folder, ``out`` the results'.
+class CheckOptions:
+    """The hosts to check and the suite, if any; ``home`` is trainmark's folder, ``out`` that of the results.
 
-    ``rounds`` are how often each device is timed where there are several to compare: at least, and at most.
+    ``rounds`` are the minimum and the maximum number of timing rounds when several devices are compared.
     """
 
     hosts: Sequence[Host]
     home: Path
     out: Path
     suite: Suite | None = None
-    patience: Patience = Patience()
+    timeouts: Timeouts = Timeouts()
     rounds: tuple[int, int] = ROUNDS
 
 
-def check_hosts(order: CheckOrder, tell: Callable[[str], object] = lambda _text: None) -> CheckReport:
-    """Return what was found of the hosts; ``tell`` hears what goes on.
+def check_hosts(options: CheckOptions, progress: Callable[[str], object] = lambda _text: None) -> CheckReport:
+    """Return the report on the hosts; ``progress`` is called with a message at each step.
 
-    What cannot be asked is a finding, and the rest is looked at all the same.
+    A host that cannot be probed becomes a finding, and the other hosts are still checked.
     """
     checked = datetime.now(UTC)
     findings: list[CheckFinding] = []
-    suite, patience = order.suite, order.patience
-    tell("looking at the hosts")
-    looks = _looks(order, findings)
-    nodes = _nodes([host for host in order.hosts if host.name in looks], findings)
-    hosts = [host for host in order.hosts if host.name in nodes]
-    need = need_of(suite) if suite is not None else Need()
+    suite, timeouts = options.suite, options.timeouts
+    progress("inspecting the hosts")
+    snapshots = _snapshots(options, findings)
+    nodes = _nodes([host for host in options.hosts if host.name in snapshots], findings)
+    hosts = [host for host in options.hosts if host.name in nodes]
+    requirements = requirements_of(suite) if suite is not None else Requirements()
     interfaces = {host.name: host.interface for host in hosts}
-    findings += judge({host.name: looks[host.name] for host in hosts}, nodes, interfaces, need)
+    findings += check_rules(
+        {host.name: snapshots[host.name] for host in hosts}, nodes, interfaces, requirements
+    )
     if suite is None:
-        suited = _without_suite(order.home, hosts, nodes)
+        suite_check = _without_suite(options.home, hosts, nodes)
     elif hosts:
-        tell("looking at environments and data")
-        suited = look_at_suite(suite, hosts, order.home, order.out, patience.framework_s)
+        progress("checking environments and data")
+        suite_check = check_suite(suite, hosts, options.home, options.out, timeouts.framework_s)
     else:
-        suited = Suited()
-    findings += suited.findings
-    network, speeds = Network(), Speeds()
+        suite_check = SuiteCheck()
+    findings += suite_check.findings
+    network, speeds = NetworkResults(), SpeedResults()
     if len(hosts) > 1:
-        tell("looking at the network between the hosts")
-        network = check_network(hosts, patience.answer_s)
-    if hosts and suited.interpreter is not None and suited.interpreter.container is None:
-        stations = _stations(hosts, looks, suited, suited.interpreter)
-        measure_devices(stations, order.rounds, patience.framework_s, tell, speeds)
-        measured = [station for station in stations if station.host.name in speeds.measured_with]
-        ranks = len(measured[0].devices) if measured and suited.device is Device.CUDA else need.ranks
-        tell("measuring an all-reduce")
-        reduce_all(measured, ranks, patience.framework_s, speeds)
+        progress("measuring the network between the hosts")
+        network = check_network(hosts, timeouts.answer_s)
+    if hosts and suite_check.interpreter is not None and suite_check.interpreter.container is None:
+        targets = _targets(hosts, snapshots, suite_check, suite_check.interpreter)
+        measure_devices(targets, options.rounds, timeouts.framework_s, progress, speeds)
+        measured = [target for target in targets if target.host.name in speeds.measured_with]
+        ranks = (
+            len(measured[0].devices) if measured and suite_check.device is Device.CUDA else requirements.ranks
+        )
+        progress("measuring an all-reduce")
+        reduce_all(measured, ranks, timeouts.framework_s, speeds)
     timings: list[Timing] = [*speeds.timings, *network.timings]
-    findings += [*network.findings, *speeds.findings, *judge_speeds(timings)]
+    findings += [*network.findings, *speeds.findings, *compare_speeds(timings)]
     return CheckReport(
         checked=checked,
         trainmark=__version__,
         suite=None if suite is None else suite.name,
-        hosts=tuple(host.name for host in order.hosts),
-        findings=tuple(joined(findings)),
+        hosts=tuple(host.name for host in options.hosts),
+        findings=tuple(merge_findings(findings)),
         timings=tuple(timings),
         reductions=tuple(speeds.reductions),
         clocks=tuple(network.clocks),
@@ -99,19 +110,19 @@ def check_hosts(order: CheckOrder, tell: Callable[[str], object] = lambda _text:
     )
 
 
-def _looks(order: CheckOrder, findings: list[CheckFinding]) -> dict[str, HostLook]:
-    """Ask every host's own trainmark what it sees; name those that give no answer."""
-    problems = dict(zip(order.hosts, map_hosts(order.hosts, _unreachable), strict=True))
-    there = [host for host in order.hosts if problems[host] is None]
-    looks: dict[str, HostLook] = {}
-    answers = ask_all([_question(order, host) for host in there], order.patience.answer_s)
-    for host, answer in zip(there, answers, strict=True):
+def _snapshots(options: CheckOptions, findings: list[CheckFinding]) -> dict[str, HostSnapshot]:
+    """Return the snapshot that each host's trainmark takes; add a finding for each host without one."""
+    problems = dict(zip(options.hosts, map_hosts(options.hosts, _unreachable), strict=True))
+    reachable = [host for host in options.hosts if problems[host] is None]
+    snapshots: dict[str, HostSnapshot] = {}
+    answers = run_probes([_snapshot_probe(options, host) for host in reachable], options.timeouts.answer_s)
+    for host, answer in zip(reachable, answers, strict=True):
         problems[host] = answer.problem
         if answer.problem is None:
             try:
-                looks[host.name] = HostLook.model_validate(answer.value)
+                snapshots[host.name] = HostSnapshot.model_validate(answer.value)
             except ValueError:
-                problems[host] = "its answer cannot be read"
+                problems[host] = "its output cannot be parsed"
     for host, problem in problems.items():
         if problem is not None:
             findings.append(
@@ -119,13 +130,15 @@ def _looks(order: CheckOrder, findings: list[CheckFinding]) -> dict[str, HostLoo
                     check="reachable",
                     level=Level.FAILURE,
                     hosts=(host.name,),
-                    found=f"it cannot be asked: {problem.removeprefix(f'{host.name}: ')}",
-                    remedy="see that it is up and can be reached, and that the same trainmark is installed there",
+                    found=f"the host cannot be inspected: {problem.removeprefix(f'{host.name}: ')}",
+                    remedy="check that it is up and reachable, and has the same version of trainmark",
                 )
             )
-    if looks:
-        findings.append(CheckFinding(check="reachable", level=Level.OK, hosts=tuple(looks), found="answers"))
-    return looks
+    if snapshots:
+        findings.append(
+            CheckFinding(check="reachable", level=Level.OK, hosts=tuple(snapshots), found="answers")
+        )
+    return snapshots
 
 
 def _unreachable(host: Host) -> str | None:
@@ -135,18 +148,18 @@ def _unreachable(host: Host) -> str | None:
         return str(error)
 
 
-def _question(order: CheckOrder, host: Host) -> Question:
+def _snapshot_probe(options: CheckOptions, host: Host) -> Probe:
     python = remote_path(host.paths, Path(sys.executable))
-    folders = list(dict.fromkeys(str(folder) for folder in _folders(order, host)))
+    folders = list(dict.fromkeys(str(folder) for folder in _folders(options, host)))
     words = (str(python), "-m", "trainmark.check.snapshot", json.dumps({"folders": folders}))
-    return Question(host, (Command(0, words, {}),))
+    return Probe(host, (Command(0, words, {}),))
 
 
-def _folders(order: CheckOrder, host: Host) -> tuple[Path, Path]:
-    """Return where runs and what trainmark keeps lie on a host."""
-    out = order.out.absolute()
-    there = remote_path(host.paths, out) if host.folder is None else host.folder
-    return there, remote_path(host.paths, order.home.absolute())
+def _folders(options: CheckOptions, host: Host) -> tuple[Path, Path]:
+    """Return the folders of runs and of trainmark's own data on a host."""
+    out = options.out.absolute()
+    reachable = remote_path(host.paths, out) if host.folder is None else host.folder
+    return reachable, remote_path(host.paths, options.home.absolute())
 
 
 def _nodes(hosts: Sequence[Host], findings: list[CheckFinding]) -> dict[str, Node]:
@@ -160,35 +173,38 @@ def _nodes(hosts: Sequence[Host], findings: list[CheckFinding]) -> dict[str, Nod
                     check="reachable",
                     level=Level.FAILURE,
                     hosts=(host.name,),
-                    found=f"it does not say what it is: {error}",
+                    found=f"its hardware and software cannot be read: {error}",
                 )
             )
     return nodes
 
 
-def _without_suite(home: Path, hosts: Sequence[Host], nodes: dict[str, Node]) -> Suited:
-    """Without a suite PyTorch's environment is measured with where all have it, else the Python that runs trainmark."""
+def _without_suite(home: Path, hosts: Sequence[Host], nodes: dict[str, Node]) -> SuiteCheck:
+    """Return the interpreter to measure with: PyTorch's environment if all hosts have it, else trainmark's Python."""
     gpus = bool(nodes) and all(node.accelerators.gpus for node in nodes.values())
     device = Device.CUDA if gpus else Device.CPU
     with suppress(UnusableEnvironment, OSError, TrainmarkError):
         environment = resolve("pytorch", home=home)
         if all(map_hosts(hosts, lambda host: host.has(remote_path(host.paths, environment.python)))):
-            return Suited(interpreter=_python(environment), device=device)
-    return Suited(interpreter=_python(resolve(SYSTEM, home=home)), device=device)
+            return SuiteCheck(interpreter=_python(environment), device=device)
+    return SuiteCheck(interpreter=_python(resolve(SYSTEM, home=home)), device=device)
 
 
 def _python(environment: Environment) -> FrameworkPython:
     return FrameworkPython(environment.python, environment.kind is EnvironmentKind.VENV, environment.env_vars)
 
 
-def _stations(
-    hosts: Sequence[Host], looks: dict[str, HostLook], suited: Suited, interpreter: FrameworkPython
-) -> list[Station]:
-    """Return where to measure what: on GPUs each one that may be used, else the CPU."""
-    stations = []
+def _targets(
+    hosts: Sequence[Host],
+    snapshots: dict[str, HostSnapshot],
+    suite_check: SuiteCheck,
+    interpreter: FrameworkPython,
+) -> list[Target]:
+    """Return the devices to measure on each host: its usable GPUs, or else the CPU."""
+    targets = []
     for host in hosts:
         devices: tuple[str, ...] = ("cpu",)
-        if suited.device is Device.CUDA:
+        if suite_check.device is Device.CUDA:
             devices = tuple(f"cuda:{place}" for place in range(host.machine().gpus)) or devices
-        stations.append(Station(host, looks[host.name], interpreter, devices))
-    return stations
+        targets.append(Target(host, snapshots[host.name], interpreter, devices))
+    return targets

@@ -1,4 +1,4 @@
-"""Findings put together: values that hosts should share, and numbers as a reader takes them in."""
+"""Findings on values that hosts should share, and numbers formatted for a reader."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -8,20 +8,20 @@ from trainmark.schema.check import CheckFinding, Level
 GIB = 1 << 30
 
 
-def shared(
+def compare_values(
     check: str, values: Mapping[str, str], remedy: str, level: Level = Level.FAILURE, what: str = ""
 ) -> Iterator[CheckFinding]:
-    """Give one finding where all hosts have the same value, else one for each that has not what most have.
+    """Yield one finding if all hosts have the same value, else one for each host that differs from the majority.
 
-    Where as many have the one as the other, the value of the host that comes first is the one of the most.
+    On a tie, the value of the first host counts as the majority's.
     """
     if not values:
         return
     counts = Counter(values.values())
     common, most = counts.most_common(1)[0]
-    said = f"{what} " if what else ""
+    prefix = f"{what} " if what else ""
     if len(counts) == 1:
-        yield CheckFinding(check=check, level=Level.OK, hosts=tuple(values), found=f"{said}{common}")
+        yield CheckFinding(check=check, level=Level.OK, hosts=tuple(values), found=f"{prefix}{common}")
         return
     having = [host for host, value in values.items() if value == common]
     named = having[0] if most == 1 else f"{most} hosts"
@@ -29,11 +29,16 @@ def shared(
     for host, value in values.items():
         if value != common:
             yield CheckFinding(
-                check=check, level=level, hosts=(host,), found=f"{said}{value}", others=others, remedy=remedy
+                check=check,
+                level=level,
+                hosts=(host,),
+                found=f"{prefix}{value}",
+                others=others,
+                remedy=remedy,
             )
 
 
-def joined(findings: Iterable[CheckFinding]) -> list[CheckFinding]:
+def merge_findings(findings: Iterable[CheckFinding]) -> list[CheckFinding]:
     """Return the findings in order; one that is said of several hosts in the same words stands once."""
     hosts: dict[CheckFinding, list[str]] = {}
     for finding in findings:
@@ -44,25 +49,25 @@ def joined(findings: Iterable[CheckFinding]) -> list[CheckFinding]:
 
 
 def size(count: float) -> str:
-    """Return bytes for a reader."""
+    """Return a number of bytes, formatted for a reader."""
     if count >= GIB:
         return f"{count / GIB:.1f} GiB"
     return f"{count / (1 << 20):.0f} MiB" if count >= 1 << 20 else f"{count / 1024:.0f} KiB"
 
 
 def span(numbers: Sequence[float], unit: str) -> str:
-    """Return the least and the greatest of some numbers, once where they read the same."""
+    """Return the smallest and the largest number, or one number if both read the same."""
     low, high = (_figures(number) for number in (min(numbers), max(numbers)))
     return f"{low} {unit}" if low == high else f"{low} to {high} {unit}"
 
 
 def rate(number: float, unit: str) -> str:
-    """Return a rate in units of 10^9 a second, for a reader."""
+    """Return a rate in units of 10^9 per second, formatted for a reader."""
     return f"{_figures(number / 1e9)} {_per_second(unit)}"
 
 
 def rates(numbers: Sequence[float], unit: str) -> str:
-    """Return the span of some rates, see ``rate``."""
+    """Return the span of some rates; see ``rate``."""
     return span([number / 1e9 for number in numbers], _per_second(unit))
 
 

@@ -1,10 +1,10 @@
-"""Which host is slower than the others, by a test with a stated rate of false alarms.
+"""Detection of hosts that are slower than the others, with a stated false-alarm rate.
 
-A timing's fastest round says what its device can do: what else runs there makes a round slower, never faster. Devices
-of one kind that are healthy differ by a per cent or two; how sure the fastest round is shows in the second fastest,
-for what is left of noise there is about as wide as the gap between the two. A device is named when it is slower than
-the median of its like by more than both allow. The test is one-sided, and its level is shared out over all devices and
-quantities of the check (Bonferroni). ``benchmarks/check_alarms.py`` counts its alarms.
+A timing's fastest round shows the speed of its device: other load makes a round slower, never faster. Healthy devices
+of one kind differ by a per cent or two; the noise left in the fastest round is about as large as its gap to the second
+fastest. A device is reported when it is slower than the median of its kind by more than both allow. The test is
+one-sided, and its level is divided over all devices and quantities of the check (Bonferroni).
+``benchmarks/check_alarms.py`` counts its alarms.
 """
 
 import math
@@ -15,32 +15,32 @@ from statistics import NormalDist, median
 from trainmark.schema.check import Quantity, Timing
 
 LEVEL = 0.05
-"""How often a check of healthy hosts may name one."""
+"""The share of checks of healthy hosts that may report one as slow."""
 
 HEALTHY_SPREAD = 0.04
-"""The standard deviation of the logarithm over healthy devices of one kind, at least.
+"""Lower bound for the standard deviation of log time over healthy devices of one kind.
 
-Twice the 2 per cent that is seen, for what is seen has heavier tails than a normal law.
+Twice the observed 2 per cent, because the observed distribution has heavier tails than a normal one.
 """
 
 NOISE_FACTOR = 4.0
-"""How many gaps between the two fastest rounds the fastest may be off."""
+"""The error of the fastest round, in gaps between the two fastest rounds."""
 
 CLEAR_BOUND = 1.22
-"""Where a host that is this much slower would be named, one that is 1.3 times slower is, but in few per cent."""
+"""If a host this much slower would be reported, one 1.3 times slower is missed in only a few per cent of checks."""
 
-_ENOUGH = 5
-"""Of fewer others the spread cannot be told from them, and the assumed one holds."""
+_MIN_OTHERS = 5
+"""With fewer other devices their spread cannot be estimated, so ``HEALTHY_SPREAD`` is assumed."""
 
 _TO_SIGMA = 1.4826
-"""From the median absolute deviation of normal values to their standard deviation."""
+"""Factor from the median absolute deviation of normal values to their standard deviation."""
 
 
 @dataclass(frozen=True, slots=True)
-class Compared:
-    """Timings that were held against each other. ``bound`` is the factor from which on one of them is named.
+class Comparison:
+    """Compared timings of one quantity and kind of device; ``bound`` is the factor above which one is reported.
 
-    ``slow`` are those that are named, each with its factor over the median of the others.
+    ``slow`` are the reported ones, each with its factor over the median of the others.
     """
 
     quantity: Quantity
@@ -50,8 +50,8 @@ class Compared:
     slow: tuple[tuple[Timing, float], ...]
 
 
-def compare(timings: Iterable[Timing], level: float = LEVEL) -> tuple[Compared, ...]:
-    """Return the timings by quantity and kind of device, as far as there are two or more to compare."""
+def compare(timings: Iterable[Timing], level: float = LEVEL) -> tuple[Comparison, ...]:
+    """Return a comparison for each quantity and kind of device that has two or more timings."""
     groups: dict[tuple[Quantity, str], list[Timing]] = {}
     for timing in timings:
         groups.setdefault((timing.quantity, timing.kind), []).append(timing)
@@ -64,11 +64,11 @@ def compare(timings: Iterable[Timing], level: float = LEVEL) -> tuple[Compared, 
 
 
 def is_clear(timings: Iterable[Timing]) -> bool:
-    """Tell whether more rounds are not needed to see what a check is meant to see."""
+    """Return whether the timings suffice to detect the slowdown that a check should detect."""
     return all(compared.bound <= CLEAR_BOUND for compared in compare(timings))
 
 
-def _compared(quantity: Quantity, kind: str, timings: Sequence[Timing], level: float) -> Compared:
+def _compared(quantity: Quantity, kind: str, timings: Sequence[Timing], level: float) -> Comparison:
     logs = [math.log(timing.fastest_s) for timing in timings]
     noise = NOISE_FACTOR * median(map(_gap, timings))
     quantile = NormalDist().inv_cdf(1 - level)
@@ -79,17 +79,17 @@ def _compared(quantity: Quantity, kind: str, timings: Sequence[Timing], level: f
         bounds.append(bound)
         if (excess := log - median(others)) > bound:
             slow.append((timing, math.exp(excess)))
-    return Compared(quantity, kind, tuple(timings), math.exp(median(bounds)), tuple(slow))
+    return Comparison(quantity, kind, tuple(timings), math.exp(median(bounds)), tuple(slow))
 
 
 def _gap(timing: Timing) -> float:
-    """Return how far the second fastest round is behind the fastest, as a logarithm."""
+    """Return the logarithm of the second fastest round's time over the fastest's."""
     first, second, *_ = (*sorted(timing.seconds), math.inf)
     return math.log(second / first) if second < math.inf else 0.0
 
 
 def _spread(logs: Sequence[float]) -> float:
-    if len(logs) < _ENOUGH:
+    if len(logs) < _MIN_OTHERS:
         return HEALTHY_SPREAD
     middle = median(logs)
     return max(HEALTHY_SPREAD, _TO_SIGMA * median(abs(log - middle) for log in logs))

@@ -1,14 +1,15 @@
-"""What a suite asks of its hosts: that its cases can start there, and its environments and data, alike on all."""
+"""Check of a suite's requirements: its cases can start, and its environments and data are the same on all hosts."""
 
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from trainmark.campaign import CannotStart, DataSets, Site, first_plan, load_programs
 from trainmark.campaign.transfer import MOST_BYTES
-from trainmark.check.formatting import shared, size
-from trainmark.check.rules import Need
+from trainmark.check.formatting import compare_values, size
+from trainmark.check.rules import Requirements
 from trainmark.environment import SYSTEM
 from trainmark.environment.engine import ENGINES, Engine, require_engine
 from trainmark.environment.remote_probe import ProbedEnvironment, probe_environment
@@ -22,10 +23,10 @@ from trainmark.schema.suite import EACH_ITS_OWN, Suite
 
 
 @dataclass(slots=True)
-class Suited:
-    """What came of looking at a suite: findings, and what to measure with and on.
+class SuiteCheck:
+    """The result of checking a suite: findings, and the interpreter and device to measure with.
 
-    ``interpreter`` is None where none of the suite's environments can be used.
+    ``interpreter`` is None if none of the suite's environments can be used.
     """
 
     findings: list[CheckFinding] = field(default_factory=list)
@@ -33,38 +34,38 @@ class Suited:
     device: Device = Device.CPU
 
 
-def need_of(suite: Suite) -> Need:
-    """Return what a suite asks of each host."""
-    return Need(
+def requirements_of(suite: Suite) -> Requirements:
+    """Return a suite's requirements for each host."""
+    return Requirements(
         ranks=max(case.devices_per_node for case in suite.cases),
         memory=suite.limits.memory,
         reads_data=any(case.data != SYNTHETIC for case in suite.cases),
     )
 
 
-def look_at_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, timeout_s: float) -> Suited:
-    """Return what the hosts lack for a suite; its frameworks are imported once on each."""
-    suited = Suited()
+def check_suite(suite: Suite, hosts: Sequence[Host], home: Path, out: Path, timeout_s: float) -> SuiteCheck:
+    """Return the findings on a suite's requirements; its frameworks are imported once on each host."""
+    suite_check = SuiteCheck()
     names = tuple(host.name for host in hosts)
     try:
         site = Site(suite, load_programs(suite), hosts, home)
         for case in suite.cases:
             site.workload(case)
     except (OSError, TrainmarkError) as error:
-        suited.findings.append(_finding("cases", Level.FAILURE, names, str(error)))
-        return suited
-    suited.findings += _cases(suite, site, out, names)
-    usable = _environments(suite, site, home, timeout_s, suited)
-    suited.findings += _data(suite, site, home)
+        suite_check.findings.append(_finding("cases", Level.FAILURE, names, str(error)))
+        return suite_check
+    suite_check.findings += _cases(suite, site, out, names)
+    usable = _environments(suite, site, home, timeout_s, suite_check)
+    suite_check.findings += _data(suite, site, home)
     on_gpu = any(device_of(case, site.machine) is Device.CUDA for case in suite.cases)
-    suited.device = Device.CUDA if on_gpu else Device.CPU
+    suite_check.device = Device.CUDA if on_gpu else Device.CPU
     # PyTorch's collectives can be timed; the other environments have numpy.
-    suited.interpreter = usable.get("pytorch") or next(iter(usable.values()), None)
-    return suited
+    suite_check.interpreter = usable.get("pytorch") or next(iter(usable.values()), None)
+    return suite_check
 
 
 def _cases(suite: Suite, site: Site, out: Path, names: tuple[str, ...]) -> Iterator[CheckFinding]:
-    """Give one finding for each reason why cases cannot start, or one that all can."""
+    """Yield one finding for each reason why cases cannot start, or one if all can."""
     reasons: Counter[str] = Counter()
     for case in suite.cases:
         try:
@@ -80,62 +81,67 @@ def _cases(suite: Suite, site: Site, out: Path, names: tuple[str, ...]) -> Itera
     for reason, cases in reasons.items():
         found = f"{cases} of {count} cases of {suite.name} cannot be started: {reason}"
         yield _finding(
-            "cases", Level.FAILURE, names, found, "give what is missing, or leave them out (--only)"
+            "cases", Level.FAILURE, names, found, "provide what is missing, or exclude these cases (--only)"
         )
 
 
 def _environments(
-    suite: Suite, site: Site, home: Path, timeout_s: float, suited: Suited
+    suite: Suite, site: Site, home: Path, timeout_s: float, suite_check: SuiteCheck
 ) -> dict[str, FrameworkPython]:
-    """Look at each environment on each host; return the interpreters that all have, by framework."""
+    """Check each environment on each host; return the interpreters that all hosts have, by framework."""
     usable: dict[str, FrameworkPython] = {}
-    seen: set[tuple[str, str]] = set()
+    checked: set[tuple[str, str]] = set()
     for case in suite.cases:
         card = site.workload(case).card
-        asked = suite.environment_of(case.framework)
-        name = card.environment if asked == EACH_ITS_OWN else asked
-        if (name, card.framework) in seen:
+        environment = suite.environment_of(case.framework)
+        name = card.environment if environment == EACH_ITS_OWN else environment
+        if (name, card.framework) in checked:
             continue
-        seen.add((name, card.framework))
+        checked.add((name, card.framework))
         if name in ENGINES:
-            suited.findings += _engines(Engine(name), site.hosts)
+            suite_check.findings += _engines(Engine(name), site.hosts)
             continue
-        answers = map_hosts(site.hosts, lambda host: _probed(name, card.framework, home, host, timeout_s))  # noqa: B023
+        probe = partial(_probe_environment, name, card.framework, home, timeout_s)
+        answers = map_hosts(site.hosts, probe)
         probed: dict[str, ProbedEnvironment] = {}
         for host, answer in zip(site.hosts, answers, strict=True):
             if isinstance(answer, ProbedEnvironment):
                 probed[host.name] = answer
                 continue
             make = None if "trainmark env create" in answer else f"trainmark env create {name}, on that host"
-            suited.findings.append(_finding("environment", Level.FAILURE, (host.name,), answer, make))
-        suited.findings += _alike(name, card.framework, probed)
+            suite_check.findings.append(_finding("environment", Level.FAILURE, (host.name,), answer, make))
+        suite_check.findings += _compare_environments(name, card.framework, probed)
         interpreter = site.expected_interpreter(case)
         if len(probed) == len(site.hosts) and isinstance(interpreter, FrameworkPython):
             usable[case.framework] = interpreter
     return usable
 
 
-def _probed(name: str, framework: str, home: Path, host: Host, timeout_s: float) -> ProbedEnvironment | str:
-    """Return what an environment is on a host, or why it cannot be used there."""
+def _probe_environment(
+    name: str, framework: str, home: Path, timeout_s: float, host: Host
+) -> ProbedEnvironment | str:
+    """Return an environment's state on a host, or why it cannot be used."""
     try:
         return probe_environment(name, framework, home, probe_runner(host, timeout_s))
     except TrainmarkError as error:
         return str(error)
     except (OSError, ValueError):
-        return f"environment '{name}' cannot be asked"
+        return f"environment '{name}' cannot be probed"
 
 
-def _alike(name: str, framework: str, probed: Mapping[str, ProbedEnvironment]) -> Iterator[CheckFinding]:
+def _compare_environments(
+    name: str, framework: str, probed: Mapping[str, ProbedEnvironment]
+) -> Iterator[CheckFinding]:
     remedy = f"trainmark env create {name}, on the hosts that differ"
     versions = {
         host: f"{framework} {found.versions.version} (Python {found.versions.python})"
         for host, found in probed.items()
         if found.versions is not None
     }
-    yield from shared("framework", versions, remedy)
+    yield from compare_values("framework", versions, remedy)
     if name != SYSTEM:
         locks = {host: (found.lock_digest or "none")[:19] for host, found in probed.items()}
-        yield from shared("environment", locks, remedy, what=f"{name}, lock")
+        yield from compare_values("environment", locks, remedy, what=f"{name}, lock")
 
 
 def _engines(engine: Engine, hosts: Sequence[Host]) -> Iterator[CheckFinding]:
@@ -145,60 +151,60 @@ def _engines(engine: Engine, hosts: Sequence[Host]) -> Iterator[CheckFinding]:
             versions[host.name] = f"{engine} {require_engine(engine, host)}"
         except TrainmarkError as error:
             yield _finding("engine", Level.FAILURE, (host.name,), str(error))
-    yield from shared("engine", versions, "install the same version on all hosts", Level.WARNING)
+    yield from compare_values("engine", versions, "install the same version on all hosts", Level.WARNING)
 
 
 def _data(suite: Suite, site: Site, home: Path) -> Iterator[CheckFinding]:
-    """Give what is to be said of each data set in each form that cases take."""
+    """Yield the findings on each data set, in each format that the cases read."""
     sets = DataSets(suite.datasets, home, site.machine.cores)
-    wanted = {
+    required = {
         (case.data, site.workload(case).card.data_format(case.loader)): case
         for case in suite.cases
         if case.data != SYNTHETIC
     }
-    for (name, form), case in wanted.items():
+    for (name, form), case in required.items():
         hosts = site.hosts_of(case)
         try:
             folder = sets.location(name, form)
             dataset = suite.datasets[name]
             makes = dataset.make is not None or (dataset.path is not None and Path(dataset.path).exists())
-            yield from _placed(f"data set '{name}' ({form})", folder, hosts, makes)
+            yield from _locate_data(f"data set '{name}' ({form})", folder, hosts, makes)
         except (OSError, TrainmarkError) as error:
             names = tuple(host.name for host in hosts)
             yield _finding("data", Level.FAILURE, names, f"data set '{name}': {error}")
 
 
-def _placed(what: str, folder: Path, hosts: Sequence[Host], makes: bool) -> Iterator[CheckFinding]:
-    """Say where a data set is: a run makes or converts here what it can, and sends hosts what they lack of it."""
+def _locate_data(what: str, folder: Path, hosts: Sequence[Host], makes: bool) -> Iterator[CheckFinding]:
+    """Yield the findings on a data set's location; a run makes or converts it here and sends it to hosts without it."""
     names = tuple(host.name for host in hosts)
     has = map_hosts(hosts, lambda host: host.has(remote_path(host.paths, folder)))
-    there = [host for host, found in zip(hosts, has, strict=True) if found]
-    lacking = tuple(host.name for host in hosts if host not in there)
+    present = [host for host, found in zip(hosts, has, strict=True) if found]
+    missing = tuple(host.name for host in hosts if host not in present)
     if not folder.exists():
         if makes:
-            found = f"{what} is not there yet: the run makes it, in {folder}"
+            found = f"{what} is missing: the run will make it in {folder}"
             yield _finding("data", Level.NOTE, names, found)
         else:
-            remedy = f"bring it there; the run looks in {folder}, on the machine that starts it"
-            yield _finding("data", Level.FAILURE, lacking or names, f"{what} is not there", remedy)
+            remedy = f"copy it to {folder} on the machine that starts the run"
+            yield _finding("data", Level.FAILURE, missing or names, f"{what} is missing", remedy)
         return
-    if lacking:
-        held = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
-        if held <= MOST_BYTES:
-            found = f"{what} is not there yet: the run sends it, {size(held)}"
-            yield _finding("data", Level.NOTE, lacking, found)
+    if missing:
+        total = sum(path.stat().st_size for path in folder.rglob("*") if path.is_file())
+        if total <= MOST_BYTES:
+            found = f"{what} is missing: the run will send it ({size(total)})"
+            yield _finding("data", Level.NOTE, missing, found)
         else:
-            found = f"{what} is not there, and {size(held)} are too much to be sent"
-            yield _finding("data", Level.FAILURE, lacking, found, f"copy {folder} there")
-    if there:
-        yield from _same_data(what, folder, there)
+            found = f"{what} is missing, and too large to be sent ({size(total)})"
+            yield _finding("data", Level.FAILURE, missing, found, f"copy {folder} to this host")
+    if present:
+        yield from _compare_data(what, folder, present)
 
 
-def _same_data(what: str, folder: Path, hosts: Sequence[Host]) -> Iterator[CheckFinding]:
-    """Hold the files of a data set on each host against those on the first; on one host there is nothing to read."""
+def _compare_data(what: str, folder: Path, hosts: Sequence[Host]) -> Iterator[CheckFinding]:
+    """Compare the files of a data set on each host with those on the first; a single host has nothing to compare."""
     names = tuple(host.name for host in hosts)
     if len(hosts) == 1:
-        yield _finding("data", Level.OK, names, f"{what} is there")
+        yield _finding("data", Level.OK, names, f"{what} is present")
         return
     first, *others = map_hosts(hosts, lambda host: host.digests(remote_path(host.paths, folder)))
     alike = [names[0]]
@@ -216,7 +222,7 @@ def _same_data(what: str, folder: Path, hosts: Sequence[Host]) -> Iterator[Check
             others=f"{names[0]}: {len(first)} files",
             remedy=f"copy {folder} from {names[0]} again",
         )
-    yield _finding("data", Level.OK, tuple(alike), f"{what} is there: {len(first)} files")
+    yield _finding("data", Level.OK, tuple(alike), f"{what} is present: {len(first)} files")
 
 
 def _finding(

@@ -1,4 +1,4 @@
-"""Short questions to several hosts at once: each is bounded, and whatever happens nothing of it is left there."""
+"""Run short probes on several hosts in parallel, each with a timeout and full clean-up."""
 
 import json
 import time
@@ -13,58 +13,58 @@ from trainmark.errors import TrainmarkError
 from trainmark.node import NOT_FOUND, Host, Job, child_mark, deferred_signals, probe_mark
 from trainmark.schema.plan import Command
 
-INSIDE = Path(__file__).parent / "remote_scripts"
-"""Scripts that import nothing of ours; they travel as a word of the command, so that nothing is put on a host."""
+REMOTE_SCRIPTS = Path(__file__).parent / "remote_scripts"
+"""Self-contained scripts, passed as a command-line argument so that no file is written on a host."""
 
 _WAIT_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
-    """What is started on a host: one process, or ranks that are started and ended together."""
+class Probe:
+    """Commands to start on a host: one process, or ranks that are started and ended as one job."""
 
     host: Host
     commands: tuple[Command, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """What came back: the object that was printed, or why there is none, in half a sentence."""
+class ProbeResult:
+    """The JSON object that a probe printed, or the reason why there is no object."""
 
     value: dict[str, Any] | None
     problem: str | None = None
 
 
-def script(
+def script_command(
     python: Path,
     name: str,
-    about: object,
+    argument: object,
     variables: Mapping[str, str] | None = None,
     flags: Sequence[str] = (),
 ) -> Command:
-    """Return the command that runs a script of ours in an interpreter, with one JSON value to read."""
-    source = (INSIDE / f"{name}.py").read_text(encoding="utf-8")
-    return Command(0, (str(python), *flags, "-c", source, json.dumps(about)), dict(variables or {}))
+    """Return the command that runs a remote script in an interpreter, with a JSON value as its argument."""
+    source = (REMOTE_SCRIPTS / f"{name}.py").read_text(encoding="utf-8")
+    return Command(0, (str(python), *flags, "-c", source, json.dumps(argument)), dict(variables or {}))
 
 
-def ask(host: Host, command: Command, timeout_s: float) -> Answer:
-    """Return one host's answer to one command; see ``ask_all``."""
-    (answer,) = ask_all([Question(host, (command,))], timeout_s)
+def run_probe(host: Host, command: Command, timeout_s: float) -> ProbeResult:
+    """Run one command on one host and return its result; see ``run_probes``."""
+    (answer,) = run_probes([Probe(host, (command,))], timeout_s)
     return answer
 
 
-def ask_all(questions: Sequence[Question], timeout_s: float) -> tuple[Answer, ...]:
-    """Return the hosts' answers in order, asked at the same time. What one of them does costs the others nothing."""
-    with started(questions) as asked:
+def run_probes(probes: Sequence[Probe], timeout_s: float) -> tuple[ProbeResult, ...]:
+    """Run probes in parallel and return their results in order; a slow host does not delay the others."""
+    with start_probes(probes) as running:
         deadline = time.monotonic() + timeout_s
-        return tuple(_answer(one, deadline, timeout_s) for one in asked)
+        return tuple(_answer(one, deadline, timeout_s) for one in running)
 
 
 @dataclass(slots=True)
-class Asked:
-    """A question that was put to its host, or why it could not be; the files are that host's."""
+class RunningProbe:
+    """A probe that was started on its host, or the reason why it could not be; the paths are the host's."""
 
-    question: Question
+    probe: Probe
     out: Path = Path()
     errors: Path = Path()
     mark: str = ""
@@ -73,100 +73,100 @@ class Asked:
     folders: ExitStack = field(default_factory=ExitStack)
 
     def wait(self, timeout_s: float) -> int | None:
-        """Return the exit code, or None while it goes on."""
+        """Return the exit code, or None while the probe runs."""
         assert self.pid is not None
-        return self.question.host.wait(self.pid, timeout_s)
+        return self.probe.host.wait(self.pid, timeout_s)
 
     def printed(self) -> dict[str, Any] | None:
-        """Return the answer that stands in what it has printed so far."""
+        """Return the last JSON object that was printed so far, or None."""
         with suppress(ValueError, RecursionError):
-            value = last_answer(self.question.host.read(self.out) or b"")
+            value = last_answer(self.probe.host.read(self.out) or b"")
             return value if isinstance(value, dict) else None
         return None
 
 
 @contextmanager
-def started(questions: Sequence[Question]) -> Iterator[tuple[Asked, ...]]:
-    """Start what is asked on each host, and end all of it at the end."""
-    asked = tuple(Asked(question) for question in questions)
+def start_probes(probes: Sequence[Probe]) -> Iterator[tuple[RunningProbe, ...]]:
+    """Start all probes, and end them when the context exits."""
+    running = tuple(RunningProbe(probe) for probe in probes)
     try:
-        for one in asked:
-            # Held: an interrupt between the start and our knowing of it would leave a process that nobody ends.
+        for one in running:
+            # An interrupt between the start and the assignment of its pid would leave an unknown process running.
             with deferred_signals():
                 _start(one)
-        yield asked
+        yield running
     finally:
         with deferred_signals():
-            for one in asked:
+            for one in running:
                 _end(one)
 
 
-def _start(asked: Asked) -> None:
-    host = asked.question.host
+def _start(running: RunningProbe) -> None:
+    host = running.probe.host
     try:
-        folder = asked.folders.enter_context(host.scratch())
-        asked.out, asked.errors = folder / "out", folder / "errors"
-        asked.mark = child_mark(probe_mark())
-        asked.pid = host.start(
-            Job(asked.question.commands, folder, asked.out, asked.mark, errors=asked.errors)
+        folder = running.folders.enter_context(host.scratch())
+        running.out, running.errors = folder / "out", folder / "errors"
+        running.mark = child_mark(probe_mark())
+        running.pid = host.start(
+            Job(running.probe.commands, folder, running.out, running.mark, errors=running.errors)
         )
     except (OSError, ValueError, TrainmarkError) as error:
-        asked.problem = str(getattr(error, "strerror", None) or error)
+        running.problem = str(getattr(error, "strerror", None) or error)
 
 
-def _end(asked: Asked) -> None:
-    host = asked.question.host
+def _end(running: RunningProbe) -> None:
+    host = running.probe.host
     try:
-        if asked.pid is not None:
-            host.kill(asked.mark, asked.pid)
-            host.reap(asked.pid)
-        asked.folders.close()
+        if running.pid is not None:
+            host.kill(running.mark, running.pid)
+            host.reap(running.pid)
+        running.folders.close()
     except (OSError, TrainmarkError) as error:
-        asked.problem = asked.problem or str(error)
+        running.problem = running.problem or str(error)
 
 
-def _answer(asked: Asked, deadline: float, timeout_s: float) -> Answer:
-    if asked.pid is None:
-        return Answer(None, asked.problem)
+def _answer(running: RunningProbe, deadline: float, timeout_s: float) -> ProbeResult:
+    if running.pid is None:
+        return ProbeResult(None, running.problem)
     try:
-        code = asked.wait(max(0.0, deadline - time.monotonic()))
+        code = running.wait(max(0.0, deadline - time.monotonic()))
         if code is None:
-            return Answer(None, f"no answer within {timeout_s:g} s")
-        value = asked.printed() or {}
+            return ProbeResult(None, f"no answer within {timeout_s:g} s")
+        value = running.printed() or {}
         if "problem" in value:
-            return Answer(None, str(value["problem"]))
-        return Answer(value) if code == 0 and value else Answer(None, _why(asked, code))
+            return ProbeResult(None, str(value["problem"]))
+        return ProbeResult(value) if code == 0 and value else ProbeResult(None, _why(running, code))
     except (OSError, TrainmarkError) as error:
-        return Answer(None, str(getattr(error, "strerror", None) or error))
+        return ProbeResult(None, str(getattr(error, "strerror", None) or error))
 
 
-def wait_for_words(asked: Asked, timeout_s: float) -> Answer:
-    """Return what a process says that goes on, as soon as it has said it."""
-    if asked.pid is None:
-        return Answer(None, asked.problem)
+def wait_for_output(running: RunningProbe, timeout_s: float) -> ProbeResult:
+    """Return the first output of a process that keeps running."""
+    if running.pid is None:
+        return ProbeResult(None, running.problem)
     deadline = time.monotonic() + timeout_s
     try:
         while True:
-            code = asked.wait(_WAIT_S)
-            value = asked.printed()
+            code = running.wait(_WAIT_S)
+            value = running.printed()
             if value:
-                return Answer(None, str(value["problem"])) if "problem" in value else Answer(value)
+                return ProbeResult(None, str(value["problem"])) if "problem" in value else ProbeResult(value)
             if code is not None:
-                return Answer(None, _why(asked, code))
+                return ProbeResult(None, _why(running, code))
             if time.monotonic() > deadline:
-                return Answer(None, f"no answer within {timeout_s:g} s")
+                return ProbeResult(None, f"no answer within {timeout_s:g} s")
     except (OSError, TrainmarkError) as error:
-        return Answer(None, str(getattr(error, "strerror", None) or error))
+        return ProbeResult(None, str(getattr(error, "strerror", None) or error))
 
 
-def _why(asked: Asked, code: int) -> str:
-    """Return why a process that has ended gave no answer: the last line of its errors, or of what it printed."""
-    host = asked.question.host
-    said = (host.read(asked.errors) or b"", host.read(asked.out) or b"")
-    lines = [line.strip() for text in said for line in text.decode(errors="replace").splitlines()[::-1]]
+def _why(running: RunningProbe, code: int) -> str:
+    """Return why an ended process has no result: the last line of its standard error, or of its output."""
+    host = running.probe.host
+    outputs = (host.read(running.errors) or b"", host.read(running.out) or b"")
+    lines = [line.strip() for text in outputs for line in text.decode(errors="replace").splitlines()[::-1]]
     last = next(filter(None, lines), "")[:200]
     if code == NOT_FOUND and last:
         return last
     if code == 0:
-        return f"it printed what is no answer{f': {last}' if last else ''}"
-    return f"it ended with {code}{f': {last}' if last else ''}"
+        return f"its output has no result{f': {last}' if last else ''}"
+    return f"it exited with code {code}{f': {last}' if last else ''}"

@@ -1,12 +1,12 @@
-"""A check as lines for a terminal: the worst first, and what it comes to at the end."""
+"""A check report as lines for a terminal: the worst findings first, the verdict last."""
 
 from trainmark.schema.check import CheckFinding, CheckReport, Level
 
 _ORDER = (Level.FAILURE, Level.WARNING, Level.NOTE, Level.OK)
 
 
-def as_text(report: CheckReport) -> str:
-    """Return a report as lines: level, host, check, and what was found."""
+def format_report(report: CheckReport) -> str:
+    """Return a report as lines: level, host, check, and finding."""
     findings = sorted(report.findings, key=lambda finding: _ORDER.index(finding.level))
     rows = [
         (finding.level.value, _hosts(finding, report), finding.check, sentence(finding))
@@ -21,7 +21,7 @@ def as_text(report: CheckReport) -> str:
 
 
 def sentence(finding: CheckFinding) -> str:
-    """Return what was found, what the others have and what to do, as one line."""
+    """Return a finding, the other hosts' value and the remedy, as one line."""
     parts = [finding.found]
     if finding.others:
         parts.append(f"others: {finding.others}")
@@ -31,7 +31,7 @@ def sentence(finding: CheckFinding) -> str:
 
 
 def _hosts(finding: CheckFinding, report: CheckReport) -> str:
-    """Return the hosts of a finding in few words."""
+    """Return a short description of a finding's hosts."""
     if len(finding.hosts) > 1 and set(finding.hosts) == set(report.hosts):
         return f"all {len(finding.hosts)}"
     shown = ",".join(finding.hosts[:3])
@@ -42,9 +42,9 @@ def _verdict(report: CheckReport) -> str:
     counts = {level: sum(finding.level is level for finding in report.findings) for level in _ORDER}
     for_what = f" for {report.suite}" if report.suite else ""
     hosts = "this host is" if len(report.hosts) == 1 else f"these {len(report.hosts)} hosts are"
-    said = ", ".join(
+    counted = ", ".join(
         f"{count} {level.value}{'s' if count > 1 and level is not Level.OK else ''}"
         for level, count in counts.items()
         if count
     )
-    return f"{hosts} {'fit' if report.fit else 'not fit'}{for_what}: {said}"
+    return f"{hosts} {'fit' if report.fit else 'not fit'}{for_what}: {counted}"

@@ -1,6 +1,6 @@
-"""What a host is right now, beside the manifest's facts: asked there by its own trainmark, as ``python -m``.
+"""A host's current state, in addition to the manifest's facts; runs on the host as ``python -m``.
 
-It reads and changes nothing. What cannot be read is null.
+It only reads; a value that cannot be read is null.
 """
 
 import contextlib
@@ -20,15 +20,15 @@ from trainmark import __version__
 from trainmark.node.accelerators import Nvml, open_nvml
 from trainmark.schema.frozen import Frozen
 
-_LOOK_S = 1.0
-"""Over which time it is seen who takes cores."""
+_SAMPLE_S = 1.0
+"""Seconds over which the processes' core usage is sampled."""
 
-_TAKES = 0.2
-"""Of one core: who takes less is not told."""
+_MIN_CORES = 0.2
+"""Processes that use less of a core are not reported."""
 
 
 class Busy(Frozen):
-    """A process that takes cores: how many of them, as a mean over the look."""
+    """A process and the cores that it uses, as a mean over the sample."""
 
     pid: int
     name: str
@@ -46,7 +46,7 @@ class Interface(Frozen):
 
 
 class InfinibandPort(Frozen):
-    """A port below ``/sys/class/infiniband``, as the kernel words it (``4: ACTIVE``, ``200 Gb/sec (4X HDR)``)."""
+    """A port below ``/sys/class/infiniband``, in the kernel's notation (``4: ACTIVE``, ``200 Gb/sec (4X HDR)``)."""
 
     device: str
     port: str
@@ -54,11 +54,11 @@ class InfinibandPort(Frozen):
     rate: str | None
 
 
-class GpuLook(Frozen):
-    """What NVML says of a GPU now. ``processes`` are those that compute on it; clocks are in MHz.
+class GpuSnapshot(Frozen):
+    """A GPU's state as NVML reports it; ``processes`` are those that compute on it, clocks are in MHz.
 
-    ``ecc_errors`` are the uncorrected ones since the last reset, ``remapped`` the rows that were remapped because of
-    such; ``slowdowns`` are the reasons by which it is throttled.
+    ``ecc_errors`` are the uncorrected errors since the last reset, ``remapped`` the rows remapped because of them;
+    ``slowdowns`` are the reasons why it is throttled.
     """
 
     index: int
@@ -77,11 +77,11 @@ class GpuLook(Frozen):
     temperature_c: int | None = None
 
 
-class HostLook(Frozen):
-    """What was seen on a host. Sizes are in bytes; ``disks`` are the free bytes below each folder asked about.
+class HostSnapshot(Frozen):
+    """A host's current state; sizes are in bytes, ``disks`` are the free bytes below each requested folder.
 
-    ``allowed_cores`` are the CPUs that a process may use; ``boot_id`` is that of the kernel, which hosts share that
-    are one machine. Limits are soft ones, -1 is none.
+    ``allowed_cores`` is the number of CPUs that a process may use; hosts with the same ``boot_id`` share a kernel and
+    so a machine. Limits are soft limits, -1 means unlimited.
     """
 
     trainmark: str
@@ -102,25 +102,27 @@ class HostLook(Frozen):
     locked_memory: int
     interfaces: tuple[Interface, ...]
     infiniband: tuple[InfinibandPort, ...]
-    gpus: tuple[GpuLook, ...]
+    gpus: tuple[GpuSnapshot, ...]
 
     def interface(self, name: str | None) -> Interface | None:
-        """Return the interface of a name, or None."""
+        """Return the interface with a name, or None."""
         return next((found for found in self.interfaces if found.name == name), None)
 
 
-def look(folders: Sequence[str], sys_: Path = Path("/sys"), proc: Path = Path("/proc")) -> HostLook:
-    """Return what there is on this machine; takes a second."""
+def take_snapshot(
+    folders: Sequence[str], sys_: Path = Path("/sys"), proc: Path = Path("/proc")
+) -> HostSnapshot:
+    """Return the state of this machine; takes a second."""
     before, began = dict(_times(proc)), time.monotonic()
-    time.sleep(_LOOK_S)
-    memory, shm = psutil.virtual_memory(), _usage(Path("/dev/shm"))  # noqa: S108 (its size is asked for)
+    time.sleep(_SAMPLE_S)
+    memory, shm = psutil.virtual_memory(), _usage(Path("/dev/shm"))  # noqa: S108 (only its size is read)
     cpufreq = [
         path / "cpufreq"
         for path in (sys_ / "devices/system/cpu").glob("cpu[0-9]*")
         if (path / "cpufreq").is_dir()
     ]
     with open_nvml() as nvml:
-        return HostLook(
+        return HostSnapshot(
             trainmark=__version__,
             boot_id=_text(proc / "sys/kernel/random/boot_id"),
             allowed_cores=len(os.sched_getaffinity(0)),
@@ -143,8 +145,8 @@ def look(folders: Sequence[str], sys_: Path = Path("/sys"), proc: Path = Path("/
         )
 
 
-def read_gpus(nvml: Nvml) -> Iterator[GpuLook]:
-    """Give what NVML says of each GPU."""
+def read_gpus(nvml: Nvml) -> Iterator[GpuSnapshot]:
+    """Yield the state of each GPU as NVML reports it."""
     from trainmark.node.telemetry import CLOCK_REASONS, SLOWDOWNS
 
     for index, handle in enumerate(nvml.handles()):
@@ -155,7 +157,7 @@ def read_gpus(nvml: Nvml) -> Iterator[GpuLook]:
         )
         running = nvml.query("nvmlDeviceGetComputeRunningProcesses", handle) or ()
         persistence = nvml.query("nvmlDeviceGetPersistenceMode", handle)
-        yield GpuLook(
+        yield GpuSnapshot(
             index=index,
             name=nvml.text("nvmlDeviceGetName", handle),
             processes=tuple(int(process.pid) for process in running),
@@ -185,13 +187,13 @@ def _constants(nvml: Nvml, function: str, handle: Any, *names: str) -> int | Non
     try:
         value = nvml.query(function, handle, *(nvml.constant(name) for name in names))
     except AttributeError:
-        # An older binding has no such constant.
+        # Older bindings lack some constants.
         return None
     return None if value is None else int(value)
 
 
 def _times(proc: Path) -> Iterator[tuple[int, float]]:
-    """Give the processor seconds of each process that is not ours."""
+    """Yield the processor seconds of each process except this one and its ancestors."""
     tick, own = os.sysconf("SC_CLK_TCK"), {os.getpid(), *(process.pid for process in _above())}
     for folder in proc.glob("[0-9]*"):
         if int(folder.name) in own:
@@ -212,12 +214,12 @@ def _busy(
 ) -> Iterator[Busy]:
     taken = {pid: (seconds - before[pid]) / elapsed_s for pid, seconds in after.items() if pid in before}
     for pid, cores in sorted(taken.items(), key=lambda pair: -pair[1]):
-        if cores >= _TAKES:
+        if cores >= _MIN_CORES:
             yield Busy(pid=pid, name=_text(proc / str(pid) / "comm") or "?", cores=round(cores, 2))
 
 
 def _turbo(cpu: Path) -> bool | None:
-    """Return whether clocks above the nominal one are allowed; drivers say it in one of two ways."""
+    """Return whether clocks above the nominal one are allowed; drivers report it in one of two files."""
     off = _text(cpu / "intel_pstate/no_turbo")
     if off is not None:
         return off == "0"
@@ -231,7 +233,7 @@ def _mhz(files: Sequence[Path]) -> float | None:
 
 
 def _usage(folder: Path) -> tuple[int, int] | None:
-    """Return the size and the free bytes of the disk that a folder is on, or will be."""
+    """Return the size and the free bytes of the disk that holds, or will hold, a folder."""
     there = next((path for path in (folder, *folder.parents) if path.exists()), None)
     if there is None:
         return None
@@ -277,5 +279,5 @@ def _text(path: Path) -> str | None:
 if __name__ == "__main__":
     from trainmark.environment.introspection import MARK
 
-    seen = look(json.loads(sys.argv[1])["folders"])
-    sys.stdout.write(f"\n{MARK}{seen.model_dump_json()}\n")
+    snapshot = take_snapshot(json.loads(sys.argv[1])["folders"])
+    sys.stdout.write(f"\n{MARK}{snapshot.model_dump_json()}\n")

@@ -50,7 +50,7 @@ def check(
     Installs and changes nothing, and needs no root. Exit code 0: ready, perhaps with warnings. 1: not ready.
     2: the suite cannot be used.
     """
-    from trainmark.check import CheckOrder, as_text, check_hosts
+    from trainmark.check import CheckOptions, check_hosts, format_report
     from trainmark.cli.hosts import chosen_hosts
     from trainmark.cli.run import interrupted_by
     from trainmark.cli.suites import read_suite
@@ -68,11 +68,11 @@ def check(
     directory = out or Path("results") / (resolved.name if resolved is not None else "")
     home = default_home(os.environ)
     with interrupted_by(signal.SIGTERM, signal.SIGHUP), chosen_hosts(hosts, engine) as connected:
-        order = CheckOrder(hosts=connected, home=home, out=directory, suite=resolved)
+        order = CheckOptions(hosts=connected, home=home, out=directory, suite=resolved)
         report = check_hosts(order, lambda text: sys.stderr.write(f"check: {text}\n"))
     document = report.model_dump_json(indent=1) + "\n"
     if out is not None:
         out.mkdir(parents=True, exist_ok=True)
         write_atomically(out / CHECK, document)
-    sys.stdout.write(document if as_json else as_text(report))
+    sys.stdout.write(document if as_json else format_report(report))
     raise typer.Exit(0 if report.fit else 1)

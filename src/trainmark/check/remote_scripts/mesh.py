@@ -1,9 +1,9 @@
-"""Listens on a port for a while, or connects to others that do; run with any Python, imports nothing of ours.
+"""Network peer: listens on a port or connects to listeners; runs with any Python and imports only the stdlib.
 
     python -c THIS '{"listen": {"address": A, "port": P, "seconds": S}}'
     python -c THIS '{"connect": [{"name": N, "address": A, "port": P}], "bytes": B, "trips": T, "timeout_s": S}'
 
-Both need the secret in TRAINMARK_CHECK_SECRET: who connects without it is hung up on. Each prints one line of JSON.
+Both need the secret in TRAINMARK_CHECK_SECRET; connections without it are closed. Each prints one line of JSON.
 """
 
 from __future__ import annotations
@@ -22,36 +22,36 @@ SECRET = os.environ.get("TRAINMARK_CHECK_SECRET", "").encode()
 CHUNK = 1 << 20
 
 
-def say(value: object) -> None:
-    """Print an answer."""
+def print_result(value: object) -> None:
+    """Print a result as one tagged JSON line."""
     sys.stdout.write("\nTRAINMARK " + json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
-def exactly(connection: socket.socket, count: int) -> bytes:
-    """Return so many bytes; raise ``EOFError`` when the peer is gone before."""
-    held = b""
-    while len(held) < count:
-        part = connection.recv(count - len(held))
+def read_exactly(connection: socket.socket, count: int) -> bytes:
+    """Return exactly ``count`` bytes; raise ``EOFError`` if the peer closes the connection first."""
+    received = b""
+    while len(received) < count:
+        part = connection.recv(count - len(received))
         if not part:
             raise EOFError
-        held += part
-    return held
+        received += part
+    return received
 
 
 def serve(connection: socket.socket) -> None:
-    """Answer a peer: ``t`` by the time in nanoseconds, ``d`` and a length by ``k`` once so many bytes have come."""
+    """Serve a peer: reply to ``t`` with the time in ns, and to ``d``, a length and that many bytes with ``k``."""
     connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     connection.settimeout(60)
     try:
-        if not hmac.compare_digest(exactly(connection, len(SECRET)), SECRET):
+        if not hmac.compare_digest(read_exactly(connection, len(SECRET)), SECRET):
             return
         while True:
-            word = exactly(connection, 1)
+            word = read_exactly(connection, 1)
             if word == b"t":
                 connection.sendall(struct.pack("!q", time.time_ns()))
             elif word == b"d":
-                (left,) = struct.unpack("!q", exactly(connection, 8))
+                (left,) = struct.unpack("!q", read_exactly(connection, 8))
                 while left > 0:
                     part = connection.recv(min(CHUNK, left))
                     if not part:
@@ -66,23 +66,26 @@ def serve(connection: socket.socket) -> None:
         connection.close()
 
 
-def listen(about: dict[str, Any]) -> None:
-    """Listen for so many seconds, and serve who comes."""
+def listen(options: dict[str, Any]) -> None:
+    """Listen for ``seconds``, and serve each connection."""
     try:
         family, kind, protocol, _, place = socket.getaddrinfo(
-            about["address"], about["port"], type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+            options["address"], options["port"], type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )[0]
         listener = socket.socket(family, kind, protocol)
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listener.bind(place)
         listener.listen(16)
     except OSError as error:
-        say(
-            {"problem": "cannot listen on %s port %d: %s" % (about["address"], about["port"], error.strerror)}
+        print_result(
+            {
+                "problem": "cannot listen on %s port %d: %s"
+                % (options["address"], options["port"], error.strerror)
+            }
         )
         return
-    say({"listening": about["port"]})
-    end: float = time.monotonic() + about["seconds"]
+    print_result({"listening": options["port"]})
+    end: float = time.monotonic() + options["seconds"]
     while time.monotonic() < end:
         listener.settimeout(max(0.1, end - time.monotonic()))
         try:
@@ -92,30 +95,32 @@ def listen(about: dict[str, Any]) -> None:
         threading.Thread(target=serve, args=(connection,), daemon=True).start()
 
 
-def talk(peer: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
-    """Return the shortest round trip with a peer, how far its clock is ahead, and how long the bytes took."""
-    with socket.create_connection((peer["address"], peer["port"]), timeout=about["timeout_s"]) as connection:
+def measure_peer(peer: dict[str, Any], options: dict[str, Any]) -> dict[str, Any]:
+    """Return a peer's shortest round trip, its clock's offset, and the transfer time."""
+    with socket.create_connection(
+        (peer["address"], peer["port"]), timeout=options["timeout_s"]
+    ) as connection:
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        connection.settimeout(about["timeout_s"])
+        connection.settimeout(options["timeout_s"])
         connection.sendall(SECRET)
         best = float("inf"), 0.0
-        for _ in range(about["trips"]):
-            before, began = time.time_ns(), time.perf_counter_ns()
+        for _ in range(options["trips"]):
+            before, started = time.time_ns(), time.perf_counter_ns()
             connection.sendall(b"t")
-            (there,) = struct.unpack("!q", exactly(connection, 8))
-            trip = time.perf_counter_ns() - began
-            # What stands in the clock's own large number is an integer until the difference is taken.
+            (there,) = struct.unpack("!q", read_exactly(connection, 8))
+            trip = time.perf_counter_ns() - started
+            # Times since the epoch in ns exceed float precision: keep integers until the difference is taken.
             best = min(best, (float(trip), there - before - trip / 2))
         seconds = []
         block = b"\0" * CHUNK
         for _ in range(3):
             start = time.perf_counter()
-            connection.sendall(b"d" + struct.pack("!q", about["bytes"]))
-            left = int(about["bytes"])
+            connection.sendall(b"d" + struct.pack("!q", options["bytes"]))
+            left = int(options["bytes"])
             while left > 0:
                 connection.sendall(block[: min(CHUNK, left)])
                 left -= CHUNK
-            exactly(connection, 1)
+            read_exactly(connection, 1)
             seconds.append(time.perf_counter() - start)
         return {
             "name": peer["name"],
@@ -125,22 +130,22 @@ def talk(peer: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
         }
 
 
-def connect(about: dict[str, Any]) -> None:
-    """Say what came of connecting to each peer."""
+def connect(options: dict[str, Any]) -> None:
+    """Connect to each peer and print the measurements."""
     found = []
-    for peer in about["connect"]:
+    for peer in options["connect"]:
         try:
-            found.append(talk(peer, about))
+            found.append(measure_peer(peer, options))
         except EOFError:
-            found.append({"name": peer["name"], "problem": "it hung up"})
+            found.append({"name": peer["name"], "problem": "it closed the connection"})
         except OSError as error:
             found.append({"name": peer["name"], "problem": error.strerror or str(error)})
-    say({"peers": found})
+    print_result({"peers": found})
 
 
 if __name__ == "__main__":
-    asked = json.loads(sys.argv[1])
-    if "listen" in asked:
-        listen(asked["listen"])
+    request = json.loads(sys.argv[1])
+    if "listen" in request:
+        listen(request["listen"])
     else:
-        connect(asked)
+        connect(request)

@@ -1,4 +1,4 @@
-"""One round of timings on a host's devices; run inside a framework's environment, with torch or else numpy.
+"""One round of timings on a host's devices; runs in a framework's environment, with torch or else numpy.
 
     python -c THIS '{"devices": ["cpu"], "round_s": 0.3}'
 
@@ -16,14 +16,14 @@ from typing import Any, Callable, Iterator
 COPIED = 1 << 27
 
 
-def say(value: object) -> None:
-    """Print an answer."""
+def print_result(value: object) -> None:
+    """Print a result as one tagged JSON line."""
     sys.stdout.write("\nTRAINMARK " + json.dumps(value) + "\n")
     sys.stdout.flush()
 
 
 def cpu() -> str:
-    """Return the CPU's model, by which only like is compared with like."""
+    """Return the CPU's model; only devices of the same model are compared."""
     try:
         with open("/proc/cpuinfo") as file:
             for line in file:
@@ -35,28 +35,28 @@ def cpu() -> str:
 
 
 def mean(work: Callable[[], object], ready: Callable[[], object], round_s: float) -> float:
-    """Return the seconds of one repeat as the mean over a round, after one repeat that is not timed.
+    """Return the mean seconds of a repeat over a round, after one untimed repeat.
 
-    Not the fastest repeat: a device that is held up for some milliseconds, and then not, has fast ones.
+    The fastest repeat would hide a device that is stalled now and then for some milliseconds.
     """
     work()
     ready()
-    repeats, began = 0, time.perf_counter()
-    while repeats == 0 or time.perf_counter() - began < round_s:
+    repeats, started = 0, time.perf_counter()
+    while repeats == 0 or time.perf_counter() - started < round_s:
         work()
         ready()
         repeats += 1
-    return (time.perf_counter() - began) / repeats
+    return (time.perf_counter() - started) / repeats
 
 
 def timing(quantity: str, device: str, kind: str, amount: float, unit: str, seconds: float) -> dict[str, Any]:
-    """Return one timing in the words of the answer."""
-    about = {"quantity": quantity, "device": device, "kind": kind, "amount": amount, "unit": unit}
-    return {**about, "seconds": [seconds]}
+    """Return one timing as a dictionary of the result."""
+    options = {"quantity": quantity, "device": device, "kind": kind, "amount": amount, "unit": unit}
+    return {**options, "seconds": [seconds]}
 
 
 def with_torch(torch: Any, device: str, round_s: float) -> Iterator[dict[str, Any]]:
-    """Give the timings of one device; those of a GPU wait for it after each repeat."""
+    """Yield the timings of one device; a GPU is synchronised after each repeat."""
     on_gpu = device != "cpu"
     kind = torch.cuda.get_device_name(device) if on_gpu else cpu()
     size, copied = (8192, 8 * COPIED) if on_gpu else (1024, COPIED)
@@ -81,9 +81,9 @@ def with_torch(torch: Any, device: str, round_s: float) -> Iterator[dict[str, An
 
 
 def with_numpy(numpy: Any, device: str, round_s: float) -> Iterator[dict[str, Any]]:
-    """Give the timings of the CPU, the only device that numpy has."""
+    """Yield the timings of the CPU, the only device that numpy supports."""
     if device != "cpu":
-        raise RuntimeError("there is no torch in this environment, and numpy computes on the CPU alone")
+        raise RuntimeError("this environment has no torch, and numpy runs on the CPU only")
     size, kind = 1024, cpu()
     random = numpy.random.default_rng(1)
     one, other = (random.random((size, size), dtype=numpy.float32) for _ in range(2))
@@ -96,8 +96,8 @@ def with_numpy(numpy: Any, device: str, round_s: float) -> Iterator[dict[str, An
 
 
 def main() -> None:
-    """Time every device that is asked for, with what this environment has."""
-    about = json.loads(sys.argv[1])
+    """Time every requested device with torch, or else numpy."""
+    options = json.loads(sys.argv[1])
     library: Any
     measure: Callable[[Any, str, float], Iterator[dict[str, Any]]]
     try:
@@ -109,12 +109,14 @@ def main() -> None:
             import numpy
 
             library, measure = numpy, with_numpy
-        timings = [one for device in about["devices"] for one in measure(library, device, about["round_s"])]
+        timings = [
+            one for device in options["devices"] for one in measure(library, device, options["round_s"])
+        ]
     except Exception as error:
         lines = str(error).splitlines() or [""]
-        say({"problem": f"{type(error).__name__}: {lines[0]}"})
+        print_result({"problem": f"{type(error).__name__}: {lines[0]}"})
         return
-    say({"with": f"{library.__name__} {library.__version__}", "timings": timings})
+    print_result({"with": f"{library.__name__} {library.__version__}", "timings": timings})
 
 
 if __name__ == "__main__":
