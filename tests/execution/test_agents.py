@@ -367,12 +367,12 @@ def test_a_large_file_goes_in_parts_both_ways(host: RemoteHost, tmp_path: Path) 
 def test_an_agent_that_reads_no_more_is_given_up_in_the_middle_of_a_message(
     host: RemoteHost, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("trainmark.node.connection.PATIENCE_S", 2.0)
-    monkeypatch.setattr("trainmark.node.connection.BEAT_S", 0.5)
+    monkeypatch.setattr("trainmark.node.connection.SILENCE_LIMIT_S", 2.0)
+    monkeypatch.setattr("trainmark.node.connection.HEARTBEAT_S", 0.5)
     assert host.unreachable() is None
     (agent,) = _agents_of(os.getpid())
     os.kill(int(agent), signal.SIGSTOP)
-    with pytest.raises(HostGoneError, match="faraway: nothing was heard from it for"):
+    with pytest.raises(HostGoneError, match="faraway: no message from it for"):
         host.put(tmp_path / "large", bytes(50 * PART_BYTES))
 
 
@@ -380,7 +380,7 @@ def test_an_agent_that_waits_for_a_job_without_end_is_gone_some_time_after_it_wa
     tmp_path: Path,
 ) -> None:
     mark = str(tmp_path / "job")
-    program = "from trainmark.node import agent; agent.LAST_RESORT_S = 1.0; agent.main()"
+    program = "from trainmark.node import agent; agent.CLEANUP_LIMIT_S = 1.0; agent.main()"
     words = json.loads(TypeAdapter(Job).dump_json(job(tmp_path / "job", "sleep", "600")))
     # Asked for the end of what nobody has ended, its main thread waits for the job.
     asked = [{"call": "start", "id": 1, "job": words}, {"call": "reap", "id": 2, "pid": 0}]
@@ -479,7 +479,7 @@ def test_a_machine_that_knows_its_name_by_the_loopback_is_told_by_how_ssh_came_i
 
 def test_another_version_of_trainmark_is_refused(host: RemoteHost, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("trainmark.node.remote.__version__", "9.9")
-    with pytest.raises(HostGoneError, match=r"faraway: trainmark \S+ is installed there, and 9\.9 here"):
+    with pytest.raises(HostGoneError, match=r"faraway: it has trainmark \S+, this machine has 9\.9"):
         host.has(Path("/"))
 
 

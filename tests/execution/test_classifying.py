@@ -124,7 +124,7 @@ def test_a_crash_says_where_python_was(tmp_path: Path) -> None:
     reason = "rank 1 was killed by signal 11 (SIGSEGV)"
     assert judged(tmp_path, crashed + of_two, 1)[1] == f"{reason}, in main (train.py:7)"
     nowhere = crashed.replace('  File "/a/train.py", line 7 in main', "  <no Python frame>")
-    assert judged(tmp_path, nowhere + of_two, 1)[1] == f"{reason}, in no call of Python's"
+    assert judged(tmp_path, nowhere + of_two, 1)[1] == f"{reason}, outside of Python code"
 
 
 def test_what_a_rank_said_before_it_aborted_is_the_reason(tmp_path: Path) -> None:

@@ -36,7 +36,7 @@ def left(folder: Path) -> list[int]:
 
 def test_strays_are_counted_on_the_node_that_left_them(tmp_path: Path) -> None:
     ended = run_jobs([job(tmp_path, "one", "true"), job(tmp_path, "other", LEAVES)], Limits()).ended
-    assert {end.place: end.strays for end in ended} == {0: 0, 1: 1}
+    assert {end.index: end.strays for end in ended} == {0: 0, 1: 1}
     assert not left(tmp_path)
 
 
@@ -47,7 +47,7 @@ def test_ranks_that_are_ended_because_another_node_failed_are_no_strays(
     waiting = "sleep 600 & echo $$ $! >>{pids}; wait"
     carried = run_jobs([job(tmp_path, "one", waiting), job(tmp_path, "other", "exit 3")], Limits())
     assert carried.stopped is None
-    assert {end.place: (end.code, end.strays) for end in carried.ended} == {0: (-15, 0), 1: (3, 0)}
+    assert {end.index: (end.code, end.strays) for end in carried.ended} == {0: (-15, 0), 1: (3, 0)}
     assert not left(tmp_path)
 
 

@@ -37,7 +37,7 @@ def test_what_another_host_starts_is_sampled_and_ends_with_who_started_it(
     if not isinstance(other, LocalHost):
         other.close()
     assert carried.stopped is None
-    assert {end.place: (end.code, end.by_us) for end in carried.ended} == {0: (0, False), 1: (None, False)}
+    assert {end.index: (end.code, end.by_us) for end in carried.ended} == {0: (0, False), 1: (None, False)}
     header, *samples = map(json.loads, (tmp_path / "other" / "telemetry").read_text().splitlines())
     assert header["pid"] is None
     assert any(sample["memory"]["tree_rss_bytes"] > 0 for sample in samples)

@@ -119,7 +119,7 @@ def _run_at(places: Mapping[int, Host], plan: Plan, directory: Path, limits: Lim
 def _told(plan: Plan, directory: Path, places: Mapping[int, Host], ending: _Ending) -> dict[str, object]:
     """Return what a run's record says of its end."""
     carried = ending.carried
-    ends = {tuple(places)[end.place]: end for end in carried.ended}
+    ends = {tuple(places)[end.index]: end for end in carried.ended}
     exits = _exits(ends, directory)
     outcome, reason = _judge(carried, ending.lost, exits, plan)
     cause = None if carried.stopped else next((ended.node for ended in exits if ended.code != 0), None)

@@ -1,4 +1,4 @@
-"""What one machine is and does: facts, telemetry, and the jobs that run on it, bounded and ended as a whole."""
+"""Hosts: their facts and telemetry, and the jobs that run on them with limits and full clean-up."""
 
 from typing import TYPE_CHECKING
 

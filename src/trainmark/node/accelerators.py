@@ -1,6 +1,6 @@
 """The GPUs of a node, their driver and their topology through NVML.
 
-What a driver or a GPU does not offer is None, never an error.
+Values that a driver or a GPU does not support are None, never an error.
 """
 
 from collections.abc import Iterator
@@ -11,20 +11,20 @@ from trainmark.schema.manifest import AcceleratorFacts, GpuFacts
 
 
 class Nvml:
-    """A started NVML. ``module`` is ``pynvml`` (package nvidia-ml-py), or a stand-in with its functions."""
+    """An initialised NVML; ``module`` is ``pynvml`` (package nvidia-ml-py), or a stand-in with its functions."""
 
     def __init__(self, module: Any) -> None:
         self._module = module
 
     def query(self, function: str, *arguments: Any) -> Any:
-        """Return what an NVML function returns; None when the GPU, the driver or the binding does not offer it."""
+        """Return an NVML function's result; None if the GPU, the driver or the binding does not support it."""
         try:
             return getattr(self._module, function)(*arguments)
         except (AttributeError, self._module.NVMLError):
             return None
 
     def text(self, function: str, *arguments: Any) -> str | None:
-        """Return a string; older bindings give bytes."""
+        """Return a string result; older bindings return bytes, which are decoded."""
         value = self.query(function, *arguments)
         return value.decode(errors="replace") if isinstance(value, bytes) else value
 
@@ -33,7 +33,7 @@ class Nvml:
         return int(getattr(self._module, name))
 
     def handles(self) -> list[Any]:
-        """Return the handles of the GPUs, in NVML's order; a GPU that is lost is left out."""
+        """Return the handles of the GPUs, in NVML's order, without lost GPUs."""
         found = [
             self.query("nvmlDeviceGetHandleByIndex", index)
             for index in range(self.query("nvmlDeviceGetCount") or 0)
@@ -43,7 +43,7 @@ class Nvml:
 
 @contextmanager
 def open_nvml() -> Iterator[Nvml | None]:
-    """Start NVML and stop it at the end; gives None where there is no driver (or no binding)."""
+    """Initialise NVML and shut it down at the end; yields None without a driver or binding."""
     try:
         import pynvml
     except ImportError:
@@ -68,11 +68,11 @@ _COMMON_POINTS = (
     ("NVML_TOPOLOGY_NODE", "NODE"),
     ("NVML_TOPOLOGY_SYSTEM", "SYS"),
 )
-"""NVML's ``nvmlGpuTopologyLevel_t`` and the words of ``nvidia-smi topo -m`` for it."""
+"""NVML's ``nvmlGpuTopologyLevel_t`` and the abbreviations of ``nvidia-smi topo -m``."""
 
 
 def read_accelerators(nvml: Nvml | None) -> AcceleratorFacts:
-    """Return the GPUs as NVML reports them; no GPUs where there is no NVML."""
+    """Return the GPUs as NVML reports them; none without NVML."""
     if nvml is None:
         return AcceleratorFacts()
     handles = nvml.handles()
@@ -117,7 +117,7 @@ def _mode(value: int | None) -> bool | None:
 
 
 def _current(modes: Any) -> bool | None:
-    """NVML gives ``[current, pending]``."""
+    """Return the current mode of NVML's ``[current, pending]``."""
     return None if modes is None else bool(modes[0])
 
 
@@ -147,7 +147,7 @@ _SWITCH = "switch"
 
 
 def _links(nvml: Nvml, handle: Any) -> list[str | None]:
-    """Return where each active NVLink of a GPU ends: a bus id, ``switch``, or None where NVML does not say."""
+    """Return the remote end of each active NVLink of a GPU: a bus id, ``switch``, or None if unknown."""
     ends: list[str | None] = []
     for link in range(nvml.constant("NVML_NVLINK_MAX_LINKS")):
         if not nvml.query("nvmlDeviceGetNvLinkState", handle, link):

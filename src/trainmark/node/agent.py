@@ -1,9 +1,9 @@
-"""The agent: started on a host by an engine, it does there what ``Host`` says, and ends everything when it is left.
+"""The agent: a process on a host that serves the ``Host`` interface to one controller.
 
     python -m trainmark.node.agent
 
-It speaks over its standard input and output alone, listens on nothing and leaves nothing behind: when the channel is
-closed, or the controller has not been heard for ``PATIENCE_S``, every process that it started is ended.
+An engine starts it. It communicates over its standard input and output only, opens no port, and cleans up: when the
+channel is closed, or the controller was silent for ``SILENCE_LIMIT_S``, every process that it started is ended.
 """
 
 import os
@@ -28,7 +28,7 @@ from trainmark import __version__
 from trainmark.errors import TrainmarkError
 from trainmark.home import default_home
 from trainmark.node.archives import pack_folder
-from trainmark.node.channel import BEAT_S, HELLO, PATIENCE_S, NoMessageError, Sender, receive
+from trainmark.node.channel import HEARTBEAT_S, HELLO, SILENCE_LIMIT_S, NoMessageError, Sender, receive
 from trainmark.node.host import Job
 from trainmark.node.local import LocalHost
 from trainmark.node.network import find_interface
@@ -37,14 +37,14 @@ from trainmark.node.stacks import Stack
 from trainmark.schema.manifest import FrameworkVersions
 from trainmark.schema.plan import NodeResources
 
-TICK_S = 0.25
-"""How often the state of the jobs is told, seconds."""
+REPORT_INTERVAL_S = 0.25
+"""Interval between reports of the jobs' state, in seconds."""
 
-TAKE_OVER_S = 0.1
-"""How often it is tried to hold what an agent before us holds, seconds: sooner than another campaign would."""
+TAKE_OVER_INTERVAL_S = 0.1
+"""Interval between attempts to take over a lost agent's reservation, in seconds; shorter than other campaigns use."""
 
-LAST_RESORT_S = 90.0
-"""How long ending everything may take, seconds, before the agent ends in the middle of it: its jobs end with it."""
+CLEANUP_LIMIT_S = 90.0
+"""Time limit for the clean-up, in seconds; then the agent exits, and the kernel ends its jobs with it."""
 
 _WITH_BODY = ("put", "put_folder")
 _Inbox = queue.SimpleQueue[tuple[dict[str, Any], IO[bytes]] | None]
@@ -54,56 +54,56 @@ _MACHINE = TypeAdapter(NodeResources)
 
 
 class _Agent:
-    """Answers one controller; a request that takes its time does not keep the others waiting."""
+    """Serves one controller; a slow request does not delay the others."""
 
     def __init__(self, name: str, output: IO[bytes]) -> None:
         self._host = LocalHost(name)
-        self._sender, self._told_at = Sender(output), time.monotonic()
-        self.heard = time.monotonic()
-        self.left = False
+        self._sender, self._reported_at = Sender(output), time.monotonic()
+        self.last_heard = time.monotonic()
+        self.disconnected = False
         self._marks: dict[int, str] = {}
-        self._told: dict[int, object] = {}
-        self._kept = ExitStack()
-        self._holds = False
+        self._reported: dict[int, object] = {}
+        self._resources = ExitStack()
+        self._is_reserved = False
         self._locks: dict[str, ExitStack] = {}
         self._pool = ThreadPoolExecutor(8)
 
-    def tell(self, message: Mapping[str, Any], body: bytes | IO[bytes] = b"") -> None:
+    def send(self, message: Mapping[str, Any], body: bytes | IO[bytes] = b"") -> None:
         self._sender.send(message, body)
 
-    def hear(self, message: dict[str, Any], body: IO[bytes]) -> None:
-        """Do what a message asks for, now or in a thread."""
+    def handle(self, message: dict[str, Any], body: IO[bytes]) -> None:
+        """Serve a request, here or in a thread."""
         call = message.pop("call")
         if call in ("start", "reap", "time"):
-            # Here, in the main thread: the kernel ends a child with the thread that started it. And the time at once.
-            self._answer(call, message, body)
+            # In the main thread: the kernel ends a child with its starting thread, and a clock reading must not wait.
+            self._respond(call, message, body)
         else:
-            self._pool.submit(self._answer, call, message, body)
+            self._pool.submit(self._respond, call, message, body)
 
     def tick(self) -> None:
-        """Tell what has changed of the jobs, and now and then that we are here."""
-        if time.monotonic() - self._told_at > BEAT_S:
-            self._told_at = time.monotonic()
-            self.tell({"beat": 1})
+        """Report changes of the jobs' state, and send a heartbeat now and then."""
+        if time.monotonic() - self._reported_at > HEARTBEAT_S:
+            self._reported_at = time.monotonic()
+            self.send({"beat": 1})
         for pid in list(self._marks):
             code = self._host.wait(pid, 0)
-            look = self._host.job_status(pid)
-            state = (code, look.written, look.step, look.private_bytes)
-            if state != self._told.get(pid):
-                self._told[pid] = state
+            status = self._host.job_status(pid)
+            state = (code, status.written, status.step, status.private_bytes)
+            if state != self._reported.get(pid):
+                self._reported[pid] = state
                 names = ("code", "written", "step", "private_bytes")
-                self.tell({"job": pid, **dict(zip(names, state, strict=True))})
+                self.send({"job": pid, **dict(zip(names, state, strict=True))})
 
     def end(self) -> None:
-        """End all that was started, and remove what was made for the moment."""
+        """End everything that was started, and remove temporary files."""
         for pid, mark in list(self._marks.items()):
             with suppress(TrainmarkError, OSError):
                 self._host.kill(mark, pid)
                 self._host.reap(pid)
-        self._kept.close()
+        self._resources.close()
         self._pool.shutdown(wait=False, cancel_futures=True)
 
-    def _answer(self, call: str, message: dict[str, Any], body: IO[bytes]) -> None:
+    def _respond(self, call: str, message: dict[str, Any], body: IO[bytes]) -> None:
         number = message.pop("id")
         content: bytes | IO[bytes] = b""
         try:
@@ -112,31 +112,31 @@ class _Agent:
                     **message, **({"body": body} if call in _WITH_BODY else {})
                 )
             answer, content = value if isinstance(value, tuple) else (value, b"")
-            said: dict[str, Any] = {"value": answer}
+            response: dict[str, Any] = {"value": answer}
         except OSError as error:
-            said = {"os": [error.errno, error.strerror or str(error), str(error.filename or "")]}
+            response = {"os": [error.errno, error.strerror or str(error), str(error.filename or "")]}
         except TrainmarkError as error:
-            said = {"error": str(error)}
+            response = {"error": str(error)}
         except Exception as error:
-            said = {"error": f"{type(error).__name__}: {error}"}
+            response = {"error": f"{type(error).__name__}: {error}"}
         with suppress(OSError), nullcontext() if isinstance(content, bytes) else content:
-            self.tell({"id": number, **said}, content)
+            self.send({"id": number, **response}, content)
 
     def do_machine(self) -> object:
         return _MACHINE.dump_python(self._host.machine(), mode="json")
 
     def do_reserve(self, by: str) -> str | None:
         holder = self._host.reserve(by)
-        self._holds = self._holds or holder is None
-        if holder is not None and same_holder(holder, by) and not self._holds:
-            # The agent before us was lost and has not ended yet: nobody would hold it from then on.
+        self._is_reserved = self._is_reserved or holder is None
+        if holder is not None and same_holder(holder, by) and not self._is_reserved:
+            # The connection to an earlier agent was lost; when that agent exits, its reservation would end too.
             threading.Thread(target=self._take_over, args=(by,), daemon=True).start()
         return holder
 
     def _take_over(self, by: str) -> None:
         while self._host.reserve(by) is not None:
-            time.sleep(TAKE_OVER_S)
-        self._holds = True
+            time.sleep(TAKE_OVER_INTERVAL_S)
+        self._is_reserved = True
 
     def do_time(self) -> float:
         return time.time()
@@ -181,10 +181,10 @@ class _Agent:
         self._host.remove_empty([Path(folder) for folder in folders])
 
     def do_lock(self, path: str) -> str:
-        held = ExitStack()
-        held.enter_context(self._host.locked(Path(path)))
-        self._locks[path] = held
-        self._kept.callback(held.close)
+        lock = ExitStack()
+        lock.enter_context(self._host.locked(Path(path)))
+        self._locks[path] = lock
+        self._resources.callback(lock.close)
         return path
 
     def do_unlock(self, path: str) -> None:
@@ -192,13 +192,13 @@ class _Agent:
 
     def do_scratch(self) -> str:
         folder = tempfile.mkdtemp(prefix="trainmark-")
-        self._kept.callback(shutil.rmtree, folder, ignore_errors=True)
+        self._resources.callback(shutil.rmtree, folder, ignore_errors=True)
         return folder
 
     def do_start(self, job: Any) -> int:
-        asked = _JOB.validate_python(job)
-        pid = self._host.start(asked)
-        self._marks[pid] = asked.mark
+        job_spec = _JOB.validate_python(job)
+        pid = self._host.start(job_spec)
+        self._marks[pid] = job_spec.mark
         return pid
 
     def do_signal(self, pid: int, number: int) -> None:
@@ -218,98 +218,105 @@ class _Agent:
 
     def do_reap(self, pid: int) -> list[int]:
         self._marks.pop(pid, None)
-        self._told.pop(pid, None)
+        self._reported.pop(pid, None)
         ended = self._host.reap(pid)
         return [ended.code, ended.oom_kills]
 
 
 def serve(name: str, source: IO[bytes], output: IO[bytes]) -> None:
-    """Answer the controller until it is gone, then end everything."""
+    """Serve the controller until it is gone, then end everything."""
     agent = _Agent(name, output)
     where = {"version": __version__, "python": sys.executable, "package": str(Path(package).parent)}
     output.write(b"\n" + HELLO + b"\n")
-    agent.tell(
-        {"hello": {**where, "home": str(default_home(os.environ)), "pid": os.getpid(), "trouble": _trouble()}}
+    agent.send(
+        {
+            "hello": {
+                **where,
+                "home": str(default_home(os.environ)),
+                "pid": os.getpid(),
+                "problem": _startup_problem(),
+            }
+        }
     )
     inbox: _Inbox = queue.SimpleQueue()
-    threading.Thread(target=_leave_at_last, args=(agent,), daemon=True).start()
+    threading.Thread(target=_exit_when_stuck, args=(agent,), daemon=True).start()
     threading.Thread(target=_read_all, args=(source, inbox, agent), daemon=True).start()
     try:
-        while time.monotonic() - agent.heard < PATIENCE_S:
+        while time.monotonic() - agent.last_heard < SILENCE_LIMIT_S:
             with suppress(queue.Empty):
-                told = inbox.get(timeout=TICK_S)
-                if told is None:
+                request = inbox.get(timeout=REPORT_INTERVAL_S)
+                if request is None:
                     return
-                if told[0].get("call") != "ping":
-                    agent.hear(*told)
+                if request[0].get("call") != "ping":
+                    agent.handle(*request)
             agent.tick()
     except (OSError, KeyboardInterrupt):
-        # Nobody is there to be told.
+        # The controller is gone, so nothing can be reported.
         return
     finally:
         agent.end()
 
 
-def _trouble() -> str | None:
-    """Return why nothing can be run here, whatever it is; None when there is no such reason."""
+def _startup_problem() -> str | None:
+    """Return why this host cannot run anything, or None."""
     try:
         with tempfile.TemporaryFile() as file:
             file.write(bytes(4096))
     except OSError as error:
-        return f"no temporary file can be written there: is its disk full? ({error.strerror})"
+        return f"no temporary file can be written on it: is its disk full? ({error.strerror})"
     return None
 
 
 def _read_all(source: IO[bytes], inbox: "_Inbox", agent: _Agent) -> None:
-    def heard() -> None:
-        # Here and not where it is acted upon: whoever is busy for long has not been left.
-        agent.heard = time.monotonic()
+    def last_heard() -> None:
+        # Recorded when a message is read, not when it is served: a busy agent is not an abandoned one.
+        agent.last_heard = time.monotonic()
 
     with suppress(OSError, NoMessageError):
-        for told in receive(source, heard):
-            inbox.put(told)
-    agent.left = True
+        for request in receive(source, last_heard):
+            inbox.put(request)
+    agent.disconnected = True
     inbox.put(None)
 
 
-def _leave_at_last(agent: _Agent) -> None:
-    """End this process some time after it was left, where its main thread hangs: nobody else would."""
-    while not agent.left and time.monotonic() - agent.heard < PATIENCE_S:
-        time.sleep(TICK_S)
-    time.sleep(LAST_RESORT_S)
+def _exit_when_stuck(agent: _Agent) -> None:
+    """Exit some time after the controller is gone, in case the main thread hangs."""
+    while not agent.disconnected and time.monotonic() - agent.last_heard < SILENCE_LIMIT_S:
+        time.sleep(REPORT_INTERVAL_S)
+    time.sleep(CLEANUP_LIMIT_S)
     os._exit(1)
 
 
-def _forget_our_place() -> None:
-    """Drop what mpirun or srun, which may have started us, says of our place: what we start is no rank of theirs."""
+def _unset_launcher_variables() -> None:
+    """Remove rank variables set by mpirun or srun so that our child processes do not join that job."""
     theirs: tuple[str, ...] = ()
     if "OMPI_COMM_WORLD_RANK" in os.environ:
         theirs = ("OMPI_", "PMIX_", "PRTE_")
     elif "SLURM_PROCID" in os.environ:
         theirs = ("SLURM_", "SLURMD_", "PMIX_", "PMI_", "PMI2_")
-    # Not the job's number: where mpirun and JAX find one, they ask the rest of Slurm's variables for the ranks' places.
-    kept = ("SLURM_CONF", "SLURM_TMPDIR")
-    for name in [name for name in os.environ if name.startswith(theirs or "\0") and name not in kept]:
+    # SLURM_JOB_ID is removed too: with it, mpirun and JAX would read ranks from the other variables of Slurm.
+    preserved = ("SLURM_CONF", "SLURM_TMPDIR")
+    for name in [name for name in os.environ if name.startswith(theirs or "\0") and name not in preserved]:
         del os.environ[name]
 
 
 def main() -> NoReturn:
-    """Serve whoever holds the other ends of our standard input and output."""
-    _forget_our_place()
+    """Serve the controller at the other end of standard input and output."""
+    _unset_launcher_variables()
 
     def leave(_number: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
     for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGINT):
         signal.signal(number, leave)
-    # What a library prints must not come between our messages.
+    # Output of libraries must not be mixed with our messages.
     output = os.fdopen(os.dup(1), "wb")
     os.dup2(2, 1)
     source = os.fdopen(os.dup(0), "rb")
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
     serve(sys.argv[1] if len(sys.argv) > 1 else "localhost", source, output)
     sys.stdout.flush()
-    # A thread that waits for a process that cannot be ended would keep us.
+    # Not sys.exit, which would wait for threads, and one may wait for a process that cannot be ended.
     os._exit(0)
 
 

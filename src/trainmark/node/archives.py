@@ -1,4 +1,4 @@
-"""Folders as archives, for hosts that share no disk."""
+"""Folders as tar archives, for hosts without a shared disk."""
 
 import os
 import secrets
@@ -14,8 +14,8 @@ from trainmark.node.channel import SPOOL_BYTES
 
 
 def pack_folder(folder: Path, without: Collection[str] = ()) -> IO[bytes]:
-    """Return a folder as an archive, but what has these names in it; the same folder gives the same bytes."""
-    file: IO[bytes] = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 (whoever reads it closes it)
+    """Return a folder as an archive, without the entries named ``without``; equal folders give equal bytes."""
+    file: IO[bytes] = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 (the reader closes it)
     with tarfile.open(fileobj=file, mode="w") as archive:
         for path in sorted(folder.iterdir()):
             if path.name not in without:
@@ -25,21 +25,21 @@ def pack_folder(folder: Path, without: Collection[str] = ()) -> IO[bytes]:
 
 
 def unpack(content: IO[bytes], into: Path) -> None:
-    """Put what an archive holds into a folder; what leads out of it, and devices, are left.
+    """Unpack an archive into a folder; devices, and entries that lead out of the folder, are skipped.
 
-    The filters of Python's own ``tarfile`` are not in Python 3.11.2, which Debian 12 has.
+    The extraction filters of ``tarfile`` are missing in Python 3.11.2, which Debian 12 ships.
     """
     into.mkdir(parents=True, exist_ok=True)
     into = into.resolve()
     with tarfile.open(fileobj=content) as archive:
-        archive.extraction_filter = lambda member, _into: member  # later Pythons ask for one
-        archive.extractall(into, members=_harmless(archive, into))  # noqa: S202 (they were looked at)
-        # Links come last: while files are written, and folders get their modes, there is none to follow.
+        archive.extraction_filter = lambda member, _into: member  # later Pythons require one
+        archive.extractall(into, members=_harmless(archive, into))  # noqa: S202 (the members are filtered)
+        # Links are created last, so that no link is followed while files are written and folders get their modes.
         _link(into, [member for member in archive if member.issym()])
 
 
 def put_folder(content: IO[bytes], path: Path) -> None:
-    """Make a folder of an archive, in one piece; one that is there stays as it is."""
+    """Unpack an archive as a new folder, atomically; an existing folder is left unchanged."""
     half = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
         unpack(content, half)
@@ -50,7 +50,7 @@ def put_folder(content: IO[bytes], path: Path) -> None:
 
 
 def _harmless(archive: tarfile.TarFile, into: Path) -> Iterator[tarfile.TarInfo]:
-    """Yield folders, files and hard links to files that are there, ours and writable; no path goes by a link."""
+    """Yield folders, files and hard links to extracted files, owned by us and writable; no path contains a link."""
     for member in archive:
         path = into / member.name
         if not _is_below(into, member.name) or not (member.isfile() or member.isdir() or member.islnk()):
@@ -66,7 +66,7 @@ def _harmless(archive: tarfile.TarFile, into: Path) -> Iterator[tarfile.TarInfo]
 
 
 def _is_below(into: Path, name: str) -> bool:
-    """Tell whether a name is of something in the folder, and none of its parents a link."""
+    """Return whether a name lies in the folder and none of its parents is a link."""
     path = Path(name)
     if path.is_absolute() or ".." in path.parts:
         return False
@@ -78,7 +78,7 @@ def _is_file(into: Path, name: str) -> bool:
 
 
 def _link(into: Path, members: Sequence[tarfile.TarInfo]) -> None:
-    """Make symbolic links; those that lead out of the folder, or in a circle, are taken back when all are there."""
+    """Create symbolic links, then remove those that lead out of the folder or form a cycle."""
     made = []
     for member in members:
         path = into / member.name
@@ -88,7 +88,7 @@ def _link(into: Path, members: Sequence[tarfile.TarInfo]) -> None:
         path.unlink(missing_ok=True)
         path.symlink_to(member.linkname)
         made.append(path)
-    # One that is taken back may have been another's way.
+    # Another link may lead through a removed one.
     while wrong := [path for path in made if not _stays(path, into)]:
         for path in wrong:
             path.unlink()
@@ -96,7 +96,7 @@ def _link(into: Path, members: Sequence[tarfile.TarInfo]) -> None:
 
 
 def _stays(link: Path, into: Path) -> bool:
-    """Tell whether a link leads to something in the folder, or to nothing by a path that cannot leave it."""
+    """Return whether a link's target is in the folder, or is missing and its path cannot leave the folder."""
     try:
         return Path(os.path.realpath(link, strict=True)).is_relative_to(into)
     except FileNotFoundError:

@@ -1,7 +1,7 @@
-"""What goes between the controller and an agent: messages of one JSON line, each with as many raw bytes as it says.
+"""Wire protocol: a JSON header line followed by a body of `bytes` bytes.
 
-A body of more than ``PART_BYTES`` goes in parts before its message, so that nothing else has to wait for all of it, and
-a slow line is no silent one.
+A body of more than ``PART_BYTES`` is sent in parts before its message, so that other messages need not wait for all
+of it, and a slow connection does not appear silent.
 """
 
 import io
@@ -14,33 +14,33 @@ from typing import IO, Any
 from trainmark.errors import TrainmarkError
 
 HELLO = b"trainmark-agent"
-"""Begins the agent's first line; what a login shell prints stands before it."""
+"""The line before the agent's first message; output of a login shell may precede it."""
 
-BEAT_S = 5.0
-"""How often each side lets the other know that it is there, seconds."""
+HEARTBEAT_S = 5.0
+"""Interval between the heartbeats of each side, in seconds."""
 
-PATIENCE_S = 30.0
-"""After this time without a word, seconds, the other side counts as gone. A link may be cut for some seconds."""
+SILENCE_LIMIT_S = 30.0
+"""Seconds of silence after which the other side counts as gone; shorter interruptions of a link are tolerated."""
 
 PART_BYTES = 1 << 20
 SPOOL_BYTES = 16 << 20
-"""More of a body than this is kept on disk."""
+"""A longer body is stored on disk."""
 
 _LONGEST_LINE = 64 << 20
 
 
 class NoMessageError(TrainmarkError):
-    """What came over a channel is nothing that an agent or a controller of ours would say."""
+    """Data on a channel that is not a message of the protocol."""
 
 
 class Sender:
-    """One end of a channel that is written to, by several threads."""
+    """The sending end of a channel, used by several threads."""
 
     def __init__(self, file: IO[bytes]) -> None:
         self._file, self._free = file, threading.Lock()
 
     def send(self, message: Mapping[str, Any], body: bytes | IO[bytes] = b"") -> None:
-        """Write a message; one with a long body has an ``id``. Raises ``OSError`` when the channel is closed."""
+        """Send a message; one with a long body needs an ``id``. Raises ``OSError`` when the channel is closed."""
         if isinstance(body, bytes) and len(body) <= PART_BYTES:
             self._write(message, body)
             return
@@ -50,14 +50,14 @@ class Sender:
         self._write({**message, "joined": True}, b"")
 
     def send_if_free(self, message: Mapping[str, Any]) -> None:
-        """Write a message unless another one is on its way for as long as a beat."""
-        if self._free.acquire(timeout=BEAT_S):
+        """Send a message unless another one blocks the channel for ``BEAT_S``."""
+        if self._free.acquire(timeout=HEARTBEAT_S):
             self._free.release()
             self._write(message, b"")
 
     def close(self) -> bool:
-        """Close the channel; return whether that could be done, which it cannot while a message does not go out."""
-        if not self._free.acquire(timeout=BEAT_S):
+        """Close the channel; return False if a blocked message prevents it."""
+        if not self._free.acquire(timeout=HEARTBEAT_S):
             return False
         try:
             self._file.close()
@@ -73,9 +73,9 @@ class Sender:
 
 
 def receive(file: IO[bytes], heard: Callable[[], None]) -> Iterator[tuple[dict[str, Any], IO[bytes]]]:
-    """Yield the messages of a channel with their bodies, to its end; ``heard`` is called for every part of one.
+    """Yield the messages of a channel with their bodies until it ends; ``heard`` is called for every received part.
 
-    Raises ``NoMessageError`` for what is none.
+    Raises ``NoMessageError`` for data that is not a message.
     """
     parts: dict[Any, IO[bytes]] = {}
     while (one := _one(file)) is not None:
@@ -83,7 +83,7 @@ def receive(file: IO[bytes], heard: Callable[[], None]) -> Iterator[tuple[dict[s
         message, body = one
         if "part" in message:
             if message["part"] not in parts:
-                parts[message["part"]] = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 (who reads closes)
+                parts[message["part"]] = tempfile.SpooledTemporaryFile(SPOOL_BYTES)  # noqa: SIM115 (the reader closes it)
             parts[message["part"]].write(body)
         elif message.pop("joined", False):
             whole = parts.pop(message.get("id"), None) or io.BytesIO()
@@ -103,6 +103,8 @@ def _one(file: IO[bytes]) -> tuple[dict[str, Any], bytes] | None:
         if not 0 <= size <= PART_BYTES:
             raise ValueError(size)
     except (ValueError, AttributeError, KeyError, TypeError, RecursionError):
-        raise NoMessageError(f"it said {line[:80]!r}, which is no message of an agent") from None
+        raise NoMessageError(
+            f"it sent {line[:80]!r}, which is not a message of trainmark's protocol"
+        ) from None
     body = file.read(size)
     return None if len(body) < size else (message, body)

@@ -1,4 +1,4 @@
-"""What this node is, read from /proc, /sys and /etc, as a manifest holds it."""
+"""Facts of this node for the manifest, read from /proc, /sys and /etc."""
 
 import os
 import platform
@@ -28,15 +28,15 @@ _FLAGS = (
     "avx512_bf16", "avx512_fp16", "amx_tile", "amx_int8", "amx_bf16", "amx_fp16", "asimd", "asimddp",
     "asimdhp", "fphp", "i8mm", "bf16", "sve", "sve2", "svebf16",
 )  # fmt: skip
-"""Vector extensions that CPU kernels of the frameworks choose their code by (x86-64, then Arm)."""
+"""Vector extensions by which the frameworks select CPU kernels (x86-64, then Arm)."""
 
 _UNLIMITED_V1 = 1 << 60
-"""Control groups of version 1 write "no memory limit" as the largest multiple of the page size."""
+"""Above this limit there is none: cgroup v1 writes "no limit" as the largest multiple of the page size."""
 
 
 @dataclass(frozen=True, slots=True)
 class Roots:
-    """Where a node's trees are: the live ones by default, recorded ones in tests."""
+    """Root folders of a node's file trees: the live ones by default, recorded ones in tests."""
 
     proc: Path = Path("/proc")
     sys: Path = Path("/sys")
@@ -45,7 +45,7 @@ class Roots:
 
 
 def read_host(roots: Roots, environ: Mapping[str, str], machine: str | None = None) -> HostFacts:
-    """Return all that the trees and the environment variables say about the node."""
+    """Return the node's facts from its file trees and environment variables."""
     return HostFacts(
         hostname=_text(roots.proc / "sys/kernel/hostname"),
         os=OsFacts(_os_name(roots.etc), _text(roots.proc / "sys/kernel/osrelease"), machine),
@@ -58,7 +58,7 @@ def read_host(roots: Roots, environ: Mapping[str, str], machine: str | None = No
 
 
 def read_cpu(proc: Path, sys: Path) -> CpuFacts:
-    """Return the processors: ``/proc/cpuinfo`` for what they are, ``/sys/devices/system`` for how many."""
+    """Return the processors: their kind from ``/proc/cpuinfo``, their number from ``/sys/devices/system``."""
     info = _cpuinfo(proc)
     flags = set((info.get("flags") or info.get("Features") or "").split())
     cpus = [path for path in (sys / "devices/system/cpu").glob("cpu[0-9]*") if (path / "topology").is_dir()]
@@ -95,7 +95,7 @@ def read_memory(proc: Path, sys: Path) -> MemoryFacts:
 
 
 def read_container(roots: Roots, environ: Mapping[str, str]) -> ContainerFacts | None:
-    """Return the container around this process, by the marks that the engines leave; None without one."""
+    """Return the container that this process runs in, detected by the engines' marker files; None without one."""
     for name in ("APPTAINER_CONTAINER", "SINGULARITY_CONTAINER"):
         if image := environ.get(name):
             return ContainerFacts("singularity", Path(image).name)
@@ -114,7 +114,7 @@ def read_container(roots: Roots, environ: Mapping[str, str]) -> ContainerFacts |
 
 
 def read_virtualisation(proc: Path, sys: Path) -> VirtualisationFacts:
-    """Return whether a hypervisor shows itself in the CPU's flags (x86-64 only), and the DMI names of the machine."""
+    """Return whether the CPU's flags show a hypervisor (x86-64 only), and the machine's DMI names."""
     flags = _cpuinfo(proc).get("flags")
     dmi = sys / "class/dmi/id"
     return VirtualisationFacts(
@@ -175,7 +175,7 @@ def _keyed(path: Path, separator: str = ":") -> dict[str, str]:
 
 
 def _text(path: Path) -> str | None:
-    """Return a small file's text without blanks around it; None when it cannot be read or is empty."""
+    """Return a small file's stripped text; None if it cannot be read or is empty."""
     try:
         return path.read_text(encoding="utf-8", errors="replace").strip("\0 \t\n") or None
     except OSError:
@@ -204,10 +204,9 @@ _USERINFO = re.compile(r"(?<=://)[^/@\s]*@")
 
 
 def allowed_variables(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables that change how a framework runs, by name.
+    """Return the environment variables that affect how a framework runs.
 
-    Left out although on the list: names that sound like a secret (a key, a token). Credentials in an address
-    within a value are cut out.
+    Names that suggest a secret (a key, a token) are excluded, and credentials in URLs are removed from values.
     """
     return {
         name: _USERINFO.sub("", value)
@@ -223,10 +222,10 @@ def collect(
     environment_lock: str | None = None,
     git: GitFacts | None = None,
 ) -> Manifest:
-    """Return the manifest of this node alone, now.
+    """Return the current manifest of this node alone.
 
-    ``framework`` comes from ``describe`` (None when no framework is concerned); ``environ`` is what the run's
-    processes are given (this process' own by default); ``git`` is the state of trainmark's own tree.
+    ``framework`` comes from ``describe`` (None without a framework); ``environ`` is the environment of the run's
+    processes (that of this process by default); ``git`` is the state of trainmark's own tree.
     """
     with open_nvml() as nvml:
         node = collect_node(
@@ -251,7 +250,7 @@ def collect_node(
     environment_lock: str | None = None,
     git: GitFacts | None = None,
 ) -> Node:
-    """Return the facts of a node out of its trees (``roots``), its variables and its NVML."""
+    """Return the facts of a node from its file trees (``roots``), its variables and its NVML."""
     host = read_host(roots, environ, platform.machine())
     return Node(
         hostname=host.hostname,

@@ -1,4 +1,4 @@
-"""The state of a git working tree, as a manifest keeps it."""
+"""The state of a git working tree, for the manifest."""
 
 from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
@@ -8,12 +8,12 @@ from trainmark.node.jobs import CommandRunner, probe_runner
 from trainmark.schema.manifest import GitFacts
 from trainmark.schema.plan import Command
 
-_ASK_S = 30.0
+_TIMEOUT_S = 30.0
 
 
 def read_git(directory: Path, host: Host) -> GitFacts | None:
-    """Return commit, cleanliness and remote of the tree that a host's ``directory`` is in; None without git or tree."""
-    runner = probe_runner(host, _ASK_S)
+    """Return commit, dirtiness and remote of the git tree around a host's ``directory``; None without git or tree."""
+    runner = probe_runner(host, _TIMEOUT_S)
     if _git(runner, directory, "rev-parse", "--is-inside-work-tree") != "true":
         return None
     changes = _git(runner, directory, "status", "--porcelain", "--untracked-files=no")
@@ -26,7 +26,7 @@ def read_git(directory: Path, host: Host) -> GitFacts | None:
 
 
 def without_credentials(url: str) -> str:
-    """Return an address without user, password, query and fragment; a path or ``host:path`` loses its user only."""
+    """Return a URL without user, password, query and fragment; of a path or ``host:path`` only the user is removed."""
     parts = urlsplit(url)
     if "://" in url:
         return urlunsplit((parts.scheme, parts.netloc.rpartition("@")[2], parts.path, "", ""))
@@ -36,5 +36,5 @@ def without_credentials(url: str) -> str:
 
 def _git(runner: CommandRunner, directory: Path, *arguments: str) -> str | None:
     quiet = {"GIT_OPTIONAL_LOCKS": "0", "GIT_TERMINAL_PROMPT": "0"}
-    said = runner.run(Command(0, ("git", "-C", str(directory), *arguments), quiet))
-    return said.out.decode(errors="replace").strip() if said.code == 0 else None
+    result = runner.run(Command(0, ("git", "-C", str(directory), *arguments), quiet))
+    return result.out.decode(errors="replace").strip() if result.code == 0 else None

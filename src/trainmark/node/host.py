@@ -1,4 +1,4 @@
-"""What a host can be asked for: to start, watch and end processes, what its disk holds, and what it is."""
+"""The host interface: start, watch and end processes, access files, and read facts."""
 
 from collections.abc import Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -13,19 +13,19 @@ from trainmark.schema.manifest import FrameworkVersions, Node
 from trainmark.schema.plan import Command, NodeResources
 
 Paths = tuple[tuple[Path, Path], ...]
-"""What has another path on a host than here: files, or folders with all that they hold, as (here, there)."""
+"""Pairs (local path, host path) of files and folders whose paths differ on a host."""
 
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What is started on one host as one tree of processes; all paths are that host's.
+    """A tree of processes to start on one host; all paths are the host's.
 
-    Several ``commands`` are ranks, which are started and ended together. Every process carries ``mark``, by which it
-    is found when it must be ended. Without commands the job is what another host's mpirun starts here with that mark:
-    it is watched and ended, but not waited for. What they print goes to ``log``, after ``heading``; their standard
-    error goes to ``errors`` where that is given. ``memory`` bounds the private bytes. ``signs`` are further files whose
-    growth shows that something goes on. Where ``telemetry`` is given the host writes it while they run. ``ranks`` are
-    those of the whole run, on all hosts: of several, each can be asked where it is.
+    Several ``commands`` are ranks that are started and ended as a group. Every process inherits ``mark``, by which
+    it is found when it must be ended. A job without commands stands for the processes that another host's mpirun
+    starts on this host with that mark: it is watched and ended, but not waited for. Output goes to ``log``, after
+    ``heading``; standard error goes to ``errors`` if given. ``memory`` limits the private bytes. ``signs`` are
+    further files whose growth shows progress. The host writes telemetry to ``telemetry`` if given. ``ranks`` is the
+    number of ranks of the whole run on all hosts; with several, each can be made to dump its stack.
     """
 
     commands: tuple[Command, ...]
@@ -42,7 +42,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True)
 class JobStatus:
-    """A job that goes on: the bytes that it has written, the last step that it spoke of, and its private memory."""
+    """The state of a running job: bytes written, last reported step, private memory."""
 
     written: int
     step: int | None
@@ -51,14 +51,14 @@ class JobStatus:
 
 @dataclass(frozen=True, slots=True)
 class JobEnd:
-    """A job that has ended: its exit code (negative for a signal), and what the kernel killed for memory meanwhile."""
+    """The end of a job: its exit code (negative for a signal) and the number of kernel OOM kills meanwhile."""
 
     code: int
     oom_kills: int
 
 
 def remote_path(paths: Paths, here: Path) -> Path:
-    """Return the path on a host of what has this one here; the longest of the ``paths`` that it begins with counts."""
+    """Return the host's path for a local path, mapped by the longest matching prefix in ``paths``."""
     fitting = [pair for pair in paths if here.is_relative_to(pair[0])]
     if not fitting:
         return here
@@ -68,150 +68,150 @@ def remote_path(paths: Paths, here: Path) -> Path:
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """How far a host's clock is ahead of ours, seconds, and how far that may be wrong."""
+    """A host's clock offset from ours (positive if ahead) and its error bound, in seconds."""
 
     offset_s: float
     error_s: float
 
 
 def with_mapping(paths: Paths, here: Path, there: Path) -> Paths:
-    """Return the paths with another place for what is ``here``."""
+    """Return the paths with the mapping of ``here`` replaced."""
     return (*(pair for pair in paths if pair[0] != here), (here, there))
 
 
 class HostError(TrainmarkError):
-    """A host could not do what it was asked for."""
+    """An error that a host returned for a request."""
 
 
 class HostOSError(OSError):
-    """The same where its own system refused."""
+    """An ``OSError`` that was raised on a host."""
 
 
 class HostGoneError(HostError):
-    """A host cannot be reached, or not any more; what runs there ends by itself."""
+    """The host cannot be reached or the connection was lost; its agent ends the jobs."""
 
 
 def display_name(host: "Host") -> str:
-    """Return what a host is called in a sentence."""
+    """Return a host's name for use in a sentence."""
     return "this machine" if host.name == LOCALHOST else host.name
 
 
 class Host(Protocol):
-    """One machine on which ranks, prepare steps, git and probes run; a job there goes by its process id."""
+    """One machine on which ranks, prepare steps, git and probes run; jobs are identified by their process id."""
 
     @property
     def name(self) -> str:
-        """What it is called in plans and outcomes."""
+        """The host's name in plans and outcomes."""
 
     @property
     def address(self) -> str:
-        """Where the other hosts reach it."""
+        """The address at which other hosts reach it."""
 
     @property
     def labels(self) -> Mapping[str, str]:
-        """What the hosts file says of it."""
+        """The labels from the hosts file."""
 
     @property
     def folder(self) -> Path | None:
-        """Where the folders of runs lie on it; None where they lie as ``paths`` say."""
+        """The folder of runs on the host; None if ``paths`` map the local one."""
 
     @property
     def paths(self) -> Paths:
-        """What has another path there than here."""
+        """Files and folders whose paths on the host differ from the local ones."""
 
     @property
     def interface(self) -> str | None:
-        """The network interface of the ranks' own traffic; None where they find it themselves."""
+        """The network interface for traffic between ranks; None if the ranks choose it themselves."""
 
     @property
     def traffic(self) -> Traffic:
-        """How its ranks reach those of other hosts."""
+        """The settings for traffic between its ranks and those of other hosts."""
 
     def unreachable(self) -> str | None:
-        """Return why it cannot be reached now, None where it can; a lost connection is made anew.
+        """Return why the host cannot be reached, or None; reconnects after a lost connection.
 
-        All that follows raises ``HostGoneError`` when it is lost meanwhile.
+        All methods below raise ``HostGoneError`` when the connection is lost.
         """
 
     def machine(self) -> NodeResources:
-        """Return what placement must know of it."""
+        """Return the resources that placement needs."""
 
     def facts(
         self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
     ) -> Node:
-        """Return what a manifest holds about it, now."""
+        """Return the host's current facts for a manifest."""
 
     def reserve(self, by: str) -> str | None:
-        """Hold it against others that measure, in the name of ``by``; return who holds it already, or None."""
+        """Reserve the host for measurements by ``by``; return the current holder if it is reserved, else None."""
 
     def clock(self) -> ClockOffset | None:
-        """Return how its clock stands to ours; None where it is ours."""
+        """Return its clock's offset from ours; None if both share a clock."""
 
     def has_free_ports(self, first: int, count: int) -> bool:
-        """Tell whether nobody listens on ``count`` ports from ``first`` on."""
+        """Return whether ``count`` ports from ``first`` on are free."""
 
     def which(self, command: str) -> str | None:
-        """Return where a command is that can be started there by its name."""
+        """Return the path of a command on the host's search path, or None."""
 
     def has(self, path: Path) -> bool:
-        """Tell whether a file or folder is there."""
+        """Return whether a file or folder exists on the host."""
 
     def read(self, path: Path) -> bytes | None:
-        """Return what a file there holds; None for one that is not there."""
+        """Return the content of a file on the host, or None if it is missing."""
 
     def digests(self, path: Path) -> Mapping[str, str]:
-        """Return the digest of each file below a folder there, or of a file, by its path in it."""
+        """Return the digests of a file, or of all files below a folder, by their relative paths."""
 
     def put(self, path: Path, content: bytes) -> None:
-        """Write a file there, in one piece, its folder with it; raises ``OSError`` when that cannot be done."""
+        """Write a file on the host atomically, creating its folder; raise ``OSError`` on failure."""
 
     def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
-        """Copy all that a folder there holds into one here, but what has these names in it."""
+        """Copy the content of a folder on the host into a local one, without the entries named ``without``."""
 
     def put_folder(self, path: Path, content: IO[bytes]) -> None:
-        """Make a folder there of an archive, in one piece, unless it is there; raises ``OSError``."""
+        """Unpack an archive as a new folder on the host, unless it exists; raise ``OSError`` on failure."""
 
     def map_path(self, here: Path, there: Path) -> None:
-        """Remember that what has the path ``here`` lies at ``there`` on it."""
+        """Map the local path ``here`` to the host's path ``there``."""
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
-        """Remove a file or a folder there, if it is there; with names, what a folder holds besides these.
+        """Remove a file or folder on the host if it exists; with ``without``, only a folder's other entries.
 
-        Raises ``OSError`` when that cannot be done.
+        Raises ``OSError`` on failure.
         """
 
     def remove_empty(self, folders: Sequence[Path]) -> None:
-        """Remove folders there, one after the other, as far as they are empty; nothing where it is not connected."""
+        """Remove those of the folders, in this order, that are empty; does nothing without a connection."""
 
     def locked(self, path: Path) -> AbstractContextManager[None]:
-        """Hold the lock that is a file there, against every other trainmark; raises ``OSError``."""
+        """Hold a lock file on the host against other trainmark processes; raise ``OSError`` on failure."""
 
     def scratch(self) -> AbstractContextManager[Path]:
-        """Give an empty folder there, which is removed at the end."""
+        """Yield an empty temporary folder on the host, which is removed at the end."""
 
     def start(self, job: Job) -> int:
-        """Start a job and return its number; raises ``OSError`` or ``ValueError`` when it cannot be started."""
+        """Start a job and return its number; raise ``OSError`` or ``ValueError`` if it cannot be started."""
 
     def wait(self, pid: int, timeout_s: float) -> int | None:
-        """Wait for a job, not longer than that; return its exit code, or None while it goes on."""
+        """Wait up to ``timeout_s`` for a job; return its exit code, or None if it still runs."""
 
     def job_status(self, pid: int) -> JobStatus:
-        """Return how a job is doing."""
+        """Return the state of a running job."""
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to the processes of a job's session."""
 
     def stopped(self, mark: str, pid: int) -> tuple[int, ...]:
-        """Return the ranks of a job that somebody has stopped and not continued."""
+        """Return the ranks of a job that are stopped, as by SIGSTOP."""
 
     def stop_ranks(self, mark: str, pid: int) -> None:
-        """Stop the ranks of a job where they are, for ``stacks``."""
+        """Stop the ranks of a job so that ``stacks`` finds them where they are."""
 
     def stacks(self, mark: str, pid: int) -> Mapping[int, Stack]:
-        """End the ranks of a job that can be asked, and return where each was; () of a silent one."""
+        """Abort the ranks of a job that dump their stack, and return the stacks; () if a rank wrote none."""
 
     def kill(self, mark: str, pid: int | None = None) -> int:
-        """End every process that carries the mark, and the whole tree of a job; return how many there were."""
+        """End every process with the mark, and a job's whole process tree; return the number of ended processes."""
 
     def reap(self, pid: int) -> JobEnd:
-        """Return how a job ended; after this it is forgotten."""
+        """Return how a job ended, and release it."""

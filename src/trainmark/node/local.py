@@ -1,4 +1,4 @@
-"""The host that trainmark itself runs on: its jobs are child processes, bound to our life and found by their mark."""
+"""The host that trainmark runs on: jobs are child processes that die with trainmark and are found by their mark."""
 
 import fcntl
 import itertools
@@ -45,10 +45,10 @@ from trainmark.schema.plan import Command, NodeResources
 
 TAIL_BYTES = 64 * 1024
 SPAWN_ERROR = "torch-spawn-error.{}"
-"""In a job's folder: what a rank of ``torch.multiprocessing.spawn`` wrote of its end, as text."""
+"""File in a job's folder with the error text of a rank of ``torch.multiprocessing.spawn``."""
 
 _LONGEST_PAUSE_S = 0.05
-"""Between two looks at whether a job has ended."""
+"""Longest interval between two checks whether a job has ended."""
 
 _EXEC_WRAPPER = Path(__file__).with_name("exec_wrapper.py")
 _RANKS = Path(__file__).with_name("ranks.py")
@@ -58,7 +58,7 @@ _STRINGS = frozenset({"SHORT_BINUNICODE", "BINUNICODE", "BINUNICODE8", "UNICODE"
 
 
 @dataclass(frozen=True, slots=True)
-class _Started:
+class _StartedJob:
     job: Job
     process: "subprocess.Popen[bytes] | None"
     telemetry: ExitStack
@@ -67,9 +67,9 @@ class _Started:
 
 
 class LocalHost:
-    """This machine. With a ``folder`` and ``paths`` of its own, runs and all else lie there, as on another host.
+    """This machine; with ``folder`` and ``paths`` it stores runs and other files there, as another host would.
 
-    ``machine`` is what it has; it is asked when that is not given.
+    ``machine`` is its resources; they are detected if not given.
     """
 
     def __init__(
@@ -87,13 +87,13 @@ class LocalHost:
         self.name, self.address, self.folder, self.paths = name, address, folder, paths
         self._machine = machine
         self._reserved: tuple[socket.socket, ...] = ()
-        self._jobs: dict[int, _Started] = {}
-        # What others start has no process id of ours.
+        self._jobs: dict[int, _StartedJob] = {}
+        # Jobs that another host's mpirun starts have no process id here.
         self._numbers = itertools.count(-1, -1)
         self._trees = Trees()
 
     def unreachable(self) -> str | None:
-        """Return None: it is here."""
+        """Return None: this machine is always reachable."""
         return None
 
     def machine(self) -> NodeResources:
@@ -105,13 +105,13 @@ class LocalHost:
     def facts(
         self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
     ) -> Node:
-        """Return what a manifest holds about this machine."""
+        """Return this machine's facts for a manifest."""
         git = None if git_dir is None else read_git(git_dir, self)
         (node,) = collect(framework, environment_lock=environment_lock, git=git).nodes
         return node
 
     def reserve(self, by: str) -> str | None:
-        """Hold this machine as long as this object lives; return who holds it already."""
+        """Reserve this machine as long as this object lives; return the current holder if it is reserved."""
         found = reserve(by)
         if isinstance(found, str):
             return found
@@ -119,37 +119,37 @@ class LocalHost:
         return None
 
     def clock(self) -> None:
-        """Return None: it is ours."""
+        """Return None: it is our own clock."""
 
     def has_free_ports(self, first: int, count: int) -> bool:
-        """Tell whether nobody listens on these ports."""
+        """Return whether these ports are free."""
         return ports_are_free(first, count)
 
     def which(self, command: str) -> str | None:
-        """Return where on the path a command is."""
+        """Return the path of a command."""
         return shutil.which(command)
 
     def has(self, path: Path) -> bool:
-        """Tell whether a file or folder is there."""
+        """Return whether a file or folder exists."""
         return path.exists()
 
     def read(self, path: Path) -> bytes | None:
-        """Return what a file holds, or None."""
+        """Return a file's content, or None."""
         with suppress(FileNotFoundError, NotADirectoryError):
             return path.read_bytes()
         return None
 
     def digests(self, path: Path) -> Mapping[str, str]:
-        """Return the digests of files; one that has not changed is hashed once."""
+        """Return the digests of files; an unchanged file is hashed once."""
         return self._trees.digests(path)
 
     def put(self, path: Path, content: bytes) -> None:
-        """Write a file in one piece, its folder with it."""
+        """Write a file atomically, creating its folder."""
         path.parent.mkdir(parents=True, exist_ok=True)
         write_atomically(path, content)
 
     def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
-        """Copy what a folder holds."""
+        """Copy a folder's content."""
         left = set(without)
         shutil.copytree(
             folder,
@@ -160,16 +160,16 @@ class LocalHost:
         )
 
     def put_folder(self, path: Path, content: IO[bytes]) -> None:
-        """Make a folder of an archive."""
+        """Unpack an archive as a new folder."""
         path.parent.mkdir(parents=True, exist_ok=True)
         put_folder(content, path)
 
-    def map_path(self, here: Path, there: Path) -> None:
-        """Remember where on it something of ours lies."""
-        self.paths = with_mapping(self.paths, here, there)
+    def map_path(self, here: Path, present: Path) -> None:
+        """Map a local path to another one."""
+        self.paths = with_mapping(self.paths, here, present)
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
-        """Remove a file, a folder, or what a folder holds besides some names."""
+        """Remove a file, a folder, or a folder's entries except some names."""
         if without:
             for child in path.iterdir() if path.is_dir() else ():
                 if child.name not in without:
@@ -181,14 +181,14 @@ class LocalHost:
                 path.unlink(missing_ok=True)
 
     def remove_empty(self, folders: Sequence[Path]) -> None:
-        """Remove folders as far as they are empty."""
+        """Remove those folders that are empty."""
         for folder in folders:
             with suppress(OSError):
                 folder.rmdir()
 
     @contextmanager
     def locked(self, path: Path) -> Iterator[None]:
-        """Hold a lock, its folder made with it."""
+        """Hold a lock file, creating its folder."""
         path.parent.mkdir(parents=True, exist_ok=True)
         with path.open("a") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
@@ -201,7 +201,7 @@ class LocalHost:
             yield Path(folder)
 
     def start(self, job: Job) -> int:
-        """Start a job; see ``Host``. Raises ``TrainmarkError`` when its log cannot be opened."""
+        """Start a job; see ``Host``. Raises ``TrainmarkError`` if its log cannot be opened."""
         job.directory.mkdir(parents=True, exist_ok=True)
         if not job.commands:
             return self._observe(job)
@@ -227,13 +227,13 @@ class LocalHost:
             )
             if job.telemetry is not None:
                 telemetry.enter_context(Telemetry(job.telemetry, process.pid, nvml=nvml))
-            self._jobs[process.pid] = _Started(job, process, telemetry.pop_all(), at, oom_kills)
+            self._jobs[process.pid] = _StartedJob(job, process, telemetry.pop_all(), at, oom_kills)
         return process.pid
 
     def wait(self, pid: int, timeout_s: float) -> int | None:
-        """Wait for a job, not longer than that; return its exit code, or None while it goes on.
+        """Wait up to ``timeout_s`` for a job; return its exit code, or None if it still runs.
 
-        Its number stays taken until ``reap``: another program that was given it would be ended in its place.
+        The child stays a zombie until ``reap``, so that its process id cannot be reused by an unrelated program.
         """
         deadline, pause = time.monotonic() + timeout_s, 0.0005
         process = self._jobs[pid].process
@@ -245,7 +245,7 @@ class LocalHost:
         return code
 
     def job_status(self, pid: int) -> JobStatus:
-        """Return how a job is doing."""
+        """Return the state of a running job."""
         job = self._jobs[pid].job
         files = (job.log, *job.signs, *((job.errors,) if job.errors else ()))
         step = last_step(read_tail(job.log))
@@ -259,7 +259,7 @@ class LocalHost:
             os.killpg(pid, number)
 
     def stopped(self, mark: str, pid: int) -> tuple[int, ...]:
-        """Return the ranks of a job that somebody has stopped and not continued."""
+        """Return the ranks of a job that are stopped, as by SIGSTOP."""
         return stopped_ranks(mark, pid)
 
     def stop_ranks(self, mark: str, pid: int) -> None:
@@ -267,15 +267,15 @@ class LocalHost:
         stop_ranks(mark, pid)
 
     def stacks(self, mark: str, pid: int) -> dict[int, Stack]:
-        """End the ranks of a job, and return where each of them was that says so."""
+        """Abort the ranks of a job, and return the stacks that they dump."""
         return stacks(mark, pid, self._jobs[pid].job.directory)
 
     def kill(self, mark: str, pid: int | None = None) -> int:
-        """End every process that carries the mark, and the whole tree of a job; return how many there were."""
+        """End every process with the mark, and a job's whole process tree; return the number of ended processes."""
         return end_all(mark, pid)
 
     def reap(self, pid: int) -> JobEnd:
-        """Return how a job ended, once its telemetry is whole."""
+        """Return how a job ended, after its telemetry is complete."""
         started = self._jobs.pop(pid)
         code = 0 if started.process is None else started.process.wait()
         started.telemetry.close()
@@ -291,7 +291,7 @@ class LocalHost:
                 telemetry.enter_context(
                     Telemetry(job.telemetry, None, find=lambda: marked_pids(job.mark), nvml=nvml)
                 )
-            self._jobs[number] = _Started(job, None, telemetry.pop_all(), at, oom_kills)
+            self._jobs[number] = _StartedJob(job, None, telemetry.pop_all(), at, oom_kills)
         return number
 
     def _starting(self, job: Job) -> tuple[tuple[str, ...], dict[str, str]]:
@@ -300,7 +300,7 @@ class LocalHost:
             (command,) = job.commands
             words = (*_PYTHON, str(_EXEC_WRAPPER), *bounds, *command.words)
             return words, _without(os.environ, command.without) | dict(command.variables)
-        # Absolute, because it is read by a process whose working directory is the run's folder.
+        # Absolute, because the process that reads it runs in the run's folder.
         ranks = job.directory.resolve() / f"ranks{job.log.stem.removeprefix('train')}.json"
         self.put(ranks, to_json([_described(command) for command in job.commands]).encode())
         return (
@@ -315,7 +315,7 @@ class LocalHost:
 
 
 def read_tail(path: Path) -> bytes:
-    """Return the end of a file, nothing for one that is not there."""
+    """Return the end of a file; empty for a missing one."""
     try:
         with path.open("rb") as file:
             size = file.seek(0, 2)
@@ -326,21 +326,21 @@ def read_tail(path: Path) -> bytes:
 
 
 def last_step(tail: bytes) -> int | None:
-    """Return the last step that a built-in worker's heartbeat named in the end of its log."""
+    """Return the last step that a built-in worker reported in the end of its log."""
     steps = re.findall(rb"\bstep (\d+)/\d+", tail)
     return int(steps[-1]) if steps else None
 
 
 def _ended(process: "subprocess.Popen[bytes]") -> int | None:
-    """Return the exit code of a child that has ended, as ``Popen`` gives it, and leave the child to be waited for."""
+    """Return the exit code of an ended child in ``Popen``'s convention, without reaping it; None while it runs."""
     try:
-        seen = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
+        state = os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT)
     except ChildProcessError:
-        # Whoever started us ignores the ends of children, and so do we: the kernel kept no code.
+        # SIGCHLD is ignored (inherited from our parent), so the kernel has no exit code.
         return process.poll()
-    if seen is None:
+    if state is None:
         return None
-    return seen.si_status if seen.si_code == os.CLD_EXITED else -seen.si_status
+    return state.si_status if state.si_code == os.CLD_EXITED else -state.si_status
 
 
 def _described(command: Command) -> dict[str, object]:
@@ -364,10 +364,10 @@ def _size(path: Path) -> int:
 
 
 def _keep_spawn_errors(job: Job, since: float) -> None:
-    """Move what ranks of ``torch.multiprocessing.spawn`` wrote of their ends from the temporary folder to the job's.
+    """Move the error files of ``torch.multiprocessing.spawn`` from the temporary folder to the job's folder.
 
-    PyTorch shows one rank's error, that of the first whose end it happens to see, and leaves the others in files
-    that nobody reads. A file is the job's when it is as young and speaks of the job's program.
+    PyTorch shows the error of the first failed rank that it notices, and leaves those of the others in unread files.
+    A file belongs to the job if it is recent enough and mentions the job's program.
     """
     paths = {word for command in job.commands for word in command.words if os.sep in word}
     variables = {**os.environ, **job.commands[0].variables}
@@ -381,7 +381,7 @@ def _spawn_errors(folder: Path, since: float, paths: set[str]) -> Iterator[str]:
     for path in sorted(folder.glob(_SPAWN_FILES)):
         with suppress(OSError):
             found = path.stat()
-            # Clocks of file systems are some milliseconds behind.
+            # File timestamps can lag by some milliseconds.
             if found.st_uid != os.getuid() or found.st_mtime < since - 0.1:
                 continue
             text = _pickled_text(path.read_bytes())
@@ -391,14 +391,14 @@ def _spawn_errors(folder: Path, since: float, paths: set[str]) -> Iterator[str]:
 
 
 def _pickled_text(data: bytes) -> str:
-    """Return the string that a pickle holds, without unpickling: a pickle is a program."""
+    """Return the string in a pickle without unpickling it, which would execute code."""
     with suppress(ValueError):
         return next((str(value) for op, value, _ in pickletools.genops(data) if op.name in _STRINGS), "")
     return ""
 
 
 def rank_codes(folder: Path) -> dict[int, int]:
-    """Return the exit codes of the ranks that ``ranks.py`` started and that ended, by rank."""
+    """Return the exit codes of the ended ranks that ``ranks.py`` started, by rank."""
     codes: dict[int, int] = {}
     for path in sorted(folder.glob("ranks*.ended.json")):
         with suppress(OSError, ValueError):

@@ -1,4 +1,4 @@
-"""Which network interface has an address."""
+"""Lookup of the network interface that has an address."""
 
 import ipaddress
 import os
@@ -9,17 +9,17 @@ import psutil
 
 
 def find_interface(address: str, environ: Mapping[str, str] = os.environ) -> str | None:
-    """Return the interface of this machine that has an address (or a name's), None where none has it.
+    """Return the interface of this machine with an address (or a host name's address), or None.
 
-    A machine often knows its own name by the loopback, where no other one reaches it; then it is the interface by
-    which ssh came in.
+    A machine's own name often resolves to the loopback, where no other machine reaches it; then the interface of
+    the incoming ssh connection is returned.
     """
-    asked = _addresses(address)
+    requested = _addresses(address)
     if not _is_address(address):
-        asked = {one for one in asked if not ipaddress.ip_address(one).is_loopback}
-        asked = asked or set(environ.get("SSH_CONNECTION", "").split()[2:3])
+        requested = {one for one in requested if not ipaddress.ip_address(one).is_loopback}
+        requested = requested or set(environ.get("SSH_CONNECTION", "").split()[2:3])
     for name, addresses in psutil.net_if_addrs().items():
-        if asked & {one.address.partition("%")[0] for one in addresses}:
+        if requested & {one.address.partition("%")[0] for one in addresses}:
             return name
     return None
 

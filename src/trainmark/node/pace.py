@@ -16,7 +16,7 @@ class StepPace:
     last: Heartbeat | None = None
 
     def add(self, pulse: Heartbeat) -> None:
-        """Count a sign of life; one without a step, or without a new one, changes nothing."""
+        """Add a heartbeat; one without a new step is ignored."""
         if pulse.step is None or (self.last is not None and pulse.step == self.last.step):
             return
         if self.first is None or self.last is None or (self.last.step or 0) > pulse.step:

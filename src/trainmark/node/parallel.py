@@ -1,4 +1,4 @@
-"""Asking many hosts at once: each answers in its own time."""
+"""Parallel calls to many hosts, each in a thread."""
 
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
@@ -6,14 +6,14 @@ from typing import TypeVar
 
 MAX_WORKERS = 64
 
-_Asked = TypeVar("_Asked")
-_Answer = TypeVar("_Answer")
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
 
 
-def map_hosts(asked: Iterable[_Asked], ask: Callable[[_Asked], _Answer]) -> list[_Answer]:
-    """Return the answers in the order of what is asked; the first error is raised when all have answered."""
-    several = list(asked)
+def map_hosts(items: Iterable[_Item], call: Callable[[_Item], _Result]) -> list[_Result]:
+    """Return the results of ``call`` for each item, in order; the first error is raised after all calls ended."""
+    several = list(items)
     if len(several) < 2:
-        return [ask(one) for one in several]
+        return [call(one) for one in several]
     with ThreadPoolExecutor(min(len(several), MAX_WORKERS)) as pool:
-        return list(pool.map(ask, several))
+        return list(pool.map(call, several))

@@ -1,8 +1,8 @@
-"""The processes of a run, found by a mark in their environment and ended without exception; and Ctrl-C held back.
+"""The processes of a run: found by a mark in their environment and ended completely; deferral of signals.
 
-Descent alone does not find them: launchers start sessions of their own, and a child whose parent died
-belongs to init. The mark is inherited by every process that a run starts, unless it is given an environment
-of its own: those are found by their session and their descent as long as these hold.
+Parentage alone does not find them: launchers start new sessions, and orphans are adopted by init. Every process of a
+run inherits the mark unless it is started with a clean environment; such a process is found by its session or its
+parent.
 """
 
 import contextlib
@@ -18,70 +18,70 @@ import psutil
 from trainmark.errors import TrainmarkError
 
 MARK = "TRAINMARK_RUN"
-"""The variable that every process of a run carries; its value is the run's folder, or lies below it."""
+"""The environment variable of every process of a run; its value is the run's folder or a path below it."""
 
 GRACE_S = 5.0
-"""How long processes may take to end by themselves after SIGTERM."""
+"""Seconds that processes may take to exit after SIGTERM."""
 
 KILL_S = 60.0
-"""How long the kernel may take to end what was killed; a process that hangs in a driver can need some seconds."""
+"""Seconds that the kernel may take to end a killed process; one that hangs in a driver can need several."""
 
-_LOOK_S = 0.05
+_POLL_S = 0.05
 
 EXEC_S = 5.0
-"""How long a process may be about to become another program, on a machine where it gets no time to."""
+"""Seconds that an execve may take on an overloaded machine."""
 
-_EXEC_LOOK_S = 0.001
-_EMPTY = 5
-"""As often a process that has words must have no variables, before it is believed to have none."""
+_EXEC_POLL_S = 0.001
+_MAX_EMPTY_READS = 5
+"""Consecutive reads with a command line and without variables after which a process counts as having none."""
 
 _KTHREADD = 2
-"""The parent of all threads of the kernel's own."""
+"""Process id of the parent of all kernel threads."""
 
 STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 def end_all(mark: str, leader: int | None = None) -> int:
-    """End every process of a run: first politely, then by force; return how many there were.
+    """End every process of a run, first with SIGTERM, then with SIGKILL; return the number of ended processes.
 
-    They are those that carry the mark (or one that lies in that folder), those in the session that ``leader``
-    began, and its descendants. Raises ``TrainmarkError`` when one cannot be ended.
+    They are the processes with the mark (or a mark below it), those in the session of ``leader``, and their
+    descendants. Raises ``TrainmarkError`` if one cannot be ended.
     """
     known = _members(mark, leader)
     _send(known, "terminate")
     deadline = time.monotonic() + GRACE_S
     while any(_alive(process) for process in known) and time.monotonic() < deadline:
-        time.sleep(_LOOK_S)
-    # A process may have started another one between our look and its end: look until there is none.
+        time.sleep(_POLL_S)
+    # A process may start another one before it ends: repeat until none is left.
     deadline = time.monotonic() + KILL_S
     while left := {process for process in (*known, *_members(mark, leader)) if _alive(process)}:
         if time.monotonic() > deadline:
             pid = min(process.pid for process in left)
             raise TrainmarkError(f"process {pid} of {mark} cannot be ended; is a device or a disk stuck?")
         _send(left, "kill")
-        time.sleep(_LOOK_S)
+        time.sleep(_POLL_S)
     return len(known)
 
 
 def stopped_ranks(mark: str, leader: int) -> tuple[int, ...]:
-    """Return the ranks of a job of which a process is stopped, as by SIGSTOP; 0 where one has no rank."""
+    """Return the ranks of a job with a stopped process, as by SIGSTOP; a process without a rank counts as rank 0."""
     found = set()
     for process in _members(mark, leader):
         with contextlib.suppress(psutil.Error, OSError, ValueError):
             if process.status() == psutil.STATUS_STOPPED:
-                said = _environment(process)
-                found.add(int(said.get("RANK") or said.get("OMPI_COMM_WORLD_RANK") or 0))
+                variables = _environment(process)
+                found.add(int(variables.get("RANK") or variables.get("OMPI_COMM_WORLD_RANK") or 0))
     return tuple(sorted(found))
 
 
 def rank_processes(mark: str, leader: int) -> dict[int, psutil.Process]:
-    """Return the first process of each rank of a job, by rank; what it has started finds the same rank about itself."""
+    """Return the first process of each rank of a job, by rank; its children inherit the rank's variables."""
     ranks: dict[int, int] = {}
     found: list[tuple[psutil.Process, int]] = []
     for process in _members(mark, leader):
         with contextlib.suppress(psutil.Error, OSError, ValueError, KeyError):
-            said = _environment(process)
-            ranks[process.pid] = int(said.get("RANK") or said["OMPI_COMM_WORLD_RANK"])
+            variables = _environment(process)
+            ranks[process.pid] = int(variables.get("RANK") or variables["OMPI_COMM_WORLD_RANK"])
             found.append((process, process.ppid()))
     return {
         ranks[process.pid]: process
@@ -91,19 +91,19 @@ def rank_processes(mark: str, leader: int) -> dict[int, psutil.Process]:
 
 
 def marked_pids(mark: str) -> tuple[int, ...]:
-    """Return the processes that carry a mark, and what they have started."""
+    """Return the processes with a mark and their descendants."""
     return tuple(process.pid for process in _members(mark, None))
 
 
 def belongs_to_job(process: psutil.Process, mark: str, leader: int) -> bool:
-    """Tell whether a process is of a run by its session or its mark."""
+    """Return whether a process belongs to a job, by its session or its mark."""
     with contextlib.suppress(psutil.Error, OSError):
         return _in_session(process.pid, leader) or _carries(process, mark)
     return False
 
 
 def private_bytes(pid: int) -> int:
-    """Return the memory of a process and its descendants, less the pages that files or shared memory back."""
+    """Return the private memory of a process and its descendants: without file-backed and shared pages."""
     total = 0
     with contextlib.suppress(psutil.Error):
         root = psutil.Process(pid)
@@ -115,7 +115,7 @@ def private_bytes(pid: int) -> int:
 
 
 def kernel_oom_kills() -> int:
-    """Return how many processes the kernel has killed for want of memory since it started, 0 if unknown."""
+    """Return the number of the kernel's OOM kills since boot, 0 if unknown."""
     with contextlib.suppress(OSError), open("/proc/vmstat", encoding="ascii") as file:  # noqa: PTH123
         for line in file:
             name, _, count = line.partition(" ")
@@ -127,7 +127,7 @@ def kernel_oom_kills() -> int:
 def _members(mark: str, leader: int | None) -> list[psutil.Process]:
     found: dict[int, psutil.Process] = {}
     for process in psutil.process_iter():
-        # A process that ends while it is looked at is none of ours any more.
+        # A process that ends while it is inspected is skipped.
         with contextlib.suppress(psutil.Error, OSError):
             if _in_session(process.pid, leader) or _carries(process, mark):
                 found[process.pid] = process
@@ -138,24 +138,24 @@ def _members(mark: str, leader: int | None) -> list[psutil.Process]:
 
 
 def _carries(process: psutil.Process, mark: str) -> bool:
-    said = _environment(process).get(MARK, "")
-    return said == mark or said.startswith(f"{mark}{os.sep}")
+    value = _environment(process).get(MARK, "")
+    return value == mark or value.startswith(f"{mark}{os.sep}")
 
 
 def _environment(process: psutil.Process) -> dict[str, str]:
-    """Return a process's variables; those that it will have, where it is becoming another program (execve).
+    """Return a process's variables; during an execve, those of the new program.
 
-    Then it has neither words nor variables for a moment, which is long where it gets no time. Threads of the kernel's
-    own and zombies never have any.
+    In the middle of an execve a process has neither command line nor variables; on an overloaded machine that can
+    take long. Kernel threads and zombies never have variables.
     """
     deadline, empty = time.monotonic() + EXEC_S, 0
     while not (variables := process.environ()):
-        # Its words may have come after we looked for its variables.
+        # The command line may have appeared after the variables were read.
         empty += bool(process.cmdline())
         never = process.ppid() in (0, _KTHREADD) or not _alive(process)
-        if never or empty == _EMPTY or time.monotonic() > deadline:
+        if never or empty == _MAX_EMPTY_READS or time.monotonic() > deadline:
             break
-        time.sleep(_EXEC_LOOK_S)
+        time.sleep(_EXEC_POLL_S)
     return variables
 
 
@@ -164,7 +164,7 @@ def _in_session(pid: int, leader: int | None) -> bool:
 
 
 def _alive(process: psutil.Process) -> bool:
-    # Asked for its status, never waited for: a wait here would take the exit code from whoever started it.
+    # Read the status, never wait: a wait would take the exit code away from the parent's own wait.
     try:
         return bool(
             process.is_running() and process.status() not in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
@@ -181,11 +181,11 @@ def _send(processes: Iterable[psutil.Process], how: str) -> None:
 
 @contextlib.contextmanager
 def deferred_signals() -> Iterator[None]:
-    """Let the signals that stop us wait until the context is left; the last of them then takes effect.
+    """Defer SIGINT, SIGTERM and SIGHUP until the context exits; the last one received then takes effect.
 
-    A blocked signal mask would not do: the kernel hands the signal to any other thread, and Python's handler
-    then runs in the main thread all the same. Outside the main thread, where no handler ever runs, this does
-    nothing. A signal that is ignored stays ignored.
+    A blocked signal mask is not enough: the kernel delivers the signal to another thread, and Python's handler still
+    runs in the main thread. Outside the main thread, where no handler runs, this does nothing. Ignored signals stay
+    ignored.
     """
     if threading.current_thread() is not threading.main_thread():
         yield

@@ -1,12 +1,12 @@
-"""Starts the ranks of one node and ends them together; started as a script, imports nothing of ours.
+"""Launcher of one node's ranks, which also ends them; runs as a script and imports only the stdlib.
 
-    python -I -S ranks.py RANKS.json STUB
+    python -I -S ranks.py RANKS.json EXEC_WRAPPER
 
-RANKS.json is a list of ``{"rank": N, "words": […], "variables": {…}, "without": […]}``, one a rank. All of them write
-to this process's own output; what rank N writes to its standard error is also kept by itself, as ``stderr.rankN``
-beside RANKS.json, and the ranks' exit codes as RANKS.ended.json. It ends with 0 when all ranks have. When one fails,
-the others get some seconds to say what they saw of it; then they are ended, the last line names the rank that failed
-first, and the exit code is 1.
+RANKS.json is a list of ``{"rank": N, "words": […], "variables": {…}, "without": […]}``, one entry a rank. All ranks
+write to this process's output; rank N's standard error is also saved as ``stderr.rankN`` next to RANKS.json, and the
+ranks' exit codes as RANKS.ended.json. The exit code is 0 if all ranks exit with 0. When one fails, the others get some
+seconds to report the lost peer; then they are ended, the last line names the rank that failed first, and the exit code
+is 1.
 """
 
 import json
@@ -19,10 +19,10 @@ import time
 from pathlib import Path
 
 GRACE_S = 10.0
-"""How long the other ranks may go on after one has failed: they lose their peer, and say so by themselves."""
+"""Seconds that other ranks may continue after one failed, so that they can report the lost peer."""
 
-LAST_WORDS_S = 1.0
-"""How long the end of an ended rank's standard error is waited for; a process that it left may hold it open."""
+STDERR_DRAIN_S = 1.0
+"""Seconds to wait for the end of an ended rank's standard error, which a stray process may hold open."""
 
 END_S = 5.0
 POLL_S = 0.05
@@ -30,10 +30,10 @@ POLL_S = 0.05
 
 def main() -> int:
     """Start the ranks, wait for them, and return the exit code."""
-    ranks_file, stub = Path(sys.argv[1]), sys.argv[2]
+    ranks_file, exec_wrapper = Path(sys.argv[1]), sys.argv[2]
     described = json.loads(ranks_file.read_text(encoding="utf-8"))
     numbers = [rank["rank"] for rank in described]
-    ranks = [_start(rank, stub) for rank in described]
+    ranks = [_start(rank, exec_wrapper) for rank in described]
     copies = [
         threading.Thread(
             target=_copy_stderr, args=(rank, ranks_file.with_name(f"stderr.rank{number}")), daemon=True
@@ -56,7 +56,7 @@ def main() -> int:
             _end(ranks)
         time.sleep(POLL_S)
     failed = _first_failed(ranks) if failed is None else failed
-    deadline = time.monotonic() + LAST_WORDS_S
+    deadline = time.monotonic() + STDERR_DRAIN_S
     for copy in copies:
         copy.join(max(0.0, deadline - time.monotonic()))
     codes = {number: rank.returncode for number, rank in zip(numbers, ranks, strict=True)}
@@ -69,11 +69,11 @@ def main() -> int:
     return 1
 
 
-def _start(rank: dict, stub: str) -> "subprocess.Popen[bytes]":  # type: ignore[type-arg]
+def _start(rank: dict, exec_wrapper: str) -> "subprocess.Popen[bytes]":  # type: ignore[type-arg]
     environment = {name: value for name, value in os.environ.items() if name not in rank["without"]}
     bounds = (str(os.getpid()), "0")
     return subprocess.Popen(
-        [sys.executable, "-I", "-S", stub, *bounds, *rank["words"]],
+        [sys.executable, "-I", "-S", exec_wrapper, *bounds, *rank["words"]],
         env={**environment, **rank["variables"]},
         stdin=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
@@ -82,12 +82,12 @@ def _start(rank: dict, stub: str) -> "subprocess.Popen[bytes]":  # type: ignore[
 
 
 def _copy_stderr(rank: "subprocess.Popen[bytes]", file: Path) -> None:
-    """Pass on what the rank says, and keep it where no other rank's words are between."""
+    """Forward a rank's standard error, and save it to a separate file."""
     assert rank.stderr is not None
-    while said := rank.stderr.read(65536):
-        os.write(2, said)
-        with file.open("ab") as own:
-            own.write(said)
+    while chunk := rank.stderr.read(65536):
+        os.write(2, chunk)
+        with file.open("ab") as copy:
+            copy.write(chunk)
 
 
 def _first_failed(ranks: "list[subprocess.Popen[bytes]]") -> "int | None":

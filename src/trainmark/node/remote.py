@@ -1,4 +1,4 @@
-"""A host that is reached through an agent: each call becomes a message, and what its jobs do is told unasked."""
+"""A host that is reached through an agent: calls become messages, and the agent reports its jobs' state."""
 
 import os
 import sys
@@ -36,17 +36,17 @@ from trainmark.schema.hosts import LOCALHOST, EngineName, HostEntry, HostSet, Ss
 from trainmark.schema.manifest import FrameworkVersions, Node
 from trainmark.schema.plan import NodeResources
 
-CLOCK_QUESTIONS = 8
+CLOCK_SAMPLES = 8
 
-PATIENT_S = 24 * 3600.0
-"""How long it may take over much data, or wait for another's lock; that it lives is known by its beats."""
+LONG_CALL_LIMIT_S = 24 * 3600.0
+"""Time limit for requests that move much data or wait for a lock; heartbeats show that the agent is alive."""
 
 _STACKS = TypeAdapter(dict[int, Stack])
 _JOB, _MACHINE, _NODE = TypeAdapter(Job), TypeAdapter(NodeResources), TypeAdapter(Node)
 
 
 class RemoteHost:
-    """A host behind an agent, which is started when it is first needed and anew when it was lost."""
+    """A host behind an agent, which is started on first use and restarted after a lost connection."""
 
     def __init__(self, entry: HostEntry, engine: EngineName, ssh: SshSettings) -> None:
         self._entry, self._engine, self._ssh = entry, engine, ssh
@@ -54,7 +54,7 @@ class RemoteHost:
         self._machine: NodeResources | None = None
         self._interface = entry.interface
         self._sent: dict[Path, Path] = {}
-        self._absent: str | None = None
+        self._unreachable_reason: str | None = None
         self._reserved_by: str | None = None
         self.name, self.address, self.folder = entry.name, entry.reached_at, entry.folder
         self.labels, self.traffic = entry.labels, entry.traffic
@@ -62,131 +62,133 @@ class RemoteHost:
 
     @property
     def interface(self) -> str | None:
-        """The interface that the ranks are to use."""
+        """The network interface for traffic between ranks."""
         return self._interface
 
     def unreachable(self) -> str | None:
-        """Connect where there is no connection; return why that failed."""
+        """Connect if needed; return why that failed, or None."""
         if self._connection is not None and self._lost():
             self.close()
         try:
-            self._connected()
+            self._connect()
         except HostGoneError as error:
-            self._absent = str(error)
-            return self._absent
-        self._absent = None
+            self._unreachable_reason = str(error)
+            return self._unreachable_reason
+        self._unreachable_reason = None
         return None
 
     def close(self) -> None:
-        """Let the agent go; what it started is ended."""
+        """Disconnect the agent, which then ends its jobs."""
         connection, self._connection = self._connection, None
         if connection is not None:
             connection.close()
 
     def machine(self) -> NodeResources:
-        """Return what the host has; nothing while it cannot be reached, which ``unreachable`` tries anew."""
-        if self._machine is None and self._absent is None:
+        """Return the host's resources; none while it is unreachable, until ``unreachable`` reconnects."""
+        if self._machine is None and self._unreachable_reason is None:
             try:
-                found = _MACHINE.validate_python(self._ask("machine"))
+                found = _MACHINE.validate_python(self._call("machine"))
                 self._machine = replace(found, slots=self._entry.slots)
             except HostGoneError as error:
-                self._absent = str(error)
-        return self._machine or NodeResources(cores=0, gpus=0, no_openmpi=self._absent)
+                self._unreachable_reason = str(error)
+        return self._machine or NodeResources(cores=0, gpus=0, no_openmpi=self._unreachable_reason)
 
     def facts(
         self, framework: FrameworkVersions | None, environment_lock: str | None, git_dir: Path | None
     ) -> Node:
-        """Return what a manifest holds about the host."""
+        """Return the host's facts for a manifest."""
         versions = None if framework is None else framework.model_dump(mode="json")
         git = None if git_dir is None else str(git_dir)
         return _NODE.validate_python(
-            self._ask("facts", framework=versions, lock=environment_lock, git_dir=git)
+            self._call("facts", framework=versions, lock=environment_lock, git_dir=git)
         )
 
     def reserve(self, by: str) -> str | None:
-        """Hold the host as long as its agent lives, and each agent that takes its place."""
+        """Reserve the host as long as its agent lives, and again for each agent that replaces it."""
         try:
-            other = _held_by_another(self._ask("reserve", by=by), by)
+            other = _held_by_another(self._call("reserve", by=by), by)
         finally:
-            # One that cannot be reached now is held once it can be.
+            # An unreachable host is reserved as soon as it is reachable.
             self._reserved_by = by
         return other
 
     def clock(self) -> ClockOffset:
-        """Return how its clock stands to ours, by the quickest of some questions."""
-        seen = []
-        for _ in range(CLOCK_QUESTIONS):
-            asked = time.time()
-            there = float(self._ask("time"))
-            answered = time.time()
-            seen.append(ClockOffset(there - (asked + answered) / 2, (answered - asked) / 2))
-        return min(seen, key=lambda one: one.error_s)
+        """Return its clock's offset from ours, from the fastest of several round trips."""
+        offsets = []
+        for _ in range(CLOCK_SAMPLES):
+            sent_at = time.time()
+            there = float(self._call("time"))
+            received_at = time.time()
+            offsets.append(ClockOffset(there - (sent_at + received_at) / 2, (received_at - sent_at) / 2))
+        return min(offsets, key=lambda one: one.error_s)
 
     def has_free_ports(self, first: int, count: int) -> bool:
-        """Tell whether nobody listens on these ports there."""
-        return bool(self._ask("has_free_ports", first=first, count=count))
+        """Return whether these ports are free on the host."""
+        return bool(self._call("has_free_ports", first=first, count=count))
 
     def which(self, command: str) -> str | None:
-        """Return where on the agent's path a command is."""
-        found = self._ask("which", command=command)
+        """Return the path of a command on the agent's search path, or None."""
+        found = self._call("which", command=command)
         return None if found is None else str(found)
 
     def has(self, path: Path) -> bool:
-        """Tell whether a file or folder is there."""
-        return bool(self._ask("has", path=str(path)))
+        """Return whether a file or folder exists on the host."""
+        return bool(self._call("has", path=str(path)))
 
     def read(self, path: Path) -> bytes | None:
-        """Return what a file there holds, or None."""
-        there, content = self._connected().call("read", path=str(path))
+        """Return the content of a file on the host, or None."""
+        there, content = self._connect().call("read", path=str(path))
         with content:
             return content.read() if there else None
 
     def digests(self, path: Path) -> Mapping[str, str]:
-        """Return the digests of files there."""
-        return dict(self._connected().call("digests", b"", PATIENT_S, path=str(path))[0])
+        """Return the digests of files on the host."""
+        return dict(self._connect().call("digests", b"", LONG_CALL_LIMIT_S, path=str(path))[0])
 
     def put(self, path: Path, content: bytes) -> None:
-        """Write a file there."""
-        self._connected().call("put", content, path=str(path))
+        """Write a file on the host."""
+        self._connect().call("put", content, path=str(path))
 
     def get(self, folder: Path, into: Path, without: Collection[str] = ()) -> None:
-        """Copy what a folder there holds; links that lead out of it, and devices, are left."""
-        _, content = self._connected().call("get", b"", PATIENT_S, folder=str(folder), without=list(without))
+        """Copy the content of a folder on the host; devices, and links that lead out of it, are skipped."""
+        _, content = self._connect().call(
+            "get", b"", LONG_CALL_LIMIT_S, folder=str(folder), without=list(without)
+        )
         with content:
             unpack(content, into)
 
     def put_folder(self, path: Path, content: IO[bytes]) -> None:
-        """Make a folder there of an archive."""
-        self._connected().call("put_folder", content, PATIENT_S, path=str(path))
+        """Unpack an archive as a new folder on the host."""
+        self._connect().call("put_folder", content, LONG_CALL_LIMIT_S, path=str(path))
 
     def map_path(self, here: Path, there: Path) -> None:
-        """Remember where on it something of ours lies."""
+        """Map a local path to one on the host."""
         self._sent[here] = there
         self.paths = with_mapping(self.paths, here, there)
 
     def remove(self, path: Path, without: Collection[str] = ()) -> None:
-        """Remove a file or folder there."""
-        self._ask("remove", path=str(path), without=list(without))
+        """Remove a file or folder on the host."""
+        self._call("remove", path=str(path), without=list(without))
 
     def remove_empty(self, folders: Sequence[Path]) -> None:
-        """Remove folders there as far as they are empty."""
+        """Remove those folders on the host that are empty."""
         if self._connection is not None:
-            self._ask("remove_empty", folders=[str(folder) for folder in folders])
+            self._call("remove_empty", folders=[str(folder) for folder in folders])
 
     @contextmanager
     def locked(self, path: Path) -> Iterator[None]:
-        """Hold a lock there."""
-        self._connected().call("lock", b"", PATIENT_S, path=str(path))
+        """Hold a lock file on the host."""
+        self._connect().call("lock", b"", LONG_CALL_LIMIT_S, path=str(path))
         try:
             yield
         finally:
             with suppress(HostError, OSError):
-                self._ask("unlock", path=str(path))
+                self._call("unlock", path=str(path))
 
     @contextmanager
     def scratch(self) -> Iterator[Path]:
-        """Give an empty folder there."""
-        folder = Path(str(self._ask("scratch")))
+        """Yield an empty temporary folder on the host."""
+        folder = Path(str(self._call("scratch")))
         try:
             yield folder
         finally:
@@ -194,50 +196,50 @@ class RemoteHost:
                 self.remove(folder)
 
     def start(self, job: Job) -> int:
-        """Start a job there."""
-        connection = self._connected()
+        """Start a job on the host."""
+        connection = self._connect()
         pid = int(connection.call("start", job=_JOB.dump_python(job, mode="json"))[0])
         connection.jobs.setdefault(pid, {})
         return pid
 
     def wait(self, pid: int, timeout_s: float) -> int | None:
-        """Return a job's exit code when it is told in time."""
-        return self._connected().code(pid, timeout_s)
+        """Return a job's exit code if it is reported within ``timeout_s``, else None."""
+        return self._connect().code(pid, timeout_s)
 
     def job_status(self, pid: int) -> JobStatus:
-        """Return what was told last of a job."""
-        told = self._connected().jobs.get(pid, {})
-        return JobStatus(told.get("written", 0), told.get("step"), told.get("private_bytes", 0))
+        """Return the last reported state of a job."""
+        status = self._connect().jobs.get(pid, {})
+        return JobStatus(status.get("written", 0), status.get("step"), status.get("private_bytes", 0))
 
     def signal(self, pid: int, number: int) -> None:
         """Send a signal to a job's session."""
-        self._ask("signal", pid=pid, number=number)
+        self._call("signal", pid=pid, number=number)
 
     def stopped(self, mark: str, pid: int) -> tuple[int, ...]:
-        """Return the ranks of a job that somebody has stopped and not continued there."""
-        return tuple(self._ask("stopped", mark=mark, pid=pid))
+        """Return the ranks of a job that are stopped, as by SIGSTOP."""
+        return tuple(self._call("stopped", mark=mark, pid=pid))
 
     def stop_ranks(self, mark: str, pid: int) -> None:
-        """Stop the ranks of a job there."""
-        self._ask("stop_ranks", mark=mark, pid=pid)
+        """Stop the ranks of a job."""
+        self._call("stop_ranks", mark=mark, pid=pid)
 
     def stacks(self, mark: str, pid: int) -> dict[int, Stack]:
-        """End the ranks of a job there, and return where each of them was that says so."""
-        return _STACKS.validate_python(self._ask("stacks", mark=mark, pid=pid))
+        """Abort the ranks of a job, and return the stacks that they dump."""
+        return _STACKS.validate_python(self._call("stacks", mark=mark, pid=pid))
 
     def kill(self, mark: str, pid: int | None = None) -> int:
-        """End every process there that carries the mark; through a new agent where the old one is lost."""
+        """End every process with the mark; through a new agent if the old one was lost."""
         if self._connection is not None and not self._lost():
             with suppress(HostGoneError):
-                return int(self._ask("kill", mark=mark, pid=pid))
+                return int(self._call("kill", mark=mark, pid=pid))
         if (why := self.unreachable()) is not None:
             raise HostGoneError(why)
-        # The new agent never knew the job, whose session may by now be another's.
-        return int(self._ask("kill", mark=mark, pid=None))
+        # The new agent does not know the job, and its process id may be reused by now.
+        return int(self._call("kill", mark=mark, pid=None))
 
     def reap(self, pid: int) -> JobEnd:
         """Return how a job ended."""
-        connection = self._connected()
+        connection = self._connect()
         if pid not in connection.jobs:
             raise HostGoneError(f"{self.name}: the agent that started it was lost")
         code, oom_kills = connection.call("reap", pid=pid)[0]
@@ -246,22 +248,22 @@ class RemoteHost:
 
     def _lost(self) -> bool:
         try:
-            self._connected().require()
+            self._connect().raise_if_gone()
         except HostGoneError:
             return True
         return False
 
-    def _hold_again(self, connection: Connection) -> None:
+    def _restore_reservation(self, connection: Connection) -> None:
         by = self._reserved_by
         other = None if by is None else _held_by_another(connection.call("reserve", by=by)[0], by)
         if other is not None:
             self.close()
-            raise HostGoneError(f"{self.name}: another campaign measures there ({other.partition(' ')[2]})")
+            raise HostGoneError(f"{self.name}: another campaign measures on it ({other.partition(' ')[2]})")
 
-    def _ask(self, call: str, **message: Any) -> Any:
-        return self._connected().call(call, **message)[0]
+    def _call(self, call: str, **message: Any) -> Any:
+        return self._connect().call(call, **message)[0]
 
-    def _connected(self) -> Connection:
+    def _connect(self) -> Connection:
         if self._connection is None:
             python = self._entry.python or Path(sys.executable)
             connection = Connection(self.name, agent_command(self._entry, self._engine, self._ssh, python))
@@ -270,13 +272,13 @@ class RemoteHost:
             if connection.hello["version"] != __version__:
                 self.close()
                 raise HostGoneError(
-                    f"{self.name}: trainmark {connection.hello['version']} is installed there, and {__version__} here; "
-                    "install the same on both"
+                    f"{self.name}: it has trainmark {connection.hello['version']}, this machine has {__version__}; "
+                    "install the same version on both"
                 )
-            if connection.hello.get("trouble"):
+            if connection.hello.get("problem"):
                 self.close()
-                raise HostGoneError(f"{self.name}: {connection.hello['trouble']}")
-            self._hold_again(connection)
+                raise HostGoneError(f"{self.name}: {connection.hello['problem']}")
+            self._restore_reservation(connection)
             self.paths = _paths(self._entry, connection.hello)
             for here, there in self._sent.items():
                 self.paths = with_mapping(self.paths, here, there)
@@ -285,13 +287,13 @@ class RemoteHost:
         return self._connection
 
 
-def _held_by_another(said: Any, by: str) -> str | None:
-    """Return who holds a host; an agent of ours that was lost lives on for a while, and is no other."""
-    return None if said is None or same_holder(said, by) else str(said)
+def _held_by_another(holder: Any, by: str) -> str | None:
+    """Return the other holder of a host, or None; a lost agent of ours that still runs is not another holder."""
+    return None if holder is None or same_holder(holder, by) else str(holder)
 
 
 def connect_hosts(chosen: HostSet) -> tuple[Host, ...]:
-    """Return the hosts of a set, connected at once as far as they can be reached."""
+    """Return the hosts of a set, and connect to them in parallel; some may stay unreachable."""
     hosts = tuple(_host(entry, chosen) for entry in chosen.hosts)
     try:
         map_hosts(hosts, lambda host: host.unreachable())
@@ -321,11 +323,11 @@ def _host(entry: HostEntry, chosen: HostSet) -> Host:
 
 
 def _paths(entry: HostEntry, hello: Mapping[str, Any]) -> Paths:
-    """Return what has another path there: what the entry says, and trainmark's own folders."""
+    """Return the path mappings of a host: trainmark's own folders, and those of its entry in the hosts file."""
     ours = {
         Path(sys.executable): Path(hello["python"]),
         Path(package).parent: Path(hello["package"]),
         default_home(os.environ): Path(hello["home"]),
     }
-    said = {**ours, **entry.paths}
-    return tuple((here, there) for here, there in said.items() if here != there)
+    mappings = {**ours, **entry.paths}
+    return tuple((here, there) for here, there in mappings.items() if here != there)

@@ -1,7 +1,7 @@
-"""One measurement a machine: whoever measures holds a name in the kernel, which nobody else can have meanwhile.
+"""Machine reservation: only one measurement at a time runs on a machine.
 
-The name is that of a Unix socket without a file (Linux's abstract ones), on which nobody listens: it is gone with its
-process, however that ends, and leaves nothing. A second name says who holds the first.
+A measurement binds a Unix socket to an abstract name (Linux), which only one process can have. The kernel frees the
+name when the process ends, however it ends. A second name records the holder.
 """
 
 import hashlib
@@ -11,39 +11,39 @@ import sys
 from pathlib import Path
 
 VARIABLE = "TRAINMARK_MACHINE"
-"""Of a host's environment: a name for what is to count as a machine of its own, such as one of several for trying."""
+"""Environment variable of a host: hosts with different values count as different machines, for tests."""
 
 _NAME = "trainmark-measuring"
 _LONGEST = 100
 
 
 def reserve(by: str) -> tuple[socket.socket, ...] | str:
-    """Return what holds this machine as long as it is open, or by whom it is held already.
+    """Return the sockets that reserve this machine while they are open, or the current holder.
 
-    The first word of ``by`` says who that is, see ``same_holder``; what is too long for the kernel is cut off.
+    The first word of ``by`` identifies the holder, see ``same_holder``; text too long for the kernel is cut off.
     """
     if sys.platform != "linux":
         return ()
     machine = os.environ.get(VARIABLE, "")
     name = f"{_NAME}-{hashlib.sha256(machine.encode()).hexdigest()[:8]}" if machine else _NAME
-    held = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    name_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     try:
-        held.bind(f"\0{name}".encode())
+        name_socket.bind(f"\0{name}".encode())
     except OSError:
-        held.close()
+        name_socket.close()
         return _holder(name)
-    said = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    said.bind(f"\0{name} by {by}".encode()[:_LONGEST])
-    return held, said
+    holder_socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    holder_socket.bind(f"\0{name} by {by}".encode()[:_LONGEST])
+    return name_socket, holder_socket
 
 
 def same_holder(one: str, other: str) -> bool:
-    """Tell whether two that hold a machine, or want to, are one: their first words are the same."""
+    """Return whether two holders are the same: their first words are equal."""
     return one.partition(" ")[0] == other.partition(" ")[0]
 
 
 def _holder(name: str) -> str:
-    """Return who says that it holds a name; empty where nobody says so."""
+    """Return the recorded holder of a name, or an empty string."""
     begin = f"@{name} by "
     for line in Path("/proc/net/unix").read_text(encoding="utf-8", errors="replace").splitlines():
         place = line.find(begin)

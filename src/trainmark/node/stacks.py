@@ -1,8 +1,8 @@
-"""Where each rank's Python is when a limit has passed: its own fatal-error handler says so, as its last word.
+"""Stack dumps of hanging ranks, written by Python's fatal-error handler after a limit was exceeded.
 
-The jobs of a run of several ranks are started with ``PYTHONFAULTHANDLER``, so that Python answers SIGABRT with its
-stack. All ranks of a run are stopped first: one that lost its peers in the meantime would no longer be where it was.
-Ranks that are no Python, that handle SIGABRT in a way of their own, or run in a container say nothing.
+Runs of several ranks are started with ``PYTHONFAULTHANDLER``, so that Python writes its stack on SIGABRT. All ranks of
+a run are stopped first, because a rank that loses its peers meanwhile would move on. Ranks that are not Python, that
+handle SIGABRT differently, or that run in a container write no stack.
 """
 
 import os
@@ -20,13 +20,13 @@ import psutil
 from trainmark.node.processes import belongs_to_job, rank_processes
 
 FAULTHANDLER_ENV = {"PYTHONFAULTHANDLER": "1"}
-ANSWER_S = 10.0
-"""How long a rank may take to write its stack and end, seconds."""
+DUMP_LIMIT_S = 10.0
+"""Time limit for a rank to write its stack and exit, in seconds."""
 
-LAST_WORDS_S = 0.3
-"""How long what an ended rank wrote may be on its way, seconds."""
+STDERR_DRAIN_S = 0.3
+"""Time limit for the last output of an ended rank to arrive, in seconds."""
 
-_MOST_FRAMES = 40
+_MAX_FRAMES = 40
 _CALLS = r" 0x\w+.*\(most recent call first\):\n((?:  .*\n)*)"
 _THREAD = re.compile(rf"^(?:Current thread|Thread){_CALLS}", re.MULTILINE)
 _CRASHED = re.compile(rf"^Current thread{_CALLS}", re.MULTILINE)
@@ -41,12 +41,12 @@ _WAITING_IN = re.compile(
     r"|tensorflow/python/eager/(?:execute|context)|jax/_src/(?:array|dispatch|pjit|interpreters/pxla)"
     r"|mindspore/common/api|mindspore/common/_executor)"
 )
-_MOST_NAMED = 4
+_MAX_LISTED = 4
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A call that had not returned."""
+    """A stack frame."""
 
     file: str
     line: int
@@ -54,59 +54,59 @@ class Frame:
 
     @property
     def waits_for_others(self) -> bool:
-        """Tell whether it is a collective operation, or what contains one."""
+        """True if the call is, or contains, a collective operation."""
         return bool(_WAITS.search(self.function) or _WAITING_IN.search(self.file))
 
     def text(self) -> str:
-        """Return it as a sentence has it."""
+        """Return the frame as text for a sentence."""
         return f"{self.function} ({Path(self.file).name}:{self.line})"
 
 
 Stack = tuple[Frame, ...]
-"""The calls of a rank's main thread, the innermost first."""
+"""The frames of a rank's main thread, the innermost first."""
 
 
 def stop_ranks(mark: str, leader: int) -> None:
-    """Stop the ranks of a job where they are, and launchers that would end the others when one has ended."""
+    """Stop the ranks of a job, and launchers that would end the other ranks when one has ended."""
     for process in rank_processes(mark, leader).values():
         with suppress(psutil.Error, OSError):
             parent = process.parent()
-            # Who reads a rank's words from a pipe must go on reading.
+            # A parent that reads a rank's output from a pipe must keep running.
             ours = parent is not None and parent.pid != os.getpid() and belongs_to_job(parent, mark, leader)
             if parent is not None and ours and _own_errors(process.pid).exists():
                 parent.suspend()
             process.suspend()
 
 
-def stacks(mark: str, leader: int, kept: Path) -> dict[int, Stack]:
-    """End the ranks of a job that can be asked, one after the other; return where each was, nothing where it is silent.
+def stacks(mark: str, leader: int, stderr_folder: Path) -> dict[int, Stack]:
+    """Abort the ranks of a job that dump their stack, one after the other; return the stacks, () for a silent rank.
 
-    ``kept`` is the folder in which a launcher of ours keeps the ranks' standard error apart.
+    ``stderr_folder`` is the folder in which our launcher saves each rank's standard error.
     """
     found: dict[int, Stack] = {}
     for rank, process in sorted(rank_processes(mark, leader).items(), reverse=True):
         with suppress(psutil.Error, OSError):
             own = _own_errors(process.pid)
-            file = own if own.exists() else kept / f"stderr.rank{rank}"
+            file = own if own.exists() else stderr_folder / f"stderr.rank{rank}"
             if _catches(process.pid, signal.SIGABRT):
                 found[rank] = ()
-                found[rank] = _ask(process, file)
+                found[rank] = _abort_and_read(process, file)
     return found
 
 
-def _ask(process: psutil.Process, file: Path) -> Stack:
+def _abort_and_read(process: psutil.Process, file: Path) -> Stack:
     before = file.stat().st_size if file.exists() else 0
     _limit, most = process.rlimit(resource.RLIMIT_CORE)
-    # 1: no image in a file, and none to a program that collects them, which 0 would not keep from it.
+    # A limit of 1 prevents core dumps to files and to a collecting program; 0 would not stop the latter.
     process.rlimit(resource.RLIMIT_CORE, (1 if most < 0 else min(1, most), most))
     process.send_signal(signal.SIGABRT)
     process.resume()
-    deadline = time.monotonic() + ANSWER_S
+    deadline = time.monotonic() + DUMP_LIMIT_S
     while True:
         ended = not process.is_running() or process.status() in (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
         if ended:
-            # What it wrote may still be on its way through a pipe.
-            deadline = min(deadline, time.monotonic() + LAST_WORDS_S)
+            # Its output may still be in a pipe.
+            deadline = min(deadline, time.monotonic() + STDERR_DRAIN_S)
         stack = read_stack(_since(file, before))
         if (ended and stack) or time.monotonic() > deadline:
             return stack
@@ -114,19 +114,19 @@ def _ask(process: psutil.Process, file: Path) -> Stack:
 
 
 def read_stack(text: str) -> Stack:
-    """Return the main thread's calls in what Python's handler of fatal errors has written."""
-    # The youngest thread is written first, and the one that has got the signal need not be the main one.
+    """Return the main thread's frames from the output of Python's fatal-error handler."""
+    # The main thread is written last; the thread that received the signal may be another one.
     threads = _THREAD.findall(text)
-    return _frames(threads[-1])[:_MOST_FRAMES] if threads else ()
+    return _frames(threads[-1])[:_MAX_FRAMES] if threads else ()
 
 
 def crash_location(text: str) -> str:
-    """Return, as the end of a sentence, where the thread was that a fatal signal met; nothing where nobody wrote it."""
+    """Return, as the end of a sentence, where the thread that received a fatal signal was; empty if unknown."""
     threads = _CRASHED.findall(text)
     if not threads:
         return ""
     frames = _frames(threads[-1])
-    return f", in {frames[0].text()}" if frames else ", in no call of Python's"
+    return f", in {frames[0].text()}" if frames else ", outside of Python code"
 
 
 def _frames(calls: str) -> Stack:
@@ -134,28 +134,28 @@ def _frames(calls: str) -> Stack:
 
 
 def describe_missing_ranks(ranks: Mapping[int, Stack], hosts: Mapping[int, str]) -> str:
-    """Return, as the end of a sentence, which ranks were not where the others wait, and where they all were."""
+    """Return, as the end of a sentence, which ranks are missing where the others wait, and where each rank was."""
     there = {rank: f"rank {rank} on {hosts[rank]} was in {stack[0].text()}" for rank, stack in ranks.items()}
-    # The innermost waiting call says the most of a rank that waits.
+    # The innermost collective call describes a waiting rank best.
     waiting = {
         rank: f"rank {rank} on {hosts[rank]} waited in {frame.text()}"
         for rank, stack in ranks.items()
         if (frame := next((frame for frame in stack if frame.waits_for_others), None))
     }
-    missing = [said for rank, said in there.items() if rank not in waiting]
+    missing = [text for rank, text in there.items() if rank not in waiting]
     if missing and waiting:
-        return f"; {_listed(missing)}, while {next(iter(waiting.values()))}"
-    return f"; {_listed([waiting.get(rank, said) for rank, said in there.items()])}" if there else ""
+        return f"; {_join_limited(missing)}, while {next(iter(waiting.values()))}"
+    return f"; {_join_limited([waiting.get(rank, text) for rank, text in there.items()])}" if there else ""
 
 
-def _listed(said: Sequence[str]) -> str:
-    more = f" and {len(said) - _MOST_NAMED} more" if len(said) > _MOST_NAMED else ""
-    return ", ".join(said[:_MOST_NAMED]) + more
+def _join_limited(text: Sequence[str]) -> str:
+    more = f" and {len(text) - _MAX_LISTED} more" if len(text) > _MAX_LISTED else ""
+    return ", ".join(text[:_MAX_LISTED]) + more
 
 
 def _own_errors(pid: int) -> Path:
-    """Return the file that a process's standard error goes to; one that is not there where that is a pipe."""
-    return Path(os.readlink(f"/proc/{pid}/fd/2"))  # noqa: PTH115 - it may be no path
+    """Return the file of a process's standard error; the path does not exist if it is a pipe."""
+    return Path(os.readlink(f"/proc/{pid}/fd/2"))  # noqa: PTH115 - it may not be a path
 
 
 def _catches(pid: int, number: int) -> bool:

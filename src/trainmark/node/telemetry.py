@@ -1,4 +1,4 @@
-"""The sampler: a thread that writes one line of telemetry an interval while a run goes on."""
+"""Telemetry sampler: a thread that writes one line per interval during a run."""
 
 import json
 import os
@@ -24,12 +24,12 @@ from trainmark.schema.telemetry import (
 )
 
 PSS_EVERY = 30
-"""PSS makes the kernel walk page tables and hold the process' memory lock: it is taken rarely."""
+"""Samples between two PSS readings; for PSS the kernel walks page tables and holds the process's memory lock."""
 
 
 @dataclass(frozen=True, slots=True)
 class Clock:
-    """The clocks that a sampler reads, in seconds; ``own_cpu`` is the processor time of this program."""
+    """The clocks of a sampler, in seconds; ``own_cpu`` is the processor time of this program."""
 
     monotonic: Callable[[], float] = time.monotonic
     wall: Callable[[], float] = time.time
@@ -45,10 +45,9 @@ class _Counters:
 
 
 class Sampler:
-    """Takes samples of the node, of the process tree below ``pid``, and of the GPUs of ``nvml`` (None: of none).
+    """Samples the node, the process tree below ``pid``, and the GPUs of ``nvml`` (None: no GPUs).
 
-    Without a ``pid`` the tree is what ``find`` finds. Of the processors those of ``cpus`` count; all of them where it
-    is None.
+    Without a ``pid``, ``find`` returns the processes of the tree. Only the processors in ``cpus`` count, all if None.
     """
 
     def __init__(
@@ -76,7 +75,7 @@ class Sampler:
         return Header(SCHEMA_VERSION, self._pid, interval_s, os.cpu_count() or 1, gpus)
 
     def take(self) -> Sample:
-        """Return a sample of now; its shares are of the time since the one before."""
+        """Return a sample; its shares cover the time since the previous one."""
         tree, node = self._tree.read(), read_node(self._proc, self._cpus)
         now = _Counters(self._clock.monotonic(), node, tree.cpu_s, self._clock.own_cpu())
         before, self._before = self._before, now
@@ -102,10 +101,10 @@ class Sampler:
 
 
 class Telemetry:
-    """A context manager that samples into ``path`` every ``interval_s`` seconds, from its entry to its exit.
+    """A context manager that writes samples to ``path`` every ``interval_s`` seconds.
 
-    One line is written at once, one at the end. The run is never disturbed by it: a disk that is full or a /proc
-    that cannot be read ends the sampling, and ``problem`` then says why.
+    One line is written at once, one at the end. It never disturbs the run: a full disk or an unreadable /proc ends
+    the sampling, and ``problem`` is then the reason.
     """
 
     def __init__(
@@ -134,13 +133,13 @@ class Telemetry:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Take the last sample and stop; the file is whole afterwards."""
+        """Take the last sample and stop; the file is then complete."""
         self._stop.set()
         self._thread.join()
 
     def _work(self) -> None:
         try:
-            # Unbuffered: every line is one write, and on disk as far as any reader can see.
+            # Unbuffered: every line is one write, at once visible to readers.
             with self._path.open("wb", buffering=0) as file:
                 file.write(to_line(self._sampler.header(self._interval_s)))
                 due = self._clock.monotonic()
@@ -149,7 +148,7 @@ class Telemetry:
                     file.write(to_line(self._sampler.take()))
                     if stopping:
                         return
-                    # Late samples are not made up for: the next one is due an interval from now.
+                    # A late sample is not caught up: the next one is due an interval from now.
                     due = max(due + self._interval_s, self._clock.monotonic())
                     stopping = self._stop.wait(due - self._clock.monotonic())
         except (OSError, ValueError) as error:
@@ -157,7 +156,7 @@ class Telemetry:
 
 
 def allowed_cpus() -> Collection[int] | None:
-    """Return the CPUs that this process, and what it starts, may use; None where it may use all."""
+    """Return the CPUs that this process and its children may use; None if they may use all."""
     allowed = os.sched_getaffinity(0)
     return None if len(allowed) == os.cpu_count() else allowed
 
@@ -192,26 +191,26 @@ CLOCK_REASONS = {
     0x080: "hw_power_brake_slowdown",
     0x100: "display_clock_setting",
 }
-"""The bits of ``nvmlClocksEventReasons`` (nvml.h), by their names there."""
+"""The bits of ``nvmlClocksEventReasons`` and their names in nvml.h."""
 
 SLOWDOWNS = frozenset(
     {"hw_slowdown", "sw_thermal_slowdown", "hw_thermal_slowdown", "hw_power_brake_slowdown"}
 )
-"""The reasons by which a GPU is slower than its board is meant to be.
+"""The reasons why a GPU runs below the specification of its board.
 
-``sw_power_cap`` is not one: at full load a GPU runs at its power limit, which the manifest holds.
+``sw_power_cap`` is not one: at full load a GPU runs at its power limit, which is in the manifest.
 """
 
 
 def decode_clock_reasons(bits: int) -> tuple[str, ...]:
-    """Return the names of the reasons set in ``bits``; a bit without a name is given as ``0x…``."""
+    """Return the names of the reasons set in ``bits``; an unknown bit is written as ``0x…``."""
     return tuple(
         CLOCK_REASONS.get(1 << bit, f"{1 << bit:#x}") for bit in range(bits.bit_length()) if bits >> bit & 1
     )
 
 
 def name_gpus(nvml: Nvml, handles: list[Any]) -> tuple[GpuName, ...]:
-    """Return which GPU each index means."""
+    """Return the UUID and name of the GPU at each index."""
     return tuple(
         GpuName(index, nvml.text("nvmlDeviceGetUUID", handle), nvml.text("nvmlDeviceGetName", handle))
         for index, handle in enumerate(handles)
@@ -219,13 +218,13 @@ def name_gpus(nvml: Nvml, handles: list[Any]) -> tuple[GpuName, ...]:
 
 
 def sample_gpu(nvml: Nvml, index: int, handle: Any, run_pids: Collection[int], proc: Path) -> GpuSample:
-    """Return what a GPU does now; ``run_pids`` are the processes of the run."""
+    """Return the current state of a GPU; ``run_pids`` are the processes of the run."""
     power_mw = nvml.query("nvmlDeviceGetPowerUsage", handle)
     rates = nvml.query("nvmlDeviceGetUtilizationRates", handle)
     memory = nvml.query("nvmlDeviceGetMemoryInfo", handle)
     pids = _compute_pids(nvml, handle)
-    # NVML may give pids of another container's or the host's name space: what is not in /proc has no owner here.
-    seen = None if pids is None else [pid for pid in pids if (proc / str(pid)).exists()]
+    # NVML may report pids from another PID namespace: one that is not in /proc cannot be attributed.
+    visible = None if pids is None else [pid for pid in pids if (proc / str(pid)).exists()]
     return GpuSample(
         index=index,
         sm_clock_mhz=nvml.query("nvmlDeviceGetClockInfo", handle, nvml.constant("NVML_CLOCK_SM")),
@@ -235,15 +234,15 @@ def sample_gpu(nvml: Nvml, index: int, handle: Any, run_pids: Collection[int], p
         utilisation=None if rates is None else rates.gpu / 100,
         memory_used_bytes=None if memory is None else int(memory.used),
         clock_reasons=_clock_reasons(nvml, handle),
-        foreign_pids=None if seen is None else tuple(sorted(set(seen) - {*run_pids, os.getpid()})),
-        unseen_processes=None if pids is None or seen is None else len(pids) - len(seen),
+        foreign_pids=None if visible is None else tuple(sorted(set(visible) - {*run_pids, os.getpid()})),
+        unseen_processes=None if pids is None or visible is None else len(pids) - len(visible),
     )
 
 
 def _clock_reasons(nvml: Nvml, handle: Any) -> tuple[str, ...] | None:
     bits = nvml.query("nvmlDeviceGetCurrentClocksEventReasons", handle)
     if bits is None:
-        # The name before driver 535.
+        # The function's name before driver 535.
         bits = nvml.query("nvmlDeviceGetCurrentClocksThrottleReasons", handle)
     return None if bits is None else decode_clock_reasons(int(bits))
 

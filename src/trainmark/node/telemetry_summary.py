@@ -1,4 +1,4 @@
-"""Reading ``telemetry.jsonl`` back, and what it says about a window of a run."""
+"""Reading of ``telemetry.jsonl``, and the summary of a window of a run."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ _AS_HEADER, _AS_SAMPLE = TypeAdapter(Header), TypeAdapter(Sample)
 
 @dataclass(frozen=True, slots=True)
 class Recording:
-    """A whole telemetry file; ``header`` is None when not even the first line is readable."""
+    """A parsed telemetry file; ``header`` is None if the first line is unreadable."""
 
     header: Header | None
     samples: tuple[Sample, ...]
@@ -36,7 +36,7 @@ class Recording:
 
 
 def read_telemetry(path: Path) -> Recording:
-    """Read a file that may have been cut off anywhere; raise ``InputError`` for another schema version.
+    """Read a file that may be truncated anywhere; raise ``InputError`` for another schema version.
 
     ``OSError`` passes through when the file cannot be read.
     """
@@ -58,33 +58,35 @@ def read_telemetry(path: Path) -> Recording:
 
 
 def summarise(path: Path, window: tuple[float, float] | None = None) -> TelemetrySummary:
-    """Return what happened in ``window`` (Unix time in seconds, from and to, as events carry; None: in all).
+    """Return the summary of ``window`` (Unix times in seconds, from and to, as in events; None: of everything).
 
-    A sample counts when it was taken inside the window. The shares of the first one reach back over its interval.
+    A sample counts if it was taken within the window. The shares of the first one reach back over its interval.
     """
     recording = read_telemetry(path)
-    inside = [
+    in_window = [
         sample for sample in recording.samples if window is None or window[0] <= sample.wall_s <= window[1]
     ]
     names = {gpu.index: gpu for gpu in recording.header.gpus} if recording.header else {}
-    indexes = sorted({gpu.index for sample in inside for gpu in sample.gpus})
+    indexes = sorted({gpu.index for sample in in_window for gpu in sample.gpus})
     return TelemetrySummary(
-        samples=len(inside),
+        samples=len(in_window),
         unreadable_lines=recording.unreadable_lines,
-        seconds=inside[-1].monotonic_s - inside[0].monotonic_s if inside else 0.0,
-        cpu_busy_mean=_over_time(inside, lambda sample: sample.cpu.busy),
-        cpu_tree_mean=_over_time(inside, lambda sample: sample.cpu.tree),
-        cpu_other_mean=_over_time(inside, lambda sample: sample.cpu.other),
-        cpu_other_max=max(_present(sample.cpu.other for sample in inside), default=None),
-        tree_rss_bytes_max=max((sample.memory.tree_rss_bytes for sample in inside), default=None),
-        tree_pss_bytes_max=max(_present(sample.memory.tree_pss_bytes for sample in inside), default=None),
-        available_bytes_min=min(_present(sample.memory.available_bytes for sample in inside), default=None),
+        seconds=in_window[-1].monotonic_s - in_window[0].monotonic_s if in_window else 0.0,
+        cpu_busy_mean=_over_time(in_window, lambda sample: sample.cpu.busy),
+        cpu_tree_mean=_over_time(in_window, lambda sample: sample.cpu.tree),
+        cpu_other_mean=_over_time(in_window, lambda sample: sample.cpu.other),
+        cpu_other_max=max(_present(sample.cpu.other for sample in in_window), default=None),
+        tree_rss_bytes_max=max((sample.memory.tree_rss_bytes for sample in in_window), default=None),
+        tree_pss_bytes_max=max(_present(sample.memory.tree_pss_bytes for sample in in_window), default=None),
+        available_bytes_min=min(
+            _present(sample.memory.available_bytes for sample in in_window), default=None
+        ),
         gpus=tuple(
             _gpu(
                 index,
                 names[index].uuid if index in names else None,
                 names[index].name if index in names else None,
-                [gpu for sample in inside for gpu in sample.gpus if gpu.index == index],
+                [gpu for sample in in_window for gpu in sample.gpus if gpu.index == index],
             )
             for index in indexes
         ),
@@ -118,7 +120,7 @@ def _gpu(index: int, uuid: str | None, name: str | None, samples: list[GpuSample
 
 
 def _dropped(samples: list[GpuSample]) -> float | None:
-    """Return the share of busy samples whose clock fell below the others' while the power limit did not hold it."""
+    """Return the share of busy samples with a dropped clock that the power limit does not explain."""
     busy = [
         (sample.sm_clock_mhz, sample.clock_reasons)
         for sample in samples
@@ -144,7 +146,7 @@ def _mean(values: list[float] | list[int]) -> float | None:
 
 
 def _over_time(samples: list[Sample], share: Callable[[Sample], float | None]) -> float | None:
-    """Return the mean of a share, each sample weighted with the time that it covers."""
+    """Return the mean of a share over the samples, weighted by the time that each covers."""
     weighted = [(value, sample.interval_s) for sample in samples if (value := share(sample)) is not None]
     seconds = sum(interval for _, interval in weighted)
     return sum(value * interval for value, interval in weighted) / seconds if seconds > 0 else None

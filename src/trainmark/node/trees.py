@@ -1,4 +1,4 @@
-"""The digests of a folder's files: what a program, a data set or a prepare step's output is."""
+"""Digests of a folder's files, which identify a program, a data set or a prepare step's output."""
 
 import fnmatch
 import hashlib
@@ -11,31 +11,31 @@ from pathlib import Path
 from trainmark.schema.names import SUITE
 
 WHOLE_BYTES = 64 << 20
-"""Files up to this size are hashed whole; of a larger one (data, weights) the size and samples are."""
+"""Files up to this size are hashed whole; of a larger one (data, weights) the size and samples are hashed."""
 
 _SAMPLES, _SAMPLE_BYTES = 64, 64 << 10
 _NOT_PROGRAM = (
     ".git", ".hg", ".svn", "__pycache__", ".mypy_cache", ".pytest_cache", ".ruff_cache", ".ipynb_checkpoints",
 )  # fmt: skip
-"""Folders that tools make, and no program is in."""
+"""Folders that tools create, which are not part of a program."""
 
 _OF_RESULTS = (SUITE, ".lock")
-"""What a result directory of trainmark's has."""
+"""The files of a result directory of trainmark."""
 
 _Signature = tuple[int, int, int, int]
 
 
 @dataclass
 class Trees:
-    """Digests of files; a file whose size, times and inode are as they were is not read again."""
+    """Digests of files; a file with unchanged size, times and inode is not read again."""
 
     _known: dict[str, tuple[_Signature, str]] = field(default_factory=dict)
 
     def digests(self, root: Path, ignore: Sequence[str] = ()) -> dict[str, str]:
-        """Return the digest of each file below ``root`` by its path in it; a link to a folder counts by its target.
+        """Return the digest of each file below ``root`` by its relative path; of a link to a folder the target is used.
 
-        ``ignore`` are patterns of paths (``out/*``). What tools leave, virtual environments and trainmark's own
-        result directories are left out. A single file has the path ``.``.
+        ``ignore`` are patterns of paths (``out/*``). Caches of tools, virtual environments and trainmark's result
+        directories are skipped. A single file has the path ``.``.
         """
         if root.is_file():
             return {".": self._digest(root)}
@@ -60,7 +60,7 @@ class Trees:
 
 
 def listing(root: Path) -> Mapping[str, str]:
-    """Return how many files a folder holds, their bytes, and the digest of their names and sizes; reads no file."""
+    """Return a folder's number of files, their bytes, and the digest of their names and sizes; reads no file."""
     digest, files, total = hashlib.sha256(), 0, 0
     for path in sorted(_files(root)):
         size = (root / path).stat().st_size

@@ -1,4 +1,4 @@
-"""What a run's process tree and the whole node use, read from /proc without walking all of it."""
+"""Resource usage of a run's process tree and of the node, read from /proc without walking all of it."""
 
 import os
 from collections.abc import Callable, Collection, Iterable
@@ -8,7 +8,7 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class TreeUsage:
-    """Processor seconds of the tree so far (ended members counted, once waited for), resident bytes, members."""
+    """A process tree's processor seconds (including ended and reaped members), resident bytes, and members."""
 
     cpu_s: float
     rss_bytes: int
@@ -25,12 +25,12 @@ class _Stat:
 
 
 class ProcessTree:
-    """The processes below ``pid`` and ``pid`` itself, or those that ``find`` finds and what is below them.
+    """The process ``pid`` and its descendants, or those that ``find`` returns and their descendants.
 
-    One that was seen once stays in it when its parent ends.
+    A process stays a member when its parent ends.
 
-    New members are looked for only when the kernel has started any process or thread since the last look (the
-    newest pid in ``/proc/loadavg``), so that a quiet step of training costs one read a process.
+    New members are searched only if any process or thread was started since the last search (the newest pid in
+    ``/proc/loadavg``), so that a quiet training step costs one read per process.
     """
 
     def __init__(
@@ -43,13 +43,13 @@ class ProcessTree:
         self._page_bytes = os.sysconf("SC_PAGE_SIZE")
 
     def read(self) -> TreeUsage:
-        """Return what the tree uses now; a tree that has ended uses nothing."""
+        """Return the tree's current usage; zero if it has ended."""
         self._look_for_members()
         stats = {}
         for pid, started in list(self._started.items()):
             stat = self._stat(pid)
             if stat is None or started not in (None, stat.started_ticks):
-                # Gone, or its pid now belongs to a stranger.
+                # It has ended, or its pid was reused by another process.
                 del self._started[pid]
                 continue
             self._started[pid] = stat.started_ticks
@@ -61,9 +61,9 @@ class ProcessTree:
         )
 
     def pss_bytes(self) -> int | None:
-        """Return the proportional set size of the members at the last ``read``; None if one may not be asked.
+        """Return the proportional set size of the members at the last ``read``; None if one is not permitted.
 
-        The kernel walks the page tables for it: milliseconds for a large process.
+        The kernel walks the page tables for it, which takes milliseconds for a large process.
         """
         total = 0
         for pid in self._started:
@@ -100,11 +100,11 @@ class ProcessTree:
         return [int(word) for text in texts for word in text.split()]
 
     def _stat(self, pid: int) -> _Stat | None:
-        # The name in brackets may hold anything, brackets and blanks too: the fields begin after the last one.
+        # The name in parentheses may contain parentheses and blanks: the fields begin after the last parenthesis.
         fields = _text(self._proc / str(pid) / "stat").rpartition(")")[2].split()
         if len(fields) < 22 or fields[0] in ("X", "x"):
             return None
-        # An ended child's time moves to its parent's cutime and cstime when the parent has waited for it.
+        # A reaped child's time is added to its parent's cutime and cstime.
         return _Stat(sum(int(field) for field in fields[11:15]), int(fields[19]), int(fields[21]))
 
 
@@ -117,7 +117,7 @@ def _text(path: Path) -> str:
 
 @dataclass(frozen=True, slots=True)
 class NodeUsage:
-    """Processor seconds since the start of the node, its CPUs together, and the memory that is still to be had."""
+    """Processor seconds of all CPUs since boot, and the available memory."""
 
     busy_s: float
     total_s: float
@@ -125,9 +125,9 @@ class NodeUsage:
 
 
 def read_node(proc: Path = Path("/proc"), cpus: Collection[int] | None = None) -> NodeUsage:
-    """Return the node's counters from ``/proc/stat`` and ``/proc/meminfo`` (proc(5)); of ``cpus`` where they are given.
+    """Return the node's counters from ``/proc/stat`` and ``/proc/meminfo`` (proc(5)), limited to ``cpus`` if given.
 
-    A container or a job that may use some CPUs only is not disturbed by what others do on the rest.
+    A container or job that may use only some CPUs is not disturbed by load on the others.
     """
     names = {"cpu"} if cpus is None else {f"cpu{cpu}" for cpu in cpus}
     ticks = [0] * 8
